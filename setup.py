@@ -1,0 +1,142 @@
+"""Compiled extensions of smallvar and the OpenMP probe; all metadata is in pyproject.toml.
+
+Environment variables read at build time:
+
+SMALLVAR_OPENMP
+    ``auto`` (default): use OpenMP if the compiler has it; fail where it always
+    should (Linux with gcc). ``1``: fail loudly without it. ``0``: build without it.
+SMALLVAR_DEBUG
+    ``1``: a slow build that checks memory accesses: Cython's bounds checks, and
+    gcc's or clang's address and undefined-behaviour sanitizers in the C code
+    (run it with the sanitizer's runtime preloaded, see CONTRIBUTING.md).
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+SWEEPS = Path("smallvar", "_sweeps")
+OPENMP = os.environ.get("SMALLVAR_OPENMP", "auto")
+DEBUG = os.environ.get("SMALLVAR_DEBUG", "0") == "1"
+
+PROBE = """
+#include <omp.h>
+int main(void) { return omp_get_max_threads() < 1; }
+"""
+
+
+def openmp_flags(compiler_type):
+    """Compile and link flags that usually switch OpenMP on, most likely first."""
+    if compiler_type == "msvc":
+        return [(["/openmp"], [])]
+    if sys.platform == "darwin":
+        # Apple's clang knows the pragma but ships no runtime (libomp or llvm-openmp does).
+        return [(["-Xpreprocessor", "-fopenmp"], ["-lomp"]), (["-fopenmp"], ["-fopenmp"])]
+    return [(["-fopenmp"], ["-fopenmp"])]
+
+
+class BuildExt(build_ext):
+    """Adds compiler flags once the compiler is known."""
+
+    def build_extensions(self):
+        """Probe for OpenMP, set the flags, build."""
+        compile_args, link_args = self.find_openmp()
+        openmp = bool(compile_args)
+        if self.compiler.compiler_type == "msvc":
+            compile_args += ["/O2", "/fp:precise"]
+        else:
+            # Contracting a*b+c to one rounding changes bits between builds: decisions
+            # are made in plain float64 arithmetic, so it is off unless a loop asks for it.
+            compile_args += ["-O3", "-ffp-contract=off", "-Wno-unused-function", "-Wno-psabi"]
+            if not openmp:
+                compile_args += ["-fopenmp-simd"]
+            if DEBUG:
+                sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+                compile_args += ["-O1", "-g", "-fno-omit-frame-pointer", *sanitize]
+                link_args += sanitize
+        for ext in self.extensions:
+            ext.extra_compile_args = compile_args
+            ext.extra_link_args = link_args
+            ext.define_macros += [("SMALLVAR_DEBUG", "1")] if DEBUG else []
+        # Without force, setuptools keeps objects that were built with other flags.
+        self.force = True
+        super().build_extensions()
+
+    def find_openmp(self):
+        """Return the OpenMP flags, or none, as SMALLVAR_OPENMP says."""
+        if OPENMP not in ("auto", "0", "1"):
+            raise SystemExit(f"SMALLVAR_OPENMP must be auto, 0 or 1, got {OPENMP!r}")
+        if OPENMP == "0":
+            return [], []
+        for compile_args, link_args in openmp_flags(self.compiler.compiler_type):
+            if self.links(compile_args, link_args):
+                return list(compile_args), list(link_args)
+        if OPENMP == "1" or (sys.platform == "linux" and "gcc" in self.c_compiler_version()):
+            raise SystemExit(
+                "smallvar: the C compiler cannot build an OpenMP program. Install its OpenMP "
+                "runtime, or set SMALLVAR_OPENMP=0 for a build that uses one thread."
+            )
+        print("smallvar: no OpenMP found, building for one thread", file=sys.stderr)
+        return [], []
+
+    def links(self, compile_args, link_args):
+        """Whether the probe compiles and links (it is not run: cross-compiling must work)."""
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "probe.c")
+            source.write_text(PROBE)
+            try:
+                objects = self.compiler.compile(
+                    [str(source)], output_dir=folder, extra_postargs=compile_args
+                )
+                self.compiler.link_executable(
+                    objects, "probe", output_dir=folder, extra_postargs=link_args
+                )
+            except Exception:  # each compiler class raises errors of its own
+                return False
+        return True
+
+    def c_compiler_version(self):
+        """First words of the compiler's --version, lower case, or an empty string."""
+        command = getattr(self.compiler, "compiler_so", None) or [sysconfig.get_config_var("CC")]
+        try:
+            out = subprocess.run(
+                [command[0], "--version"], capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            return ""
+        return out.stdout.lower() + " gcc" * ("Free Software Foundation" in out.stdout)
+
+
+def extension(name):
+    """One sweep module; every header it may include is a dependency."""
+    headers = [str(p) for pattern in ("*.h", "*.pxd") for p in SWEEPS.glob(pattern)]
+    return Extension(
+        f"smallvar._sweeps.{name}",
+        [str(SWEEPS / f"{name}.pyx")],
+        include_dirs=[str(SWEEPS)],
+        depends=headers,
+    )
+
+
+setup(
+    ext_modules=cythonize(
+        [extension(name) for name in ("nearest", "dpmeans")],
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": DEBUG,
+            "wraparound": False,
+            "initializedcheck": False,
+            "cdivision": True,
+            "embedsignature": True,
+        },
+        force=True,
+    ),
+    cmdclass={"build_ext": BuildExt},
+)

@@ -1,0 +1,23 @@
+"""Clustering that finds the number of clusters, at k-means speed."""
+
+from smallvar._version import __version__
+
+try:
+    from smallvar._sweeps import dpmeans as _dpmeans_sweeps  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "smallvar's compiled sweeps are missing or cannot be loaded "
+        f"({error}); in a source tree, build them with `pip install -e .`."
+    ) from None
+
+from smallvar._config import show_config
+from smallvar._dpmeans import DPMeans, MiniBatchDPMeans
+from smallvar._penalty import farthest_first_lambda
+
+__all__ = [
+    "DPMeans",
+    "MiniBatchDPMeans",
+    "__version__",
+    "farthest_first_lambda",
+    "show_config",
+]

@@ -1,0 +1,273 @@
+"""What all estimators share: checks of parameters and data, threads, undo, centers' methods."""
+
+import math
+import warnings
+from contextlib import contextmanager
+from numbers import Integral, Real
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from smallvar._config import resolve_threads
+from smallvar._sweeps.dpmeans import DPSweep, column_statistics
+
+DTYPES = (np.float64, np.float32)
+
+
+def check_number(value, name, *, low=None, low_open=False, integer=False, none=False):
+    """Return ``value`` if it is a number within its bound, else raise naming both."""
+    if none and value is None:
+        return value
+    kind, word = (Integral, "an integer") if integer else (Real, "a number")
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, kind):
+        raise TypeError(f"{name} must be {word}{' or None' * none}, got {value!r}")
+    if np.isnan(value) or (low is not None and (value < low or (low_open and value == low))):
+        raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {value!r}")
+    return value
+
+
+def check_option(value, name, options):
+    """Raise unless ``value`` is one of ``options``."""
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+
+
+def check_flag(value, name):
+    """Raise unless ``value`` is a bool."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def check_lam(lam, *, capped, options=("farthest-first",)):
+    """Raise unless ``lam`` is a usable penalty or one of ``options``."""
+    if isinstance(lam, str):
+        if lam not in options:
+            raise ValueError(
+                f"lam must be a number > 0 or one of {', '.join(map(repr, options))}, got {lam!r}"
+            )
+        return
+    if not isinstance(lam, Real) or isinstance(lam, (bool, np.bool_)):
+        raise TypeError(
+            f"lam must be a number > 0 or one of {', '.join(map(repr, options))}, got {lam!r}"
+        )
+    check_number(lam, "lam", low=0)
+    if lam == 0 and not capped:
+        raise ValueError("lam must be > 0 unless max_clusters is given, got lam=0")
+
+
+def aligned(X):
+    """The array itself, or a copy where its elements are not aligned (packed records)."""
+    return X if X.flags.aligned else X.copy()
+
+
+def check_weights(sample_weight, n):
+    """Weights as a float64 array of shape (n,), or None where all are 1."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(n, sample_weight)
+    try:
+        weight = np.require(sample_weight, dtype=np.float64, requirements=["C", "A"])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must be numbers: {error}") from None
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
+    if not np.isfinite(weight).all():
+        raise ValueError("sample_weight must be finite, got NaN or infinity")
+    if weight.min() < 0:
+        raise ValueError(f"sample_weight must be >= 0, got {weight.min()!r}")
+    if not weight.any():
+        raise ValueError("sample_weight must have a positive entry, got all zeros")
+    return None if (weight == 1.0).all() else weight
+
+
+def check_init(init, n_features, max_clusters):
+    """Given starting centers as a float64 array; None for ``"mean"``."""
+    if isinstance(init, str):
+        check_option(init, "init", ("mean",))
+        return None
+    try:
+        centers = np.array(init, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"init must be 'mean' or an array of centers: {error}") from None
+    if centers.ndim != 2 or centers.shape[0] < 1 or centers.shape[1] != n_features:
+        raise ValueError(
+            f"init must have shape (n_centers, {n_features}), n_centers >= 1, got {centers.shape}"
+        )
+    if not np.isfinite(centers).all():
+        raise ValueError("init must be finite, got NaN or infinity")
+    if max_clusters is not None and len(centers) > max_clusters:
+        raise ValueError(
+            f"init must have at most max_clusters={max_clusters} rows, got {len(centers)}"
+        )
+    return centers
+
+
+@contextmanager
+def unchanged_on_error(estimator):
+    """Leave the estimator as it was before if the block fails or is interrupted."""
+    before = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+class Space:
+    """Where the data lie, as the sweeps need it.
+
+    ``mean`` (weighted) of the columns; ``origin``, a round point near them that sums and scores are
+    taken from; ``scale``, a power of two that brings data and centers, less the origin, into [-1,
+    1]; ``noise``, the squared distance up to which a mean of equal rows may be off by rounding.
+    """
+
+    def __init__(self, X, weight, n_threads, centers=None):
+        self.mean, self.origin, low, high = column_statistics(X, weight, n_threads)
+        reach = max((high - self.origin).max(), (self.origin - low).max())
+        if centers is not None:
+            reach = max(reach, np.abs(centers - self.origin).max())
+        if reach > 0 and not 1e-140 < reach < 1e140:
+            raise ValueError(
+                f"X must be spread over more than 1e-140 and less than 1e140, got {reach:.3g}: "
+                "squared distances would leave the range of float64; rescale the data"
+            )
+        self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
+        # means are off by some 1e-15 of the largest value; those of a constant column are exact
+        largest = np.maximum(np.abs(low), np.abs(high))[high > low]
+        self.noise = float(np.square(largest * 2.0**-49).sum())
+
+
+def nearest_sweep(X, weight, centers, n_threads):
+    """A sweep over the data whose labels are the nearest of these centers."""
+    space = Space(X, None, n_threads, centers)
+    labels = np.zeros(X.shape[0], dtype=np.int32)
+    sweep = DPSweep(X, weight, None, labels, space, n_threads, len(centers), False)
+    sweep.set_centers(centers)
+    sweep.assign()
+    return sweep
+
+
+def warn_not_converged(estimator, n_iter):
+    """Tell that ``max_iter`` ended the loop."""
+    warnings.warn(
+        f"{type(estimator).__name__} did not converge in max_iter={estimator.max_iter} sweeps "
+        f"({n_iter} in all, those that open clusters not counted); increase max_iter or tol.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
+
+
+class CenterEstimator(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
+    """Base of estimators whose result is a set of centers in the space of the data."""
+
+    def _validate(self, X, *, reset):
+        return aligned(
+            validate_data(
+                self, X, reset=reset, dtype=DTYPES, accept_sparse=False, order=None, copy=False
+            )
+        )
+
+    def _threads(self):
+        check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
+        return resolve_threads(self.n_threads)
+
+    @property
+    def _n_features_out(self):
+        return self.cluster_centers_.shape[0]
+
+    def fit_predict(self, X, y=None, sample_weight=None):
+        """Fit and return the labels of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data, as for ``fit``.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, as for ``fit``.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            ``labels_`` of the fit.
+        """
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def predict(self, X):
+        """Nearest center of each row; no row opens a cluster.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Index into ``cluster_centers_``; at a tie the lowest one.
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        return nearest_sweep(X, None, self.cluster_centers_, self._threads()).labels
+
+    def transform(self, X):
+        """Euclidean distances (not squared) of each row to each center.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, n_clusters)
+            In data units, float32 for float32 data.
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        distances = np.empty((X.shape[0], self.cluster_centers_.shape[0]), dtype=X.dtype)
+        for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
+            distances[rows] = cdist(X[rows], self.cluster_centers_)
+        return distances
+
+    def score(self, X, y=None, sample_weight=None):
+        """Minus the objective of data at the fitted centers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            ``-(sum of w * squared distance to the nearest center + lam_ * n_clusters_)``.
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        weight = check_weights(sample_weight, X.shape[0])
+        sweep = nearest_sweep(X, weight, self.cluster_centers_, self._threads())
+        return -(sweep.squared_error() + self.lam_ * len(self.cluster_centers_))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

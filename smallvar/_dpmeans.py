@@ -1,0 +1,608 @@
+"""DP-means: k-means whose number of clusters follows from a penalty."""
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from smallvar._base import (
+    CenterEstimator,
+    Space,
+    check_flag,
+    check_init,
+    check_lam,
+    check_number,
+    check_option,
+    check_weights,
+    nearest_sweep,
+    unchanged_on_error,
+    warn_not_converged,
+)
+from smallvar._penalty import check_guess, farthest_first
+from smallvar._sweeps.dpmeans import DPSweep, nearest_seed
+
+NO_CAP = 2**31 - 1  # labels are int32
+# Above this share of close calls, float32 scores decide too little and float64 ones are used.
+CLOSE_CALLS = 0.02
+
+
+class _Start:
+    """One start of DP-means: sweeps until nothing changes, or until tol or max_iter ends them."""
+
+    def __init__(
+        self, X, weight, order, lam, algorithm, centers, given, space, max_clusters, n_threads
+    ):
+        self.lam, self.algorithm, self.given = lam, algorithm, given
+        self.cap = NO_CAP if max_clusters is None else max_clusters
+        self.label = np.zeros(X.shape[0], dtype=np.int32)
+        self.sweep = DPSweep(
+            X,
+            weight,
+            order,
+            self.label,
+            space,
+            n_threads,
+            len(centers),
+            algorithm != "collapsed",
+        )
+        self.sweep.start(centers)
+        self.path = []
+        self.n_iter = 0
+
+    def run(self, max_iter, tol, verbose):
+        """Sweep to the end, then settle labels, centers and objective."""
+        sweep, counted = self.sweep, 0
+        if self.algorithm == "collapsed":
+            if self.given:
+                sweep.assign()
+            sweep.move_centers()
+        self.converged = self.enough = verifying = False
+        idle = 0
+        while not (self.converged or self.enough):
+            moved, opened = self.step()
+            unchanged = not (moved or opened)
+            if verifying and unchanged:
+                self.converged = True
+                break
+            self.n_iter += 1
+            counted += not opened
+            settled = unchanged and (self.n_iter > 1 or not self.given)
+            if settled and sweep.fresh_sums and self.path:
+                self.converged = True
+                self.path.append(self.path[-1])
+            else:
+                # running sums drift: a fixed point counts once it is one of fresh means
+                self.note(sweep.move_centers(settled or counted >= max_iter))
+                verifying = settled
+            if verbose:
+                print(
+                    f"sweep {self.n_iter}: {sweep.k} clusters, objective {self.path[-1]:.8g}, "
+                    f"{moved} points moved, {opened} clusters opened"
+                )
+            fell = len(self.path) < 2 or self.path[-1] < self.path[-2]
+            idle = idle + 1 if opened and not fell else 0
+            if idle == 10:  # clusters opened over roundings: it would never end
+                break
+            if not settled:
+                if tol > 0 and len(self.path) > 1:
+                    self.enough = self.path[-2] - self.path[-1] <= tol * self.path[0]
+                if counted >= max_iter:
+                    break
+        if not self.converged and self.algorithm != "collapsed":
+            self.close()
+        self.inertia = sweep.squared_error()
+        self.objective = self.path[-1] = self.inertia + self.lam * sweep.k
+        return self
+
+    def step(self):
+        """One sweep; returns the points moved and the clusters opened."""
+        sweep, before = self.sweep, self.sweep.k
+        if self.algorithm == "collapsed":
+            return sweep.collapse(self.lam, self.cap)
+        if self.algorithm == "serial":
+            sweep.create(self.lam, self.cap)
+        else:
+            room = before < self.cap
+            sweep.seek_farthest(self.lam, room)
+            sweep.assign()
+            if room:
+                sweep.open_farthest()
+        if sweep.decided_exactly > CLOSE_CALLS * len(self.label):
+            sweep.use_double()
+        return sweep.moved(), sweep.k - before
+
+    def note(self, error):
+        """Append the objective after a sweep, from running sums where they are accurate enough."""
+        if not error > 1e-6 * self.sweep.total:
+            error = self.sweep.squared_error()
+        self.path.append(error + self.lam * self.sweep.k)
+
+    def close(self):
+        """Labels of the nearest centers where the sweeps did not end at a fixed point."""
+        sweep = self.sweep
+        if not sweep.fresh_sums:
+            sweep.move_centers(True)
+        sweep.seek_farthest(self.lam, False)
+        sweep.assign()
+        sweep.drop_empty()
+        self.path.append(np.nan)  # run() sets it
+
+
+def _resolve_lam(lam, X, n_clusters, weight, n_threads):
+    """The penalty as a number."""
+    if isinstance(lam, str):
+        check_guess(n_clusters, X.shape[0])
+        return farthest_first(X, n_clusters, weight, n_threads)
+    return float(lam)
+
+
+class DPMeans(CenterEstimator):
+    """DP-means clustering: the number of clusters follows from a penalty.
+
+    Minimizes, over labels, centers and their number K,
+
+        sum_i w_i ||x_i - mu_{z_i}||^2 + lam * K,
+
+    the k-means objective plus a price ``lam`` for each cluster. A point farther than ``lam``
+    (squared distance) from every center opens a cluster of its own.
+
+    Parameters
+    ----------
+    lam : float or "farthest-first", default="farthest-first"
+        Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
+        ``max_clusters``: that is k-means). "farthest-first" derives it from the data and the guess
+        ``n_clusters``, see :func:`farthest_first_lambda`.
+    n_clusters : int, default=8
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound. Not used with a
+        number as ``lam``.
+    max_clusters : int, default=None
+        Never have more clusters than this. At the cap a far point joins its nearest cluster.
+    algorithm : {"serial", "delayed", "collapsed"}, default="serial"
+        "serial" is Algorithm 1 of the paper: points in order, each one beyond ``lam`` opens a
+        cluster at once. "delayed" opens at most one cluster a sweep, for the point with the
+        largest weighted distance: fewer redundant clusters. "collapsed" moves the means with each
+        point; it needs no start and stops only at stronger optima, but runs on one thread.
+    init : "mean" or array-like of shape (n_centers, n_features), default="mean"
+        Starting centers; "mean" is the (weighted) mean of the data.
+    shuffle : bool, default=False
+        Visit the points in random order instead of the given one.
+    n_init : int, default=1
+        Number of starts, the first in the given order (unless ``shuffle``), the others in random
+        order. The one with the lowest objective is kept.
+    max_iter : int, default=300
+        Largest number of sweeps; those that open clusters do not count.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep. 0 runs to a fixed point.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the random orders.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Means of the clusters, in order of creation.
+    labels_ : ndarray of shape (n_samples,), int32
+        Cluster of each row.
+    n_clusters_ : int
+        Number of clusters found.
+    inertia_ : float
+        Weighted sum of squared distances to the own centers.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep; it never rises.
+    lam_ : float
+        The penalty used.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional, and for parameters
+        out of their bounds. The estimator is then as it was before.
+
+    See Also
+    --------
+    MiniBatchDPMeans : The same from batches of the data.
+    farthest_first_lambda : The default penalty.
+
+    Notes
+    -----
+    A point of weight w counts w times in means and objective, and opens a cluster at w * distance
+    > ``lam``; rows of weight zero take no part and are labeled as by ``predict``. Ties go to the
+    lowest index.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics,
+    Algorithm 1. Delayed creation after Dinari & Freifeld (2022). "collapsed" and the cap:
+    Broderick, Kulis & Jordan (2013), MAD-Bayes, eq. 8-9 and 12.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import DPMeans
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0], [0.0, 9.0]])
+    >>> model = DPMeans(lam=4.0).fit(X)
+    >>> model.n_clusters_
+    3
+    >>> model.labels_
+    array([0, 0, 1, 1, 2], dtype=int32)
+    >>> model.predict([[8.0, 8.0]])
+    array([1], dtype=int32)
+    >>> model.objective_
+    13.0
+    """
+
+    def __init__(
+        self,
+        lam="farthest-first",
+        *,
+        n_clusters=8,
+        max_clusters=None,
+        algorithm="serial",
+        init="mean",
+        shuffle=False,
+        n_init=1,
+        max_iter=300,
+        tol=0.0,
+        random_state=None,
+        n_threads=None,
+        verbose=0,
+    ):
+        self.lam = lam
+        self.n_clusters = n_clusters
+        self.max_clusters = max_clusters
+        self.algorithm = algorithm
+        self.init = init
+        self.shuffle = shuffle
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        check_lam(self.lam, capped=self.max_clusters is not None)
+        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed"))
+        check_flag(self.shuffle, "shuffle")
+        check_number(self.n_init, "n_init", low=1, integer=True)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        check_number(self.tol, "tol", low=0)
+        return check_random_state(self.random_state), self._threads()
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Cluster the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data. float32 and float64 in any memory layout are used as they are, other types
+            converted once.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : DPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            rng, n_threads = self._check_parameters()
+            X = self._validate(X, reset=True)
+            weight = check_weights(sample_weight, X.shape[0])
+            lam = _resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+            given = check_init(self.init, X.shape[1], self.max_clusters)
+            space = Space(X, weight, n_threads, given)
+            centers = space.mean.reshape(1, -1) if given is None else given
+            best = None
+            for start in range(self.n_init):
+                order = rng.permutation(X.shape[0]) if start > 0 or self.shuffle else None
+                one = _Start(
+                    X,
+                    weight if order is None or weight is None else weight[order],
+                    order,
+                    lam,
+                    self.algorithm,
+                    centers,
+                    given is not None,
+                    space,
+                    self.max_clusters,
+                    n_threads,
+                ).run(self.max_iter, self.tol, self.verbose)
+                one.order = order
+                if self.verbose and self.n_init > 1:
+                    print(
+                        f"start {start + 1}: {one.sweep.k} clusters, objective {one.objective:.8g}"
+                    )
+                if best is None or one.objective < best.objective:
+                    best = one
+            self.cluster_centers_ = best.sweep.centers
+            self.labels_ = best.label
+            if best.order is not None:
+                self.labels_ = np.empty_like(best.label)
+                self.labels_[best.order] = best.label
+            if self.algorithm == "collapsed" and weight is not None and not weight.all():
+                # rows of weight zero are not visited: they get the label of predict
+                idle = np.flatnonzero(weight == 0)
+                self.labels_[idle] = nearest_sweep(
+                    X[idle], None, best.sweep.centers, n_threads
+                ).labels
+            self.n_clusters_ = best.sweep.k
+            self.inertia_ = best.inertia
+            self.objective_ = best.objective
+            self.objective_path_ = np.array(best.path)
+            self.lam_ = lam
+            self.n_iter_ = best.n_iter
+        if not (best.converged or best.enough):
+            warn_not_converged(self, best.n_iter)
+        return self
+
+
+class MiniBatchDPMeans(CenterEstimator):
+    """DP-means from batches of the data: bounded memory, streams, large files.
+
+    Follows the objective of :class:`DPMeans`,
+
+        sum_i w_i ||x_i - mu_{z_i}||^2 + lam * K,
+
+    one batch at a time. In each batch the point with the largest weighted distance to its nearest
+    center opens a cluster while that distance exceeds ``lam``; then every center moves to the mean
+    of all points it was ever given (learning rate w / total weight).
+
+    Parameters
+    ----------
+    lam : float or "farthest-first", default="farthest-first"
+        Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
+        ``max_clusters``). "farthest-first" derives it from ``n_clusters`` and the data: all of
+        them in ``fit``, the first batch in ``partial_fit``, where it then stays.
+    n_clusters : int, default=8
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound.
+    max_clusters : int, default=None
+        Never have more clusters than this.
+    init : "mean" or array-like of shape (n_centers, n_features), default="mean"
+        Starting centers; "mean" is the mean of the first batch. They carry no weight.
+    batch_size : int, default=4096
+        Rows of a batch in ``fit``.
+    max_iter : int, default=100
+        Largest number of passes over the data in ``fit``; a budget, no warning says that it was
+        used up.
+    tol : float, default=1e-3
+        ``fit`` stops when a pass lowers the mean cost of the batches (each before its update) by
+        at most ``tol`` times that of the first pass.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the batches of ``fit``.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a pass.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Running means of the clusters, in order of creation.
+    cluster_weights_ : ndarray of shape (n_clusters,), float64
+        Total weight of the points each center was given so far.
+    labels_ : ndarray of shape (n_samples,), int32
+        Nearest center of each row of ``fit``'s data, or of the last batch.
+    n_clusters_ : int
+        Number of clusters.
+    inertia_ : float
+        Weighted sum of squared distances behind ``labels_``.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_``.
+    lam_ : float
+        The penalty used.
+    n_iter_ : int
+        Passes over the data of ``fit``; 1 after ``partial_fit`` alone.
+    n_steps_ : int
+        Batches seen since the last ``fit`` began.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit`` and ``partial_fit``, as for :class:`DPMeans`.
+
+    See Also
+    --------
+    DPMeans : The same with all data at hand, to a fixed point.
+
+    References
+    ----------
+    Kulis & Jordan (2012) for the objective; delayed creation after Dinari & Freifeld (2022);
+    learning rates as in Sculley (2010), Web-scale k-means clustering.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import MiniBatchDPMeans
+    >>> model = MiniBatchDPMeans(lam=4.0)
+    >>> model.partial_fit([[0.0, 0.0], [9.0, 9.0]]).n_clusters_
+    2
+    >>> model.partial_fit([[0.0, 1.0], [0.0, 9.0]]).n_clusters_
+    3
+    >>> model.predict([[0.0, 2.0], [9.0, 8.0], [1.0, 9.0]])
+    array([0, 1, 2], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        lam="farthest-first",
+        *,
+        n_clusters=8,
+        max_clusters=None,
+        init="mean",
+        batch_size=4096,
+        max_iter=100,
+        tol=1e-3,
+        random_state=None,
+        n_threads=None,
+        verbose=0,
+    ):
+        self.lam = lam
+        self.n_clusters = n_clusters
+        self.max_clusters = max_clusters
+        self.init = init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        check_lam(self.lam, capped=self.max_clusters is not None)
+        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_number(self.batch_size, "batch_size", low=1, integer=True)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        check_number(self.tol, "tol", low=0)
+        return check_random_state(self.random_state), self._threads()
+
+    def _begin(self, X, weight, n_threads):
+        """Penalty and starting centers from the first data seen."""
+        given = check_init(self.init, X.shape[1], self.max_clusters)
+        self.lam_ = _resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+        self.cluster_centers_ = given
+        self.cluster_weights_ = None if given is None else np.zeros(len(given))
+        self.n_steps_ = 0
+
+    def _step(self, X, weight, n_threads):
+        """One batch: open clusters, move the centers; returns the squared error before the move."""
+        cap = NO_CAP if self.max_clusters is None else self.max_clusters
+        centers, mass = self.cluster_centers_, self.cluster_weights_
+        if centers is None:
+            centers, mass = Space(X, weight, n_threads).mean.reshape(1, -1), np.zeros(1)
+        sweep = nearest_sweep(X, weight, centers, n_threads)
+        distance = sweep.own_distances()
+        opened = []
+        weighted = distance if weight is None else weight * distance
+        farthest = int(weighted.argmax())
+        largest = weighted[farthest]
+        while largest > self.lam_ and len(centers) + len(opened) < cap:
+            opened.append(np.array(X[farthest], dtype=np.float64))
+            farthest, largest = nearest_seed(X, weight, opened[-1], distance, n_threads)
+        if opened:
+            centers, mass = np.vstack([centers, *opened]), np.append(mass, np.zeros(len(opened)))
+            sweep = nearest_sweep(X, weight, centers, n_threads)
+        error = sweep.squared_error()
+        total, added = sweep.cluster_sums()
+        mass = mass + added
+        touched = added > 0
+        step = total[touched] - added[touched, None] * (centers[touched] - sweep.shift)
+        centers = centers.copy()
+        centers[touched] += step / mass[touched, None]
+        if self.cluster_centers_ is None and mass[0] == 0:
+            # the mean of the first batch was only a place to start from
+            centers, mass = centers[1:], mass[1:]
+        self.cluster_centers_, self.cluster_weights_ = centers, mass
+        self.n_steps_ += 1
+        return error
+
+    def _finish(self, sweep):
+        """Labels and objective of the sweep's data at the present centers."""
+        error = sweep.squared_error()
+        self.labels_ = sweep.labels
+        self.n_clusters_ = len(self.cluster_centers_)
+        self.inertia_ = error
+        self.objective_ = error + self.lam_ * self.n_clusters_
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Update the clusters with one batch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The batch, used as a whole.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero.
+
+        Returns
+        -------
+        self : MiniBatchDPMeans
+            The updated estimator.
+        """
+        with unchanged_on_error(self):
+            _, n_threads = self._check_parameters()
+            first = not hasattr(self, "cluster_centers_")
+            X = self._validate(X, reset=first)
+            weight = check_weights(sample_weight, X.shape[0])
+            if first:
+                self._begin(X, weight, n_threads)
+                self.n_iter_ = 1
+            self._step(X, weight, n_threads)
+            self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
+        return self
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Cluster the data in passes over random batches, from scratch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data. float32 and float64 in any memory layout are used as they are, other types
+            converted once.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero.
+
+        Returns
+        -------
+        self : MiniBatchDPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            rng, n_threads = self._check_parameters()
+            X = self._validate(X, reset=True)
+            weight = check_weights(sample_weight, X.shape[0])
+            self._begin(X, weight, n_threads)
+            first_cost = previous = None
+            for n_iter in range(1, self.max_iter + 1):
+                cost = self._pass(X, weight, rng.permutation(X.shape[0]), n_threads)
+                if self.verbose:
+                    print(f"pass {n_iter}: {len(self.cluster_centers_)} clusters, cost {cost:.8g}")
+                if previous is None:
+                    first_cost = cost
+                elif previous - cost <= self.tol * first_cost:
+                    break
+                previous = cost
+            self.n_iter_ = n_iter
+            sweep = nearest_sweep(X, weight, self.cluster_centers_, n_threads)
+            kept = sweep.cluster_sums()[1] > 0
+            sweep.drop_empty()
+            self.cluster_centers_, self.cluster_weights_ = (
+                sweep.centers,
+                self.cluster_weights_[kept],
+            )
+            self._finish(sweep)
+        return self
+
+    def _pass(self, X, weight, order, n_threads):
+        """All batches once; returns the cost summed over batches, each before its update."""
+        cost = 0.0
+        for start in range(0, len(order), self.batch_size):
+            rows = np.sort(order[start : start + self.batch_size])
+            batch_weight = None if weight is None else weight[rows]
+            if batch_weight is not None and not batch_weight.any():
+                continue
+            cost += self._step(X[rows], batch_weight, n_threads)
+        return cost + self.lam_ * len(self.cluster_centers_)

@@ -1,0 +1,1001 @@
+"""Block-distance engine: for each point the nearest center, touching as few distances as the bounds allow.
+
+One sweep visits the points in chunks. A point passes without any distance while
+
+    u_i < max(l_i, h_z)        u_i >= dist(x_i, own center z),  l_i <= dist(x_i, second nearest center),
+                               h_z = half the distance from center z to its nearest other center
+
+(Hamerly 2010). The others have u made exact and, if that does not help, are gathered into tiles of points that are
+scored against all centers at once. Scores are approximate, with a known bound on their error; every decision that is
+closer than the bound is taken again in the deciding arithmetic, squared_distance. So labels depend neither on chunks
+nor on threads nor on the instruction set.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from cython.parallel cimport prange
+from libc.math cimport HUGE_VAL, sqrt
+from libc.stdint cimport uintptr_t
+
+from smallvar._sweeps._openmp cimport SMALLVAR_OPENMP, omp_get_max_threads, omp_get_thread_num
+from smallvar._sweeps._types cimport real_c, real_x
+
+import numpy as np
+
+cdef extern from "simd.h" nogil:
+    const float HUGE_SCORE_f
+    const double HUGE_SCORE_d
+    const char* SMALLVAR_COMPILER
+    void sv_own_distances_d(Py_ssize_t, const double**, const int*, const double*, Py_ssize_t, double*)
+    void sv_own_distances_f(Py_ssize_t, const float**, const int*, const double*, Py_ssize_t, double*)
+    void tile_top2_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, float*, float*, int*)
+    void tile_top2_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, double*, double*, int*)
+    void sv_filter(Py_ssize_t, float*, float*, const int*, const float*, const float*, const float*, const float*,
+                   float, unsigned char*)
+    void sv_filter_opened(Py_ssize_t, float*, float*, const int*, const float*, const float*, const float*,
+                          const float*, const float*, const float*, const double*, int, double, unsigned char*)
+
+cdef enum:
+    TILE = 6         # centers are padded to a multiple of this
+    MAX_LANES = 16
+    MAX_RANKS = 12   # thresholds tried for the restless centers
+    SAMPLE = 1000    # points asked
+    FEW = 4          # restless centers up to which rows are read rather than gathered
+
+cdef double EPS_SINGLE = 2.0 ** -24
+cdef double EPS_DOUBLE = 2.0 ** -53
+
+
+cdef struct Tile:
+    Py_ssize_t size
+    Py_ssize_t index[MAX_LANES]
+    double own[MAX_LANES]       # deciding distance to the own center, or -1 where it is not known
+    double squares[MAX_LANES]   # ||x||^2 after shift and scale
+
+
+def openmp_version():
+    """Date of the OpenMP standard this build uses (201511 is 4.5), 0 without OpenMP."""
+    return SMALLVAR_OPENMP
+
+
+def compiler():
+    """Name and version of the C compiler."""
+    return SMALLVAR_COMPILER.decode()
+
+
+def max_threads():
+    """Threads OpenMP would use now: OMP_NUM_THREADS, affinity and surrounding limits respected."""
+    return omp_get_max_threads()
+
+
+cdef inline double error_bound(const Sweep* s, double squares) noexcept nogil:
+    """Bound on |squares + score - deciding distance * scale^2| for a point with ||x||^2 = squares.
+
+    A score is a chain of d + 1 roundings of terms that sum to at most ||c||^2 + 2 ||x|| ||c|| in size, its inputs
+    rounded once each; the deciding distance itself carries d + 2 float64 roundings.
+    """
+    cdef double eps = EPS_SINGLE if s.single else EPS_DOUBLE
+    cdef double size = s.longest + 2.0 * sqrt(squares * s.longest)
+    return (s.d + 8) * (eps * size + 2.0 * EPS_DOUBLE * (squares + s.longest)) + 1e-36
+
+
+cdef inline double exact_distance(const real_x* x, const Sweep* s, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
+    return squared_distance(point(x, s, i), s.col, s.c + k * s.d, s.d)
+
+
+cdef int exact_nearest(
+    const real_x* x, const Sweep* s, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t k1, double* distance
+) noexcept nogil:
+    """Nearest of centers k0..k1-1 in the deciding arithmetic, the lowest index at a tie."""
+    cdef Py_ssize_t k, best = k0
+    cdef double t, least = exact_distance(x, s, i, k0)
+    for k in range(k0 + 1, k1):
+        t = exact_distance(x, s, i, k)
+        if t < least:
+            least = t
+            best = k
+    distance[0] = least
+    return <int> best
+
+
+cdef inline void gather(
+    const real_x* x, const Sweep* s, Py_ssize_t i, double own, Tile* tile, real_c* block
+) noexcept nogil:
+    """Append point i, shifted and scaled, to the tile: element j of lane m at block[j * lanes + m]."""
+    cdef Py_ssize_t j, m = tile.size
+    cdef Py_ssize_t lanes = 16 if real_c is float else 8
+    cdef const real_x* xi = point(x, s, i)
+    cdef double t, squares = 0.0
+    for j in range(s.d):
+        t = (<double> xi[j * s.col] - s.shift[j]) * s.scale
+        squares += t * t
+        block[j * lanes + m] = <real_c> t
+    tile.index[m] = i
+    tile.own[m] = own
+    tile.squares[m] = squares
+    tile.size = m + 1
+
+
+cdef inline void record_move(Sweep* s, Py_ssize_t i, int label) noexcept nogil:
+    """Give point i its new label and list the move (points of weight zero move nothing)."""
+    cdef Py_ssize_t chunk = i // CHUNK, place
+    if s.weight == NULL or s.weight[i] > 0.0:
+        place = chunk * CHUNK + s.n_moved[chunk]
+        s.moved[place] = <unsigned short> (i - chunk * CHUNK)
+        s.moved_from[place] = s.label[i]
+        s.n_moved[chunk] += 1
+    s.label[i] = label
+
+
+cdef inline void score(
+    Sweep* s, Tile* tile, real_c* block, Py_ssize_t k0, Py_ssize_t k1, real_c* m1, real_c* m2, int* best
+) noexcept nogil:
+    if real_c is float:
+        tile_top2_f(block, s.d, (<const float*> s.scaled) + k0 * s.d, (<const float*> s.norm) + k0, k1 - k0,
+                    m1, m2, best)
+    else:
+        tile_top2_d(block, s.d, (<const double*> s.scaled) + k0 * s.d, (<const double*> s.norm) + k0, k1 - k0,
+                    m1, m2, best)
+
+
+cdef void distances_to(
+    const real_x* x, const Sweep* s, Py_ssize_t start, const unsigned short* offset, Py_ssize_t size, const int* z,
+    double* out
+) noexcept nogil:
+    """Squared distances of points start + offset to centers z, good to 1e-9 relative, not deciding."""
+    cdef const real_x* rows[CHUNK]
+    cdef Py_ssize_t q
+    if s.col == 1 and s.d >= 6:
+        for q in range(size):
+            rows[q] = point(x, s, start + offset[q])
+        if real_x is float:
+            sv_own_distances_f(size, rows, z, s.c, s.d, out)
+        else:
+            sv_own_distances_d(size, rows, z, s.c, s.d, out)
+    else:
+        for q in range(size):
+            out[q] = exact_distance(x, s, start + offset[q], z[q])
+
+
+cdef inline bint surely_far(const real_x* x, const Sweep* s, Py_ssize_t i, double distance) noexcept nogil:
+    """Algorithm 1's test for a distance to the own center that is good to 1e-9."""
+    cdef double weighted = distance if s.weight == NULL else s.weight[i] * distance
+    if weighted < s.lam * (1.0 - 1e-8):
+        return False
+    if weighted < s.lam * (1.0 + 1e-8) or distance < 2.0 * s.noise:
+        distance = exact_distance(x, s, i, s.label[i])
+    return is_far(s, i, distance)
+
+
+cdef void flush(
+    const real_x* x, Sweep* s, Tile* tile, real_c* block, unsigned char* flag
+) noexcept nogil:
+    """Score the tile against all centers; settle labels and bounds of its points."""
+    cdef real_c m1[MAX_LANES]
+    cdef real_c m2[MAX_LANES]
+    cdef int best[MAX_LANES]
+    cdef Py_ssize_t m, i, chunk = tile.index[0] // CHUNK
+    cdef Py_ssize_t padded = (s.k + TILE - 1) // TILE * TILE
+    cdef double error, distance
+    cdef int label
+    score(s, tile, block, 0, padded, m1, m2, best)
+    for m in range(tile.size):
+        i = tile.index[m]
+        error = error_bound(s, tile.squares[m])
+        distance = tile.own[m]
+        if <double> m2[m] - <double> m1[m] > 2.0 * error:
+            label = best[m]
+            if distance < 0.0 or label != s.label[i]:
+                distance = exact_distance(x, s, i, label)
+        else:
+            label = exact_nearest(x, s, i, 0, s.k, &distance)
+            s.n_exact[chunk] += 1
+        if label != s.label[i]:
+            record_move(s, i, label)
+        if s.u != NULL:
+            s.u[i] = upper(distance, s.scale)
+            s.l[i] = lower(tile.squares[m] + <double> m2[m] - error)
+        if s.seek and surely_far(x, s, i, distance):
+            flag[i - chunk * CHUNK] = 2
+    s.n_searched[chunk] += tile.size * s.k
+    tile.size = 0
+
+
+cdef void flush_restless(
+    const real_x* x, Sweep* s, Tile* tile, real_c* block, unsigned char* flag
+) noexcept nogil:
+    """Score the tile against the restless centers. Every other one but the own is farther than l, and l above u."""
+    cdef real_c m1[MAX_LANES]
+    cdef real_c m2[MAX_LANES]
+    cdef int best[MAX_LANES]
+    cdef Py_ssize_t m, q, i, chunk = tile.index[0] // CHUNK
+    cdef Py_ssize_t padded = (s.n_restless + TILE - 1) // TILE * TILE
+    cdef double error, own, other, distance, t
+    cdef int label, z
+    if real_c is float:
+        tile_top2_f(block, s.d, <const float*> s.restless_scaled, <const float*> s.restless_norm, padded,
+                    m1, m2, best)
+    else:
+        tile_top2_d(block, s.d, <const double*> s.restless_scaled, <const double*> s.restless_norm, padded,
+                    m1, m2, best)
+    for m in range(tile.size):
+        i = tile.index[m]
+        z = s.label[i]
+        error = error_bound(s, tile.squares[m])
+        distance = tile.own[m]
+        own = distance * s.scale * s.scale
+        label = s.restless[best[m]]
+        # at the least score the point may have met its own center again
+        other = tile.squares[m] + <double> (m2[m] if label == z else m1[m]) - error
+        if other > own * (1.0 + 1e-9):
+            label = z
+        elif label != z and other + 2.0 * error < own * (1.0 - 1e-9) and <double> m2[m] - <double> m1[m] > 2.0 * error:
+            distance = exact_distance(x, s, i, label)
+            other = min(own * (1.0 - 1e-9), tile.squares[m] + <double> m2[m] - error)
+        else:
+            label = z
+            distance = exact_distance(x, s, i, z)
+            for q in range(s.n_restless):
+                t = exact_distance(x, s, i, s.restless[q])
+                if t < distance or (t == distance and s.restless[q] < label):
+                    distance = t
+                    label = s.restless[q]
+            if label != z:
+                other = min(own * (1.0 - 1e-9), tile.squares[m] + <double> m2[m] - error)
+            s.n_exact[chunk] += 1
+        s.l[i] = min(s.l[i], lower(other))
+        if label != z:
+            record_move(s, i, label)
+            s.u[i] = upper(distance, s.scale)
+        if s.seek and surely_far(x, s, i, distance):
+            flag[i - chunk * CHUNK] = 2
+    s.n_searched[chunk] += tile.size * s.n_restless
+    tile.size = 0
+
+
+cdef Py_ssize_t pass_few(
+    const real_x* x, Sweep* s, Py_ssize_t start, unsigned short* failed, Py_ssize_t size,
+    unsigned short* asked, double* nearest, double* distance
+) noexcept nogil:
+    """Let points pass that only the few restless centers keep from passing, if all of those are farther than u.
+
+    failed : INOUT list of the points that failed the test; returns how many are left of them
+    asked, nearest, distance : scratch
+    """
+    cdef int center[CHUNK]
+    cdef Py_ssize_t q, i, m, n_asked = 0, left = 0
+    cdef float low
+    cdef int y
+    for q in range(size):
+        i = start + failed[q]
+        asked[n_asked] = failed[q]
+        nearest[n_asked] = 1e300
+        failed[left] = failed[q]
+        if s.u[i] < s.l[i]:
+            n_asked += 1
+        else:
+            left += 1
+    for m in range(s.n_restless):
+        y = s.restless[m]
+        for q in range(n_asked):
+            center[q] = y
+        distances_to(x, s, start, asked, n_asked, center, distance)
+        for q in range(n_asked):
+            if y != s.label[start + asked[q]]:
+                nearest[q] = min(nearest[q], distance[q])
+    for q in range(n_asked):
+        i = start + asked[q]
+        low = min(s.l[i], lower(nearest[q] * s.scale * s.scale * (1.0 - 1e-8)))
+        if s.u[i] < low:
+            s.l[i] = low
+        else:
+            failed[left] = asked[q]
+            left += 1
+    return left
+
+
+cdef void meet_few(
+    const real_x* x, Sweep* s, Py_ssize_t start, const unsigned short* offset, Py_ssize_t size, double* least,
+    double* distance, unsigned char* flag
+) noexcept nogil:
+    """What flush_restless does, without tiles, where the restless centers are few.
+
+    least : the distances to the own centers, on return to the nearest ones;  distance : scratch
+    """
+    cdef int nearest[CHUNK]
+    cdef int center[CHUNK]
+    cdef double next_least[CHUNK]
+    cdef Py_ssize_t q, i, m, chunk = start // CHUNK
+    cdef double other
+    cdef bint nearer
+    cdef int y
+    for q in range(size):
+        nearest[q] = s.label[start + offset[q]]
+        next_least[q] = HUGE_VAL
+    for m in range(s.n_restless):
+        y = s.restless[m]
+        for q in range(size):
+            center[q] = y
+        distances_to(x, s, start, offset, size, center, distance)
+        for q in range(size):
+            i = start + offset[q]
+            if y == s.label[i]:
+                continue
+            other = distance[q]
+            nearer = other < least[q]
+            if other < least[q] * (1.0 + 1e-8) and least[q] < other * (1.0 + 1e-8):
+                least[q] = exact_distance(x, s, i, nearest[q])
+                other = exact_distance(x, s, i, y)
+                nearer = other < least[q] or (other == least[q] and y < nearest[q])
+            next_least[q] = min(next_least[q], least[q] if nearer else other)
+            if nearer:
+                least[q] = other
+                nearest[q] = y
+    for q in range(size):
+        i = start + offset[q]
+        s.l[i] = min(s.l[i], lower(min(next_least[q], 1e300) * s.scale * s.scale * (1.0 - 1e-8)))
+        if nearest[q] != s.label[i]:
+            record_move(s, i, nearest[q])
+            s.u[i] = upper(least[q], s.scale)
+        if s.seek and surely_far(x, s, i, least[q]):
+            flag[offset[q]] = 2
+    s.n_searched[chunk] += size * s.n_restless
+
+
+cdef void assign_chunk(
+    const real_x* x, Sweep* s, Py_ssize_t chunk, real_c* block
+) noexcept nogil:
+    """Nearest centers of one chunk. Lists are made without branches: which point fails the test is anybody's guess."""
+    cdef unsigned char flag[CHUNK]
+    cdef unsigned short failed[CHUNK]
+    cdef unsigned short aside[CHUNK]
+    cdef double own[CHUNK]
+    cdef double own_aside[CHUNK]
+    cdef double known[CHUNK]
+    cdef int center[CHUNK]
+    cdef Tile tile
+    cdef Py_ssize_t start = chunk * CHUNK, size = min(<Py_ssize_t> CHUNK, s.n - start)
+    cdef Py_ssize_t lanes = 16 if real_c is float else 8
+    cdef Py_ssize_t o, i, q, n_failed = 0, n_listed, n_aside = 0
+    cdef int z
+    cdef double distance
+    cdef float u, away = BIG, l_all, l_calm
+    cdef bint passes, restless
+    tile.size = 0
+    s.n_moved[chunk] = 0
+    s.n_far[chunk] = 0
+    s.n_searched[chunk] = 0
+    s.n_exact[chunk] = 0
+    if s.lazy:
+        if s.opened or (s.weight != NULL and s.seek):
+            sv_filter_opened(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.r_calm, s.h, s.hd, s.fresh,
+                             NULL if s.weight == NULL else s.weight + start, s.aside, s.limit, flag)
+        else:
+            sv_filter(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.r_calm, s.h, <float> s.limit, flag)
+        for o in range(size):
+            failed[n_failed] = <unsigned short> o
+            n_failed += flag[o]
+        if s.aside and s.n_restless <= FEW and not s.seek:
+            n_failed = pass_few(x, s, start, failed, n_failed, aside, own_aside, known)
+        n_listed, n_failed = n_failed, 0
+        for q in range(n_listed):
+            center[q] = s.label[start + failed[q]]
+        distances_to(x, s, start, failed, n_listed, center, known)
+        for q in range(n_listed):
+            o = failed[q]
+            i = start + o
+            z = center[q]
+            distance = known[q]
+            u = upper(distance, s.scale)
+            if s.opened:
+                away = s.hd[z]
+            # the filter left the bound on the calm centers: l_all holds for all of them
+            l_calm = s.l[i]
+            l_all = l_calm - (s.r[z] - s.r_calm[z])
+            if s.aside:
+                l_all = min(l_all, s.fresh[z] - s.p[z] - s.p[s.k_aside] - u)
+            l_all = max(l_all * <float> 0.999999, <float> 0.0)
+            passes = u < min(max(l_all, s.h[z]), away)
+            restless = (s.n_restless > 0) & (u < min(l_calm, away)) & (not passes)
+            s.u[i] = u
+            s.l[i] = l_all if passes else l_calm
+            failed[n_failed] = <unsigned short> o
+            own[n_failed] = distance
+            n_failed += (not passes) & (not restless)
+            aside[n_aside] = <unsigned short> o
+            own_aside[n_aside] = distance
+            n_aside += restless
+            if s.seek:
+                flag[o] = 2 if passes and surely_far(x, s, i, distance) else 0
+        if s.n_restless <= FEW:
+            meet_few(x, s, start, aside, n_aside, own_aside, known, flag)
+            n_aside = 0
+        for q in range(n_aside):
+            gather(x, s, start + aside[q], own_aside[q], &tile, block)
+            if tile.size == lanes or q == n_aside - 1:
+                flush_restless(x, s, &tile, block, flag)
+    else:
+        for o in range(size):
+            failed[o] = <unsigned short> o
+            own[o] = -1.0
+            flag[o] = 0
+        n_failed = size
+    for q in range(n_failed):
+        gather(x, s, start + failed[q], own[q], &tile, block)
+        if tile.size == lanes or q == n_failed - 1:
+            flush(x, s, &tile, block, flag)
+    if s.seek:
+        for o in range(size):
+            if flag[o] == 2:
+                s.far[start + s.n_far[chunk]] = <unsigned short> o
+                s.n_far[chunk] += 1
+    if s.farthest:
+        farthest_of_chunk(x, s, chunk)
+
+
+cdef inline double claim(const Sweep* s, Py_ssize_t i) noexcept nogil:
+    """Upper bound of a point's weighted squared distance, scaled."""
+    cdef double u = s.u[i]
+    return u * u if s.weight == NULL else s.weight[i] * u * u
+
+
+cdef void farthest_of_chunk(const real_x* x, Sweep* s, Py_ssize_t chunk) noexcept nogil:
+    """The point with the largest weighted distance beyond lam, the first of them at a tie.
+
+    u may be loose, so it tells only who cannot be the farthest. Whoever claims most is asked first: then few others
+    are left to ask.
+    """
+    cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(s.n, start + CHUNK), first = start, turn
+    cdef float widest = -1.0
+    cdef double distance, best = s.lam, largest = -1.0, square = s.scale * s.scale * (1.0 - 1e-6)
+    s.far_index[chunk] = -1
+    if s.weight == NULL:  # the common case, as a loop that compilers turn into vector code
+        for i in range(start, stop):
+            widest = s.u[i] if s.u[i] > widest else widest
+        while s.u[first] < widest:
+            first += 1
+    else:
+        for i in range(start, stop):
+            distance = claim(s, i)
+            if distance > largest:
+                largest = distance
+                first = i
+    for turn in range(start - 1, stop):
+        i = first if turn < start else turn
+        if claim(s, i) > best * square:
+            distance = exact_distance(x, s, i, s.label[i])
+            s.u[i] = upper(distance, s.scale)
+            if not is_far(s, i, distance):
+                continue
+            if s.weight != NULL:
+                distance = distance * s.weight[i]
+            if distance > best or (distance == best and i < s.far_index[chunk]):
+                best = distance
+                s.far_index[chunk] = i
+    s.far_distance[chunk] = best
+
+
+cdef inline void flush_attracted(
+    const real_x* x, Sweep* s, Tile* tile, real_c* block, Py_ssize_t k0, Py_ssize_t k1
+) noexcept nogil:
+    """Let the tile's points choose between their own center (distance known) and centers k0..k1-1."""
+    cdef real_c m1[MAX_LANES]
+    cdef real_c m2[MAX_LANES]
+    cdef int best[MAX_LANES]
+    cdef Py_ssize_t m, i
+    cdef double error, own, distance, least, second
+    cdef int label
+    score(s, tile, block, k0, k1, m1, m2, best)
+    for m in range(tile.size):
+        i = tile.index[m]
+        own = tile.own[m]
+        error = error_bound(s, tile.squares[m])
+        least = tile.squares[m] + <double> m1[m]
+        second = tile.squares[m] + <double> m2[m]
+        distance = own * s.scale * s.scale
+        if least - error > distance * (1.0 + 1e-9):
+            s.l[i] = min(s.l[i], lower(least - error))
+            continue
+        if least + error < distance * (1.0 - 1e-9) and second - least > 2.0 * error:
+            label = <int> k0 + best[m]
+            distance = exact_distance(x, s, i, label)
+        else:
+            label = exact_nearest(x, s, i, k0, k1, &distance)
+            if not distance < own:
+                s.l[i] = min(s.l[i], lower(least - error))
+                continue
+        s.l[i] = min(s.l[i], lower(min(own * s.scale * s.scale * (1.0 - 1e-9), second - error)))
+        s.u[i] = upper(distance, s.scale)
+        s.label[i] = label
+    tile.size = 0
+
+
+cdef void attract_chunk(
+    const real_x* x, Sweep* s, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator,
+    real_c* block
+) noexcept nogil:
+    """Points start..stop-1 meet the centers k0.. that points before them opened.
+
+    creator[m] is the point at which center k0 + m was opened, in ascending order.
+    """
+    cdef Tile tile
+    cdef Py_ssize_t lanes = 16 if real_c is float else 8
+    cdef Py_ssize_t i, n_new = s.k - k0, seen = 0, tile_seen = 0
+    cdef double distance
+    cdef float u
+    cdef int z
+    tile.size = 0
+    for i in range(start, stop):
+        while seen < n_new and creator[seen] < i:
+            seen += 1
+        z = s.label[i]
+        if seen == 0 or z >= k0:
+            continue  # nothing opened yet, or already settled in the ordered pass
+        if 2.0 * s.u[i] < s.near[z]:
+            continue
+        distance = exact_distance(x, s, i, z)
+        u = upper(distance, s.scale)
+        s.u[i] = u
+        if 2.0 * u < s.near[z]:
+            continue
+        if tile.size > 0 and tile_seen != seen:
+            flush_attracted(x, s, &tile, block, k0, k0 + tile_seen)
+        tile_seen = seen
+        gather(x, s, i, distance, &tile, block)
+        if tile.size == lanes:
+            flush_attracted(x, s, &tile, block, k0, k0 + tile_seen)
+    if tile.size > 0:
+        flush_attracted(x, s, &tile, block, k0, k0 + tile_seen)
+
+
+cdef inline void center_block(Sweep* s, Py_ssize_t c, Py_ssize_t m, Tile* tile, real_c* block) noexcept nogil:
+    """Center c as lane m of a tile."""
+    cdef Py_ssize_t j, lanes = 16 if real_c is float else 8
+    cdef double t, squares = 0.0
+    for j in range(s.d):
+        t = (s.c[c * s.d + j] - s.shift[j]) * s.scale
+        squares += t * t
+        block[j * lanes + m] = <real_c> t
+    tile.index[m] = c
+    tile.squares[m] = squares
+    tile.size = m + 1
+
+
+cdef void lower_table_chunk(
+    Sweep* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t k0, Py_ssize_t k1, float* table, real_c* block
+) noexcept nogil:
+    """table[c] = min(table[c], distance to the nearest center of k0..k1-1 other than c) for c in first..last-1."""
+    cdef real_c m1[MAX_LANES]
+    cdef real_c m2[MAX_LANES]
+    cdef int best[MAX_LANES]
+    cdef Tile tile
+    cdef Py_ssize_t lanes = 16 if real_c is float else 8
+    cdef Py_ssize_t m, c = first
+    cdef double nearest
+    while c < last:
+        tile.size = 0
+        while c < last and tile.size < lanes:
+            m = tile.size
+            center_block(s, c, m, &tile, block)
+            c += 1
+        score(s, &tile, block, k0, k1, m1, m2, best)
+        for m in range(tile.size):
+            # a center meets itself with the least score, up to rounding: any other one has at least the second
+            nearest = <double> (m2[m] if k0 <= tile.index[m] < k1 else m1[m])
+            nearest += tile.squares[m] - error_bound(s, tile.squares[m])
+            table[tile.index[m]] = min(table[tile.index[m]], lower(nearest))
+
+
+cdef class Engine:
+    """Points, centers and bounds of a fit, and the sweeps over them.
+
+    Parameters
+    ----------
+    X : IN array (n, d), float32 or float64, any strides, may be read-only
+    weight : IN array (n,) float64 in visiting order, or None
+    order : IN array (n,) intp, a permutation: the i-th point visited is row order[i]; None: as given
+    label : INOUT array (n,) int32 in visiting order
+    space : has ``origin``, array (d,) float64, where sums and scores are taken from, ``scale``, a power of two that
+        brings X - origin into [-1, 1], and ``noise``, the squared distance up to which two points may be the same
+    n_threads : int
+    capacity : int, room for this many centers
+    bounds : bool, keep u and l (else every sweep is dense)
+    """
+
+    def __init__(self, X, weight, order, int[::1] label, space, int n_threads, Py_ssize_t capacity, bint bounds):
+        cdef const float[:, :] x_single
+        cdef const double[:, :] x_double
+        cdef const double[::1] w
+        cdef const double[::1] shift = space.origin
+        cdef Py_ssize_t n = X.shape[0], d = X.shape[1], chunks = (n + CHUNK - 1) // CHUNK
+        cdef float[::1] bound
+        cdef unsigned short[::1] offsets
+        cdef int[::1] ints
+        cdef double[::1] doubles
+        cdef const Py_ssize_t[::1] indices
+        cdef Py_ssize_t[::1] far_index
+        if label.shape[0] != n or shift.shape[0] != d:
+            raise ValueError("label and shift must match X")
+        self.arrays = [X, weight, order, np.asarray(label), np.asarray(shift)]
+        self.s.n, self.s.d = n, d
+        if X.dtype == np.float32:
+            x_single = X
+            self.s.x = &x_single[0, 0]
+            self.s.row, self.s.col = x_single.strides[0] // 4, x_single.strides[1] // 4
+            self.s.x_single = True
+        else:
+            x_double = X
+            self.s.x = &x_double[0, 0]
+            self.s.row, self.s.col = x_double.strides[0] // 8, x_double.strides[1] // 8
+        if weight is not None:
+            w = weight
+            if w.shape[0] != n:
+                raise ValueError("weight must match X")
+            self.s.weight = &w[0]
+        if order is not None:
+            indices = order
+            if indices.shape[0] != n:
+                raise ValueError("order must match X")
+            self.s.order = &indices[0]
+        self.s.label = &label[0]
+        self.s.shift = &shift[0]
+        self.s.scale = space.scale
+        self.s.noise = space.noise
+        self.s.single = True
+        self.n_threads = n_threads
+        self.n_chunks = chunks
+        self.s.lam = np.inf
+        self.s.limit = BIG
+        # lists of the chunks
+        ints = self.keep(np.zeros(3 * chunks, dtype=np.int32))
+        self.s.n_moved = &ints[0]
+        self.s.n_far = &ints[chunks]
+        self.s.n_exact = &ints[2 * chunks]
+        doubles = self.keep(np.zeros(chunks))
+        self.s.far_distance = &doubles[0]
+        far_index = self.keep(np.zeros(2 * chunks, dtype=np.intp))
+        self.s.far_index = &far_index[0]
+        self.s.n_searched = &far_index[chunks]
+        offsets = self.keep(np.empty(2 * chunks * CHUNK, dtype=np.uint16))
+        self.s.moved = &offsets[0]
+        self.s.far = &offsets[chunks * CHUNK]
+        ints = self.keep(np.empty(chunks * CHUNK, dtype=np.int32))
+        self.s.moved_from = &ints[0]
+        if bounds:
+            bound = self.keep(np.empty(2 * n, dtype=np.float32))
+            self.s.u = &bound[0]
+            self.s.l = &bound[n]
+        # one tile for each thread, on cache lines of its own
+        self.workspace_size = d * 64 + 64
+        self.workspace = self.keep(np.empty(self.workspace_size * n_threads + 64, dtype=np.uint8))
+        self.reserve(capacity)
+
+    cdef keep(self, array):
+        self.arrays.append(array)
+        return array
+
+    cpdef reserve(self, Py_ssize_t capacity):
+        """Make room for this many centers; those that are there stay."""
+        cdef double[:, ::1] centers
+        cdef float[::1] single
+        cdef double[::1] double_
+        cdef float[:, ::1] tables
+        cdef int[::1] restless
+        cdef Py_ssize_t k, d = self.s.d
+        if capacity <= self.capacity:
+            return
+        capacity = (capacity + 2 * TILE) // TILE * TILE
+        old = self.center_arrays
+        centers_array = np.zeros((capacity, d))
+        tables_array = np.full((7, capacity), BIG, dtype=np.float32)
+        scores_array = np.zeros(capacity * (d + 1), dtype=np.float32 if self.s.single else np.float64)
+        if old is not None:
+            k = min(self.s.k, <Py_ssize_t> len(old[0]))
+            centers_array[:k] = old[0][:k]
+            tables_array[:, :k] = old[1][:, :k]
+        centers = centers_array
+        tables = tables_array
+        self.s.c = &centers[0, 0]
+        self.s.p, self.s.r, self.s.h = &tables[0, 0], &tables[1, 0], &tables[2, 0]
+        self.s.hd, self.s.fresh, self.s.near = &tables[3, 0], &tables[4, 0], &tables[5, 0]
+        self.s.r_calm = &tables[6, 0]
+        if self.s.single:
+            single = scores_array
+            self.s.scaled, self.s.norm = <void*> &single[0], <void*> &single[capacity * d]
+        else:
+            double_ = scores_array
+            self.s.scaled, self.s.norm = <void*> &double_[0], <void*> &double_[capacity * d]
+        restless_array = np.zeros(capacity, dtype=np.int32)
+        restless_scores_array = np.zeros_like(scores_array)
+        restless = restless_array
+        self.s.restless = &restless[0]
+        self.s.n_restless = 0
+        if self.s.single:
+            single = restless_scores_array
+            self.s.restless_scaled, self.s.restless_norm = <void*> &single[0], <void*> &single[capacity * d]
+        else:
+            double_ = restless_scores_array
+            self.s.restless_scaled, self.s.restless_norm = <void*> &double_[0], <void*> &double_[capacity * d]
+        self.center_arrays = (centers_array, tables_array, scores_array, restless_array, restless_scores_array)
+        self.capacity = capacity
+        with nogil:
+            self.place_centers()
+
+    @property
+    def k(self):
+        """Number of centers."""
+        return self.s.k
+
+    @property
+    def centers(self):
+        """Copy of the centers, (k, d)."""
+        return self.center_arrays[0][:self.s.k].copy()
+
+    @property
+    def labels(self):
+        """Labels in visiting order, the caller's array."""
+        return self.arrays[3]
+
+    @property
+    def shift(self):
+        """Origin of sums and scores, the caller's array."""
+        return self.arrays[4]
+
+    @property
+    def searched(self):
+        """Distances computed from scores in the last sweep."""
+        cdef Py_ssize_t c, total = 0
+        for c in range(self.n_chunks):
+            total += self.s.n_searched[c]
+        return total
+
+    @property
+    def decided_exactly(self):
+        """Points of the last sweep whose scores were too close to tell."""
+        cdef Py_ssize_t c, total = 0
+        for c in range(self.n_chunks):
+            total += self.s.n_exact[c]
+        return total
+
+    def set_centers(self, const double[:, ::1] centers):
+        """Replace all centers; bounds no longer hold."""
+        cdef Py_ssize_t k, j
+        self.s.k = 0
+        self.reserve(centers.shape[0])
+        self.s.k = centers.shape[0]
+        for k in range(self.s.k):
+            for j in range(self.s.d):
+                self.s.c[k * self.s.d + j] = centers[k, j]
+        self.place_centers()
+        self.s.lazy = False
+        self.s.opened = False
+
+    def assign(self):
+        """One sweep: the nearest center of every point; opens none."""
+        cdef Py_ssize_t first = 0, last
+        self.s.swept = True
+        with nogil:
+            while first < self.n_chunks:
+                last = min(self.n_chunks, first + self.chunks_at_once())
+                self.assign_chunks(first, last)
+                self.check_signals((last - first) * CHUNK * (self.s.k + 2))
+                first = last
+
+    def use_double(self):
+        """Score in float64 from now on; bounds still hold."""
+        cdef Py_ssize_t capacity = self.capacity
+        self.s.single = False
+        self.capacity = 0
+        self.reserve(capacity)
+
+    cdef Py_ssize_t chunks_at_once(self) noexcept nogil:
+        """Chunks between two looks at the signals, of a sweep that may need every distance."""
+        return max(<Py_ssize_t> self.n_threads, WORK // (CHUNK * (self.s.k + 64) * self.s.d))
+
+    cdef int check_signals(self, Py_ssize_t rows) except -1 nogil:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed; looks at most every few tenths of a second.
+
+        rows : distances computed, or rows read, since the last call
+        """
+        self.work += rows * self.s.d
+        if self.work > WORK:
+            self.work = 0
+            with gil:
+                PyErr_CheckSignals()
+        return 0
+
+    cdef void place_center(self, Py_ssize_t k) noexcept nogil:
+        """Refresh what the scores need of center k."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t j
+        cdef double t, squares = 0.0
+        for j in range(s.d):
+            t = (s.c[k * s.d + j] - s.shift[j]) * s.scale
+            squares += t * t
+            if s.single:
+                (<float*> s.scaled)[k * s.d + j] = <float> (-2.0 * t)
+            else:
+                (<double*> s.scaled)[k * s.d + j] = -2.0 * t
+        if s.single:
+            (<float*> s.norm)[k] = <float> squares
+        else:
+            (<double*> s.norm)[k] = squares
+        s.longest = max(s.longest, squares)
+
+    cdef void choose_restless(self, Py_ssize_t fresh) noexcept nogil:
+        """Set aside the m centers that moved farthest, so that their drift does not spoil everybody's lower bound.
+
+        A point that fails the test with l - r but passes it with l - r_calm needs the m restless centers only. For
+        each m in question a sample of the points tells what the next sweep would cost. A center opened alone (fresh,
+        or -1) is always set aside.
+        """
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t k, q, m, best_m = 0, i, failed, n_ranks = 0, step = max(<Py_ssize_t> 1, s.n // SAMPLE)
+        cdef double cost, best_cost, full
+        cdef bint few
+        cdef Py_ssize_t rank_m[MAX_RANKS]
+        cdef float rank_drift[MAX_RANKS]
+        cdef Py_ssize_t still[MAX_RANKS]
+        cdef float threshold, slack
+        s.n_restless = 0
+        s.aside = fresh >= 0 and s.lazy
+        s.k_aside = fresh
+        for k in range(s.k):
+            s.r_calm[k] = s.r[k]
+        if s.aside:
+            s.restless[0] = <int> fresh
+            s.n_restless = 1
+        if s.k < (4 if s.aside else 96) or not s.lazy:
+            self.copy_restless()
+            return
+        # candidate thresholds: halves of the largest drift, with the number of centers above each
+        threshold = 0.0
+        for k in range(s.k):
+            threshold = max(threshold, s.p[k])
+        while n_ranks < MAX_RANKS:
+            threshold = threshold * <float> 0.5 if n_ranks < MAX_RANKS - 1 else <float> 3e-19
+            m = 0
+            slack = 0.0
+            for k in range(s.k):
+                if s.p[k] > threshold:
+                    m += 1
+                else:
+                    slack = max(slack, s.p[k])
+            rank_m[n_ranks] = m
+            rank_drift[n_ranks] = slack
+            still[n_ranks] = 0
+            n_ranks += 1
+        failed = 0
+        i = 0
+        while i < s.n:
+            k = s.label[i]
+            slack = s.l[i] - s.u[i] - s.p[k]
+            if not (slack > s.r[k] or s.u[i] + s.p[k] < s.h[k]):
+                failed += 1
+                for q in range(n_ranks):
+                    if not slack > rank_drift[q]:
+                        still[q] += 1
+            i += step
+        # in units of a center scored in a tile; gathering a point costs some 24 of them, reading its row 4
+        full = s.k + 24.0
+        best_cost = 0.7 * failed * full
+        for q in range(n_ranks):
+            few = rank_m[q] <= FEW
+            cost = (failed - still[q]) * (4.0 * rank_m[q] if few else rank_m[q] + 24.0) + still[q] * full
+            if cost < best_cost and ((few and s.aside) or rank_m[q] * 4 <= s.k):
+                best_cost = cost
+                best_m = q + 1
+        if best_m == 0:
+            self.copy_restless()
+            return
+        q = best_m - 1
+        threshold = rank_drift[q]
+        m = 0
+        for k in range(s.k):
+            if s.p[k] > threshold or k == fresh:
+                s.restless[m] = <int> k
+                m += 1
+            # at worst the calm center that moved farthest is the own one: the bound is then only too careful
+            s.r_calm[k] = min(s.r[k], threshold)
+        s.n_restless = m
+        self.copy_restless()
+
+    cdef void copy_restless(self) noexcept nogil:
+        """Rows of the restless centers, padded."""
+        cdef Py_ssize_t m, size = self.s.n_restless
+        for m in range((size + TILE - 1) // TILE * TILE):
+            self.copy_row(self.s.restless[m] if m < size else -1, m)
+
+    cdef void copy_row(self, Py_ssize_t k, Py_ssize_t m) noexcept nogil:
+        """Center k, or a dummy, becomes the m-th of the restless."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t j, d = s.d
+        for j in range(d):
+            if s.single:
+                (<float*> s.restless_scaled)[m * d + j] = (<float*> s.scaled)[k * d + j] if k >= 0 else <float> 0.0
+            else:
+                (<double*> s.restless_scaled)[m * d + j] = (<double*> s.scaled)[k * d + j] if k >= 0 else 0.0
+        if s.single:
+            (<float*> s.restless_norm)[m] = (<float*> s.norm)[k] if k >= 0 else HUGE_SCORE_f
+        else:
+            (<double*> s.restless_norm)[m] = (<double*> s.norm)[k] if k >= 0 else HUGE_SCORE_d
+
+    cdef void pad_centers(self) noexcept nogil:
+        """Dummies after the last center that never win, so that tiles of centers are full."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t k, j
+        for k in range(s.k, (s.k + TILE - 1) // TILE * TILE):
+            for j in range(s.d):
+                if s.single:
+                    (<float*> s.scaled)[k * s.d + j] = 0.0
+                else:
+                    (<double*> s.scaled)[k * s.d + j] = 0.0
+            if s.single:
+                (<float*> s.norm)[k] = HUGE_SCORE_f
+            else:
+                (<double*> s.norm)[k] = HUGE_SCORE_d
+
+    cdef void place_centers(self) noexcept nogil:
+        cdef Py_ssize_t k
+        self.s.longest = 0.0
+        for k in range(self.s.k):
+            self.place_center(k)
+        self.pad_centers()
+
+    cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
+        """One thread where waking others would cost more than it gives."""
+        return self.n_threads if points * (self.s.k * self.s.d + 16) > 200000 else 1
+
+    cdef char* block(self) noexcept nogil:
+        """This thread's tile, aligned to a cache line."""
+        cdef uintptr_t base = (<uintptr_t> &self.workspace[0] + 63) // 64 * 64
+        return <char*> (base + <uintptr_t> (omp_get_thread_num() * self.workspace_size))
+
+    cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t c
+        cdef char* block
+        for c in prange(first, last, schedule="dynamic", num_threads=self.threads_for((last - first) * CHUNK)):
+            block = self.block()
+            if s.x_single:
+                if s.single:
+                    assign_chunk[float, float](<const float*> s.x, s, c, <float*> block)
+                else:
+                    assign_chunk[float, double](<const float*> s.x, s, c, <double*> block)
+            elif s.single:
+                assign_chunk[double, float](<const double*> s.x, s, c, <float*> block)
+            else:
+                assign_chunk[double, double](<const double*> s.x, s, c, <double*> block)
+
+    cdef void attract_chunks(
+        self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator
+    ) noexcept nogil:
+        """Points start..stop-1 meet the centers k0.. opened at points before them."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t c, a, b
+        cdef char* block
+        for c in prange(start // CHUNK, (stop + CHUNK - 1) // CHUNK, schedule="dynamic",
+                        num_threads=self.threads_for(stop - start)):
+            block = self.block()
+            a = max(start, c * CHUNK)
+            b = min(stop, (c + 1) * CHUNK)
+            if s.x_single:
+                if s.single:
+                    attract_chunk[float, float](<const float*> s.x, s, a, b, k0, creator, <float*> block)
+                else:
+                    attract_chunk[float, double](<const float*> s.x, s, a, b, k0, creator, <double*> block)
+            elif s.single:
+                attract_chunk[double, float](<const double*> s.x, s, a, b, k0, creator, <float*> block)
+            else:
+                attract_chunk[double, double](<const double*> s.x, s, a, b, k0, creator, <double*> block)
+
+    cdef void lower_table(self, Py_ssize_t k0, Py_ssize_t k1, float* table) noexcept nogil:
+        """table[c] = min(table[c], distance from center c to the nearest other one of k0..k1-1), for all c."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t c, step = 64
+        cdef char* block
+        for c in prange(0, (s.k + step - 1) // step, schedule="dynamic", num_threads=self.threads_for(s.k)):
+            block = self.block()
+            if s.single:
+                lower_table_chunk[float](s, c * step, min((c + 1) * step, s.k), k0, k1, table, <float*> block)
+            else:
+                lower_table_chunk[double](s, c * step, min((c + 1) * step, s.k), k0, k1, table, <double*> block)
