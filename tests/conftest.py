@@ -1,0 +1,34 @@
+"""Markers, the --slow switch and fixtures shared by the tests."""
+
+import pytest
+
+
+def pytest_addoption(parser):
+    """Add --slow."""
+    parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+
+
+def pytest_configure(config):
+    """Register the markers."""
+    config.addinivalue_line("markers", "slow: takes long or needs much memory; run with --slow")
+    if not config.pluginmanager.hasplugin("timeout"):
+        config.addinivalue_line("markers", "timeout(seconds): needs the plugin pytest-timeout")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Skip slow tests unless they are asked for."""
+    if config.getoption("--slow") or "slow" in config.getoption("-m", default=""):
+        return
+    skip = pytest.mark.skip(reason="slow: run with --slow")
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def openmp():
+    """Skip on a build without OpenMP: there is nothing parallel to test."""
+    from smallvar import _config
+
+    if not _config.openmp_enabled():
+        pytest.skip("this build of smallvar has no OpenMP")

@@ -1,0 +1,292 @@
+"""Data for the tests: worked examples, random problems and the checks every fit must pass."""
+
+import zlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import reference
+
+
+@dataclass
+class Example:
+    """A worked example: what each algorithm returns on a few points of the line."""
+
+    name: str
+    x: list
+    lam: float
+    labels: list
+    centers: list
+    path: list
+    n_iter: int
+    algorithms: tuple = ("serial",)
+    options: dict = field(default_factory=dict)
+
+    @property
+    def X(self):
+        """The points as a column."""
+        return np.array(self.x, dtype=float)[:, None]
+
+
+# Worked out by hand. `options` are the arguments of the twin.
+# fmt: off
+EXAMPLES = [
+    # Mean 5.5. 0 is 30.25 away and opens a cluster that takes 1; 10 opens one that takes 11;
+    # nobody is left at the mean.
+    Example(
+        "two pairs", [0, 1, 10, 11], 9, [0, 0, 1, 1], [0.5, 10.5], [19, 19], 2, ("serial",),
+    ),
+    # 0 and 11 are equally far: the lower index leaves. Then the rest has its mean at 22/3;
+    # 1 joins 0, and 11 (13.44 away) leaves. Then 10 is alone at 10, and nothing pays.
+    Example(
+        "two pairs", [0, 1, 10, 11], 9, [1, 1, 0, 2], [10, 0.5, 11],
+        [182 / 3 + 18, 27.5, 27.5], 3, ("delayed",),
+    ),
+    # 0 costs 3/4 (22/3)^2 beside the others, so it leaves; 1 follows; 10 and 11 stay.
+    Example(
+        "two pairs", [0, 1, 10, 11], 9, [1, 1, 0, 0], [10.5, 0.5], [19, 19], 2, ("collapsed",),
+    ),
+    # A point exactly at lam stays.
+    Example("at lam", [0, 2], 1, [0, 0], [1], [3], 1, ("serial", "delayed")),
+    # Just beyond: in one sweep both leave, or only the first.
+    Example("beyond lam", [0, 2], 0.99, [0, 1], [0, 2], [1.98, 1.98], 2, ("serial",)),
+    Example("beyond lam", [0, 2], 0.99, [1, 0], [2, 0], [1.98, 1.98], 2, ("delayed",)),
+    # Joining the other point costs 1/2 * 4, a cluster of its own 2: a tie, so it joins.
+    Example("at lam", [0, 2], 2, [0, 0], [1], [4], 1, ("collapsed",)),
+    # Mean 1.5: w d is 2.25 for the light point, which leaves, and 0.75 for the heavy one.
+    Example(
+        "weights", [0, 2], 1, [1, 0], [2, 0], [2, 2], 2, ("serial", "delayed"),
+        {"weights": [1, 3]},
+    ),
+    # Joining costs 1 * 3 / 4 * 4 = 3.
+    Example(
+        "weights", [0, 2], 2.9, [1, 0], [2, 0], [5.8, 5.8], 2, ("collapsed",),
+        {"weights": [1, 3]},
+    ),
+    # Without 100, which has no weight, this is "two pairs"; 100 is nearest to 10.5.
+    Example(
+        "zero weight", [100, 0, 1, 10, 11], 9, [1, 0, 0, 1, 1], [0.5, 10.5], [19, 19], 2,
+        ("serial",), {"weights": [0, 1, 1, 1, 1]},
+    ),
+    Example(
+        "zero weight", [100, 0, 1, 10, 11], 9, [0, 1, 1, 0, 0], [10.5, 0.5], [19, 19], 2,
+        ("collapsed",), {"weights": [0, 1, 1, 1, 1]},
+    ),
+    # 3 is nearer to 1.5 than to 5, so Algorithm 1 stays (the first sweep from given centers
+    # does not stop) ...
+    Example(
+        "given centers", [0, 3, 5], 10, [0, 0, 1], [1.5, 5], [24.5, 24.5], 2,
+        ("serial", "delayed"), {"init": [[1.5], [5.0]]},
+    ),
+    # ... but 3 costs 1/2 * 9 beside 0, and 1/2 * 4 beside 5.
+    Example(
+        "given centers", [0, 3, 5], 10, [0, 1, 1], [0, 4], [22, 22], 2,
+        ("collapsed",), {"init": [[1.5], [5.0]]},
+    ),
+    # 50 gets no point and disappears; -1 and 6 keep their order.
+    Example(
+        "useless center", [5, 0], 10, [1, 0], [0, 5], [20, 20], 2,
+        ("serial", "delayed", "collapsed"), {"init": [[-1.0], [50.0], [6.0]]},
+    ),
+    # The mean, 10, takes one of the two slots: only 0 gets a cluster of its own.
+    Example(
+        "cap", [0, 10, 20], 4, [1, 0, 0], [15, 0], [58, 58], 2,
+        ("serial", "delayed"), {"max_clusters": 2},
+    ),
+    # Emptied centers hold their slots to the end of the sweep: 10 takes the third, so 20
+    # has to join it. In the second sweep both leave their mean, 15, which disappears.
+    Example(
+        "cap, emptied slots", [10, 20], 4, [0, 1], [10, 20], [54, 8, 8], 3,
+        ("serial",), {"max_clusters": 3, "init": [[100.0], [0.0]]},
+    ),
+    # In the second sweep 0, a singleton, may stay alone: its own slot is free again.
+    Example(
+        "cap", [0, 10, 20], 4, [1, 0, 0], [15, 0], [58, 58], 2,
+        ("collapsed",), {"max_clusters": 2},
+    ),
+    # The order of visit: 11 first, then 10, 1, 0.
+    Example(
+        "order", [0, 1, 10, 11], 9, [1, 1, 0, 0], [10.5, 0.5], [19, 19], 2,
+        ("serial",), {"order": [3, 2, 1, 0]},
+    ),
+    Example(
+        "order", [0, 1, 10, 11], 9, [0, 0, 1, 1], [0.5, 10.5], [19, 19], 2,
+        ("collapsed",), {"order": [3, 2, 1, 0]},
+    ),
+    # Mean 1.6: 5 leaves (11.56), 3 does not (1.96). Then the means are 0.75 and 5, and 3 goes
+    # to 5. The third sweep changes nothing.
+    Example(
+        "three sweeps", [0, 0, 0, 3, 5], 4.5, [0, 0, 0, 1, 1], [0, 4], [15.75, 11, 11], 3,
+        ("serial", "delayed"),
+    ),
+    # Sweeps that create are free, so max_iter=1 allows the first two of them. That is no fixed
+    # point, as far as one knows: a nearest-center pass follows.
+    Example(
+        "few sweeps", [0, 0, 0, 3, 5], 4.5, [0, 0, 0, 1, 1], [0, 4], [15.75, 11, 11], 2,
+        ("serial", "delayed"), {"max_iter": 1},
+    ),
+    # The sweep leaves 3 at 0 (means 5/3 and 4); the nearest-center pass moves it to 4, but no
+    # center.
+    Example(
+        "closing pass", [0, 2, 3, 4], 20, [0, 0, 1, 1], [5 / 3, 4], [14 / 3 + 40, 35 / 9 + 40],
+        1, ("serial", "delayed"), {"max_iter": 1, "init": [[0.0], [7.0]]},
+    ),
+    # lam = 0 and a cap: k-means.
+    Example(
+        "k-means", [0, 1, 4, 9, 10], 0, [0, 0, 0, 1, 1], [5 / 3, 9.5], [26 / 3 + 0.5] * 2, 2,
+        ("serial", "delayed"), {"init": [[1.0], [9.0]], "max_clusters": 2},
+    ),
+    # Equal points never travel between clusters that are equally good.
+    Example(
+        "duplicates", [2, 2, 2, 2], 1, [0, 0, 0, 0], [2], [1, 1], 2,
+        ("serial", "delayed", "collapsed"), {"init": [[2.0], [2.0]]},
+    ),
+    Example("one point", [7], 3, [0], [7], [3], 1, ("serial", "delayed", "collapsed")),
+]
+# fmt: on
+EXAMPLE_CASES = [(algorithm, e) for e in EXAMPLES for algorithm in e.algorithms]
+EXAMPLE_IDS = [f"{e.name}-{algorithm}" for algorithm, e in EXAMPLE_CASES]
+
+
+@dataclass
+class Problem:
+    """Random data and the arguments of one fit."""
+
+    X: np.ndarray
+    lam: float
+    weights: np.ndarray | None = None
+    init: np.ndarray | None = None
+    max_clusters: int | None = None
+    max_iter: int = 300
+    shuffle: bool = False
+
+
+def blobs(rng, n, d, k, spread=0.15):
+    """`n` points around `k` centers in the unit cube."""
+    centers = rng.random((k, d))
+    return centers[rng.integers(k, size=n)] + spread * rng.normal(size=(n, d)) / np.sqrt(d)
+
+
+def _log_uniform(rng, low, high):
+    return int(np.exp(rng.uniform(np.log(low), np.log(high + 1))))
+
+
+def _draw(rng, n, d):
+    """Clustered or uniform data on a random scale."""
+    if rng.random() < 0.5:
+        X = rng.random((n, d))
+    else:
+        X = blobs(rng, n, d, _log_uniform(rng, 2, 30))
+    return X * 10.0 ** rng.integers(-3, 4)
+
+
+def _penalty(rng, X, k):
+    """A penalty that opens something like k clusters."""
+    return reference.farthest_first(X, min(k, len(X))) * rng.uniform(0.7, 1.3)
+
+
+# fmt: off
+FAMILIES = (
+    "plain", "tiny", "large", "many", "wide", "singletons", "weights", "zero weights", "float32",
+    "far", "given centers", "cap", "few sweeps", "shuffle", "everything",
+)
+# fmt: on
+
+
+def random_problem(family, seed, n_max=20_000):
+    """A problem in general position; `n_max` scales it down for slow twins."""
+    rng = np.random.default_rng([seed, zlib.crc32(family.encode())])
+    n = _log_uniform(rng, 30, min(n_max, 8000))
+    d = _log_uniform(rng, 1, 24)
+    k = _log_uniform(rng, 1, 60)
+    if family == "tiny":
+        n, d, k = int(rng.integers(1, 9)), int(rng.integers(1, 5)), int(rng.integers(1, 4))
+    elif family == "large":
+        n, d = int(rng.integers(n_max // 2, n_max + 1)), int(rng.integers(1, 9))
+        k = _log_uniform(rng, 20, 200)
+    elif family == "many":
+        n, d = min(n_max, 5000), int(rng.integers(2, 4))
+        k = _log_uniform(rng, n // 20, n // 3)
+    elif family == "wide":
+        n, d = _log_uniform(rng, 100, min(n_max, 2500)), int(rng.integers(25, 45))
+    elif family == "singletons":
+        n, d = _log_uniform(rng, 10, min(n_max, 3000)), int(rng.integers(2, 8))
+    X = _draw(rng, n, d)
+    if family in ("float32", "everything"):
+        X = X.astype(np.float32)
+    problem = Problem(X, _penalty(rng, X, k))
+    if family == "singletons":
+        problem.lam = 1e-12 * max(np.square(X).sum(), 1e-6)
+    if family == "large":
+        problem.max_iter = 12
+    if family in ("weights", "everything"):
+        problem.weights = rng.gamma(1.0, size=n) + 1e-3
+    if family == "everything":
+        problem.weights[rng.random(n) < 0.1] = 0.0
+        problem.weights[rng.integers(n)] = 1.0
+    if family == "zero weights":
+        problem.weights = rng.gamma(1.0, size=n) * (rng.random(n) < 0.7)
+        problem.weights[rng.integers(n)] = 1.0
+    if family == "far":
+        problem.X = X / X.std() + 1e6 if n > 1 else X + 1e6
+        problem.lam = _penalty(rng, problem.X, k)
+    if family in ("given centers", "everything"):
+        m = _log_uniform(rng, 1, 40)
+        scatter = X.std() + 1e-3
+        problem.init = X[rng.integers(n, size=m)] + scatter * rng.normal(size=(m, d))
+        problem.init = problem.init.astype(float)
+        if seed % 2:  # nearly all rows are nearest to the first center
+            far = np.argsort(np.square(X - X.mean(axis=0)).sum(axis=1))[-3:]
+            problem.init = np.vstack([X.mean(axis=0), X[far]]).astype(float)
+            problem.lam *= 4
+    if family in ("cap", "everything"):
+        least = 1 if problem.init is None else len(problem.init)
+        problem.max_clusters = least + _log_uniform(rng, 1, 20) - 1
+        if seed % 4 == 0:
+            problem.lam = 0.0
+    if family == "few sweeps":
+        problem.max_iter = 1 + seed % 3
+        problem.init = X[rng.permutation(n)[: min(n, k)]].astype(float) if seed % 2 else None
+    problem.shuffle = family in ("shuffle", "everything")
+    return problem
+
+
+def tied_problem(seed, n=400):
+    """Duplicated rows or a grid of integers, with weights that sum exactly."""
+    rng = np.random.default_rng([seed, 77])
+    d = 1 + seed % 4
+    if seed % 2:
+        X = rng.integers(-2, 3, size=(n, d)).astype(float)
+    else:
+        X = rng.normal(size=(max(n // 8, 1), d))[rng.integers(max(n // 8, 1), size=n)]
+    problem = Problem(X, _penalty(rng, np.unique(X, axis=0), 1 + seed % 9))
+    if seed % 3 == 0:
+        problem.weights = 2.0 ** rng.integers(-2, 3, size=n)
+    if seed % 5 == 0:
+        problem.init = X[rng.integers(n, size=5)]
+    return problem
+
+
+def never_rises(path):
+    """Whether no value exceeds the one before by more than 1e-9 of the first."""
+    return bool(np.all(np.diff(path) <= 1e-9 * path[0]))
+
+
+def check_state(model, X, sample_weight=None):
+    """Assert what holds after every fit of DPMeans, whatever the data."""
+    X = np.asarray(X, dtype=float)
+    weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, float)
+    labels, centers = model.labels_, model.cluster_centers_
+    assert labels.dtype == np.int32 and labels.shape == (len(X),)
+    assert centers.dtype == np.float64 and centers.shape == (model.n_clusters_, X.shape[1])
+    assert model.n_features_in_ == X.shape[1]
+    assert np.array_equal(np.unique(labels[weights > 0]), np.arange(model.n_clusters_))
+    inertia = reference.sum_of_squares(X, weights, labels, centers)
+    rounding = 1e-15 * np.square(X).sum() * weights.max()
+    np.testing.assert_allclose(model.inertia_, inertia, rtol=1e-9, atol=rounding)
+    np.testing.assert_allclose(
+        model.objective_, model.inertia_ + model.lam_ * model.n_clusters_, rtol=1e-12
+    )
+    path = model.objective_path_
+    assert path.dtype == np.float64 and path.ndim == 1
+    assert path[-1] == model.objective_
+    assert never_rises(path)

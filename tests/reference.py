@@ -1,0 +1,295 @@
+"""Plain numpy twins of the compiled sweeps, written to be read next to the papers.
+
+KJ12 is Kulis & Jordan, *Revisiting k-means: new algorithms via Bayesian nonparametrics*
+(2012); MB13 is Broderick, Kulis & Jordan, *MAD-Bayes* (2013). In all of them ``lam`` is
+the penalty of a cluster in squared data units and ``weights`` are masses.
+
+Every decision compares the float64 sum of squared differences, added in the order of
+the columns; ties go to the lowest index; rows without weight take no part and get the
+label of their nearest center in the end.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+RUN = 256  # rows whose distances `serial` takes at once; no result depends on it
+
+
+@dataclass
+class Result:
+    """What a fit returns; `objective_path` holds one value per sweep (and closing pass)."""
+
+    labels: np.ndarray
+    centers: np.ndarray
+    objective: float
+    objective_path: np.ndarray
+    n_iter: int
+    converged: bool
+
+    @property
+    def n_clusters(self):
+        """Number of clusters."""
+        return len(self.centers)
+
+
+def squared_distances(X, centers):
+    """All ||x_i - c||^2, the columns added one after the other."""
+    total = np.zeros((len(X), len(centers)))
+    for j in range(X.shape[1]):
+        total += np.square(X[:, j, None] - centers[None, :, j])
+    return total
+
+
+def nearest(X, centers):
+    """Index of, and squared distance to, the nearest center of each row."""
+    labels, distances = np.empty(len(X), dtype=int), np.empty(len(X))
+    for start in range(0, len(X), RUN):
+        run = slice(start, start + RUN)
+        table = squared_distances(X[run], centers)
+        labels[run] = table.argmin(axis=1)
+        distances[run] = table.min(axis=1)
+    return labels, distances
+
+
+def weighted_means(X, weights, labels):
+    """Mean of each cluster 0..K-1 (none empty), summed in extended precision."""
+    order = np.argsort(labels, kind="stable")
+    first = np.searchsorted(labels[order], np.arange(labels.max() + 1))
+    w = weights[order].astype(np.longdouble)[:, None]
+    total = np.add.reduceat(w * X[order], first, axis=0)
+    return (total / np.add.reduceat(w, first, axis=0)).astype(float)
+
+
+def sum_of_squares(X, weights, labels, centers):
+    """Weighted SSE of given labels and centers."""
+    return float(weights @ np.square(X - centers[labels]).sum(axis=1))
+
+
+def without_gaps(labels):
+    """Labels renumbered 0..K-1 in their old order, and the old numbers that are kept."""
+    kept, labels = np.unique(labels, return_inverse=True)
+    return labels, kept
+
+
+def _prepare(X, weights, order):
+    """Data in float64, weights, and the rows with weight in the order of visit."""
+    X = np.asarray(X, dtype=float)
+    weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
+    order = np.arange(len(X)) if order is None else np.asarray(order)
+    return X, weights, order[weights[order] > 0]
+
+
+def _serial_sweep(X, w, lam, centers, cap):
+    """One pass of Algorithm 1 over the rows in order; returns labels and centers.
+
+    Centers do not move within a sweep, so a run of rows may take its distances to the
+    centers known so far at once; only the centers that the run itself opens must be
+    compared with its later rows, one by one.
+    """
+    labels = np.empty(len(X), dtype=int)
+    for start in range(0, len(X), RUN):
+        run = slice(start, start + RUN)
+        x, label, dist = X[run], labels[run], np.empty(len(X[run]))
+        label[:], dist[:] = nearest(x, centers)
+        i = 0
+        while len(centers) < cap and np.any(w[run][i:] * dist[i:] > lam):
+            i += np.argmax(w[run][i:] * dist[i:] > lam)
+            label[i] = len(centers)
+            centers = np.vstack([centers, x[i]])
+            i += 1
+            to_new = squared_distances(x[i:], centers[-1:])[:, 0]
+            closer = to_new < dist[i:]
+            label[i:][closer] = len(centers) - 1
+            dist[i:][closer] = to_new[closer]
+    return labels, centers
+
+
+def _literal_sweep(X, w, lam, centers, cap):
+    """One pass of Algorithm 1 without any shortcut (slow)."""
+    centers = [list(map(float, c)) for c in centers]
+    labels = []
+    for x, w_i in zip(X.tolist(), w.tolist(), strict=True):
+        d = []
+        for c in centers:
+            total = 0.0
+            for x_j, c_j in zip(x, c, strict=True):
+                total += (x_j - c_j) * (x_j - c_j)
+            d.append(total)
+        if w_i * min(d) > lam and len(centers) < cap:
+            labels.append(len(centers))
+            centers.append(x)
+        else:
+            labels.append(d.index(min(d)))
+    return np.array(labels), np.array(centers)
+
+
+def _delayed_sweep(X, w, lam, centers, cap):
+    """All rows join their nearest center; then the farthest one may leave it."""
+    labels, dist = nearest(X, centers)
+    far = np.argmax(w * dist)
+    if w[far] * dist[far] > lam and len(centers) < cap:
+        labels[far] = len(centers)
+        centers = np.vstack([centers, X[far]])
+    return labels, centers
+
+
+def _alternate(sweep, X, lam, weights, init, max_clusters, max_iter, tol, order):
+    """Repeat `sweep` and the step of the means until nothing changes."""
+    X_all, weights, rows = _prepare(X, weights, order)
+    X, w = X_all[rows], weights[rows]
+    cap = np.inf if max_clusters is None else max_clusters
+    given = init is not None
+    labels = np.zeros(len(X), dtype=int)
+    centers = np.array(init, dtype=float) if given else weighted_means(X, w, labels)
+    path, n_iter, counted = [], 0, 0
+    fixed = settled = False
+    while not (fixed or settled) and counted < max_iter:
+        previous, n_before = labels, len(centers)
+        labels, centers = sweep(X, w, lam, centers, cap)
+        created = len(centers) > n_before
+        fixed = not created and np.array_equal(labels, previous) and not (given and n_iter == 0)
+        labels, _ = without_gaps(labels)
+        centers = weighted_means(X, w, labels)
+        path.append(sum_of_squares(X, w, labels, centers) + lam * len(centers))
+        settled = tol > 0 and n_iter > 0 and path[-2] - path[-1] <= tol * path[0]
+        n_iter += 1
+        counted += not created
+    if not fixed:
+        labels, kept = without_gaps(nearest(X, centers)[0])
+        centers = centers[kept]
+        path.append(sum_of_squares(X, w, labels, centers) + lam * len(centers))
+    all_labels = nearest(X_all, centers)[0]
+    all_labels[rows] = labels
+    return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed or settled)
+
+
+def serial(
+    X, lam, *, weights=None, init=None, max_clusters=None, max_iter=300, tol=0.0, order=None
+):
+    """Algorithm 1 of KJ12; `order` is the order of visit."""
+    return _alternate(_serial_sweep, X, lam, weights, init, max_clusters, max_iter, tol, order)
+
+
+def serial_literal(
+    X, lam, *, weights=None, init=None, max_clusters=None, max_iter=300, tol=0.0, order=None
+):
+    """`serial`, one distance at a time: slow, for small data."""
+    return _alternate(_literal_sweep, X, lam, weights, init, max_clusters, max_iter, tol, order)
+
+
+def delayed(X, lam, *, weights=None, init=None, max_clusters=None, max_iter=300, tol=0.0):
+    """DP-means that opens at most one cluster in a sweep, at its end: the farthest row."""
+    return _alternate(_delayed_sweep, X, lam, weights, init, max_clusters, max_iter, tol, None)
+
+
+def collapsed(
+    X, lam, *, weights=None, init=None, max_clusters=None, max_iter=300, tol=0.0, order=None
+):
+    """Collapsed DP-means (MB13 eq. 8-9): the objective in the labels alone.
+
+    Row i leaves its cluster and goes where the objective is lowest: joining a cluster of
+    weight s and mean m costs w s / (w + s) ||x - m||^2, being alone costs lam. Costs that
+    differ by what rounding may make of them are ties: means are good to 1e-12 of ||x||.
+    """
+    X_all, weights, rows = _prepare(X, weights, order)
+    X, w = X_all[rows], weights[rows]
+    cap = np.inf if max_clusters is None else max_clusters
+    labels = np.zeros(len(X), dtype=int)
+    if init is not None:
+        labels, _ = without_gaps(nearest(X, np.array(init, dtype=float))[0])
+    origin = weighted_means(X, w, np.zeros(len(X), dtype=int))[0]
+    Y = X - origin
+    varies = np.ptp(X, axis=0) > 0
+    noise = np.square(np.abs(X).max(axis=0)[varies] * 2.0**-49).sum()
+    length = np.sqrt(np.square(Y).sum(axis=1))
+    path, n_iter, counted = [], 0, 0
+    fixed = settled = False
+    while not (fixed or settled) and counted < max_iter:
+        before = labels.copy()
+        n_before = labels.max() + 1
+        size = np.bincount(labels)
+        mass = np.bincount(labels, w)
+        mean = weighted_means(Y, w, labels)
+        for i in range(len(Y)):
+            c = labels[i]
+            size[c] -= 1
+            if size[c]:
+                mean[c] -= w[i] / (mass[c] - w[i]) * (Y[i] - mean[c])
+                mass[c] -= w[i]
+            live = size > 0
+            cost = np.where(
+                live, w[i] * mass / (w[i] + mass) * np.square(mean - Y[i]).sum(axis=1), np.inf
+            )
+            cost_alone = lam if live.sum() < cap else np.inf
+            least = min(cost.min(), cost_alone)
+            tie = 1e-12 * (least + np.sqrt(least * w[i]) * length[i]) + w[i] * noise
+            good = np.flatnonzero(live & (cost <= least + tie))
+            if good.size:
+                new = good[0]
+            elif not live[c]:
+                new = c  # a singleton that stays alone keeps its number
+            else:
+                new = len(size)
+                size, mass = np.append(size, 0), np.append(mass, 0.0)
+                mean = np.vstack([mean, Y[i]])
+            if size[new]:
+                mass[new] += w[i]
+                mean[new] += w[i] / mass[new] * (Y[i] - mean[new])
+            else:
+                mass[new], mean[new] = w[i], Y[i]
+            size[new] += 1
+            labels[i] = new
+        created = len(size) > n_before
+        fixed = np.array_equal(labels, before) and not (init is not None and n_iter == 0)
+        labels, _ = without_gaps(labels)
+        centers = weighted_means(X, w, labels)
+        path.append(sum_of_squares(X, w, labels, centers) + lam * len(centers))
+        settled = tol > 0 and n_iter > 0 and path[-2] - path[-1] <= tol * path[0]
+        n_iter += 1
+        counted += not created
+    all_labels = nearest(X_all, centers)[0]
+    all_labels[rows] = labels
+    return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed or settled)
+
+
+def farthest_first(X, n_clusters):
+    """Penalty for a guessed number of clusters (KJ12 section 6.1)."""
+    X = np.asarray(X, dtype=float)
+    distances = squared_distances(X, weighted_means(X, np.ones(len(X)), np.zeros(len(X), int)))
+    distances = distances[:, 0]
+    found = []
+    for _ in range(n_clusters):
+        far = np.argmax(distances)
+        found.append(float(distances[far]))
+        distances = np.minimum(distances, squared_distances(X, X[far : far + 1])[:, 0])
+    if found[-1] > 0:
+        return found[-1]
+    return min((value for value in found if value > 0), default=1.0)
+
+
+def minibatch_step(X, centers, counts, lam, *, weights=None, max_clusters=None):
+    """One batch of streaming DP-means: returns labels, centers and their weights.
+
+    While a row of the batch is beyond lam, the farthest one opens a center at itself.
+    Then all rows join their nearest center, and every center becomes the mean of all
+    the mass it has ever received (learning rate: new mass / all mass).
+    """
+    X, w, rows = _prepare(X, weights, None)
+    cap = np.inf if max_clusters is None else max_clusters
+    centers = np.array(centers, dtype=float)
+    counts = np.array(counts, dtype=float)
+    while len(centers) < cap:
+        distances = nearest(X[rows], centers)[1]
+        far = np.argmax(w[rows] * distances)
+        if not w[rows][far] * distances[far] > lam:
+            break
+        centers = np.vstack([centers, X[rows][far]])
+        counts = np.append(counts, 0.0)
+    labels = nearest(X, centers)[0]
+    new_mass = np.bincount(labels, w, minlength=len(centers))
+    for c in np.flatnonzero(new_mass):
+        counts[c] += new_mass[c]
+        batch_mean = np.average(X[labels == c], axis=0, weights=w[labels == c])
+        centers[c] += new_mass[c] / counts[c] * (batch_mean - centers[c])
+    return labels, centers, counts

@@ -1,0 +1,502 @@
+"""DPMeans: equal to the twins, to worked examples, to KMeans; its options and methods."""
+
+import warnings
+
+import numpy as np
+import pytest
+import reference
+from problems import (
+    EXAMPLE_CASES,
+    EXAMPLE_IDS,
+    FAMILIES,
+    blobs,
+    check_state,
+    random_problem,
+    tied_problem,
+)
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from smallvar import DPMeans, farthest_first_lambda
+
+ALGORITHMS = ("serial", "delayed", "collapsed")
+
+# Rows of the largest problem: what the twin manages in a second or so.
+N_MAX = {"serial": 20_000, "delayed": 4000, "collapsed": 2500}
+N_MAX_OF = {
+    ("delayed", "singletons"): 400,
+    ("delayed", "many"): 1000,
+    ("delayed", "weights"): 1500,
+}
+SEEDS = {"serial": 14, "delayed": 8, "collapsed": 8}
+
+
+def fit(model, X, sample_weight=None):
+    """Fit; whether a ConvergenceWarning came is returned, any other warning is an error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("error")
+        warnings.simplefilter("always", ConvergenceWarning)
+        model.fit(X, sample_weight=sample_weight)
+    return len(caught) > 0
+
+
+def run_both(problem, algorithm, seed=0):
+    """Fit the estimator and its twin; returns model, twin and whether the model warned."""
+    p = problem
+    model = DPMeans(
+        p.lam,
+        max_clusters=p.max_clusters,
+        algorithm=algorithm,
+        init="mean" if p.init is None else p.init,
+        shuffle=p.shuffle,
+        max_iter=p.max_iter,
+        random_state=seed,
+        n_threads=1 + seed % 3,
+    )
+    warned = fit(model, p.X, p.weights)
+    options = {
+        "weights": p.weights,
+        "init": p.init,
+        "max_clusters": p.max_clusters,
+        "max_iter": p.max_iter,
+    }
+    if p.shuffle and algorithm != "delayed":
+        options["order"] = check_random_state(seed).permutation(len(p.X))
+    return model, getattr(reference, algorithm)(p.X, p.lam, **options), warned
+
+
+def renumbered(twin, labels):
+    """Centers and labels of the twin, its clusters numbered as `labels` number them."""
+    number = np.zeros(twin.n_clusters, dtype=int)
+    number[twin.labels] = labels
+    centers = np.empty_like(twin.centers)
+    centers[number] = twin.centers
+    return centers, number[twin.labels]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "family", "seed"),
+    [(a, f, s) for a in ALGORITHMS for f in FAMILIES for s in range(SEEDS[a])],
+)
+def test_equals_twin(algorithm, family, seed):
+    """In general position: the same labels, sweep by sweep, from the same decisions."""
+    n_max = N_MAX_OF.get((algorithm, family), N_MAX[algorithm])
+    problem = random_problem(family, seed, n_max)
+    model, twin, warned = run_both(problem, algorithm, seed)
+    X = np.asarray(problem.X, dtype=float)
+    assert model.n_clusters_ == twin.n_clusters
+    if algorithm == "delayed" and problem.weights is None:
+        # The two rows of a pair are equally far from their mean: which one leaves is a
+        # matter of rounding, and with it the numbers of the two clusters.
+        twin.centers, twin.labels = renumbered(twin, model.labels_)
+    assert np.array_equal(model.labels_, twin.labels)
+    assert model.n_iter_ == twin.n_iter
+    assert warned == (not twin.converged)
+    rounding = 32 * np.finfo(float).eps * np.abs(X).max()
+    np.testing.assert_allclose(model.cluster_centers_, twin.centers, rtol=0, atol=rounding)
+    path = twin.objective_path
+    np.testing.assert_allclose(model.objective_path_, path, rtol=0, atol=1e-9 * path[0])
+    np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9)
+    check_state(model, X, problem.weights)
+    if algorithm != "collapsed" or twin.converged:
+        assert np.array_equal(model.predict(problem.X), model.labels_)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("seed", range(30))
+def test_tied_data(algorithm, seed):
+    """Duplicated rows and integer grids: the same objective."""
+    problem = tied_problem(seed)
+    model, twin, warned = run_both(problem, algorithm, seed)
+    assert not warned
+    np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9)
+    check_state(model, problem.X, problem.weights)
+    if algorithm != "collapsed":
+        assert np.array_equal(model.predict(problem.X), model.labels_)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_small_grids(algorithm):
+    """Exact ties everywhere: a mean that is off by its last bit breaks them the wrong way."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(-4, 5, size=(rng.integers(2, 60), rng.integers(1, 4))) / 2
+        lam = rng.choice([0.25, 0.3, 1, 2, 3.7])
+        model = DPMeans(lam, algorithm=algorithm).fit(X)
+        twin = getattr(reference, algorithm)(X, lam)
+        np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9, err_msg=str(seed))
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_free_clusters_for_few_distinct_rows(algorithm):
+    """lam = 0 and a cap beyond the number of distinct rows: nothing may cycle."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        distinct = rng.random((4, 2))
+        X = np.vstack([distinct, distinct[rng.integers(4, size=60)]])
+        weights = rng.choice([0.1, 0.7, 1.3], size=64)
+        for w in (None, weights):
+            model = DPMeans(0, max_clusters=9, algorithm=algorithm).fit(X, sample_weight=w)
+            assert model.n_clusters_ == 4
+            np.testing.assert_allclose(model.objective_, 0, atol=1e-25)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_free_clusters_for_all(algorithm):
+    """lam = 0 and a cap beyond the number of rows: every row its own cluster."""
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    X += np.array([0, 10, 1e6])
+    weights = np.random.default_rng(1).gamma(1.0, size=50)
+    for w in (None, weights):
+        model = DPMeans(0, max_clusters=60, algorithm=algorithm).fit(X, sample_weight=w)
+        assert model.n_clusters_ == 50
+
+
+@pytest.mark.parametrize(("algorithm", "example"), EXAMPLE_CASES, ids=EXAMPLE_IDS)
+def test_worked_example(algorithm, example):
+    options = dict(example.options)
+    weights, order = options.pop("weights", None), options.pop("order", None)
+    X = example.X if order is None else example.X[order]
+    model = DPMeans(example.lam, algorithm=algorithm, **options)
+    warned = fit(model, X, weights)
+    labels = example.labels if order is None else np.array(example.labels)[order].tolist()
+    assert model.labels_.tolist() == labels
+    np.testing.assert_allclose(model.cluster_centers_[:, 0], example.centers, atol=1e-14)
+    np.testing.assert_allclose(model.objective_path_, example.path)
+    assert model.n_iter_ == example.n_iter
+    assert warned == ("max_iter" in example.options)
+    check_state(model, X, weights)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("n", "d", "k"), [(500, 2, 5), (3000, 3, 40), (3000, 20, 30), (800, 64, 9)]
+)
+def test_is_kmeans_when_nothing_can_be_created(n, d, k, dtype):
+    """The same fixed point from the same starting centers as scikit-learn's Lloyd."""
+    X = blobs(np.random.default_rng(n + d), n, d, k, spread=0.4 + d / 20).astype(dtype)
+    init = X[np.random.default_rng(0).choice(n, k, replace=False)].astype(float)
+    kmeans = KMeans(k, init=init, n_init=1, tol=0, algorithm="lloyd").fit(X.astype(float))
+    for options in ({"lam": 1e30}, {"lam": 0.0, "max_clusters": k}):
+        for algorithm in ("serial", "delayed"):
+            model = DPMeans(init=init, algorithm=algorithm, **options).fit(X)
+            assert model.n_clusters_ == k
+            assert np.array_equal(model.labels_, kmeans.labels_)
+            np.testing.assert_allclose(model.cluster_centers_, kmeans.cluster_centers_, rtol=1e-10)
+            np.testing.assert_allclose(model.inertia_, kmeans.inertia_, rtol=1e-10)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_infinite_lam_gives_one_cluster(algorithm):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    model = DPMeans(np.inf, algorithm=algorithm).fit(X)
+    assert model.n_clusters_ == 1 and not model.labels_.any()
+    np.testing.assert_allclose(model.cluster_centers_[0], X.mean(axis=0), atol=1e-15)
+    np.testing.assert_allclose(model.inertia_, X.var(axis=0).sum() * 50)
+    assert model.objective_ == np.inf
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_default_penalty(algorithm):
+    """lam is farthest-first at n_clusters=8, of the rows that have weight."""
+    rng = np.random.default_rng(5)
+    X = blobs(rng, 300, 3, 8)
+    model = DPMeans(algorithm=algorithm).fit(X)
+    np.testing.assert_allclose(model.lam_, reference.farthest_first(X, 8), rtol=1e-12)
+    explicit = DPMeans(model.lam_, algorithm=algorithm).fit(X)
+    assert np.array_equal(model.labels_, explicit.labels_)
+    weights = np.where(np.arange(300) < 100, 0.0, rng.gamma(2.0, size=300))
+    model = DPMeans(n_clusters=5, algorithm=algorithm).fit(X, sample_weight=weights)
+    np.testing.assert_allclose(model.lam_, reference.farthest_first(X[100:], 5), rtol=1e-12)
+    np.testing.assert_allclose(model.lam_, farthest_first_lambda(X[100:], 5), rtol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_several_starts(algorithm):
+    """The first start takes the given order, the others permutations; the best one stays."""
+    X = np.random.default_rng(3).random((300, 2))
+    for lam in (0.02, 0.05):
+        rng = check_random_state(7)
+        orders = [None] + [rng.permutation(300) for _ in range(4)]
+        if algorithm == "delayed":
+            runs = [reference.delayed(X, lam)]
+        else:
+            runs = [getattr(reference, algorithm)(X, lam, order=order) for order in orders]
+            assert len({round(run.objective, 9) for run in runs}) > 1
+        best = min(runs, key=lambda run: run.objective)
+        model = DPMeans(lam, algorithm=algorithm, n_init=5, random_state=7).fit(X)
+        assert np.array_equal(model.labels_, best.labels)
+        assert model.n_iter_ == best.n_iter
+        np.testing.assert_allclose(model.objective_path_, best.objective_path, rtol=1e-9)
+
+
+def test_shuffle_depends_on_random_state_only():
+    X = np.random.default_rng(3).random((500, 2))
+    fits = [DPMeans(0.02, shuffle=True, random_state=s).fit(X) for s in (0, 0, 1)]
+    assert np.array_equal(fits[0].labels_, fits[1].labels_)
+    assert not np.array_equal(fits[0].labels_, fits[2].labels_)
+    shared = np.random.RandomState(0)
+    DPMeans(0.02, shuffle=True, random_state=shared).fit(X)
+    second = DPMeans(0.02, shuffle=True, random_state=shared).fit(X)
+    assert not np.array_equal(fits[0].labels_, second.labels_)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_creating_sweeps_are_free(algorithm):
+    """max_iter=1 is enough where only the last sweep creates nothing; all are reported.
+
+    Delayed creation leaves one point of the fourth blob, the last one of them at the mean,
+    a cluster of its own: it is the farthest before the means have settled.
+    """
+    X = np.repeat(np.eye(4) * 100, 5, axis=0) + np.random.default_rng(0).random((20, 4))
+    model = DPMeans(50, algorithm=algorithm, max_iter=1)
+    assert not fit(model, X)
+    assert model.n_clusters_ == (5 if algorithm == "delayed" else 4)
+    assert model.n_iter_ == (5 if algorithm == "delayed" else 2)
+    assert len(model.objective_path_) == model.n_iter_
+
+
+def test_convergence_warning_names_the_remedy():
+    X = np.random.default_rng(0).random((2000, 2))
+    model = DPMeans(0.01, max_iter=1)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model.fit(X)
+    assert len(model.objective_path_) == model.n_iter_ + 1
+    assert np.array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("tol", [1e-2, 1e-4])
+def test_tolerance(algorithm, tol):
+    """Stops when a sweep gains at most tol times the first value; that is no failure."""
+    X = np.random.default_rng(1).random((1500, 2))
+    model = DPMeans(0.03, algorithm=algorithm, tol=tol)
+    assert not fit(model, X)
+    twin = getattr(reference, algorithm)(X, 0.03, tol=tol)
+    exact = DPMeans(0.03, algorithm=algorithm).fit(X)
+    assert model.n_iter_ == twin.n_iter < exact.n_iter_
+    assert np.array_equal(model.labels_, twin.labels)
+    np.testing.assert_allclose(model.objective_path_, twin.objective_path, rtol=1e-9)
+    check_state(model, X)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_cap(algorithm):
+    X = np.random.default_rng(2).random((400, 2))
+    free = DPMeans(0.01, algorithm=algorithm).fit(X)
+    assert free.n_clusters_ > 12
+    for cap in (1, 2, 12):
+        model = DPMeans(0.01, algorithm=algorithm, max_clusters=cap).fit(X)
+        assert model.n_clusters_ == cap
+        check_state(model, X)
+    same = DPMeans(0.01, algorithm=algorithm, max_clusters=400).fit(X)
+    assert np.array_equal(same.labels_, free.labels_)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_point_its_own_cluster(algorithm):
+    X = np.random.default_rng(4).normal(size=(150, 3))
+    model = DPMeans(1e-9, algorithm=algorithm).fit(X)
+    assert model.n_clusters_ == 150
+    assert sorted(model.labels_) == list(range(150))
+    np.testing.assert_allclose(model.cluster_centers_[model.labels_], X, rtol=1e-14)
+    np.testing.assert_allclose(model.objective_, 150e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_collapsed_is_the_stronger_optimum(seed):
+    """Its fixed points are fixed points of Algorithm 1, which it often improves."""
+    X = np.random.default_rng(seed).random((300, 2))
+    strong = DPMeans(0.05, algorithm="collapsed").fit(X)
+    again = DPMeans(0.05, init=strong.cluster_centers_).fit(X)
+    assert np.array_equal(again.labels_, strong.labels_)
+    assert again.n_iter_ == 2
+    weak = DPMeans(0.05).fit(X)
+    better = DPMeans(0.05, init=weak.cluster_centers_, algorithm="collapsed").fit(X)
+    assert better.objective_ <= weak.objective_ * (1 + 1e-12)
+
+
+def test_collapsed_from_centers_that_split_off_a_few():
+    """40 points at 0 and 1, two far ones: the means are those of the members."""
+    X = np.r_[np.zeros(20), np.ones(20), 10, 11][:, None]
+    model = DPMeans(11.0, algorithm="collapsed", init=[[0.5], [10.5]]).fit(X)
+    assert model.labels_.tolist() == [0] * 40 + [1, 1]
+    np.testing.assert_allclose(model.cluster_centers_, [[0.5], [10.5]])
+    np.testing.assert_allclose(model.objective_path_, [32.5, 32.5])
+
+
+def test_collapsed_improves_some_fixed_points():
+    X = np.random.default_rng(0).random((500, 2))
+    weak = DPMeans(0.05).fit(X)
+    better = DPMeans(0.05, init=weak.cluster_centers_, algorithm="collapsed").fit(X)
+    assert better.objective_ < weak.objective_ - 0.01
+
+
+def test_delayed_finds_the_blobs_where_serial_splits_them():
+    """50 blobs at a small penalty: many redundant clusters against hardly any."""
+    rng = np.random.default_rng(0)
+    centers = 3 * rng.normal(size=(50, 16))
+    X = centers[rng.integers(50, size=10_000)] + rng.normal(size=(10_000, 16))
+    serial = DPMeans(50).fit(X)
+    delayed = DPMeans(50, algorithm="delayed").fit(X)
+    assert serial.n_clusters_ > 100
+    assert 50 <= delayed.n_clusters_ < 60
+    assert serial.objective_ < delayed.objective_
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_far_data_gives_the_same_answer(algorithm):
+    """An offset of 2^20 that loses no bit of the data changes nothing."""
+    X = np.round(np.random.default_rng(8).random((700, 4)) * 2**25) / 2**25
+    near = DPMeans(0.2, algorithm=algorithm).fit(X)
+    far = DPMeans(0.2, algorithm=algorithm).fit(X + 2**20)
+    assert near.n_clusters_ > 5
+    assert np.array_equal(near.labels_, far.labels_)
+    np.testing.assert_allclose(far.cluster_centers_ - 2**20, near.cluster_centers_, atol=1e-9)
+    np.testing.assert_allclose(far.objective_path_, near.objective_path_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("outlier", [1e4, 1e6, 1e8])
+def test_an_outlier_spoils_nothing(algorithm, outlier):
+    """One mistyped row opens a cluster of its own; the others are clustered as before."""
+    X = np.random.default_rng(0).random((300, 2))
+    plain = DPMeans(0.05, algorithm=algorithm).fit(X)
+    model = DPMeans(0.05, algorithm=algorithm).fit(np.vstack([X, [outlier, outlier]]))
+    assert np.sum(model.labels_ == model.labels_[-1]) == 1
+    assert model.objective_ < 1.3 * plain.objective_ + 0.05
+    check_state(model, np.vstack([X, [outlier, outlier]]))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_huge_constant_column(algorithm):
+    """A column that says nothing, such as one date for all rows, hides no small distances."""
+    X = 1e-4 * np.random.default_rng(0).random((300, 2))
+    dated = np.column_stack([np.full(300, 1.7e9), X])
+    plain = DPMeans(1e-9, algorithm=algorithm).fit(X)
+    model = DPMeans(1e-9, algorithm=algorithm).fit(dated)
+    assert plain.n_clusters_ > 5
+    assert np.array_equal(model.labels_, plain.labels_)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_predict_on_new_points(algorithm):
+    rng = np.random.default_rng(9)
+    X, new = rng.random((500, 6)), 3 * rng.random((777, 6)) - 1
+    model = DPMeans(0.4, algorithm=algorithm).fit(X)
+    squared = reference.squared_distances(new, model.cluster_centers_)
+    labels = model.predict(new)
+    assert labels.dtype == np.int32
+    assert np.array_equal(labels, squared.argmin(axis=1))
+    np.testing.assert_allclose(model.transform(new), np.sqrt(squared), rtol=1e-12)
+    expected = -(squared.min(axis=1).sum() + model.lam_ * model.n_clusters_)
+    np.testing.assert_allclose(model.score(new), expected, rtol=1e-9)
+    np.testing.assert_allclose(model.score(X), -model.objective_, rtol=1e-9)
+
+
+def test_predict_breaks_ties_downwards():
+    """Exactly halfway between two centers: the lower index."""
+    model = DPMeans(1e30, init=[[4.0, 0.0], [0.0, 0.0]]).fit([[4.0, 0.0], [0.0, 0.0]])
+    assert model.predict([[2.0, 5.0], [np.nextafter(2.0, 0), 0.0]]).tolist() == [0, 1]
+
+
+def test_transform_keeps_small_distances_far_from_the_origin():
+    """||x||^2 - 2 x.c + ||c||^2 would return noise here."""
+    X = np.array([[1e8], [1e8 + 1], [1e8 + 100]])
+    model = DPMeans(4.0).fit(X)
+    np.testing.assert_allclose(model.transform(X), [[0.5, 100], [0.5, 99], [99.5, 0]])
+
+
+@pytest.mark.parametrize("d", [1, 3, 20])
+def test_transform_of_the_centers(d):
+    """A center is at distance 0 from itself, not at the root of a rounding error."""
+    X = np.random.default_rng(0).random((200, d)) + 5
+    model = DPMeans(n_clusters=10).fit(X)
+    own = np.diag(model.transform(model.cluster_centers_))
+    np.testing.assert_allclose(own, 0, atol=1e-12)
+
+
+def test_fit_predict_and_fit_transform():
+    X = np.random.default_rng(1).random((200, 2))
+    model = DPMeans(0.05).fit(X)
+    assert np.array_equal(DPMeans(0.05).fit_predict(X), model.labels_)
+    np.testing.assert_allclose(DPMeans(0.05).fit_transform(X), model.transform(X))
+    weights = np.random.default_rng(2).random(200)
+    weighted = DPMeans(0.05).fit(X, sample_weight=weights)
+    assert np.array_equal(DPMeans(0.05).fit_predict(X, sample_weight=weights), weighted.labels_)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_refit_starts_afresh(algorithm):
+    rng = np.random.default_rng(1)
+    A, B = rng.random((300, 2)), rng.random((200, 3))
+    model = DPMeans(0.05, algorithm=algorithm, shuffle=True, random_state=0)
+    first = model.fit(A).labels_.copy()
+    model.fit(B)
+    assert model.cluster_centers_.shape[1] == 3
+    assert np.array_equal(model.fit(A).labels_, first)
+
+
+def test_given_centers_are_not_changed():
+    X = np.random.default_rng(1).random((100, 2))
+    init = X[:5].copy()
+    DPMeans(0.5, init=init).fit(X)
+    assert np.array_equal(init, X[:5])
+    as_list = DPMeans(0.5, init=init.tolist()).fit(X)
+    assert np.array_equal(as_list.labels_, DPMeans(0.5, init=init).fit(X).labels_)
+
+
+def test_weights_scale_with_lam():
+    """Weights c w and penalty c lam are the same problem, c times as dear."""
+    rng = np.random.default_rng(1)
+    X, w = rng.random((400, 3)), rng.gamma(1.0, size=400)
+    for algorithm in ALGORITHMS:
+        one = DPMeans(0.1, algorithm=algorithm).fit(X, sample_weight=w)
+        four = DPMeans(0.4, algorithm=algorithm).fit(X, sample_weight=4 * w)
+        assert np.array_equal(one.labels_, four.labels_)
+        np.testing.assert_allclose(four.objective_path_, 4 * one.objective_path_, rtol=1e-12)
+
+
+def test_integer_weights_are_repeats_where_nothing_is_created():
+    rng = np.random.default_rng(6)
+    X, w = rng.random((300, 3)), rng.integers(0, 4, size=300)
+    init = X[:12]
+    weighted = DPMeans(1e6, init=init).fit(X, sample_weight=w)
+    repeated = DPMeans(1e6, init=init).fit(np.repeat(X, w, axis=0))
+    assert np.array_equal(np.repeat(weighted.labels_, w), repeated.labels_)
+    np.testing.assert_allclose(weighted.objective_path_, repeated.objective_path_, rtol=1e-12)
+    np.testing.assert_allclose(weighted.cluster_centers_, repeated.cluster_centers_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_zero_weight_is_absence(algorithm):
+    """Rows without weight change nothing, however far, first or many they are."""
+    rng = np.random.default_rng(7)
+    X = rng.random((400, 2))
+    w = rng.gamma(1.0, size=400)
+    ghosts = 100 * rng.random((300, 2))
+    both = np.vstack([ghosts[:150], X, ghosts[150:]])
+    weights = np.r_[np.zeros(150), w, np.zeros(150)]
+    alone = DPMeans(0.05, algorithm=algorithm).fit(X, sample_weight=w)
+    model = DPMeans(0.05, algorithm=algorithm).fit(both, sample_weight=weights)
+    assert np.array_equal(model.labels_[150:550], alone.labels_)
+    np.testing.assert_allclose(model.cluster_centers_, alone.cluster_centers_, rtol=1e-13)
+    np.testing.assert_allclose(model.objective_path_, alone.objective_path_, rtol=1e-12)
+    assert np.array_equal(model.labels_[:150], alone.predict(ghosts[:150]))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_verbose_tells_every_sweep(algorithm, capsys):
+    X = np.random.default_rng(1).random((300, 2))
+    model = DPMeans(0.05, algorithm=algorithm).fit(X)
+    assert capsys.readouterr().out == ""
+    DPMeans(0.05, algorithm=algorithm, verbose=1).fit(X)
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) >= model.n_iter_
+    assert str(model.n_clusters_) in out
+    DPMeans(0.05, algorithm=algorithm, n_init=3, random_state=0, verbose=1).fit(X)
+    out = capsys.readouterr().out
+    assert [f"start {i}" in out for i in (1, 2, 3, 4)] == [True, True, True, False]

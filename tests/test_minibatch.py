@@ -1,0 +1,192 @@
+"""MiniBatchDPMeans: one batch against the twin, a stream, and fit as a whole."""
+
+import numpy as np
+import pytest
+import reference
+from problems import blobs
+from sklearn.metrics import adjusted_rand_score
+
+from smallvar import DPMeans, MiniBatchDPMeans
+
+
+def stream(batches, lam, weights=None, max_clusters=None):
+    """The twin fed one batch after the other; starts at the mean of the first."""
+    weights = [None] * len(batches) if weights is None else weights
+    first = np.ones(len(batches[0])) if weights[0] is None else weights[0]
+    centers, counts = np.average(batches[0], axis=0, weights=first)[None], np.zeros(1)
+    for X, w in zip(batches, weights, strict=True):
+        labels, centers, counts = reference.minibatch_step(
+            X, centers, counts, lam, weights=w, max_clusters=max_clusters
+        )
+        used = counts > 0
+        centers, counts = centers[used], counts[used]
+        labels = reference.nearest(X, centers)[0]
+    return centers, labels
+
+
+def test_worked_example():
+    """Of the mean, 23/3, nothing remains: 1 opens a center (44.4 away), then 12 (18.8)."""
+    model = MiniBatchDPMeans(9.0)
+    model.partial_fit([[1.0], [10.0], [12.0]])
+    np.testing.assert_allclose(model.cluster_centers_[:, 0], [1, 11])
+    model.partial_fit([[-1.0]])
+    np.testing.assert_allclose(model.cluster_centers_[:, 0], [0, 11])
+    model.partial_fit([[30.0], [14.0], [32.0]])
+    np.testing.assert_allclose(model.cluster_centers_[:, 0], [0, 12, 31])
+    assert model.n_clusters_ == 3
+    assert model.predict([[5.9], [21.0], [100.0]]).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_stream_equals_twin(seed):
+    rng = np.random.default_rng(seed)
+    d = 1 + seed % 6
+    batches = [blobs(rng, int(rng.integers(5, 700)), d, 12, spread=0.3) for _ in range(4)]
+    if seed % 4 == 1:
+        batches = [X.astype(np.float32) for X in batches]
+    if seed % 4 == 2:
+        batches = [X + 1e6 for X in batches]
+    weights = [rng.gamma(1.0, size=len(X)) for X in batches] if seed % 3 == 0 else None
+    cap = 6 if seed % 5 == 0 else None
+    lam = 0.93 * reference.farthest_first(batches[0], 4 + seed % 7)
+    model = MiniBatchDPMeans(lam, max_clusters=cap)
+    for i, X in enumerate(batches):
+        model.partial_fit(X, sample_weight=None if weights is None else weights[i])
+        seen = slice(0, i + 1)
+        centers, labels = stream(
+            batches[seen], lam, None if weights is None else weights[seen], cap
+        )
+        rounding = 1e-13 * max(1.0, np.abs(X).max())
+        np.testing.assert_allclose(model.cluster_centers_, centers, rtol=0, atol=rounding)
+        assert np.array_equal(model.predict(X), labels)
+        assert model.n_clusters_ == len(centers)
+
+
+def test_zero_weight_rows_change_nothing():
+    rng = np.random.default_rng(0)
+    X = rng.random((200, 2))
+    ghosts = np.vstack([X, 100 * rng.random((100, 2))])
+    w = np.r_[np.ones(200), np.zeros(100)]
+    plain = MiniBatchDPMeans(0.1).partial_fit(X)
+    model = MiniBatchDPMeans(0.1).partial_fit(ghosts, sample_weight=w)
+    np.testing.assert_allclose(model.cluster_centers_, plain.cluster_centers_, atol=1e-13)
+    assert np.array_equal(model.labels_, model.predict(ghosts))
+
+
+def test_zero_weight_row_at_the_vanishing_mean():
+    """4 is nearest to the mean, 5, which nobody with weight joins: it must find another."""
+    model = MiniBatchDPMeans(9.0).partial_fit([[0.0], [4.0], [10.0]], sample_weight=[1, 0, 1])
+    assert model.cluster_centers_.tolist() == [[0.0], [10.0]]
+    assert model.labels_.tolist() == [0, 0, 1]
+
+
+def test_state_after_partial_fit():
+    """Labels and objective belong to the centers as they are now."""
+    rng = np.random.default_rng(1)
+    model = MiniBatchDPMeans(0.1)
+    for _ in range(3):
+        X = rng.random((300, 2))
+        model.partial_fit(X)
+        labels, distances = reference.nearest(X, model.cluster_centers_)
+        assert np.array_equal(model.labels_, labels)
+        np.testing.assert_allclose(model.inertia_, distances.sum(), rtol=1e-9)
+        np.testing.assert_allclose(model.objective_, -model.score(X), rtol=1e-9)
+
+
+def test_default_penalty_is_frozen_at_the_first_batch():
+    rng = np.random.default_rng(0)
+    A, B = rng.random((100, 2)), 5 * rng.random((100, 2))
+    model = MiniBatchDPMeans(n_clusters=5).partial_fit(A)
+    np.testing.assert_allclose(model.lam_, reference.farthest_first(A, 5), rtol=1e-12)
+    model.partial_fit(B)
+    np.testing.assert_allclose(model.lam_, reference.farthest_first(A, 5), rtol=1e-12)
+    model.fit(B)
+    np.testing.assert_allclose(model.lam_, reference.farthest_first(B, 5), rtol=1e-12)
+
+
+def test_fit_finds_blobs():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(20, size=20_000)
+    X = 10 * rng.random((20, 8))[truth] + 0.2 * rng.normal(size=(20_000, 8))
+    model = MiniBatchDPMeans(9.0, batch_size=500, random_state=0).fit(X)
+    assert model.n_clusters_ == 20
+    assert adjusted_rand_score(truth, model.labels_) == 1.0
+    exact = DPMeans(9.0).fit(X)
+    assert model.objective_ < exact.objective_ * 1.05
+
+
+@pytest.mark.parametrize("batch_size", [10, 1000, 10**6])
+def test_state_after_fit(batch_size):
+    X = blobs(np.random.default_rng(3), 3000, 3, 15)
+    model = MiniBatchDPMeans(0.15, batch_size=batch_size, random_state=0).fit(X)
+    assert model.labels_.dtype == np.int32
+    assert np.array_equal(model.labels_, model.predict(X))
+    assert np.array_equal(np.unique(model.labels_), np.arange(model.n_clusters_))
+    sse = reference.sum_of_squares(X, np.ones(3000), model.labels_, model.cluster_centers_)
+    np.testing.assert_allclose(model.inertia_, sse, rtol=1e-9)
+    np.testing.assert_allclose(model.objective_, sse + 0.15 * model.n_clusters_, rtol=1e-9)
+    np.testing.assert_allclose(model.score(X), -model.objective_, rtol=1e-9)
+
+
+def test_cap_and_given_centers():
+    rng = np.random.default_rng(0)
+    X = rng.random((2000, 2))
+    capped = MiniBatchDPMeans(0.01, max_clusters=7, batch_size=100, random_state=0).fit(X)
+    assert capped.n_clusters_ == 7
+    truth = rng.integers(2, size=2000)
+    X[:, 0] += 3 * truth
+    init = np.array([[2.9, 0.0], [1.1, 0.0]])
+    two = MiniBatchDPMeans(1e6, init=init, batch_size=100, random_state=0).fit(X)
+    assert np.array_equal(two.labels_, 1 - truth)
+    means = [X[truth == 1].mean(axis=0), X[truth == 0].mean(axis=0)]
+    np.testing.assert_allclose(two.cluster_centers_, means, atol=0.02)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_repeats_with_the_same_random_state():
+    X = blobs(np.random.default_rng(3), 3000, 3, 15)
+    runs = [
+        MiniBatchDPMeans(0.1, batch_size=64, max_iter=5, random_state=s, n_threads=t).fit(X)
+        for s, t in ((0, 1), (0, 2), (1, 1))
+    ]
+    assert runs[0].cluster_centers_.tobytes() == runs[1].cluster_centers_.tobytes()
+    assert runs[0].cluster_centers_.tobytes() != runs[2].cluster_centers_.tobytes()
+
+
+def test_fit_forgets_partial_fit():
+    X = blobs(np.random.default_rng(3), 500, 3, 5)
+    fresh = MiniBatchDPMeans(0.1, random_state=0).fit(X)
+    used = MiniBatchDPMeans(0.1, random_state=0).partial_fit(X + 50).fit(X)
+    assert used.cluster_centers_.tobytes() == fresh.cluster_centers_.tobytes()
+
+
+def test_partial_fit_checks_the_width():
+    model = MiniBatchDPMeans(0.1).partial_fit(np.eye(3))
+    before = model.cluster_centers_.copy()
+    with pytest.raises(ValueError, match=r"4 features.*3 features"):
+        model.partial_fit(np.eye(4))
+    assert np.array_equal(model.cluster_centers_, before)
+
+
+def test_batches_without_weight_are_passed_over():
+    rng = np.random.default_rng(0)
+    X, weights = rng.random((40, 2)), np.zeros(40)
+    X[7], weights[7] = [5.0, 5.0], 2.0
+    model = MiniBatchDPMeans(0.1, batch_size=3, random_state=0).fit(X, sample_weight=weights)
+    np.testing.assert_allclose(model.cluster_centers_, [[5.0, 5.0]])
+    assert model.labels_.tolist() == [0] * 40
+    assert model.objective_ == pytest.approx(0.1)
+
+
+def test_verbose_tells_every_pass(capsys):
+    X = blobs(np.random.default_rng(3), 500, 3, 5)
+    model = MiniBatchDPMeans(0.5, random_state=0).fit(X)
+    assert capsys.readouterr().out == ""
+    MiniBatchDPMeans(0.5, random_state=0, verbose=1).fit(X)
+    assert len(capsys.readouterr().out.splitlines()) == model.n_iter_
+
+
+@pytest.mark.parametrize("batch_size", [0, -5, 2.5])
+def test_bad_batch_size(batch_size):
+    with pytest.raises((TypeError, ValueError), match=f"batch_size.*{batch_size}"):
+        MiniBatchDPMeans(0.1, batch_size=batch_size).fit(np.eye(3))

@@ -1,0 +1,140 @@
+"""The package as a whole: imports, names, version, build facts."""
+
+import importlib.metadata
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import smallvar
+
+INSTALLED = Path(smallvar.__file__).parent
+SOURCES = Path(__file__).parents[1] / "smallvar"
+
+
+def run(*arguments, **options):
+    """Run python with these arguments."""
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False,
+        **options,
+    )  # fmt: skip
+
+
+HEAVY = {"matplotlib", "pandas", "dask", "distributed", "polars", "tqdm"}
+
+
+def test_import_and_fit_are_light():
+    """Nothing heavy is loaded that scikit-learn and scipy had not loaded already."""
+    script = (
+        "import sys, joblib, scipy.linalg, sklearn.cluster, threadpoolctl\n"
+        "before = set(sys.modules)\n"
+        "import smallvar\n"
+        "smallvar.DPMeans(n_clusters=2).fit([[0.0], [1.0], [5.0]]).predict([[0.0]])\n"
+        f"print(sorted({HEAVY!r} & (set(sys.modules) - before)))"
+    )
+    result = run("-c", script)
+    assert result.stdout.strip() == "[]", result.stderr
+
+
+def test_works_without_the_optional_packages():
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({HEAVY!r}))\n"
+        "import smallvar\n"
+        "print(smallvar.DPMeans(4.0).fit([[0.0], [1.0], [9.0]]).labels_.tolist())"
+    )
+    result = run("-c", script)
+    assert result.stdout.strip() == "[0, 0, 1]", result.stderr
+
+
+def python_files():
+    files = sorted(INSTALLED.rglob("*.py"))
+    assert len(files) > 5
+    return files
+
+
+def test_only_public_scikit_learn():
+    """Nothing private: it changes without notice."""
+    for path in python_files():
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"(from|import)\s+sklearn[\w.]*\._", text), path
+        assert not re.search(r"from\s+sklearn[\w.]*\s+import\s+_", text), path
+
+
+def test_sweeps_cimport_neither_numpy_nor_scikit_learn():
+    if not (SOURCES / "_sweeps").is_dir():
+        pytest.skip("the source tree is not at hand")
+    files = [p for suffix in ("pyx", "pxd") for p in (SOURCES / "_sweeps").glob(f"*.{suffix}")]
+    assert files
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"cimport\s+(numpy|sklearn)|from\s+(numpy|sklearn)\S*\s+cimport", text)
+
+
+def test_imports_run_one_way():
+    """Sweeps know nothing of the estimators, and only the command line knows pictures."""
+    for path in python_files():
+        text = path.read_text(encoding="utf-8")
+        if path.parent.name == "_sweeps":
+            assert not re.search(r"(?m)^(import|from) (sklearn|smallvar\._[a-rt-z])", text), path
+        if path.name in ("_penalty.py", "_base.py", "_config.py"):
+            assert not re.search(r"(?m)^from smallvar(\._dpmeans)? import", text), path
+        assert not HEAVY & set(re.findall(r"(?m)^(?:import|from) (\w+)", text)), path
+
+
+def test_names():
+    names = smallvar.__all__
+    assert sorted(set(names)) == sorted(names)
+    assert {"DPMeans", "MiniBatchDPMeans", "farthest_first_lambda", "show_config"} <= set(names)
+    public = {
+        name
+        for name, value in vars(smallvar).items()
+        if not name.startswith("_") and (inspect.isclass(value) or callable(value))
+    }
+    assert public <= set(names)
+    for name in names:
+        if name != "__version__":
+            assert inspect.getdoc(getattr(smallvar, name)), name
+
+
+def test_version():
+    assert smallvar.__version__ == importlib.metadata.version("smallvar")
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", smallvar.__version__)
+
+
+def test_show_config(capsys):
+    assert smallvar.show_config() is None
+    lines = capsys.readouterr().out.splitlines()
+    facts = {key.strip(): value for key, value in (line.split(":", 1) for line in lines)}
+    assert facts["smallvar"].strip() == smallvar.__version__
+    assert re.search(r"(?i)gcc|clang|msvc|\d", facts["compiler"])
+    assert facts["BLAS"].strip()
+    on = smallvar._config.openmp_enabled()
+    assert facts["OpenMP"].strip().startswith("on" if on else "off")
+    assert re.search(r"\d+ thread", facts["OpenMP"])
+
+
+def test_unbuilt_source_tree(tmp_path):
+    """Without the compiled sweeps: one sentence, with the remedy."""
+    shutil.copytree(
+        INSTALLED, tmp_path / "smallvar", ignore=shutil.ignore_patterns("*.so", "*.pyd", "*.c")
+    )
+    paths = [str(tmp_path), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    # -S: without the hooks of an editable install, which would find its compiled files.
+    script = f"import sys; sys.path[:0] = {paths!r}; import smallvar"
+    result = run("-S", "-c", script, cwd=tmp_path)
+    assert result.returncode == 1
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: ")
+    assert "pip install -e ." in last
+    assert last.count(". ") <= 1
+
+
+def test_runs_from_anywhere(tmp_path):
+    """The installed package does not depend on the current directory."""
+    result = run("-c", "import smallvar; print(smallvar.DPMeans())", cwd=tmp_path)
+    assert result.stdout.strip() == "DPMeans()", result.stderr

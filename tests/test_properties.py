@@ -1,0 +1,206 @@
+"""Invariants that hold for any data, searched for counterexamples."""
+
+import numpy as np
+import reference
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from problems import check_state, never_rises
+
+from smallvar import DPMeans, MiniBatchDPMeans, farthest_first_lambda
+
+settings.register_profile(
+    "smallvar", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("smallvar")
+
+algorithms = st.sampled_from(["serial", "delayed", "collapsed"])
+guesses = st.integers(1, 12)
+
+
+@st.composite
+def general_data(draw, n_max=120):
+    """Random data without ties, clustered or not, of any shape and scale."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(1, n_max)), draw(st.integers(1, 20))
+    k = draw(st.integers(1, 10))
+    X = rng.normal(size=(k, d))[rng.integers(k, size=n)] + draw(
+        st.sampled_from([0.05, 0.3, 1.0])
+    ) * rng.normal(size=(n, d))
+    return X * 10.0 ** draw(st.integers(-4, 4))
+
+
+# Small integers and their halves: many equal rows, many equal distances.
+tied_data = st.tuples(st.integers(1, 30), st.integers(1, 4)).flatmap(
+    lambda shape: arrays(np.float64, shape, elements=st.integers(-4, 4).map(lambda v: v / 2))
+)
+
+
+def assert_same_clusters(one, two, algorithm):
+    """The same labels; after delayed creation the same clusters, whatever their numbers.
+
+    (The two rows of a pair are equally far from their mean, so rounding alone decides
+    which of them leaves it.)
+    """
+    if algorithm == "delayed":
+        pairs = set(zip(one.labels_.tolist(), two.labels_.tolist(), strict=True))
+        assert len(pairs) == one.n_clusters_ == two.n_clusters_
+    else:
+        assert np.array_equal(one.labels_, two.labels_)
+
+
+def penalty(X, k):
+    return 0.8 * reference.farthest_first(X, min(k, len(X)))
+
+
+@given(tied_data, st.sampled_from([0.25, 0.3, 1.0, 2.0, 7.5]), algorithms, st.data())
+def test_objective_never_rises_on_tied_data(X, lam, algorithm, data):
+    weights = data.draw(arrays(np.float64, len(X), elements=st.sampled_from([0, 0.5, 1, 2])))
+    weights[data.draw(st.integers(0, len(X) - 1))] = 1
+    cap = data.draw(st.sampled_from([None, 1, 3]))
+    model = DPMeans(lam, algorithm=algorithm, max_clusters=cap).fit(X, sample_weight=weights)
+    check_state(model, X, weights)
+    assert model.n_iter_ < 300
+    assert model.n_clusters_ <= min(cap or len(X), len(X))
+
+
+@given(tied_data, st.sampled_from([0.25, 0.3, 1.0, 2.0, 7.5]), algorithms)
+def test_tied_data_has_the_objective_of_the_twin(X, lam, algorithm):
+    model = DPMeans(lam, algorithm=algorithm).fit(X)
+    twin = getattr(reference, algorithm)(X, lam)
+    np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9)
+
+
+@given(general_data(), guesses, algorithms, st.booleans())
+def test_general_data_has_the_labels_of_the_twin(X, k, algorithm, single):
+    X = X.astype(np.float32 if single else np.float64)
+    lam = penalty(X, k)
+    model = DPMeans(lam, algorithm=algorithm).fit(X)
+    twin = getattr(reference, algorithm)(X, lam)
+    if algorithm == "delayed":
+        assert len(set(zip(model.labels_.tolist(), twin.labels.tolist(), strict=True))) == (
+            model.n_clusters_
+        )
+    else:
+        assert np.array_equal(model.labels_, twin.labels)
+    assert model.n_clusters_ == twin.n_clusters
+    assert model.n_iter_ == twin.n_iter
+    check_state(model, X)
+
+
+@given(general_data(), guesses, algorithms, st.sampled_from([-1.0, 3.0, 100.0]))
+def test_translation(X, k, algorithm, offset):
+    shift = offset * np.abs(X).max()
+    lam = penalty(X, k)
+    one = DPMeans(lam, algorithm=algorithm).fit(X)
+    two = DPMeans(lam, algorithm=algorithm).fit(X + shift)
+    assert_same_clusters(one, two, algorithm)
+    np.testing.assert_allclose(two.objective_path_, one.objective_path_, rtol=1e-9)
+
+
+@given(general_data(), guesses, algorithms, st.sampled_from([-1.0, 0.037, 5000.0]))
+def test_scale(X, k, algorithm, factor):
+    """lam is in squared data units."""
+    lam = penalty(X, k)
+    one = DPMeans(lam, algorithm=algorithm).fit(X)
+    two = DPMeans(lam * factor**2, algorithm=algorithm).fit(X * factor)
+    assert_same_clusters(one, two, algorithm)
+    np.testing.assert_allclose(two.objective_path_, factor**2 * one.objective_path_, rtol=1e-9)
+
+
+@given(general_data(), guesses, st.sampled_from([-1.0, 0.037, 5000.0]))
+def test_scale_of_the_penalty(X, k, factor):
+    k = min(k, len(X))
+    assume(len(X) > 1)
+    one, two = farthest_first_lambda(X, k), farthest_first_lambda(X * factor, k)
+    np.testing.assert_allclose(two, factor**2 * one, rtol=1e-9)
+
+
+@given(general_data(), guesses, algorithms, st.randoms(use_true_random=False))
+def test_order_of_columns(X, k, algorithm, random):
+    columns = list(range(X.shape[1]))
+    random.shuffle(columns)
+    lam = penalty(X, k)
+    one = DPMeans(lam, algorithm=algorithm).fit(X)
+    two = DPMeans(lam, algorithm=algorithm).fit(X[:, columns])
+    assert_same_clusters(one, two, algorithm)
+    np.testing.assert_allclose(two.objective_path_, one.objective_path_, rtol=1e-9)
+
+
+@given(general_data(), guesses, algorithms)
+def test_a_constant_column_changes_nothing(X, k, algorithm):
+    lam = penalty(X, k)
+    one = DPMeans(lam, algorithm=algorithm).fit(X)
+    two = DPMeans(lam, algorithm=algorithm).fit(np.column_stack([X, np.full(len(X), 0.1)]))
+    assert_same_clusters(one, two, algorithm)
+    np.testing.assert_allclose(two.cluster_centers_[:, -1], 0.1, rtol=1e-14)
+
+
+@given(general_data(60), guesses, st.data())
+def test_weighted_objective_is_that_of_repeated_rows(X, k, data):
+    """For given labels: one sweep at one penalty too high to create, from the same centers."""
+    repeats = data.draw(arrays(np.int64, len(X), elements=st.integers(0, 4)))
+    repeats[0] += 1
+    init = X[: min(k, len(X))]
+    weighted = DPMeans(1e30, init=init).fit(X, sample_weight=repeats)
+    repeated = DPMeans(1e30, init=init).fit(np.repeat(X, repeats, axis=0))
+    assert np.array_equal(np.repeat(weighted.labels_, repeats), repeated.labels_)
+    atol = 1e-14 * np.square(X).sum()
+    np.testing.assert_allclose(weighted.inertia_, repeated.inertia_, rtol=1e-9, atol=atol)
+
+
+@given(general_data(), guesses, algorithms, st.integers(2, 5))
+def test_threads(X, k, algorithm, n_threads):
+    lam = penalty(X, k)
+    one = DPMeans(lam, algorithm=algorithm, n_threads=1).fit(X)
+    many = DPMeans(lam, algorithm=algorithm, n_threads=n_threads).fit(X)
+    assert one.labels_.tobytes() == many.labels_.tobytes()
+    assert one.cluster_centers_.tobytes() == many.cluster_centers_.tobytes()
+    assert one.objective_path_.tobytes() == many.objective_path_.tobytes()
+
+
+@given(general_data(), guesses)
+def test_no_better_single_move_after_collapsed(X, k):
+    """At its fixed point, moving any one point to any cluster, or out, gains nothing."""
+    lam = penalty(X, k)
+    model = DPMeans(lam, algorithm="collapsed").fit(X)
+    labels, ones = model.labels_.astype(int), np.ones(len(X))
+    for i in np.linspace(0, len(X) - 1, min(len(X), 8)).astype(int):
+        for c in range(model.n_clusters_ + 1):
+            trial = labels.copy()
+            trial[i] = c
+            trial, kept = reference.without_gaps(trial)
+            centers = reference.weighted_means(X, ones, trial)
+            value = reference.sum_of_squares(X, ones, trial, centers) + lam * len(kept)
+            assert value >= model.objective_ * (1 - 1e-9)
+
+
+@given(general_data(), guesses)
+def test_no_far_point_is_left(X, k):
+    """Algorithm 1 stops with every point within lam of its center, the nearest one."""
+    lam = penalty(X, k)
+    for algorithm in ("serial", "delayed"):
+        model = DPMeans(lam, algorithm=algorithm).fit(X)
+        labels, distances = reference.nearest(X, model.cluster_centers_)
+        assert np.array_equal(labels, model.labels_)
+        assert distances.max() <= lam
+
+
+@given(general_data(), guesses, st.integers(1, 50))
+def test_minibatch_leaves_a_consistent_state(X, k, batch_size):
+    model = MiniBatchDPMeans(penalty(X, k), batch_size=batch_size, random_state=0).fit(X)
+    assert np.array_equal(model.labels_, reference.nearest(X, model.cluster_centers_)[0])
+    assert np.array_equal(np.unique(model.labels_), np.arange(model.n_clusters_))
+    assert np.isfinite(model.objective_)
+
+
+@given(general_data(), guesses)
+def test_farthest_first(X, k):
+    k = min(k, len(X))
+    expected = reference.farthest_first(X, k)
+    np.testing.assert_allclose(farthest_first_lambda(X, k), expected, rtol=1e-9)
+
+
+def test_never_rises_notices_a_rise():
+    assert never_rises(np.array([2.0, 1.0, 1.0]))
+    assert not never_rises(np.array([2.0, 1.0, 1.0 + 1e-8]))
