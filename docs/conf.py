@@ -1,0 +1,67 @@
+"""Sphinx configuration. Builds without a network: no intersphinx, pictures drawn at build time."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import smallvar
+
+project = "smallvar"
+author = "The smallvar developers"
+copyright = "The smallvar developers"
+version = release = smallvar.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "matplotlib.sphinxext.plot_directive",
+    "numpydoc",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates"]
+default_role = "literal"
+
+# The class template lists the methods; numpydoc would list them once more.
+numpydoc_show_class_members = False
+
+plot_include_source = True
+plot_html_show_source_link = False
+plot_html_show_formats = False
+plot_formats = [("png", 144)]
+plot_rcparams = {
+    "figure.figsize": (7.0, 3.2),
+    "figure.constrained_layout.use": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+plot_apply_rcparams = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"smallvar {release}"
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("install", "developer", "changelog")}
+
+
+def setup(app):
+    """Write the command line's help, so that the API page shows what the program says."""
+    environment = os.environ | {"COLUMNS": "74", "NO_COLOR": "1"}
+    usage = subprocess.run(
+        [sys.executable, "-m", "smallvar", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    ).stdout
+    folder = Path(app.srcdir, "generated")
+    folder.mkdir(exist_ok=True)
+    indented = "".join(f"   {line}\n" if line else "\n" for line in usage.splitlines())
+    Path(folder, "command_line.inc").write_text(f".. code-block:: text\n\n{indented}")
