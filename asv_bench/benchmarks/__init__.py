@@ -1,0 +1,1 @@
+"""Benchmarks of smallvar for asv (airspeed velocity)."""

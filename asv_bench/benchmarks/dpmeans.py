@@ -1,0 +1,132 @@
+"""DPMeans, MiniBatchDPMeans and farthest_first_lambda."""
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from smallvar import DPMeans, MiniBatchDPMeans, farthest_first_lambda
+
+from .common import CASES, LARGE, MEDIUM, SMALL, Fit, Timed, blobs, penalty
+
+
+class Algorithms(Fit):
+    """The three algorithms from the global mean to convergence, from tiny to large."""
+
+    param_names = ["case", "algorithm"]
+    params = [list(CASES), ["serial", "delayed", "collapsed"]]
+
+    def make(self, case, algorithm):
+        n, d, k = CASES[case]
+        if case == LARGE and algorithm != "serial":
+            raise NotImplementedError("takes too long to be repeated")
+        return *blobs(n, d, k), DPMeans(penalty(d), algorithm=algorithm)
+
+
+class Threads(Timed):
+    """Both precisions, one thread and two, on the largest case."""
+
+    param_names = ["dtype", "n_threads"]
+    params = [["float32", "float64"], [1, 2]]
+
+    def make(self, dtype, n_threads):
+        n, d, k = CASES[LARGE]
+        return *blobs(n, d, k, dtype), DPMeans(penalty(d), n_threads=n_threads)
+
+
+class SmallPenalty(Fit):
+    """A lam so small that a sweep opens many clusters, the ordered part of Algorithm 1."""
+
+    param_names = ["algorithm"]
+    params = [["serial", "delayed"]]
+
+    def make(self, algorithm):
+        return *blobs(20_000, 16, 50), DPMeans(40.0, algorithm=algorithm)
+
+
+class MiniBatch(Fit):
+    """Batches from memory."""
+
+    param_names = ["case"]
+    params = [[SMALL, MEDIUM]]
+
+    def make(self, case):
+        n, d, k = CASES[case]
+        return *blobs(n, d, k), MiniBatchDPMeans(penalty(d), random_state=0)
+
+
+class AgainstKMeans:
+    """Same starting centers, nothing new opened, to strict convergence: the same work for both."""
+
+    param_names = ["case", "estimator"]
+    params = [list(CASES)[:-1], ["DPMeans", "KMeans"]]
+
+    def setup(self, case, estimator):
+        """Take rows as starting centers."""
+        n, d, k = CASES[case]
+        # Clusters that touch: where they do not, some centers lose all their points, which KMeans
+        # places anew and DPMeans drops.
+        self.X, _ = blobs(n, d, k, noise=d**0.5)
+        start = self.X[np.random.default_rng(9).choice(n, k, replace=False)]
+        if estimator == "DPMeans":
+            self.estimator = DPMeans(lam=1e30, init=start)
+        else:
+            self.estimator = KMeans(k, init=start, n_init=1, tol=0)
+
+    def time_fit(self, case, estimator):
+        """Seconds."""
+        self.estimator.fit(self.X)
+
+    def track_sse(self, case, estimator):
+        """Sum of squared errors per row, which should be the same."""
+        return self.estimator.fit(self.X).inertia_ / len(self.X)
+
+    track_sse.unit = "SSE / row"
+
+
+class Predict:
+    """Labels for new points, one or many."""
+
+    param_names = ["n_rows", "n_clusters"]
+    params = [[1, 1_000, 100_000], [10, 1_000]]
+
+    def setup(self, n_rows, n_clusters):
+        """Fit to the centers, so that there is nothing to sweep."""
+        self.X, _ = blobs(max(n_rows, n_clusters), 16, n_clusters)
+        start = self.X[:n_clusters]
+        self.model = DPMeans(lam=1e30, init=start).fit(start)
+        self.X = self.X[:n_rows]
+
+    def time_predict(self, n_rows, n_clusters):
+        """Seconds."""
+        self.model.predict(self.X)
+
+
+class PartialFit:
+    """One batch into a model that has seen others."""
+
+    param_names = ["n_rows", "n_clusters"]
+    params = [[1, 4_096], [10, 500]]
+
+    def setup(self, n_rows, n_clusters):
+        """Let the model meet every cluster."""
+        X, _ = blobs(20_000, 16, n_clusters)
+        self.model = MiniBatchDPMeans(penalty(16), random_state=0).fit(X)
+        self.batch = X[:n_rows]
+
+    def time_partial_fit(self, n_rows, n_clusters):
+        """Seconds."""
+        self.model.partial_fit(self.batch)
+
+
+class FarthestFirst:
+    """The penalty from a guess."""
+
+    param_names = ["case", "n_clusters"]
+    params = [[SMALL, LARGE], [8, 100]]
+
+    def setup(self, case, n_clusters):
+        """Make the data."""
+        self.X, _ = blobs(*CASES[case])
+
+    def time_farthest_first_lambda(self, case, n_clusters):
+        """Seconds."""
+        farthest_first_lambda(self.X, n_clusters)
