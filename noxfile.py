@@ -1,0 +1,41 @@
+#!/usr/bin/env -S uv run --script
+# /// script
+# dependencies = ["nox"]
+# ///
+"""Sessions for nox, each a part of .ci/run, which remains the whole."""
+
+import nox
+
+nox.needs_version = ">=2024.4.15"
+nox.options.default_venv_backend = "uv|virtualenv"
+
+
+@nox.session
+def tests(session):
+    """Run the tests against an installed copy."""
+    session.install(".[test]")
+    tests = f"{session.invoked_from}/tests"
+    session.chdir(session.create_tmp())  # the source tree is not built
+    session.run("pytest", "-c", f"{session.invoked_from}/pyproject.toml", tests, *session.posargs)
+
+
+@nox.session
+def lint(session):
+    """Run the linters."""
+    session.install("ruff", "cython-lint", "numpydoc", "validate-pyproject[all]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("cython-lint", "smallvar")
+    session.run("validate-pyproject", "pyproject.toml")
+
+
+@nox.session(default=False)
+def docs(session):
+    """Build the documentation."""
+    session.install(".[docs]")
+    session.chdir("docs")
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", ".", "_build/html")
+
+
+if __name__ == "__main__":
+    nox.main()
