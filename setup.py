@@ -7,7 +7,7 @@ SMALLVAR_OPENMP
     should (Linux with gcc). ``1``: fail loudly without it. ``0``: build without it.
 SMALLVAR_DEBUG
     ``1``: a slow build that checks memory accesses: Cython's bounds checks, and
-    gcc's or clang's address and undefined-behaviour sanitizers in the C code
+    gcc's or clang's address and undefined-behavior sanitizers in the C code
     (run it with the sanitizer's runtime preloaded, see CONTRIBUTING.md).
 """
 
@@ -127,7 +127,7 @@ def extension(name):
 
 setup(
     ext_modules=cythonize(
-        [extension(name) for name in ("nearest", "dpmeans")],
+        [extension(name) for name in ("nearest", "dpmeans", "bpmeans")],
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG,
