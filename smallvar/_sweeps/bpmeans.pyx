@@ -622,15 +622,13 @@ cdef void place(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
 
 
 cdef void place_all(const Problem* p, Start* s) noexcept nogil:
-    cdef Py_ssize_t i, j, k, step, code
+    cdef Py_ssize_t i, j, k
     for k in range(s.k):
         for j in range(p.d):
             s.at[j * s.room + k] = s.rows[k * p.d + j]
         for i in range(k + 1):
             s.gram[k * s.room + i] = sf_dot(p.d, s.rows + k * p.d, s.rows + i * p.d)
             s.gram[i * s.room + k] = s.gram[k * s.room + i]
-    if p.rule == EXACT:
-        tabulate(s)
 
 
 cdef void tabulate(Start* s) noexcept nogil:
@@ -932,6 +930,8 @@ cdef int fixed_sweep(const Problem* p, Start* s) except -1 nogil:
     """K-features: every row anew; then features that nobody uses restart as the largest residuals."""
     cdef Py_ssize_t start = 0, stop, t, i, k, farthest
     cdef double largest
+    if p.rule == EXACT:
+        tabulate(s)
     while start < p.n:
         stop = min(p.n, start + round_tiles(p) * LANES)
         propose(p, s, start, stop)
@@ -1616,6 +1616,8 @@ cdef class FeatureSweep:
         if k:
             memcpy(self.best.rows, &components[0, 0], k * self.p.d * sizeof(double))
         place_all(&self.p, &self.best)
+        if self.p.rule == EXACT:
+            tabulate(&self.best)
         with nogil:
             while changed:
                 changed = encode_pass(&self.p, &self.best)
