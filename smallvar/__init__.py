@@ -10,14 +10,18 @@ except ImportError as error:
         f"({error}); in a source tree, build them with `pip install -e .`."
     ) from None
 
+from smallvar._bpmeans import BPMeans, KFeatures, feature_path
 from smallvar._config import show_config
 from smallvar._dpmeans import DPMeans, MiniBatchDPMeans
 from smallvar._penalty import farthest_first_lambda
 
 __all__ = [
+    "BPMeans",
     "DPMeans",
+    "KFeatures",
     "MiniBatchDPMeans",
     "__version__",
     "farthest_first_lambda",
+    "feature_path",
     "show_config",
 ]

@@ -162,7 +162,7 @@ def warn_not_converged(estimator, n_iter):
     """Tell that ``max_iter`` ended the loop."""
     warnings.warn(
         f"{type(estimator).__name__} did not converge in max_iter={estimator.max_iter} sweeps "
-        f"({n_iter} in all, those that open clusters not counted); increase max_iter or tol.",
+        f"({n_iter} in all, those that open clusters or features not counted); increase max_iter or tol.",
         ConvergenceWarning,
         stacklevel=3,
     )

@@ -8,13 +8,11 @@ from smallvar._config import resolve_threads
 from smallvar._sweeps.dpmeans import column_statistics, nearest_seed
 
 
-def check_guess(n_clusters, n_samples):
-    """Raise unless ``n_clusters`` clusters can be guessed for this many samples."""
-    check_number(n_clusters, "n_clusters", low=1, integer=True)
-    if n_clusters > n_samples:
-        raise ValueError(
-            f"n_clusters must be <= n_samples={n_samples}, got n_clusters={n_clusters}"
-        )
+def check_guess(guess, n_samples, name="n_clusters"):
+    """Raise unless so many clusters (or what ``name`` counts) can be had from this many samples."""
+    check_number(guess, name, low=1, integer=True)
+    if guess > n_samples:
+        raise ValueError(f"{name} must be <= n_samples={n_samples}, got {name}={guess}")
 
 
 def farthest_first(X, n_clusters, weight, n_threads):

@@ -6,7 +6,7 @@ sweeps, least squares, until nothing changes. Small problems run in parallel ove
 
 from cpython.exc cimport PyErr_CheckSignals
 from cython.parallel cimport prange, threadid
-from libc.math cimport fabs, sqrt
+from libc.math cimport HUGE_VAL, fabs, sqrt
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
@@ -1496,6 +1496,27 @@ cdef class FeatureSweep:
             self.p.energy = evaluate(&self.p, &self.best)
         self.best.k = k
         return self.p.energy
+
+    def farthest_first(self):
+        """The least that one of ``cap`` features saves, each the longest residual that the earlier ones leave.
+
+        Features that have nothing to explain do not count; 1 if there is nothing at all.
+        """
+        cdef Py_ssize_t i, farthest
+        cdef double before, after = self.measure(), least = HUGE_VAL
+        while self.best.k < self.p.cap and after > NOTHING * self.p.energy:
+            farthest = 0
+            for i in range(self.p.n):
+                if self.best.rr[i] > self.best.rr[farthest]:
+                    farthest = i
+            residual_of(&self.p, &self.best, farthest, self.best.spare)
+            add_feature(&self.p, &self.best)
+            with nogil:
+                join(&self.p, &self.best)
+            before, after = after, total(&self.p, &self.best)
+            least = min(least, before - after)
+            PyErr_CheckSignals()
+        return least if least < HUGE_VAL else 1.0
 
     def run_given(self, unsigned char[:, ::1] Z, uint64_t state):
         """One start from the rows of Z (IN)."""
