@@ -134,6 +134,11 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _n_features_out(self):
         return self.n_components_
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # Z is int32 whatever the data are
+        return tags
+
     def transform(self, X):
         """Features of each row.
 
