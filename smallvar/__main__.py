@@ -7,38 +7,39 @@ put right is raised as `UserError` and ends in one line and exit code 2.
 
 import argparse
 import csv
+import io
 import os
 import shutil
 import sys
 import tempfile
 import textwrap
 import warnings
-from array import array
 from contextlib import contextmanager, suppress
-from itertools import chain, islice
-from operator import itemgetter
+from itertools import combinations
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 
+from smallvar._table import (
+    Table,
+    UserError,
+    columns_in_short,
+    counted,
+    one_of,
+    pick_columns,
+    read_table,
+    suffix_of,
+)
 from smallvar._version import __version__
 
-MISSING = frozenset(["", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none"])
+TARGETS = ("out", "components", "plot")  # options that name a file to write
 PICTURE_FORMATS = (".png", ".pdf", ".svg")
 POINTS_DRAWN, VALUES_DRAWN = 50_000, 20_000_000
-
-
-class UserError(Exception):
-    """Something only the user can put right: told in one line, without a traceback."""
-
-
-class Table(NamedTuple):
-    """The numbers to cluster, the titles of their columns, and what to call the whole."""
-
-    X: np.ndarray
-    titles: list[str]
-    name: str
+FEATURES_DRAWN, ROWS_DRAWN = 40, 400
+BARS = 24  # columns up to which a feature is drawn as bars
+DIGITS_SHAPE = (8, 8)
+PATH = 10  # features that --path goes to
+EXACT_FIT = 1e-20  # share of the data's square that counts as no error: rounding
 
 
 # ---------------------------------------------------------------------------------------
@@ -54,6 +55,7 @@ def cluster(argv):
         The arguments that follow the name of the command.
     """
     parser = new_parser(
+        prog="smallvar",
         usage="smallvar [cluster] [DATA] [--lam L | --n-clusters K] [options]",
         description="""
             Cluster the rows of a table with DP-means: k-means that finds the number of
@@ -88,11 +90,17 @@ def cluster(argv):
     parser.add_argument(
         "--max-clusters", type=number(int, 1), metavar="M", help="never make more than M clusters"
     )
-    args = parse(parser, argv)
+    args = parse(
+        parser,
+        argv,
+        out="write the labels, 0 to K - 1, one per row, as .csv",
+        seed="visit the points in a random order drawn from S (default: in the order given)",
+    )
+    check_targets(args)
 
     from smallvar import DPMeans
 
-    table, reading = load(args)
+    table, reading = load(args, parser.prog)
     n, d = table.X.shape
     given = {
         "lam": args.lam,
@@ -109,14 +117,13 @@ def cluster(argv):
     )
     if args.n_clusters is None:  # a guess nobody made is no reason to refuse a few rows
         model.set_params(n_clusters=min(model.n_clusters, n))
-    fitting = fit(model, table.X)
+    _, fitting = timed(model.fit, table.X)
 
     if args.out is not None:
         with replacing(args.out) as file:
             write_labels(file, model.labels_)
     if args.plot is not None:
-        with replacing(args.plot) as file:
-            picture(table, model).savefig(file, format=suffix_of(args.plot)[1:])
+        save(args.plot, picture(table, model))
 
     guess = f"farthest-first, for a guess of {counted(model.n_clusters, 'cluster')}"
     report(
@@ -129,7 +136,7 @@ def cluster(argv):
             "sweeps": model.n_iter_,
             "objective": f"{model.objective_:.10g} (SSE + lam K)",
             "SSE": f"{model.inertia_:.10g}",
-            "sizes": sizes_in_short(np.bincount(model.labels_)),
+            "sizes": in_short(np.sort(np.bincount(model.labels_))[::-1], "points"),
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
             "labels": args.out,
             "picture": args.plot,
@@ -137,7 +144,259 @@ def cluster(argv):
     )
 
 
-COMMANDS = {"cluster": cluster}
+def features(argv):
+    """Find features that the rows of a table share, with BP-means or K-features.
+
+    Parameters
+    ----------
+    argv : list of str
+        The arguments that follow the name of the command.
+    """
+    parser = new_parser(
+        prog="smallvar features",
+        usage="smallvar features [DATA] [--lam L | --n-components K | --path [K]] [options]",
+        description="""
+            Find features that the rows of a table share: each row is about the sum of those it
+            has, any number of them. BP-means finds the number of features K by itself; it
+            minimizes ||X - Z A||^2 + lam K, the squared error of the rows X as sums of the
+            features A by the 0s and 1s of Z, plus a penalty lam for every feature.""",
+        examples="""
+            smallvar features measurements.csv --path --plot errors.png
+            smallvar features measurements.csv --lam 250 --out assignments.csv
+            smallvar features faces.npy --n-components 6 --shape 19x19 --plot faces.png""",
+    )
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--lam",
+        type=number(float, 0),
+        metavar="L",
+        help="the penalty per feature, in squared data units: a feature has to lower the squared "
+        "error by more than L, so a smaller L gives more features (default: derived from the "
+        "data by a guess of 8 features)",
+    )
+    kind.add_argument(
+        "--n-components",
+        type=number(int, 1),
+        metavar="K",
+        help="exactly K features, without a penalty (K-features)",
+    )
+    kind.add_argument(
+        "--path",
+        type=length_or_data,
+        nargs="?",
+        const=PATH,
+        metavar="K",
+        help="print the squared error with 0, 1, ..., K features (K is 10 if left out) and the "
+        "lam for which each number is best; the best for the widest range is marked",
+    )
+    parser.add_argument(
+        "--algorithm",
+        choices=["sweep", "collapsed", "stepwise"],
+        help="how to minimize with a penalty. sweep (default): row after row chooses its "
+        "features, and opens one if it is off by more than lam; collapsed: the features move "
+        "with every row, slower but less often stuck; stepwise: K-features for 0, 1, 2, ... "
+        "features until the objective rises",
+    )
+    parser.add_argument(
+        "--assign",
+        choices=["coordinate", "exact"],
+        help="with --n-components or --path, how a row chooses its features. coordinate "
+        "(default): one after the other; exact: the best of all 2^K sets, for K up to 12",
+    )
+    parser.add_argument(
+        "--starts",
+        type=number(int, 1),
+        default=100,
+        metavar="N",
+        help="random starts, of which the best is kept (default: 100, for they are cheap: 50 to "
+        "1000 microseconds each on small data; lower it for large data)",
+    )
+    parser.add_argument(
+        "--swaps",
+        type=number(int, 0),
+        default=0,
+        metavar="N",
+        help="after each start, try N times to put a random feature elsewhere; often worth more "
+        "than as many starts (default: 0)",
+    )
+    parser.add_argument(
+        "--max-features",
+        type=number(int, 1),
+        metavar="M",
+        help="with a penalty, never make more than M features",
+    )
+    parser.add_argument(
+        "--components",
+        metavar="FILE",
+        help="write the features, one per row under the titles of the columns, as .csv",
+    )
+    parser.add_argument(
+        "--shape",
+        type=height_and_width,
+        metavar="HxW",
+        help="the rows are pictures of H x W pixels, line by line: --plot draws the features as "
+        "pictures, too",
+    )
+    args = parse(
+        parser,
+        argv,
+        out="write which row has which feature: a column of 0s and 1s per feature, as .csv",
+        seed="draw the random starts from S (default: 0, so that the same command gives the "
+        "same result)",
+    )
+    if isinstance(args.path, str):
+        if args.data is not None:
+            raise UserError(f"argument --path: must be an integer >= 1, got {args.path!r}")
+        args.data, args.path = args.path, PATH
+    refuse_misplaced(args)
+    check_targets(args)
+
+    table, reading = load(args, parser.prog)
+    if args.data is None and args.columns is None and args.shape is None:
+        args.shape = DIGITS_SHAPE
+    if args.shape is not None and args.shape[0] * args.shape[1] != table.X.shape[1]:
+        height, width = args.shape
+        raise UserError(
+            f"--shape {height}x{width} is for {counted(height * width, 'column')}, but "
+            f"{table.name} has {columns_in_short(table.titles)}"
+        )
+    options = {
+        "n_init": args.starts,
+        "n_swaps": args.swaps,
+        "random_state": 0 if args.seed is None else args.seed,
+        "n_threads": args.threads,
+        "verbose": int(args.verbose),
+    }
+    if args.assign is not None:
+        options["assign"] = args.assign
+    if args.path is not None:
+        show_path(args, options, table, reading)
+    else:
+        show_features(args, options, table, reading)
+
+
+def refuse_misplaced(args):
+    """Refuse options of `features` that mean nothing beside the others given."""
+    if args.path is not None:
+        kind, others = "--path", ["algorithm", "max_features", "out", "components", "shape"]
+    elif args.n_components is not None:
+        kind, others = "--n-components", ["algorithm", "max_features"]
+    else:
+        kind, others = "a penalty", ["assign"]
+    for option in others:
+        if getattr(args, option) is not None:
+            raise UserError(f"--{option.replace('_', '-')} has no meaning with {kind}")
+    if args.shape is not None and args.plot is None:
+        raise UserError("--shape has no meaning without --plot")
+
+
+def show_features(args, options, table, reading):
+    """Fit BP-means or K-features, write what is asked for, and report.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    options : dict
+        Parameters that both estimators take.
+    table : Table
+        The data.
+    reading : float
+        The seconds it took to read them.
+    """
+    from smallvar import BPMeans, KFeatures
+
+    n, d = table.X.shape
+    if args.n_components is not None:
+        model = KFeatures(args.n_components, **options)
+        origin = lam = None
+    else:
+        given = {
+            "lam": args.lam,
+            "max_features": args.max_features,
+            "algorithm": args.algorithm,
+        }
+        given = {option: value for option, value in given.items() if value is not None}
+        model = BPMeans(**given, **options)
+        model.set_params(n_components=min(model.n_components, n))
+        guess = f"farthest-first, for a guess of {counted(model.n_components, 'feature')}"
+        origin = guess if args.lam is None else "given"
+    _, fitting = timed(model.fit, table.X)
+    if origin is not None:
+        lam = f"{model.lam_:.8g} ({origin})"
+
+    if args.out is not None:
+        with replacing(args.out) as file:
+            write_assignments(file, model.assignments_)
+    if args.components is not None:
+        with replacing(args.components) as file:
+            write_components(file, table.titles, model.components_)
+    if args.plot is not None:
+        save(args.plot, feature_picture(table, model, args.shape))
+
+    error, energy = model.reconstruction_err_**2, square_of(table.X)
+    users = model.assignments_.sum(axis=0)
+    owned = np.bincount(model.assignments_.sum(axis=1))  # by how many rows have so many features
+    report(
+        {
+            "data": f"{table.name}, {columns_in_short(table.titles)}",
+            "n": n,
+            "d": d,
+            "lam": lam,
+            "K": f"{model.n_components_}{' (given)' if lam is None else ''}",
+            "starts": starts_in_words(args),
+            "sweeps": model.n_iter_,
+            "objective": None if lam is None else f"{model.objective_:.10g} (error + lam K)",
+            "error": f"{error:.10g} ({explained(error, energy)} of ||X||^2 explained)",
+            "users": in_short(users, "rows") if len(users) else None,
+            "rows": ", ".join(f"{count:,} with {k}" for k, count in enumerate(owned) if count),
+            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
+            "assignments": args.out,
+            "components": args.components,
+            "picture": args.plot,
+        }
+    )
+
+
+def show_path(args, options, table, reading):
+    """Print, and draw where asked for, the squared error over the number of features.
+
+    Parameters
+    ----------
+    args, options, table, reading
+        As for `show_features`.
+    """
+    from smallvar import feature_path
+
+    n, d = table.X.shape
+    path, fitting = timed(feature_path, table.X, args.path, **options)
+    path = without_rounding(path)
+    best = widest(path)
+    if args.plot is not None:
+        save(args.plot, path_picture(table, path, best))
+    say(path_in_words(path, best))
+    if best is None:
+        verdict = "none"
+    else:
+        low, high = path.lam_low[best], path.lam_high[best]
+        if low == 0:
+            verdict = f"K = {best}, without error, for lam up to {high:.8g}"
+        else:
+            verdict = f"K = {best}, for lam from {low:.8g} to {high:.8g}: times {high / low:.4g}"
+    report(
+        {
+            "data": f"{table.name}, {columns_in_short(table.titles)}",
+            "n": n,
+            "d": d,
+            "starts": starts_in_words(args),
+            "widest": verdict,
+            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
+            "picture": args.plot,
+        }
+    )
+
+
+COMMANDS = {"cluster": cluster, "features": features}
 DEFAULT_COMMAND = "cluster"
 
 
@@ -186,7 +445,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         """Refuse the command line."""
-        raise UserError(f"{message} (see smallvar --help)")
+        raise UserError(f"{message} (see {self.prog} --help)")
 
 
 class ShowConfig(argparse.Action):
@@ -200,11 +459,13 @@ class ShowConfig(argparse.Action):
         parser.exit()
 
 
-def new_parser(usage, description, examples):
+def new_parser(prog, usage, description, examples):
     """Start the parser of a command, which then adds the arguments of its own.
 
     Parameters
     ----------
+    prog : str
+        What to type for this command.
     usage, description, examples : str
         What ``--help`` shows around the options.
 
@@ -215,18 +476,18 @@ def new_parser(usage, description, examples):
     """
     examples = textwrap.indent(textwrap.dedent(examples).strip(), "  ")
     return Parser(
-        prog="smallvar",
+        prog=prog,
         usage=usage,
         description=textwrap.fill(" ".join(description.split()), 80),
         epilog=f"examples:\n{examples}\n\n"
-        f"commands: {', '.join(COMMANDS)} (default: {DEFAULT_COMMAND})",
+        f"commands: {', '.join(COMMANDS)} (default: {DEFAULT_COMMAND}); each has its own --help",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
 
 
-def parse(parser, argv):
-    """Add the arguments that all commands share, parse, and try what must not fail later.
+def parse(parser, argv, out, seed):
+    """Add the arguments that all commands share, and parse.
 
     Parameters
     ----------
@@ -234,11 +495,13 @@ def parse(parser, argv):
         With the arguments of one command.
     argv : list of str
         The arguments given.
+    out, seed : str
+        What ``--out`` and ``--seed`` mean for this command.
 
     Returns
     -------
     args : argparse.Namespace
-        The files it names can be written, and if there is to be a picture, it can be drawn.
+        What the user asked for.
     """
     parser.add_argument(
         "data",
@@ -256,21 +519,14 @@ def parse(parser, argv):
         "from 1. FIRST:LAST stands for a range, both ends included; a name that holds a comma "
         "goes in double quotes",
     )
-    parser.add_argument(
-        "--out", metavar="FILE", help="write the labels, 0 to K - 1, one per row, as .csv"
-    )
+    parser.add_argument("--out", metavar="FILE", help=out)
     parser.add_argument(
         "--plot", metavar="FILE", help="draw the result as a .png, .pdf or .svg picture"
     )
     parser.add_argument(
         "--threads", type=number(int, 1), metavar="N", help="threads to use (default: all cores)"
     )
-    parser.add_argument(
-        "--seed",
-        type=number(int, 0),
-        metavar="S",
-        help="visit the points in a random order drawn from S (default: in the order given)",
-    )
+    parser.add_argument("--seed", type=number(int, 0), metavar="S", help=seed)
     parser.add_argument("--verbose", action="store_true", help="print a line for every sweep")
     parser.add_argument(
         "--version",
@@ -281,16 +537,7 @@ def parse(parser, argv):
     parser.add_argument(
         "--show-config", action=ShowConfig, nargs=0, help="print how smallvar was built and exit"
     )
-    args = parser.parse_args(argv)
-    check_target("--out", args.out, args.data)
-    check_target("--plot", args.plot, args.data)
-    if args.plot is not None:
-        if not args.plot.lower().endswith(PICTURE_FORMATS):
-            raise UserError(f"--plot {args.plot}: the name must end in {one_of(PICTURE_FORMATS)}")
-        if args.out is not None and os.path.realpath(args.plot) == os.path.realpath(args.out):
-            raise UserError(f"--out and --plot both name {args.out}")
-        import_matplotlib()
-    return args
+    return parser.parse_args(argv)
 
 
 def number(kind, least):
@@ -304,22 +551,43 @@ def number(kind, least):
         if not value >= least:
             noun = "an integer" if kind is int else "a number"
             raise argparse.ArgumentTypeError(f"must be {noun} >= {least}, got {text!r}")
+        if kind is int and value > sys.maxsize:
+            raise argparse.ArgumentTypeError(f"must be <= {sys.maxsize}, got {text!r}")
         return value
 
     return convert
+
+
+def length_or_data(text):
+    """Convert the argument of ``--path``: K, or where there is none the DATA that follow."""
+    try:
+        float(text)
+    except ValueError:
+        return text
+    return number(int, 1)(text)
+
+
+def height_and_width(text):
+    """Convert the argument of ``--shape``."""
+    height, _, width = text.lower().partition("x")
+    if not all(side.isascii() and side.isdigit() and int(side) for side in (height, width)):
+        raise argparse.ArgumentTypeError(f"must be of the form 14x14, got {text!r}")
+    return int(height), int(width)
 
 
 # ---------------------------------------------------------------------------------------
 # Reading
 
 
-def load(args):
+def load(args, prog):
     """Read the data, or the set used when none are given.
 
     Parameters
     ----------
     args : argparse.Namespace
         What the user asked for.
+    prog : str
+        What to type for the command.
 
     Returns
     -------
@@ -339,284 +607,46 @@ def load(args):
     picked, titles = pick_columns("the set of digits", args.columns, digits.feature_names, 64)
     say(
         "No DATA given, so these are the handwritten digits that scikit-learn ships.\n"
-        "Your own: smallvar FILE (.csv, .tsv, .npy or .parquet); all options: smallvar --help\n"
+        f"Your own: {prog} FILE (.csv, .tsv, .npy or .parquet); all options: {prog} --help\n"
     )
     return Table(digits.data[:, picked], titles, "handwritten digits"), perf_counter() - begin
-
-
-def read_table(path, columns):
-    """Read a table from a file and make sure that it can be clustered."""
-    readers = {".csv": read_text, ".tsv": read_text, ".npy": read_npy, ".parquet": read_parquet}
-    suffix = suffix_of(path)
-    try:
-        size = os.stat(path).st_size
-        if os.path.isdir(path):
-            raise UserError(f"{path} is a directory")
-        if suffix not in readers:
-            raise UserError(f"{path}: the name must end in {one_of(readers)}")
-        if size == 0:
-            raise UserError(f"{path} is empty")
-        X, titles = readers[suffix](path, columns)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except MemoryError as error:
-        raise UserError(f"cannot read {path}: not enough memory") from error
-    # A name is bytes on some systems; what is not text in it becomes an escape.
-    name = os.path.basename(path).encode(errors="backslashreplace").decode()
-    return Table(X, titles, name)
-
-
-def read_text(path, columns):
-    """Read a .csv or .tsv file."""
-    records = text_records(path)
-    first_line, first = next(records, (0, []))
-    if not first:
-        raise UserError(f"{path} is empty")
-    d = len(first)
-    header = is_header(first)
-    names = [name.strip() for name in first] if header else None
-    if header and columns is None and "" in names:
-        raise UserError(
-            f"{path}: column {names.index('') + 1} has no name in the header; if it only numbers "
-            "the rows, leave it out with --columns"
-        )
-    if not header:
-        records = chain([(first_line, first)], records)
-    picked, titles = pick_columns(path, columns, names, d)
-    # A slice for a single column: itemgetter(0) would return a cell, not a row of one cell.
-    pick = itemgetter(*picked) if len(picked) > 1 else itemgetter(slice(picked[0], picked[0] + 1))
-    values = array("d")  # grows in place: the numbers are never held twice
-    for line, cells in records:
-        if len(cells) != d:
-            raise UserError(
-                f"{path}, line {line}: {counted(len(cells), 'cell')}, but {d} in line {first_line}"
-            )
-        try:
-            values.extend(map(float, pick(cells)))
-        except ValueError:
-            in_first_row = len(values) < len(picked)
-            complaint = explain_cells(titles, pick(cells), in_first_row)
-            raise UserError(f"{path}, line {line}{complaint}") from None
-    if not values:
-        raise UserError(f"{path} has a header but no rows")
-    X = np.frombuffer(values).reshape(-1, len(picked))
-
-    def place(row):
-        line, _ = next(islice(text_records(path), row - 1 + header, None))
-        return f"line {line}"
-
-    check_values(path, X, titles, place)
-    return X, titles
-
-
-def text_records(path):
-    """Yield the line number and the cells of every row that is not blank."""
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        sample = list(islice(file, 20))
-        if any("\0" in line for line in sample):
-            raise UserError(f"{path} is not a text file in UTF-8")
-        file.seek(0)
-        width = gap = None
-        try:
-            delimiter = "\t" if suffix_of(path) == ".tsv" else sniff_delimiter(sample)
-            reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
-            for cells in reader:
-                if not cells or (len(cells) == 1 and width != 1 and not cells[0]):
-                    if width == 1:  # in a table of one column this may be a missing value
-                        gap = gap or reader.line_num
-                    continue
-                if gap:
-                    raise UserError(f"{path}, line {gap}: missing value")
-                width = width or len(cells)
-                yield reader.line_num, cells
-        except csv.Error as error:
-            raise UserError(f"{path}: {error}") from error
-
-
-def sniff_delimiter(lines):
-    """Tell tab, semicolon and comma apart; the comma, most likely inside text, comes last."""
-    lines = [line for line in lines if line.strip()]
-    for delimiter in "\t;,":
-        widths = {len(cells) for cells in csv.reader(lines, delimiter=delimiter)}
-        if len(widths) == 1 and widths != {1}:
-            return delimiter
-    return max(",;\t", key=lines[0].count) if lines else ","
-
-
-def is_header(cells):
-    """Tell whether the first row holds names: words only, or pandas' 0, 1, 2, ..."""
-    numbered = cells if cells[0].strip() else cells[1:]
-    if len(numbered) > 2 and numbered == [str(i) for i in range(len(numbered))]:
-        return True
-    words = [cell for cell in cells if not is_missing(cell)]
-    return bool(words) and not any(map(is_number, words))
-
-
-def is_number(cell):
-    """Tell whether a cell reads as a number."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def is_missing(cell):
-    """Tell whether a cell stands for a missing value."""
-    return cell.strip().lower() in MISSING
-
-
-def explain_cells(titles, cells, in_first_row):
-    """Say what is wrong with a row of which not every cell is a number."""
-    bad = [(title, cell) for title, cell in zip(titles, cells, strict=True) if not is_number(cell)]
-    words = [f"{title} ({shortened(cell)})" for title, cell in bad if not is_missing(cell)]
-    if in_first_row and words:  # columns of words, rather than a slip in one row
-        return not_numeric(words)
-    title, cell = bad[0]
-    problem = "missing value" if is_missing(cell) else f"{shortened(cell)} is not a number"
-    return f", column {title}: {problem}"
-
-
-def not_numeric(words):
-    """Refuse columns that do not hold numbers."""
-    more = f" and {len(words) - 5} more" if len(words) > 5 else ""
-    noun = "column" if len(words) == 1 else "columns"
-    return f": {noun} {', '.join(words[:5])}{more} not numeric; choose others with --columns"
-
-
-def read_npy(path, columns):
-    """Map a .npy file into memory."""
-    try:
-        X = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, EOFError) as error:
-        raise UserError(f"{path}: {error}") from error
-    if X.dtype.kind not in "biuf":
-        raise UserError(f"{path} holds values of type {X.dtype}, not real numbers")
-    if X.ndim != 2:
-        raise UserError(f"{path} holds an array of shape {X.shape}, not rows and columns")
-    picked, titles = pick_columns(path, columns, None, X.shape[1])
-    if columns is not None:
-        X = X[:, picked]
-    check_values(path, X, titles)
-    return X, titles
-
-
-def read_parquet(path, columns):
-    """Read a .parquet file with pandas."""
-    try:
-        import pandas as pd
-
-        frame = pd.read_parquet(path)
-    except ImportError as error:
-        raise UserError(
-            f"reading {path} needs pandas and pyarrow: pip install pandas pyarrow"
-        ) from error
-    except ValueError as error:  # what pyarrow raises for a damaged file is one
-        raise UserError(f"{path}: {error}") from error
-    names = [str(name) for name in frame.columns]
-    picked, titles = pick_columns(path, columns, names, len(names))
-    frame = frame.iloc[:, picked]
-    columns_of_words = [
-        f"{title} ({dtype})"
-        for title, dtype in zip(titles, frame.dtypes, strict=True)
-        if not pd.api.types.is_numeric_dtype(dtype)
-    ]
-    if columns_of_words:
-        raise UserError(f"{path}{not_numeric(columns_of_words)}")
-    narrow = all(dtype == np.float32 for dtype in frame.dtypes)
-    X = frame.to_numpy(dtype=np.float32 if narrow else np.float64, na_value=np.nan)
-    check_values(path, X, titles)
-    return X, titles
-
-
-def pick_columns(source, spec, names, d):
-    """Find the columns that ``--columns`` asks for.
-
-    Parameters
-    ----------
-    source : str
-        What the columns are taken from, for error messages.
-    spec : str or None
-        The value of ``--columns``.
-    names : list of str or None
-        The names of all columns; without names they go by position, from 1.
-    d : int
-        How many columns there are.
-
-    Returns
-    -------
-    picked : list of int
-        The positions of the columns, from 0.
-    titles : list of str
-        What to call them.
-    """
-    titles = [str(i + 1) for i in range(d)] if names is None else names
-    if spec is None:
-        return list(range(d)), titles
-
-    def find(title):
-        if titles.count(title) != 1:
-            count = titles.count(title) or "no"
-            noun = "column" if count == "no" else "columns"
-            raise UserError(
-                f"--columns {spec}: {source} has {count} {noun} {title!r}, but "
-                f"{columns_in_short(titles)}"
-            )
-        return titles.index(title)
-
-    picked = []
-    for item in next(csv.reader([spec], skipinitialspace=True)):
-        first, colon, last = map(str.strip, item.partition(":"))
-        if colon and item.strip() not in titles:
-            picked += range(find(first) if first else 0, (find(last) if last else d - 1) + 1)
-        else:
-            picked.append(find(item.strip()))
-    if not picked or len(set(picked)) < len(picked):
-        raise UserError(f"--columns {spec}: names {'a column twice' if picked else 'no column'}")
-    return picked, [titles[i] for i in picked]
-
-
-def check_values(path, X, titles, place="row {}".format):
-    """Refuse a table without values, or with one that is missing or infinite.
-
-    Parameters
-    ----------
-    path : str
-        The file, for error messages.
-    X : ndarray of shape (n, d)
-        The numbers.
-    titles : list of str
-        What to call the columns.
-    place : callable
-        Turns the number of a row, counted from 1, into words.
-    """
-    n, d = X.shape
-    if X.size == 0:
-        raise UserError(f"{path} has no values: {counted(n, 'row')}, {counted(d, 'column')}")
-    step = max(1, 2**20 // d)
-    for start in range(0, n, step):
-        finite = np.isfinite(X[start : start + step])
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            what = "missing" if np.isnan(X[start + row, column]) else "infinite"
-            where = place(start + row + 1)
-            raise UserError(f"{path}, {where}, column {titles[column]}: {what} value")
 
 
 # ---------------------------------------------------------------------------------------
 # Fitting and writing
 
 
-def fit(model, X):
-    """Fit a model and return the seconds it took; what it refuses, the user has to hear."""
+def timed(work, *args, **options):
+    """Fit, and return the result and the seconds; what is refused, the user has to hear."""
     begin = perf_counter()
     try:
-        model.fit(X)
-    except ValueError as error:
+        result = work(*args, **options)
+    except (ValueError, OverflowError) as error:
         raise UserError(str(error)) from error
     except MemoryError as error:
         raise UserError("not enough memory to fit") from error
-    return perf_counter() - begin
+    return result, perf_counter() - begin
+
+
+def check_targets(args):
+    """Make sure that the files asked for can be written later, and the picture drawn.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    """
+    targets = {f"--{name}": getattr(args, name, None) for name in TARGETS}
+    targets = {option: path for option, path in targets.items() if path is not None}
+    for option, path in targets.items():
+        check_target(option, path, args.data)
+    if args.plot is not None and not args.plot.lower().endswith(PICTURE_FORMATS):
+        raise UserError(f"--plot {args.plot}: the name must end in {one_of(PICTURE_FORMATS)}")
+    for (option, path), (other, same) in combinations(targets.items(), 2):
+        if os.path.realpath(path) == os.path.realpath(same):
+            raise UserError(f"{option} and {other} both name {path}")
+    if args.plot is not None:
+        import_matplotlib()
 
 
 def check_target(option, path, data):
@@ -626,13 +656,11 @@ def check_target(option, path, data):
     ----------
     option : str
         The option that names the file, for error messages.
-    path : str or None
-        The file; None is no file.
+    path : str
+        The file.
     data : str or None
         The data, which are not to be overwritten.
     """
-    if path is None:
-        return
     folder = os.path.dirname(os.path.realpath(path))
     exists = os.path.lexists(path)
     if not os.path.isdir(folder):
@@ -686,6 +714,79 @@ def write_labels(file, labels):
     for start in range(0, len(labels), 100_000):
         lines = "\n".join(map(str, labels[start : start + 100_000].tolist()))
         file.write(f"{lines}\n".encode())
+
+
+def write_assignments(file, assignments):
+    """Write Z as a csv file of one column per feature."""
+    k = assignments.shape[1]
+    file.write((",".join(f"feature_{i}" for i in range(k)) + "\n").encode())
+    for start in range(0, len(assignments), 100_000):
+        rows = assignments[start : start + 100_000]
+        lines = np.full((len(rows), max(2 * k, 1)), ord(","), dtype=np.uint8)
+        lines[:, :-1:2] = rows + ord("0")
+        lines[:, -1] = ord("\n")
+        file.write(lines.tobytes())
+
+
+def write_components(file, titles, components):
+    """Write features as a csv file of one row each, so that they read back exactly."""
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(titles)
+    writer.writerows(components.tolist())
+    text.detach()  # flushes, and leaves the file open
+
+
+def save(path, figure):
+    """Write a picture in the format that its name ends in."""
+    with replacing(path) as file:
+        figure.savefig(file, format=suffix_of(path)[1:])
+
+
+def square_of(X):
+    """Sum the squares of a table, whatever its type, a block at a time."""
+    step = max(1, 2**20 // X.shape[1])
+    blocks = (np.asarray(X[i : i + step], dtype=np.float64) for i in range(0, len(X), step))
+    return float(sum(np.square(block).sum() for block in blocks))
+
+
+def without_rounding(path):
+    """Make errors that are only rounding 0, of which the first K is best for the least lam."""
+    exact = path.error <= EXACT_FIT * path.error[0]
+    low, high = path.lam_low.copy(), path.lam_high.copy()
+    if exact.any():
+        first = np.argmax(exact)
+        low[first] = 0.0
+        low[first + 1 :] = high[first + 1 :] = np.nan
+    return type(path)(
+        n_components=path.n_components,
+        error=np.where(exact, 0.0, path.error),
+        lam_low=low,
+        lam_high=high,
+    )
+
+
+def widest(path):
+    """Find the number of features that is best for the widest range of penalties.
+
+    Parameters
+    ----------
+    path : Bunch
+        From `without_rounding`.
+
+    Returns
+    -------
+    best : int or None
+        The K with the largest ``log(lam_high / lam_low)``. It is not 0, whose range has no upper
+        end, nor the last, whose lower end only tells where the path ends. A K without error,
+        best for every small lam, comes first.
+    """
+    counts = np.isfinite(path.lam_high) & ((path.lam_low > 0) | (path.error == 0))
+    if not counts.any():
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = np.log(path.lam_high / path.lam_low)
+    return int(np.argmax(np.where(counts, width, -1.0)))
 
 
 # ---------------------------------------------------------------------------------------
@@ -830,50 +931,288 @@ def cluster_colors(k):
     return hsv_to_rgb(np.column_stack([hue, saturation, value]))
 
 
+def feature_picture(table, model, shape):
+    """Draw the features, and which rows have them.
+
+    Parameters
+    ----------
+    table : Table
+        The data.
+    model : BPMeans or KFeatures
+        Fitted to these data.
+    shape : tuple of int or None
+        Height and width of the pictures that the rows are, if they are.
+
+    Returns
+    -------
+    figure : matplotlib.figure.Figure
+        On the left one panel for each feature, a picture or values over the columns, all to the
+        same scale; on the right the matrix of assignments, its rows sorted.
+    """
+    Figure = import_matplotlib()[0]
+    (n, d), k = table.X.shape, model.n_components_
+    users = model.assignments_.sum(axis=0)
+    drawn = np.arange(k)
+    if k > FEATURES_DRAWN:
+        drawn = np.sort(np.argsort(-users, kind="stable")[:FEATURES_DRAWN])
+    figure = Figure(figsize=(11, 6.5), dpi=150, layout="constrained")
+    penalty = f", lam = {model.lam_:.6g}" if hasattr(model, "lam_") else ""
+    some = f", the {FEATURES_DRAWN} with the most rows drawn" if len(drawn) < k else ""
+    share = explained(model.reconstruction_err_**2, square_of(table.X))
+    figure.suptitle(
+        f"{table.name}: n = {n:,}, d = {d:,}\n"
+        f"K = {k:,}{some}{penalty}; {share} of the sum of squares explained",
+        size=11,
+        parse_math=False,
+    )
+    if k == 0:
+        figure.text(0.5, 0.45, "no features", ha="center", color="gray")
+        return figure
+    left, right = figure.subfigures(1, 2, width_ratios=[1, min(0.6, 0.25 + 0.02 * k)])
+    panels = panels_of(left, len(drawn), shape[0] / shape[1] if shape else 0.5)
+    size = 9 if len(drawn) <= 12 else 7
+    for axes, i in zip(panels, drawn, strict=True):
+        axes.set_title(f"{i}: {counted(users[i], 'row')}", size=size, pad=3)
+    if shape is None:
+        draw_over_columns(left, panels, model.components_[drawn], table.titles, size)
+    else:
+        draw_as_pictures(left, panels, model.components_[drawn].reshape(-1, *shape))
+    draw_assignments(right.add_subplot(), model.assignments_[:, drawn], drawn)
+    return figure
+
+
+def panels_of(figure, count, ratio):
+    """Divide a figure into panels.
+
+    Parameters
+    ----------
+    figure : SubFigure
+        The left part of a `feature_picture`.
+    count : int
+        How many panels to make.
+    ratio : float
+        Their height for a width of 1, roughly.
+
+    Returns
+    -------
+    panels : list of Axes
+        Row by row, in as many columns as make them largest.
+    """
+
+    def width_of_panel(columns):
+        return min(1.25 / columns, 1 / (-(-count // columns) * (ratio + 0.15)))
+
+    columns = max(range(1, count + 1), key=width_of_panel)
+    grid = figure.subplots(-(-count // columns), columns, squeeze=False).ravel()
+    for axes in grid[count:]:
+        axes.remove()
+    return list(grid[:count])
+
+
+def draw_over_columns(figure, panels, components, titles, size):
+    """Draw each feature as bars, or where there are many columns as a line."""
+    d, position = len(titles), np.arange(1, len(titles) + 1)
+    low, high = min(components.min(), 0.0), max(components.max(), 0.0)
+    margin = 0.06 * (high - low) or 1.0
+    columns = panels[0].get_subplotspec().get_gridspec().ncols
+    step = max(1, d * columns // 55)  # between two titles that do not touch
+    shown = [title if len(title) <= 18 else f"{title[:15]}..." for title in titles[::step]]
+    upright = max(map(len, shown)) * columns * len(shown) > 90
+    for i, (axes, component) in enumerate(zip(panels, components, strict=True)):
+        axes.axhline(0, color="black", linewidth=0.6)
+        axes.set_xlim(0.4, d + 0.6)
+        axes.set_ylim(low - margin, high + margin)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=size - 1, labelleft=i % columns == 0, labelbottom=False)
+        last = i + columns >= len(panels)
+        if d > BARS:
+            axes.plot(position, component, color="#4477aa", linewidth=0.8)
+            axes.tick_params(labelbottom=last)
+            continue
+        axes.bar(position, component, color="#4477aa", width=0.8)
+        axes.set_xticks(position[::step])
+        for x, title in zip(position[::step], shown, strict=True) if last else ():
+            text = axes.annotate(
+                title,
+                (x, 0),
+                xycoords=axes.get_xaxis_transform(),
+                xytext=(0, -5),
+                textcoords="offset points",
+                ha="center",
+                va="top",
+                size=size - 1,
+                rotation=90 if upright else 0,
+                parse_math=False,
+            )
+            # Beside the last row, the titles hang where there is no panel anyway.
+            text.set_in_layout(i // columns == (len(panels) - 1) // columns)
+    if d > BARS:
+        figure.supxlabel("column", size=size)
+
+
+def draw_as_pictures(figure, panels, pictures):
+    """Draw each feature as a picture: gray where none is below 0, else red and blue."""
+    high = np.abs(pictures).max() or 1.0
+    low = pictures.min()
+    if low >= -1e-9 * high:
+        colors, low = "gray_r", 0.0
+    else:
+        colors, low = "RdBu_r", -high
+    for axes, pixels in zip(panels, pictures, strict=True):
+        image = axes.imshow(pixels, cmap=colors, vmin=low, vmax=high)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.spines[:].set_color("lightgray")
+    bar = figure.colorbar(image, ax=panels, location="bottom", shrink=0.6, aspect=40)
+    bar.ax.tick_params(labelsize=8)
+
+
+def draw_assignments(axes, assignments, numbers):
+    """Draw the matrix of assignments, the rows that have the first feature at the top."""
+    n, k = assignments.shape
+    keys = np.packbits(np.ascontiguousarray(assignments, dtype=bool), axis=1)  # sort like the rows
+    order = np.argsort(keys.view(f"S{keys.shape[1]}").ravel(), kind="stable")[::-1]
+    bounds = np.linspace(0, n, min(n, ROWS_DRAWN) + 1).astype(int)  # of many rows, draw averages
+    shares = np.add.reduceat(assignments[order], bounds[:-1]) / np.diff(bounds)[:, np.newaxis]
+    axes.imshow(
+        shares,
+        cmap="Blues",
+        vmin=0,
+        vmax=1.25,
+        aspect="auto",
+        interpolation="nearest",
+        extent=(-0.5, k - 0.5, n, 0),
+    )
+    for i in range(1, k):
+        axes.axvline(i - 0.5, color="white", linewidth=1)
+    step = 1 if k <= 20 else 2
+    axes.set_xticks(np.arange(0, k, step), numbers[::step], size=8)
+    axes.tick_params(axis="y", labelsize=8)
+    if len(str(numbers[-1])) * k / step > 45:
+        axes.tick_params(axis="x", rotation=90)
+    axes.set_xlabel("feature", size=9)
+    axes.set_ylabel("rows, sorted by their features", size=9)
+    axes.set_title("which row has which feature", size=9)
+
+
+def path_picture(table, path, best):
+    """Draw the squared error over the number of features.
+
+    Parameters
+    ----------
+    table : Table
+        The data.
+    path : Bunch
+        From `without_rounding`.
+    best : int or None
+        The K to mark.
+
+    Returns
+    -------
+    figure : matplotlib.figure.Figure
+        On a log scale unless there is a K without error.
+    """
+    Figure = import_matplotlib()[0]
+    from matplotlib.ticker import LogFormatter
+
+    (n, d), counts = table.X.shape, path.n_components
+    figure = Figure(figsize=(8, 5.5), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot(counts, path.error, color="#4477aa", linewidth=1.2, zorder=1)
+    chosen = ~np.isnan(path.lam_low)
+    axes.scatter(
+        counts[chosen], path.error[chosen], s=36, color="#4477aa", label="best for some lam"
+    )
+    if not chosen.all():
+        axes.scatter(
+            counts[~chosen],
+            path.error[~chosen],
+            s=36,
+            facecolors="white",
+            edgecolors="#4477aa",
+            label="best for no lam",
+        )
+    if best is not None:
+        axes.scatter(
+            best,
+            path.error[best],
+            s=150,
+            facecolors="none",
+            edgecolors="#ee6677",
+            linewidths=2,
+            label=f"K = {best}: best for the widest range of lam",
+        )
+    if path.error.all():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(LogFormatter())
+        axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(axis="y", which="both", color="#eeeeee", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("K, number of features")
+    axes.set_ylabel("squared error")
+    axes.legend(frameon=False)
+    axes.set_title(f"{table.name}: n = {n:,}, d = {d:,}", size=11, parse_math=False)
+    return figure
+
+
 # ---------------------------------------------------------------------------------------
 # Words
 
 
-def suffix_of(path):
-    """Take the suffix of a path in lower case, with its dot."""
-    return os.path.splitext(path)[1].lower()
+def in_short(counts, noun):
+    """List at most twelve counts, and of the others the noun and the range."""
+    if len(counts) <= 13:
+        return ", ".join(map(str, counts))
+    first, rest = ", ".join(map(str, counts[:12])), counts[12:]
+    return f"{first} and {len(rest):,} more of {max(rest)} to {min(rest)} {noun}"
 
 
-def counted(count, noun):
-    """Put a number before a noun."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def starts_in_words(args):
+    """Say how many starts there were."""
+    each = " for each K" if args.path is not None or args.algorithm == "stepwise" else ""
+    swaps = f", each with {counted(args.swaps, 'swap')}" if args.swaps else ""
+    return f"{args.starts:,}{each}{swaps}"
 
 
-def one_of(options):
-    """List options with an "or" before the last."""
-    *others, last = options
-    return f"{', '.join(others)} or {last}"
+def explained(error, energy):
+    """Say which share of the square of the data is explained."""
+    return f"{1 - error / energy if energy else 1:.1%}"
 
 
-def shortened(cell):
-    """Quote a cell, cut where it is long."""
-    cell = cell.strip()
-    return repr(cell if len(cell) <= 30 else f"{cell[:27]}...")
+def path_in_words(path, best):
+    """Print a path as a table.
 
+    Parameters
+    ----------
+    path : Bunch
+        From `without_rounding`.
+    best : int or None
+        The K to mark.
 
-def columns_in_short(titles):
-    """Say how many columns there are and what they are called."""
-    shown = titles if len(titles) <= 6 else [*titles[:4], "...", titles[-1]]
-    return f"{counted(len(titles), 'column')}: {', '.join(shown)}"
-
-
-def sizes_in_short(sizes):
-    """List cluster sizes, the largest first and at most twelve."""
-    sizes = np.sort(sizes)[::-1]
-    if len(sizes) <= 13:
-        return ", ".join(map(str, sizes))
-    first, rest = ", ".join(map(str, sizes[:12])), sizes[12:]
-    return f"{first} and {len(rest):,} more of {rest[0]} to {rest[-1]} points"
+    Returns
+    -------
+    text : str
+        A row for each K, and what the mark means.
+    """
+    lines = [
+        f"{'K':>4}  {'squared error':>14}  {'explained':>9}  {'best for lam from':>17}  {'to':>14}"
+    ]
+    for k, error, low, high in zip(*path.values(), strict=True):
+        lam = f"{'-':>17}  {'-':>14}" if np.isnan(low) else f"{low:>17.8g}  {high:>14.8g}"
+        mark = "  *" if k == best else ""
+        share = explained(error, path.error[0])
+        lines.append(f"{k:>4}  {error:>14.8g}  {share:>9}  {lam}{mark}")
+    if best is not None:
+        lines.append("   * best for the widest range of lam")
+    return "\n".join([*lines, ""])
 
 
 def report(facts):
     """Print facts, one per line, those without a value left out."""
-    say("\n".join(f"{fact:<11}{value}" for fact, value in facts.items() if value is not None))
+    width = max(map(len, facts)) + 2
+    say("\n".join(f"{fact:<{width}}{value}" for fact, value in facts.items() if value is not None))
 
 
 def say(text):

@@ -61,6 +61,68 @@ static void sf_store_bits(ptrdiff_t k, const double *z, unsigned char *bits)
     for (i = 0; i < k * SF_LANES; i++) bits[i] = z[i] != 0.0;
 }
 
+#if SMALLVAR_VECTORS
+typedef float sf_floats __attribute__((vector_size(32), aligned(4)));
+
+#define SF_PAIR(a, b, i0, i1, i2, i3, i4, i5, i6, i7) \
+    __builtin_shuffle(a, b, (sv_vlong){i0, i1, i2, i3, i4, i5, i6, i7})
+#define SF_LOW(a, b) SF_PAIR(a, b, 0, 8, 2, 10, 4, 12, 6, 14)
+#define SF_HIGH(a, b) SF_PAIR(a, b, 1, 9, 3, 11, 5, 13, 7, 15)
+
+/* Eight rows of eight values to eight columns. */
+SF_INLINE void sf_transpose(const sf_v *v, sf_v *out)
+{
+    sf_v t[8], u[8];
+    int i;
+    for (i = 0; i < 8; i += 2) { t[i] = SF_LOW(v[i], v[i + 1]); t[i + 1] = SF_HIGH(v[i], v[i + 1]); }
+    for (i = 0; i < 8; i += 4) {
+        u[i] = SF_PAIR(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        u[i + 1] = SF_PAIR(t[i + 1], t[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+        u[i + 2] = SF_PAIR(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        u[i + 3] = SF_PAIR(t[i + 1], t[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    for (i = 0; i < 4; i++) {
+        out[i] = SF_PAIR(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        out[i + 4] = SF_PAIR(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
+/* A tile from rows that are contiguous: how many of the d values of each it moved (the rest is the caller's).
+ * IN x: SF_LANES rows, row elements apart.  OUT out: d x LANES. */
+SMALLVAR_CLONES
+static ptrdiff_t sf_gather_d(const double *x, ptrdiff_t row, ptrdiff_t d, double *out)
+{
+    ptrdiff_t j, l;
+    for (j = 0; j + 8 <= d; j += 8) {
+        sf_v v[8];
+        for (l = 0; l < 8; l++) {
+            v[l] = *(const sf_any *)(x + l * row + j);
+            SV_PREFETCH(x + (8 + l) * row + j); /* the next tile's */
+        }
+        sf_transpose(v, (sf_v *)out + j);
+    }
+    return j;
+}
+
+SMALLVAR_CLONES
+static ptrdiff_t sf_gather_f(const float *x, ptrdiff_t row, ptrdiff_t d, double *out)
+{
+    ptrdiff_t j, l;
+    for (j = 0; j + 8 <= d; j += 8) {
+        sf_v v[8];
+        for (l = 0; l < 8; l++) {
+            v[l] = __builtin_convertvector(*(const sf_floats *)(x + l * row + j), sf_v);
+            SV_PREFETCH(x + (8 + l) * row + j);
+        }
+        sf_transpose(v, (sf_v *)out + j);
+    }
+    return j;
+}
+#else
+#define sf_gather_d(x, row, d, out) 0
+#define sf_gather_f(x, row, d, out) 0
+#endif
+
 /* r = x - z A and rr = ||r||^2.  IN x: d x LANES; z: k x LANES; at: d x room.  OUT r: d x LANES; rr: LANES. */
 SMALLVAR_CLONES
 static void sf_residual(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double *restrict x, const double *restrict z,

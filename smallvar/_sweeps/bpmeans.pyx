@@ -20,6 +20,8 @@ cdef extern from "_lanes.h" nogil:
     const double DEAD "SF_DEAD"
     void* sf_take(size_t)
     void sf_give(void*)
+    Py_ssize_t sf_gather_d(const double*, Py_ssize_t, Py_ssize_t, double*)
+    Py_ssize_t sf_gather_f(const float*, Py_ssize_t, Py_ssize_t, double*)
     void sf_load_bits(Py_ssize_t, const unsigned char*, double*)
     void sf_store_bits(Py_ssize_t, const double*, unsigned char*)
     void sf_residual(Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*, const double*, double*, double*)
@@ -36,6 +38,7 @@ cdef enum:
     RUN = 16            # tiles that a thread takes at a time
     PACKED = 1 << 21    # data of at most this many values are held as tiles, larger ones gathered in each sweep
     SMALL = 1 << 18     # values up to which threads share out starts instead of points
+    THREADED = 1 << 22  # multiply-adds of a pass from which on it is shared out
     GROUPS = 16         # partial sums of a round, added in order,
     SUMS = 1 << 22      # and values they may have in all
     REFRESH = 32        # rank-one updates between two fresh inverses
@@ -334,13 +337,18 @@ cdef int push(Start* s, double value) except -1 nogil:
 
 
 cdef void gather(const real_x* x, const Problem* p, Py_ssize_t tile, double* out) noexcept nogil:
-    cdef Py_ssize_t j, l, i
+    cdef Py_ssize_t j, l, i, moved = 0
     cdef const real_x* xi
+    if p.col == 1 and (tile + 1) * LANES <= p.n:
+        if real_x is float:
+            moved = sf_gather_f(x + tile * LANES * p.row, p.row, p.d, out)
+        else:
+            moved = sf_gather_d(x + tile * LANES * p.row, p.row, p.d, out)
     for l in range(LANES):
         i = tile * LANES + l
         if i < p.n:
             xi = x + i * p.row
-            for j in range(p.d):
+            for j in range(moved, p.d):
                 out[j * LANES + l] = xi[j * p.col]
         else:
             for j in range(p.d):
@@ -402,10 +410,20 @@ cdef double total(const Problem* p, const Start* s) noexcept nogil:
     return sum0 + sum1
 
 
+cdef inline double cleared(const Problem* p, double error) noexcept nogil:
+    """A squared error, or zero where it is nothing but rounding."""
+    return error if error > NOTHING * p.energy else 0.0
+
+
+cdef bint one_thread(const Problem* p, const Start* s, Py_ssize_t tiles) noexcept nogil:
+    """Whether a pass over so many tiles is too short to be shared out."""
+    return s.threads == 1 or tiles * LANES * p.d * (2 * s.k + 1) < THREADED
+
+
 cdef double evaluate(const Problem* p, Start* s) noexcept nogil:
     """All residuals from the data themselves; returns the sum of their weighted squares."""
     cdef Py_ssize_t run, t, runs = (p.tiles + RUN - 1) // RUN
-    if s.threads == 1:
+    if one_thread(p, s, p.tiles):
         for t in range(p.tiles):
             residuals(p, s, t, s.scratch)
     else:
@@ -508,7 +526,7 @@ cdef void propose(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop)
     """New rows of Z for the points start..stop-1, all from the same features."""
     cdef Py_ssize_t first = start // LANES, last = (stop + LANES - 1) // LANES
     cdef Py_ssize_t run, runs = (last - first + RUN - 1) // RUN
-    if s.threads == 1 or runs == 1:
+    if one_thread(p, s, last - first):
         propose_run(p, s, first, start, stop, first, last, s.scratch)
     else:
         for run in prange(runs, num_threads=s.threads, schedule="dynamic"):
@@ -568,7 +586,7 @@ cdef void add_round(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t sto
     cdef Py_ssize_t size = k * (k + 1 + p.d), length = (last - first + groups - 1) // groups
     cdef double* sums
     memset(s.partial, 0, groups * size * sizeof(double))
-    if s.threads == 1 or groups == 1:
+    if groups == 1 or one_thread(p, s, last - first):
         for g in range(groups):
             add_group(
                 p, s, first, first + g * length, min(last, first + (g + 1) * length), s.partial + g * size, s.scratch
@@ -861,7 +879,7 @@ cdef void join_run(
 cdef void join(const Problem* p, Start* s) noexcept nogil:
     cdef const double* f = s.rows + (s.k - 1) * p.d
     cdef Py_ssize_t run, runs = (p.tiles + RUN - 1) // RUN
-    if s.threads == 1 or runs == 1:
+    if one_thread(p, s, p.tiles):
         join_run(p, s, 0, p.tiles, f, s.scratch)
     else:
         for run in prange(runs, num_threads=s.threads, schedule="dynamic"):
@@ -1333,6 +1351,7 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
             if s.error < 1e-3 * previous:  # cancellation
                 s.error = evaluate(p, s)
         look(s, p.n)
+        s.error = cleared(p, s.error)
         s.n_iter += 1
         s.objective = s.error + (0.0 if p.fixed else p.lam * s.k)
         push(s, s.objective)
@@ -1355,20 +1374,25 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
 
 
 cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
-    """Move one feature elsewhere and sweep again; keep the result if it is better."""
+    """Move one feature elsewhere and sweep again; keep the result if it is better.
+
+    Where K is free, taking a feature away and seeding one are moves of their own as well.
+    """
     cdef Py_ssize_t k, n_path = s.n_path
     cdef double error
-    cdef bint converged = s.converged
+    cdef bint converged = s.converged, death = True, birth = True
+    if not p.fixed:
+        k = <Py_ssize_t> (uniform(&s.rng) * 3)
+        death, birth = k != 1 and s.k > 0, k != 2 or s.k == 0
     if trial.room < s.room:
         release(trial)
         allocate(p, trial, s.room, s.threads)
     copy_state(p, s, trial)
-    if s.k:
+    if death:
         remove(p, s, <Py_ssize_t> (uniform(&s.rng) * s.k))
-        recount(p, s)
         settle(p, s)
     error = evaluate(p, s)
-    if s.k < p.cap and error > NOTHING * p.energy:
+    if birth and s.k < p.cap and error > NOTHING * p.energy:
         k = draw(p, s, error)
         residual_of(p, s, k, s.spare)
         add_feature(p, s)
@@ -1383,7 +1407,7 @@ cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
     s.round = round_tiles(p)
     converge(p, s)
     s.n_path = n_path
-    if s.objective < trial.objective * (1.0 - 1e-12):
+    if s.objective < trial.objective - 1e-12 * (trial.objective + s.path[0]):
         push(s, s.objective)
     else:
         copy_state(p, trial, s)
@@ -1411,7 +1435,7 @@ cdef int run_start(const Problem* p, Start* s, Start* trial, int mode, bint give
     # sums from scratch, and the error from the data themselves
     recount(p, s)
     settle(p, s)
-    s.error = evaluate(p, s)
+    s.error = cleared(p, evaluate(p, s))
     s.objective = s.error + (0.0 if p.fixed else p.lam * s.k)
     s.path[s.n_path - 1] = s.objective
     return 0

@@ -1,0 +1,332 @@
+"""Tables of numbers from files: .csv, .tsv, .npy and .parquet.
+
+Whatever is the user's to put right in them is raised as `UserError`, whose words name the
+file, the line or row and the column.
+"""
+
+import csv
+import os
+from array import array
+from itertools import chain, islice
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+
+MISSING = frozenset(["", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none"])
+
+
+class UserError(Exception):
+    """Something only the user can put right: told in one line, without a traceback."""
+
+
+class Table(NamedTuple):
+    """Numbers in rows and columns, the titles of the columns, and what to call the whole."""
+
+    X: np.ndarray
+    titles: list[str]
+    name: str
+
+
+def read_table(path, columns):
+    """Read a table from a file.
+
+    Parameters
+    ----------
+    path : str
+        The file; its suffix tells how to read it.
+    columns : str or None
+        The columns to use, for `pick_columns`.
+
+    Returns
+    -------
+    table : Table
+        At least one row and one column, all values finite.
+    """
+    readers = {".csv": read_text, ".tsv": read_text, ".npy": read_npy, ".parquet": read_parquet}
+    suffix = suffix_of(path)
+    try:
+        size = os.stat(path).st_size
+        if os.path.isdir(path):
+            raise UserError(f"{path} is a directory")
+        if suffix not in readers:
+            raise UserError(f"{path}: the name must end in {one_of(readers)}")
+        if size == 0:
+            raise UserError(f"{path} is empty")
+        X, titles = readers[suffix](path, columns)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise UserError(f"cannot read {path}: not enough memory") from error
+    # A name is bytes on some systems; what is not text in it becomes an escape.
+    name = os.path.basename(path).encode(errors="backslashreplace").decode()
+    return Table(X, titles, name)
+
+
+def read_text(path, columns):
+    """Read a .csv or .tsv file."""
+    records = text_records(path)
+    first_line, first = next(records, (0, []))
+    if not first:
+        raise UserError(f"{path} is empty")
+    d = len(first)
+    header = is_header(first)
+    names = [name.strip() for name in first] if header else None
+    if header and columns is None and "" in names:
+        raise UserError(
+            f"{path}: column {names.index('') + 1} has no name in the header; if it only numbers "
+            "the rows, leave it out with --columns"
+        )
+    if not header:
+        records = chain([(first_line, first)], records)
+    picked, titles = pick_columns(path, columns, names, d)
+    # A slice for a single column: itemgetter(0) would return a cell, not a row of one cell.
+    pick = itemgetter(*picked) if len(picked) > 1 else itemgetter(slice(picked[0], picked[0] + 1))
+    values = array("d")  # grows in place: the numbers are never held twice
+    for line, cells in records:
+        if len(cells) != d:
+            raise UserError(
+                f"{path}, line {line}: {counted(len(cells), 'cell')}, but {d} in line {first_line}"
+            )
+        try:
+            values.extend(map(float, pick(cells)))
+        except ValueError:
+            in_first_row = len(values) < len(picked)
+            complaint = explain_cells(titles, pick(cells), in_first_row)
+            raise UserError(f"{path}, line {line}{complaint}") from None
+    if not values:
+        raise UserError(f"{path} has a header but no rows")
+    X = np.frombuffer(values).reshape(-1, len(picked))
+
+    def place(row):
+        line, _ = next(islice(text_records(path), row - 1 + header, None))
+        return f"line {line}"
+
+    check_values(path, X, titles, place)
+    return X, titles
+
+
+def text_records(path):
+    """Yield the line number and the cells of every row that is not blank."""
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        sample = list(islice(file, 20))
+        if any("\0" in line for line in sample):
+            raise UserError(f"{path} is not a text file in UTF-8")
+        file.seek(0)
+        width = gap = None
+        try:
+            delimiter = "\t" if suffix_of(path) == ".tsv" else sniff_delimiter(sample)
+            reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
+            for cells in reader:
+                if not cells or (len(cells) == 1 and width != 1 and not cells[0]):
+                    if width == 1:  # in a table of one column this may be a missing value
+                        gap = gap or reader.line_num
+                    continue
+                if gap:
+                    raise UserError(f"{path}, line {gap}: missing value")
+                width = width or len(cells)
+                yield reader.line_num, cells
+        except csv.Error as error:
+            raise UserError(f"{path}: {error}") from error
+
+
+def sniff_delimiter(lines):
+    """Tell tab, semicolon and comma apart; the comma, most likely inside text, comes last."""
+    lines = [line for line in lines if line.strip()]
+    for delimiter in "\t;,":
+        widths = {len(cells) for cells in csv.reader(lines, delimiter=delimiter)}
+        if len(widths) == 1 and widths != {1}:
+            return delimiter
+    return max(",;\t", key=lines[0].count) if lines else ","
+
+
+def is_header(cells):
+    """Tell whether the first row holds names: words only, or pandas' 0, 1, 2, ..."""
+    numbered = cells if cells[0].strip() else cells[1:]
+    if len(numbered) > 2 and numbered == [str(i) for i in range(len(numbered))]:
+        return True
+    words = [cell for cell in cells if not is_missing(cell)]
+    return bool(words) and not any(map(is_number, words))
+
+
+def is_number(cell):
+    """Tell whether a cell reads as a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def is_missing(cell):
+    """Tell whether a cell stands for a missing value."""
+    return cell.strip().lower() in MISSING
+
+
+def explain_cells(titles, cells, in_first_row):
+    """Say what is wrong with a row of which not every cell is a number."""
+    bad = [(title, cell) for title, cell in zip(titles, cells, strict=True) if not is_number(cell)]
+    words = [f"{title} ({shortened(cell)})" for title, cell in bad if not is_missing(cell)]
+    if in_first_row and words:  # columns of words, rather than a slip in one row
+        return not_numeric(words)
+    title, cell = bad[0]
+    problem = "missing value" if is_missing(cell) else f"{shortened(cell)} is not a number"
+    return f", column {title}: {problem}"
+
+
+def not_numeric(words):
+    """Refuse columns that do not hold numbers."""
+    more = f" and {len(words) - 5} more" if len(words) > 5 else ""
+    noun = "column" if len(words) == 1 else "columns"
+    return f": {noun} {', '.join(words[:5])}{more} not numeric; choose others with --columns"
+
+
+def read_npy(path, columns):
+    """Map a .npy file into memory."""
+    try:
+        X = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError) as error:
+        raise UserError(f"{path}: {error}") from error
+    if X.dtype.kind not in "biuf":
+        raise UserError(f"{path} holds values of type {X.dtype}, not real numbers")
+    if X.ndim != 2:
+        raise UserError(f"{path} holds an array of shape {X.shape}, not rows and columns")
+    picked, titles = pick_columns(path, columns, None, X.shape[1])
+    if columns is not None:
+        X = X[:, picked]
+    check_values(path, X, titles)
+    return X, titles
+
+
+def read_parquet(path, columns):
+    """Read a .parquet file with pandas."""
+    try:
+        import pandas as pd
+
+        frame = pd.read_parquet(path)
+    except ImportError as error:
+        raise UserError(
+            f"reading {path} needs pandas and pyarrow: pip install pandas pyarrow"
+        ) from error
+    except ValueError as error:  # what pyarrow raises for a damaged file is one
+        raise UserError(f"{path}: {error}") from error
+    names = [str(name) for name in frame.columns]
+    picked, titles = pick_columns(path, columns, names, len(names))
+    frame = frame.iloc[:, picked]
+    columns_of_words = [
+        f"{title} ({dtype})"
+        for title, dtype in zip(titles, frame.dtypes, strict=True)
+        if not pd.api.types.is_numeric_dtype(dtype)
+    ]
+    if columns_of_words:
+        raise UserError(f"{path}{not_numeric(columns_of_words)}")
+    narrow = all(dtype == np.float32 for dtype in frame.dtypes)
+    X = frame.to_numpy(dtype=np.float32 if narrow else np.float64, na_value=np.nan)
+    check_values(path, X, titles)
+    return X, titles
+
+
+def pick_columns(source, spec, names, d):
+    """Find the columns that ``--columns`` asks for.
+
+    Parameters
+    ----------
+    source : str
+        What the columns are taken from, for error messages.
+    spec : str or None
+        The value of ``--columns``.
+    names : list of str or None
+        The names of all columns; without names they go by position, from 1.
+    d : int
+        How many columns there are.
+
+    Returns
+    -------
+    picked : list of int
+        The positions of the columns, from 0.
+    titles : list of str
+        What to call them.
+    """
+    titles = [str(i + 1) for i in range(d)] if names is None else names
+    if spec is None:
+        return list(range(d)), titles
+
+    def find(title):
+        if titles.count(title) != 1:
+            count = titles.count(title) or "no"
+            noun = "column" if count == "no" else "columns"
+            raise UserError(
+                f"--columns {spec}: {source} has {count} {noun} {title!r}, but "
+                f"{columns_in_short(titles)}"
+            )
+        return titles.index(title)
+
+    picked = []
+    for item in next(csv.reader([spec], skipinitialspace=True)):
+        first, colon, last = map(str.strip, item.partition(":"))
+        if colon and item.strip() not in titles:
+            picked += range(find(first) if first else 0, (find(last) if last else d - 1) + 1)
+        else:
+            picked.append(find(item.strip()))
+    if not picked or len(set(picked)) < len(picked):
+        raise UserError(f"--columns {spec}: names {'a column twice' if picked else 'no column'}")
+    return picked, [titles[i] for i in picked]
+
+
+def check_values(path, X, titles, place="row {}".format):
+    """Refuse a table without values, or with one that is missing or infinite.
+
+    Parameters
+    ----------
+    path : str
+        The file, for error messages.
+    X : ndarray of shape (n, d)
+        The numbers.
+    titles : list of str
+        What to call the columns.
+    place : callable
+        Turns the number of a row, counted from 1, into words.
+    """
+    n, d = X.shape
+    if X.size == 0:
+        raise UserError(f"{path} has no values: {counted(n, 'row')}, {counted(d, 'column')}")
+    step = max(1, 2**20 // d)
+    for start in range(0, n, step):
+        finite = np.isfinite(X[start : start + step])
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            what = "missing" if np.isnan(X[start + row, column]) else "infinite"
+            where = place(start + row + 1)
+            raise UserError(f"{path}, {where}, column {titles[column]}: {what} value")
+
+
+# ---------------------------------------------------------------------------------------
+# Words
+
+
+def suffix_of(path):
+    """Take the suffix of a path in lower case, with its dot."""
+    return os.path.splitext(path)[1].lower()
+
+
+def counted(count, noun):
+    """Put a number before a noun."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def one_of(options):
+    """List options with an "or" before the last."""
+    *others, last = options
+    return f"{', '.join(others)} or {last}"
+
+
+def shortened(cell):
+    """Quote a cell, cut where it is long."""
+    cell = cell.strip()
+    return repr(cell if len(cell) <= 30 else f"{cell[:27]}...")
+
+
+def columns_in_short(titles):
+    """Say how many columns there are and what they are called."""
+    shown = titles if len(titles) <= 6 else [*titles[:4], "...", titles[-1]]
+    return f"{counted(len(titles), 'column')}: {', '.join(shown)}"
