@@ -6,8 +6,13 @@ work: the same starting centers, a penalty that opens nothing, to strict converg
 ``python asv_bench/compare.py delayed`` times delayed creation from the mean of the data. It takes
 smallvar if that can be imported, else pdc-dp-means, which needs an environment of its own
 (scikit-learn before 1.3).
+
+``python asv_bench/compare.py features`` times one start of K-features on 100 photographs of a
+tabletop against plain numpy (data: Griffiths & Ghahramani's photos, 100 principal components, from
+the folder in SMALLVAR_DATA; generated data of that shape without it), then larger problems.
 """
 
+import os
 import sys
 import time
 import warnings
@@ -98,5 +103,75 @@ def delayed():
         )
 
 
+def numpy_start(X, k, rng):
+    """One start of K-features as one writes it in numpy, vectorized over the rows."""
+    A = X.mean(axis=0)[None]
+    Z = np.ones((len(X), 1))
+    while len(A) < k:
+        R = X - Z @ A
+        square = (R**2).sum(axis=1)
+        f = R[rng.choice(len(X), p=square / square.sum())]
+        Z = np.column_stack([Z, ((R - f) ** 2).sum(axis=1) < square])
+        A = np.vstack([A, f])
+    while True:
+        before = Z.copy()
+        for j in range(k):
+            without = X - Z @ A + np.outer(Z[:, j], A[j])
+            Z[:, j] = ((without - A[j]) ** 2).sum(axis=1) < (without**2).sum(axis=1)
+        A = np.linalg.lstsq(Z, X, rcond=None)[0]
+        if np.array_equal(Z, before):
+            return ((X - Z @ A) ** 2).sum()
+
+
+def features():
+    """K-features against numpy, and how its time grows."""
+    from smallvar import BPMeans, KFeatures
+
+    folder = os.environ.get("SMALLVAR_DATA")
+    if folder:
+        name = os.path.join(folder, "bp_means_tabletop_pca100.csv")
+        X, k = np.loadtxt(name, delimiter=",", skiprows=1), 5
+    else:
+        X, k = planted(100, 100, 5), 5
+    rng = np.random.default_rng(0)
+    begin = time.perf_counter()
+    best = min(numpy_start(X, k, rng) for _ in range(200))
+    theirs = (time.perf_counter() - begin) / 200
+    for threads in (1, 2):
+        model = KFeatures(k, n_init=2000, random_state=0, n_threads=threads)
+        ours = median_seconds(model, X, 5) / 2000
+        print(
+            f"{X.shape[0]} x {X.shape[1]}, {k} features, {threads} threads: smallvar "
+            f"{ours * 1e6:.1f} us a start (best of 2000: {model.objective_:.2f}), numpy "
+            f"{theirs * 1e3:.2f} ms (best of 200: {best:.2f}), ratio {theirs / ours:.0f}"
+        )
+    for n in (50_000, 100_000, 200_000):
+        model = KFeatures(20, n_init=1, max_iter=30, random_state=0)
+        print(
+            f"{n} x 64, 20 features, {model.max_iter} sweeps: "
+            f"{median_seconds(model, planted(n, 64, 20), 3):.2f} s"
+        )
+    X = planted(1000, 64, 10)
+    given = KFeatures(10, random_state=0, n_init=50, n_threads=1).fit(X).assignments_
+    for start in (given, (np.random.default_rng(0).random(given.shape) < 0.3)):
+        seconds = []
+        for algorithm in ("sweep", "collapsed"):
+            model = BPMeans(6400.0, algorithm=algorithm, init=start, n_threads=1)
+            total = median_seconds(model, X, 5)
+            seconds.append(total / model.n_iter_)
+            print(
+                f"1000 x 64, {algorithm}: {seconds[-1] * 1e3:.2f} ms a pass, {model.n_iter_} passes, "
+                f"{model.n_components_} features"
+            )
+        print(f"collapsed / sweep: {seconds[1] / seconds[0]:.1f}")
+
+
+def planted(n, d, k):
+    """Sums of random subsets of k features, and noise."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((k, d))
+    return (rng.random((n, k)) < 0.3) @ A + 0.3 * rng.standard_normal((n, d))
+
+
 if __name__ == "__main__":
-    {"kmeans": kmeans, "delayed": delayed}[sys.argv[1]]()
+    {"kmeans": kmeans, "delayed": delayed, "features": features}[sys.argv[1]]()

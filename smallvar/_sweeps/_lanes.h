@@ -303,4 +303,12 @@ static void sf_axpy(ptrdiff_t d, double s, const double *restrict x, double *res
     for (j = 0; j < d; j++) y[j] += s * x[j];
 }
 
+SMALLVAR_CLONES
+static void sf_axpy_f(ptrdiff_t d, double s, const float *restrict x, double *restrict y)
+{
+    ptrdiff_t j;
+#pragma omp simd
+    for (j = 0; j < d; j++) y[j] += s * (double)x[j];
+}
+
 #endif

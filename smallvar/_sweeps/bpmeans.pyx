@@ -32,6 +32,7 @@ cdef extern from "_lanes.h" nogil:
     void sf_with(Py_ssize_t, const double*, const double*, double*)
     double sf_dot(Py_ssize_t, const double*, const double*)
     void sf_axpy(Py_ssize_t, double, const double*, double*)
+    void sf_axpy_f(Py_ssize_t, double, const float*, double*)
 
 cdef enum:
     ROUND = 8192        # tiles of a round: proposals are made for it in parallel, then taken up in order
@@ -555,11 +556,11 @@ cdef void add_group(
     for t in range(t0, t1):
         if not s.touched[t - first]:
             continue
-        x = tile_of(p, t, w.x)
+        x = tile_of(p, t, w.x) if p.col != 1 else NULL
         old = s.old + (t - first) * room * LANES
         new = s.z + t * room * LANES
         for l in range(LANES):
-            if not (s.touched[t - first] >> l) & 1:
+            if not (s.touched[t - first] >> l) & 1 or t * LANES + l >= p.n:
                 continue
             weight = weight_of(p, t * LANES + l)
             for k in range(size):
@@ -575,8 +576,13 @@ cdef void add_group(
                 for j in range(k + 1, size):
                     if old[j * LANES + l]:
                         m[j * size + k] += sign
-                for j in range(d):
-                    b[k * d + j] += sign * x[j * LANES + l]
+                if p.col != 1:
+                    for j in range(d):
+                        b[k * d + j] += sign * x[j * LANES + l]
+                elif p.x_single:
+                    sf_axpy_f(d, sign, <const float*> p.x + (t * LANES + l) * p.row, b + k * d)
+                else:
+                    sf_axpy(d, sign, <const double*> p.x + (t * LANES + l) * p.row, b + k * d)
 
 
 cdef void add_round(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
