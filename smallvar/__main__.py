@@ -154,7 +154,8 @@ def features(argv):
     """
     parser = new_parser(
         prog="smallvar features",
-        usage="smallvar features [DATA] [--lam L | --n-components K | --path [K]] [options]",
+        usage="smallvar features [DATA] [--lam L | --n-components K | --path [K]]\n"
+        f"{' ' * len('usage: smallvar features ')}[options]",
         description="""
             Find features that the rows of a table share: each row is about the sum of those it
             has, any number of them. BP-means finds the number of features K by itself; it
@@ -336,7 +337,8 @@ def show_features(args, options, table, reading):
 
     error, energy = model.reconstruction_err_**2, square_of(table.X)
     users = model.assignments_.sum(axis=0)
-    owned = np.bincount(model.assignments_.sum(axis=1))  # by how many rows have so many features
+    owned = np.bincount(model.assignments_.sum(axis=1))
+    having = [f"{rows:,} with {k}" for k, rows in enumerate(owned) if rows]
     report(
         {
             "data": f"{table.name}, {columns_in_short(table.titles)}",
@@ -349,7 +351,7 @@ def show_features(args, options, table, reading):
             "objective": None if lam is None else f"{model.objective_:.10g} (error + lam K)",
             "error": f"{error:.10g} ({explained(error, energy)} of ||X||^2 explained)",
             "users": in_short(users, "rows") if len(users) else None,
-            "rows": ", ".join(f"{count:,} with {k}" for k, count in enumerate(owned) if count),
+            "rows": f"{', '.join(having)} {'feature' if len(owned) == 2 else 'features'}",
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
             "assignments": args.out,
             "components": args.components,
@@ -367,8 +369,11 @@ def show_path(args, options, table, reading):
         As for `show_features`.
     """
     from smallvar import feature_path
+    from smallvar._bpmeans import EXACT_LIMIT
 
     n, d = table.X.shape
+    if args.assign == "exact" and min(args.path, n) > EXACT_LIMIT:
+        raise UserError(f"--path {args.path}: at most {EXACT_LIMIT} with --assign exact")
     path, fitting = timed(feature_path, table.X, args.path, **options)
     path = without_rounding(path)
     best = widest(path)
@@ -1051,12 +1056,10 @@ def draw_over_columns(figure, panels, components, titles, size):
 
 
 def draw_as_pictures(figure, panels, pictures):
-    """Draw each feature as a picture: gray where none is below 0, else red and blue."""
-    high = np.abs(pictures).max() or 1.0
-    low = pictures.min()
-    if low >= -1e-9 * high:
-        colors, low = "gray_r", 0.0
-    else:
+    """Draw each feature as a picture: gray where hardly any value is below 0, else red and blue."""
+    high, low = np.abs(pictures).max() or 1.0, min(pictures.min(), 0.0)
+    colors = "gray_r"
+    if low < -0.05 * high:
         colors, low = "RdBu_r", -high
     for axes, pixels in zip(panels, pictures, strict=True):
         image = axes.imshow(pixels, cmap=colors, vmin=low, vmax=high)
@@ -1178,7 +1181,7 @@ def starts_in_words(args):
 
 def explained(error, energy):
     """Say which share of the square of the data is explained."""
-    return f"{1 - error / energy if energy else 1:.1%}"
+    return f"{max(0.0, 1 - error / energy) if energy else 1:.1%}"
 
 
 def path_in_words(path, best):

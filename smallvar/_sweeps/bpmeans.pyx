@@ -18,6 +18,7 @@ cdef extern from "_lanes.h" nogil:
     enum:
         LANES "SF_LANES"
     const double DEAD "SF_DEAD"
+    const double TIE "SF_TIE"
     void* sf_take(size_t)
     void sf_give(void*)
     Py_ssize_t sf_gather_d(const double*, Py_ssize_t, Py_ssize_t, double*)
@@ -449,7 +450,7 @@ cdef int keep_better(
     sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.r, rr)
     for l in range(LANES):
         if (changed >> l) & 1:
-            if rr[l] < before[l]:
+            if rr[l] < (1.0 - TIE) * before[l] - NOTHING * p.energy / p.n:
                 s.rr[tile * LANES + l] = rr[l]
                 for i in range(s.k):
                     s.z[(tile * s.room + i) * LANES + l] = w.z[i * LANES + l] != 0.0
