@@ -18,9 +18,10 @@ extensions = [
     "sphinx.ext.mathjax",
     "matplotlib.sphinxext.plot_directive",
     "numpydoc",
+    "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates"]
+exclude_patterns = ["_build", "_templates", "examples"]
 default_role = "literal"
 
 # The class template lists the methods; numpydoc would list them once more.
@@ -39,6 +40,18 @@ plot_rcparams = {
 }
 plot_apply_rcparams = True
 
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "examples_built",
+    "doc_module": (),
+    "reference_url": {"smallvar": None},
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 60,
+    "abort_on_example_error": True,
+}
+
 html_theme = "pydata_sphinx_theme"
 html_title = f"smallvar {release}"
 html_theme_options = {
@@ -54,14 +67,15 @@ html_sidebars = {page: [] for page in ("install", "developer", "changelog")}
 def setup(app):
     """Write the command line's help, so that the API page shows what the program says."""
     environment = os.environ | {"COLUMNS": "74", "NO_COLOR": "1"}
-    usage = subprocess.run(
-        [sys.executable, "-m", "smallvar", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-    ).stdout
     folder = Path(app.srcdir, "generated")
     folder.mkdir(exist_ok=True)
-    indented = "".join(f"   {line}\n" if line else "\n" for line in usage.splitlines())
-    Path(folder, "command_line.inc").write_text(f".. code-block:: text\n\n{indented}")
+    for name, command in [("command_line", []), ("command_line_features", ["features"])]:
+        usage = subprocess.run(
+            [sys.executable, "-m", "smallvar", *command, "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        ).stdout
+        indented = "".join(f"   {line}\n" if line else "\n" for line in usage.splitlines())
+        Path(folder, f"{name}.inc").write_text(f".. code-block:: text\n\n{indented}")

@@ -217,8 +217,8 @@ def features(argv):
         type=number(int, 0),
         default=0,
         metavar="N",
-        help="after each start, try N times to put a random feature elsewhere; often worth more "
-        "than as many starts (default: 0)",
+        help="after each start, try N times to put a random feature elsewhere (with a penalty also "
+        "to drop or to add one); often worth more than as many starts (default: 0)",
     )
     parser.add_argument(
         "--max-features",
@@ -1088,11 +1088,9 @@ def draw_assignments(axes, assignments, numbers):
     )
     for i in range(1, k):
         axes.axvline(i - 0.5, color="white", linewidth=1)
-    step = 1 if k <= 20 else 2
+    step = -(-k * len(str(numbers[-1])) // 45)  # between two numbers that do not touch
     axes.set_xticks(np.arange(0, k, step), numbers[::step], size=8)
     axes.tick_params(axis="y", labelsize=8)
-    if len(str(numbers[-1])) * k / step > 45:
-        axes.tick_params(axis="x", rotation=90)
     axes.set_xlabel("feature", size=9)
     axes.set_ylabel("rows, sorted by their features", size=9)
     axes.set_title("which row has which feature", size=9)

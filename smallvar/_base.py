@@ -30,7 +30,7 @@ def check_number(value, name, *, low=None, low_open=False, integer=False, none=F
     kind, word = (Integral, "an integer") if integer else (Real, "a number")
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {word}{' or None' * none}, got {value!r}")
-    if np.isnan(value) or (low is not None and (value < low or (low_open and value == low))):
+    if value != value or (low is not None and (value < low or (low_open and value == low))):
         raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {value!r}")
     return value
 
@@ -47,8 +47,8 @@ def check_flag(value, name):
         raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
-def check_lam(lam, *, capped, options=("farthest-first",)):
-    """Raise unless ``lam`` is a usable penalty or one of ``options``."""
+def check_lam(lam, *, capped=None, options=("farthest-first",)):
+    """Raise unless ``lam`` is a usable penalty or one of ``options``; 0 is one if ``capped``."""
     if isinstance(lam, str):
         if lam not in options:
             raise ValueError(
@@ -61,7 +61,8 @@ def check_lam(lam, *, capped, options=("farthest-first",)):
         )
     check_number(lam, "lam", low=0)
     if lam == 0 and not capped:
-        raise ValueError("lam must be > 0 unless max_clusters is given, got lam=0")
+        unless = "" if capped is None else " unless max_clusters is given"
+        raise ValueError(f"lam must be > 0{unless}, got lam=0")
 
 
 def aligned(X):

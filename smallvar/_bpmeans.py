@@ -33,6 +33,15 @@ def _check_range(X):
         )
 
 
+def _check_exact(k, name):
+    """Raise where the exact choice of a row would have too many to choose from."""
+    if k > EXACT_LIMIT:
+        raise ValueError(
+            f"{name} must be <= {EXACT_LIMIT} where assign is 'exact' (it tries 2^{name} rows), "
+            f"got {name}={k}"
+        )
+
+
 def _check_assignments(init, n_samples, width, name):
     """Given rows of Z as an array of bytes; ``width`` is the number of columns or its bound."""
     try:
@@ -251,7 +260,8 @@ class BPMeans(_FeatureEstimator):
         lowest objective is kept.
     n_swaps : int, default=0
         After each start, so many times: take a random feature away, seed another one, sweep
-        again, and keep the result if the objective is lower. Not in the paper; often worth more
+        again, and keep the result if the objective is lower; or only take one away, or only seed
+        one, since their number is free ("stepwise" keeps it). Not in the paper; often worth more
         than as many starts.
     max_iter : int, default=300
         Largest number of sweeps of a start; those that open features do not count.
@@ -384,7 +394,7 @@ class BPMeans(_FeatureEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            check_lam(self.lam, capped=False)
+            check_lam(self.lam)
             if not isinstance(self.lam, str) and np.isinf(self.lam):
                 raise ValueError(f"lam must be finite, got {self.lam!r}")
             check_number(self.n_components, "n_components", low=1, integer=True)
@@ -587,11 +597,8 @@ class KFeatures(_FeatureEstimator):
         with unchanged_on_error(self):
             check_number(self.n_components, "n_components", low=1, integer=True)
             check_option(self.assign, "assign", ("coordinate", "exact"))
-            if self._exact and self.n_components > EXACT_LIMIT:
-                raise ValueError(
-                    f"n_components must be <= {EXACT_LIMIT} where assign is 'exact' (it tries "
-                    f"2^n_components rows), got n_components={self.n_components}"
-                )
+            if self._exact:
+                _check_exact(self.n_components, "n_components")
             rng, n_threads = self._check_common()
             X, rows, weight, used = self._prepare(X, sample_weight)
             check_guess(self.n_components, len(rows), "n_components")
@@ -668,6 +675,8 @@ def feature_path(X, max_components=10, *, sample_weight=None, **options):
     model = KFeatures(**options)
     if not isinstance(model.init, str):
         raise ValueError("init must be one of 'alternate', 'mean', 'data'")
+    if model.assign == "exact":
+        _check_exact(max_components, "max_components")
     X = aligned(check_array(X, dtype=DTYPES))
     weight = check_weights(sample_weight, X.shape[0])
     used = len(X) if weight is None else np.count_nonzero(weight)
@@ -690,7 +699,7 @@ def feature_path(X, max_components=10, *, sample_weight=None, **options):
 
 
 def _hull_slopes(errors):
-    """For each K, the range of lam for which error[K] + lam K is the lowest; NaN if there is none."""
+    """For each K, the range of lam for which error[K] + lam K is the lowest, NaN if none is."""
     hull = []
     for k, error in enumerate(errors):
         while len(hull) > 1:

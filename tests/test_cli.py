@@ -1,5 +1,7 @@
 """The command line: what it reads, refuses, prints and writes."""
 
+import csv
+import io
 import os
 import re
 import signal
@@ -14,9 +16,11 @@ from sklearn.datasets import load_digits
 
 import smallvar
 from smallvar import __main__ as cli
+from smallvar import _table
 from smallvar.__main__ import main
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="POSIX signals and pipes")
+ESTIMATORS = [smallvar.DPMeans, smallvar.BPMeans, smallvar.KFeatures]
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
 
@@ -63,13 +67,18 @@ def refused(run):
 def fitted(monkeypatch):
     """Record the estimator and the data of every fit."""
     fits = []
-    fit = smallvar.DPMeans.fit
 
-    def recording(self, X, *args, **kwargs):
-        fits.append((self, X))
-        return fit(self, X, *args, **kwargs)
+    def record(estimator):
+        fit = estimator.fit
 
-    monkeypatch.setattr(smallvar.DPMeans, "fit", recording)
+        def recording(self, X, *args, **kwargs):
+            fits.append((self, X))
+            return fit(self, X, *args, **kwargs)
+
+        monkeypatch.setattr(estimator, "fit", recording)
+
+    for estimator in ESTIMATORS:
+        record(estimator)
     return fits
 
 
@@ -77,10 +86,11 @@ def fitted(monkeypatch):
 def no_fit(monkeypatch):
     """Fail if a fit is started."""
 
-    def fit(self, X):
+    def fit(self, X, *args, **kwargs):
         pytest.fail("the fit was started")
 
-    monkeypatch.setattr(smallvar.DPMeans, "fit", fit)
+    for estimator in ESTIMATORS:
+        monkeypatch.setattr(estimator, "fit", fit)
 
 
 @pytest.fixture
@@ -91,6 +101,16 @@ def blobs(tmp_path):
     X += rng.normal(size=X.shape)
     np.savetxt(tmp_path / "blobs.csv", X, delimiter=",", header="x,y,z", comments="", fmt="%.17g")
     return tmp_path / "blobs.csv", X
+
+
+@pytest.fixture
+def sums(tmp_path):
+    """Thirty rows that are sums of three features and a little noise, in a csv file."""
+    rng = np.random.default_rng(0)
+    A = np.array([[9.0, 9, 0, 0, 0, 0], [0, 0, 7, 7, 0, 0], [0, 5, 0, 0, 5, 5]])
+    X = (rng.random((30, 3)) < 0.5) @ A + rng.normal(scale=0.1, size=(30, 6))
+    np.savetxt(tmp_path / "sums.csv", X, delimiter=",", header="a,b,c,d,e,f", comments="")
+    return tmp_path / "sums.csv", np.loadtxt(tmp_path / "sums.csv", delimiter=",", skiprows=1)
 
 
 def write(path, text):
@@ -222,13 +242,14 @@ def test_a_command_is_one_function(monkeypatch, run):
     monkeypatch.setitem(cli.COMMANDS, "other", given.append)
     assert run("other", "a", "--b") == (0, "", "")
     assert given == [["a", "--b"]]
-    assert "commands: cluster, other (default: cluster)" in run("--help")[1]
+    assert "commands: cluster, features, other (default: cluster)" in run("--help")[1]
 
 
 def test_a_file_may_be_called_like_a_command(refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "./cluster: No such file" in refused("./cluster")
     assert " cluster: No such file" in refused("cluster", "cluster")
+    assert "./features: No such file" in refused("./features")
 
 
 @pytest.mark.parametrize("argv", [["--version"], ["cluster", "--version"]])
@@ -272,7 +293,8 @@ def test_show_config(run, capsys):
         (["--seed", "-1"], "argument --seed: must be an integer >= 0, got '-1'"),
         (["--algorithm", "magic"], "invalid choice: 'magic'"),
         (["--alg", "serial"], "unrecognized arguments"),
-        (["another.csv"], "unrecognized arguments: another.csv"),
+        (["--max-clusters", "9" * 30], "argument --max-clusters: must be <= "),
+        (["another.csv"], "unrecognized arguments: another.csv (see smallvar --help)"),
         (["--out"], "expected one argument"),
     ],
 )
@@ -403,7 +425,7 @@ def test_memory_that_does_not_suffice(refused, blobs, monkeypatch):
 
     monkeypatch.setattr(smallvar.DPMeans, "fit", fail)
     assert "not enough memory to fit" in refused(blobs[0])
-    monkeypatch.setattr(cli, "read_text", fail)
+    monkeypatch.setattr(_table, "read_text", fail)
     assert "blobs.csv: not enough memory" in refused(blobs[0])
 
 
@@ -726,6 +748,454 @@ def test_picture_without_matplotlib(refused, no_fit, blobs, tmp_path, monkeypatc
     assert 'pip install "smallvar[plot]"' in message
 
 
+# Features
+
+
+def read_csv(path):
+    """Rows of cells of a csv file, the header first."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+@pytest.mark.parametrize("penalty", [["--lam", "20"], []])
+def test_features_reported_are_those_written(ran, sums, tmp_path, penalty):
+    path, X = sums
+    out, components = tmp_path / "z.csv", tmp_path / "a.csv"
+    report = ran("features", path, *penalty, "--out", out, "--components", components)
+    lam = 20.0 if penalty else "farthest-first"
+    model = smallvar.BPMeans(lam, n_init=100, random_state=0).fit(X)
+    k = model.n_components_
+    header, *rows = read_csv(out)
+    Z = np.array(rows, dtype=int)
+    assert header == [f"feature_{i}" for i in range(k)]
+    assert np.array_equal(Z, model.assignments_)
+    header, *rows = read_csv(components)
+    A = np.array(rows, dtype=float)
+    assert header == list("abcdef")
+    assert np.array_equal(A, model.components_)  # to the last bit
+    error = ((X - Z @ A) ** 2).sum()
+    share = 1 - error / (X**2).sum()
+    assert report["data"] == "sums.csv, 6 columns: a, b, c, d, e, f"
+    assert (report["n"], report["d"], report["K"]) == ("30", "6", str(k))
+    origin = "given" if penalty else "farthest-first, for a guess of 8 features"
+    assert report["lam"] == f"{model.lam_:.8g} ({origin})"
+    assert (report["starts"], report["sweeps"]) == ("100", str(model.n_iter_))
+    value, words = report["objective"].split(maxsplit=1)
+    assert float(value) == pytest.approx(error + model.lam_ * k, rel=1e-9)
+    assert words == "(error + lam K)"
+    value, words = report["error"].split(maxsplit=1)
+    assert float(value) == pytest.approx(error, rel=1e-9)
+    assert words == f"({share:.1%} of ||X||^2 explained)"
+    assert report["users"] == ", ".join(map(str, Z.sum(axis=0)))
+    owned = np.unique(Z.sum(axis=1), return_counts=True)
+    having = ", ".join(f"{rows} with {count}" for count, rows in zip(*owned, strict=True))
+    assert report["rows"] == f"{having} features"
+    assert re.fullmatch(r"\d+\.\d+ reading, \d+\.\d+ fitting", report["seconds"])
+    assert (report["assignments"], report["components"]) == (str(out), str(components))
+    assert "picture" not in report
+    if penalty:
+        assert k == 3
+
+
+def test_a_given_number_of_features(ran, sums, tmp_path):
+    path, X = sums
+    report = ran("features", path, "--n-components", 2, "--out", tmp_path / "z.csv")
+    model = smallvar.KFeatures(2, n_init=100, random_state=0).fit(X)
+    assert report["K"] == "2 (given)"
+    assert not {"lam", "objective"} & set(report)
+    assert float(report["error"].split()[0]) == pytest.approx(model.objective_, rel=1e-9)
+    Z = np.loadtxt(tmp_path / "z.csv", delimiter=",", skiprows=1)
+    assert np.array_equal(Z, model.assignments_)
+
+
+def test_options_reach_the_feature_estimators(ran, run, sums, fitted):
+    path, _ = sums
+    ran("features", path)
+    report = ran(
+        *["features", path, "--lam", "3", "--algorithm", "stepwise", "--max-features", "4"],
+        *["--starts", "5", "--swaps", "1", "--threads", "2", "--seed", "7"],
+    )
+    assert report["starts"] == "5 for each K, each with 1 swap"
+    ran("features", path, "--n-components", "2", "--assign", "exact", "--starts", "5")
+    run("features", path, "--n-components", "2", "--starts", "1", "--verbose")
+    plain, chosen, exact, verbose = (estimator.get_params() for estimator, _ in fitted)
+    always = {"n_init": 100, "random_state": 0}
+    assert plain == smallvar.BPMeans(**always).get_params()
+    assert chosen == plain | {
+        "lam": 3.0,
+        "algorithm": "stepwise",
+        "max_features": 4,
+        "n_init": 5,
+        "n_swaps": 1,
+        "n_threads": 2,
+        "random_state": 7,
+    }
+    few = {"n_components": 2, "random_state": 0}
+    assert exact == smallvar.KFeatures(assign="exact", n_init=5, **few).get_params()
+    assert verbose == smallvar.KFeatures(verbose=1, n_init=1, **few).get_params()
+
+
+def test_guess_of_features_gives_way_to_few_rows(ran, tmp_path):
+    report = ran("features", write(tmp_path / "few.csv", "0,1\n1,0\n9,9\n"))
+    assert report["lam"].endswith("(farthest-first, for a guess of 3 features)")
+
+
+def test_features_of_the_digits(run, fitted, tmp_path):
+    pytest.importorskip("matplotlib")
+    few = ["--lam", "1e5", "--starts", "1"]
+    code, out, err = run("features", *few, "--plot", tmp_path / "digits.png")
+    assert (code, err) == (0, "")
+    assert "scikit-learn" in out.splitlines()[0]
+    assert "smallvar features FILE" in out.splitlines()[1]
+    assert np.array_equal(fitted[0][1], load_digits().data)
+    _, out, _ = run("features", *few, "--columns", "pixel_0_2:pixel_0_4")
+    assert "3 columns: pixel_0_2, pixel_0_3, pixel_0_4" in out
+
+
+def test_data_without_features(ran, tmp_path):
+    pytest.importorskip("matplotlib")
+    np.save(tmp_path / "t.npy", np.zeros((3, 2)))
+    out, components = tmp_path / "z.csv", tmp_path / "a.csv"
+    argv = ["--out", out, "--components", components, "--plot", tmp_path / "z.png"]
+    report = ran("features", tmp_path / "t.npy", *argv)
+    assert (report["K"], report["rows"]) == ("0", "3 with 0 features")
+    assert report["error"] == "0 (100.0% of ||X||^2 explained)"
+    assert "users" not in report
+    assert out.read_bytes() == b"\n\n\n\n"
+    assert components.read_bytes() == b"1,2\n"
+    assert (tmp_path / "z.png").stat().st_size > 5000
+
+
+def test_assignments_of_many_rows():
+    Z = np.random.default_rng(0).integers(0, 2, (250_001, 3), dtype=np.int32)
+    for k in (1, 3):
+        file = io.BytesIO()
+        cli.write_assignments(file, Z[:, :k])
+        header, *rows = file.getvalue().decode().splitlines()
+        assert header == ",".join(["feature_0", "feature_1", "feature_2"][:k])
+        assert np.array_equal(np.array([row.split(",") for row in rows], dtype=int), Z[:, :k])
+
+
+def test_titles_are_quoted_where_they_must(ran, tmp_path):
+    path = write(tmp_path / "t.csv", '"größe, in ""cm""";y\n1;2\n3;4\n')
+    ran("features", path, "--n-components", 1, "--components", tmp_path / "a.csv")
+    header, row = read_csv(tmp_path / "a.csv")
+    assert header == ['größe, in "cm"', "y"]
+    assert len(row) == 2
+
+
+def test_users_are_cut_where_there_are_many(ran, tmp_path):
+    X = np.repeat(np.eye(15), np.arange(15, 0, -1), axis=0)
+    np.save(tmp_path / "t.npy", X)
+    out = tmp_path / "z.csv"
+    report = ran("features", tmp_path / "t.npy", "--n-components", 15, "--out", out)
+    users = np.loadtxt(out, delimiter=",", skiprows=1, dtype=int).sum(axis=0)
+    first, rest = ", ".join(map(str, users[:12])), users[12:]
+    assert report["users"] == f"{first} and 3 more of {max(rest)} to {min(rest)} rows"
+
+
+def test_rows_that_have_one_feature(ran, tmp_path):
+    report = ran("features", write(tmp_path / "t.csv", "5,5\n5,5\n0,0\n"), "--lam", "1")
+    assert report["rows"] == "1 with 0, 2 with 1 feature"
+
+
+def test_verbose_features(run, sums):
+    argv = ["features", sums[0], "--lam", "20", "--starts", "2"]
+    _, quiet, _ = run(*argv)
+    _, verbose, _ = run(*argv, "--verbose")
+    more = verbose.splitlines()[: -len(quiet.splitlines())]
+    assert len(more) >= 2
+    assert all("objective" in line for line in more)
+
+
+# The path of features
+
+
+def path_rows(out):
+    """The table that --path prints, as rows of words."""
+    lines = out.splitlines()
+    assert lines[0].split()[:3] == ["K", "squared", "error"]
+    return [line.split() for line in lines[1 : lines.index("")] if not line.startswith("   *")]
+
+
+def test_path(run, sums, tmp_path):
+    path, X = sums
+    _, out, _ = run("features", path, "--path", "5", "--starts", "20", "--seed", "3")
+    expected = smallvar.feature_path(X, 5, n_init=20, random_state=3)
+    rows = path_rows(out)
+    assert [int(row[0]) for row in rows] == [0, 1, 2, 3, 4, 5]
+    for row, error, low, high in zip(rows, *list(expected.values())[1:], strict=True):
+        assert float(row[1]) == pytest.approx(error, rel=1e-7)
+        assert row[2] == f"{1 - error / expected.error[0]:.1%}"
+        limits = [np.nan if word == "-" else float(word) for word in row[3:5]]
+        assert limits == pytest.approx([low, high], rel=1e-7, nan_ok=True)
+    assert [row[0] for row in rows if row[-1] == "*"] == ["3"]
+    low, high = expected.lam_low[3], expected.lam_high[3]
+    verdict = f"K = 3, for lam from {low:.8g} to {high:.8g}: times {high / low:.4g}"
+    assert re.search(rf"^widest +{re.escape(verdict)}$", out, re.M)
+    assert re.search(r"^starts +20 for each K$", out, re.M)
+
+
+def test_length_of_the_path(run, sums, refused, tmp_path):
+    few = ["--starts", "1"]
+    for argv in (["--path", sums[0]], [sums[0], "--path"]):
+        assert len(path_rows(run("features", *argv, *few)[1])) == 11
+    path = write(tmp_path / "t.csv", "1,2\n2,1\n5,7\n")
+    for argv in (["--path"], ["--path", "99"], ["--path", "12", "--assign", "exact"]):
+        assert len(path_rows(run("features", path, *argv, *few)[1])) == 4
+    assert "at most 12" in refused("features", sums[0], "--path", "13", "--assign", "exact")
+
+
+def test_path_to_an_exact_fit(run, tmp_path):
+    X = np.array([[0, 0], [1, 0], [0, 1], [1, 1]]) @ np.array([[0.1, 0.7, 0], [0.3, 0, 1.9]])
+    np.save(tmp_path / "t.npy", np.repeat(X, 3, axis=0))
+    _, out, _ = run("features", tmp_path / "t.npy", "--path", "4")
+    rows = path_rows(out)
+    assert rows[2][:4] == ["2", "0", "100.0%", "0"]
+    assert rows[2][-1] == "*"
+    assert rows[3] == ["3", "0", "100.0%", "-", "-"]
+    assert re.search(r"^widest +K = 2, without error, for lam up to ", out, re.M)
+
+
+def test_path_of_nothing(run, tmp_path):
+    np.save(tmp_path / "t.npy", np.zeros((3, 2)))
+    pytest.importorskip("matplotlib")
+    argv = ["--path", "2", "--plot", tmp_path / "path.png"]
+    code, out, err = run("features", tmp_path / "t.npy", *argv)
+    assert (code, err) == (0, "")
+    assert "*" not in out
+    assert re.search(r"^widest +none$", out, re.M)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "error", "best"),
+    [
+        ([5, 2, 1, 0], [np.inf, 5, 2, 1], [9, 4, 2, 1], 1),
+        ([5, 2, 0.5, 0], [np.inf, 5, 2, 0.5], [9, 4, 2, 1], 2),
+        ([5, np.nan, 0.5, 0], [np.inf, np.nan, 5, 0.5], [9, 4, 2, 1], 2),
+        ([5, 1e-9, 1e-9, 0], [np.inf, 5, 1e-9, 1e-9], [9, 4, 1e-30, 0], 2),
+        ([5, 0, np.nan], [np.inf, 5, np.nan], [9, 0, 0], 1),
+        ([5, 0], [np.inf, 5], [9, 4], None),
+        ([0, np.nan], [np.inf, np.nan], [0, 0], None),
+    ],
+)
+def test_widest_range(low, high, error, best):
+    arrays = [np.array(values, dtype=float) for values in (low, high, error)]
+    path = dict(zip(["lam_low", "lam_high", "error"], arrays, strict=True))
+    path = cli.without_rounding(smallvar._bpmeans.Bunch(n_components=np.arange(len(low)), **path))
+    assert cli.widest(path) == best
+
+
+# Arguments for features
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--lam", "-1"], "argument --lam: must be a number >= 0, got '-1'"),
+        (["--lam", "0"], "lam"),
+        (["--lam", "inf"], "lam must be finite, got inf"),
+        (["--lam", "2", "--n-components", "3"], "not allowed with"),
+        (["--lam", "2", "--path"], "not allowed with"),
+        (["--n-components", "0"], "argument --n-components: must be an integer >= 1, got '0'"),
+        (["--n-components", "31"], "n_components"),
+        (["--n-components", "13", "--assign", "exact"], "12"),
+        (["--path", "0"], "argument --path: must be an integer >= 1, got '0'"),
+        (["--path", "2.5"], "argument --path: must be an integer >= 1, got '2.5'"),
+        (["--path", "x"], "argument --path: must be an integer >= 1, got 'x'"),
+        (["--starts", "0"], "argument --starts: must be an integer >= 1, got '0'"),
+        (["--starts", "9" * 30], "argument --starts: must be <= "),
+        (["--swaps", "-1"], "argument --swaps: must be an integer >= 0, got '-1'"),
+        (["--max-features", "0"], "argument --max-features: must be an integer >= 1, got '0'"),
+        (["--algorithm", "serial"], "invalid choice: 'serial'"),
+        (["--assign", "exact"], "--assign has no meaning with a penalty"),
+        (["--lam", "2", "--assign", "exact"], "--assign has no meaning with a penalty"),
+        (["--n-components", "2", "--algorithm", "sweep"], "--algorithm has no meaning with --n-"),
+        (["--n-components", "2", "--max-features", "2"], "--max-features has no meaning with --n"),
+        (["--path", "--algorithm", "sweep"], "--algorithm has no meaning with --path"),
+        (["--path", "--max-features", "3"], "--max-features has no meaning with --path"),
+        (["--path", "--out", "z.csv"], "--out has no meaning with --path"),
+        (["--path", "--components", "a.csv"], "--components has no meaning with --path"),
+        (["--path", "--shape", "2x3"], "--shape has no meaning with --path"),
+        (["--shape", "2x3"], "--shape has no meaning without --plot"),
+        (["--shape", "6"], "argument --shape: must be of the form 14x14, got '6'"),
+        (["--shape", "2x"], "argument --shape: must be of the form 14x14, got '2x'"),
+        (["--shape", "0x6"], "argument --shape: must be of the form 14x14, got '0x6'"),
+        (["--n-clusters", "3"], "unrecognized arguments: --n-clusters 3 (see smallvar features -"),
+        (["another.csv"], "unrecognized arguments: another.csv"),
+    ],
+)
+def test_bad_arguments_for_features(refused, sums, argv, message):
+    assert message in refused("features", sums[0], *argv)
+
+
+def test_shape_that_does_not_fit(refused, no_fit, sums, tmp_path):
+    pytest.importorskip("matplotlib")
+    message = refused("features", sums[0], "--shape", "2x4", "--plot", tmp_path / "z.png")
+    assert "--shape 2x4 is for 8 columns, but sums.csv has 6 columns: a, b" in message
+
+
+def test_targets_of_features_are_tried_before_the_fit(refused, no_fit, sums, tmp_path):
+    path, _ = sums
+    assert "there is no folder" in refused("features", path, "--components", tmp_path / "x" / "a")
+    assert "would overwrite the data" in refused("features", path, "--components", path)
+    assert "would overwrite the data" in refused("features", "--path", path, "--plot", path)
+    message = refused("features", path, "--out", tmp_path / "z", "--components", tmp_path / "z")
+    assert "--out and --components both name" in message
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_components_are_not_left_half_written(run, sums, tmp_path, monkeypatch):
+    def write_half(file, titles, components):
+        file.write(b"a,b\n")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cli, "write_components", write_half)
+    code, out, err = run("features", sums[0], "--components", tmp_path / "a.csv")
+    assert (code, out) == (2, "")
+    assert err.endswith("No space left on device\n")
+    assert os.listdir(tmp_path) == [sums[0].name]
+
+
+def test_help_for_features(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run("features", "--help")
+    assert (code, err) == (0, "")
+    for option in (
+        *("--lam", "--n-components", "--path", "--algorithm", "--assign", "--starts", "--swaps"),
+        *("--max-features", "--components", "--shape", "--columns", "--out", "--plot"),
+        *("--threads", "--seed", "--verbose", "--version", "--show-config"),
+    ):
+        assert f"  {option}" in out
+    words = " ".join(out.split())
+    assert "default: 100, for they are cheap" in words
+    assert "default: 0, so that the same command gives the same result" in words
+    assert out.count("\n  smallvar features ") == 3  # the examples
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+# Pictures of features
+
+
+def feature_model(k, d, n=60):
+    """K features of d columns, some of them shared, as the command line would have them."""
+    rng = np.random.default_rng(k)
+    X = (rng.random((n, max(k, 1))) < 0.3) @ rng.normal(size=(max(k, 1), d))
+    model = smallvar.KFeatures(k, n_init=1, random_state=0).fit(X)
+    return X, cli.Table(X, [f"name {i}" for i in range(d)], "t.npy"), model
+
+
+@pytest.mark.parametrize("k", [1, 5, 18, 40])
+@pytest.mark.parametrize(("d", "shape"), [(4, None), (60, None), (12, (3, 4))])
+def test_every_feature_is_drawn(k, d, shape):
+    pytest.importorskip("matplotlib")
+    _, data, model = feature_model(k, d)
+    figure = cli.feature_picture(data, model, shape)
+    figure.draw_without_rendering()
+    *panels, last = [axes for axes in figure.get_axes() if axes.get_title()]
+    users = model.assignments_.sum(axis=0)
+    assert len(panels) == k
+    for i, axes in enumerate(panels):
+        assert axes.get_title() == f"{i}: {users[i]} row{'' if users[i] == 1 else 's'}"
+        if shape is not None:
+            drawn = axes.images[0].get_array().ravel()
+        elif d <= cli.BARS:
+            drawn = [bar.get_height() for bar in axes.patches]
+        else:
+            drawn = axes.lines[-1].get_ydata()
+        assert np.array_equal(drawn, model.components_[i])
+    Z = np.asarray(last.images[0].get_array())
+    rows = [tuple(row) for row in model.assignments_]
+    assert np.array_equal(Z, sorted(rows, reverse=True))
+    share = 1 - model.objective_ / (data.X**2).sum()
+    title = f"t.npy: n = 60, d = {d}\nK = {k}; {share:.1%} of the sum of squares explained"
+    assert figure.get_suptitle() == title
+
+
+def test_of_many_features_and_rows_some_are_drawn():
+    pytest.importorskip("matplotlib")
+    X, data, model = feature_model(41, 3, n=1000)
+    model = smallvar.BPMeans(1e-3, init=model.assignments_, max_features=41).fit(X)
+    figure = cli.feature_picture(data, model, None)
+    figure.draw_without_rendering()
+    *panels, last = [axes for axes in figure.get_axes() if axes.get_title()]
+    users = model.assignments_.sum(axis=0)
+    assert len(users) == 41
+    left_out = set(range(41)) - {int(axes.get_title().partition(":")[0]) for axes in panels}
+    assert [users[i] for i in left_out] == [users.min()]
+    assert "K = 41, the 40 with the most rows drawn, lam = 0.001; " in figure.get_suptitle()
+    Z = np.asarray(last.images[0].get_array())
+    assert Z.shape == (400, 40)
+    kept = model.assignments_[:, sorted(set(range(41)) - left_out)]
+    assert Z.mean(axis=0) == pytest.approx(kept.mean(axis=0), abs=0.02)  # averages of rows
+
+
+@pytest.mark.parametrize(("least", "colors"), [(0.0, "gray_r"), (-0.5, "RdBu_r")])
+def test_scale_of_pictures(least, colors):
+    pytest.importorskip("matplotlib")
+    X = np.array([[least, 1.0, 0.0, 0.5]])
+    model = smallvar.KFeatures(1, n_init=1, random_state=0).fit(X)
+    figure = cli.feature_picture(cli.Table(X, list("abcd"), "t.npy"), model, (2, 2))
+    image = figure.get_axes()[0].images[0]
+    assert image.get_cmap().name == colors
+    assert image.get_clim() == ((0.0, 1.0) if least == 0 else (-1.0, 1.0))
+
+
+@pytest.mark.parametrize("suffix", ["png", "PDF", "svg"])
+@pytest.mark.parametrize("argv", [["--lam", "20"], ["--lam", "20", "--shape", "2x3"], ["--path"]])
+def test_pictures_of_features_are_written(ran, sums, tmp_path, suffix, argv):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / f"picture.{suffix}"
+    report = ran("features", sums[0], *argv, "--starts", "2", "--plot", picture)
+    assert report["picture"] == str(picture)
+    start = {"png": b"\x89PNG\r\n", "PDF": b"%PDF-", "svg": b"<?xml"}[suffix]
+    assert picture.read_bytes().startswith(start)
+    assert picture.stat().st_size > 5000
+
+
+def test_digits_are_drawn_as_pictures(run, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    shapes = []
+    draw = cli.feature_picture
+
+    def recording(table, model, shape):
+        shapes.append(shape)
+        return draw(table, model, shape)
+
+    monkeypatch.setattr(cli, "feature_picture", recording)
+    argv = ["features", "--lam", "1e5", "--starts", "1", "--plot", tmp_path / "z.png"]
+    for more in ([], ["--shape", "4x16"], ["--columns", "1:64"], ["--columns", "pixel_0_0:"]):
+        run(*argv, *more)
+    assert shapes == [(8, 8), (4, 16), None]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_picture_of_a_path(exact):
+    pytest.importorskip("matplotlib")
+    error = np.array([100.0, 60, 25, 20, 0 if exact else 10])
+    low, high = smallvar._bpmeans._hull_slopes(error)
+    path = smallvar._bpmeans.Bunch(
+        n_components=np.arange(5), error=error, lam_low=low, lam_high=high
+    )
+    figure = cli.path_picture(cli.Table(np.zeros((7, 3)), list("abc"), "t.npy"), path, 2)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert axes.get_yscale() == ("linear" if exact else "log")
+    assert np.array_equal(axes.lines[0].get_xydata(), np.column_stack([np.arange(5), error]))
+    some, none, mark = (np.asarray(drawn.get_offsets())[:, 0] for drawn in axes.collections)
+    assert sorted([*some, *none]) == [0, 1, 2, 3, 4]
+    assert list(none) == list(np.flatnonzero(np.isnan(low)))
+    assert list(mark) == [2]
+    assert axes.get_title() == "t.npy: n = 7, d = 3"
+
+
+def test_names_of_columns_are_not_taken_for_formulas(ran, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = write(tmp_path / "$a_{$.csv", "$x^{$,$y and a long name\n1,2\n3,4\n5,7\n")
+    for argv in ([], ["--path"]):
+        ran("features", path, *argv, "--plot", tmp_path / "picture.png")
+
+
 # As a process
 
 
@@ -746,8 +1216,9 @@ from smallvar.__main__ import main
 new = lambda: {name.partition(".")[0] for name in set(sys.modules) - before}
 heavy = {"sklearn", "scipy", "pandas", "matplotlib"}
 assert main(["--version"]) == main(["--help"]) == main(["--bad"]) - 2 == 0
+assert main(["features", "--help"]) == main(["features", "--bad"]) - 2 == 0
 assert not new() & heavy, new()
-assert main(sys.argv[1:]) == 0
+assert main(sys.argv[1:]) == main(["features", *sys.argv[1:]]) == 0
 assert not new() & {"matplotlib"}, new()
 """
     done = python("-c", program, blobs[0])
@@ -772,25 +1243,28 @@ def test_reader_that_goes_away(blobs, argv):
     assert done.returncode == 141 or argv == ["--help"]  # argparse itself may ignore it
 
 
-def test_ctrl_c(run, blobs, tmp_path, monkeypatch):
+@pytest.mark.parametrize("command", ["cluster", "features"])
+def test_ctrl_c(run, blobs, tmp_path, monkeypatch, command):
     def fit(self, X):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(smallvar.DPMeans, "fit", fit)
-    done = run(blobs[0], "--out", tmp_path / "labels.csv")
+    for estimator in ESTIMATORS:
+        monkeypatch.setattr(estimator, "fit", fit)
+    done = run(command, blobs[0], "--out", tmp_path / "labels.csv")
     assert done == (130, "", "smallvar: interrupted\n")
     assert not (tmp_path / "labels.csv").exists()
 
 
 @POSIX
-def test_ctrl_c_stops_a_process(tmp_path):
+@pytest.mark.parametrize("command", [["--lam", "1"], ["features", "--lam", "1000"]])
+def test_ctrl_c_stops_a_process(tmp_path, command):
     np.save(tmp_path / "t.npy", np.random.default_rng(0).random((100_000, 16), dtype="f4"))
     # A process started in the background may have been told to ignore the signal.
     program = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
         "from smallvar.__main__ import main; sys.exit(main())"
     )
-    argv = [tmp_path / "t.npy", "--lam", "1", "--verbose", "--out", tmp_path / "labels.csv"]
+    argv = [*command, tmp_path / "t.npy", "--verbose", "--out", tmp_path / "labels.csv"]
     with subprocess.Popen(
         [sys.executable, "-u", "-c", program, *map(str, argv)],
         stdout=subprocess.PIPE,
@@ -824,3 +1298,14 @@ def test_vehicle_silhouettes(ran, refused, tmp_path):
     assert float(report["objective"].split()[0]) == pytest.approx(model.objective_, rel=1e-9)
     assert np.array_equal(np.loadtxt(tmp_path / "l.csv", skiprows=1), model.labels_)
     assert "has no column 'none'" in refused(path, "--columns", "none")
+
+
+def test_simulated_pictures(ran, tmp_path):
+    path = Path(os.environ.get("SMALLVAR_DATA", ""), "bp_means_simulated.csv")
+    if not path.is_file():
+        pytest.skip("SMALLVAR_DATA is not a folder with bp_means_simulated.csv (100 x 14 x 14)")
+    report = ran("features", path, "--lam", 40 * 255**2, "--components", tmp_path / "a.csv")
+    assert (report["n"], report["d"], report["K"]) == ("100", "196", "4")
+    A = np.loadtxt(tmp_path / "a.csv", delimiter=",", skiprows=1)
+    assert sorted((A > 250).sum(axis=1)) == [9, 9, 9, 9]
+    assert (np.minimum(abs(A), abs(A - 255)) < 1e-9).all()
