@@ -127,7 +127,7 @@ def extension(name):
 
 setup(
     ext_modules=cythonize(
-        [extension(name) for name in ("nearest", "dpmeans", "bpmeans")],
+        [extension(name) for name in ("nearest", "dpmeans", "bpmeans", "ordered")],
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG,

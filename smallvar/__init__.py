@@ -13,15 +13,20 @@ except ImportError as error:
 from smallvar._bpmeans import BPMeans, KFeatures, feature_path
 from smallvar._config import show_config
 from smallvar._dpmeans import DPMeans, MiniBatchDPMeans
-from smallvar._penalty import farthest_first_lambda
+from smallvar._dynamic import DynamicMeans
+from smallvar._hdp import HDPMeans
+from smallvar._penalty import farthest_first_lambda, hdp_lambdas
 
 __all__ = [
     "BPMeans",
     "DPMeans",
+    "DynamicMeans",
+    "HDPMeans",
     "KFeatures",
     "MiniBatchDPMeans",
     "__version__",
     "farthest_first_lambda",
     "feature_path",
+    "hdp_lambdas",
     "show_config",
 ]

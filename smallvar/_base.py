@@ -47,27 +47,37 @@ def check_flag(value, name):
         raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
-def check_lam(lam, *, capped=None, options=("farthest-first",)):
+def check_lam(lam, *, capped=None, name="lam", options=("farthest-first",)):
     """Raise unless ``lam`` is a usable penalty or one of ``options``; 0 is one if ``capped``."""
     if isinstance(lam, str):
         if lam not in options:
             raise ValueError(
-                f"lam must be a number > 0 or one of {', '.join(map(repr, options))}, got {lam!r}"
+                f"{name} must be a number > 0 or one of {', '.join(map(repr, options))}, got {lam!r}"
             )
         return
     if not isinstance(lam, Real) or isinstance(lam, (bool, np.bool_)):
         raise TypeError(
-            f"lam must be a number > 0 or one of {', '.join(map(repr, options))}, got {lam!r}"
+            f"{name} must be a number > 0 or one of {', '.join(map(repr, options))}, got {lam!r}"
         )
-    check_number(lam, "lam", low=0)
+    check_number(lam, name, low=0)
     if lam == 0 and not capped:
         unless = "" if capped is None else " unless max_clusters is given"
-        raise ValueError(f"lam must be > 0{unless}, got lam=0")
+        raise ValueError(f"{name} must be > 0{unless}, got {name}=0")
 
 
 def aligned(X):
     """The array itself, or a copy where its elements are not aligned (packed records)."""
     return X if X.flags.aligned else X.copy()
+
+
+def check_reach(X):
+    """Raise where squares would leave float64."""
+    reach = max(abs(float(X.max())), abs(float(X.min()))) if X.size else 0.0
+    if reach > 0 and not 1e-140 < reach < 1e140:
+        raise ValueError(
+            f"X must have its largest absolute value above 1e-140 and below 1e140, got "
+            f"{reach:.3g}: squares would leave the range of float64; rescale the data"
+        )
 
 
 def check_weights(sample_weight, n):

@@ -11,6 +11,7 @@ from smallvar._base import (
     check_lam,
     check_number,
     check_option,
+    check_reach,
     check_weights,
     unchanged_on_error,
     warn_not_converged,
@@ -21,16 +22,6 @@ from smallvar._sweeps.bpmeans import FeatureSweep
 
 INITS = ("alternate", "mean", "data")
 EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
-
-
-def _check_range(X):
-    """Raise where squares would leave float64."""
-    reach = max(abs(float(X.max())), abs(float(X.min())))
-    if reach > 0 and not 1e-140 < reach < 1e140:
-        raise ValueError(
-            f"X must have its largest absolute value above 1e-140 and below 1e140, got "
-            f"{reach:.3g}: squares would leave the range of float64; rescale the data"
-        )
 
 
 def _check_exact(k, name):
@@ -87,7 +78,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _prepare(self, X, sample_weight):
         """Checked data without the rows of weight zero, and the weights of the others."""
         X = self._validate(X, reset=True)
-        _check_range(X)
+        check_reach(X)
         weight = check_weights(sample_weight, X.shape[0])
         if weight is None or weight.all():
             return X, X, weight, None
@@ -168,7 +159,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        _check_range(X)
+        check_reach(X)
         return self._encode(X, None, resolve_threads(self.n_threads))[0]
 
     def inverse_transform(self, Z):
@@ -214,7 +205,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        _check_range(X)
+        check_reach(X)
         weight = check_weights(sample_weight, X.shape[0])
         error = self._encode(X, weight, resolve_threads(self.n_threads))[1]
         return -(error + getattr(self, "lam_", 0.0) * self.n_components_)

@@ -1,7 +1,7 @@
 """Penalties from the data: the farthest-first rule."""
 
 import numpy as np
-from sklearn.utils import check_array
+from sklearn.utils import check_array, column_or_1d
 
 from smallvar._base import DTYPES, aligned, check_number
 from smallvar._config import resolve_threads
@@ -74,3 +74,105 @@ def farthest_first_lambda(X, n_clusters, *, n_threads=None):
     check_guess(n_clusters, X.shape[0])
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     return farthest_first(X, n_clusters, None, resolve_threads(n_threads))
+
+
+def check_groups(groups, n_samples):
+    """The distinct groups, sorted, and the number of each row's."""
+    if groups is None:
+        return np.zeros(1, dtype=np.int64), np.zeros(n_samples, dtype=np.int32)
+    groups = column_or_1d(groups)
+    if len(groups) != n_samples:
+        raise ValueError(f"groups must have shape ({n_samples},), got {groups.shape}")
+    if groups.dtype.kind == "f" and np.isnan(groups).any():
+        raise ValueError("groups must not be missing, got NaN")
+    try:
+        names, number = np.unique(groups, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(f"groups must be all numbers or all strings: {error}") from None
+    return names, number.astype(np.int32)
+
+
+def local_lambda(X, group, n_groups, n_local, n_threads):
+    """Mean of the groups' own farthest-first values."""
+    order = np.argsort(group, kind="stable")
+    found = []
+    for rows in np.split(order, np.searchsorted(group[order], np.arange(1, n_groups))):
+        part = np.ascontiguousarray(X[rows])
+        if (part != part[0]).any():
+            found.append(farthest_first(part, min(n_local, len(part)), None, n_threads))
+    return float(np.mean(found)) if found else 1.0
+
+
+def global_lambda(X, group, n_groups, n_global, n_threads):
+    """Farthest-first over groups: the sum of squared distances of the group that has the most."""
+    distance = np.full(X.shape[0], np.inf)
+    seed = column_statistics(X, None, n_threads)[0]
+    least_positive = value = np.inf
+    for _ in range(min(n_global, X.shape[0])):
+        nearest_seed(X, None, seed, distance, n_threads)
+        total = np.bincount(group, distance, minlength=n_groups)
+        worst = int(total.argmax())
+        value = float(total[worst])
+        if not value > 0.0:
+            break
+        least_positive = value
+        rows = np.flatnonzero(group == worst)
+        seed = np.array(X[rows[distance[rows].argmax()]], dtype=np.float64)
+    return least_positive if np.isfinite(least_positive) else 1.0
+
+
+def hdp_lambdas(X, groups, n_local, n_global, *, n_threads=None):
+    """Penalties for which about these numbers of local and global clusters are expected.
+
+    The local one is the mean, over data sets, of the value of :func:`farthest_first_lambda` for
+    ``n_local`` clusters. For the global one, start with T = {mean of all data}; ``n_global``
+    times, take the data set whose squared distances to T have the largest sum, remember that sum,
+    and add the row of it that is farthest from T. The last sum is the penalty.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        The rows of all data sets.
+    groups : array-like of shape (n_samples,)
+        The data set of each row.
+    n_local : int
+        Guess of the number of clusters in a data set, cut to its size.
+    n_global : int
+        Guess of the number of clusters in all, cut to the number of rows.
+    n_threads : int, default=None
+        Threads; None means all that this process may use.
+
+    Returns
+    -------
+    lam_local, lam_global : float
+        Penalties in squared data units. Data sets whose rows are all the same are left out of the
+        first; sums that are zero do not count; 1.0 if there is nothing else.
+
+    Raises
+    ------
+    ValueError
+        If ``X`` is not a finite, numeric, two-dimensional array, ``groups`` has another length,
+        or a guess is below 1.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means, section 6.3 (in one sentence, read as above).
+
+    Examples
+    --------
+    >>> from smallvar import hdp_lambdas
+    >>> X = [[0.0], [1.0], [10.0], [0.5], [20.0], [21.0]]
+    >>> lam_local, lam_global = hdp_lambdas(X, [0, 0, 0, 1, 1, 1], n_local=2, n_global=3)
+    >>> round(lam_local, 2), round(lam_global, 2)
+    (32.4, 2.56)
+    """
+    X = aligned(check_array(X, dtype=DTYPES))
+    check_number(n_local, "n_local", low=1, integer=True)
+    check_number(n_global, "n_global", low=1, integer=True)
+    check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+    names, group = check_groups(groups, X.shape[0])
+    threads = resolve_threads(n_threads)
+    return (
+        local_lambda(X, group, len(names), n_local, threads),
+        global_lambda(X, group, len(names), n_global, threads),
+    )

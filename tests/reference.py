@@ -303,7 +303,10 @@ def minibatch_step(X, centers, counts, lam, *, weights=None, max_clusters=None):
 
 @dataclass
 class Features:
-    """What a fit of features returns; `path` holds the objective after every sweep."""
+    """What a fit of features returns; `path` holds the objective after every sweep.
+
+    `tied`: on the way Z'Z was singular with K fixed, so that different rows of Z had equal sums.
+    """
 
     Z: np.ndarray
     A: np.ndarray
@@ -312,6 +315,7 @@ class Features:
     path: np.ndarray
     n_iter: int
     converged: bool
+    tied: bool
 
 
 def feature_error(X, Z, A, w):
@@ -376,6 +380,26 @@ def seed_features(X, random, *, lam=None, cap, mean, weights=None):
     return Z, A
 
 
+def farthest_first_features(X, n_components):
+    """Penalty for a guessed number of features: the least that one of them saves.
+
+    Each is the longest residual that the earlier ones leave, used by all rows whose own
+    residual shrinks; those with nothing to explain do not count.
+    """
+    R = np.array(X, dtype=float)
+    energy = np.square(R).sum()
+    saved = []
+    for _ in range(n_components):
+        square = np.square(R).sum(axis=1)
+        if not square.sum() > 1e-26 * energy:
+            break
+        f = R[square.argmax()].copy()
+        joined = np.square(R - f).sum(axis=1) < square
+        R[joined] -= f
+        saved.append(square.sum() - np.square(R).sum())
+    return min(saved, default=1.0)
+
+
 def _bp_sweep(X, w, lam, Z, A, cap):
     """One pass of BP-means over the rows; returns Z and A with the features it opened."""
     created = 0
@@ -408,7 +432,7 @@ def _k_features_sweep(X, w, Z, A, exact):
     for n in range(len(X)):
         if exact:
             costs = np.square(X[n] - rows @ A).sum(axis=1)
-            if costs.min() < np.square(X[n] - Z[n] @ A).sum():
+            if costs.min() < costs[(rows == Z[n]).all(axis=1)]:
                 Z[n] = rows[costs.argmin()]
             continue
         for k in range(len(A)):
@@ -445,7 +469,10 @@ def _collapsed_bp_sweep(X, w, lam, Z, cap):
             rows = Z[:, kept].copy()
             rows[n] = z
             rest = feature_error(
-                X[others], rows[others], least_squares(X[others], rows[others], w[others]), w[others]
+                X[others],
+                rows[others],
+                least_squares(X[others], rows[others], w[others]),
+                w[others],
             )
             return feature_error(X, rows, least_squares(X, rows, w), w) - rest
 
@@ -471,25 +498,28 @@ def _collapsed_bp_sweep(X, w, lam, Z, cap):
     return Z, created
 
 
+def _settle(X, w, lam, Z):
+    """Least squares for Z, without the columns that do nothing unless K is fixed (lam=None)."""
+    if lam is None:
+        return Z, least_squares(X, Z, w)
+    Z = Z[:, independent_columns(Z, w)]
+    A = least_squares(X, Z, w)
+    useful = (w @ Z) * np.square(A).sum(axis=1) > 1e-26 * (w @ np.square(X).sum(axis=1))
+    return Z[:, useful], A[useful]
+
+
 def _iterate(X, w, lam, Z, A, sweep, max_iter, tol):
     """Repeat `sweep` and least squares until Z stays. A=None: least squares for Z."""
     settled = A is None
     if settled:
-        Z = Z[:, independent_columns(Z, w)] if lam is not None else Z
-        A = least_squares(X, Z, w)
+        Z, A = _settle(X, w, lam, Z)
     path, n_iter, counted = [], 0, 0
-    fixed = enough = False
+    fixed = enough = tied = False
     while not (fixed or enough) and counted < max_iter:
         before = Z
+        tied = tied or np.linalg.matrix_rank(Z) < Z.shape[1]
         Z, A, created = sweep(Z.copy(), A.copy())
-        if lam is not None:
-            Z = Z[:, independent_columns(Z, w)]
-            A = least_squares(X, Z, w)
-            energy = w @ np.square(X).sum(axis=1)
-            useful = (w @ Z) * np.square(A).sum(axis=1) > 1e-26 * energy
-            Z, A = Z[:, useful], A[useful]
-        else:
-            A = least_squares(X, Z, w)
+        Z, A = _settle(X, w, lam, Z)
         fixed = settled and Z.shape == before.shape and np.array_equal(Z, before)
         settled = True
         path.append(feature_error(X, Z, A, w) + (0 if lam is None else lam * len(A)))
@@ -497,7 +527,7 @@ def _iterate(X, w, lam, Z, A, sweep, max_iter, tol):
         n_iter += 1
         counted += not created
     error = feature_error(X, Z, A, w)
-    return Features(Z, A, path[-1], error, np.array(path), n_iter, fixed or enough)
+    return Features(Z, A, path[-1], error, np.array(path), n_iter, fixed or enough, tied)
 
 
 def bp_means(
@@ -539,3 +569,158 @@ def encode(X, A, *, exact=False):
         Z, _ = _k_features_sweep(X, w, Z, A.copy(), exact)
         if exact or np.array_equal(Z, before):
             return Z
+
+
+# Moving clusters (Campbell, Kulis & How) and shared ones (KJ12 Algorithm 2).
+
+
+@dataclass
+class Step:
+    """One time step of D-Means: clusters are the old ones in their order, then the new ones."""
+
+    labels: np.ndarray
+    centers: np.ndarray
+    counts: np.ndarray
+    objective: float
+    path: np.ndarray
+    n_iter: int
+
+
+def dynamic_step(Y, centers, weights, ages, lam, q, tau, *, order=None, max_iter=300):
+    """D-Means on one batch: revive old clusters, open new ones, move the means, repeat."""
+    Y = np.asarray(Y, dtype=float)
+    order = range(len(Y)) if order is None else order
+    phi = np.asarray(centers, dtype=float).reshape(-1, Y.shape[1])
+    old = len(phi)
+    gamma = 1 / (1 / np.asarray(weights, dtype=float) + tau * np.asarray(ages, dtype=float))
+    theta = list(phi)
+    count = [0] * old
+    gone = set()
+    labels = np.full(len(Y), -1)
+    path, n_iter = [], 0
+    while n_iter < max_iter:
+        before = labels.copy()
+        for i in order:
+            cost = np.empty(len(theta))
+            for k in range(len(theta)):
+                if k in gone:
+                    cost[k] = np.inf
+                elif count[k]:
+                    cost[k] = squared_distances(Y[i : i + 1], theta[k][None])[0, 0]
+                else:
+                    distance = squared_distances(Y[i : i + 1], phi[k][None])[0, 0]
+                    cost[k] = q * ages[k] + gamma[k] / (1 + gamma[k]) * distance
+            if len(theta) and cost.min() <= lam:
+                k = int(cost.argmin())
+                if not count[k]:
+                    theta[k] = (gamma[k] * phi[k] + Y[i]) / (gamma[k] + 1)
+            else:
+                k = len(theta)
+                theta.append(Y[i])
+                count.append(0)
+            count[k] += 1
+            left, labels[i] = labels[i], k
+            if left >= 0:
+                count[left] -= 1
+                if not count[left]:
+                    if left >= old:
+                        gone.add(left)
+                    else:
+                        theta[left] = phi[left]
+        objective = 0.0
+        for k in range(len(theta)):
+            if not count[k]:
+                continue
+            mine = Y[labels == k]
+            if k < old:
+                theta[k] = (gamma[k] * phi[k] + mine.sum(axis=0)) / (gamma[k] + count[k])
+                objective += q * ages[k] + gamma[k] * np.square(theta[k] - phi[k]).sum()
+            else:
+                theta[k] = mine.sum(axis=0) / count[k]
+                objective += lam
+            objective += np.square(mine - theta[k]).sum()
+        n_iter += 1
+        path.append(objective)
+        if np.array_equal(labels, before) or (n_iter > 1 and not path[-1] < path[-2]):
+            break
+    kept = np.array([k for k in range(len(theta)) if k not in gone], dtype=int)
+    labels = np.searchsorted(kept, labels)
+    theta = np.array([theta[k] for k in kept]).reshape(-1, Y.shape[1])
+    count = np.array([count[k] for k in kept], dtype=int)
+    return Step(labels, theta, count, path[-1], np.array(path), n_iter)
+
+
+@dataclass
+class Hierarchy:
+    """What a fit of the hard HDP returns."""
+
+    labels: np.ndarray
+    centers: np.ndarray
+    n_local: np.ndarray
+    objective: float
+    path: np.ndarray
+    n_iter: int
+
+
+def hdp(X, groups, lam_local, lam_global, *, max_iter=300):
+    """Algorithm 2 of KJ12. Local clusters are pairs (data set, global cluster)."""
+    X = np.asarray(X, dtype=float)
+    sets = [np.flatnonzero(groups == g) for g in np.unique(groups)]
+    labels = np.zeros(len(X), dtype=int)
+    centers = X.mean(axis=0)[None]
+    path, n_iter = [], 0
+    while n_iter < max_iter:
+        before = labels.copy()
+        opened = len(centers)
+        for rows in sets:  # step 4
+            local = set(labels[rows])
+            for i in rows:
+                cost = squared_distances(X[i : i + 1], centers)[0]
+                cost += [0 if p in local else lam_local for p in range(len(centers))]
+                if cost.min() > lam_local + lam_global:
+                    labels[i] = len(centers)
+                    centers = np.vstack([centers, X[i]])
+                else:
+                    labels[i] = cost.argmin()
+                local.add(labels[i])
+        for rows in sets:  # step 5
+            for c in np.unique(labels[rows]):
+                mine = rows[labels[rows] == c]
+                mean = X[mine].mean(axis=0)
+                cost = len(mine) * squared_distances(mean[None], centers)[0]
+                if cost.min() > lam_global:
+                    labels[mine] = len(centers)
+                    centers = np.vstack([centers, mean])
+                else:
+                    labels[mine] = cost.argmin()
+        created = len(centers) > opened
+        fixed = np.array_equal(labels, before) and not created
+        labels, _ = without_gaps(labels)  # step 6
+        centers = np.array([X[labels == p].mean(axis=0) for p in range(labels.max() + 1)])
+        n_local = np.array([len(set(labels[rows])) for rows in sets])
+        sse = np.square(X - centers[labels]).sum()
+        path.append(sse + lam_local * n_local.sum() + lam_global * len(centers))
+        n_iter += 1
+        if fixed:
+            break
+    return Hierarchy(labels, centers, n_local, path[-1], np.array(path), n_iter)
+
+
+def hdp_lambdas(X, groups, n_local, n_global):
+    """Penalties for guessed numbers of clusters, in each data set and in all of them."""
+    X = np.asarray(X, dtype=float)
+    sets = [np.flatnonzero(groups == g) for g in np.unique(groups)]
+    local = [
+        farthest_first(X[rows], min(n_local, len(rows)))
+        for rows in sets
+        if np.ptp(X[rows], axis=0).any()
+    ]
+    distance = squared_distances(X, X.mean(axis=0)[None])[:, 0]
+    found = []
+    for _ in range(n_global):
+        total = np.array([distance[rows].sum() for rows in sets])
+        j = int(total.argmax())
+        found.append(float(total[j]))
+        far = sets[j][distance[sets[j]].argmax()]
+        distance = np.minimum(distance, squared_distances(X, X[far : far + 1])[:, 0])
+    return np.mean(local) if local else 1.0, found[-1]

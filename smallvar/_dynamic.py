@@ -1,0 +1,450 @@
+"""D-Means: clusters that move, die and come back from one time step to the next."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from smallvar._base import (
+    DTYPES,
+    aligned,
+    check_flag,
+    check_lam,
+    check_number,
+    check_reach,
+    unchanged_on_error,
+    warn_not_converged,
+)
+from smallvar._config import resolve_threads
+from smallvar._penalty import farthest_first
+from smallvar._sweeps.ordered import DynamicStep, assign
+
+DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
+
+
+class DynamicMeans(ClusterMixin, BaseEstimator):
+    """D-Means: DP-means for a sequence of batches, whose clusters keep their identity.
+
+    Minimizes, at each time step, over labels and centers theta of the batch y,
+
+        sum over active clusters k of [ lam if new, Q D_k if old ]
+        + sum over old active k of gamma_k ||theta_k - phi_k||^2
+        + sum_i ||y_i - theta_{z_i}||^2,
+
+    where an old cluster was last seen D_k steps ago with center phi_k and weight v_k, and gamma_k =
+    1 / (1 / v_k + tau D_k). A cluster that is not seen gets cheaper to replace than to revive, and
+    is forgotten when Q D_k exceeds lam.
+
+    Parameters
+    ----------
+    lam : float or "farthest-first", default="farthest-first"
+        Penalty for each new cluster, in squared data units, > 0 and finite. "farthest-first"
+        derives it from the first batch that is not empty and the guess ``n_clusters`` (cut to the
+        size of the batch), see :func:`farthest_first_lambda`; there it stays.
+    t_q : float, default=None
+        Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
+        for never. Q = lam / t_q.
+    k_tau : float, default=None
+        How far a cluster may move in a step, >= 1: k_tau * lam is the largest squared distance at
+        which a long-lived cluster is revived after one step. tau = (t_q (k_tau - 1) + 1) / (t_q -
+        1). Without ``t_q``, ``k_tau``, ``q`` and ``tau``, t_q = 6.8 and k_tau = 1.01.
+    q : float, default=None
+        Penalty for each step that a revived cluster was not seen, >= 0, in squared data units;
+        with ``tau`` instead of ``t_q`` and ``k_tau``.
+    tau : float, default=None
+        How fast the weight of an old center fades, >= 0. Both 0: one data set in batches.
+    n_clusters : int, default=8
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound.
+    n_init : int, default=3
+        Orders in which the points of a step are visited, the first as given, the others random.
+        The result with the lowest objective goes on.
+    max_iter : int, default=300
+        Largest number of sweeps in a step.
+    record : bool, default=False
+        Keep tracks, births, deaths, revivals and objectives of ``partial_fit`` too, which then
+        grow with every step.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the random orders.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a step.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Centers of the clusters that live, seen in the last step or not.
+    cluster_ids_ : ndarray of shape (n_clusters,), int64
+        Their numbers, which stay; new ones count up and are never used again.
+    weights_ : ndarray of shape (n_clusters,), float64
+        How many points a center stands for, old ones faded.
+    ages_ : ndarray of shape (n_clusters,), int64
+        Steps since a cluster was seen: 1 for those of the last step.
+    labels_ : ndarray of shape (n_samples,), int64
+        Number of each row's cluster: of the last batch, or, after ``fit``, of all rows.
+    n_clusters_ : int
+        Number of clusters that live.
+    objective_ : float
+        Objective of the last step; 0 if it was empty.
+    n_iter_ : int
+        Sweeps of the last step.
+    n_steps_ : int
+        Time steps so far.
+    lam_ : float
+        The penalty used.
+    q_ : float
+        Q.
+    tau_ : float
+        tau.
+    step_objectives_ : ndarray of shape (n_steps,), float64
+        Objective of every step. This and the following after ``fit``, or with ``record``.
+    times_ : ndarray of shape (n_steps,)
+        The times of the steps; 0, 1, ... with ``partial_fit``.
+    tracks_ : dict of int to ndarray of shape (n_seen, 1 + n_features), float64
+        For each cluster that ever lived, by number, the steps in which it was seen: the number of
+        the step (an index into ``times_``), then the center.
+    births_ : list of ndarray of int64
+        Numbers of the clusters that are new in each step.
+    deaths_ : list of ndarray of int64
+        Numbers of those forgotten at the end of each step.
+    revivals_ : list of ndarray of int64
+        Numbers of those seen again after at least one step in which they were not.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit`` and ``partial_fit``, for data that are not finite, numeric and
+        two-dimensional, and for parameters out of their bounds. The estimator is then as it was
+        before.
+
+    See Also
+    --------
+    DPMeans : One data set, without time.
+    MiniBatchDPMeans : Batches of one data set.
+
+    Notes
+    -----
+    A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
+    ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. The state of
+    an estimator, its generator included, can be pickled and goes on where it stopped.
+
+    To tune: first ``lam`` on single batches, then ``t_q`` and ``k_tau`` on the sequence.
+
+    References
+    ----------
+    Campbell, Kulis & How (2017), Dynamic clustering algorithms via small-variance analysis of
+    Markov chain mixture models, section 4 (D-Means; parameters: 4.2.3).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import DynamicMeans
+    >>> model = DynamicMeans(lam=1.0, t_q=4.0, k_tau=1.1)
+    >>> model.partial_fit([[0.0, 0.0], [0.2, 0.0], [5.0, 5.0]]).labels_
+    array([0, 0, 1])
+    >>> model.partial_fit([[5.2, 5.1], [9.0, 0.0]]).labels_
+    array([1, 2])
+    >>> model.partial_fit([[0.3, 0.1]]).labels_  # cluster 0 is back
+    array([0])
+    >>> model.ages_
+    array([1, 2, 2])
+    """
+
+    def __init__(
+        self,
+        lam="farthest-first",
+        *,
+        t_q=None,
+        k_tau=None,
+        q=None,
+        tau=None,
+        n_clusters=8,
+        n_init=3,
+        max_iter=300,
+        record=False,
+        random_state=None,
+        n_threads=None,
+        verbose=0,
+    ):
+        self.lam = lam
+        self.t_q = t_q
+        self.k_tau = k_tau
+        self.q = q
+        self.tau = tau
+        self.n_clusters = n_clusters
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.record = record
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        check_lam(self.lam)
+        if not isinstance(self.lam, str) and np.isinf(self.lam):
+            raise ValueError(f"lam must be finite, got {self.lam!r}")
+        pairs = {"t_q": self.t_q, "k_tau": self.k_tau, "q": self.q, "tau": self.tau}
+        given = [name for name, value in pairs.items() if value is not None]
+        if given not in ([], ["t_q", "k_tau"], ["q", "tau"]):
+            raise ValueError(
+                "either t_q and k_tau or q and tau must be given, or none of the four, got "
+                f"{', '.join(f'{name}={pairs[name]!r}' for name in given)}"
+            )
+        check_number(self.t_q, "t_q", low=1, low_open=True, none=True)
+        check_number(self.k_tau, "k_tau", low=1, none=True)
+        check_number(self.q, "q", low=0, none=True)
+        check_number(self.tau, "tau", low=0, none=True)
+        for name in ("k_tau", "q", "tau"):
+            if pairs[name] is not None and np.isinf(pairs[name]):
+                raise ValueError(f"{name} must be finite, got {pairs[name]!r}")
+        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_number(self.n_init, "n_init", low=1, integer=True)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
+        check_flag(self.record, "record")
+        return resolve_threads(self.n_threads)
+
+    def _validate(self, X, *, reset, least=1):
+        X = aligned(
+            validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=DTYPES,
+                accept_sparse=False,
+                order=None,
+                copy=False,
+                ensure_min_samples=least,
+            )
+        )
+        check_reach(X)
+        return X
+
+    def _begin(self, d, recording):
+        """No clusters yet."""
+        self.cluster_centers_ = np.zeros((0, d))
+        self.cluster_ids_ = np.zeros(0, dtype=np.int64)
+        self.weights_ = np.zeros(0)
+        self.ages_ = np.zeros(0, dtype=np.int64)
+        self.n_steps_ = 0
+        self._next_id = 0
+        self._generator = check_random_state(self.random_state)
+        for name in ("lam_", "q_", "tau_"):
+            vars(self).pop(name, None)
+        self._recorded = [] if recording else None
+
+    def _settle_penalties(self, X, n_threads):
+        """The numbers lam, Q and tau, once there are data."""
+        lam = self.lam
+        if isinstance(lam, str):
+            lam = farthest_first(X, min(self.n_clusters, X.shape[0]), None, n_threads)
+        self.lam_ = float(lam)
+        if self.q is not None:
+            self.q_, self.tau_ = float(self.q), float(self.tau)
+            return
+        t_q, k_tau = (DEFAULT_T_Q, DEFAULT_K_TAU) if self.t_q is None else (self.t_q, self.k_tau)
+        self.q_ = float(self.lam_ / t_q)
+        self.tau_ = float(k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1))
+
+    def _step(self, X, n_threads, time):
+        """One time step; returns whether its sweeps came to an end."""
+        old = len(self.ages_)
+        ids, converged = self.cluster_ids_, True
+        if X.shape[0]:
+            if not hasattr(self, "lam_"):
+                self._settle_penalties(X, n_threads)
+            gamma = 1.0 / (1.0 / self.weights_ + self.tau_ * self.ages_)
+            best = None
+            for start in range(self.n_init):
+                order = self._generator.permutation(X.shape[0]) if start else None
+                sweep = DynamicStep(
+                    X, self.cluster_centers_, gamma, self.q_ * self.ages_, self.lam_, n_threads
+                ).run(order, self.max_iter)
+                if best is None or sweep.objective < best.objective:
+                    best = sweep
+            labels, centers, counts, _ = best.result()
+            converged = best.converged
+            new = len(counts) - old
+            ids = np.append(ids, self._next_id + np.arange(new))
+            active = counts > 0
+            weights = np.append(self.weights_, np.zeros(new))
+            weights[active] = np.append(gamma, np.zeros(new))[active] + counts[active]
+            ages = np.append(self.ages_, np.zeros(new, dtype=np.int64)) + 1
+            revived = ids[:old][active[:old] & (self.ages_ > 1)]
+            ages[active] = 1
+            self.labels_ = ids[labels]
+            self.objective_, self.n_iter_ = best.objective, best.n_iter
+        else:
+            centers, weights, ages, new = self.cluster_centers_, self.weights_, self.ages_ + 1, 0
+            active, revived = np.zeros(old, dtype=bool), ids[:0]
+            self.labels_ = np.zeros(0, dtype=np.int64)
+            self.objective_, self.n_iter_ = 0.0, 0
+        dead = self._dead(ages)
+        if self._recorded is not None:
+            self._recorded.append(
+                (
+                    time,
+                    self.objective_,
+                    ids[active],
+                    centers[active],
+                    ids[old:],
+                    ids[dead],
+                    revived,
+                )
+            )
+        if self.verbose:
+            print(
+                f"step {self.n_steps_ + 1}: {X.shape[0]} points, {active.sum()} clusters, "
+                f"{new} of them new, {len(revived)} revived, {dead.sum()} forgotten, objective "
+                f"{self.objective_:.8g}"
+            )
+        if dead.any():
+            centers, ids, weights, ages = centers[~dead], ids[~dead], weights[~dead], ages[~dead]
+        self.cluster_centers_, self.cluster_ids_ = centers, ids
+        self.weights_, self.ages_ = weights, ages
+        self.n_clusters_ = len(ids)
+        self._next_id += new
+        self.n_steps_ += 1
+        return converged
+
+    def _dead(self, ages):
+        """Clusters to forget; ages are compared with t_q itself, as Q D may exceed lam by rounding."""
+        if not hasattr(self, "lam_"):
+            return np.zeros(len(ages), dtype=bool)
+        if self.q is not None:
+            return self.q_ * ages > self.lam_
+        return ages > (DEFAULT_T_Q if self.t_q is None else self.t_q)
+
+    def _publish(self):
+        """What was recorded, as attributes."""
+        times, objectives, ids, centers, births, deaths, revivals = (
+            zip(*self._recorded, strict=True) if self._recorded else [()] * 7
+        )
+        self.times_ = np.array(times)
+        self.step_objectives_ = np.array(objectives)
+        self.births_, self.deaths_, self.revivals_ = list(births), list(deaths), list(revivals)
+        self.tracks_ = {}
+        if not ids:
+            return
+        number = np.repeat(np.arange(len(ids)), [len(step) for step in ids])
+        rows = np.column_stack([number, np.concatenate(centers)])
+        ids = np.concatenate(ids)
+        order = np.argsort(ids, kind="stable")
+        found, first = np.unique(ids[order], return_index=True)
+        pieces = np.split(rows[order], first[1:]) if len(found) else []
+        self.tracks_ = dict(zip(found.tolist(), pieces, strict=True))
+
+    def partial_fit(self, X, y=None):
+        """Take in one time step.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The batch; it may have no rows.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : DynamicMeans
+            The updated estimator.
+        """
+        with unchanged_on_error(self):
+            n_threads = self._check_parameters()
+            first = not hasattr(self, "n_steps_")
+            X = self._validate(X, reset=first, least=0)
+            if first:
+                self._begin(X.shape[1], self.record)
+            elif self._recorded is None:
+                if self.record:
+                    raise ValueError("record must be set before the first step, got record=True")
+            else:
+                self._recorded = list(self._recorded)
+            generator = self._generator.get_state() if self.n_init > 1 else None
+            try:
+                converged = self._step(X, n_threads, self.n_steps_)
+            except BaseException:
+                if generator is not None:
+                    self._generator.set_state(generator)
+                raise
+            if self._recorded is not None:
+                self._publish()
+        if not converged:
+            warn_not_converged(self, self.n_iter_)
+        return self
+
+    def fit(self, X, y=None, *, times=None):
+        """Cluster a whole record, from scratch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            All data.
+        y : None
+            Ignored.
+        times : array-like of shape (n_samples,), default=None
+            The time of each row: numbers, dates or anything else that sorts. Rows of the same time
+            are one step, steps are taken in ascending order, and rows within a step in the order
+            given. None: all rows are one step.
+
+        Returns
+        -------
+        self : DynamicMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            n_threads = self._check_parameters()
+            X = self._validate(X, reset=True)
+            values, order, steps = _steps(times, X.shape[0])
+            self._begin(X.shape[1], True)
+            labels = np.empty(X.shape[0], dtype=np.int64)
+            converged = True
+            for value, rows in zip(values, np.split(order, steps), strict=True):
+                batch = X if len(rows) == X.shape[0] and times is None else X[rows]
+                converged &= self._step(batch, n_threads, value)
+                labels[rows] = self.labels_
+            self.labels_ = labels
+            self._publish()
+            self._recorded = self._recorded if self.record else None
+        if not converged:
+            warn_not_converged(self, self.n_iter_)
+        return self
+
+    def predict(self, X):
+        """Number of the nearest cluster among those seen in the last step.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int64
+            Out of ``cluster_ids_``; at a tie the first.
+        """
+        check_is_fitted(self)
+        n_threads = self._check_parameters()
+        X = self._validate(X, reset=False)
+        active = self.ages_ == 1
+        if not active.any():
+            raise ValueError("no cluster was seen in the last step, so none can be predicted")
+        centers = np.ascontiguousarray(self.cluster_centers_[active])
+        labels = assign(X, None, centers, np.zeros((1, len(centers))), n_threads)
+        return self.cluster_ids_[active][labels]
+
+
+def _steps(times, n):
+    """Distinct times, the order of the rows, and where in it each step but the first begins."""
+    if times is None:
+        return np.zeros(1, dtype=np.int64), np.arange(n), []
+    times = check_array(times, ensure_2d=False, dtype=None, ensure_all_finite=True)
+    if times.shape != (n,):
+        raise ValueError(f"times must have shape ({n},), got {times.shape}")
+    order = np.argsort(times, kind="stable")
+    values, first = np.unique(times[order], return_index=True)
+    return values, order, first[1:]

@@ -1,0 +1,283 @@
+"""The hard Gaussian HDP: many data sets that share clusters."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from smallvar._base import (
+    DTYPES,
+    aligned,
+    check_lam,
+    check_number,
+    check_reach,
+    unchanged_on_error,
+    warn_not_converged,
+)
+from smallvar._config import resolve_threads
+from smallvar._penalty import check_groups, global_lambda, local_lambda
+from smallvar._sweeps.dpmeans import column_statistics
+from smallvar._sweeps.ordered import HDPSweep, assign
+
+
+class HDPMeans(ClusterMixin, BaseEstimator):
+    """Hard Gaussian HDP: clusters several data sets, which share global clusters.
+
+    Minimizes, over labels, centers and the numbers of clusters,
+
+        sum_i ||x_i - mu_{z_i}||^2 + lam_local * (number of local clusters) + lam_global * K,
+
+    where a local cluster is what a data set has of one of the K global clusters: a data set pays
+    ``lam_local`` for each global cluster that it uses, and all of them together ``lam_global`` for
+    each that exists.
+
+    Parameters
+    ----------
+    lam_local : float or "farthest-first", default="farthest-first"
+        Penalty for each local cluster, in squared data units, > 0. "farthest-first" derives it
+        from the data and the guess ``n_local``, see :func:`hdp_lambdas`.
+    lam_global : float or "farthest-first", default="farthest-first"
+        Penalty for each global cluster, in squared data units, > 0. "farthest-first" derives it
+        from the data and the guess ``n_global``.
+    n_local : int, default=5
+        Guess of the number of clusters in a data set, cut to its size; not a bound.
+    n_global : int, default=15
+        Guess of the number of clusters in all, cut to the number of rows; not a bound.
+    n_init : int, default=1
+        Number of starts: the first visits data sets in sorted order and their rows as given, the
+        others in random orders. The one with the lowest objective is kept.
+    max_iter : int, default=300
+        Largest number of sweeps; those that open global clusters do not count.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep. 0 runs to a fixed point.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the random orders.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Means of the global clusters, over all data sets.
+    labels_ : ndarray of shape (n_samples,), int32
+        Global cluster of each row.
+    local_labels_ : ndarray of shape (n_samples,), int32
+        Number of the row's local cluster within its data set.
+    groups_ : ndarray of shape (n_groups,)
+        The data sets, sorted.
+    local_clusters_ : list of ndarray of int32
+        For each data set, the global clusters of its local ones: a row with local label l in data
+        set j has the global label ``local_clusters_[j][l]``.
+    n_local_clusters_ : ndarray of shape (n_groups,), int64
+        Number of local clusters of each data set.
+    n_clusters_ : int
+        Number of global clusters.
+    inertia_ : float
+        Sum of squared distances to the own centers.
+    objective_ : float
+        ``inertia_ + lam_local_ * n_local_clusters_.sum() + lam_global_ * n_clusters_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep; it never rises.
+    lam_local_ : float
+        The local penalty used.
+    lam_global_ : float
+        The global penalty used.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional, and for parameters
+        out of their bounds. The estimator is then as it was before.
+
+    See Also
+    --------
+    DPMeans : One data set.
+    hdp_lambdas : The default penalties.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics, section
+    4, Algorithm 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import HDPMeans
+    >>> X = np.array([[0.0], [1.0], [10.0], [0.5], [20.0], [21.0]])
+    >>> groups = ["a", "a", "a", "b", "b", "b"]
+    >>> model = HDPMeans(lam_local=2.0, lam_global=5.0).fit(X, groups=groups)
+    >>> model.labels_
+    array([1, 1, 0, 1, 2, 2], dtype=int32)
+    >>> model.n_local_clusters_
+    array([2, 2])
+    >>> model.predict([[9.0], [1.0]], groups=["a", "b"])
+    array([0, 1], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        lam_local="farthest-first",
+        lam_global="farthest-first",
+        *,
+        n_local=5,
+        n_global=15,
+        n_init=1,
+        max_iter=300,
+        tol=0.0,
+        random_state=None,
+        n_threads=None,
+        verbose=0,
+    ):
+        self.lam_local = lam_local
+        self.lam_global = lam_global
+        self.n_local = n_local
+        self.n_global = n_global
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        for name in ("lam_local", "lam_global"):
+            value = getattr(self, name)
+            check_lam(value, name=name)
+            if not isinstance(value, str) and np.isinf(value):
+                raise ValueError(f"{name} must be finite, got {value!r}")
+        check_number(self.n_local, "n_local", low=1, integer=True)
+        check_number(self.n_global, "n_global", low=1, integer=True)
+        check_number(self.n_init, "n_init", low=1, integer=True)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        check_number(self.tol, "tol", low=0)
+        check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
+        return check_random_state(self.random_state), resolve_threads(self.n_threads)
+
+    def _validate(self, X, *, reset):
+        X = aligned(
+            validate_data(
+                self, X, reset=reset, dtype=DTYPES, accept_sparse=False, order=None, copy=False
+            )
+        )
+        check_reach(X)
+        return X
+
+    def fit(self, X, y=None, *, groups=None):
+        """Cluster the data sets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows of all data sets. float32 and float64 in any memory layout are used as they
+            are, other types converted once.
+        y : None
+            Ignored.
+        groups : array-like of shape (n_samples,), default=None
+            The data set that each row is from: numbers or strings. None: all from one.
+
+        Returns
+        -------
+        self : HDPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            rng, n_threads = self._check_parameters()
+            X = self._validate(X, reset=True)
+            names, group = check_groups(groups, X.shape[0])
+            lam_local, lam_global = self.lam_local, self.lam_global
+            if isinstance(lam_local, str):
+                lam_local = local_lambda(X, group, len(names), self.n_local, n_threads)
+            if isinstance(lam_global, str):
+                lam_global = global_lambda(X, group, len(names), self.n_global, n_threads)
+            lam_local, lam_global = float(lam_local), float(lam_global)
+            mean = column_statistics(X, None, n_threads)[0]
+            best = None
+            for start in range(self.n_init):
+                order = np.argsort(group, kind="stable")
+                if start:
+                    shuffled = rng.permutation(X.shape[0])
+                    place = rng.permutation(len(names))
+                    order = shuffled[np.argsort(place[group[shuffled]], kind="stable")]
+                sweep = HDPSweep(
+                    X, order, group[order], len(names), lam_local, lam_global, mean, n_threads
+                )
+                one = self._run(sweep, lam_local, lam_global)
+                if best is None or one[1][-1] < best[1][-1]:
+                    best = one
+            sweep, path, n_iter, converged = best
+            self.labels_, self.cluster_centers_ = sweep.result()
+            self.groups_ = names
+            pairs, row = np.unique(
+                group.astype(np.int64) * sweep.k + self.labels_, return_inverse=True
+            )
+            owner = pairs // sweep.k
+            first = np.searchsorted(owner, np.arange(len(names) + 1))
+            self.local_labels_ = (row - first[group]).astype(np.int32)
+            self.local_clusters_ = np.split((pairs % sweep.k).astype(np.int32), first[1:-1])
+            self.n_local_clusters_ = np.diff(first).astype(np.int64)
+            self.n_clusters_ = sweep.k
+            self.inertia_ = sweep.error
+            self.objective_, self.objective_path_ = path[-1], np.array(path)
+            self.lam_local_, self.lam_global_ = lam_local, lam_global
+            self.n_iter_ = n_iter
+        if not converged:
+            warn_not_converged(self, n_iter)
+        return self
+
+    def _run(self, sweep, lam_local, lam_global):
+        """Sweep to the end; returns the sweep, its path, how many there were, and whether it ended."""
+        path, counted, converged = [], 0, False
+        while not converged and counted < self.max_iter:
+            changed, created = sweep.sweep()
+            path.append(sweep.error + lam_local * sweep.n_local + lam_global * sweep.k)
+            counted += not created
+            if self.verbose:
+                print(
+                    f"sweep {len(path)}: {sweep.k} global clusters, {sweep.n_local} local ones, "
+                    f"objective {path[-1]:.8g}"
+                )
+            converged = not changed
+            if self.tol > 0 and len(path) > 1:
+                converged |= path[-2] - path[-1] <= self.tol * path[0]
+        return sweep, path, len(path), converged
+
+    def predict(self, X, groups=None):
+        """Global cluster of new rows, at the costs of the fit; no row opens a global cluster.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data.
+        groups : array-like of shape (n_samples,), default=None
+            The data set of each row. One that the fit has not seen, or None, has no local clusters
+            yet, so that the nearest center is the cheapest.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Index into ``cluster_centers_``; at a tie the lowest one.
+        """
+        check_is_fitted(self)
+        n_threads = self._check_parameters()[1]
+        X = self._validate(X, reset=False)
+        offset = np.full((len(self.groups_) + 1, self.n_clusters_), self.lam_local_)
+        for j, used in enumerate(self.local_clusters_):
+            offset[j, used] = 0.0
+        group = np.full(X.shape[0], len(self.groups_), dtype=np.int32)
+        if groups is not None:
+            names, number = check_groups(groups, X.shape[0])
+            known = {name: j for j, name in enumerate(self.groups_.tolist())}
+            number_of = [known.get(name, len(self.groups_)) for name in names.tolist()]
+            group = np.array(number_of, dtype=np.int32)[number]
+        return assign(X, group, self.cluster_centers_, offset, n_threads)
+
+

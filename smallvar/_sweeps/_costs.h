@@ -1,0 +1,54 @@
+/* Costs with an offset for each cluster, decided in plain float64: no contraction, columns added in order. */
+#ifndef SMALLVAR_COSTS_H
+#define SMALLVAR_COSTS_H
+
+#include <math.h>
+#include <stddef.h>
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(SMALLVAR_DEBUG)
+#if __GNUC__ >= 12
+#define SMALLVAR_EXACT_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define SMALLVAR_EXACT_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+#else
+#define SMALLVAR_EXACT_CLONES
+#endif
+
+#if !defined(__GNUC__)
+#define restrict
+#endif
+
+/* The least of offset_k + factor_k ||x - c_k||^2 and the first k that has it; -1 if there is none.
+ * IN x: d; columns: d x room, the centers; offset, factor: k.  OUT cost: room; least. */
+SMALLVAR_EXACT_CLONES
+static ptrdiff_t sc_least(const double *restrict x, ptrdiff_t d, const double *restrict columns, ptrdiff_t room,
+                          ptrdiff_t k, const double *restrict offset, const double *restrict factor,
+                          double *restrict cost, double *least)
+{
+    ptrdiff_t i, j, arg = -1;
+    double best = HUGE_VAL;
+    for (i = 0; i < k; i++) cost[i] = 0.0;
+    for (j = 0; j < d; j++) {
+        const double *c = columns + j * room;
+        const double xj = x[j];
+#pragma omp simd
+        for (i = 0; i < k; i++) {
+            double t = xj - c[i];
+            cost[i] += t * t;
+        }
+    }
+    if (factor) {
+#pragma omp simd
+        for (i = 0; i < k; i++) cost[i] = offset[i] + factor[i] * cost[i];
+    } else {
+#pragma omp simd
+        for (i = 0; i < k; i++) cost[i] = offset[i] + cost[i];
+    }
+    for (i = 0; i < k; i++)
+        if (cost[i] < best) { best = cost[i]; arg = i; }
+    *least = best;
+    return arg;
+}
+
+#endif

@@ -1,0 +1,602 @@
+"""Sweeps whose clusters come and go with single points, in the order of the points: D-Means and the hard HDP.
+
+Every point takes the least of offset + factor * ||x - c||^2 over the clusters. Proposals are made in parallel for a
+round of points, from the clusters as they are, and taken up in order; a round ends where a cluster comes or goes, and
+what lies behind that point is proposed anew. So the result is that of one point after the other.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from cython.parallel cimport prange, threadid
+from libc.math cimport HUGE_VAL
+from libc.string cimport memcmp, memcpy, memset
+
+from smallvar._sweeps._types cimport real_x
+
+import numpy as np
+
+cdef extern from "_costs.h" nogil:
+    Py_ssize_t sc_least(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, const double*,
+                        double*, double*)
+
+cdef enum:
+    CHUNK = 512         # points a thread takes at a time; also those of a partial sum
+    SHORT = 1 << 16     # multiply-adds of a round from which on it is shared out
+    LONGEST = 1 << 16   # points of a round
+    WORK = 1 << 28      # multiply-adds between two looks at the signals
+
+
+cdef struct Points:
+    const void* x       # n x d, float32 or float64, any strides
+    bint single
+    Py_ssize_t row      # strides in elements
+    Py_ssize_t col
+    Py_ssize_t n
+    Py_ssize_t d
+    const Py_ssize_t* order     # point i of the sweep is row order[i]; NULL: as given
+    const int* group    # data set of point i, or NULL
+    int threads
+    double* rows        # threads x d
+    double* costs       # threads x room
+
+
+cdef struct Table:      # the clusters
+    Py_ssize_t k
+    Py_ssize_t room
+    double* columns     # d x room
+    double* offset      # room, or data sets x room
+    double* factor      # room, or NULL
+
+
+cdef inline Py_ssize_t row_number(const Points* p, Py_ssize_t i) noexcept nogil:
+    return i if p.order == NULL else p.order[i]
+
+
+cdef inline void read_row(const Points* p, Py_ssize_t i, double* out) noexcept nogil:
+    cdef Py_ssize_t j, start = row_number(p, i) * p.row
+    if p.single:
+        for j in range(p.d):
+            out[j] = (<const float*> p.x)[start + j * p.col]
+    else:
+        for j in range(p.d):
+            out[j] = (<const double*> p.x)[start + j * p.col]
+
+
+cdef void propose_run(
+    const Points* p, const Table* t, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first, int* label, double* cost,
+    int thread
+) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double* x = p.rows + thread * p.d
+    cdef const double* offset = t.offset
+    for i in range(start, stop):
+        read_row(p, i, x)
+        if p.group != NULL:
+            offset = t.offset + p.group[i] * t.room
+        label[i - first] = <int> sc_least(
+            x, p.d, t.columns, t.room, t.k, offset, t.factor, p.costs + thread * t.room, &cost[i - first]
+        )
+
+
+cdef void propose(
+    const Points* p, const Table* t, Py_ssize_t start, Py_ssize_t stop, int* label, double* cost
+) noexcept nogil:
+    """The cheapest cluster of the points start..stop-1, and its cost."""
+    cdef Py_ssize_t chunk, chunks = (stop - start + CHUNK - 1) // CHUNK
+    if p.threads == 1 or chunks == 1 or (stop - start) * p.d * t.k < SHORT:
+        propose_run(p, t, start, stop, start, label, cost, 0)
+    else:
+        for chunk in prange(chunks, num_threads=p.threads, schedule="dynamic"):
+            propose_run(
+                p, t, start + chunk * CHUNK, min(stop, start + (chunk + 1) * CHUNK), start, label, cost, threadid()
+            )
+
+
+cdef void error_run(
+    const Points* p, const double* centers, const int* label, Py_ssize_t chunk, double* partial, int thread
+) noexcept nogil:
+    cdef Py_ssize_t i, j
+    cdef double* x = p.rows + thread * p.d
+    cdef const double* c
+    cdef double t, total = 0.0
+    for i in range(chunk * CHUNK, min(p.n, (chunk + 1) * CHUNK)):
+        read_row(p, i, x)
+        c = centers + label[i] * p.d
+        for j in range(p.d):
+            t = x[j] - c[j]
+            total += t * t
+    partial[chunk] = total
+
+
+cdef double squared_error(
+    const Points* p, const double* centers, const int* label, double* partial
+) noexcept nogil:
+    """Sum of squared distances to the own centers (k x d), in fixed chunks added in order."""
+    cdef Py_ssize_t chunk, chunks = (p.n + CHUNK - 1) // CHUNK
+    cdef double total = 0.0
+    if p.threads == 1 or p.n * p.d < SHORT:
+        for chunk in range(chunks):
+            error_run(p, centers, label, chunk, partial, 0)
+    else:
+        for chunk in prange(chunks, num_threads=p.threads, schedule="static"):
+            error_run(p, centers, label, chunk, partial, threadid())
+    for chunk in range(chunks):
+        total += partial[chunk]
+    return total
+
+
+cdef class Sweep:
+    """Points and clusters; the buffers belong to numpy arrays kept here."""
+
+    cdef Points p
+    cdef Table t
+    cdef list arrays
+    cdef object table_arrays
+    cdef double[::1] partial
+    cdef int[::1] proposal
+    cdef double[::1] cost
+    cdef Py_ssize_t work
+
+    cdef void attach(self, X, order, group, int threads):
+        cdef const float[:, :] x_single
+        cdef const double[:, :] x_double
+        cdef const Py_ssize_t[::1] indices
+        cdef const int[::1] groups
+        cdef double[::1] rows
+        cdef Py_ssize_t n = X.shape[0], d = X.shape[1]
+        self.arrays = [X, order, group]
+        self.p.n, self.p.d, self.p.threads = n, d, threads
+        if X.dtype == np.float32:
+            x_single = X
+            self.p.x, self.p.single = &x_single[0, 0], True
+            self.p.row, self.p.col = x_single.strides[0] // 4, x_single.strides[1] // 4
+        else:
+            x_double = X
+            self.p.x, self.p.single = &x_double[0, 0], False
+            self.p.row, self.p.col = x_double.strides[0] // 8, x_double.strides[1] // 8
+        if order is not None:
+            indices = order
+            self.p.order = &indices[0]
+        else:
+            self.p.order = NULL
+        if group is not None:
+            groups = group
+            self.p.group = &groups[0]
+        rows = np.empty(threads * d)
+        self.arrays.append(rows)
+        self.p.rows = &rows[0]
+        self.partial = np.empty((n + CHUNK - 1) // CHUNK)
+        self.proposal = np.empty(min(n, <Py_ssize_t> LONGEST), dtype=np.int32)
+        self.cost = np.empty(min(n, <Py_ssize_t> LONGEST))
+
+    cdef void reserve(self, Py_ssize_t room, Py_ssize_t sets):
+        """Room for more clusters; those there are stay."""
+        cdef double[:, ::1] columns, old_columns, offset, old_offset
+        cdef double[::1] factor, costs
+        cdef Py_ssize_t k = self.t.k
+        columns = np.zeros((self.p.d, room))
+        offset = np.zeros((sets, room))
+        factor = np.ones(room)
+        if k:
+            old_columns, old_offset, old_factor = self.table_arrays[:3]
+            np.asarray(columns)[:, :k] = np.asarray(old_columns)[:, :k]
+            np.asarray(offset)[:, :k] = np.asarray(old_offset)[:, :k]
+            np.asarray(factor)[:k] = np.asarray(old_factor)[:k]
+        costs = np.empty(self.p.threads * room)
+        self.table_arrays = [columns, offset, factor, costs]
+        self.t.columns, self.t.offset, self.t.room = &columns[0, 0], &offset[0, 0], room
+        self.t.factor = &factor[0]
+        self.p.costs = &costs[0]
+
+    cdef inline void put(self, Py_ssize_t k, const double* center) noexcept nogil:
+        cdef Py_ssize_t j
+        for j in range(self.p.d):
+            self.t.columns[j * self.t.room + k] = center[j]
+
+    cdef int look(self, Py_ssize_t work) except -1 nogil:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed; looks every few tenths of a second."""
+        self.work += work
+        if self.work > WORK:
+            self.work = 0
+            with gil:
+                PyErr_CheckSignals()
+        return 0
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# D-Means
+
+
+cdef class DynamicStep(Sweep):
+    """One batch of D-Means: old clusters revived, new ones opened, means moved, until the objective stops falling.
+
+    X : IN array (n, d), float32 or float64, any strides
+    centers : IN array (k, d), the old clusters' centers phi
+    gamma : IN array (k,), their weights, faded by age
+    penalty : IN array (k,), Q times their ages
+    """
+
+    cdef Py_ssize_t old
+    cdef const double[:, ::1] phi
+    cdef const double[::1] gamma
+    cdef const double[::1] penalty
+    cdef double lam
+    cdef Py_ssize_t[::1] count
+    cdef double[:, ::1] theta
+    cdef int[::1] label
+    cdef Py_ssize_t round
+    cdef readonly double objective
+    cdef readonly int n_iter
+    cdef readonly bint converged
+    cdef list values
+
+    def __init__(
+        self, X, const double[:, ::1] centers, const double[::1] gamma, const double[::1] penalty, double lam,
+        int n_threads,
+    ):
+        self.old = centers.shape[0]
+        self.phi, self.gamma, self.penalty, self.lam = centers, gamma, penalty, lam
+        if gamma.shape[0] != self.old or penalty.shape[0] != self.old:
+            raise ValueError("gamma and penalty must match centers")
+        self.attach(X, None, None, n_threads)
+
+    def run(self, order, int max_iter):
+        """Sweeps with the points in this order (IN, or None for the order given)."""
+        cdef Py_ssize_t k, j, start
+        cdef const Py_ssize_t[::1] indices
+        cdef double previous = HUGE_VAL
+        cdef Py_ssize_t changes
+        if order is not None:
+            indices = order
+            self.arrays.append(order)
+            self.p.order = &indices[0]
+        self.t.k = 0
+        self.reserve(self.old + 8, 1)
+        self.t.k = self.old
+        self.count = np.zeros(self.t.room, dtype=np.intp)
+        self.theta = np.zeros((self.t.room, self.p.d))
+        self.label = np.full(self.p.n, -1, dtype=np.int32)
+        for k in range(self.old):
+            self.rest(k)
+        self.values = []
+        self.n_iter = 0
+        self.converged = False
+        self.round = 1
+        while self.n_iter < max_iter and not self.converged:
+            changes = 0
+            start = 0
+            while start < self.p.n:
+                if self.t.k + 1 > self.t.room:
+                    self.widen()
+                with nogil:
+                    start = self.advance(start, &changes)
+            with nogil:
+                self.move()
+            self.n_iter += 1
+            self.values.append(self.objective)
+            self.converged = changes == 0 or not self.objective < previous
+            previous = self.objective
+        return self
+
+    cdef void widen(self):
+        cdef Py_ssize_t k = self.t.k
+        self.reserve(2 * self.t.room, 1)
+        count, theta = np.zeros(self.t.room, dtype=np.intp), np.zeros((self.t.room, self.p.d))
+        count[:k], theta[:k] = self.count[:k], self.theta[:k]
+        self.count, self.theta = count, theta
+
+    cdef void rest(self, Py_ssize_t k) noexcept nogil:
+        """An old cluster that no point of the batch has, revived at cost Q D + gamma / (1 + gamma) ||y - phi||^2."""
+        self.put(k, &self.phi[k, 0])
+        self.t.offset[k] = self.penalty[k]
+        self.t.factor[k] = self.gamma[k] / (1.0 + self.gamma[k])
+
+    cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t* changes) except -1 nogil:
+        """Assign points until a cluster comes or goes; returns the next point."""
+        cdef Py_ssize_t stop = min(self.p.n, start + self.round), i, k, j
+        cdef int left
+        cdef double* y = self.p.rows
+        cdef bint event = False
+        propose(&self.p, &self.t, start, stop, &self.proposal[0], &self.cost[0])
+        self.look((stop - start) * self.p.d * (self.t.k + 4))
+        for i in range(start, stop):
+            k = self.proposal[i - start]
+            left = self.label[i]
+            if k >= 0 and self.cost[i - start] <= self.lam:
+                if k == left:
+                    continue
+                if self.count[k] == 0:  # revive it, between its center and the point
+                    read_row(&self.p, i, y)
+                    for j in range(self.p.d):
+                        y[j] = (self.gamma[k] * self.phi[k, j] + y[j]) / (self.gamma[k] + 1.0)
+                    self.open_at(k, y)
+                    event = True
+            else:
+                k = self.t.k
+                self.t.k += 1
+                read_row(&self.p, i, y)
+                self.open_at(k, y)
+                self.count[k] = 0
+                event = True
+            changes[0] += 1
+            self.count[k] += 1
+            self.label[i] = <int> k
+            if left >= 0:
+                self.count[left] -= 1
+                if self.count[left] == 0:
+                    if left >= self.old:
+                        self.t.offset[left] = HUGE_VAL
+                    else:
+                        self.rest(left)
+                    event = True
+            if event:
+                self.round = 1
+                return i + 1
+        self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
+        return stop
+
+    cdef void open_at(self, Py_ssize_t k, const double* center) noexcept nogil:
+        self.put(k, center)
+        self.t.offset[k], self.t.factor[k] = 0.0, 1.0
+
+    cdef void move(self) noexcept nogil:
+        """Means of the active clusters, theta = (gamma phi + sum y) / (gamma + n), and the objective of the step."""
+        cdef Py_ssize_t i, j, k, d = self.p.d
+        cdef double* y = self.p.rows
+        cdef double gamma, t, total = 0.0
+        memset(&self.theta[0, 0], 0, self.theta.shape[0] * d * sizeof(double))
+        for i in range(self.p.n):
+            read_row(&self.p, i, y)
+            k = self.label[i]
+            for j in range(d):
+                self.theta[k, j] += y[j]
+        for k in range(self.t.k):
+            if self.count[k] == 0:
+                if k < self.old:
+                    memcpy(&self.theta[k, 0], &self.phi[k, 0], d * sizeof(double))
+                continue
+            gamma = self.gamma[k] if k < self.old else 0.0
+            total += self.penalty[k] if k < self.old else self.lam
+            for j in range(d):
+                if k < self.old:
+                    self.theta[k, j] = (gamma * self.phi[k, j] + self.theta[k, j]) / (gamma + self.count[k])
+                    t = self.theta[k, j] - self.phi[k, j]
+                    total += gamma * t * t
+                else:
+                    self.theta[k, j] /= self.count[k]
+            self.put(k, &self.theta[k, 0])
+        self.objective = total + squared_error(&self.p, &self.theta[0, 0], &self.label[0], &self.partial[0])
+
+    def result(self):
+        """Labels in the order of the rows, centers and counts: the old clusters, then those new ones that have points."""
+        kept = np.ones(self.t.k, dtype=bool)
+        counts = np.asarray(self.count)[: self.t.k]
+        kept[self.old :] = counts[self.old :] > 0
+        labels = (np.cumsum(kept) - 1)[np.asarray(self.label)]
+        if self.p.order != NULL:
+            by_row = np.empty_like(labels)
+            by_row[self.arrays[len(self.arrays) - 1]] = labels
+            labels = by_row
+        return labels, np.asarray(self.theta)[: self.t.k][kept], counts[kept], np.array(self.values)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Hard HDP
+
+
+cdef class HDPSweep(Sweep):
+    """Algorithm 2 of Kulis & Jordan (2012). A local cluster is a pair of a data set and a global cluster.
+
+    X : IN array (n, d), float32 or float64, any strides
+    order : IN array (n,), intp: the rows, those of a data set together
+    group : IN array (n,), int32: the data set of each, 0, 1, ... in the order of visit
+    """
+
+    cdef Py_ssize_t sets
+    cdef double lam_local
+    cdef double lam_global
+    cdef readonly int[::1] label        # in the order of visit
+    cdef double[:, ::1] centers         # room x d
+    cdef double[:, ::1] sums            # room x d: of one data set
+    cdef double[:, ::1] totals          # room x d: of all
+    cdef Py_ssize_t[::1] count          # of one data set
+    cdef Py_ssize_t[::1] members        # of all
+    cdef int[::1] target                # where the local clusters of a data set went
+    cdef double[::1] none               # no offsets
+    cdef Py_ssize_t round
+    cdef readonly Py_ssize_t n_local
+    cdef readonly double error
+
+    def __init__(
+        self, X, order, int[::1] group, Py_ssize_t sets, double lam_local, double lam_global, mean, int n_threads
+    ):
+        cdef Py_ssize_t j
+        cdef double[::1] first = mean
+        self.attach(X, order, np.asarray(group), n_threads)
+        self.sets, self.lam_local, self.lam_global = sets, lam_local, lam_global
+        self.make_room(16)
+        self.t.factor = NULL
+        self.t.k = 1
+        self.put(0, &first[0])
+        for j in range(self.p.d):
+            self.centers[0, j] = first[j]
+        self.label = np.zeros(self.p.n, dtype=np.int32)
+        self.round = 1
+
+    cdef void make_room(self, Py_ssize_t room):
+        cdef Py_ssize_t k = self.t.k
+        self.reserve(room, self.sets)
+        self.t.factor = NULL
+        centers = np.zeros((room, self.p.d))
+        members = np.zeros(room, dtype=np.intp)
+        totals = np.zeros((room, self.p.d))
+        sums, count = np.zeros((room, self.p.d)), np.zeros(room, dtype=np.intp)
+        if k:
+            centers[:k], members[:k], totals[:k] = self.centers[:k], self.members[:k], self.totals[:k]
+            sums[:k], count[:k] = self.sums[:k], self.count[:k]
+        self.centers, self.members, self.totals, self.sums, self.count = centers, members, totals, sums, count
+        self.target, self.none = np.zeros(room, dtype=np.int32), np.zeros(room)
+
+    @property
+    def k(self):
+        """Number of global clusters."""
+        return self.t.k
+
+    def sweep(self):
+        """Steps 4 to 6; returns whether anything changed, and how many global clusters were created."""
+        cdef Py_ssize_t start = 0, stop, before = self.t.k, k, created
+        cdef int[::1] old = np.array(self.label)
+        cdef bint same
+        while start < self.p.n:
+            if self.t.k == self.t.room:
+                self.make_room(2 * self.t.room)
+            with nogil:
+                start = self.advance(start)
+        memset(&self.members[0], 0, self.t.room * sizeof(Py_ssize_t))
+        memset(&self.totals[0, 0], 0, self.t.room * self.p.d * sizeof(double))
+        self.n_local = 0
+        start = 0
+        while start < self.p.n:
+            stop = start
+            while stop < self.p.n and self.p.group[stop] == self.p.group[start]:
+                stop += 1
+            if self.t.k + min(self.t.k, stop - start) > self.t.room:
+                self.make_room(2 * self.t.room)
+            with nogil:
+                self.move_locals(start, stop)
+                self.look((stop - start + self.t.k * self.t.k) * self.p.d)
+            start = stop
+        created = self.t.k - before
+        same = created == 0 and memcmp(&old[0], &self.label[0], self.p.n * sizeof(int)) == 0
+        with nogil:
+            self.finish()
+            self.error = squared_error(&self.p, &self.centers[0, 0], &self.label[0], &self.partial[0])
+        return not same, created
+
+    cdef Py_ssize_t advance(self, Py_ssize_t start) except -1 nogil:
+        """Step 4 until a cluster, local or global, is opened; returns the next point."""
+        cdef Py_ssize_t stop = min(self.p.n, start + self.round), i, k
+        cdef double* offset
+        propose(&self.p, &self.t, start, stop, &self.proposal[0], &self.cost[0])
+        self.look((stop - start) * self.p.d * (self.t.k + 4))
+        for i in range(start, stop):
+            k = self.proposal[i - start]
+            offset = self.t.offset + self.p.group[i] * self.t.room
+            if self.cost[i - start] > self.lam_local + self.lam_global:
+                read_row(&self.p, i, self.p.rows)
+                k = self.open_global(self.p.rows)
+            self.label[i] = <int> k
+            if offset[k] != 0.0:
+                offset[k] = 0.0
+                self.round = 1
+                return i + 1
+        self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
+        return stop
+
+    cdef Py_ssize_t open_global(self, const double* center) noexcept nogil:
+        cdef Py_ssize_t k = self.t.k, j
+        self.t.k += 1
+        self.put(k, center)
+        for j in range(self.p.d):
+            self.centers[k, j] = center[j]
+        for j in range(self.sets):
+            self.t.offset[j * self.t.room + k] = self.lam_local
+        self.count[k] = 0
+        return k
+
+    cdef void move_locals(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+        """Step 5 for one data set, from the sums and sizes of its local clusters."""
+        cdef Py_ssize_t i, j, k, c, p, d = self.p.d, there = self.t.k
+        cdef double* x = self.p.rows
+        cdef double least
+        for c in range(there):
+            self.count[c] = 0
+        for i in range(start, stop):
+            c = self.label[i]
+            if self.count[c] == 0:
+                memset(&self.sums[c, 0], 0, d * sizeof(double))
+            read_row(&self.p, i, x)
+            for j in range(d):
+                self.sums[c, j] += x[j]
+            self.count[c] += 1
+        for c in range(there):
+            self.target[c] = <int> c if self.count[c] else -1
+        for c in range(there):
+            if self.target[c] < 0:
+                continue
+            for j in range(d):
+                x[j] = self.sums[c, j] / self.count[c]
+            p = sc_least(x, d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least)
+            if self.count[c] * least > self.lam_global:
+                p = self.open_global(x)
+            if p == c:
+                continue
+            if self.count[p] == 0:
+                memset(&self.sums[p, 0], 0, d * sizeof(double))
+            for j in range(d):
+                self.sums[p, j] += self.sums[c, j]
+            self.count[p] += self.count[c]
+            self.count[c] = 0
+            self.target[c] = <int> p
+        # what went to a cluster before that one's own turn went on with it
+        for c in range(there - 1, -1, -1):
+            p = self.target[c]
+            if c < p < there and self.target[p] >= 0:
+                self.target[c] = self.target[p]
+        for i in range(start, stop):
+            self.label[i] = self.target[self.label[i]]
+        for p in range(self.t.k):
+            if self.count[p]:
+                self.n_local += 1
+                self.members[p] += self.count[p]
+                for j in range(d):
+                    self.totals[p, j] += self.sums[p, j]
+
+    cdef void finish(self) noexcept nogil:
+        """Step 6: means over all data sets; empty clusters vanish."""
+        cdef Py_ssize_t k = 0, p, i, j, d = self.p.d
+        for p in range(self.t.k):
+            if self.members[p]:
+                self.target[p] = <int> k
+                for j in range(d):
+                    self.centers[k, j] = self.totals[p, j] / self.members[p]
+                self.members[k] = self.members[p]
+                self.put(k, &self.centers[k, 0])
+                k += 1
+        self.t.k = k
+        for i in range(self.sets):
+            for p in range(k):
+                self.t.offset[i * self.t.room + p] = self.lam_local
+        for i in range(self.p.n):
+            self.label[i] = self.target[self.label[i]]
+            self.t.offset[self.p.group[i] * self.t.room + self.label[i]] = 0.0
+
+    def result(self):
+        """Labels in the order of the rows, and the centers."""
+        labels = np.empty(self.p.n, dtype=np.int32)
+        labels[self.arrays[1]] = np.asarray(self.label)
+        return labels, np.asarray(self.centers)[: self.t.k].copy()
+
+
+def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, int n_threads):
+    """The cheapest of the centers (IN, k x d) for each row of X (IN), at ||x - c||^2 + offset of its group (IN).
+
+    group : IN array (n,), int32, rows of offset; or None: the only one
+    """
+    cdef Sweep sweep = Sweep()
+    cdef Py_ssize_t k, start = 0, stop, n = X.shape[0]
+    cdef int[::1] label = np.empty(n, dtype=np.int32)
+    cdef double[::1] cost = np.empty(n)
+    sweep.attach(X, None, group, n_threads)
+    sweep.reserve(centers.shape[0], offset.shape[0])
+    sweep.t.factor = NULL
+    sweep.t.offset = <double*> &offset[0, 0]
+    sweep.t.k = centers.shape[0]
+    for k in range(centers.shape[0]):
+        sweep.put(k, &centers[k, 0])
+    with nogil:
+        while start < n:
+            stop = min(n, start + LONGEST)
+            propose(&sweep.p, &sweep.t, start, stop, &label[start], &cost[start])
+            sweep.look((stop - start) * sweep.p.d * sweep.t.k)
+            start = stop
+    return np.asarray(label)
