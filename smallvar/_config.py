@@ -1,5 +1,6 @@
 """Threads and build facts."""
 
+import functools
 import os
 import sys
 
@@ -26,13 +27,19 @@ def openmp_enabled():
     return openmp_version() > 0
 
 
+@functools.cache
+def _cpus_allowed():
+    # reads files of the system, which takes longer than a small fit
+    return joblib.cpu_count()
+
+
 def resolve_threads(n_threads):
     """Number of threads for ``n_threads``: None means all that this process may use."""
     if n_threads is None:
         available = max_threads()
         if "OMP_NUM_THREADS" not in os.environ:
             # OpenMP knows the affinity mask, joblib the limits of containers as well
-            available = min(available, joblib.cpu_count())
+            available = min(available, _cpus_allowed())
     else:
         available = n_threads
     return 1 if _forked or not openmp_enabled() else max(1, int(available))

@@ -20,6 +20,7 @@ from smallvar._penalty import farthest_first
 from smallvar._sweeps.ordered import DynamicStep, assign
 
 DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
+GUESS = 8  # clusters, for a penalty from the data
 
 
 class DynamicMeans(ClusterMixin, BaseEstimator):
@@ -39,7 +40,7 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
     ----------
     lam : float or "farthest-first", default="farthest-first"
         Penalty for each new cluster, in squared data units, > 0 and finite. "farthest-first"
-        derives it from the first batch that is not empty and the guess ``n_clusters`` (cut to the
+        derives it from the first batch that is not empty and a guess of 8 clusters (cut to the
         size of the batch), see :func:`farthest_first_lambda`; there it stays.
     t_q : float, default=None
         Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
@@ -53,8 +54,6 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
         with ``tau`` instead of ``t_q`` and ``k_tau``.
     tau : float, default=None
         How fast the weight of an old center fades, >= 0. Both 0: one data set in batches.
-    n_clusters : int, default=8
-        Guess of the number of clusters for ``lam="farthest-first"``, not a bound.
     n_init : int, default=3
         Orders in which the points of a step are visited, the first as given, the others random.
         The result with the lowest objective goes on.
@@ -162,7 +161,6 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
         k_tau=None,
         q=None,
         tau=None,
-        n_clusters=8,
         n_init=3,
         max_iter=300,
         record=False,
@@ -175,7 +173,6 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
         self.k_tau = k_tau
         self.q = q
         self.tau = tau
-        self.n_clusters = n_clusters
         self.n_init = n_init
         self.max_iter = max_iter
         self.record = record
@@ -201,7 +198,6 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
         for name in ("k_tau", "q", "tau"):
             if pairs[name] is not None and np.isinf(pairs[name]):
                 raise ValueError(f"{name} must be finite, got {pairs[name]!r}")
-        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
@@ -241,7 +237,7 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
         """The numbers lam, Q and tau, once there are data."""
         lam = self.lam
         if isinstance(lam, str):
-            lam = farthest_first(X, min(self.n_clusters, X.shape[0]), None, n_threads)
+            lam = farthest_first(X, min(GUESS, X.shape[0]), None, n_threads)
         self.lam_ = float(lam)
         if self.q is not None:
             self.q_, self.tau_ = float(self.q), float(self.tau)
@@ -269,13 +265,15 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
             labels, centers, counts, _ = best.result()
             converged = best.converged
             new = len(counts) - old
-            ids = np.append(ids, self._next_id + np.arange(new))
             active = counts > 0
-            weights = np.append(self.weights_, np.zeros(new))
-            weights[active] = np.append(gamma, np.zeros(new))[active] + counts[active]
-            ages = np.append(self.ages_, np.zeros(new, dtype=np.int64)) + 1
-            revived = ids[:old][active[:old] & (self.ages_ > 1)]
-            ages[active] = 1
+            weights, ages = self.weights_, self.ages_
+            revived = ids[active[:old] & (ages > 1)]
+            if new:
+                ids = np.append(ids, self._next_id + np.arange(new))
+                weights, gamma = np.append(weights, np.zeros(new)), np.append(gamma, np.zeros(new))
+                ages = np.append(ages, np.zeros(new, dtype=np.int64))
+            weights = np.where(active, gamma + counts, weights)
+            ages = np.where(active, 1, ages + 1)
             self.labels_ = ids[labels]
             self.objective_, self.n_iter_ = best.objective, best.n_iter
         else:

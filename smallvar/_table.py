@@ -300,6 +300,13 @@ def check_values(path, X, titles, place="row {}".format):
             raise UserError(f"{path}, {where}, column {titles[column]}: {what} value")
 
 
+def square_of(X):
+    """Sum the squares of a table, whatever its type, a block at a time."""
+    step = max(1, 2**20 // X.shape[1])
+    blocks = (np.asarray(X[i : i + step], dtype=np.float64) for i in range(0, len(X), step))
+    return float(sum(np.square(block).sum() for block in blocks))
+
+
 # ---------------------------------------------------------------------------------------
 # Words
 
@@ -330,3 +337,8 @@ def columns_in_short(titles):
     """Say how many columns there are and what they are called."""
     shown = titles if len(titles) <= 6 else [*titles[:4], "...", titles[-1]]
     return f"{counted(len(titles), 'column')}: {', '.join(shown)}"
+
+
+def explained(error, energy):
+    """Say which share of the square of the data is explained."""
+    return f"{max(0.0, 1 - error / energy) if energy else 1:.1%}"

@@ -368,15 +368,21 @@ cdef class DynamicStep(Sweep):
 
     def result(self):
         """Labels in the order of the rows, centers and counts: the old clusters, then those new ones that have points."""
-        kept = np.ones(self.t.k, dtype=bool)
-        counts = np.asarray(self.count)[: self.t.k]
-        kept[self.old :] = counts[self.old :] > 0
-        labels = (np.cumsum(kept) - 1)[np.asarray(self.label)]
+        cdef Py_ssize_t k
+        cdef bint whole = True
+        labels, counts = np.asarray(self.label), np.asarray(self.count)[: self.t.k]
+        theta = np.asarray(self.theta)[: self.t.k]
+        for k in range(self.old, self.t.k):
+            whole &= self.count[k] > 0
+        if not whole:
+            kept = counts > 0
+            kept[: self.old] = True
+            labels, counts, theta = (np.cumsum(kept) - 1)[labels], counts[kept], theta[kept]
         if self.p.order != NULL:
             by_row = np.empty_like(labels)
             by_row[self.arrays[len(self.arrays) - 1]] = labels
             labels = by_row
-        return labels, np.asarray(self.theta)[: self.t.k][kept], counts[kept], np.array(self.values)
+        return labels, theta, counts, np.array(self.values)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
