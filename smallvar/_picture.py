@@ -6,11 +6,12 @@ imported when the first of them is made.
 
 import numpy as np
 
-from smallvar._table import UserError, counted, explained, square_of
+from smallvar._table import UserError, clock_title, counted, explained, square_of
 
 POINTS_DRAWN, VALUES_DRAWN = 50_000, 20_000_000
 FEATURES_DRAWN, ROWS_DRAWN = 40, 400
 BARS = 24  # columns up to which a feature is drawn as bars
+TRACKS_NUMBERED = 40  # tracks up to which each has its color and its number
 
 
 def import_matplotlib():
@@ -371,3 +372,153 @@ def path_picture(table, path, best):
     axes.legend(frameon=False)
     axes.set_title(f"{table.name}: n = {n:,}, d = {d:,}", size=11, parse_math=False)
     return figure
+
+
+def track_picture(table, model):
+    """Draw the ways of the clusters over time.
+
+    Parameters
+    ----------
+    table : Table
+        The data. Of more than two columns the first two are drawn; a single one is drawn over
+        time.
+    model : DynamicMeans
+        Fitted to these data.
+
+    Returns
+    -------
+    figure : matplotlib.figure.Figure
+        Each track goes from a ring to its number, or where there are many to a dot. Many tracks
+        in a plane are colored by time.
+    """
+    Figure = import_matplotlib()[0]
+    (n, d), k = table.X.shape, len(model.tracks_)
+    drawn = slice(n)
+    if n > POINTS_DRAWN:
+        drawn = np.sort(np.random.default_rng(0).choice(n, POINTS_DRAWN, replace=False))
+    labels = model.labels_[drawn]
+    points = table.X[drawn, :2].astype(np.float64)
+    clock, when = as_numbers(model.times_), as_numbers(table.times[drawn])
+    steps = [track[:, 0].astype(int) for track in model.tracks_.values()]
+    ways = [track[:, 1:3] for track in model.tracks_.values()]
+    axis_titles = [f"column {title}" if title.isdigit() else title for title in table.titles[:2]]
+    if d == 1:
+        points = np.column_stack([when, points])
+        ways = [np.column_stack([clock[at], way]) for at, way in zip(steps, ways, strict=True)]
+        axis_titles = [clock_title(table), *axis_titles]
+
+    figure = Figure(figsize=(8.5, 6.5), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    numbered = k <= TRACKS_NUMBERED
+    by_time = d > 1 and not numbered
+    colors = np.full((k, 3), 0.6) if by_time else cluster_colors(k)
+    axes.scatter(
+        *points.T,
+        s=float(np.clip(20_000 / len(points), 1, 12)),
+        color=colors[np.searchsorted(list(model.tracks_), labels)],
+        alpha=0.25,
+        linewidths=0,
+        rasterized=True,
+        zorder=1,
+    )
+    if not by_time:
+        draw_tracks(axes, ways, steps, lambda which, at: colors[which])
+    else:
+        scale = time_scale(clock)
+        draw_tracks(axes, ways, steps, lambda which, at: scale.to_rgba(clock[at]))
+        bar = figure.colorbar(scale, ax=axes, aspect=40, pad=0.02)
+        bar.outline.set_visible(False)
+        bar.set_label(clock_title(table), parse_math=False)
+        show_dates(bar.ax.yaxis, table.times)
+    if d == 1:
+        show_dates(axes.xaxis, table.times)
+    width, height = np.ptp(points, axis=0)
+    if d > 1 and 1 / 3 < (height or 1) / (width or 1) < 3:
+        axes.set_aspect("equal", adjustable="datalim")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel(axis_titles[0], parse_math=False)
+    axes.set_ylabel(axis_titles[1], parse_math=False)
+    some = f", {POINTS_DRAWN:,} of them drawn" if n > POINTS_DRAWN else ""
+    columns = f", the first 2 of {d:,} columns" if d > 2 else ""
+    axes.set_title(
+        f"{table.name}: n = {n:,}{some}{columns}, {counted(len(clock), 'time step')}\n"
+        f"{counted(k, 'cluster')}, lam = {model.lam_:.6g}; each from a ring to "
+        f"{'its number' if numbered else 'a dot'}, dotted while unseen",
+        size=11,
+        parse_math=False,
+    )
+    return figure
+
+
+def draw_tracks(axes, ways, steps, paint):
+    """Draw tracks, their beginnings and their ends.
+
+    Parameters
+    ----------
+    axes : Axes
+        What to draw on.
+    ways, steps : list of ndarray of shape (n_seen, 2) and (n_seen,)
+        For each track, where it was and in which steps.
+    paint : callable
+        Takes positions in the lists and steps, and returns colors.
+    """
+    from matplotlib.collections import LineCollection
+
+    k = len(ways)
+    few, which = k <= TRACKS_NUMBERED, np.arange(k)
+    lines = np.concatenate([np.stack([way[:-1], way[1:]], axis=1) for way in ways])
+    owner = np.repeat(which, [len(way) - 1 for way in ways])
+    color = paint(owner, np.concatenate([at[1:] for at in steps]))
+    unseen = np.concatenate([np.diff(at) > 1 for at in steps])
+    width = 1.8 if few else float(np.clip(120 / k, 0.6, 1.2))
+    for chosen, style in ((unseen, (0, (1, 1.2))), (~unseen, "solid")):
+        axes.add_collection(
+            LineCollection(
+                lines[chosen],
+                colors=color[chosen],
+                linewidths=width,
+                linestyles=[style],
+                capstyle="butt" if style != "solid" else "round",
+                zorder=2,
+            )
+        )
+    begins, ends = (np.array([way[i] for way in ways]) for i in (0, -1))
+    first, last = (paint(which, np.array([at[i] for at in steps])) for i in (0, -1))
+    size = 30 if few else float(np.clip(4000 / k, 7, 20))
+    ring = {"facecolors": "white", "linewidths": 1.4 if few else 0.8, "zorder": 3}
+    axes.scatter(*begins.T, s=size, edgecolors=first, **ring)
+    if not few:
+        axes.scatter(*ends.T, s=0.8 * size, color=last, linewidths=0, zorder=4)
+        return
+    axes.scatter(*ends.T, s=130, edgecolors=last, **ring | {"zorder": 4})
+    for label, (x, y) in enumerate(ends):
+        axes.text(x, y, label, size=7, ha="center", va="center_baseline", zorder=5)
+
+
+def time_scale(clock):
+    """Choose a color for each time, none of them too pale for a white ground."""
+    from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+
+    colors = ListedColormap(colormaps["plasma"](np.linspace(0, 0.87, 256)))
+    return ScalarMappable(Normalize(clock[0], clock[-1]), colors)
+
+
+def as_numbers(times):
+    """Turn times into what matplotlib draws: dates are days from 1970."""
+    if times.dtype.kind != "M":
+        return times.astype(np.float64)
+    from matplotlib.dates import date2num
+
+    return date2num(times)
+
+
+def show_dates(axis, times):
+    """Let an axis show dates if the times are dates."""
+    if times.dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator()
+        axis.set_major_locator(locator)
+        axis.set_major_formatter(ConciseDateFormatter(locator))

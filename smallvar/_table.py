@@ -7,6 +7,7 @@ file, the line or row and the column.
 import csv
 import os
 from array import array
+from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from operator import itemgetter
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 MISSING = frozenset(["", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none"])
+EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+TIMES = "numbers or dates like 2024-01-31T12:00:00"
 
 
 class UserError(Exception):
@@ -21,14 +24,20 @@ class UserError(Exception):
 
 
 class Table(NamedTuple):
-    """Numbers in rows and columns, the titles of the columns, and what to call the whole."""
+    """Numbers in rows and columns, the titles of the columns, and what to call the whole.
+
+    Where a column of times was asked for, there are also the time of each row, as numbers or
+    dates, and the title of that column.
+    """
 
     X: np.ndarray
     titles: list[str]
     name: str
+    times: np.ndarray | None = None
+    clock: str | None = None
 
 
-def read_table(path, columns):
+def read_table(path, columns, time=None):
     """Read a table from a file.
 
     Parameters
@@ -37,6 +46,8 @@ def read_table(path, columns):
         The file; its suffix tells how to read it.
     columns : str or None
         The columns to use, for `pick_columns`.
+    time : str, optional
+        The column that holds the time of each row, likewise.
 
     Returns
     -------
@@ -53,17 +64,17 @@ def read_table(path, columns):
             raise UserError(f"{path}: the name must end in {one_of(readers)}")
         if size == 0:
             raise UserError(f"{path} is empty")
-        X, titles = readers[suffix](path, columns)
+        X, titles, *times = readers[suffix](path, columns, time)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except MemoryError as error:
         raise UserError(f"cannot read {path}: not enough memory") from error
     # A name is bytes on some systems; what is not text in it becomes an escape.
     name = os.path.basename(path).encode(errors="backslashreplace").decode()
-    return Table(X, titles, name)
+    return Table(X, titles, name, *times)
 
 
-def read_text(path, columns):
+def read_text(path, columns, time):
     """Read a .csv or .tsv file."""
     records = text_records(path)
     first_line, first = next(records, (0, []))
@@ -79,10 +90,11 @@ def read_text(path, columns):
         )
     if not header:
         records = chain([(first_line, first)], records)
-    picked, titles = pick_columns(path, columns, names, d)
+    picked, titles, clock = pick_columns(path, columns, names, d, time)
     # A slice for a single column: itemgetter(0) would return a cell, not a row of one cell.
     pick = itemgetter(*picked) if len(picked) > 1 else itemgetter(slice(picked[0], picked[0] + 1))
     values = array("d")  # grows in place: the numbers are never held twice
+    times = None
     for line, cells in records:
         if len(cells) != d:
             raise UserError(
@@ -94,6 +106,14 @@ def read_text(path, columns):
             in_first_row = len(values) < len(picked)
             complaint = explain_cells(titles, pick(cells), in_first_row)
             raise UserError(f"{path}, line {line}{complaint}") from None
+        if clock is not None:
+            times = new_times(cells[clock]) if times is None else times
+            try:
+                times.append(float(cells[clock]) if times.typecode == "d" else ticks(cells[clock]))
+            except ValueError:
+                complaint = explain_time(cells[clock], times)
+                title = str(clock + 1) if names is None else names[clock]
+                raise UserError(f"{path}, line {line}, column {title}: {complaint}") from None
     if not values:
         raise UserError(f"{path} has a header but no rows")
     X = np.frombuffer(values).reshape(-1, len(picked))
@@ -103,7 +123,13 @@ def read_text(path, columns):
         return f"line {line}"
 
     check_values(path, X, titles, place)
-    return X, titles
+    if clock is None:
+        return X, titles
+    dates = times.typecode == "q"
+    times = np.frombuffer(times, dtype="datetime64[us]" if dates else np.float64)
+    title = str(clock + 1) if names is None else names[clock]
+    check_values(path, times[:, np.newaxis], [title], place)
+    return X, titles, in_coarse_units(times), title
 
 
 def text_records(path):
@@ -163,6 +189,40 @@ def is_missing(cell):
     return cell.strip().lower() in MISSING
 
 
+def new_times(cell):
+    """Make an empty array for times like the first one: numbers, or dates in microseconds."""
+    try:
+        ticks(cell)
+    except ValueError:
+        return array("d")
+    return array("d" if is_number(cell) else "q")
+
+
+def ticks(cell):
+    """Read a date in the ISO format as microseconds from 1970, in UTC where it names no zone."""
+    date = datetime.fromisoformat(cell.strip())
+    return ((date if date.tzinfo else date.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND
+
+
+def explain_time(cell, times):
+    """Say what is wrong with a time that does not read like those before it."""
+    if is_missing(cell):
+        return "missing value"
+    likewise = "dates like those before" if times.typecode == "q" else "numbers like those before"
+    return f"times must be {likewise if times else TIMES}, got {shortened(cell)}"
+
+
+def in_coarse_units(times):
+    """Give dates in days or seconds where nothing is lost; whatever else is not touched."""
+    if times.dtype.kind != "M":
+        return times
+    for unit in ("D", "s", "ms", "us"):
+        coarse = times.astype(f"datetime64[{unit}]")
+        if np.array_equal(coarse, times):
+            return coarse
+    return times
+
+
 def explain_cells(titles, cells, in_first_row):
     """Say what is wrong with a row of which not every cell is a number."""
     bad = [(title, cell) for title, cell in zip(titles, cells, strict=True) if not is_number(cell)]
@@ -181,7 +241,7 @@ def not_numeric(words):
     return f": {noun} {', '.join(words[:5])}{more} not numeric; choose others with --columns"
 
 
-def read_npy(path, columns):
+def read_npy(path, columns, time):
     """Map a .npy file into memory."""
     try:
         X = np.lib.format.open_memmap(path, mode="r")
@@ -191,14 +251,20 @@ def read_npy(path, columns):
         raise UserError(f"{path} holds values of type {X.dtype}, not real numbers")
     if X.ndim != 2:
         raise UserError(f"{path} holds an array of shape {X.shape}, not rows and columns")
-    picked, titles = pick_columns(path, columns, None, X.shape[1])
-    if columns is not None:
+    picked, titles, clock = pick_columns(path, columns, None, X.shape[1], time)
+    if clock is not None:
+        times = np.array(X[:, clock], dtype=X.dtype if X.dtype.kind in "iu" else np.float64)
+    if columns is not None or clock is not None:
         X = X[:, picked]
     check_values(path, X, titles)
-    return X, titles
+    if clock is None:
+        return X, titles
+    title = str(clock + 1)
+    check_values(path, times[:, np.newaxis], [title])
+    return X, titles, times, title
 
 
-def read_parquet(path, columns):
+def read_parquet(path, columns, time):
     """Read a .parquet file with pandas."""
     try:
         import pandas as pd
@@ -211,7 +277,8 @@ def read_parquet(path, columns):
     except ValueError as error:  # what pyarrow raises for a damaged file is one
         raise UserError(f"{path}: {error}") from error
     names = [str(name) for name in frame.columns]
-    picked, titles = pick_columns(path, columns, names, len(names))
+    picked, titles, clock = pick_columns(path, columns, names, len(names), time)
+    moments = None if clock is None else frame.iloc[:, clock]
     frame = frame.iloc[:, picked]
     columns_of_words = [
         f"{title} ({dtype})"
@@ -223,11 +290,24 @@ def read_parquet(path, columns):
     narrow = all(dtype == np.float32 for dtype in frame.dtypes)
     X = frame.to_numpy(dtype=np.float32 if narrow else np.float64, na_value=np.nan)
     check_values(path, X, titles)
-    return X, titles
+    if clock is None:
+        return X, titles
+    try:
+        if pd.api.types.is_numeric_dtype(moments.dtype):
+            whole = moments.dtype.kind in "iu" and not moments.hasnans
+            times = moments.to_numpy() if whole else moments.to_numpy(np.float64, na_value=np.nan)
+        else:
+            moments = pd.to_datetime(moments, format="ISO8601", utc=True)
+            times = moments.dt.tz_localize(None).to_numpy()
+    except (ValueError, TypeError):
+        kind = moments.dtype
+        raise UserError(f"{path}, column {names[clock]} ({kind}): times must be {TIMES}") from None
+    check_values(path, times[:, np.newaxis], [names[clock]])
+    return X, titles, in_coarse_units(times), names[clock]
 
 
-def pick_columns(source, spec, names, d):
-    """Find the columns that ``--columns`` asks for.
+def pick_columns(source, spec, names, d, time=None):
+    """Find the columns that ``--columns`` and ``--time`` ask for.
 
     Parameters
     ----------
@@ -239,27 +319,35 @@ def pick_columns(source, spec, names, d):
         The names of all columns; without names they go by position, from 1.
     d : int
         How many columns there are.
+    time : str, optional
+        The value of ``--time``.
 
     Returns
     -------
     picked : list of int
-        The positions of the columns, from 0.
+        The positions of the columns, from 0: all but that of the times where ``spec`` is None.
     titles : list of str
         What to call them.
+    clock : int or None
+        The position of the column of the times.
     """
     titles = [str(i + 1) for i in range(d)] if names is None else names
-    if spec is None:
-        return list(range(d)), titles
 
-    def find(title):
+    def find(title, option=f"--columns {spec}"):
         if titles.count(title) != 1:
             count = titles.count(title) or "no"
             noun = "column" if count == "no" else "columns"
             raise UserError(
-                f"--columns {spec}: {source} has {count} {noun} {title!r}, but "
-                f"{columns_in_short(titles)}"
+                f"{option}: {source} has {count} {noun} {title!r}, but {columns_in_short(titles)}"
             )
         return titles.index(title)
+
+    clock = None if time is None else find(time.strip(), f"--time {time}")
+    if spec is None:
+        picked = [i for i in range(d) if i != clock]
+        if d == 1 and not picked:
+            raise UserError(f"--time {time}: {source} has no other column")
+        return picked, [titles[i] for i in picked], clock
 
     picked = []
     for item in next(csv.reader([spec], skipinitialspace=True)):
@@ -270,7 +358,7 @@ def pick_columns(source, spec, names, d):
             picked.append(find(item.strip()))
     if not picked or len(set(picked)) < len(picked):
         raise UserError(f"--columns {spec}: names {'a column twice' if picked else 'no column'}")
-    return picked, [titles[i] for i in picked]
+    return picked, [titles[i] for i in picked], clock
 
 
 def check_values(path, X, titles, place="row {}".format):
@@ -342,3 +430,15 @@ def columns_in_short(titles):
 def explained(error, energy):
     """Say which share of the square of the data is explained."""
     return f"{max(0.0, 1 - error / energy) if energy else 1:.1%}"
+
+
+def clock_title(table):
+    """Say what the column of the times is called."""
+    return f"column {table.clock}" if table.clock.isdigit() else table.clock
+
+
+def moment(time):
+    """Write a time, a number or a date, so that it reads back exactly."""
+    if time.dtype.kind == "f" and time.is_integer() and abs(time) < 2**63:
+        return str(int(time))
+    return str(time)

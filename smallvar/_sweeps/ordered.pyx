@@ -20,8 +20,8 @@ cdef extern from "_costs.h" nogil:
 
 cdef enum:
     CHUNK = 512         # points a thread takes at a time; also those of a partial sum
-    SHORT = 1 << 16     # multiply-adds of a round from which on it is shared out
-    LONGEST = 1 << 16   # points of a round
+    SHORT = 1 << 20     # multiply-adds of a round from which on it is shared out
+    LONGEST = 1 << 20   # points of a round
     WORK = 1 << 28      # multiply-adds between two looks at the signals
 
 
@@ -135,6 +135,7 @@ cdef class Sweep:
     cdef int[::1] proposal
     cdef double[::1] cost
     cdef Py_ssize_t work
+    cdef Py_ssize_t round               # points of the next round, but for the signals
 
     cdef void attach(self, X, order, group, int threads):
         cdef const float[:, :] x_single
@@ -192,6 +193,10 @@ cdef class Sweep:
         for j in range(self.p.d):
             self.t.columns[j * self.t.room + k] = center[j]
 
+    cdef Py_ssize_t span(self) noexcept nogil:
+        """Points of the next round: not more than are done before the next look at the signals."""
+        return min(self.round, max(<Py_ssize_t> CHUNK, WORK // (self.p.d * (self.t.k + 4))))
+
     cdef int look(self, Py_ssize_t work) except -1 nogil:
         """Raise KeyboardInterrupt if Ctrl-C was pressed; looks every few tenths of a second."""
         self.work += work
@@ -223,7 +228,6 @@ cdef class DynamicStep(Sweep):
     cdef Py_ssize_t[::1] count
     cdef double[:, ::1] theta
     cdef int[::1] label
-    cdef Py_ssize_t round
     cdef readonly double objective
     cdef readonly int n_iter
     cdef readonly bint converged
@@ -292,7 +296,7 @@ cdef class DynamicStep(Sweep):
 
     cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t* changes) except -1 nogil:
         """Assign points until a cluster comes or goes; returns the next point."""
-        cdef Py_ssize_t stop = min(self.p.n, start + self.round), i, k, j
+        cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i, k, j
         cdef int left
         cdef double* y = self.p.rows
         cdef bint event = False
@@ -408,7 +412,6 @@ cdef class HDPSweep(Sweep):
     cdef Py_ssize_t[::1] members        # of all
     cdef int[::1] target                # where the local clusters of a data set went
     cdef double[::1] none               # no offsets
-    cdef Py_ssize_t round
     cdef readonly Py_ssize_t n_local
     cdef readonly double error
 
@@ -480,7 +483,7 @@ cdef class HDPSweep(Sweep):
 
     cdef Py_ssize_t advance(self, Py_ssize_t start) except -1 nogil:
         """Step 4 until a cluster, local or global, is opened; returns the next point."""
-        cdef Py_ssize_t stop = min(self.p.n, start + self.round), i, k
+        cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i, k
         cdef double* offset
         propose(&self.p, &self.t, start, stop, &self.proposal[0], &self.cost[0])
         self.look((stop - start) * self.p.d * (self.t.k + 4))
@@ -601,7 +604,8 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
         sweep.put(k, &centers[k, 0])
     with nogil:
         while start < n:
-            stop = min(n, start + LONGEST)
+            sweep.round = LONGEST
+            stop = min(n, start + sweep.span())
             propose(&sweep.p, &sweep.t, start, stop, &label[start], &cost[start])
             sweep.look((stop - start) * sweep.p.d * sweep.t.k)
             start = stop

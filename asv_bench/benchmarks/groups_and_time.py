@@ -1,0 +1,89 @@
+"""HDPMeans and DynamicMeans."""
+
+import numpy as np
+
+from smallvar import DynamicMeans, HDPMeans
+
+from .common import Fit, Timed
+
+
+def shared(sets, rows, clusters=30, own=5):
+    """Data sets of some of the clusters each, and the number of the cluster each row is from."""
+    rng = np.random.default_rng(0)
+    centers = rng.random((clusters, 2)) * 10
+    pick = rng.random((sets, clusters)).argsort(axis=1)[:, :own]
+    group = np.repeat(np.arange(sets), rows)
+    truth = pick[group, rng.integers(own, size=len(group))]
+    return centers[truth] + 0.2 * rng.standard_normal((len(group), 2)), group, truth
+
+
+class HDP(Fit):
+    """Time in the number of data sets and in their size."""
+
+    param_names = ["sets", "rows"]
+    params = [[10, 100, 1_000], [100, 1_000]]
+
+    def make(self, sets, rows):
+        """Bind the groups, so that fit takes the data alone."""
+        X, group, truth = shared(sets, rows)
+        model = HDPMeans(10.0, 500.0)
+        return X, truth, _Bound(model, group)
+
+
+class _Bound:
+    """An estimator whose fit knows the groups."""
+
+    def __init__(self, model, group):
+        self.model, self.group = model, group
+
+    def fit(self, X):
+        """Fit and return the model."""
+        return self.model.fit(X, groups=self.group)
+
+
+class DynamicRecord(Timed):
+    """A hundred steps of moving Gaussians."""
+
+    param_names = ["clusters"]
+    params = [[5, 25]]
+
+    def make(self, clusters):
+        """15 points per cluster and step."""
+        rng = np.random.default_rng(0)
+        path = rng.random((clusters, 2)) + np.cumsum(
+            0.05 * rng.standard_normal((100, clusters, 2)), axis=0
+        )
+        X = np.repeat(path, 15, axis=1).reshape(-1, 2)
+        X += 0.05 * rng.standard_normal(X.shape)
+        model = DynamicMeans(0.05, t_q=6.8, k_tau=1.01, random_state=0)
+        return X, None, _Timed(model, np.repeat(np.arange(100), 15 * clusters))
+
+
+class _Timed:
+    """An estimator whose fit knows the times."""
+
+    def __init__(self, model, times):
+        self.model, self.times = model, times
+
+    def fit(self, X):
+        """Fit and return the model."""
+        return self.model.fit(X, times=self.times)
+
+
+class DynamicPartialFit:
+    """One step of a running stream, small and large."""
+
+    param_names = ["n_rows", "clusters"]
+    params = [[75, 100_000], [5, 50]]
+
+    def setup(self, n_rows, clusters):
+        """Let the model meet every cluster."""
+        rng = np.random.default_rng(0)
+        centers = 10 * rng.random((clusters, 2))
+        X = centers[rng.integers(clusters, size=n_rows)]
+        self.batch = X + 0.1 * rng.standard_normal(X.shape)
+        self.model = DynamicMeans(2.0, t_q=6.8, k_tau=1.01, n_init=1).partial_fit(self.batch)
+
+    def time_partial_fit(self, n_rows, clusters):
+        """Seconds."""
+        self.model.partial_fit(self.batch)
