@@ -160,8 +160,8 @@ def features():
             total = median_seconds(model, X, 5)
             seconds.append(total / model.n_iter_)
             print(
-                f"1000 x 64, {algorithm}: {seconds[-1] * 1e3:.2f} ms a pass, {model.n_iter_} passes, "
-                f"{model.n_components_} features"
+                f"1000 x 64, {algorithm}: {seconds[-1] * 1e3:.2f} ms a pass, "
+                f"{model.n_iter_} passes, {model.n_components_} features"
             )
         print(f"collapsed / sweep: {seconds[1] / seconds[0]:.1f}")
 

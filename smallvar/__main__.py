@@ -878,7 +878,7 @@ def moving_groups(args):
         path = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
         seen = (steps >= first) & (steps < last)
         if group == 2:
-            seen &= (steps < 20) | (steps >= 23)
+            seen &= (steps < 20) | (steps >= 22)
         for step in steps[seen]:
             direction, distance = rng.uniform(0, 2 * np.pi, 15), np.sqrt(rng.random(15))
             points = np.column_stack([np.cos(direction), np.sin(direction)])

@@ -49,16 +49,13 @@ def check_flag(value, name):
 
 def check_lam(lam, *, capped=None, name="lam", options=("farthest-first",)):
     """Raise unless ``lam`` is a usable penalty or one of ``options``; 0 is one if ``capped``."""
+    wanted = f"{name} must be a number > 0 or one of {', '.join(map(repr, options))}"
     if isinstance(lam, str):
         if lam not in options:
-            raise ValueError(
-                f"{name} must be a number > 0 or one of {', '.join(map(repr, options))}, got {lam!r}"
-            )
+            raise ValueError(f"{wanted}, got {lam!r}")
         return
     if not isinstance(lam, Real) or isinstance(lam, (bool, np.bool_)):
-        raise TypeError(
-            f"{name} must be a number > 0 or one of {', '.join(map(repr, options))}, got {lam!r}"
-        )
+        raise TypeError(f"{wanted}, got {lam!r}")
     check_number(lam, name, low=0)
     if lam == 0 and not capped:
         unless = "" if capped is None else " unless max_clusters is given"
@@ -173,7 +170,8 @@ def warn_not_converged(estimator, n_iter):
     """Tell that ``max_iter`` ended the loop."""
     warnings.warn(
         f"{type(estimator).__name__} did not converge in max_iter={estimator.max_iter} sweeps "
-        f"({n_iter} in all, those that open clusters or features not counted); increase max_iter or tol.",
+        f"({n_iter} in all, those that open clusters or features not counted); increase max_iter "
+        "or tol.",
         ConvergenceWarning,
         stacklevel=3,
     )

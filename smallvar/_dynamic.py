@@ -1,5 +1,7 @@
 """D-Means: clusters that move, die and come back from one time step to the next."""
 
+from contextlib import contextmanager
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
@@ -60,8 +62,8 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
     max_iter : int, default=300
         Largest number of sweeps in a step.
     record : bool, default=False
-        Keep tracks, births, deaths, revivals and objectives of ``partial_fit`` too, which then
-        grow with every step.
+        Keep tracks, births, deaths, revivals and objectives in ``partial_fit`` too, where they grow
+        with every step. Without it they are those of ``fit``, up to the next ``partial_fit``.
     random_state : int, RandomState instance or None, default=None
         Generator of the random orders.
     n_threads : int, default=None
@@ -233,6 +235,20 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
             vars(self).pop(name, None)
         self._recorded = [] if recording else None
 
+    @contextmanager
+    def _undone_on_error(self):
+        """Take back what a failed step did to the generator and to the record."""
+        recorded = len(self._recorded or [])
+        state = self._generator.get_state() if self.n_init > 1 else None
+        try:
+            yield
+        except BaseException:
+            if state is not None:
+                self._generator.set_state(state)
+            if self._recorded is not None:
+                del self._recorded[recorded:]
+            raise
+
     def _settle_penalties(self, X, n_threads):
         """The numbers lam, Q and tau, once there are data."""
         lam = self.lam
@@ -254,13 +270,14 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
             if not hasattr(self, "lam_"):
                 self._settle_penalties(X, n_threads)
             gamma = 1.0 / (1.0 / self.weights_ + self.tau_ * self.ages_)
+            penalty = np.minimum(self.q_ * self.ages_, self.lam_)  # rounding may put it above
             best = None
             for start in range(self.n_init):
                 order = self._generator.permutation(X.shape[0]) if start else None
                 sweep = DynamicStep(
-                    X, self.cluster_centers_, gamma, self.q_ * self.ages_, self.lam_, n_threads
+                    X, self.cluster_centers_, gamma, penalty, self.lam_, n_threads
                 ).run(order, self.max_iter)
-                if best is None or sweep.objective < best.objective:
+                if best is None or sweep.objective < best.objective * (1 - 1e-12):
                     best = sweep
             labels, centers, counts, _ = best.result()
             converged = best.converged
@@ -310,31 +327,59 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
         return converged
 
     def _dead(self, ages):
-        """Clusters to forget; ages are compared with t_q itself, as Q D may exceed lam by rounding."""
+        """Clusters to forget. Ages are compared with t_q: Q D may exceed lam by rounding."""
         if not hasattr(self, "lam_"):
             return np.zeros(len(ages), dtype=bool)
         if self.q is not None:
             return self.q_ * ages > self.lam_
         return ages > (DEFAULT_T_Q if self.t_q is None else self.t_q)
 
-    def _publish(self):
-        """What was recorded, as attributes."""
-        times, objectives, ids, centers, births, deaths, revivals = (
-            zip(*self._recorded, strict=True) if self._recorded else [()] * 7
-        )
-        self.times_ = np.array(times)
-        self.step_objectives_ = np.array(objectives)
-        self.births_, self.deaths_, self.revivals_ = list(births), list(deaths), list(revivals)
-        self.tracks_ = {}
+    def _record_of(self, field):
+        """One field of what was recorded, step by step."""
+        if vars(self).get("_recorded") is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no record: use fit, or partial_fit with record=True"
+            )
+        return [step[field] for step in self._recorded]
+
+    @property
+    def times_(self):  # numpydoc ignore=RT01
+        """The times of the steps."""
+        return np.array(self._record_of(0))
+
+    @property
+    def step_objectives_(self):  # numpydoc ignore=RT01
+        """Objective of every step."""
+        return np.array(self._record_of(1))
+
+    @property
+    def births_(self):  # numpydoc ignore=RT01
+        """Number the new clusters of each step."""
+        return self._record_of(4)
+
+    @property
+    def deaths_(self):  # numpydoc ignore=RT01
+        """Number the clusters forgotten at the end of each step."""
+        return self._record_of(5)
+
+    @property
+    def revivals_(self):  # numpydoc ignore=RT01
+        """Number the clusters that came back in each step."""
+        return self._record_of(6)
+
+    @property
+    def tracks_(self):  # numpydoc ignore=RT01
+        """Map the number of every cluster to its steps and centers."""
+        ids, centers = self._record_of(2), self._record_of(3)
         if not ids:
-            return
+            return {}
         number = np.repeat(np.arange(len(ids)), [len(step) for step in ids])
         rows = np.column_stack([number, np.concatenate(centers)])
         ids = np.concatenate(ids)
         order = np.argsort(ids, kind="stable")
         found, first = np.unique(ids[order], return_index=True)
         pieces = np.split(rows[order], first[1:]) if len(found) else []
-        self.tracks_ = dict(zip(found.tolist(), pieces, strict=True))
+        return dict(zip(found.tolist(), pieces, strict=True))
 
     def partial_fit(self, X, y=None):
         """Take in one time step.
@@ -357,20 +402,12 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
             X = self._validate(X, reset=first, least=0)
             if first:
                 self._begin(X.shape[1], self.record)
+            elif not self.record:
+                self._recorded = None
             elif self._recorded is None:
-                if self.record:
-                    raise ValueError("record must be set before the first step, got record=True")
-            else:
-                self._recorded = list(self._recorded)
-            generator = self._generator.get_state() if self.n_init > 1 else None
-            try:
+                raise ValueError("record must be set before the first step, got record=True")
+            with self._undone_on_error():
                 converged = self._step(X, n_threads, self.n_steps_)
-            except BaseException:
-                if generator is not None:
-                    self._generator.set_state(generator)
-                raise
-            if self._recorded is not None:
-                self._publish()
         if not converged:
             warn_not_converged(self, self.n_iter_)
         return self
@@ -401,13 +438,12 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
             self._begin(X.shape[1], True)
             labels = np.empty(X.shape[0], dtype=np.int64)
             converged = True
-            for value, rows in zip(values, np.split(order, steps), strict=True):
-                batch = X if len(rows) == X.shape[0] and times is None else X[rows]
-                converged &= self._step(batch, n_threads, value)
-                labels[rows] = self.labels_
+            with self._undone_on_error():
+                for value, rows in zip(values, np.split(order, steps), strict=True):
+                    batch = X if times is None else X[rows]
+                    converged &= self._step(batch, n_threads, value)
+                    labels[rows] = self.labels_
             self.labels_ = labels
-            self._publish()
-            self._recorded = self._recorded if self.record else None
         if not converged:
             warn_not_converged(self, self.n_iter_)
         return self
@@ -443,6 +479,11 @@ def _steps(times, n):
     times = check_array(times, ensure_2d=False, dtype=None, ensure_all_finite=True)
     if times.shape != (n,):
         raise ValueError(f"times must have shape ({n},), got {times.shape}")
-    order = np.argsort(times, kind="stable")
+    if times.dtype.kind in "mM" and np.isnat(times).any():
+        raise ValueError("times must not be missing, got NaT")
+    try:
+        order = np.argsort(times, kind="stable")
+    except TypeError as error:
+        raise ValueError(f"times must be all numbers, all dates or all strings: {error}") from None
     values, first = np.unique(times[order], return_index=True)
     return values, order, first[1:]

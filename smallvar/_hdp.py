@@ -234,7 +234,7 @@ class HDPMeans(ClusterMixin, BaseEstimator):
         return self
 
     def _run(self, sweep, lam_local, lam_global):
-        """Sweep to the end; returns the sweep, its path, how many there were, and whether it ended."""
+        """Sweep to the end; returns the sweep, path, number of sweeps, and whether they ended."""
         path, counted, converged = [], 0, False
         while not converged and counted < self.max_iter:
             changed, created = sweep.sweep()
@@ -279,5 +279,3 @@ class HDPMeans(ClusterMixin, BaseEstimator):
             number_of = [known.get(name, len(self.groups_)) for name in names.tolist()]
             group = np.array(number_of, dtype=np.int32)[number]
         return assign(X, group, self.cluster_centers_, offset, n_threads)
-
-

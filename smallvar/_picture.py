@@ -11,7 +11,7 @@ from smallvar._table import UserError, clock_title, counted, explained, square_o
 POINTS_DRAWN, VALUES_DRAWN = 50_000, 20_000_000
 FEATURES_DRAWN, ROWS_DRAWN = 40, 400
 BARS = 24  # columns up to which a feature is drawn as bars
-TRACKS_NUMBERED = 40  # tracks up to which each has its color and its number
+TRACKS_NUMBERED = 50  # tracks up to which each has its color and its number
 
 
 def import_matplotlib():
@@ -484,15 +484,17 @@ def draw_tracks(axes, ways, steps, paint):
         )
     begins, ends = (np.array([way[i] for way in ways]) for i in (0, -1))
     first, last = (paint(which, np.array([at[i] for at in steps])) for i in (0, -1))
-    size = 30 if few else float(np.clip(4000 / k, 7, 20))
-    ring = {"facecolors": "white", "linewidths": 1.4 if few else 0.8, "zorder": 3}
+    size = 30 if few else float(np.clip(4000 / k, 6, 20))
+    ring = {"facecolors": "white", "linewidths": 1.4 if few else 0.7, "zorder": 3}
     axes.scatter(*begins.T, s=size, edgecolors=first, **ring)
     if not few:
         axes.scatter(*ends.T, s=0.8 * size, color=last, linewidths=0, zorder=4)
         return
-    axes.scatter(*ends.T, s=130, edgecolors=last, **ring | {"zorder": 4})
+    axes.scatter(*ends.T, s=130 if k <= 20 else 95, edgecolors=last, **ring | {"zorder": 4})
     for label, (x, y) in enumerate(ends):
-        axes.text(x, y, label, size=7, ha="center", va="center_baseline", zorder=5)
+        axes.text(
+            x, y, label, size=7 if k <= 20 else 6, ha="center", va="center_baseline", zorder=5
+        )
 
 
 def time_scale(clock):

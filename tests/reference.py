@@ -465,7 +465,7 @@ def _collapsed_bp_sweep(X, w, lam, Z, cap):
         others = np.arange(len(X)) != n
         kept = independent_columns(Z[others], w[others])
 
-        def cost(z, others=others, n=n, kept=kept):
+        def cost(z, Z=Z, others=others, n=n, kept=kept):
             rows = Z[:, kept].copy()
             rows[n] = z
             rest = feature_error(

@@ -17,7 +17,7 @@ TINY, SMALL, MEDIUM, LARGE = PLANTED
 
 
 def planted(n, d, k, dtype="float64"):
-    """Sums of a random subset of k features, and noise; the third value is the error of the truth."""
+    """Sums of a random subset of k features, and noise; the subsets, and the truth's error."""
     rng = np.random.default_rng(0)
     A = rng.standard_normal((k, d))
     Z = (rng.random((n, k)) < 0.3).astype(np.float64)

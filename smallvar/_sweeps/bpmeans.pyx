@@ -1070,7 +1070,6 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
 
 cdef void bury(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
     """No point takes up a removed feature; its place is given back after the sweep."""
-    cdef Py_ssize_t i
     memset(s.rows + k * p.d, 0, p.d * sizeof(double))
     place(p, s, k)
     s.gram[k * s.room + k] = DEAD
@@ -1424,7 +1423,7 @@ cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
 
 cdef int run_start(const Problem* p, Start* s, Start* trial, int mode, bint given) except -1 nogil:
     """One start, from seeding to a fixed point. ``given``: Z is there already."""
-    cdef Py_ssize_t i
+    cdef Py_ssize_t _
     s.n_path = s.n_iter = 0
     s.removed = 0
     s.round = round_tiles(p)
@@ -1437,7 +1436,7 @@ cdef int run_start(const Problem* p, Start* s, Start* trial, int mode, bint give
     if p.rule == COLLAPSED:
         refresh(p, s)
     converge(p, s)
-    for i in range(p.n_swaps):
+    for _ in range(p.n_swaps):
         swap(p, s, trial)
     # sums from scratch, and the error from the data themselves
     recount(p, s)
@@ -1568,7 +1567,7 @@ cdef class FeatureSweep:
     def run(self, const uint64_t[::1] states, const int[::1] modes):
         """One start from each state of the generator (IN), by the mean (mode 0) or the data (1)."""
         cdef Py_ssize_t count = states.shape[0], i, slots
-        cdef int threads = self.n_threads, inner, t
+        cdef int threads = self.n_threads, inner
         cdef double[::1] objectives
         cdef Start* starts
         self.objectives = np.empty(count)

@@ -10,8 +10,6 @@ from cython.parallel cimport prange, threadid
 from libc.math cimport HUGE_VAL
 from libc.string cimport memcmp, memcpy, memset
 
-from smallvar._sweeps._types cimport real_x
-
 import numpy as np
 
 cdef extern from "_costs.h" nogil:
@@ -245,7 +243,7 @@ cdef class DynamicStep(Sweep):
 
     def run(self, order, int max_iter):
         """Sweeps with the points in this order (IN, or None for the order given)."""
-        cdef Py_ssize_t k, j, start
+        cdef Py_ssize_t k, start
         cdef const Py_ssize_t[::1] indices
         cdef double previous = HUGE_VAL
         cdef Py_ssize_t changes
@@ -371,7 +369,7 @@ cdef class DynamicStep(Sweep):
         self.objective = total + squared_error(&self.p, &self.theta[0, 0], &self.label[0], &self.partial[0])
 
     def result(self):
-        """Labels in the order of the rows, centers and counts: the old clusters, then those new ones that have points."""
+        """Labels in the order of the rows, centers, counts, path; the old clusters, then the new ones with points."""
         cdef Py_ssize_t k
         cdef bint whole = True
         labels, counts = np.asarray(self.label), np.asarray(self.count)[: self.t.k]
@@ -452,7 +450,7 @@ cdef class HDPSweep(Sweep):
 
     def sweep(self):
         """Steps 4 to 6; returns whether anything changed, and how many global clusters were created."""
-        cdef Py_ssize_t start = 0, stop, before = self.t.k, k, created
+        cdef Py_ssize_t start = 0, stop, before = self.t.k, created
         cdef int[::1] old = np.array(self.label)
         cdef bint same
         while start < self.p.n:
@@ -514,7 +512,7 @@ cdef class HDPSweep(Sweep):
 
     cdef void move_locals(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
         """Step 5 for one data set, from the sums and sizes of its local clusters."""
-        cdef Py_ssize_t i, j, k, c, p, d = self.p.d, there = self.t.k
+        cdef Py_ssize_t i, j, c, p, d = self.p.d, there = self.t.k
         cdef double* x = self.p.rows
         cdef double least
         for c in range(there):
