@@ -24,6 +24,17 @@ INITS = ("alternate", "mean", "data")
 EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
 
 
+def _check_masses(X, weight):
+    """Raise where weighted squares would leave float64."""
+    reach = max(abs(float(X.max())), abs(float(X.min()))) or 1.0
+    low, high = weight[weight > 0].min(), weight.max()
+    if min(low, low * reach**2) < 1e-280 or max(high, high * reach**2) > 1e280:
+        raise ValueError(
+            "sample_weight must be such that weights, and weights times the largest square in X, "
+            f"are above 1e-280 and below 1e280, got {low:.3g} to {high:.3g}; rescale them"
+        )
+
+
 def _check_exact(k, name):
     """Raise where the exact choice of a row would have too many to choose from."""
     if k > EXACT_LIMIT:
@@ -80,6 +91,8 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X = self._validate(X, reset=True)
         check_reach(X)
         weight = check_weights(sample_weight, X.shape[0])
+        if weight is not None:
+            _check_masses(X, weight)
         if weight is None or weight.all():
             return X, X, weight, None
         used = weight > 0
@@ -92,9 +105,9 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             rule,
             lam,
             min(cap, X.shape[0]),
-            self.max_iter,
+            min(self.max_iter, 2**31 - 1),
             self.tol,
-            self.n_swaps,
+            min(self.n_swaps, 2**31 - 1),
             n_threads,
             bool(self.verbose),
         )
@@ -663,6 +676,8 @@ def feature_path(X, max_components=10, *, sample_weight=None, **options):
     array([52.083, 14.017,  0.15 ,  0.   ])
     """
     check_number(max_components, "max_components", low=1, integer=True)
+    if "n_components" in options:
+        raise TypeError("n_components must not be given: it goes from 0 to max_components")
     model = KFeatures(**options)
     if not isinstance(model.init, str):
         raise ValueError("init must be one of 'alternate', 'mean', 'data'")
@@ -693,6 +708,8 @@ def _hull_slopes(errors):
     """For each K, the range of lam for which error[K] + lam K is the lowest, NaN if none is."""
     hull = []
     for k, error in enumerate(errors):
+        if hull and not error < errors[hull[-1]]:
+            continue
         while len(hull) > 1:
             i, j = hull[-2:]
             # j is on or above the line from i to k

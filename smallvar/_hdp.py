@@ -15,9 +15,13 @@ from smallvar._base import (
     warn_not_converged,
 )
 from smallvar._config import resolve_threads
-from smallvar._penalty import check_groups, global_lambda, local_lambda
-from smallvar._sweeps.dpmeans import column_statistics
+from smallvar._penalty import check_groups, global_lambda, local_lambda, rough_mean
 from smallvar._sweeps.ordered import HDPSweep, assign
+
+
+def comparable(names):
+    """Names as Python objects, dates as numpy's, which are equal in any unit."""
+    return names if names.dtype.kind in "mM" else names.tolist()
 
 
 class HDPMeans(ClusterMixin, BaseEstimator):
@@ -199,7 +203,8 @@ class HDPMeans(ClusterMixin, BaseEstimator):
             if isinstance(lam_global, str):
                 lam_global = global_lambda(X, group, len(names), self.n_global, n_threads)
             lam_local, lam_global = float(lam_local), float(lam_global)
-            mean = column_statistics(X, None, n_threads)[0]
+            mean, noise = rough_mean(X, None, n_threads)
+            floor = max(lam_global, noise * X.shape[0])  # what rounding alone may not exceed
             best = None
             for start in range(self.n_init):
                 order = np.argsort(group, kind="stable")
@@ -208,10 +213,10 @@ class HDPMeans(ClusterMixin, BaseEstimator):
                     place = rng.permutation(len(names))
                     order = shuffled[np.argsort(place[group[shuffled]], kind="stable")]
                 sweep = HDPSweep(
-                    X, order, group[order], len(names), lam_local, lam_global, mean, n_threads
+                    X, order, group[order], len(names), lam_local, floor, mean, n_threads
                 )
                 one = self._run(sweep, lam_local, lam_global)
-                if best is None or one[1][-1] < best[1][-1]:
+                if best is None or one[1][-1] < best[1][-1] * (1 - 1e-12):
                     best = one
             sweep, path, n_iter, converged = best
             self.labels_, self.cluster_centers_ = sweep.result()
@@ -239,7 +244,7 @@ class HDPMeans(ClusterMixin, BaseEstimator):
         while not converged and counted < self.max_iter:
             changed, created = sweep.sweep()
             path.append(sweep.error + lam_local * sweep.n_local + lam_global * sweep.k)
-            counted += not created
+            counted += not created or (len(path) > 1 and not path[-1] < path[-2])
             if self.verbose:
                 print(
                     f"sweep {len(path)}: {sweep.k} global clusters, {sweep.n_local} local ones, "
@@ -275,7 +280,7 @@ class HDPMeans(ClusterMixin, BaseEstimator):
         group = np.full(X.shape[0], len(self.groups_), dtype=np.int32)
         if groups is not None:
             names, number = check_groups(groups, X.shape[0])
-            known = {name: j for j, name in enumerate(self.groups_.tolist())}
-            number_of = [known.get(name, len(self.groups_)) for name in names.tolist()]
+            known = {name: j for j, name in enumerate(comparable(self.groups_))}
+            number_of = [known.get(name, len(self.groups_)) for name in comparable(names)]
             group = np.array(number_of, dtype=np.int32)[number]
         return assign(X, group, self.cluster_centers_, offset, n_threads)

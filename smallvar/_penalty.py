@@ -15,17 +15,24 @@ def check_guess(guess, n_samples, name="n_clusters"):
         raise ValueError(f"{name} must be <= n_samples={n_samples}, got {name}={guess}")
 
 
+def rough_mean(X, mask, n_threads):
+    """The mean, and the squared distance by which it may be off by rounding."""
+    mean, _, low, high = column_statistics(X, mask, n_threads)
+    largest = np.maximum(np.abs(low), np.abs(high))[high > low]
+    return mean, float(np.square(largest * 2.0**-49).sum())
+
+
 def farthest_first(X, n_clusters, weight, n_threads):
     """The rule on checked data; ``weight`` only tells which rows to leave out (weight zero)."""
     mask = None
     if weight is not None and not weight.all():
         mask = (weight > 0).astype(np.float64)
-    seed = column_statistics(X, mask, n_threads)[0]
+    seed, noise = rough_mean(X, mask, n_threads)
     distance = np.full(X.shape[0], np.inf)
     least_positive = penalty = np.inf
     for _ in range(n_clusters):
         farthest, penalty = nearest_seed(X, mask, seed, distance, n_threads)
-        if not penalty > 0.0:
+        if not penalty > noise:
             break
         least_positive = penalty
         seed = np.array(X[farthest], dtype=np.float64)
@@ -83,8 +90,8 @@ def check_groups(groups, n_samples):
     groups = column_or_1d(groups)
     if len(groups) != n_samples:
         raise ValueError(f"groups must have shape ({n_samples},), got {groups.shape}")
-    if groups.dtype.kind == "f" and np.isnan(groups).any():
-        raise ValueError("groups must not be missing, got NaN")
+    if groups.dtype.kind in "fmMO" and (groups != groups).any():
+        raise ValueError("groups must not be missing, got NaN or NaT")
     try:
         names, number = np.unique(groups, return_inverse=True)
     except TypeError as error:
@@ -106,14 +113,15 @@ def local_lambda(X, group, n_groups, n_local, n_threads):
 def global_lambda(X, group, n_groups, n_global, n_threads):
     """Farthest-first over groups: the sum of squared distances of the group that has the most."""
     distance = np.full(X.shape[0], np.inf)
-    seed = column_statistics(X, None, n_threads)[0]
+    seed, noise = rough_mean(X, None, n_threads)
+    noise *= X.shape[0]
     least_positive = value = np.inf
     for _ in range(min(n_global, X.shape[0])):
         nearest_seed(X, None, seed, distance, n_threads)
         total = np.bincount(group, distance, minlength=n_groups)
         worst = int(total.argmax())
         value = float(total[worst])
-        if not value > 0.0:
+        if not value > noise:
             break
         least_positive = value
         rows = np.flatnonzero(group == worst)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import reference
+from scipy.optimize import linear_sum_assignment
 
 
 @dataclass
@@ -290,3 +291,151 @@ def check_state(model, X, sample_weight=None):
     assert path.dtype == np.float64 and path.ndim == 1
     assert path[-1] == model.objective_
     assert never_rises(path)
+
+
+# Features -----------------------------------------------------------------------------------
+
+
+@dataclass
+class FeatureProblem:
+    """Random data for features, and the arguments of one start."""
+
+    X: np.ndarray
+    lam: float
+    n_components: int
+    Z: np.ndarray  # a start of its own
+    state: int  # of the generator of the seeds
+    mean: bool  # how the seeding begins
+    weights: np.ndarray | None = None
+    max_features: int | None = None
+
+    @property
+    def doubles(self):
+        """The data as float64, as the twins need them."""
+        return np.asarray(self.X, dtype=float)
+
+    @property
+    def w(self):
+        """The weights, 1 each if there are none."""
+        return np.ones(len(self.X)) if self.weights is None else self.weights
+
+
+def feature_problem(seed, n_max=60):
+    """Noisy sums of random features, in general position; seeds vary weights, type and cap."""
+    rng = np.random.default_rng([seed, 99])
+    n, d, k = int(rng.integers(4, n_max + 1)), int(rng.integers(1, 12)), int(rng.integers(1, 6))
+    A, Z = rng.normal(size=(k, d)), rng.integers(0, 2, size=(n, k))
+    X = (Z @ A + rng.choice([0.05, 0.3, 1.0]) * rng.normal(size=(n, d))) * 10.0 ** (seed % 5 - 2)
+    if seed % 4 == 0:
+        X = X.astype(np.float32)
+    width = int(rng.integers(1, min(n, 7)))
+    start = rng.integers(0, 2, size=(n, width))
+    while np.linalg.matrix_rank(start) < width:
+        start = rng.integers(0, 2, size=(n, width))
+    return FeatureProblem(
+        X,
+        float(rng.choice([0.2, 1.0, 4.0, 20.0]) * X.var() * d),
+        width,
+        start,
+        int(rng.integers(2**62)),
+        bool(seed % 2),
+        rng.gamma(1.0, size=n) + 0.05 if seed % 3 == 0 else None,
+        width if seed % 5 == 0 else None,
+    )
+
+
+def tied_feature_problem(seed, n_max=30):
+    """Small integers (or tenths and thirds of them), repeated rows and columns, or no noise."""
+    rng = np.random.default_rng([seed, 101])
+    n, d = int(rng.integers(2, n_max + 1)), int(rng.integers(1, 5))
+    unit = (1.0, 0.5, 0.1, 1 / 3)[seed % 4]
+    if seed % 3:
+        X = rng.integers(-3, 4, size=(n, d)) * unit
+    else:
+        k = int(rng.integers(1, 4))
+        X = rng.integers(0, 2, size=(n, k)) @ rng.integers(-4, 5, size=(k, d)) * unit
+    if seed % 5 == 0:
+        X = np.hstack([X, X])
+    if seed % 7 == 0:
+        X = X[rng.integers(n, size=n)]
+    width = int(rng.integers(1, min(n, 5)))
+    return FeatureProblem(
+        X,
+        float(rng.choice([0.25, 1.0, 2.0, 4.0, 20.0])) * unit**2,
+        width,
+        rng.integers(0, 2, size=(n, width)),
+        int(rng.integers(2**62)),
+        bool(seed % 2),
+        2.0 ** rng.integers(-2, 3, size=n) if seed % 3 == 1 else None,
+        width if seed % 5 == 0 else None,
+    )
+
+
+PLANTED = ("non-negative", "signed", "overlapping", "shared")
+
+
+def planted_features(kind, seed, n=300, d=30, k=5, noise=0.05):
+    """Noisy rows with known features: X, Z, A."""
+    rng = np.random.default_rng([seed, zlib.crc32(kind.encode())])
+    Z = (rng.random((n, k)) < 0.4).astype(int)
+    A = rng.normal(size=(k, d))
+    if kind == "non-negative":
+        A = rng.gamma(0.5, size=(k, d))
+    elif kind == "overlapping":  # each covers two thirds of the columns
+        A = np.where(rng.random((k, d)) < 2 / 3, rng.uniform(0.5, 1.5, size=(k, d)), 0.0)
+    elif kind == "shared":  # one that every row has
+        Z[:, 0] = 1
+        A[0] *= 2
+    return Z @ A + noise * rng.normal(size=(n, d)), Z, A
+
+
+def dice(n=100, seed=0):
+    """Pictures of 14 x 14 pixels, each a subset of four objects: X and Z."""
+    objects = np.zeros((4, 14, 14))
+    objects[0, 1:6, 1:6] = 1  # a square,
+    objects[1, 2:6, 8:13] = np.eye(4, 5)  # a stroke,
+    objects[1, 5, 8:13] = 1
+    objects[2, 8:13, 3] = objects[2, 10, 1:6] = 1  # a cross,
+    objects[3, 8:13, 8:13] = 1  # and a ring
+    objects[3, 9:12, 9:12] = 0
+    Z = np.random.default_rng(seed).integers(0, 2, size=(n, 4))
+    return Z @ objects.reshape(4, -1), Z
+
+
+def same_columns(Z, other, *, complement=False):
+    """Share of equal entries once the columns are matched as well as can be.
+
+    `complement`: a column counts as equal to its complement. (With a feature that all rows
+    share, z a + b = (1 - z)(-a) + (a + b).)
+    """
+    unequal = np.abs(Z[:, :, None] - other[:, None, :]).sum(axis=0)
+    if complement:
+        unequal = np.minimum(unequal, len(Z) - unequal)
+    rows, columns = linear_sum_assignment(unequal)
+    return 1 - unequal[rows, columns].sum() / Z.size
+
+
+def check_features(model, X, sample_weight=None):
+    """Assert what holds after every fit of features, whatever the data."""
+    X = np.asarray(X, dtype=float)
+    w = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, float)
+    Z, A, path = model.assignments_, model.components_, model.objective_path_
+    assert Z.dtype == np.int32 and Z.shape == (len(X), model.n_components_)
+    assert A.dtype == np.float64 and A.shape == (model.n_components_, X.shape[1])
+    assert model.n_features_in_ == X.shape[1]
+    assert np.isin(Z, (0, 1)).all()
+    penalty = getattr(model, "lam_", 0.0) * len(A)
+    rounding = 1e-14 * (w @ np.square(X).sum(axis=1))
+    error = reference.feature_error(X, Z, A, w)
+    np.testing.assert_allclose(model.objective_, error + penalty, rtol=1e-9, atol=rounding)
+    np.testing.assert_allclose(model.reconstruction_err_**2, error, rtol=1e-9, atol=rounding)
+    assert path.dtype == np.float64 and path.ndim == 1
+    assert path[-1] == model.objective_
+    assert np.all(np.diff(path) <= 1e-9 * path[0] + rounding)
+    if w.all():  # the features are the least squares solution for the assignments
+        best = reference.feature_error(X, Z, reference.least_squares(X, Z, w), w)
+        np.testing.assert_allclose(error, best, rtol=1e-9, atol=rounding)
+    if (
+        getattr(model, "algorithm", "stepwise") != "stepwise"
+    ):  # each one has a user, and none depends on the others
+        assert np.linalg.matrix_rank(Z[w > 0]) == len(A)

@@ -16,11 +16,11 @@ from sklearn.datasets import load_digits
 
 import smallvar
 from smallvar import __main__ as cli
-from smallvar import _table
+from smallvar import _picture, _table
 from smallvar.__main__ import main
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="POSIX signals and pipes")
-ESTIMATORS = [smallvar.DPMeans, smallvar.BPMeans, smallvar.KFeatures]
+ESTIMATORS = [smallvar.DPMeans, smallvar.BPMeans, smallvar.KFeatures, smallvar.DynamicMeans]
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
 
@@ -101,6 +101,22 @@ def blobs(tmp_path):
     X += rng.normal(size=X.shape)
     np.savetxt(tmp_path / "blobs.csv", X, delimiter=",", header="x,y,z", comments="", fmt="%.17g")
     return tmp_path / "blobs.csv", X
+
+
+@pytest.fixture
+def stream(tmp_path):
+    """Three groups over 20 steps, one gone from step 8 to 9 and one from 12; in a csv file."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for step in range(20):
+        for group, gone in enumerate([(), (8, 9), range(12, 20)]):
+            if step not in gone:
+                center = [10.0 * group + 0.1 * step, 5.0 - 0.05 * step * group]
+                rows += [[center[0], 100.0 + step / 2, center[1]] for _ in range(5)]
+    rows = np.array(rows)[rng.permutation(len(rows))]  # not in the order of time
+    rows[:, [0, 2]] += 0.1 * rng.normal(size=(len(rows), 2))
+    np.savetxt(tmp_path / "s.csv", rows, delimiter=",", header="x,t,y", comments="", fmt="%.17g")
+    return tmp_path / "s.csv", rows[:, [0, 2]], rows[:, 1]
 
 
 @pytest.fixture
@@ -242,7 +258,7 @@ def test_a_command_is_one_function(monkeypatch, run):
     monkeypatch.setitem(cli.COMMANDS, "other", given.append)
     assert run("other", "a", "--b") == (0, "", "")
     assert given == [["a", "--b"]]
-    assert "commands: cluster, features, other (default: cluster)" in run("--help")[1]
+    assert "commands: cluster, features, track, other (default: cluster)" in run("--help")[1]
 
 
 def test_a_file_may_be_called_like_a_command(refused, tmp_path, monkeypatch):
@@ -667,7 +683,7 @@ def test_every_point_and_center_is_drawn(d, n, k):
     pytest.importorskip("matplotlib")
     X, data = table(n, d, k)
     model = smallvar.DPMeans(lam=30.0).fit(X)
-    figure = cli.picture(data, model)
+    figure = _picture.picture(data, model)
     figure.draw_without_rendering()
     (axes,) = figure.axes
     points, centers = (np.asarray(drawn.get_offsets()) for drawn in axes.collections)
@@ -692,7 +708,7 @@ def test_every_point_and_center_is_drawn(d, n, k):
         share = variances[0] / variances.sum()
         assert axes.get_xlabel() == f"principal component 1 ({share:.0%} of the variance)"
         # a center lies in the middle of its points in the picture, too
-        for center, color in zip(centers, cli.cluster_colors(model.n_clusters_), strict=True):
+        for center, color in zip(centers, _picture.cluster_colors(model.n_clusters_), strict=True):
             own = (colors[:, :3] == color).all(axis=1)
             assert points[own].mean(axis=0) == pytest.approx(center, abs=1e-9)
 
@@ -701,7 +717,7 @@ def test_identical_points_can_be_drawn():
     pytest.importorskip("matplotlib")
     for d in (1, 2, 3):
         X = np.full((20, d), 1e6)
-        figure = cli.picture(cli.Table(X, ["x"] * d, "t.npy"), smallvar.DPMeans().fit(X))
+        figure = _picture.picture(cli.Table(X, ["x"] * d, "t.npy"), smallvar.DPMeans().fit(X))
         figure.draw_without_rendering()
         assert "K = 1," in figure.axes[0].get_title()
 
@@ -709,16 +725,16 @@ def test_identical_points_can_be_drawn():
 def test_of_many_points_some_are_drawn():
     pytest.importorskip("matplotlib")
     X, data = table(60_000, 2, 3)
-    figure = cli.picture(data, smallvar.DPMeans(lam=500.0).fit(X))
+    figure = _picture.picture(data, smallvar.DPMeans(lam=500.0).fit(X))
     assert len(figure.axes[0].collections[0].get_offsets()) == 50_000
     assert "n = 60,000, 50,000 of them drawn" in figure.axes[0].get_title()
 
 
 def test_of_many_columns_fewer_points_are_drawn(monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(cli, "VALUES_DRAWN", 4500)
+    monkeypatch.setattr(_picture, "VALUES_DRAWN", 4500)
     X, data = table(2000, 3, 3)
-    figure = cli.picture(data, smallvar.DPMeans(lam=500.0).fit(X))
+    figure = _picture.picture(data, smallvar.DPMeans(lam=500.0).fit(X))
     assert "n = 2,000, 1,500 of them drawn" in figure.axes[0].get_title()
 
 
@@ -1090,7 +1106,7 @@ def feature_model(k, d, n=60):
 def test_every_feature_is_drawn(k, d, shape):
     pytest.importorskip("matplotlib")
     _, data, model = feature_model(k, d)
-    figure = cli.feature_picture(data, model, shape)
+    figure = _picture.feature_picture(data, model, shape)
     figure.draw_without_rendering()
     *panels, last = [axes for axes in figure.get_axes() if axes.get_title()]
     users = model.assignments_.sum(axis=0)
@@ -1099,7 +1115,7 @@ def test_every_feature_is_drawn(k, d, shape):
         assert axes.get_title() == f"{i}: {users[i]} row{'' if users[i] == 1 else 's'}"
         if shape is not None:
             drawn = axes.images[0].get_array().ravel()
-        elif d <= cli.BARS:
+        elif d <= _picture.BARS:
             drawn = [bar.get_height() for bar in axes.patches]
         else:
             drawn = axes.lines[-1].get_ydata()
@@ -1116,7 +1132,7 @@ def test_of_many_features_and_rows_some_are_drawn():
     pytest.importorskip("matplotlib")
     X, data, model = feature_model(41, 3, n=1000)
     model = smallvar.BPMeans(1e-3, init=model.assignments_, max_features=41).fit(X)
-    figure = cli.feature_picture(data, model, None)
+    figure = _picture.feature_picture(data, model, None)
     figure.draw_without_rendering()
     *panels, last = [axes for axes in figure.get_axes() if axes.get_title()]
     users = model.assignments_.sum(axis=0)
@@ -1135,7 +1151,7 @@ def test_scale_of_pictures(least, colors):
     pytest.importorskip("matplotlib")
     X = np.array([[least, 1.0, 0.0, 0.5]])
     model = smallvar.KFeatures(1, n_init=1, random_state=0).fit(X)
-    figure = cli.feature_picture(cli.Table(X, list("abcd"), "t.npy"), model, (2, 2))
+    figure = _picture.feature_picture(cli.Table(X, list("abcd"), "t.npy"), model, (2, 2))
     image = figure.get_axes()[0].images[0]
     assert image.get_cmap().name == colors
     assert image.get_clim() == ((0.0, 1.0) if least == 0 else (-1.0, 1.0))
@@ -1177,7 +1193,7 @@ def test_picture_of_a_path(exact):
     path = smallvar._bpmeans.Bunch(
         n_components=np.arange(5), error=error, lam_low=low, lam_high=high
     )
-    figure = cli.path_picture(cli.Table(np.zeros((7, 3)), list("abc"), "t.npy"), path, 2)
+    figure = _picture.path_picture(cli.Table(np.zeros((7, 3)), list("abc"), "t.npy"), path, 2)
     figure.draw_without_rendering()
     (axes,) = figure.axes
     assert axes.get_yscale() == ("linear" if exact else "log")
@@ -1194,6 +1210,351 @@ def test_names_of_columns_are_not_taken_for_formulas(ran, tmp_path):
     path = write(tmp_path / "$a_{$.csv", "$x^{$,$y and a long name\n1,2\n3,4\n5,7\n")
     for argv in ([], ["--path"]):
         ran("features", path, *argv, "--plot", tmp_path / "picture.png")
+
+
+# Tracks
+
+
+def check_tracks(path, model, titles):
+    """Compare the file of tracks with those of the estimator, row by row."""
+    header, *rows = read_csv(path)
+    assert header == ["time", "cluster", *titles]
+    seen = [
+        (int(row[0]), cluster, row[1:]) for cluster, track in model.tracks_.items() for row in track
+    ]
+    seen.sort(key=lambda row: row[:2])
+    assert len(rows) == len(seen)
+    for row, (step, cluster, center) in zip(rows, seen, strict=True):
+        assert int(row[1]) == cluster
+        assert row[0] == _table.moment(model.times_[step])
+        assert np.array_equal(np.array(row[2:], dtype=float), center)  # to the last bit
+
+
+def test_tracks_reported_are_those_written(ran, stream, tmp_path):
+    path, X, times = stream
+    out, tracks = tmp_path / "labels.csv", tmp_path / "tracks.csv"
+    report = ran("track", path, "--time", "t", "--lam", "4", "--out", out, "--tracks", tracks)
+    model = smallvar.DynamicMeans(4.0, random_state=0).fit(X, times=times)
+    header, *labels = out.read_text().splitlines()
+    assert header == "cluster"
+    assert np.array_equal(np.array(labels, dtype=int), model.labels_)
+    check_tracks(tracks, model, ["x", "y"])
+    assert tracks.read_text().splitlines()[4].startswith("100.5,0,")  # as in the file
+    assert report["data"] == "s.csv, 2 columns: x, y"
+    assert (report["n"], report["d"]) == (str(len(X)), "2")
+    assert report["steps"] == "20 (t from 100 to 109.5)"
+    assert report["lam"] == "4 (given)"
+    assert report["t_q"] == f"6.8 (default; q = {model.q_:.8g})"
+    assert report["k_tau"] == f"1.01 (default; tau = {model.tau_:.8g})"
+    assert report["starts"] == "3 for each step"
+    assert report["clusters"] == "3 ever seen, 2 alive at the end"
+    assert report["events"] == "3 births, 1 death, 1 revival"
+    value, words = report["objective"].split(maxsplit=1)
+    assert float(value) == pytest.approx(model.step_objectives_.sum(), rel=1e-9)
+    assert words == "(summed over the steps)"
+    assert re.fullmatch(r"\d+\.\d+ reading, \d+\.\d+ fitting", report["seconds"])
+    assert (report["labels"], report["tracks"]) == (str(out), str(tracks))
+    assert "picture" not in report
+
+
+@pytest.mark.parametrize(
+    ("argv", "guess", "rows"), [([], 8, 15), (["--n-clusters", 3], 3, 15), ([], 4, 4)]
+)
+def test_penalty_from_the_first_step(ran, stream, tmp_path, argv, guess, rows):
+    _, X, times = stream
+    first = np.flatnonzero(times == 100)[:rows]
+    kept = np.append(first, np.flatnonzero(times > 100))
+    table = np.column_stack([times, X])[kept]
+    np.save(tmp_path / "t.npy", table)
+    value, origin = ran("track", tmp_path / "t.npy", "--time", 1, *argv)["lam"].split(maxsplit=1)
+    assert float(value) == pytest.approx(smallvar.farthest_first_lambda(X[first], guess), rel=1e-7)
+    assert origin == f"(farthest-first in the first step, for a guess of {guess} clusters)"
+
+
+def test_options_reach_the_dynamic_estimator(ran, run, stream, fitted):
+    argv = ["track", stream[0], "--time", "t"]
+    ran(*argv)
+    report = ran(*argv, "--lam", 3, "--t-q", "inf", "--k-tau", 2, "--threads", 2, "--seed", 7)
+    assert report["t_q"] == "inf (given; q = 0)"
+    assert report["k_tau"] == "2 (given; tau = 1)"
+    report = ran(*argv, "--lam", 3, "--q", 0.5, "--tau", 0, "--starts", 5)
+    assert (report["q"], report["tau"]) == ("0.5 (given)", "0 (given)")
+    assert not {"t_q", "k_tau"} & set(report)
+    assert report["starts"] == "5 for each step"
+    _, out, _ = run(*argv, "--verbose")
+    assert len(re.findall(r"^step \d+: ", out, re.M)) == 20
+    plain, chosen, other, verbose = (estimator.get_params() for estimator, _ in fitted)
+    assert plain == smallvar.DynamicMeans(random_state=0).get_params()
+    more = {"lam": 3.0, "t_q": np.inf, "k_tau": 2.0, "n_threads": 2, "random_state": 7}
+    assert chosen == plain | more
+    assert other == plain | {"lam": 3.0, "q": 0.5, "tau": 0.0, "n_init": 5}
+    assert verbose == plain | {"verbose": 1}
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--time", "t"], [0, 2]),
+        (["--time", " t ", "--columns", "y,x"], [2, 0]),
+        (["--time", "t", "--columns", "t:"], [1, 2]),
+        (["--time", "x"], [1, 2]),
+    ],
+)
+def test_column_of_times(ran, stream, fitted, argv, expected):
+    rows = np.loadtxt(stream[0], delimiter=",", skiprows=1)
+    report = ran("track", stream[0], *argv, "--lam", 4)
+    assert np.array_equal(fitted[0][1], rows[:, expected])
+    assert report["data"].endswith(": " + ", ".join("xty"[i] for i in expected))
+    assert int(report["steps"].split()[0]) == len(np.unique(rows[:, "xty".index(argv[1].strip())]))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "u1"])
+def test_times_by_position(ran, fitted, tmp_path, dtype):
+    X = np.array([[3, 7, 1], [4, 5, 2], [5, 7, 3]], dtype=dtype)
+    np.save(tmp_path / "t.npy", X)
+    tracks = tmp_path / "tracks.csv"
+    report = ran("track", tmp_path / "t.npy", "--time", "2", "--lam", "1", "--tracks", tracks)
+    assert np.array_equal(fitted[0][1], X[:, [0, 2]])
+    assert report["data"] == "t.npy, 2 columns: 1, 3"
+    assert report["steps"] == "2 (column 2 from 5 to 7)"
+    check_tracks(tracks, fitted[0][0], ["1", "3"])
+    np.savetxt(tmp_path / "t.csv", X, delimiter=",", fmt="%d")
+    report = ran("track", tmp_path / "t.csv", "--time", "2", "--lam", "1", "--tracks", tracks)
+    assert report["steps"] == "2 (column 2 from 5 to 7)"
+    check_tracks(tracks, fitted[1][0], ["1", "3"])
+
+
+def test_large_whole_times_stay_apart(ran, tmp_path):
+    times = np.array([2**60, 2**60 + 1, 2**60 + 2])
+    np.save(tmp_path / "t.npy", np.column_stack([times, [1, 2, 3]]))
+    report = ran("track", tmp_path / "t.npy", "--time", 1, "--lam", 1)
+    assert report["steps"] == f"3 (column 1 from {2**60} to {2**60 + 2})"
+
+
+@pytest.mark.parametrize(
+    ("dates", "first", "last"),
+    [
+        (["2024-02-01", "2024-01-31", "2024-02-01"], "2024-01-31", "2024-02-01"),
+        (
+            ["2024-01-31T12:00:00", "2024-01-31", "2024-01-31 12:00"],
+            "2024-01-31T00:00:00",
+            "2024-01-31T12:00:00",
+        ),
+        (
+            ["2024-01-31T12:00:00.25Z", "2024-01-31T13:00:00.00+02:00", "2024-01-31T12:00:00.25"],
+            "2024-01-31T11:00:00.000",
+            "2024-01-31T12:00:00.250",
+        ),
+    ],
+)
+def test_dates(ran, fitted, tmp_path, dates, first, last):
+    lines = [f"{date},{i}\n" for i, date in enumerate(dates)]
+    path = write(tmp_path / "t.csv", "when,x\n" + "".join(lines))
+    tracks = tmp_path / "tracks.csv"
+    report = ran("track", path, "--time", "when", "--lam", "1", "--tracks", tracks)
+    assert report["steps"] == f"2 (when from {first} to {last})"
+    check_tracks(tracks, fitted[0][0], ["x"])
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    for column in (dates, pd.to_datetime(pd.Series(dates), format="ISO8601", utc=True)):
+        pd.DataFrame({"when": column, "x": [0, 1, 2]}).to_parquet(tmp_path / "t.parquet")
+        more = ran("track", tmp_path / "t.parquet", "--time", "when", "--lam", "1")
+        assert more["steps"] == report["steps"]
+
+
+def test_times_in_parquet(ran, refused, fitted, tmp_path):
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    path, argv = tmp_path / "t.parquet", ["--time", "t", "--lam", "1"]
+    for times in ([2, 1, 2], [2.5, 1.0, 2.5], pd.array([2, 1, 2], dtype="Int64")):
+        pd.DataFrame({"t": times, "x": [1.0, 2.0, 3.0], "y": [0, 0, 0]}).to_parquet(path)
+        report = ran("track", path, *argv)
+        assert np.array_equal(fitted[-1][1], [[1, 0], [2, 0], [3, 0]])
+        assert report["steps"] == f"2 (t from 1 to {times[0]})"
+    for times in ([2.0, None], pd.array([2, None], dtype="Int64"), ["2024-01-31", None]):
+        pd.DataFrame({"t": times, "x": [1, 2]}).to_parquet(path)
+        assert "t.parquet, row 2, column t: missing value" in refused("track", path, *argv)
+    pd.DataFrame({"t": ["u", "v"], "x": [1, 2]}).to_parquet(path)
+    assert "times must be numbers or dates like" in refused("track", path, *argv)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("t,x\nnoon,1\n", "line 2, column t: times must be numbers or dates like 2024-01-31T12:00"),
+        ("t,x\n1,1\n2024-01-31,1\n", "line 3, column t: times must be numbers like those before"),
+        ("t,x\n2024-01-31,1\n7,1\n", "line 3, column t: times must be dates like those before"),
+        ("t,x\n2024-01-31,1\n2024-02-31,1\n", "must be dates like those before, got '2024-02-31'"),
+        ("t,x\n,1\n", "line 2, column t: missing value"),
+        ("t,x\n1,1\nNA,1\n", "line 3, column t: missing value"),
+        ("t,x\n2024-01-31,1\n?,1\n", "line 3, column t: missing value"),
+        ("t,x\n1,1\nnan,1\n", "line 3, column t: missing value"),
+        ("t,x\n1,1\n\ninf,1\n", "line 4, column t: infinite value"),
+        ("t,x\n1,red\n", "line 2: column x ('red') not numeric"),
+        ("t\n1\n", "t.csv has no other column"),
+        ("u,x\n1,1\n", "t.csv has no column 't', but 2 columns: u, x"),
+        ("t,t\n1,1\n", "t.csv has 2 columns 't', but 2 columns: t, t"),
+    ],
+)
+def test_bad_times(refused, no_fit, tmp_path, text, message):
+    assert message in refused("track", write(tmp_path / "t.csv", text), "--time", "t")
+
+
+def test_bad_times_in_npy(refused, no_fit, tmp_path):
+    np.save(tmp_path / "t.npy", [[1.0, np.nan], [2.0, 3.0]])
+    message = refused("track", tmp_path / "t.npy", "--time", 2)
+    assert "t.npy, row 1, column 2: missing value" in message
+    np.save(tmp_path / "t.npy", np.zeros((3, 1)))
+    assert "has no other column" in refused("track", tmp_path / "t.npy", "--time", 1)
+    assert "no column 't', but 1 column: 1" in refused("track", tmp_path / "t.npy", "--time", "t")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--lam", "0"], "lam"),
+        (["--lam", "inf"], "lam must be finite"),
+        (["--lam", "2", "--n-clusters", "3"], "not allowed with"),
+        (["--n-clusters", "16"], "16: the first step (t = 100) has only 15 rows"),
+        (["--t-q", "3"], "--t-q has no meaning without --k-tau"),
+        (["--k-tau", "3"], "--k-tau has no meaning without --t-q"),
+        (["--q", "3"], "--q has no meaning without --tau"),
+        (["--tau", "3"], "--tau has no meaning without --q"),
+        (["--t-q", "3", "--tau", "1"], "--t-q and --tau exclude each other"),
+        (["--t-q", "1", "--k-tau", "1"], "argument --t-q: must be a number > 1, got '1'"),
+        (["--t-q", "2", "--k-tau", "0.9"], "argument --k-tau: must be a number >= 1, got '0.9'"),
+        (["--t-q", "2", "--k-tau", "inf"], "k_tau must be finite"),
+        (["--q", "-1", "--tau", "1"], "argument --q: must be a number >= 0, got '-1'"),
+        (["--q", "1", "--tau", "nan"], "argument --tau: must be a number >= 0, got 'nan'"),
+        (["--starts", "0"], "argument --starts: must be an integer >= 1, got '0'"),
+        (["--algorithm", "serial"], "unrecognized arguments: --algorithm serial (see smallvar tr"),
+        (["--max-clusters", "3"], "unrecognized arguments: --max-clusters 3"),
+    ],
+)
+def test_bad_arguments_for_tracks(refused, stream, argv, message):
+    assert message in refused("track", stream[0], "--time", "t", *argv)
+
+
+def test_data_without_times(refused, no_fit, stream):
+    assert "--time COLUMN is missing" in refused("track", stream[0])
+
+
+def test_targets_of_tracks_are_tried_before_the_fit(refused, no_fit, stream, tmp_path):
+    argv = ["track", stream[0], "--time", "t"]
+    assert "there is no folder" in refused(*argv, "--tracks", tmp_path / "x" / "a")
+    assert "would overwrite the data" in refused(*argv, "--tracks", stream[0])
+    message = refused(*argv, "--out", tmp_path / "z", "--tracks", tmp_path / "z")
+    assert "--out and --tracks both name" in message
+    assert os.listdir(tmp_path) == [stream[0].name]
+
+
+def test_without_data_a_stream_is_made_up(run, ran, refused, fitted):
+    report = ran("track")
+    assert report["clusters"] == "9 ever seen, 8 alive at the end"
+    assert report["events"] == "9 births, 1 death, 1 revival"
+    assert report["steps"] == "60 (time from 0 to 59)"
+    _, out, _ = run("track", "--columns", "y", "--seed", 5)
+    assert "generated by this program" in out.splitlines()[0]
+    assert "smallvar track FILE --time COLUMN (" in out.splitlines()[1]
+    assert "moving groups, 1 column: y" in out
+    assert np.array_equal(fitted[1][1], fitted[0][1][:, 1:])
+    assert "the stream has no column 'z', but 3 columns: time, x, y" in refused(
+        "track", "--columns", "z"
+    )
+
+
+def test_help_for_tracks(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run("track", "--help")
+    assert (code, err) == (0, "")
+    for option in (
+        *("--time", "--lam", "--n-clusters", "--t-q", "--k-tau", "--q", "--tau", "--starts"),
+        *("--tracks", "--columns", "--out", "--plot", "--threads", "--seed", "--verbose"),
+        *("--version", "--show-config"),
+    ):
+        assert f"  {option}" in out
+    words = " ".join(out.split())
+    assert "default: 0, so that the same command gives the same result" in words
+    assert "print a line for every step" in words
+    assert out.count("\n  smallvar track ") == 2  # the examples
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+# Pictures of tracks
+
+
+def walkers(k, d, dates=False):
+    """Clusters that stay where they are, one of them unseen for two steps; and their model."""
+    steps = np.repeat(np.arange(6), k)
+    X = np.tile(np.arange(k)[:, np.newaxis] * [10.0, *[1.0] * (d - 1)], (6, 1))
+    X[:, 0] += 0.1 * steps
+    kept = (X[:, 0] > 5) | (steps < 2) | (steps > 3)
+    times = steps * 20
+    if dates:
+        times = np.datetime64("2024-01-31T12:00:00") + times.astype("timedelta64[m]")
+    data = _table.Table(X[kept], [f"name {i}" for i in range(d)], "t.npy", times[kept], "t")
+    model = smallvar.DynamicMeans(20.0, t_q=10, k_tau=1.5)
+    return data, model.fit(data.X, times=data.times)
+
+
+@pytest.mark.parametrize("dates", [False, True])
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("k", [2, 5, 50, 51, 200])
+def test_every_track_is_drawn(k, d, dates):
+    pytest.importorskip("matplotlib")
+    data, model = walkers(k, d, dates)
+    assert len(model.tracks_) == k
+    figure = _picture.track_picture(data, model)
+    figure.draw_without_rendering()
+    axes, *bars = figure.axes
+    points, gaps, lines, begins, ends = axes.collections
+    assert len(points.get_offsets()) == len(data.X)
+    assert (len(gaps.get_segments()), len(lines.get_segments())) == (1, 5 * k - 3)
+    drawn = slice(1, None) if d == 1 else slice(0, 2)
+    for marks, i in ((begins, 0), (ends, -1)):
+        expected = np.array([track[i, 1:3] for track in model.tracks_.values()])
+        assert np.array_equal(np.asarray(marks.get_offsets())[:, drawn], expected)
+    assert [text.get_text() for text in axes.texts] == [str(i) for i in range(k)] * (k <= 50)
+    assert len(bars) == (d > 1 and k > 50)
+    assert all(bar.get_ylabel() == "t" for bar in bars)
+    titles = ("t", "name 0") if d == 1 else ("name 0", "name 1")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == titles
+    some = ", the first 2 of 3 columns" if d == 3 else ""
+    assert axes.get_title() == (
+        f"t.npy: n = {len(data.X):,}{some}, 6 time steps\n{k} clusters, lam = 20; each from a ring "
+        f"to {'its number' if k <= 50 else 'a dot'}, dotted while unseen"
+    )
+
+
+def test_of_many_points_of_tracks_some_are_drawn(monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(_picture, "POINTS_DRAWN", 7)
+    data, model = walkers(5, 2)
+    figure = _picture.track_picture(data, model)
+    assert len(figure.axes[0].collections[0].get_offsets()) == 7
+    assert "n = 28, 7 of them drawn, 6 time steps" in figure.axes[0].get_title()
+
+
+@pytest.mark.parametrize("suffix", ["png", "PDF", "svg"])
+@pytest.mark.parametrize("columns", ["x", "x,y"])
+def test_pictures_of_tracks_are_written(ran, stream, tmp_path, suffix, columns):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / f"picture.{suffix}"
+    argv = ["--time", "t", "--columns", columns, "--lam", 4, "--plot", picture]
+    assert ran("track", stream[0], *argv)["picture"] == str(picture)
+    start = {"png": b"\x89PNG\r\n", "PDF": b"%PDF-", "svg": b"<?xml"}[suffix]
+    assert picture.read_bytes().startswith(start)
+    assert picture.stat().st_size > 5000
+
+
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("n", [1, 60])
+def test_tracks_of_one_step(ran, tmp_path, n, d):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "$a_{$.npy"
+    np.save(path, np.column_stack([np.ones(n), *[10.0 * np.arange(n)] * d]))
+    report = ran("track", path, "--time", 1, "--lam", 1, "--plot", tmp_path / "picture.png")
+    assert report["clusters"] == f"{n} ever seen, {n} alive at the end"
 
 
 # As a process
@@ -1216,9 +1577,11 @@ from smallvar.__main__ import main
 new = lambda: {name.partition(".")[0] for name in set(sys.modules) - before}
 heavy = {"sklearn", "scipy", "pandas", "matplotlib"}
 assert main(["--version"]) == main(["--help"]) == main(["--bad"]) - 2 == 0
-assert main(["features", "--help"]) == main(["features", "--bad"]) - 2 == 0
+for command in ("features", "track"):
+    assert main([command, "--help"]) == main([command, "--bad"]) - 2 == 0
 assert not new() & heavy, new()
 assert main(sys.argv[1:]) == main(["features", *sys.argv[1:]]) == 0
+assert main(["track", *sys.argv[1:], "--time", "x"]) == 0
 assert not new() & {"matplotlib"}, new()
 """
     done = python("-c", program, blobs[0])
@@ -1243,14 +1606,14 @@ def test_reader_that_goes_away(blobs, argv):
     assert done.returncode == 141 or argv == ["--help"]  # argparse itself may ignore it
 
 
-@pytest.mark.parametrize("command", ["cluster", "features"])
+@pytest.mark.parametrize("command", [["cluster"], ["features"], ["track", "--time", "x"]])
 def test_ctrl_c(run, blobs, tmp_path, monkeypatch, command):
-    def fit(self, X):
+    def fit(self, X, **options):
         raise KeyboardInterrupt
 
     for estimator in ESTIMATORS:
         monkeypatch.setattr(estimator, "fit", fit)
-    done = run(command, blobs[0], "--out", tmp_path / "labels.csv")
+    done = run(*command, blobs[0], "--out", tmp_path / "labels.csv")
     assert done == (130, "", "smallvar: interrupted\n")
     assert not (tmp_path / "labels.csv").exists()
 
@@ -1298,6 +1661,21 @@ def test_vehicle_silhouettes(ran, refused, tmp_path):
     assert float(report["objective"].split()[0]) == pytest.approx(model.objective_, rel=1e-9)
     assert np.array_equal(np.loadtxt(tmp_path / "l.csv", skiprows=1), model.labels_)
     assert "has no column 'none'" in refused(path, "--columns", "none")
+
+
+def test_aircraft(ran, tmp_path):
+    path = Path(os.environ.get("SMALLVAR_DATA", ""), "adsb_quickstart_20s.csv")
+    if not path.is_file():
+        pytest.skip("SMALLVAR_DATA is not a folder with adsb_quickstart_20s.csv (traffic: ADS-B)")
+    argv = ["--time", "seconds", "--columns", "longitude,latitude", "--lam", 0.05]
+    report = ran("track", path, *argv, "--tracks", tmp_path / "t.csv")
+    table = np.loadtxt(path, delimiter=",", skiprows=1, usecols=[1, 2, 3])
+    model = smallvar.DynamicMeans(0.05, random_state=0).fit(table[:, [2, 1]], times=table[:, 0])
+    assert report["steps"] == "540 (seconds from 0 to 10780)"
+    assert float(report["objective"].split()[0]) == pytest.approx(
+        model.step_objectives_.sum(), rel=1e-9
+    )
+    check_tracks(tmp_path / "t.csv", model, ["longitude", "latitude"])
 
 
 def test_simulated_pictures(ran, tmp_path):

@@ -3,6 +3,9 @@
 import _thread
 import re
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 
@@ -10,12 +13,22 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from problems import blobs
+from problems import blobs, check_features, planted_features
+from sklearn.base import clone
 
-from smallvar import DPMeans, MiniBatchDPMeans
+from smallvar import BPMeans, DPMeans, KFeatures, MiniBatchDPMeans, feature_path
 
 X = np.random.default_rng(0).random((40, 3))
 BOTH = pytest.mark.parametrize("estimator", [DPMeans, MiniBatchDPMeans], ids=lambda e: e.__name__)
+FEATURES = pytest.mark.parametrize("estimator", [BPMeans, KFeatures], ids=lambda e: e.__name__)
+EVERY = pytest.mark.parametrize(
+    "estimator", [DPMeans, MiniBatchDPMeans, BPMeans, KFeatures], ids=lambda e: e.__name__
+)
+
+
+def plain(estimator):
+    """An estimator that fits X."""
+    return KFeatures(2, random_state=0) if estimator is KFeatures else estimator(0.5)
 
 
 def snapshot(model):
@@ -74,12 +87,12 @@ BAD_DATA = {
 }
 
 
-@BOTH
+@EVERY
 @pytest.mark.parametrize("name", BAD_DATA)
 def test_bad_data(estimator, name):
     bad, errors, word = BAD_DATA[name]
-    assert_refuses(estimator(0.5), lambda m: m.fit(bad), errors, word)
-    assert_refuses(estimator(0.5).fit(X), lambda m: m.fit(bad), errors, word)
+    assert_refuses(plain(estimator), lambda m: m.fit(bad), errors, word)
+    assert_refuses(plain(estimator).fit(X), lambda m: m.fit(bad), errors, word)
 
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
@@ -88,12 +101,17 @@ def test_bad_data(estimator, name):
 def test_bad_data_for_a_fitted_model(method, name):
     bad, errors, _ = BAD_DATA[name]
     assert_refuses(DPMeans(0.5).fit(X), lambda m: getattr(m, method)(bad), errors)
+    if method != "predict":
+        for model in (BPMeans(0.5).fit(X), KFeatures(2).fit(X)):
+            assert_refuses(model, lambda m: getattr(m, method)(bad), errors)
 
 
-@BOTH
+@EVERY
 @pytest.mark.parametrize("method", ["predict", "transform", "score"])
 def test_wrong_number_of_features(estimator, method):
-    model = estimator(0.5).fit(X)
+    if not hasattr(estimator, method):
+        pytest.skip(f"{estimator.__name__} has no {method}")
+    model = plain(estimator).fit(X)
     for other in (X[:, :2], np.hstack([X, X])):
         words = (f"{other.shape[1]} feature", "3 feature")
         assert_refuses(model, lambda m, o=other: getattr(m, method)(o), ValueError, *words)
@@ -104,6 +122,9 @@ def test_not_fitted(method):
     from sklearn.exceptions import NotFittedError
 
     assert_refuses(DPMeans(), lambda m: getattr(m, method)(X), NotFittedError, "DPMeans")
+    if method != "predict":
+        assert_refuses(BPMeans(), lambda m: getattr(m, method)(X), NotFittedError, "BPMeans")
+        assert_refuses(KFeatures(), lambda m: getattr(m, method)(X), NotFittedError, "KFeatures")
 
 
 # Weights, and words of the message besides "sample_weight" (weights that are no vector of the
@@ -120,13 +141,13 @@ BAD_WEIGHTS = {
 }
 
 
-@BOTH
+@EVERY
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
 def test_bad_weights(estimator, name):
     weights, words = BAD_WEIGHTS[name]
     if name in ("negative", "all zero"):
         words = (*words, "sample_weight")
-    for model in (estimator(0.5), estimator(0.5).fit(X)):
+    for model in (plain(estimator), plain(estimator).fit(X)):
         assert_refuses(model, lambda m: m.fit(X, sample_weight=weights), ValueError, *words)
 
 
@@ -186,6 +207,140 @@ def test_bad_parameter(estimator, name, value, words):
     fitted = estimator(0.5).fit(X).set_params(**{**arguments, name: value})
     for model in (estimator(**{**arguments, name: value}), fitted):
         assert_refuses(model, lambda m: m.fit(X), (TypeError, ValueError), *words)
+
+
+# The same for features.
+BAD_FEATURE_PARAMETERS = [
+    ("lam", 0, ("> 0",)),
+    ("lam", 0.0, ("> 0",)),
+    ("lam", -1.5, ("-1.5", "0")),
+    ("lam", float("nan"), ("nan", "0")),
+    ("lam", np.inf, ("inf", "finite")),
+    ("lam", -np.inf, ("-inf", "0")),
+    ("lam", "farthest", ("farthest", "farthest-first")),
+    ("lam", None, ("None", "number")),
+    ("lam", [1.0, 2.0], ("1.0, 2.0",)),
+    ("n_components", 0, ("0", "1")),
+    ("n_components", -2, ("-2", "1")),
+    ("n_components", 41, ("41", "40")),
+    ("n_components", 2.5, ("2.5",)),
+    ("n_components", None, ("None",)),
+    ("max_features", 0, ("0", "1")),
+    ("max_features", -1, ("-1", "1")),
+    ("max_features", 1.5, ("1.5",)),
+    ("algorithm", "parallel", ("parallel", "sweep", "collapsed", "stepwise")),
+    ("algorithm", None, ("None", "sweep", "collapsed", "stepwise")),
+    ("assign", "greedy", ("greedy", "coordinate", "exact")),
+    ("assign", None, ("None", "coordinate", "exact")),
+    ("init", "random", ("random", "alternate", "mean", "data")),
+    ("init", None, (r"\(\)",)),
+    ("init", np.zeros((39, 2)), (r"\(39, 2\)", "40")),
+    ("init", np.zeros((40, 41)), (r"\(40, 41\)", "40")),
+    ("init", np.zeros(40), (r"\(40,\)",)),
+    ("init", np.zeros((40, 2, 1)), (r"\(40, 2, 1\)",)),
+    ("init", np.full((40, 2), 2), ("0 and 1",)),
+    ("init", np.full((40, 2), 0.5), ("0 and 1",)),
+    ("init", np.full((40, 2), -1), ("0 and 1",)),
+    ("init", np.full((40, 2), np.nan), ("0 and 1",)),
+    ("init", [["a", "b"]] * 40, ("alternate", "binary")),
+    ("n_init", 0, ("0", "1")),
+    ("n_init", 1.5, ("1.5",)),
+    ("n_swaps", -1, ("-1", "0")),
+    ("n_swaps", 0.5, ("0.5",)),
+    ("max_iter", 0, ("0", "1")),
+    ("max_iter", -3, ("-3", "1")),
+    ("max_iter", 2.5, ("2.5",)),
+    ("tol", -0.1, ("-0.1", "0")),
+    ("tol", float("nan"), ("nan", "0")),
+    ("tol", "small", ("small",)),
+    ("n_threads", 0, ("0", "1")),
+    ("n_threads", 1.5, ("1.5",)),
+    ("random_state", "seed", ("seed",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "name", "value", "words"),
+    [
+        pytest.param(estimator, *bad, id=f"{estimator.__name__}-{bad[0]}={str(bad[1])[:12]}")
+        for estimator in (BPMeans, KFeatures)
+        for bad in BAD_FEATURE_PARAMETERS
+        if bad[0] in estimator().get_params()
+    ],
+)
+def test_bad_parameter_of_features(estimator, name, value, words):
+    arguments = {"n_components": 2}
+    if estimator is BPMeans:
+        arguments = {"lam": "farthest-first" if name == "n_components" else 0.5}
+    words = words if name == "random_state" else (name, *words)
+    fitted = plain(estimator).fit(X).set_params(**{**arguments, name: value})
+    for model in (estimator(**{**arguments, name: value}), fitted):
+        assert_refuses(model, lambda m: m.fit(X), (TypeError, ValueError), *words)
+
+
+def test_refused_together():
+    """What is fine alone but not with the rest, and messages that name no other's parameter."""
+    two, three = np.zeros((40, 2)), np.zeros((40, 3))
+    for model, *words in (
+        (KFeatures(13, assign="exact"), "n_components", "12", "exact", "13"),
+        (KFeatures(3, init=two), "init", "n_components=3", r"\(40, 2\)"),
+        (BPMeans(0.5, init=three, max_features=2), "init", "max_features=2", r"\(40, 3\)"),
+        (BPMeans(0.5, init=two, algorithm="stepwise"), "init", "stepwise"),
+    ):
+        assert_refuses(model, lambda m: m.fit(X), ValueError, *words)
+    weights = np.r_[np.ones(2), np.zeros(38)]
+    model = KFeatures(3)
+    assert_refuses(
+        model, lambda m: m.fit(X, sample_weight=weights), ValueError, "n_components=3", "2"
+    )
+    with pytest.raises(ValueError, match="^(?!.*max_clusters)"):
+        BPMeans(0).fit(X)
+    assert KFeatures(12, assign="exact", n_init=1).fit(X).n_components_ == 12
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.zeros((3, 1)), ("n_components_=2", "1")),
+        (np.zeros((3, 3)), ("n_components_=2", "3")),
+        (np.zeros(2), ("2D",)),
+        ([[np.nan, 0]], ("NaN",)),
+        ([["a", "b"]], ("(?i)convert",)),
+    ],
+)
+def test_bad_rows_for_the_inverse(value, words):
+    assert_refuses(KFeatures(2).fit(X), lambda m: m.inverse_transform(value), ValueError, *words)
+
+
+def test_bad_arguments_of_the_path():
+    for arguments, word in (
+        ({"max_components": 0}, "max_components"),
+        ({"max_components": 2.5}, "max_components"),
+        ({"max_components": 13, "assign": "exact"}, "12"),
+        ({"init": np.zeros((40, 1))}, "init"),
+        ({"init": "random"}, "init"),
+        ({"assign": "greedy"}, "assign"),
+        ({"n_init": 0}, "n_init"),
+        ({"n_components": 3}, "n_components"),
+        ({"lam": 3.0}, "lam"),
+        ({"sample_weight": -np.ones(40)}, "sample_weight"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=word):
+            feature_path(X, **arguments)
+    for bad, errors, word in BAD_DATA.values():
+        with pytest.raises(errors, match=word):
+            feature_path(bad)
+    for scale in (1e-200, 1e200):
+        with pytest.raises(ValueError, match="rescale"):
+            feature_path(X * scale)
+
+
+def test_large_numbers_are_numbers():
+    """Larger than a C integer."""
+    one = KFeatures(np.int64(2), random_state=0).fit(X)
+    two = KFeatures(2, max_iter=10**12, n_init=np.int32(10), tol=np.float32(0), random_state=0)
+    assert np.array_equal(two.fit(X).assignments_, one.assignments_)
+    assert BPMeans(np.float32(0.25), max_features=10**12, random_state=0).fit(X).lam_ == 0.25
 
 
 def test_bad_values_raise_value_error():
@@ -281,6 +436,46 @@ def test_interrupt_of_the_minibatch_estimator(interrupt):
     assert_unchanged(model, before)
 
 
+LONG = {
+    "sweep, many features": (BPMeans(1e-3, n_init=1), 30_000, 8),
+    "sweep, many starts": (BPMeans(2.0, n_init=10**6), 500, 8),
+    "sweep, swaps": (BPMeans(2.0, n_init=1, n_swaps=10**6), 2000, 8),
+    "collapsed": (BPMeans(1.0, n_init=1, algorithm="collapsed"), 30_000, 8),
+    "stepwise": (BPMeans(1e-3, algorithm="stepwise"), 20_000, 8),
+    "penalty": (BPMeans(n_components=2000), 100_000, 20),
+    "coordinate": (KFeatures(150, n_init=1), 200_000, 30),
+    "exact": (KFeatures(12, assign="exact", n_init=10**4), 100_000, 8),
+}
+
+
+@pytest.mark.timeout(120, method="thread")
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize("name", LONG)
+def test_interrupt_of_features(name, fitted, interrupt):
+    model, n, d = LONG[name]
+    model = clone(model)
+    if fitted:
+        small = np.random.default_rng(0).random((160, 3))
+        options = {key: getattr(model, key) for key in ("n_init", "n_swaps", "n_components")}
+        few = min(getattr(model, "n_components", 8), 160)
+        model.set_params(n_init=1, n_swaps=0, n_components=few).fit(small).set_params(**options)
+    long = np.random.default_rng(0).random((n, d))
+    before = snapshot(model)
+    interrupt(0.5)
+    begin = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(long)
+    assert time.perf_counter() - begin < 20
+    assert_unchanged(model, before)
+
+
+@pytest.mark.timeout(120, method="thread")
+def test_interrupt_of_the_path(interrupt):
+    interrupt(0.5)
+    with pytest.raises(KeyboardInterrupt):
+        feature_path(np.random.default_rng(0).random((50_000, 20)), 40)
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.timeout(120, method="thread")
 def test_other_threads_run_during_a_fit():
@@ -298,9 +493,12 @@ def test_other_threads_run_during_a_fit():
     before = len(ticks)
     DPMeans(0.05, max_iter=5).fit(data)
     after = len(ticks)
+    KFeatures(8, n_init=1, max_iter=5).fit(data)
+    last = len(ticks)
     done.set()
     thread.join()
     assert after - before > 3
+    assert last - after > 3
 
 
 # Good input ---------------------------------------------------------------------------------
@@ -435,3 +633,195 @@ def test_float32_data_beyond_the_range_of_its_squares(exponent):
     model = DPMeans(800.0 * scale**2).fit((DATA * scale).astype(np.float32))
     assert np.array_equal(model.labels_, EXPECTED.labels_)
     np.testing.assert_allclose(model.objective_, EXPECTED.objective_ * scale**2, rtol=1e-9)
+
+
+# Good input for features --------------------------------------------------------------------
+
+PLANTED_DATA, PLANTED_Z, _ = planted_features("signed", 0, n=300, d=4, k=3, noise=0.0)
+PLANTED_DATA = np.round(PLANTED_DATA * 16 + 60)  # the kinds of data above hold such numbers
+
+
+@pytest.mark.parametrize("name", GOOD_DATA)
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed", "stepwise", "coordinate", "exact"])
+def test_good_data_for_features(name, algorithm, tmp_path, monkeypatch):
+    """All of these hold the same numbers, so they give the same features."""
+    monkeypatch.setitem(globals(), "DATA", np.clip(PLANTED_DATA, 0, 127))
+    data = GOOD_DATA[name](tmp_path)
+
+    def fitted(data):
+        options = {"n_init": 4, "random_state": 0}
+        if algorithm in ("coordinate", "exact"):
+            return KFeatures(3, assign=algorithm, **options).fit(data)
+        return BPMeans(20_000.0, algorithm=algorithm, **options).fit(data)
+
+    model, expected = fitted(data), fitted(DATA)
+    assert expected.n_components_ > 1
+    assert np.array_equal(model.assignments_, expected.assignments_)
+    assert model.components_.dtype == np.float64
+    np.testing.assert_allclose(model.components_, expected.components_, rtol=1e-12)
+    np.testing.assert_allclose(model.objective_path_, expected.objective_path_, rtol=1e-12)
+    assert np.array_equal(model.transform(data), expected.transform(DATA))
+    np.testing.assert_allclose(model.score(data), expected.score(DATA), rtol=1e-12)
+
+
+@FEATURES
+@pytest.mark.parametrize("name", ["float32", "int64", "Fortran", "read-only", "every other row"])
+def test_data_of_features_is_not_written_to(estimator, name, tmp_path):
+    data = GOOD_DATA[name](tmp_path)
+    before, weights = data.copy(), read_only(np.arange(300) % 3.0)
+    model = KFeatures(2, random_state=0) if estimator is KFeatures else BPMeans(20_000.0)
+    model.fit(data, sample_weight=weights).transform(data)
+    assert np.array_equal(data, before)
+
+
+def test_feature_names_of_features():
+    frame = pd.DataFrame(DATA, columns=["width", "height", "depth", "mass"])
+    model = KFeatures(2, random_state=0).fit(frame)
+    assert model.feature_names_in_.tolist() == ["width", "height", "depth", "mass"]
+    with pytest.raises(ValueError, match=r"(?i)feature names"):
+        model.transform(frame[["height", "width", "depth", "mass"]])
+    assert not hasattr(model.fit(DATA), "feature_names_in_")
+    path = feature_path(frame, 2, random_state=0)
+    assert np.array_equal(path.error, feature_path(DATA, 2, random_state=0).error)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        np.arange(300) % 3,
+        (np.arange(300) % 3).astype(np.float32),
+        np.repeat(np.arange(300) % 3, 2)[::2],
+        (np.arange(300) % 3).tolist(),
+        pd.Series(np.arange(300) % 3),
+    ],
+    ids=["int", "float32", "strided", "list", "Series"],
+)
+def test_kinds_of_weights_for_features(weights):
+    expected = KFeatures(3, random_state=0).fit(DATA, sample_weight=np.arange(300) % 3.0)
+    model = KFeatures(3, random_state=0).fit(DATA, sample_weight=weights)
+    assert np.array_equal(model.assignments_, expected.assignments_)
+    assert model.objective_ == expected.objective_
+
+
+@pytest.mark.parametrize("exponent", [-450, -100, 100, 450])
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed", "stepwise"])
+def test_extreme_scales_of_features(exponent, algorithm):
+    """A power of two changes no digit."""
+    scale, options = 2.0**exponent, {"algorithm": algorithm, "n_init": 3, "random_state": 0}
+    plain = BPMeans(20_000.0, **options).fit(DATA)
+    model = BPMeans(20_000.0 * scale**2, **options).fit(DATA * scale)
+    assert plain.n_components_ > 1
+    assert np.array_equal(model.assignments_, plain.assignments_)
+    np.testing.assert_allclose(model.objective_, plain.objective_ * scale**2, rtol=1e-12)
+    default = BPMeans(n_components=3, **options).fit(DATA)
+    model = BPMeans(n_components=3, **options).fit(DATA * scale)
+    np.testing.assert_allclose(model.lam_, default.lam_ * scale**2, rtol=1e-12)
+    assert np.array_equal(model.assignments_, default.assignments_)
+
+
+@FEATURES
+@pytest.mark.parametrize("scale", [1e-200, 1e200, 1e-160, 1e160])
+def test_scales_of_features_whose_squares_leave_the_range_of_float64(estimator, scale):
+    for model in (plain(estimator), plain(estimator).fit(X)):
+        assert_refuses(
+            model, lambda m: m.fit(X * scale), ValueError, "X must", "1e-?140", "rescale"
+        )
+    fitted = plain(estimator).fit(X)
+    for method in ("transform", "score"):
+        assert_refuses(fitted, lambda m, f=method: getattr(m, f)(X * 1e200), ValueError, "rescale")
+
+
+@pytest.mark.parametrize("exponent", [-100, 80, 120])
+def test_float32_features_beyond_the_range_of_their_squares(exponent):
+    scale = 2.0**exponent
+    expected = KFeatures(3, random_state=0).fit(DATA)
+    model = KFeatures(3, random_state=0).fit((DATA * scale).astype(np.float32))
+    assert np.array_equal(model.assignments_, expected.assignments_)
+    np.testing.assert_allclose(model.objective_, expected.objective_ * scale**2, rtol=1e-9)
+
+
+SCRIPT = textwrap.dedent(
+    """
+    import sys, warnings
+    import numpy as np
+    from smallvar import BPMeans, KFeatures
+
+    warnings.simplefilter("ignore")
+    X, w = np.random.default_rng(0).random((40, 3)), np.random.default_rng(1).random(40) + 0.1
+    size, weight = float(sys.argv[1]), float(sys.argv[2])
+    models = [BPMeans(size**2, algorithm=name) for name in ("sweep", "collapsed", "stepwise")]
+    for model in [*models, KFeatures(3), KFeatures(3, assign="exact")]:
+        try:
+            model.fit(X * size, sample_weight=w * weight)
+        except ValueError as error:
+            assert "weight" in str(error), error
+        else:
+            assert 0 < model.objective_ < np.inf, model
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("size", "weight"), [(1e5, 1e300), (1e130, 1e30), (1e-130, 1e-100), (1, 1e-310), (1, 1e300)]
+)
+def test_weights_that_leave_the_range_of_float64(size, weight):
+    """Refused or right: neither endless nor a crash (hence a process of its own)."""
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(size), str(weight)],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed", "coordinate", "exact"])
+def test_weights_of_very_different_size(algorithm):
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        data = rng.normal(size=(30, 3)) if seed % 2 else rng.integers(-3, 4, size=(30, 3)) * 1.0
+        weights = 10.0 ** rng.uniform(-4, 4, size=30)
+        if algorithm in ("coordinate", "exact"):
+            model = KFeatures(4, assign=algorithm, n_swaps=2, random_state=seed)
+        else:
+            lam = 10.0 ** rng.uniform(-8, -1) * (weights @ np.square(data).sum(axis=1))
+            model = BPMeans(lam, algorithm=algorithm, n_swaps=2, random_state=seed)
+        model.fit(data, sample_weight=weights)
+        check_features(model, data, weights)
+
+
+EDGES = {
+    "one row": X[:1],
+    "one column": X[:, :1],
+    "one number": X[:1, :1],
+    "zeros": np.zeros((12, 3)),
+    "constant": np.full((12, 3), 7.3),
+    "constant but one": np.vstack([np.full((11, 3), 0.1), [[5.0, 5.0, 5.0]]]),
+    "duplicated rows": np.repeat(X[:4], 5, axis=0),
+    "duplicated columns": np.repeat(X[:12], 4, axis=1),
+    "opposite rows": np.vstack([X[:6], -X[:6]]),
+    "a zero row": np.vstack([X[:11], np.zeros(3)]),
+    "more columns than rows": np.random.default_rng(0).random((5, 300)),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed", "stepwise", "coordinate", "exact"])
+def test_edges_of_features(name, algorithm):
+    data = EDGES[name]
+    k = min(3, len(data))
+    for n_swaps in (0, 3):
+        options = {"n_swaps": n_swaps, "random_state": 0}
+        if algorithm in ("coordinate", "exact"):
+            model = KFeatures(k, assign=algorithm, **options).fit(data)
+            assert model.n_components_ == k
+        else:
+            model = BPMeans(n_components=k, algorithm=algorithm, **options).fit(data)
+            assert model.n_components_ <= np.linalg.matrix_rank(np.eye(len(data)))
+            tiny = BPMeans(1e-9, algorithm=algorithm, **options).fit(data)
+            check_features(tiny, data)
+            assert algorithm == "stepwise" or tiny.reconstruction_err_ < 1e-4
+        check_features(model, data)
+        assert model.transform(data).shape == (len(data), model.n_components_)
+        if name in ("constant", "one row", "one number", "zeros"):
+            fixed = algorithm in ("coordinate", "exact")
+            assert model.reconstruction_err_ < 1e-13 or not fixed
+            assert fixed or model.n_components_ <= 1

@@ -7,7 +7,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from smallvar import DPMeans, MiniBatchDPMeans, farthest_first_lambda
+from smallvar import BPMeans, DPMeans, KFeatures, MiniBatchDPMeans, farthest_first_lambda
 
 
 def sparse_file(path, shape, order, far):
@@ -64,12 +64,45 @@ def test_many_rows_and_labels():
     assert model.labels_[-201:].tolist() == list(range(201))
 
 
+def check_features_of_far_end(X, far):
+    """The same data: a feature for the block, and one for what its last row has more."""
+    start = np.zeros((len(X), 1), dtype=np.uint8)
+    start[-far:] = 1
+    for model in (BPMeans(1e5, init=start), KFeatures(1, init=start)):
+        model.fit(X)
+        assert not model.assignments_[:-far].any()
+        assert model.assignments_[-far:, 0].all()
+        block = model.components_[0]
+        if model.n_components_ == 2:
+            assert model.assignments_[:, 1].sum() == model.assignments_[-1, 1] == 1
+            np.testing.assert_allclose(block, 100)
+            np.testing.assert_allclose(model.components_[1, -1], 800)
+            np.testing.assert_allclose(model.objective_, 2e5, rtol=1e-9)
+        else:
+            np.testing.assert_allclose(block[:-1], 100)
+            np.testing.assert_allclose(block[-1], 100 + 800 / far)
+        assert np.array_equal(model.transform(X[-far:]), model.assignments_[-far:])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_features_at_the_far_end_of_a_sparse_file(order, tmp_path):
+    check_features_of_far_end(sparse_file(tmp_path / "data", (5000, 1024), order, 7), 7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_features_beyond_31_bits(order, tmp_path):
+    X = sparse_file(tmp_path / "data", (2**21 + 5000, 1024), order, 7)
+    assert X.size > 2**31
+    check_features_of_far_end(X, 7)
+
+
 # Runs in a fresh process: fits, and reports how much its private memory grew at the most.
 MEMORY = textwrap.dedent(
     """
     import sys, threading, time, tracemalloc, warnings
     import numpy as np
-    from smallvar import DPMeans, MiniBatchDPMeans
+    from smallvar import BPMeans, DPMeans, KFeatures, MiniBatchDPMeans
 
     warnings.simplefilter("ignore")
     path, n, d, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
@@ -78,6 +111,10 @@ MEMORY = textwrap.dedent(
     def fit(X):
         if kind == "minibatch":
             return MiniBatchDPMeans(0.6, max_clusters=20, max_iter=1, random_state=0).fit(X)
+        if kind == "features":
+            return KFeatures(8, n_init=2, max_iter=2, random_state=0).fit(X)
+        if kind == "free features":
+            return BPMeans(1e5, max_features=8, n_init=2, max_iter=2, random_state=0).fit(X)
         return DPMeans(0.6, algorithm=kind, max_clusters=20, max_iter=2).fit(X)
 
     def private_bytes():
@@ -103,7 +140,10 @@ MEMORY = textwrap.dedent(
     tracemalloc.start()
     fit(X)
     traced = tracemalloc.get_traced_memory()[1]
-    assert len(set(model.labels_.tolist())) == model.n_clusters_ == 20
+    if "features" in kind:
+        assert model.n_components_ == 8
+    else:
+        assert len(set(model.labels_.tolist())) == model.n_clusters_ == 20
     print(max(peak, traced))
     """
 )
@@ -129,6 +169,8 @@ def write_data(path, n, d):
         (600_000, 64, "serial"),
         (600_000, 64, "delayed"),
         (600_000, 64, "minibatch"),
+        (600_000, 64, "features"),
+        (600_000, 64, "free features"),
         pytest.param(4_000_000, 32, "serial", marks=pytest.mark.slow),
         pytest.param(4_000_000, 32, "collapsed", marks=pytest.mark.slow),
     ],

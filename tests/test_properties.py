@@ -5,9 +5,16 @@ import reference
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from problems import check_state, never_rises
+from problems import check_features, check_state, never_rises
 
-from smallvar import DPMeans, MiniBatchDPMeans, farthest_first_lambda
+from smallvar import (
+    BPMeans,
+    DPMeans,
+    KFeatures,
+    MiniBatchDPMeans,
+    farthest_first_lambda,
+    feature_path,
+)
 
 settings.register_profile(
     "smallvar", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
@@ -199,6 +206,133 @@ def test_farthest_first(X, k):
     k = min(k, len(X))
     expected = reference.farthest_first(X, k)
     np.testing.assert_allclose(farthest_first_lambda(X, k), expected, rtol=1e-9)
+
+
+# Features
+
+rules = st.sampled_from(["sweep", "collapsed", "stepwise", "coordinate", "exact"])
+
+
+@st.composite
+def sums_of_features(draw, n_max=50):
+    """Noisy sums of random features, in general position, on any scale."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d, k = draw(st.integers(2, n_max)), draw(st.integers(2, 12)), draw(st.integers(1, 5))
+    X = rng.integers(0, 2, size=(n, k)) @ rng.normal(size=(k, d))
+    X += draw(st.sampled_from([0.05, 0.3, 1.0])) * rng.normal(size=(n, d))
+    return X * 10.0 ** draw(st.integers(-4, 4))
+
+
+def features(X, rule, share, **options):
+    """An estimator that uses this rule, its lam a share of the data's square."""
+    options = {"n_init": 3, "random_state": 0, **options}
+    if rule in ("coordinate", "exact"):
+        return KFeatures(min(3, len(X)), assign=rule, **options)
+    lam = share * float(np.square(X, dtype=float).sum())
+    return BPMeans(max(lam, 1e-9), algorithm=rule, **options)
+
+
+shares = st.sampled_from([1e-3, 0.02, 0.1, 0.4])
+
+
+@given(sums_of_features(), shares, rules, st.data())
+def test_features_have_the_objective_of_their_assignments(X, share, rule, data):
+    weights = data.draw(arrays(np.float64, len(X), elements=st.sampled_from([0, 0.5, 1, 7])))
+    weights[: min(3, len(X))] = 1
+    model = features(X, rule, share, n_swaps=data.draw(st.sampled_from([0, 2])))
+    check_features(model.fit(X), X)
+    check_features(model.fit(X, sample_weight=weights), X, weights)
+
+
+@given(tied_data, st.sampled_from([0.25, 0.3, 1.0, 2.0, 7.5]), rules, st.data())
+def test_features_of_tied_data(X, lam, rule, data):
+    weights = data.draw(arrays(np.float64, len(X), elements=st.sampled_from([0.5, 1, 2])))
+    model = features(X, rule, 0.1, n_swaps=data.draw(st.sampled_from([0, 2])))
+    if "lam" in model.get_params():
+        cap = data.draw(st.sampled_from([None, 1, 3]))
+        model.set_params(lam=lam, max_features=cap)
+        assert model.fit(X).n_components_ <= min(cap or len(X), len(X))
+    check_features(model.fit(X), X)
+    check_features(model.fit(X, sample_weight=weights), X, weights)
+
+
+@given(tied_data, st.data())
+def test_features_from_any_start(X, data):
+    """Also one whose columns depend on each other, are equal, or have no user."""
+    start = data.draw(arrays(np.int8, (len(X), min(4, len(X))), elements=st.integers(0, 1)))
+    for rule in ("sweep", "collapsed"):
+        model = features(X, rule, 0.03, init=start).fit(X)
+        check_features(model, X)
+        fit = reference.least_squares(X, start, np.ones(len(X)))
+        value = np.square(X - start @ fit).sum() + model.lam_ * start.shape[1]
+        assert model.objective_ <= value * (1 + 1e-9)
+    for assign in ("coordinate", "exact"):
+        model = KFeatures(start.shape[1], assign=assign, init=start).fit(X)
+        check_features(model, X)
+        assert model.objective_ <= np.square(X - start @ fit).sum() * (1 + 1e-9) + 1e-12
+
+
+@given(
+    sums_of_features(),
+    shares,
+    st.sampled_from(["sweep", "collapsed"]),
+    st.randoms(use_true_random=False),
+)
+def test_order_of_columns_of_features(X, share, rule, random):
+    """(With K fixed, columns of Z may depend on each other on the way, and rows of Z tie.)"""
+    columns = list(range(X.shape[1]))
+    random.shuffle(columns)
+    one, two = features(X, rule, share).fit(X), features(X, rule, share).fit(X[:, columns])
+    assert np.array_equal(one.assignments_, two.assignments_)
+    np.testing.assert_allclose(two.objective_path_, one.objective_path_, rtol=1e-9)
+    reach = 1e-9 * np.abs(X).max()
+    np.testing.assert_allclose(two.components_, one.components_[:, columns], atol=reach)
+
+
+@given(sums_of_features(), shares, rules, st.sampled_from([-2.0, 0.5, 2.0**60]))
+def test_scale_of_features(X, share, rule, factor):
+    """lam is in squared data units, and a power of two changes no digit."""
+    one = features(X, rule, share).fit(X)
+    two = features(X, rule, share)
+    if "lam" in two.get_params():
+        two.set_params(lam=one.lam_ * factor**2)
+    two.fit(X * factor)
+    assert np.array_equal(one.assignments_, two.assignments_)
+    assert np.array_equal(two.components_, factor * one.components_)
+    np.testing.assert_allclose(two.objective_path_, factor**2 * one.objective_path_, rtol=1e-14)
+
+
+@given(sums_of_features(), shares, rules, st.integers(2, 5))
+def test_threads_of_features(X, share, rule, n_threads):
+    one = features(X, rule, share, n_threads=1, n_init=5).fit(X)
+    many = features(X, rule, share, n_threads=n_threads, n_init=5).fit(X)
+    assert one.assignments_.tobytes() == many.assignments_.tobytes()
+    assert one.components_.tobytes() == many.components_.tobytes()
+    assert one.objective_path_.tobytes() == many.objective_path_.tobytes()
+
+
+@given(sums_of_features(), st.integers(0, 6), st.sampled_from(["coordinate", "exact"]))
+def test_path_of_features(X, seed, assign):
+    path = feature_path(X, 4, n_init=2, assign=assign, random_state=seed)
+    assert np.all(np.diff(path.error) <= 1e-14 * path.error[0])
+    hull = ~np.isnan(path.lam_low)
+    for k in path.n_components[hull]:
+        for lam in (path.lam_low[k], min(path.lam_high[k], 2 * path.error[0])):
+            values = path.error + lam * path.n_components
+            assert values[k] <= values.min() + 1e-12 * path.error[0]
+
+
+@given(sums_of_features(), sums_of_features(), st.sampled_from(["coordinate", "exact"]))
+def test_transform_is_where_no_flip_helps(X, new, assign):
+    model = KFeatures(min(3, len(X)), assign=assign, n_init=1, random_state=0).fit(X)
+    new = np.resize(new, (20, X.shape[1]))
+    Z = model.transform(new)
+    error = np.square(new - Z @ model.components_).sum(axis=1)
+    for k in range(model.n_components_):
+        flipped = Z.copy()
+        flipped[:, k] = 1 - Z[:, k]
+        other = np.square(new - flipped @ model.components_).sum(axis=1)
+        assert np.all(error <= other + 1e-12 * np.square(new).sum(axis=1) + 1e-12 * other)
 
 
 def test_never_rises_notices_a_rise():

@@ -1,9 +1,19 @@
 """The twins against answers worked out by hand, and against still simpler programs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import reference
-from problems import EXAMPLE_CASES, EXAMPLE_IDS, never_rises, random_problem, tied_problem
+from problems import (
+    EXAMPLE_CASES,
+    EXAMPLE_IDS,
+    feature_problem,
+    never_rises,
+    random_problem,
+    tied_feature_problem,
+    tied_problem,
+)
 
 
 @pytest.mark.parametrize(("algorithm", "example"), EXAMPLE_CASES, ids=EXAMPLE_IDS)
@@ -127,3 +137,97 @@ def test_minibatch_step_with_weights_and_cap():
     assert labels.tolist() == [0, 0, 0]
     np.testing.assert_allclose(centers, [[14 / 5.5]])
     assert counts.tolist() == [5.5]
+
+
+# Features -----------------------------------------------------------------------------------
+
+
+def test_the_first_numbers_of_the_generator():
+    """splitmix64 from 0 (its published test values)."""
+    random = reference.uniforms(0)
+    for value in (0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F):
+        assert next(random) == (value >> 11) / 2**53
+
+
+def test_seeds_by_hand():
+    """Squares 36, 16, 4: .3 of 56 is in the first, .9 of the 20 then left in the third.
+
+    (6, 0) brings no other row closer. The third saves 4, which pays at lam = 3, not at 5.
+    """
+    X = np.array([[6.0, 0], [0, 4], [2, 0]])
+    Z, A = reference.seed_features(X, iter([0.3, 0.9]), cap=2, mean=False, lam=3.0)
+    assert A.tolist() == [[6, 0], [2, 0]]
+    assert Z.tolist() == [[1, 0], [0, 0], [0, 1]]
+    Z, A = reference.seed_features(X, iter([0.3, 0.7, 0.5]), cap=3, mean=False, lam=5.0)
+    assert A.tolist() == [[6, 0], [0, 4]]
+    Z, A = reference.seed_features(X, iter([]), cap=1, mean=True)
+    np.testing.assert_allclose(A, [[8 / 3, 4 / 3]])
+    assert Z.tolist() == [[1], [1], [1]]
+
+
+def test_bp_means_by_hand():
+    """9 is beyond lam = 4 and opens a feature; 4 is not; nothing is gained afterwards."""
+    X = np.array([[2.0, 0], [0, 0], [0, 3]])
+    result = reference.bp_means(X, 4.0, np.zeros((3, 0), dtype=int))
+    assert result.Z.tolist() == [[0], [0], [1]]
+    assert result.A.tolist() == [[0, 3]]
+    assert result.path.tolist() == [8, 8] and (result.n_iter, result.error) == (2, 4)
+    result = reference.bp_means([[4.0], [4], [1]], 2.0, [[1, 0], [1, 0], [0, 1]])
+    assert result.Z.tolist() == [[1], [1], [0]]  # 1 is less than lam
+    np.testing.assert_allclose(result.path, [3, 3])
+    # 1100, 0011, 1111: the third column depends on the others
+    Z = np.array([[1, 0, 1], [1, 0, 1], [0, 1, 1], [0, 1, 1]])
+    assert reference.independent_columns(Z, np.ones(4)) == [0, 1]
+    result = reference.bp_means([[5.0], [5], [7], [7]], 1.0, Z)
+    assert result.Z.tolist() == Z[:, :2].tolist()
+
+
+def test_k_features_by_hand():
+    """5 takes 1, and what is left of it becomes the feature that nobody used."""
+    for exact in (False, True):
+        result = reference.k_features([[1.0], [1], [5]], [[1, 0], [1, 0], [0, 0]], exact=exact)
+        assert result.Z.tolist() == [[1, 0], [1, 0], [1, 1]]
+        np.testing.assert_allclose(result.A, [[1], [4]])
+        np.testing.assert_allclose(result.path, [0, 0], atol=1e-25)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_collapsed_objective_is_a_trace(seed):
+    """tr X'(I - Z (Z'Z)^-1 Z') X + lam K, and one sweep of flips never raises it."""
+    p = replace(feature_problem(seed, 12), weights=None)
+    X, Z, lam = p.doubles, p.Z, p.lam
+    hat = Z @ np.linalg.inv(Z.T @ Z) @ Z.T
+    trace = np.trace(X.T @ (np.eye(len(X)) - hat) @ X) + lam * Z.shape[1]
+    error = reference.feature_error(X, Z, reference.least_squares(X, Z, p.w), p.w)
+    np.testing.assert_allclose(error + lam * Z.shape[1], trace, rtol=1e-9)
+    result = reference.bp_means(X, lam, Z, collapsed=True)
+    assert result.path[0] <= trace * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_objective_of_features_never_rises(seed):
+    for p in (feature_problem(seed, 20), tied_feature_problem(seed, 15)):
+        rounding = 1e-14 * (p.w @ np.square(p.doubles).sum(axis=1))
+        for result in (
+            reference.bp_means(p.doubles, p.lam, p.Z, weights=p.weights),
+            reference.bp_means(p.doubles, p.lam, p.Z, weights=p.weights, collapsed=True),
+            reference.k_features(p.doubles, p.Z, weights=p.weights),
+            reference.k_features(p.doubles, p.Z, weights=p.weights, exact=True),
+        ):
+            assert np.all(np.diff(result.path) <= 1e-9 * result.path[0] + rounding)
+            assert result.converged
+
+
+def test_farthest_first_of_features():
+    """(6, 0) saves 36 + 25 - 1, then (0, 4) 16 + 4 - 4, (0, -2) 4 and (-1, 0) 1."""
+    X = np.array([[6.0, 0], [5, 0], [0, 4], [0, 2]])
+    assert [reference.farthest_first_features(X, k) for k in (1, 2, 3, 4)] == [60, 16, 4, 1]
+    assert reference.farthest_first_features(np.zeros((3, 2)), 2) == 1
+
+
+def test_encode():
+    """Coordinate passes from nothing miss (3, 0) = (5, 4) + (-2, -4)."""
+    A = np.array([[5.0, 4], [-2, -4]])
+    X = [[3.0, 0], [5, 4], [0, -1], [-2, -4]]
+    assert reference.encode(X, A).tolist() == [[0, 0], [1, 0], [0, 0], [0, 1]]
+    assert reference.encode(X, A, exact=True).tolist() == [[1, 1], [1, 0], [0, 0], [0, 1]]

@@ -8,9 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from problems import blobs
+from problems import blobs, planted_features
 
-from smallvar import DPMeans, MiniBatchDPMeans, _config, farthest_first_lambda
+from smallvar import (
+    BPMeans,
+    DPMeans,
+    KFeatures,
+    MiniBatchDPMeans,
+    _config,
+    farthest_first_lambda,
+    feature_path,
+)
 
 LEARNED = ("labels_", "cluster_centers_", "objective_path_")
 
@@ -89,6 +97,103 @@ def test_minibatch_and_penalty_same_bits():
         assert model.lam_ == models[0].lam_
 
 
+# The estimator; n, d, k of the data, and options. Up to 2^18 values starts are shared out, beyond
+# that the points of each, 65,536 in a round.
+FEATURES = {
+    "sweep, over starts": (BPMeans, 2_000, 9, 6, {"n_init": 7}),
+    "sweep, swaps": (BPMeans, 500, 9, 6, {"n_init": 5, "n_swaps": 4, "weights": True}),
+    "sweep, over points": (BPMeans, 100_000, 8, 8, {"n_init": 2}),
+    "sweep, given": (BPMeans, 100_000, 9, 8, {"given": True, "dtype": np.float32}),
+    "sweep, many features": (
+        BPMeans, 70_000, 4, 20, {"given": True, "weights": True, "max_iter": 4},
+    ),
+    "sweep, Fortran order": (BPMeans, 70_000, 33, 6, {"given": True, "fortran": True}),
+    "collapsed, over starts": (BPMeans, 300, 6, 5, {"algorithm": "collapsed", "n_init": 5}),
+    "collapsed, long": (
+        BPMeans, 40_000, 8, 8, {"algorithm": "collapsed", "given": True, "weights": True},
+    ),
+    "stepwise": (BPMeans, 3_000, 6, 4, {"algorithm": "stepwise", "n_init": 4}),
+    "stepwise, over points": (
+        BPMeans, 50_000, 8, 3, {"algorithm": "stepwise", "n_init": 1, "dtype": np.float32},
+    ),
+    "coordinate, over starts": (KFeatures, 3_000, 7, 6, {"n_init": 6, "fortran": True}),
+    "coordinate, over points": (KFeatures, 100_000, 8, 9, {"n_init": 2, "weights": True}),
+    "coordinate, swaps": (KFeatures, 60_000, 16, 8, {"n_init": 1, "n_swaps": 2}),
+    "exact, over starts": (KFeatures, 2_000, 7, 5, {"n_init": 6, "assign": "exact"}),
+    "exact, over points": (
+        KFeatures, 100_000, 8, 7, {"n_init": 1, "assign": "exact", "dtype": np.float32},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.usefixtures("openmp")
+@pytest.mark.parametrize("name", FEATURES)
+def test_features_same_bits_for_any_number_of_threads(name):
+    estimator, n, d, k, options = FEATURES[name]
+    options = {"max_iter": 6, "random_state": 0, **options}
+    X, Z, _ = planted_features("signed", 0, n=n, d=d, k=k, noise=0.5)
+    rng = np.random.default_rng(n)
+    X = X.astype(options.pop("dtype", np.float64))
+    weights = rng.gamma(1.0, size=n) if options.pop("weights", False) else None
+    if options.pop("fortran", False):
+        X = np.asfortranarray(X)
+    if options.pop("given", False):
+        options["init"] = Z ^ (rng.random(Z.shape) < 0.2)
+    first = k if estimator is KFeatures else 0.01 * float(np.square(X, dtype=float).sum())
+    models = [
+        estimator(first, n_threads=t, **options).fit(X, sample_weight=weights) for t in (1, 2, 3)
+    ]
+    learned = [
+        [
+            model.assignments_.tobytes(),
+            model.components_.tobytes(),
+            model.objective_path_.tobytes(),
+            model.reconstruction_err_.hex(),
+            model.n_iter_,
+        ]
+        for model in models
+    ]
+    assert models[0].n_components_ > 1
+    assert learned[1] == learned[0]
+    assert learned[2] == learned[0]
+    new = X[::-1] + np.asarray(0.01, dtype=X.dtype)
+    assert len({model.transform(new).tobytes() for model in models}) == 1
+    assert len({model.score(new, sample_weight=weights) for model in models}) == 1
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.usefixtures("openmp")
+def test_path_and_penalty_of_features_same_bits():
+    for n in (2_000, 100_000):
+        X = planted_features("shared", 0, n=n, d=8, k=4)[0]
+        options = {"n_init": 2, "max_iter": 5, "random_state": 0}
+        paths = [feature_path(X, 5, n_threads=t, **options) for t in (1, 2, 3)]
+        assert len({path.error.tobytes() for path in paths}) == 1
+        lams = [BPMeans(max_features=2, n_threads=t, **options).fit(X).lam_ for t in (1, 2, 3)]
+        assert lams[1] == lams[2] == lams[0]
+
+
+def test_features_of_rows_in_any_memory_layout():
+    """Neither the layout nor the type that holds the same numbers changes a bit."""
+    X, Z, _ = planted_features("signed", 0, n=40_000, d=9, k=4, noise=0.3)
+    X = X.astype(np.float32)
+    start = Z ^ (np.random.default_rng(0).random(Z.shape) < 0.2)
+    plain = BPMeans(4000.0, init=start).fit(X)
+    # fmt: off
+    others = (
+        X.astype(float), np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2],
+        X[::-1].copy()[::-1],
+    )
+    # fmt: on
+    assert plain.n_components_ > 1 and plain.n_iter_ > 2
+    for other in others:
+        model = BPMeans(4000.0, init=start).fit(other)
+        assert np.array_equal(model.assignments_, plain.assignments_)
+        np.testing.assert_allclose(model.components_, plain.components_, rtol=1e-12)
+        np.testing.assert_allclose(model.objective_path_, plain.objective_path_, rtol=1e-12)
+
+
 def test_rows_may_come_in_any_memory_layout():
     """Labels depend neither on the layout nor on the blocks it is read in."""
     X = blobs(np.random.default_rng(0), 20_000, 7, 25)
@@ -110,6 +215,26 @@ def test_fits_in_several_python_threads():
         X, algorithm = job
         model = DPMeans(n_clusters=15, algorithm=algorithm, n_threads=2, random_state=0)
         return bits(model.fit(X))
+
+    one_by_one = [run(job) for job in jobs]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(2):
+            assert list(pool.map(run, jobs)) == one_by_one
+
+
+@pytest.mark.timeout(180)
+def test_fits_of_features_in_several_python_threads():
+    jobs = [
+        (planted_features("signed", i, n=200 + 40_000 * (i % 2), d=7, k=4)[0], algorithm)
+        for i in range(4)
+        for algorithm in ("sweep", "stepwise")
+    ]
+
+    def run(job):
+        X, algorithm = job
+        lam = 0.02 * np.square(X).sum()
+        model = BPMeans(lam, algorithm=algorithm, n_init=4, n_threads=2, random_state=0).fit(X)
+        return model.assignments_.tobytes(), model.objective_
 
     one_by_one = [run(job) for job in jobs]
     with ThreadPoolExecutor(4) as pool:

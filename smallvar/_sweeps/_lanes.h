@@ -28,7 +28,7 @@ typedef double sf_any;
 #define SF_UNROLL
 #endif
 
-#define SF_TIE 0x1p-48 /* share of a feature's square by which rounding may miss a tie */
+#define SF_TIE 0x1p-44 /* share of the squares compared by which rounding may miss a tie */
 #define SF_DEAD 1e300 /* squared norm of a removed feature: no point takes it up */
 
 /* Memory on a cache line's boundary, so that no vector straddles two. */
@@ -224,7 +224,7 @@ static int sf_flip(ptrdiff_t k, ptrdiff_t room, const double *restrict gram, con
         sf_v sign = 1.0 - 2.0 * zv[i];
         sf_v gain = row[i] - 2.0 * sign * gv[i];
         sf_v refunded = refund ? gain - zv[i] * refund[i] : gain;
-        sf_v flip = SF_WHERE(refunded < -SF_TIE * row[i]) * active;
+        sf_v flip = SF_WHERE(refunded < -SF_TIE * (row[i] + e)) * active;
         sf_v step = flip * sign;
         zv[i] += step;
         for (j = 0; j < k; j++) gv[j] -= step * row[j];

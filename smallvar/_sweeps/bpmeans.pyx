@@ -998,13 +998,14 @@ cdef inline int bits_set(int mask) noexcept nogil:
 
 cdef int create(const Problem* p, Start* s, Py_ssize_t i, Py_ssize_t first) except -1 nogil:
     """A feature equal to the residual of point i, which alone uses it."""
-    cdef Py_ssize_t k
+    cdef Py_ssize_t k, t
     residual_of(p, s, i, s.spare)
     add_feature(p, s)
     k = s.k - 1
     bit(s, i, k)[0] = 1
     s.count[k] = 1.0
-    s.old[((i // LANES - first) * s.room + k) * LANES + i % LANES] = 0
+    for t in range(i // LANES - first + 1):  # nobody in this round had it, whatever was in this place
+        memset(s.old + (t * s.room + k) * LANES, 0, LANES)
     s.touched[i // LANES - first] |= 1 << (i % LANES)
     s.rr[i] = 0.0
     return 0
@@ -1254,7 +1255,9 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
     num, den = rr * f * f, f
     cost = w * num / den
     old = cost if gone < 0 else p.lam
-    margin = 1e-11 * sqrt(max(cost, old) * w * xx) + 1e-22 * w * xx
+    for j in range(size):
+        xx += gg[j * room + j]
+    margin = 1e-11 * sqrt(max(cost, old)) * sqrt(w * xx) + 1e-22 * w * xx  # what rounding may make of a cost
     while flipped:
         flipped = False
         for j in range(size):
@@ -1659,6 +1662,7 @@ cdef class FeatureSweep:
         Returns Z and the sum of w ||x - z A||^2.
         """
         cdef Py_ssize_t k = components.shape[0]
+        cdef int passes = 0
         cdef bint changed = True
         self.measure()
         release(&self.best)
@@ -1670,8 +1674,9 @@ cdef class FeatureSweep:
         if self.p.rule == EXACT:
             tabulate(&self.best)
         with nogil:
-            while changed:
+            while changed and passes < 1000:  # a few, but for ties that rounding hides
                 changed = encode_pass(&self.p, &self.best)
+                passes += 1
             self.best.error = evaluate(&self.p, &self.best)
         return self.assignments(), self.best.error
 

@@ -1,0 +1,876 @@
+"""BPMeans, KFeatures, feature_path: equal to the twins, to answers by hand, to known answers."""
+
+import os
+import warnings
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+from problems import (
+    PLANTED,
+    check_features,
+    dice,
+    feature_problem,
+    planted_features,
+    same_columns,
+    tied_feature_problem,
+)
+from sklearn.exceptions import ConvergenceWarning
+from smallvar._sweeps.bpmeans import FeatureSweep, uniforms
+
+from smallvar import BPMeans, KFeatures, feature_path
+
+RULES = ("sweep", "collapsed", "coordinate", "exact")
+FIXED = ("coordinate", "exact")  # K does not change
+
+
+def run_sweep(p, rule, states=None, *, n_threads=1, n_swaps=0, max_iter=300):
+    """The best of the compiled starts from these states of the generator."""
+    cap = p.n_components if rule in FIXED else p.max_features or len(p.X)
+    states = [p.state] if states is None else states
+    sweep = FeatureSweep(p.X, p.weights, rule, p.lam, cap, max_iter, 0.0, n_swaps, n_threads, False)
+    sweep.run(np.array(states, dtype=np.uint64), np.full(len(states), not p.mean, dtype=np.intc))
+    return sweep
+
+
+def run_twin(p, rule, state=None):
+    """The twin of one start."""
+    fixed = rule in FIXED
+    random = reference.uniforms(p.state if state is None else state)
+    cap = p.n_components if fixed else p.max_features or len(p.X)
+    Z, A = reference.seed_features(
+        p.doubles, random, lam=None if fixed else p.lam, cap=cap, mean=p.mean, weights=p.weights
+    )
+    return iterate(p, rule, Z, A)
+
+
+def iterate(p, rule, Z, A=None):
+    """The twin from Z and A."""
+    X, cap = p.doubles, p.max_features or len(p.X)
+    if rule in FIXED:
+        return reference.k_features(X, Z, A, exact=rule == "exact", weights=p.weights)
+    collapsed = rule == "collapsed"
+    return reference.bp_means(
+        X, p.lam, Z, A, collapsed=collapsed, max_features=cap, weights=p.weights
+    )
+
+
+def estimator(p, rule, **options):
+    """The estimator whose starts use this rule."""
+    if rule in FIXED:
+        return KFeatures(p.n_components, assign=rule, **options)
+    return BPMeans(p.lam, algorithm=rule, max_features=p.max_features, **options)
+
+
+def fit(model, X, sample_weight=None):
+    """Fit; whether a ConvergenceWarning came is returned, any other warning is an error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("error")
+        warnings.simplefilter("always", ConvergenceWarning)
+        model.fit(X, sample_weight=sample_weight)
+    return len(caught) > 0
+
+
+# Twins --------------------------------------------------------------------------------------
+
+CASES = [(r, s) for r in RULES for s in range(60 if r == "collapsed" else 100)]
+
+
+@pytest.mark.parametrize(("rule", "seed"), CASES)
+def test_seeded_start_equals_twin(rule, seed):
+    """In general position: the same Z, sweep by sweep, from the same random numbers."""
+    p = feature_problem(seed, 25 if rule == "collapsed" else 60)
+    sweep, twin = run_sweep(p, rule, n_threads=1 + seed % 3), run_twin(p, rule)
+    assert np.array_equal(sweep.assignments(), twin.Z)
+    assert sweep.n_iter == twin.n_iter
+    assert sweep.converged == twin.converged
+    path = twin.path
+    np.testing.assert_allclose(sweep.path(), path, rtol=0, atol=1e-9 * path[0])
+    np.testing.assert_allclose(sweep.objective, twin.objective, rtol=1e-9, atol=1e-12 * path[0])
+    reach = 1e-9 * np.abs(p.doubles).max()
+    np.testing.assert_allclose(sweep.components(), twin.A, rtol=0, atol=reach)
+    assert sweep.objectives.tolist() == [sweep.objective]
+
+
+@pytest.mark.parametrize(("rule", "seed"), CASES)
+def test_given_start_equals_twin(rule, seed):
+    """The same through the estimator, which starts from the least squares solution for Z."""
+    p = feature_problem(1000 + seed, 25 if rule == "collapsed" else 60)
+    model = estimator(p, rule, init=p.Z, n_threads=1 + seed % 3)
+    warned = fit(model, p.X, p.weights)
+    check_features(model, p.X, p.weights)
+    twin = iterate(p, rule, p.Z)
+    path = twin.path
+    if rule in FIXED and twin.tied:  # no general position: equal only as far as nothing ties
+        np.testing.assert_allclose(model.objective_path_[0], path[0], rtol=1e-9)
+        return
+    assert np.array_equal(model.assignments_, twin.Z)
+    assert model.n_iter_ == twin.n_iter
+    assert warned == (not twin.converged)
+    np.testing.assert_allclose(model.objective_path_, path, rtol=0, atol=1e-9 * path[0])
+    error = model.reconstruction_err_**2
+    np.testing.assert_allclose(error, twin.error, rtol=1e-9, atol=1e-12 * path[0])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(9))
+def test_tied_data(rule, seed):
+    """Every start ends in what its Z and A are worth; the best of many is none the worse."""
+    p = tied_feature_problem(seed, 6)
+    states = [p.state + i for i in range(40)]
+    sweeps = [run_sweep(p, rule, [state]) for state in states]
+    twins = [run_twin(p, rule, state) for state in states]
+    rounding = 1e-14 * (p.w @ np.square(p.X).sum(axis=1))
+    for sweep, twin in zip(sweeps, twins, strict=True):
+        Z, A, path = sweep.assignments(), sweep.components(), sweep.path()
+        value = reference.feature_error(p.X, Z, A, p.w) + (rule not in FIXED) * p.lam * len(A)
+        np.testing.assert_allclose(sweep.objective, value, rtol=1e-9, atol=rounding)
+        assert np.all(np.diff(path) <= 1e-9 * path[0])
+        assert sweep.converged
+        if np.array_equal(Z, twin.Z):
+            np.testing.assert_allclose(value, twin.objective, rtol=1e-9, atol=rounding)
+    together = run_sweep(p, rule, states, n_threads=2)
+    assert together.objectives.tolist() == [sweep.objective for sweep in sweeps]
+    assert together.objective == min(together.objectives)
+    if seed % 4 < 2:  # (tenths and thirds are no ties to numpy, whose starts so go further apart)
+        best = min(run_sweep(replace(p, mean=m), rule, range(500)).objective for m in (0, 1))
+        assert best <= min(twin.objective for twin in twins) * (1 + 1e-9) + rounding
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_best_of_all_assignments(seed):
+    """Five rows, two features: the optimum over every Z is a fixed point, and none is lower."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, size=(5, 2)).astype(float) if seed % 2 else rng.normal(size=(5, 2))
+    weights = rng.gamma(1.0, size=5) if seed % 3 == 0 else None
+    w = np.ones(5) if weights is None else weights
+    optima = [(w @ np.square(X).sum(axis=1), np.zeros((5, 0)))]
+    for k in (1, 2):
+        every = np.array(list(product((0, 1), repeat=5 * k))).reshape(-1, 5, k)
+        errors = [reference.feature_error(X, Z, reference.least_squares(X, Z, w), w) for Z in every]
+        optima.append((min(errors), every[np.argmin(errors)]))
+        for assign in FIXED:
+            model = KFeatures(k, assign=assign, n_init=50, n_swaps=10, random_state=0)
+            assert model.fit(X, sample_weight=weights).objective_ >= min(errors) * (1 - 1e-9)
+            model.set_params(init=optima[k][1]).fit(X, sample_weight=weights)
+            np.testing.assert_allclose(model.objective_, min(errors), rtol=1e-9, atol=1e-12)
+    for lam in (0.3 * optima[0][0], 0.5 * (optima[0][0] - optima[1][0])):
+        values = [error + lam * k for k, (error, _) in enumerate(optima)]
+        best, Z = min(values), optima[np.argmin(values)][1]
+        for algorithm in ("sweep", "collapsed"):
+            model = BPMeans(lam, algorithm=algorithm, max_features=2, n_swaps=10, random_state=0)
+            assert model.fit(X, sample_weight=weights).objective_ >= best * (1 - 1e-9)
+            model.set_params(init=Z).fit(X, sample_weight=weights)
+            np.testing.assert_allclose(model.objective_, best, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(40))
+def test_larger_tied_data(rule, seed):
+    """Integers, tenths and thirds, duplicated rows and columns, through the estimators."""
+    p = tied_feature_problem(100 + seed, 80)
+    for init in ("alternate", p.Z):
+        model = estimator(p, rule, init=init, random_state=seed)
+        assert not fit(model, p.X, p.weights)
+        check_features(model, p.X, p.weights)
+
+
+def test_the_generator_is_splitmix64():
+    random = reference.uniforms(2**63 + 12345)
+    assert uniforms(2**63 + 12345, 50).tolist() == [next(random) for _ in range(50)]
+
+
+def test_sums_after_a_dependent_column_was_dropped():
+    """Its rows are not counted against the feature that the next sweep opens in its place.
+
+    10 rows, lam 13.2: the two pairs of columns become equal in the first sweep.
+    """
+    X = np.array([[-0.5, -3.9, 0.6, -0.2, 0.4, 4.0, 0.1, -0.2, 3.7, 0.3]]).T
+    Z = np.zeros((10, 4), dtype=int)
+    Z[[0, 3, 4, 5], 2] = Z[[3, 4, 5], 0] = 1
+    Z[[6, 8], 1] = Z[[6, 8], 3] = 1
+    model = BPMeans(13.2, init=Z).fit(X)
+    twin = reference.bp_means(X, 13.2, Z)
+    np.testing.assert_allclose(model.objective_path_, twin.path)
+    np.testing.assert_allclose(twin.path, [32.925, 27.395, 27.395])
+
+
+# Worked examples ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed"])
+def test_a_feature_that_loses_its_last_user_refunds_its_penalty(algorithm):
+    """(0, 1) costs 1 without its feature, and lam = 2 with it; at lam = 1 that is a tie."""
+    X, Z = np.array([[4.0, 0], [4, 0], [0, 1]]), np.array([[1, 0], [1, 0], [0, 1]])
+    model = BPMeans(2.0, init=Z, algorithm=algorithm).fit(X)
+    assert model.assignments_.tolist() == [[1], [1], [0]]
+    np.testing.assert_allclose(model.components_, [[4, 0]])
+    np.testing.assert_allclose(model.objective_path_, [3, 3])
+    assert (model.n_iter_, model.reconstruction_err_) == (2, 1)
+    tie = BPMeans(1.0, init=Z, algorithm=algorithm).fit(X)
+    assert np.array_equal(tie.assignments_, Z)
+    assert tie.objective_path_.tolist() == [2]
+
+
+def test_refund_of_a_weighted_row():
+    """Without its feature the row costs 3 * 1 = 3: more than lam = 2, less than lam = 4."""
+    X, Z = np.array([[4.0, 0], [4, 0], [0, 1]]), np.array([[1, 0], [1, 0], [0, 1]])
+    assert BPMeans(2.0, init=Z).fit(X, sample_weight=[1, 1, 3]).n_components_ == 2
+    model = BPMeans(4.0, init=Z).fit(X, sample_weight=[1, 1, 3])
+    assert (model.n_components_, model.objective_) == (1, 7)
+
+
+def test_a_residual_exactly_at_lam_stays():
+    """4 is not beyond lam = 4, 9 is; a weight of 2 makes it 8."""
+    X, nothing = np.array([[2.0, 0], [0, 0], [0, 3]]), np.zeros((3, 0))
+    model = BPMeans(4.0, init=nothing).fit(X)
+    assert model.components_.tolist() == [[0, 3]]
+    assert model.assignments_.tolist() == [[0], [0], [1]]
+    assert model.objective_path_.tolist() == [8, 8]
+    weighted = BPMeans(4.0, init=nothing).fit(X, sample_weight=[2, 1, 1])
+    np.testing.assert_allclose(weighted.components_, [[2, 0], [0, 3]])
+    assert BPMeans(np.nextafter(4.0, 0), init=nothing).fit(X).n_components_ == 2
+
+
+def test_a_later_row_uses_what_an_earlier_one_opened():
+    """(1, 0) opens a feature that (1, 0.1) takes; (1, 4) takes it too and opens (0, 4)."""
+    X = np.array([[1.0, 0], [1, 0.1], [1, 4], [0, 4]])
+    model = BPMeans(0.5, init=np.zeros((4, 0))).fit(X)
+    assert model.assignments_.tolist() == [[1, 0], [1, 0], [1, 1], [0, 1]]
+    twin = reference.least_squares(X, model.assignments_, np.ones(4))
+    np.testing.assert_allclose(model.components_, twin, atol=1e-15)
+
+
+def test_two_features_from_one():
+    """3 is 1 from both rows, lam 0.5: each opens a feature, and the third column depends on two.
+
+    Collapsed, the first row opens one, and the second, whose feature is now its own, is content.
+    """
+    X = np.array([[2.0], [4]])
+    for algorithm in ("sweep", "collapsed"):
+        model = BPMeans(0.5, init=[[1], [1]], algorithm=algorithm).fit(X)
+        assert model.assignments_.tolist() == [[1, 1], [1, 0]]
+        np.testing.assert_allclose(model.components_, [[4], [-2]])
+        np.testing.assert_allclose(model.objective_path_, [1, 1])
+        assert model.n_iter_ == 2
+    assert BPMeans(3.0, init=[[1], [1]]).fit(X).objective_path_.tolist() == [5]
+
+
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed"])
+def test_collapsed_moves_where_the_sweep_stays(algorithm):
+    """Alone in the data, x = 3 has residual 0; beside 2 and 2 it costs 2/3 (1 / (1 + 1/2)).
+
+    The sweep compares the residual at the mean, (2/3)^2 = 4/9, with lam = 1/2.
+    """
+    model = BPMeans(0.5, init=[[1], [1], [1]], algorithm=algorithm).fit([[2.0], [2], [3]])
+    if algorithm == "sweep":
+        np.testing.assert_allclose(model.objective_path_, [2 / 3 + 1 / 2])
+    else:
+        assert model.assignments_.tolist() == [[1, 0], [1, 0], [1, 1]]
+        np.testing.assert_allclose(model.components_, [[2], [1]])
+        np.testing.assert_allclose(model.objective_path_, [1, 1])
+
+
+def test_max_features():
+    """The first two rows open; a place is free again as soon as a feature goes."""
+    X = np.diag([3.0, 4, 5])
+    model = BPMeans(1.0, init=np.zeros((3, 0)), max_features=2).fit(X)
+    assert model.components_.tolist() == [[3, 0, 0], [0, 4, 0]]
+    assert model.objective_path_.tolist() == [27, 27]
+    X = np.array([[1.0, 0], [0, 3]])
+    model = BPMeans(2.0, init=[[1], [0]], max_features=1).fit(X)
+    assert model.components_.tolist() == [[0, 3]]
+    assert model.objective_path_.tolist() == [3, 3]
+
+
+THREE = np.array([[1, 0, 1], [1, 0, 1], [0, 1, 1], [0, 1, 1]])  # 1100, 0011, 1111
+
+
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed"])
+def test_dependent_columns_are_dropped(algorithm):
+    """The third column is the sum of the others: dropped, whatever its place in the data."""
+    X = np.array([[5.0, 0], [5, 0], [0, 7], [0, 7]])
+    model = BPMeans(1.0, init=THREE, algorithm=algorithm).fit(X)
+    assert np.array_equal(model.assignments_, THREE[:, :2])
+    np.testing.assert_allclose(model.components_, [[5, 0], [0, 7]], atol=1e-15)
+    assert model.objective_path_.tolist() == [2]
+    twins = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1]])
+    model = BPMeans(1.0, init=twins, algorithm=algorithm).fit(X)
+    assert np.array_equal(model.assignments_, twins[:, [0, 2]])
+    assert model.objective_ == 2
+
+
+@pytest.mark.parametrize("assign", FIXED)
+def test_minimum_norm(assign):
+    """a + c = (5, 0) and b + c = (0, 7): the shortest solution has c = (a + b + 2c) / 3."""
+    X = np.array([[5.0, 0], [5, 0], [0, 7], [0, 7]])
+    model = KFeatures(3, init=THREE, assign=assign).fit(X)
+    assert np.array_equal(model.assignments_, THREE)
+    expected = np.array([[10, -7], [-5, 14], [5, 7]]) / 3
+    np.testing.assert_allclose(model.components_, expected, rtol=1e-14)
+    assert model.objective_path_.tolist() == [0]
+    model = KFeatures(2, init=[[1, 1]] * 3, assign=assign).fit([[6.0, 4.0]] * 3)
+    np.testing.assert_allclose(model.components_, [[3, 2], [3, 2]], rtol=1e-14)
+
+
+@pytest.mark.parametrize("assign", FIXED)
+def test_an_unused_feature_restarts_as_the_largest_residual(assign):
+    """5 takes 1 and is left with 4, which becomes the second feature; w r^2 decides."""
+    model = KFeatures(2, init=[[1, 0], [1, 0], [0, 0]], assign=assign).fit([[1.0], [1], [5]])
+    assert model.assignments_.tolist() == [[1, 0], [1, 0], [1, 1]]
+    np.testing.assert_allclose(model.components_, [[1], [4]])
+    np.testing.assert_allclose(model.objective_path_, [0, 0], atol=1e-25)
+    X, init = np.array([[6.0, 0, 0], [0, 2, 0], [0, 0, 1]]), [[1, 0], [0, 0], [0, 0]]
+    model = KFeatures(2, init=init, assign=assign).fit(X)
+    assert model.components_.tolist() == [[6, 0, 0], [0, 2, 0]]
+    model.fit(X, sample_weight=[1, 1, 5])
+    assert model.components_.tolist() == [[6, 0, 0], [0, 0, 1]]
+
+
+def test_exact_finds_what_takes_two_flips():
+    """(3, 0) is (5, 4) + (-2, -4), but each of them alone is farther than nothing."""
+    X = np.array([[5.0, 4], [5, 4], [5, 4], [-2, -4], [-2, -4], [-2, -4], [3, 0]])
+    Z = np.array([[1, 0]] * 3 + [[0, 1]] * 3 + [[0, 0]])
+    one = KFeatures(2, init=Z).fit(X)
+    assert one.assignments_[-1].tolist() == [0, 0] and one.objective_ == 9
+    exact = KFeatures(2, init=Z, assign="exact").fit(X)
+    assert exact.assignments_[-1].tolist() == [1, 1]
+    np.testing.assert_allclose(exact.objective_path_, [0, 0], atol=1e-25)
+
+
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed", "stepwise"])
+def test_no_feature_at_all(algorithm):
+    """Where none pays, the objective is the square of the data."""
+    X = np.eye(2)
+    model = BPMeans(10.0, algorithm=algorithm, random_state=0).fit(X)
+    assert (model.n_components_, model.objective_) == (0, 2)
+    assert model.components_.shape == (0, 2) and model.assignments_.shape == (2, 0)
+    assert model.transform(np.ones((5, 2))).shape == (5, 0)
+    assert np.array_equal(model.inverse_transform(np.zeros((5, 0))), np.zeros((5, 2)))
+    assert model.score(np.ones((5, 2))) == -10
+    assert model.get_feature_names_out().tolist() == []
+    check_features(model, X)
+
+
+@pytest.mark.parametrize("n_swaps", [0, 3])
+def test_all_zero_data(n_swaps):
+    X = np.zeros((6, 3))
+    for algorithm in ("sweep", "collapsed", "stepwise"):
+        model = BPMeans(algorithm=algorithm, n_swaps=n_swaps, random_state=0).set_params(
+            n_components=3
+        )
+        assert not fit(model, X)
+        assert (model.n_components_, model.objective_, model.lam_) == (0, 0, 1)
+    for assign in FIXED:
+        model = KFeatures(2, assign=assign, n_swaps=n_swaps, random_state=0)
+        assert not fit(model, X)
+        assert model.objective_ == 0 and not model.components_.any()
+
+
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed"])
+def test_a_feature_of_zeros_goes(algorithm):
+    """1 and -1 share the feature 0."""
+    model = BPMeans(2.0, init=[[1], [1]], algorithm=algorithm).fit([[1.0], [-1.0]])
+    assert (model.n_components_, model.objective_path_.tolist()) == (0, [2])
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("size", [1, 1e4])
+def test_a_row_halfway_between_zero_and_a_feature(size):
+    """To rounding it belongs to both: the passes must not go back and forth for ever."""
+    for a, b in [(2.5, 0.8), (0.1, 0.8), (0.3, 0.3), (0.3, 0.8), (0.6, 0.6)]:
+        model = KFeatures(1, init=[[1]]).fit([[a, b]])
+        X = np.array([[a / 2 - size * b, b / 2 + size * a]])
+        Z = model.transform(X)
+        error = np.square(X - Z @ [[a, b]]).sum()
+        np.testing.assert_allclose(error, np.square(X).sum(), rtol=1e-12)
+
+
+def test_collapsed_ends_where_a_row_of_zeros_has_features():
+    """Zero is a sum of features here, and flips that gain nothing but rounding go on for ever."""
+    X = np.array([[-1.0, 1, -1, 0, -1, 1]]).T
+    Z = np.array([[0, 1], [0, 0], [0, 0], [0, 1], [1, 1], [1, 0]])
+    model = BPMeans(0.0625, init=Z, algorithm="collapsed")
+    assert not fit(model, X)
+    twin = reference.bp_means(X, 0.0625, Z, collapsed=True)
+    np.testing.assert_allclose(model.objective_, twin.objective)
+    assert model.n_iter_ <= twin.n_iter + 1
+
+
+# Known answers ------------------------------------------------------------------------------
+
+
+def data_file(name):
+    path = Path(os.environ.get("SMALLVAR_DATA", ""), name)
+    if not path.is_file():
+        pytest.skip(f"SMALLVAR_DATA is not a folder with {name}")
+    return np.loadtxt(path, delimiter=",", skiprows=1)
+
+
+def test_pictures_of_four_objects():
+    """Every subset of four objects: K = 4 leaves nothing, and one feature is the best of 2^16."""
+    X, Z = dice()
+    patterns, first, number = np.unique(Z @ [1, 2, 4, 8], return_index=True, return_counts=True)
+    subsets = np.array(list(product((0.0, 1.0), repeat=16)))[1:, patterns]
+    sums = (subsets * number) @ X[first]
+    saved = np.square(sums).sum(axis=1) / np.maximum(subsets @ number, 1)
+    one = KFeatures(1, n_init=500, random_state=0).fit(X)
+    np.testing.assert_allclose(one.objective_, np.square(X).sum() - saved.max(), rtol=1e-9)
+    four = KFeatures(4, n_init=2000, random_state=0).fit(X)
+    assert four.objective_ == 0
+    assert same_columns(Z, four.assignments_) == 1
+    for algorithm in ("sweep", "collapsed", "stepwise"):
+        model = BPMeans(10.0, algorithm=algorithm, n_init=1000, random_state=0).fit(X)
+        assert model.n_components_ == 4
+        np.testing.assert_allclose(model.objective_, 40, rtol=1e-12)
+        assert same_columns(Z, model.assignments_) == 1
+
+
+def test_dice():
+    """The authors' program reaches 768.5, 518.1, 252.0 and 0.0."""
+    X = data_file("bp_means_simulated.csv") / 255
+    best = [KFeatures(k, n_init=5000, random_state=0).fit(X).objective_ for k in (1, 2, 3, 4)]
+    np.testing.assert_allclose(best, [768.5, 513.9, 252.0, 0.0], atol=0.05)
+    model = BPMeans(40.0, n_init=3000, random_state=0).fit(X)
+    assert model.n_components_ == 4
+    np.testing.assert_allclose(model.objective_, 160, rtol=1e-9)
+    assert np.isin(model.components_.round(9), (0, 1)).all()
+
+
+def test_tabletop():
+    """The authors' program: 615.9 423.2 295.3 205.8 161.2 156.1 150.9 143.5."""
+    X = data_file("bp_means_tabletop_pca100.csv")
+    known = [615.9, 423.2, 295.3, 205.8, 161.2, 156.1, 142.4, 140.5]
+    for k, value in enumerate(known, start=1):
+        if k < 7:
+            model = KFeatures(k, n_init=10_000, random_state=0)
+        else:
+            model = KFeatures(k, assign="exact", n_init=1000, n_swaps=10, random_state=0)
+        assert model.fit(X).objective_ < value + 0.05
+
+
+# Collapsed ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [0, 1e3])
+@pytest.mark.parametrize("seed", range(3))
+def test_updated_state_does_not_drift(seed, offset):
+    """Thousands of rank-one updates stay within 1e-8 of a fresh inverse."""
+    X, _, _ = planted_features("signed", seed, n=300, d=8, k=10, noise=0.5)
+    lam = 0.02 * np.square(X).sum()
+    X = X + offset
+    sweep = FeatureSweep(X, None, "collapsed", 0.1 * lam, 12, 300, 0.0, 0, 1, False)
+    start = np.random.default_rng(seed).integers(0, 2, size=(300, 10)).astype(np.uint8)
+    sweep.run_given(start, 0)
+    assert sweep.k >= 9 and sweep.n_iter > 3
+    assert 0 < sweep.drift < 1e-8
+    Z, A = sweep.assignments(), sweep.components()
+    value = reference.feature_error(X, Z, A, np.ones(300)) + 0.1 * lam * sweep.k
+    np.testing.assert_allclose(sweep.objective, value, rtol=1e-9)
+    assert np.all(np.diff(sweep.path()) <= 1e-9 * sweep.path()[0])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_better_row_after_collapsed(seed):
+    """At its fixed point no single flip lowers the objective, nor a feature of a row's own."""
+    p = replace(feature_problem(seed, 20), max_features=None)
+    model = BPMeans(p.lam, algorithm="collapsed", random_state=0).fit(p.X, sample_weight=p.weights)
+    X, Z, n = p.doubles, model.assignments_, len(p.X)
+
+    def value(Z):
+        error = reference.feature_error(X, Z, reference.least_squares(X, Z, p.w), p.w)
+        return error + p.lam * Z.shape[1]
+
+    for i in range(n):
+        alone = np.column_stack([Z, np.arange(n) == i])
+        assert value(alone) >= model.objective_ * (1 - 1e-9)
+        for k in range(Z.shape[1]):
+            flipped = Z.copy()
+            flipped[i, k] = 1 - Z[i, k]
+            used = flipped.any(axis=0)
+            assert value(flipped[:, used]) >= model.objective_ * (1 - 1e-9)
+
+
+# Options ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(6))
+def test_swaps_only_help(rule, seed):
+    """Each start goes on from where it would have ended."""
+    X = planted_features(PLANTED[seed % 4], seed, n=60, d=6, k=4, noise=0.3)[0]
+    w = np.random.default_rng(seed).gamma(1.0, size=60) + 0.1 if seed % 2 else None
+    lam, objectives, before = 0.02 * np.square(X).sum(), [], np.inf
+    for n_swaps in (0, 5, 20):
+        cap = 4 if rule in FIXED else 60
+        sweep = FeatureSweep(X, w, rule, lam, cap, 300, 0.0, n_swaps, 1 + seed % 3, False)
+        modes = np.arange(10, dtype=np.intc) % 2
+        sweep.run(np.arange(10, dtype=np.uint64) + np.uint64(seed), modes)
+        objectives.append(sweep.objectives)
+        assert np.all(np.diff(sweep.path()) <= 1e-9 * sweep.path()[0])
+        options = {"n_swaps": n_swaps, "random_state": seed}
+        if rule in FIXED:
+            model = KFeatures(4, assign=rule, **options)
+        else:
+            model = BPMeans(lam, algorithm=rule, **options)
+        model.fit(X, sample_weight=w)
+        check_features(model, X, w)
+        assert model.objective_ <= before * (1 + 1e-9)
+        before = model.objective_
+    assert np.all(objectives[1] <= objectives[0] * (1 + 1e-9))
+    assert np.all(objectives[2] <= objectives[1] * (1 + 1e-9))
+    assert np.any(objectives[2] < objectives[0] * (1 - 1e-9))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_stepwise_is_k_features_for_each_k(weighted):
+    """From the same random numbers; it stops at the first K whose objective is higher."""
+    X = planted_features("signed", 0, n=80, d=8, k=4, noise=0.3)[0]
+    w = np.random.default_rng(0).gamma(1.0, size=80) if weighted else None
+    lam = 0.01 * np.square(X).sum()
+    rng = np.random.RandomState(5)
+    fits = [KFeatures(k, random_state=rng, n_init=4).fit(X, sample_weight=w) for k in range(1, 9)]
+    values = [np.square(X).sum(axis=1) @ (np.ones(80) if w is None else w)]
+    values += [m.objective_ + lam * m.n_components for m in fits]
+    stop = next(k for k in range(1, 9) if values[k] > values[k - 1])
+    model = BPMeans(lam, algorithm="stepwise", n_init=4, random_state=5).fit(X, sample_weight=w)
+    assert 2 <= model.n_components_ == stop - 1
+    np.testing.assert_allclose(model.objective_path_, values[:stop], rtol=1e-12)
+    assert np.array_equal(model.assignments_, fits[stop - 2].assignments_)
+    assert np.array_equal(model.components_, fits[stop - 2].components_)
+    assert model.n_iter_ == fits[stop - 2].n_iter_
+    check_features(model, X, w)
+    capped = BPMeans(lam, algorithm="stepwise", max_features=2, n_init=4, random_state=5)
+    assert np.array_equal(capped.fit(X, sample_weight=w).components_, fits[1].components_)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_default_penalty(seed):
+    """lam is farthest-first of the rows that have weight, for a guess of n_components."""
+    p = feature_problem(seed) if seed % 2 else tied_feature_problem(seed)
+    for k in (1, 3, len(p.X)):
+        if k > len(p.X):
+            continue
+        sweep = FeatureSweep(p.X, None, "coordinate", 0.0, k, 1, 0.0, 0, 1 + seed % 3, False)
+        expected = reference.farthest_first_features(p.doubles, k)
+        energy = np.square(p.doubles).sum()
+        np.testing.assert_allclose(sweep.farthest_first(), expected, rtol=1e-9, atol=1e-14 * energy)
+    weights = np.arange(len(p.X)) % 3.0
+    model = BPMeans(n_components=2, n_init=1, random_state=0).fit(p.X, sample_weight=weights)
+    expected = reference.farthest_first_features(p.doubles[weights > 0], 2)
+    np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
+    check_features(model, p.X, weights)
+
+
+def test_farthest_first_by_hand():
+    """(6, 0) saves 36 + 25 - 1, then (0, 4) 16 + 4 - 4, (0, -2) 4 and (-1, 0) 1."""
+    X = np.array([[6.0, 0], [5, 0], [0, 4], [0, 2]])
+    saved = [60, 20 - 4, 4, 1]
+    for k in (1, 2, 3, 4):
+        sweep = FeatureSweep(X, None, "coordinate", 0.0, k, 1, 0.0, 0, 1, False)
+        assert reference.farthest_first_features(X, k) == min(saved[:k])
+        np.testing.assert_allclose(sweep.farthest_first(), min(saved[:k]))
+    with_repeats = FeatureSweep(X[[0, 0, 0]], None, "coordinate", 0.0, 3, 1, 0.0, 0, 1, False)
+    assert with_repeats.farthest_first() == 108
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_tolerance(rule):
+    """Stops when a sweep gains at most tol of the first value; that is no failure."""
+    X = planted_features("signed", 1, n=200 if rule != "collapsed" else 40, d=6, k=5, noise=1.0)[0]
+    lam, Z = 0.01 * np.square(X).sum(), np.random.default_rng(0).integers(0, 2, size=(len(X), 5))
+    options = {"init": Z, "tol": 1e-2}
+    if rule in FIXED:
+        model = KFeatures(5, assign=rule, **options)
+        twin = reference.k_features(X, Z, exact=rule == "exact", tol=1e-2)
+    else:
+        model = BPMeans(lam, algorithm=rule, **options)
+        twin = reference.bp_means(X, lam, Z, collapsed=rule == "collapsed", tol=1e-2)
+    assert not fit(model, X)
+    assert model.n_iter_ == twin.n_iter
+    np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9)
+    assert not fit(model.set_params(tol=0.0), X)
+    assert model.n_iter_ > twin.n_iter
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_convergence_warning_names_the_remedy(rule):
+    X = planted_features("signed", 1, n=200, d=6, k=5, noise=1.0)[0]
+    Z = np.random.default_rng(0).integers(0, 2, size=(200, 5))
+    if rule in FIXED:
+        model = KFeatures(5, assign=rule, init=Z, max_iter=1)
+    else:
+        lam = 0.01 * np.square(X).sum()
+        model = BPMeans(lam, algorithm=rule, init=Z, max_iter=1)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model.fit(X)
+    check_features(model, X)
+
+
+@pytest.mark.parametrize("init", ["alternate", "mean", "data"])
+def test_seeding(init):
+    """The numbers of random_state seed the starts, whose modes `init` tells."""
+    X = planted_features("overlapping", 3, n=50, d=6, k=3)[0]
+    lam = 0.01 * np.square(X).sum()
+    states = np.random.RandomState(7).randint(2**63 - 1, size=5, dtype=np.int64)
+    modes = {"mean": [True] * 5, "data": [False] * 5, "alternate": [True, False] * 3}[init]
+    values = []
+    for state, mean in zip(states.tolist(), modes, strict=False):
+        random = reference.uniforms(state)
+        Z, A = reference.seed_features(X, random, lam=lam, cap=50, mean=mean)
+        values.append(reference.bp_means(X, lam, Z, A, max_features=50))
+    best = min(values, key=lambda twin: twin.objective)
+    model = BPMeans(lam, init=init, n_init=5, random_state=7).fit(X)
+    np.testing.assert_allclose(model.objective_path_, best.path, rtol=1e-9)
+    assert np.array_equal(model.assignments_, best.Z)
+
+
+def test_same_random_state_same_result():
+    X = planted_features("signed", 1, n=100, d=5, k=5, noise=0.5)[0]
+    for model in (BPMeans(9.0, n_swaps=3), KFeatures(4, n_swaps=3)):
+        one = model.set_params(random_state=3).fit(X).components_
+        assert np.array_equal(model.fit(X).components_, one)
+        shared = np.random.RandomState(3)
+        assert np.array_equal(model.set_params(random_state=shared).fit(X).components_, one)
+        assert not np.array_equal(model.set_params(n_init=1).fit(X).components_, one)
+
+
+def test_verbose(capfd):
+    X = planted_features("signed", 0, n=40, d=5, k=3)[0]
+    model = KFeatures(3, n_init=2, n_threads=1, random_state=0, verbose=1).fit(X)
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].startswith("start 1, sweep 1: 3 features, objective ")
+    assert len(lines) >= model.n_iter_
+    BPMeans(5.0, algorithm="stepwise", n_init=1, random_state=0, verbose=1).fit(X)
+    assert "1 features: objective " in capfd.readouterr().out
+
+
+# feature_path -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("assign", FIXED)
+def test_feature_path(seed, assign):
+    """Errors as of KFeatures or lower, never rising; for every lam the K of the objective."""
+    p = feature_problem(seed, 40) if seed % 2 else tied_feature_problem(seed, 20)
+    weights = np.arange(len(p.X)) % 3.0 if seed % 3 == 0 else None
+    w = np.ones(len(p.X)) if weights is None else weights
+    options = {"assign": assign, "n_init": 4}
+    path = feature_path(p.X, 6, sample_weight=weights, random_state=1, **options)
+    k_max = min(6, np.count_nonzero(w))
+    assert path.n_components.tolist() == list(range(k_max + 1))
+    energy = w @ np.square(p.doubles).sum(axis=1)
+    np.testing.assert_allclose(path.error[0], energy, rtol=1e-12)
+    assert np.all(np.diff(path.error) <= 1e-14 * energy)
+    rng = np.random.RandomState(1)
+    for k in range(1, k_max + 1):
+        model = KFeatures(k, random_state=rng, **options).fit(p.X, sample_weight=weights)
+        assert path.error[k] <= model.objective_ * (1 + 1e-9) + 1e-14 * energy
+        rng.randint(2**63 - 1, size=1, dtype=np.int64)  # of the start from K - 1
+    check_hull(path)
+
+
+def check_hull(path):
+    """lam_low and lam_high against the objective over a grid of lam."""
+    error, low, high = path.error, path.lam_low, path.lam_high
+    assert np.array_equal(np.isnan(low), np.isnan(high))
+    best = np.flatnonzero(~np.isnan(low))
+    assert best[0] == 0 and high[0] == np.inf
+    assert low[best[-1]] == 0
+    assert np.array_equal(high[best[1:]], low[best[:-1]])
+    assert np.all(high[best] > low[best])
+    for lam in np.append(np.geomspace(1e-6, 2, 200) * max(error[0], 1e-300), low[best[:-1]]):
+        if lam <= 0:
+            continue
+        values = error + lam * path.n_components
+        inside = [k for k in best if low[k] <= lam <= high[k]]
+        assert inside
+        for k in inside:
+            assert values[k] <= values.min() * (1 + 1e-12)
+        for k in set(path.n_components) - set(best):
+            assert values[k] >= values.min() * (1 - 1e-12)
+
+
+def test_feature_path_by_hand():
+    """Ten units, six of them from the first feature; lines of slope -lam touch the errors."""
+    from smallvar._bpmeans import _hull_slopes
+
+    low, high = _hull_slopes(np.array([10.0, 4, 3, 0]))
+    assert low.tolist()[:2] == [6, 2] and high.tolist()[:2] == [np.inf, 6]
+    assert np.isnan([low[2], high[2]]).all()  # 3 + 2 lam is above 4 + lam or 0 + 3 lam
+    assert (low[3], high[3]) == (0, 2)
+    low, high = _hull_slopes(np.array([8.0, 4, 0, 0]))  # three points on a line, then a flat
+    assert np.isnan(low[1]) and np.isnan(low[3])
+    assert (low[2], high[2], low[0]) == (0, 4, 4)
+
+
+def test_feature_path_of_the_pictures():
+    """Four objects: with four features nothing is left, and no more are worth anything."""
+    X, _ = dice()
+    path = feature_path(X, 6, n_init=500, random_state=0)
+    assert np.all(path.error[4:] == 0) and path.error[3] > 50
+    assert path.lam_low[4] == 0 and np.isnan(path.lam_low[5:]).all()
+    check_hull(path)
+    widest = np.nanargmax(path.lam_high[1:4] / path.lam_low[1:4]) + 1
+    assert path.lam_high[4] == path.lam_low[:4][~np.isnan(path.lam_low[:4])][-1]
+    assert 1 <= widest <= 3
+
+
+def test_feature_path_of_data_without_square():
+    path = feature_path(np.zeros((5, 2)), 3, random_state=0)
+    assert path.error.tolist() == [0, 0, 0, 0]
+    assert path.lam_low[0] == 0 and path.lam_high[0] == np.inf
+    assert np.isnan(path.lam_low[1:]).all()
+
+
+# Methods ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("assign", FIXED)
+@pytest.mark.parametrize("seed", range(10))
+def test_transform_equals_twin(seed, assign):
+    p = feature_problem(seed)
+    model = KFeatures(p.n_components, assign=assign, random_state=0)
+    model.fit(p.X, sample_weight=p.weights)
+    new = p.X[::-1] * np.asarray(0.9, dtype=p.X.dtype)
+    Z = model.transform(new)
+    assert Z.dtype == np.int32
+    twin = reference.encode(new, model.components_, exact=assign == "exact")
+    if np.linalg.matrix_rank(model.assignments_) == p.n_components:
+        assert np.array_equal(Z, twin)
+    back = model.inverse_transform(Z)
+    assert np.array_equal(back, Z @ model.components_)
+    error = np.square(new - back).sum(axis=1)
+    expected = np.square(new - twin @ model.components_).sum(axis=1)
+    np.testing.assert_allclose(error, expected, rtol=1e-9, atol=1e-12 * error.max())
+    np.testing.assert_allclose(model.score(new), -error.sum(), rtol=1e-9)
+    np.testing.assert_allclose(model.score(new, sample_weight=p.w), -(p.w @ error), rtol=1e-9)
+    other = BPMeans(p.lam, random_state=0).fit(p.X)
+    Z = other.transform(new)
+    assert np.array_equal(Z, reference.encode(new, other.components_))
+    error = np.square(new - Z @ other.components_).sum()
+    expected = -(error + p.lam * other.n_components_)
+    np.testing.assert_allclose(other.score(new), expected, rtol=1e-9)
+
+
+def test_exact_transform_is_never_worse():
+    p = feature_problem(17)
+    model = KFeatures(6, random_state=0).fit(p.X)
+    coordinate = model.score(p.X)
+    exact = model.set_params(assign="exact").score(p.X)
+    assert coordinate <= exact
+    assert exact >= -model.objective_ * (1 + 1e-9)
+
+
+def test_names_and_frames():
+    pandas = pytest.importorskip("pandas")
+    X = planted_features("signed", 0, n=40, d=3, k=2)[0]
+    frame = pandas.DataFrame(X, columns=["width", "height", "mass"], index=range(100, 140))
+    model = KFeatures(2, random_state=0).set_output(transform="pandas").fit(frame)
+    assert model.feature_names_in_.tolist() == ["width", "height", "mass"]
+    assert model.get_feature_names_out().tolist() == ["kfeatures0", "kfeatures1"]
+    out = model.transform(frame)
+    assert out.columns.tolist() == ["kfeatures0", "kfeatures1"]
+    assert out.index.tolist() == list(range(100, 140))
+    assert np.array_equal(out, KFeatures(2, random_state=0).fit(X).transform(X))
+    np.testing.assert_allclose(model.inverse_transform(out), out.to_numpy() @ model.components_)
+    names = BPMeans(1.0, random_state=0).fit(X).get_feature_names_out()
+    assert names[0] == "bpmeans0"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rows_without_weight_take_no_part(rule):
+    """Same as without them; their rows of Z are those of transform."""
+    p = replace(feature_problem(7, 40), weights=None)
+    w = np.arange(len(p.X)) % 3.0
+    used = w > 0
+    kept = replace(p, X=p.X[used])
+    model = estimator(p, rule, random_state=0).fit(p.X, sample_weight=w)
+    small = estimator(kept, rule, random_state=0).fit(p.X[used], sample_weight=w[used])
+    assert np.array_equal(model.components_, small.components_)
+    assert np.array_equal(model.assignments_[used], small.assignments_)
+    assert np.array_equal(model.objective_path_, small.objective_path_)
+    assert np.array_equal(model.assignments_[~used], small.transform(p.X[~used]))
+    given = estimator(p, rule, init=p.Z).fit(p.X, sample_weight=w)
+    small = estimator(kept, rule, init=p.Z[used]).fit(p.X[used], sample_weight=w[used])
+    assert np.array_equal(given.components_, small.components_)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_weights_are_repeats_for_given_assignments(seed):
+    """Features and objective of a start that changes nothing more than its first sweep."""
+    p = feature_problem(seed)
+    repeats = np.random.default_rng(seed).integers(1, 4, size=len(p.X))
+    model = KFeatures(p.n_components, init=p.Z)
+    model.fit(p.X, sample_weight=repeats)
+    again = KFeatures(p.n_components, init=np.repeat(p.Z, repeats, axis=0))
+    again.fit(np.repeat(p.X, repeats, axis=0))
+    if not reference.k_features(p.doubles, p.Z, weights=repeats).tied:
+        assert np.array_equal(np.repeat(model.assignments_, repeats, axis=0), again.assignments_)
+    np.testing.assert_allclose(model.objective_path_, again.objective_path_, rtol=1e-9)
+    reach = 1e-9 * np.abs(p.doubles).max()
+    np.testing.assert_allclose(model.components_, again.components_, atol=reach)
+
+
+# Planted features ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_planted_features_are_found(kind, noise):
+    """With enough starts: more than 99% of Z, and an objective no higher than that of the truth."""
+    X, Z, _ = planted_features(kind, 0, noise=noise)
+
+    def error(Z):
+        return reference.feature_error(X, Z, reference.least_squares(X, Z, w), w)
+
+    w = np.ones(len(X))
+    best = error(Z)
+    lam = 0.2 * (min(error(np.delete(Z, k, axis=1)) for k in range(5)) - best)
+    options = {"n_swaps": 50, "random_state": 0}
+    models = [KFeatures(5, assign=assign, n_init=50, **options) for assign in FIXED]
+    models.append(BPMeans(lam, n_init=100, **options))
+    if noise:
+        models.append(BPMeans(lam, n_init=20, algorithm="collapsed", **options))
+    for model in models:
+        model.fit(X)
+        assert model.n_components_ == 5
+        assert same_columns(Z, model.assignments_, complement=kind == "shared") > 0.99
+        truth = best + 5 * getattr(model, "lam_", 0.0)
+        slack = 0.02 if getattr(model, "algorithm", "") == "collapsed" else 1e-9
+        assert model.objective_ <= truth * (1 + slack) + 1e-9
+
+
+@pytest.mark.parametrize("shape", [(70_000, 6), (70_000, 40), (200, 12_000)])
+@pytest.mark.parametrize("rule", ["sweep", "coordinate", "exact"])
+def test_several_rounds_and_data_that_are_not_packed(shape, rule):
+    """More rows than one round has, more values than are held as tiles: planted, one bit off."""
+    n, d = shape
+    X, Z, _ = planted_features("signed", 0, n=n, d=d, k=3, noise=0.01)
+    start = Z.copy()
+    start[:: max(n // 500, 2), 0] ^= 1
+    for data in (X, np.asfortranarray(X), X.astype(np.float32)):
+        if rule == "sweep":
+            model = BPMeans(0.1 * n * d / 100, init=start, n_threads=2).fit(data)
+        else:
+            model = KFeatures(3, init=start, assign=rule, n_threads=2).fit(data)
+        assert np.array_equal(model.assignments_, Z)
+        error = reference.feature_error(data, Z, model.components_, np.ones(n))
+        np.testing.assert_allclose(model.reconstruction_err_**2, error, rtol=1e-6)
+        assert np.array_equal(model.transform(data), Z)
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 63, 64, 65, 129])
+def test_many_features(n):
+    """Room for features grows from 16 on; every row that is far from all others opens one."""
+    X = np.diag(np.arange(1.0, n + 1))
+    for algorithm in ("sweep", "collapsed"):
+        model = BPMeans(0.5, init=np.zeros((n, 0)), algorithm=algorithm).fit(X)
+        assert model.n_components_ == n
+        np.testing.assert_allclose(model.assignments_ @ model.components_, X, atol=1e-12)
+        np.testing.assert_allclose(model.objective_, 0.5 * n)
+        if algorithm == "sweep":
+            assert np.array_equal(model.assignments_, np.eye(n))

@@ -1,0 +1,1045 @@
+"""DynamicMeans: equal to its twin on streams, worked examples, state, records, bad input."""
+
+import _thread
+import pickle
+import signal
+import threading
+
+import numpy as np
+import pytest
+import reference
+from problems import blobs, never_rises
+from scipy.optimize import linear_sum_assignment
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils import check_random_state
+
+from smallvar import DPMeans, DynamicMeans, _dynamic
+
+STATE = ("cluster_centers_", "cluster_ids_", "weights_", "ages_", "labels_", "lam_", "q_", "tau_")
+RECORDS = ("times_", "tracks_", "births_", "deaths_", "revivals_", "step_objectives_")
+
+
+# Streams -----------------------------------------------------------------------------------
+
+
+class Twin:
+    """A stream on top of `reference.dynamic_step`."""
+
+    def __init__(self, d, lam, *, t_q=None, k_tau=None, q=None, tau=None):
+        if t_q is None and q is None:
+            t_q, k_tau = 6.8, 1.01
+        if q is None:
+            q = lam / t_q
+            tau = k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1)
+        self.lam, self.q, self.tau, self.t_q = lam, q, tau, t_q
+        self.phi, self.v, self.ages = np.zeros((0, d)), np.zeros(0), np.zeros(0, dtype=int)
+        self.ids, self.next_id = np.zeros(0, dtype=int), 0
+
+    def starts(self, Y, orders):
+        """The step from each order of the points."""
+        args = (self.phi, self.v, self.ages, self.lam, self.q, self.tau)
+        return [reference.dynamic_step(Y, *args, order=order) for order in orders]
+
+    def ids_after(self, step):
+        """Numbers of the clusters of a step, those that are new counted on."""
+        new = len(step.counts) - len(self.ids)
+        return np.append(self.ids, self.next_id + np.arange(new))
+
+    def take(self, step):
+        """Go on with this step (None: no rows); returns who was born, died, came back, was seen."""
+        counts = np.zeros(len(self.ids), dtype=int) if step is None else step.counts
+        centers = self.phi if step is None else step.centers
+        ids = self.ids if step is None else self.ids_after(step)
+        old, new, active = len(self.ids), len(counts) - len(self.ids), counts > 0
+        gamma = np.append(1 / (1 / self.v + self.tau * self.ages), np.zeros(new))
+        v = np.where(active, gamma + counts, np.append(self.v, np.zeros(new)))
+        revived = ids[:old][active[:old] & (self.ages > 1)]
+        ages = np.where(active, 1, np.append(self.ages, np.zeros(new, dtype=int)) + 1)
+        dead = self.q * ages > self.lam if self.t_q is None else ages > self.t_q
+        self.phi, self.v, self.ages, self.ids = centers[~dead], v[~dead], ages[~dead], ids[~dead]
+        self.next_id += new
+        return ids[old:], ids[dead], revived, ids[active], centers[active]
+
+
+def penalties(seed, lam):
+    """Parameters of a stream, in turn."""
+    return (
+        {},
+        {"t_q": 3, "k_tau": 1.05},
+        {"t_q": np.inf, "k_tau": 1.2},
+        {"q": 0, "tau": 0.0},
+        {"q": 0.3 * lam, "tau": 0.5},
+        {"t_q": 1.5, "k_tau": 1},
+        {"t_q": 4.0, "k_tau": 3.0},
+    )[seed % 7]
+
+
+def moving(rng, d, k, steps, *, most=6, motion=0.05, death=0.08, hidden=0.25, empty=0.08, sd=0.05):
+    """Batches around Gaussians that move, hide for a while, die, and are replaced by others."""
+    centers, batches, truths, serial = rng.random((k, d)), [], [], np.arange(k)
+    for _ in range(steps):
+        centers = centers + motion * rng.normal(size=(k, d))
+        died = rng.random(k) < death
+        centers[died] = rng.random((died.sum(), d))
+        serial[died] = serial.max() + 1 + np.arange(died.sum())
+        seen = np.flatnonzero((rng.random(k) >= hidden) & (rng.random() >= empty))
+        who = rng.permutation(np.repeat(seen, rng.integers(1, most + 1, size=len(seen))))
+        batches.append(centers[who] + sd * rng.normal(size=(len(who), d)))
+        truths.append(serial[who])
+    return batches, truths
+
+
+def follow(twin, model, batches, n_init, generator, rounding):
+    """Feed both; every attribute must agree after every step. Returns what happened to clusters."""
+    events = {"births": 0, "deaths": 0, "revivals": 0, "empty": 0}
+    for Y in batches:
+        before = (twin.phi, twin.v, twin.ages, twin.ids)
+        model.partial_fit(Y)
+        if len(Y):
+            orders = [generator.permutation(len(Y)) if i else None for i in range(n_init)]
+            starts = twin.starts(Y, orders)
+            least = min(start.objective for start in starts)
+            # two starts that come to the same clusters differ by rounding, and in new numbers
+            step = next(
+                start
+                for start in starts
+                if start.objective <= least * (1 + 1e-9)
+                and np.array_equal(twin.ids_after(start)[start.labels], model.labels_)
+                and start.n_iter == model.n_iter_
+            )
+            np.testing.assert_allclose(model.objective_, step.objective, rtol=1e-9)
+            direct = direct_objective(Y, model, before)
+            np.testing.assert_allclose(model.objective_, direct, rtol=1e-9)
+            assert never_rises(step.path)
+        else:
+            step = None
+            assert model.objective_ == 0 and model.n_iter_ == 0 and model.labels_.shape == (0,)
+        born, died, revived, *_ = twin.take(step)
+        assert model.cluster_ids_.tolist() == twin.ids.tolist()
+        assert model.ages_.tolist() == twin.ages.tolist()
+        assert model.n_clusters_ == len(twin.ids)
+        np.testing.assert_allclose(model.weights_, twin.v, rtol=1e-12)
+        np.testing.assert_allclose(model.cluster_centers_, twin.phi, rtol=0, atol=rounding)
+        for name, value in zip(
+            events, (len(born), len(died), len(revived), len(Y) == 0), strict=True
+        ):
+            events[name] += value
+    return events
+
+
+def direct_objective(Y, model, before):
+    """The objective of a step from labels and new centers, term by term."""
+    phi, v, ages, ids = before
+    Y, total = np.asarray(Y, dtype=float), 0.0
+    for k in np.unique(model.labels_):
+        mine = Y[model.labels_ == k]
+        if k in model.cluster_ids_:
+            theta = model.cluster_centers_[model.cluster_ids_ == k][0]
+        else:  # a cluster that dies in its own step: its mean
+            theta = mine.mean(axis=0)
+        if k in ids:
+            (j,) = np.flatnonzero(ids == k)
+            gamma = 1 / (1 / v[j] + model.tau_ * ages[j])
+            total += model.q_ * ages[j] + gamma * np.square(theta - phi[j]).sum()
+        else:
+            total += model.lam_
+        total += np.square(mine - theta).sum()
+    return total
+
+
+@pytest.mark.parametrize("seed", range(126))
+def test_stream_equals_twin(seed):
+    """Labels, persistent numbers, centers, weights, ages, objectives, after every step."""
+    rng = np.random.default_rng(seed)
+    d, lam, n_init = 1 + seed % 3, (0.02, 0.05, 0.2)[seed // 7 % 3], 3 if seed % 4 == 0 else 1
+    batches, _ = moving(rng, d, int(rng.integers(1, 6)), 9)
+    rounding = 1e-12
+    if seed % 5 == 1:
+        batches = [Y.astype(np.float32) for Y in batches]
+    if seed % 5 == 2:
+        batches = [np.asfortranarray(Y) for Y in batches]
+    if seed % 10 == 3:
+        batches, rounding = [Y + 1e5 for Y in batches], 1e-8
+    if seed % 10 == 8:  # scale
+        batches, lam = [1e-3 * Y for Y in batches], 1e-6 * lam
+    options = penalties(seed, lam)
+    model = DynamicMeans(lam, n_init=n_init, random_state=seed, n_threads=1 + seed % 3, **options)
+    twin = Twin(d, lam, **options)
+    follow(twin, model, batches, n_init, check_random_state(seed), rounding)
+    assert (model.q_, model.tau_) == (twin.q, twin.tau)
+    assert model.n_steps_ == len(batches)
+    assert np.array_equal(model.cluster_ids_, np.sort(model.cluster_ids_))
+
+
+def test_streams_show_everything():
+    """With each parameter set there are births, deaths, revivals and empty batches."""
+    for seed in range(7):
+        rng = np.random.default_rng([seed, 1])
+        batches, _ = moving(rng, 2, 4, 30, most=3)
+        options = penalties(seed, 0.05)
+        events = follow(
+            Twin(2, 0.05, **options),
+            DynamicMeans(0.05, n_init=1, **options),
+            batches,
+            1,
+            None,
+            1e-12,
+        )
+        assert events["births"] > 2 and events["empty"] > 0
+        # t_q = 1.5: nothing lives unseen
+        assert (events["revivals"] > 0) == (seed != 5)
+        assert (events["deaths"] > 0) == (seed not in (2, 3))  # Q = 0: for ever
+
+
+@pytest.mark.parametrize("d", [2, 9])
+def test_large_batches_equal_twin(d):
+    """Rounds longer than a chunk."""
+    rng = np.random.default_rng(d)
+    centers = 10 * rng.random((8, d))
+    batches = []
+    for seen in (6, 8):
+        centers += 0.1 * rng.normal(size=centers.shape)
+        who = rng.integers(seen, size=900)
+        batches.append(centers[who] + 0.1 * rng.normal(size=(900, d)))
+    model = DynamicMeans(1.0, n_init=1, n_threads=2)
+    follow(Twin(d, 1.0), model, batches, 1, None, 1e-11)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_default_penalty_is_that_of_the_first_rows(seed):
+    """farthest-first on the first batch that has rows, for 8 clusters or its size; then frozen."""
+    rng = np.random.default_rng(seed)
+    first, k = rng.random((4 + 3 * seed, 2)), 8
+    model = DynamicMeans().partial_fit(np.zeros((0, 2)))
+    assert not hasattr(model, "lam_") and model.n_clusters_ == 0
+    model.partial_fit(first)
+    expected = reference.farthest_first(first, min(k, len(first)))
+    np.testing.assert_allclose(model.lam_, expected, rtol=1e-12)
+    np.testing.assert_allclose([model.q_, model.tau_], [expected / 6.8, 1.068 / 5.8])
+    model.partial_fit(100 * rng.random((20, 2)))
+    np.testing.assert_allclose(model.lam_, expected, rtol=1e-12)
+    assert model.n_steps_ == 3
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_objective_never_rises_within_a_step(seed):
+    """From sweep to sweep; general, tied and far data, old clusters of all weights and ages."""
+    rng = np.random.default_rng(seed)
+    n, d, k = (
+        int(rng.integers(1, 70 if seed % 3 == 0 else 300)),
+        int(rng.integers(1, 4)),
+        int(rng.integers(0, 9)),
+    )
+    Y, phi = rng.random((n, d)), rng.random((k, d))
+    if seed % 3 == 1:
+        Y, phi = np.round(6 * Y) / 6, np.round(6 * phi) / 6
+    if seed % 3 == 2:
+        Y, phi = Y + 1e6, phi + 1e6
+    v, ages = rng.gamma(2.0, 5.0, size=k) + 0.01, rng.integers(1, 6, size=k)
+    lam, tau = float(rng.choice([0.003, 0.02, 0.1, 0.5])), float(rng.choice([0.0, 0.1, 1.0]))
+    q = lam * float(rng.choice([0.0, 0.1, 0.5]))
+    gamma = 1 / (1 / v + tau * ages)
+    order = rng.permutation(n) if seed % 2 else None
+    step = _dynamic.DynamicStep(Y, phi, gamma, q * ages, lam, 1 + seed % 3).run(order, 300)
+    labels, _, counts, path = step.result()
+    assert never_rises(path)
+    assert step.converged and path[-1] == step.objective and len(path) == step.n_iter
+    assert np.array_equal(np.bincount(labels, minlength=len(counts)), counts)
+    assert (counts[k:] > 0).all()
+    if seed % 3 == 0:
+        twin = reference.dynamic_step(Y, phi, v, ages, lam, q, tau, order=order)
+        assert np.array_equal(labels, twin.labels)
+        np.testing.assert_allclose(path, twin.path, rtol=1e-9)
+
+
+def test_order_of_memory_and_type_do_not_matter():
+    batches, _ = moving(np.random.default_rng(0), 3, 6, 10, most=40)
+    batches = [np.round(256 * Y) / 256 for Y in batches]  # exact in float32
+    layouts = (
+        np.ascontiguousarray,
+        np.asfortranarray,
+        lambda Y: Y.astype(np.float32),
+        lambda Y: np.repeat(Y, 2, axis=1)[:, ::2],
+        lambda Y: Y[::-1].copy()[::-1],
+    )
+    models = [DynamicMeans(0.05, random_state=0) for _ in layouts]
+    for Y in batches:
+        for model, layout in zip(models, layouts, strict=True):
+            model.partial_fit(layout(Y))
+            assert bits(model) == bits(models[0])
+
+
+def test_read_only_and_other_types(tmp_path):
+    X = np.round(9 * np.random.default_rng(0).random((60, 2)))
+    times = np.arange(60) % 4
+    plain = DynamicMeans(2.0, random_state=0).fit(X, times=times)
+    np.save(tmp_path / "X.npy", X)
+    X.setflags(write=False)
+    times.setflags(write=False)
+    for other in (X, X.astype(np.int8), X.tolist(), np.load(tmp_path / "X.npy", mmap_mode="r")):
+        model = DynamicMeans(2.0, random_state=0).fit(other, times=times)
+        assert np.array_equal(model.labels_, plain.labels_)
+        assert np.array_equal(model.predict(other), plain.predict(X))
+
+
+# Worked examples ---------------------------------------------------------------------------
+
+
+def line(*points):
+    """Points of the line as a column."""
+    return np.array(points, dtype=float).reshape(-1, 1)
+
+
+NOBODY = np.zeros((0, 1))
+
+
+def test_revival():
+    """phi = 1, v = 2; 4 costs 1 + 2/3 * 9 = 7 there; theta = (2 * 1 + 4) / 3."""
+    model = DynamicMeans(10.0, q=1.0, tau=0.0).partial_fit(line(0, 2))
+    assert model.cluster_centers_.tolist() == [[1.0]]
+    assert model.weights_.tolist() == [2.0]
+    assert model.objective_ == 12
+    model.partial_fit(line(4))
+    assert model.labels_.tolist() == [0]
+    np.testing.assert_allclose(model.cluster_centers_, [[2.0]])
+    assert model.weights_.tolist() == [3.0]
+    np.testing.assert_allclose(model.objective_, 1 + 2 * 1 + 4)
+
+
+def test_revival_with_fading_weight():
+    """gamma = 1 / (1/2 + tau D) = 1, then (v = 2, D = 3) 1 / (1/2 + 3/2) = 1/2."""
+    model = DynamicMeans(100.0, q=1.0, tau=0.5).partial_fit(line(0, 2)).partial_fit(line(4))
+    np.testing.assert_allclose(model.cluster_centers_, [[2.5]])
+    assert model.weights_.tolist() == [2.0]
+    model.partial_fit(NOBODY).partial_fit(NOBODY)
+    assert model.ages_.tolist() == [3]
+    assert model.weights_.tolist() == [2.0]  # of an old center as it was; it fades when revived
+    model.partial_fit(line(4, 4))
+    np.testing.assert_allclose(model.cluster_centers_, [[(0.5 * 2.5 + 8) / 2.5]])
+    assert model.weights_.tolist() == [2.5]
+    theta = model.cluster_centers_[0, 0]
+    np.testing.assert_allclose(
+        model.objective_, 3 + 0.5 * (theta - 2.5) ** 2 + 2 * (4 - theta) ** 2
+    )
+
+
+@pytest.mark.parametrize(("lam", "label"), [(7.0, 0), (np.nextafter(7.0, 0), 1)])
+def test_tie_of_lam_with_a_revival(lam, label):
+    """4 costs 1 + 1/2 * 12 at the old cluster: v = 1, phi = 0, y^2 = 12."""
+    model = DynamicMeans(lam, q=1.0, tau=0.0, n_init=1).partial_fit([[0.0, 0.0, 0.0]])
+    assert model.partial_fit([[2.0, 2.0, 2.0]]).labels_.tolist() == [label]
+
+
+@pytest.mark.parametrize(("lam", "labels"), [(4.0, [0, 0]), (np.nextafter(4.0, 0), [0, 1])])
+def test_tie_of_lam_with_an_active_cluster(lam, labels):
+    assert DynamicMeans(lam).partial_fit(line(0, 2)).labels_.tolist() == labels
+
+
+def test_ties_go_to_the_oldest():
+    """5 is as far from an unseen cluster as from another; then from two active ones."""
+    model = DynamicMeans(9.0, q=0.0, tau=0.0).partial_fit(line(2, 8))
+    assert model.partial_fit(line(5)).labels_.tolist() == [0]
+    model = DynamicMeans(9.0, n_init=1).partial_fit(line(2, 8, 5))
+    assert model.labels_.tolist() == [0, 1, 0]
+
+
+def test_revival_against_an_active_cluster():
+    """An active cluster costs the distance alone, an unseen one a share of it and its age."""
+    model = DynamicMeans(30.0, q=2.0, tau=0.0, n_init=1).partial_fit(line(0, 10))
+    # 10 takes up cluster 1 (2 + 0); 5.5 costs 20.25 there, 2 + 1/2 * 30.25 = 17.125 at 0
+    model.partial_fit(line(10, 5.5))
+    assert model.labels_.tolist() == [1, 0]
+    np.testing.assert_allclose(model.cluster_centers_, [[2.75], [10.0]])
+
+
+def test_sole_member_of_an_old_cluster_leaves():
+    """4 revives 0 (theta = 2); 8 opens a cluster that takes three at 5.1; 4 then goes there."""
+    model = DynamicMeans(10.0, q=0.0, tau=0.0, n_init=1).partial_fit(line(0))
+    model.partial_fit(line(4, 8, 5.1, 5.1, 5.1))
+    assert model.labels_.tolist() == [1] * 5
+    assert model.cluster_ids_.tolist() == [0, 1]
+    assert model.cluster_centers_[0] == 0.0  # back at its old center, as if it had not been seen
+    np.testing.assert_allclose(model.cluster_centers_[1], 27.3 / 5)
+    assert model.weights_.tolist() == [1.0, 5.0]
+    assert model.ages_.tolist() == [2, 1]
+    np.testing.assert_allclose(
+        model.objective_, 10 + np.square(line(4, 8, 5.1, 5.1, 5.1) - 5.46).sum()
+    )
+
+
+@pytest.mark.parametrize("t_q", [2, 2.0, 2.5, 3, 6.8, 7])
+def test_dies_when_older_than_t_q(t_q):
+    model = DynamicMeans(0.3, t_q=t_q, k_tau=1.0).partial_fit(line(0))
+    age = 1
+    while age + 1 <= t_q:
+        model.partial_fit(NOBODY)
+        age += 1
+        assert model.ages_.tolist() == [age]
+    assert model.partial_fit(NOBODY).n_clusters_ == 0
+    assert model.cluster_centers_.shape == (0, 1)
+
+
+@pytest.mark.parametrize("lam", [0.1, 0.3, 0.7, 1.1, 3.3])
+@pytest.mark.parametrize("t_q", [3, 7, 10, 11, 22, 23, 25, 49])
+def test_rounding_neither_kills_nor_bars_revival(lam, t_q):
+    """lam / t_q * t_q may be more than lam: at that age a cluster still takes its own center."""
+    model = DynamicMeans(lam, t_q=t_q, k_tau=1.0).partial_fit(line(0))
+    for _ in range(t_q - 1):
+        model.partial_fit(NOBODY)
+    assert model.ages_.tolist() == [t_q]
+    assert model.partial_fit(line(0)).labels_.tolist() == [0]
+    for _ in range(t_q):
+        model.partial_fit(NOBODY)
+    assert model.n_clusters_ == 0
+
+
+def test_dies_when_q_times_age_exceeds_lam():
+    model = DynamicMeans(1.0, q=0.5, tau=0.0).partial_fit(line(0))
+    assert model.partial_fit(NOBODY).n_clusters_ == 1
+    assert model.partial_fit(NOBODY).n_clusters_ == 0
+    model = DynamicMeans(1.0, q=1.01, tau=0.0).partial_fit(line(0))  # gone at once
+    assert model.n_clusters_ == 0 and model.labels_.tolist() == [0]
+    assert model.partial_fit(line(0)).labels_.tolist() == [1]
+
+
+def test_number_is_never_used_again():
+    model = DynamicMeans(1.0, t_q=1.5, k_tau=1.0)
+    for number in range(5):
+        assert model.partial_fit(line(0)).labels_.tolist() == [number]
+        assert model.cluster_ids_.tolist() == [number]
+        model.partial_fit(NOBODY)
+        assert model.n_clusters_ == 0
+    model.fit(line(0, 9))  # from scratch
+    assert model.cluster_ids_.tolist() == [0, 1]
+
+
+def test_new_numbers_follow_the_points():
+    """Numbers are handed out at the end of a step, in the order in which clusters opened."""
+    model = DynamicMeans(1.0, n_init=1).partial_fit(line(5, 0, 9))
+    assert model.labels_.tolist() == [0, 1, 2]
+    assert model.partial_fit(line(30, 0, 20)).labels_.tolist() == [3, 1, 4]
+
+
+def test_other_orders_do_not_renumber():
+    """Starts that come to the same clusters are equally good: the order given goes on."""
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        Y = (10 * rng.permutation(6) + 0.3 * rng.normal(size=(8, 6))).reshape(-1, 1)
+        model = DynamicMeans(9.0, n_init=3, random_state=seed).partial_fit(Y)
+        assert model.labels_.tolist() == list(range(6)) * 8, seed
+
+
+def test_better_of_several_starts():
+    """Never worse than the order given alone; now and then better."""
+    better = 0
+    for seed in range(60):
+        Y = np.random.default_rng(seed).random((60, 2))
+        one = DynamicMeans(0.05, n_init=1).partial_fit(Y)
+        three = DynamicMeans(0.05, n_init=3, random_state=0).partial_fit(Y)
+        assert three.objective_ <= one.objective_ * (1 + 1e-12)
+        better += three.objective_ < one.objective_ * (1 - 1e-6)
+    assert better > 20
+
+
+def test_empty_batches():
+    model = DynamicMeans(1.0, t_q=4.0, k_tau=1.1).partial_fit(line(0, 5))
+    before = model.cluster_centers_.copy()
+    with pytest.raises(ValueError, match="no cluster was seen in the last step"):
+        model.partial_fit(NOBODY).predict(line(0))
+    assert model.ages_.tolist() == [2, 2]
+    assert model.objective_ == 0 and model.n_iter_ == 0
+    assert model.labels_.shape == (0,) and model.labels_.dtype == np.int64
+    assert np.array_equal(model.cluster_centers_, before)
+    assert model.partial_fit(line(5)).predict(line(0, 5)).tolist() == [1, 1]
+    assert model.n_steps_ == 3
+
+
+def test_predict_knows_the_clusters_of_the_last_step():
+    """Nearest center, without penalty; the first at a tie; numbers, not indices."""
+    model = DynamicMeans(4.0, q=0.0, tau=0.0).partial_fit(line(0, 10, 20)).partial_fit(line(20, 10))
+    assert model.predict(line(-50, 14, 15, 16, 1000)).tolist() == [1, 1, 1, 2, 2]
+    assert model.predict(line(0)).dtype == np.int64
+    with pytest.raises(NotFittedError):
+        DynamicMeans().predict(line(0))
+
+
+def test_predict_is_the_nearest_center():
+    rng = np.random.default_rng(0)
+    batches, _ = moving(rng, 3, 6, 6, empty=0)
+    model = DynamicMeans(0.05, random_state=0)
+    for Y in batches:
+        model.partial_fit(Y)
+    new, active = rng.random((3000, 3)), model.ages_ == 1
+    expected = reference.nearest(new, model.cluster_centers_[active])[0]
+    assert np.array_equal(model.predict(new), model.cluster_ids_[active][expected])
+
+
+def test_max_iter_warns():
+    Y = np.random.default_rng(0).random((300, 2))
+    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+        model = DynamicMeans(0.05, max_iter=1).partial_fit(Y)
+    assert model.n_iter_ == 1
+    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+        DynamicMeans(0.05, max_iter=1).fit(Y, times=np.arange(300) % 3)
+
+
+def test_verbose(capsys):
+    DynamicMeans(1.0, verbose=1).partial_fit(line(0, 0.5, 7)).partial_fit(line(7))
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("step 1: 3 points, 2 clusters, 2 of them new, 0 revived, 0 forgotten")
+    assert second.startswith("step 2: 1 points, 1 clusters, 0 of them new")
+
+
+# State -------------------------------------------------------------------------------------
+
+
+def bits(model):
+    """All that a model has learned, generator included, in comparable form."""
+    found = {}
+    for name, value in vars(model).items():
+        if isinstance(value, np.ndarray):
+            found[name] = (value.dtype.str, value.shape, value.tobytes())
+        elif isinstance(value, np.random.RandomState):
+            found[name] = repr(value.get_state(legacy=False))
+            found[name] += value.get_state()[1].tobytes().hex()
+        elif isinstance(value, (list, dict)):
+            found[name] = repr(value)
+        else:
+            found[name] = repr(value)
+    return found
+
+
+@pytest.mark.parametrize("record", [False, True])
+@pytest.mark.parametrize("state", [0, np.random.RandomState(3), None])
+def test_pickle_goes_on_where_it_stopped(state, record):
+    """The generator too."""
+    batches, _ = moving(np.random.default_rng(1), 2, 5, 20)
+    state = pickle.loads(pickle.dumps(state))
+    model = DynamicMeans(0.02, random_state=state, record=record)
+    for Y in batches[:8]:
+        model.partial_fit(Y)
+    copy = pickle.loads(pickle.dumps(model))
+    went_on = bits(copy)
+    assert went_on == bits(model)
+    for Y in batches[8:]:
+        copy.partial_fit(Y)
+    again = pickle.loads(pickle.dumps(copy))
+    for Y in batches[8:]:
+        model.partial_fit(Y)
+    assert bits(model) == bits(copy) == bits(again)
+    assert bits(model)["_generator"] != went_on["_generator"]
+
+
+class Broken(_dynamic.DynamicStep):
+    """Fails in the second start, when the generator has moved on."""
+
+    error = MemoryError
+
+    def run(self, order, max_iter):
+        """Once."""
+        if order is not None:
+            raise self.error("broken")
+        return super().run(order, max_iter)
+
+
+@pytest.mark.parametrize("record", [False, True])
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_failed_step_changes_nothing(error, record, monkeypatch):
+    batches, _ = moving(np.random.default_rng(1), 2, 5, 12, empty=0)
+    model = DynamicMeans(0.02, random_state=0, record=record)
+    twin = DynamicMeans(0.02, random_state=0, record=record)
+    monkeypatch.setattr(Broken, "error", error)
+    for i, Y in enumerate(batches):
+        before = bits(model)
+        if i % 3 == 1:  # not the first: nothing there at all; see below
+            with monkeypatch.context() as patch:
+                patch.setattr(_dynamic, "DynamicStep", Broken)
+                with pytest.raises(error):
+                    model.partial_fit(Y)
+            assert bits(model) == before
+        with pytest.raises(ValueError, match="NaN"):
+            model.partial_fit(np.full((3, 2), np.nan))
+        assert bits(model) == before
+        assert bits(model.partial_fit(Y)) == bits(twin.partial_fit(Y))
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_failed_first_step_changes_nothing(method, monkeypatch):
+    """Not even a generator that the caller handed in."""
+    Y, state = np.random.default_rng(0).random((40, 2)), np.random.RandomState(5)
+    model = DynamicMeans(0.02, random_state=state)
+    before = bits(model)
+    with monkeypatch.context() as patch:
+        patch.setattr(_dynamic, "DynamicStep", Broken)
+        with pytest.raises(MemoryError):
+            getattr(model, method)(Y)
+    assert bits(model) == before
+    assert not hasattr(model, "n_steps_") and not hasattr(model, "n_features_in_")
+
+
+def test_failed_fit_of_a_fitted_model_changes_nothing(monkeypatch):
+    Y, state = np.random.default_rng(0).random((40, 2)), np.random.RandomState(5)
+    model = DynamicMeans(0.02, random_state=state, record=True)
+    model.partial_fit(Y).partial_fit(Y + 0.1)
+    before = bits(model)
+    monkeypatch.setattr(_dynamic, "DynamicStep", Broken)
+    with pytest.raises(MemoryError):
+        model.fit(np.random.default_rng(0).random((40, 3)))
+    assert bits(model) == before
+
+
+@pytest.fixture
+def interrupt():
+    """Returns a function that lets Ctrl-C happen so many seconds from now."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timers = []
+
+    def after(seconds):
+        timers.append(threading.Timer(seconds, _thread.interrupt_main))
+        timers[-1].start()
+
+    yield after
+    for timer in timers:
+        timer.cancel()
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.mark.timeout(120, method="thread")
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_interrupt(method, interrupt):
+    """A step of minutes stops, and the model is what it was before."""
+    rng = np.random.default_rng(0)
+    model = DynamicMeans(1e-12, random_state=0).partial_fit(rng.random((50, 8)))
+    before = bits(model)
+    interrupt(0.3)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(model, method)(rng.random((300_000, 8)))
+    assert bits(model) == before
+    assert model.partial_fit(rng.random((50, 8))).n_clusters_ == 100
+
+
+def test_a_long_stream_does_not_grow():
+    """2,000 steps: only the clusters that live are kept, while their numbers count up."""
+    rng = np.random.default_rng(0)
+    model, sizes = DynamicMeans(0.05, t_q=3.0, k_tau=1.05, random_state=0), []
+    centers = rng.random((4, 2))
+    for step in range(2000):
+        centers += 0.02 * rng.normal(size=(4, 2))
+        stray = [[10.0 + step, 0.0]]
+        model.partial_fit(np.vstack([centers, stray]))
+        if step >= 100:
+            sizes.append(len(pickle.dumps(model)))
+    assert max(sizes) < 1.2 * min(sizes[:100]) < 10_000
+    assert model._next_id >= 2000
+    assert model.cluster_ids_.max() >= 1999
+    assert model.n_clusters_ < 20 and model.n_steps_ == 2000
+    assert not any(hasattr(model, name) for name in RECORDS)
+
+
+# Records -----------------------------------------------------------------------------------
+
+
+def same_records(one, other):
+    """Assert equal tracks, births, deaths, revivals and objectives."""
+    assert one.step_objectives_.tolist() == other.step_objectives_.tolist()
+    for name in ("births_", "deaths_", "revivals_"):
+        first, second = getattr(one, name), getattr(other, name)
+        assert [ids.tolist() for ids in first] == [ids.tolist() for ids in second], name
+        assert all(ids.dtype == np.int64 for ids in first)
+    assert one.tracks_.keys() == other.tracks_.keys()
+    for number, track in one.tracks_.items():
+        assert np.array_equal(track, other.tracks_[number])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_record_is_what_fit_gives(seed):
+    """Step by step or as a whole; both are what the twin saw."""
+    rng = np.random.default_rng(seed)
+    batches, _ = moving(rng, 2, 4, 15, empty=0)
+    batches = [Y for Y in batches if len(Y)]
+    options = penalties(seed, 0.05) | {"n_init": 1 + seed % 2, "random_state": seed}
+    model = DynamicMeans(0.05, record=True, **options)
+    twin, labels = Twin(2, 0.05, **penalties(seed, 0.05)), []
+    births, deaths, revivals, tracks = [], [], [], {}
+    for t, Y in enumerate(batches):
+        step = None
+        if options["n_init"] == 1:
+            (step,) = twin.starts(Y, [None])
+            born, died, revived, seen, centers = twin.take(step)
+            births.append(born.tolist())
+            deaths.append(died.tolist())
+            revivals.append(revived.tolist())
+            for number, center in zip(seen.tolist(), centers, strict=True):
+                tracks.setdefault(number, []).append([t, *center])
+        labels.append(model.partial_fit(Y).labels_)
+        assert model.step_objectives_[-1] == model.objective_
+        assert model.times_.tolist() == list(range(t + 1))
+    if options["n_init"] == 1:
+        assert [ids.tolist() for ids in model.births_] == births
+        assert [ids.tolist() for ids in model.deaths_] == deaths
+        assert [ids.tolist() for ids in model.revivals_] == revivals
+        assert model.tracks_.keys() == tracks.keys()
+        for number, track in tracks.items():
+            np.testing.assert_allclose(model.tracks_[number], track, rtol=1e-12)
+    times = 0.5 * np.repeat(np.arange(len(batches)), [len(Y) for Y in batches]) - 2
+    whole = DynamicMeans(0.05, **options).fit(np.vstack(batches), times=times)
+    assert np.array_equal(whole.labels_, np.concatenate(labels))
+    assert whole.times_.tolist() == np.unique(times).tolist()
+    same_records(whole, model)
+    assert whole.n_steps_ == len(batches)
+    for name in ("cluster_centers_", "weights_", "cluster_ids_", "ages_", "objective_"):
+        assert np.array_equal(getattr(whole, name), getattr(model, name))
+    assert np.array_equal(
+        DynamicMeans(0.05, **options).fit_predict(np.vstack(batches), times=times), whole.labels_
+    )
+
+
+def test_record_of_empty_batches():
+    model = DynamicMeans(1.0, t_q=2, k_tau=1.0, record=True).partial_fit(NOBODY)
+    assert model.tracks_ == {} and model.step_objectives_.tolist() == [0.0]
+    model.partial_fit(line(0, 0.2)).partial_fit(NOBODY).partial_fit(line(0.1)).partial_fit(NOBODY)
+    model.partial_fit(NOBODY).partial_fit(NOBODY)
+    assert [ids.tolist() for ids in model.births_] == [[], [0], [], [], [], [], []]
+    assert [ids.tolist() for ids in model.deaths_] == [[], [], [], [], [], [0], []]
+    assert [ids.tolist() for ids in model.revivals_] == [[], [], [], [0], [], [], []]
+    assert model.tracks_[0][:, 0].tolist() == [1.0, 3.0]
+    assert (model.step_objectives_ > 0).tolist() == [False, True, False, True, False, False, False]
+
+
+def test_record_after_the_first_step():
+    model = DynamicMeans(1.0).partial_fit(line(0))
+    before = bits(model.set_params(record=True))
+    with pytest.raises(ValueError, match="record must be set before the first step"):
+        model.partial_fit(line(0))
+    assert bits(model) == before
+
+
+def test_partial_fit_goes_on_after_fit():
+    """The state is that of one stream; nothing of the record of `fit` is left out of date."""
+    batches, _ = moving(np.random.default_rng(2), 2, 4, 10, empty=0, hidden=0)
+    times = np.repeat(np.arange(5), [len(Y) for Y in batches[:5]])
+    stream = DynamicMeans(0.05, random_state=0)
+    for Y in batches[:5]:
+        stream.partial_fit(Y)
+    model = DynamicMeans(0.05, random_state=0).fit(np.vstack(batches[:5]), times=times)
+    for Y in batches[5:]:
+        model.partial_fit(Y)
+        stream.partial_fit(Y)
+        for name in STATE:
+            assert np.array_equal(getattr(model, name), getattr(stream, name)), name
+    assert model.n_steps_ == 10
+    for name in ("times_", "step_objectives_", "births_", "deaths_", "revivals_"):
+        assert len(getattr(model, name, range(10))) == 10, name
+
+
+def test_times_in_any_order():
+    """Steps in ascending order, rows of a step as given."""
+    rng = np.random.default_rng(0)
+    batches, _ = moving(rng, 2, 4, 12, empty=0)
+    X, times = np.vstack(batches), np.repeat(np.arange(12), [len(Y) for Y in batches])
+    mixed = rng.permutation(len(X))
+    order = mixed[np.argsort(times[mixed], kind="stable")]
+    one = DynamicMeans(0.05, random_state=0).fit(X[order], times=times[order])
+    other = DynamicMeans(0.05, random_state=0).fit(X[mixed], times=times[mixed])
+    labels = np.empty(len(X), dtype=int)
+    labels[order], back = one.labels_, np.empty(len(X), dtype=int)
+    back[mixed] = other.labels_
+    assert np.array_equal(labels, back)
+    same_records(one, other)
+
+
+def test_kinds_of_times():
+    """Whatever sorts."""
+    pd = pytest.importorskip("pandas")
+    batches, _ = moving(np.random.default_rng(0), 2, 4, 8, empty=0, hidden=0)
+    X, step = np.vstack(batches), np.repeat(np.arange(8), [len(Y) for Y in batches])
+    plain = DynamicMeans(0.05, random_state=0).fit(X, times=step)
+    days = np.datetime64("2024-02-26") + step
+    for times in (
+        step.tolist(),
+        step.astype(np.int8) - 4,
+        0.1 * step - 0.3,
+        days,
+        days.astype("datetime64[ns]"),
+        days - days[0],  # timedelta64
+        days.astype(object),  # datetime.date
+        np.array(list("abcdefgh"))[step],
+        pd.Series(days),
+        pd.to_datetime(pd.Series(days)).dt.tz_localize("UTC"),
+        pd.Series(step, index=np.arange(len(X))[::-1]),
+        pd.Series(np.array(list("abcdefgh"))[step]),
+    ):
+        model = DynamicMeans(0.05, random_state=0).fit(X, times=times)
+        assert np.array_equal(model.labels_, plain.labels_)
+        assert len(model.times_) == 8 and (model.times_[1:] > model.times_[:-1]).all()
+        same_records(model, plain)
+    model = DynamicMeans(0.05, random_state=0).fit(X, times=days)
+    assert model.times_.dtype.kind == "M" and model.times_[3] == np.datetime64("2024-02-29")
+
+
+def test_without_times_all_is_one_step():
+    X = np.random.default_rng(0).random((80, 2))
+    model = DynamicMeans(0.05, random_state=0).fit(X)
+    other = DynamicMeans(0.05, random_state=0).fit(X, times=np.full(80, 7.5))
+    assert np.array_equal(model.labels_, other.labels_)
+    assert model.times_.tolist() == [0] and other.times_.tolist() == [7.5]
+    assert model.n_steps_ == 1 and model.tracks_[0].shape == (1, 3)
+
+
+def test_fit_starts_from_scratch():
+    X = np.random.default_rng(0).random((80, 2))
+    model = DynamicMeans(random_state=0).fit(10 * X).partial_fit(X)
+    assert bits(model.fit(X)) == bits(DynamicMeans(random_state=0).fit(X))
+    assert bits(model.fit(X[:, :1])) == bits(DynamicMeans(random_state=0).fit(X[:, :1]))
+
+
+def test_data_frames():
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(np.random.default_rng(0).random((40, 2)), columns=["east", "north"])
+    X.index = X.index[::-1]
+    model = DynamicMeans(0.05, random_state=0).partial_fit(X).partial_fit(X[:20])
+    assert model.feature_names_in_.tolist() == ["east", "north"]
+    other = DynamicMeans(0.05, random_state=0).partial_fit(X.to_numpy()).partial_fit(X.values[:20])
+    assert np.array_equal(model.cluster_centers_, other.cluster_centers_)
+    assert np.array_equal(model.predict(X), other.predict(X.to_numpy()))
+    model.partial_fit(X[:0])
+    assert model.ages_.min() == 2
+    with pytest.raises(ValueError, match="feature names"):
+        model.partial_fit(X[["north", "east"]])
+    fitted = DynamicMeans(0.05, random_state=0).fit(X, times=pd.Series(np.arange(40) // 10))
+    assert fitted.n_steps_ == 4
+
+
+# Quality -----------------------------------------------------------------------------------
+
+
+def consistent_accuracy(learned, truth):
+    """Label accuracy under consistent matching (Campbell, Kulis & How), averaged over steps.
+
+    In each step, points with a learned or a true number that is matched already are set aside; the
+    other numbers are matched one to one for the largest number of common points, for good.
+    """
+    partner, taken, shares = {}, set(), []
+    for mine, true in zip(learned, truth, strict=True):
+        if not len(mine):
+            continue
+        free = [
+            (a, b) for a, b in zip(mine, true, strict=True) if a not in partner and b not in taken
+        ]
+        if free:
+            rows, i = np.unique([a for a, _ in free], return_inverse=True)
+            columns, j = np.unique([b for _, b in free], return_inverse=True)
+            common = np.zeros((len(rows), len(columns)), dtype=int)
+            np.add.at(common, (i, j), 1)
+            for r, c in zip(*linear_sum_assignment(-common), strict=True):
+                if common[r, c]:
+                    partner[rows[r]] = columns[c]
+                    taken.add(columns[c])
+        shares.append(np.mean([partner.get(a) == b for a, b in zip(mine, true, strict=True)]))
+    return np.mean(shares)
+
+
+def test_consistent_accuracy_by_hand():
+    """A number that changes its owner is wrong from then on; so is one that splits."""
+    assert consistent_accuracy([[0, 0, 1], [1, 0]], [[5, 5, 6], [6, 5]]) == 1
+    assert consistent_accuracy([[0, 1], [1, 0]], [[5, 6], [5, 6]]) == 0.5
+    assert consistent_accuracy([[0, 1, 1]], [[5, 5, 5]]) == 2 / 3
+    assert consistent_accuracy([[0], [], [1]], [[5], [], [5]]) == 0.5
+
+
+def test_moving_gaussians():
+    """As in section 8.1 of the paper (sd, motion and deaths .05), with room to tell them apart."""
+    found = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        centers, truth = 3 * rng.random((5, 2)), np.arange(5)
+        model = DynamicMeans(0.1, t_q=6.8, k_tau=1.01, random_state=0)
+        learned, truths = [], []
+        for _ in range(8):
+            died = rng.random(5) < 0.05
+            centers = np.clip(centers + 0.05 * rng.normal(size=(5, 2)), 0, 3)
+            centers[died] = 3 * rng.random((died.sum(), 2))
+            truth = np.where(died, truth + 5, truth)
+            who = np.repeat(np.arange(5), 15)
+            model.partial_fit(centers[who] + 0.05 * rng.normal(size=(75, 2)))
+            learned.append(model.labels_)
+            truths.append(truth[who])
+        found.append(consistent_accuracy(learned, truths))
+    assert np.mean(found) > 0.95, found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_batches_of_one_data_set(seed):
+    """Q = tau = 0: about as good as DPMeans on the whole, on separated blobs."""
+    rng = np.random.default_rng(seed)
+    X = rng.permutation(blobs(rng, 3000, 2, 6, spread=0.02))
+    lam = 0.05
+    whole = DPMeans(lam).fit(X)
+    model = DynamicMeans(lam, q=0, tau=0, random_state=0)
+    labels = np.concatenate([model.partial_fit(Y).labels_ for Y in np.array_split(X, 12)])
+    assert model.weights_.sum() == 3000  # every point counts once
+    for k in model.cluster_ids_:  # a center is the mean of all its points
+        mean = X[labels == k].mean(axis=0)
+        np.testing.assert_allclose(model.cluster_centers_[model.cluster_ids_ == k], [mean])
+    numbers, labels = np.unique(labels, return_inverse=True)
+    assert len(numbers) == model.n_clusters_
+    centers = reference.weighted_means(X, np.ones(len(X)), labels)
+    objective = np.square(X - centers[labels]).sum() + lam * len(centers)
+    assert objective < 1.03 * whole.objective_
+    assert objective > 0.9 * whole.objective_
+
+
+# Threads -----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.usefixtures("openmp")
+@pytest.mark.parametrize(("d", "dtype"), [(2, np.float64), (12, np.float32)])
+def test_same_bits_for_any_number_of_threads(d, dtype):
+    rng = np.random.default_rng(d)
+    X = blobs(rng, 100_000, d, 25, spread=0.05).astype(dtype)
+    lam = 0.02 * d
+    models = []
+    for n_threads in (1, 2, 3):
+        model = DynamicMeans(lam, n_init=2, random_state=0, max_iter=6, n_threads=n_threads)
+        model.partial_fit(X[:40_000]).partial_fit(X)
+        found = bits(model.set_params(n_threads=None))
+        models.append((found, model.predict(X + np.asarray(0.01, dtype)).tobytes()))
+    assert model.n_clusters_ > 10
+    assert models[1] == models[0] and models[2] == models[0]
+
+
+# Bad input ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lam": 0}, "lam must be > 0"),
+        ({"lam": -1.0}, "lam must be >= 0, got -1.0"),
+        ({"lam": np.nan}, "lam must be >= 0, got nan"),
+        ({"lam": np.inf}, "lam must be finite, got inf"),
+        ({"lam": "auto"}, "lam must be a number > 0 or one of 'farthest-first', got 'auto'"),
+        ({"t_q": 1, "k_tau": 1.1}, "t_q must be > 1, got 1"),
+        ({"t_q": 0.5, "k_tau": 1.1}, "t_q must be > 1, got 0.5"),
+        ({"t_q": -np.inf, "k_tau": 1.1}, "t_q must be > 1, got -inf"),
+        ({"t_q": np.nan, "k_tau": 1.1}, "t_q must be > 1, got nan"),
+        ({"t_q": 5, "k_tau": 0.99}, "k_tau must be >= 1, got 0.99"),
+        ({"t_q": 5, "k_tau": np.nan}, "k_tau must be >= 1, got nan"),
+        ({"t_q": 5, "k_tau": np.inf}, "k_tau must be finite, got inf"),
+        ({"q": -0.1, "tau": 0}, "q must be >= 0, got -0.1"),
+        ({"q": np.inf, "tau": 0}, "q must be finite, got inf"),
+        ({"q": 0, "tau": -1}, "tau must be >= 0, got -1"),
+        ({"q": 0, "tau": np.inf}, "tau must be finite, got inf"),
+        ({"q": 0, "tau": np.nan}, "tau must be >= 0, got nan"),
+        ({"t_q": 5}, "either t_q and k_tau or q and tau .* got t_q=5"),
+        ({"k_tau": 1.1}, "either t_q and k_tau or q and tau"),
+        ({"q": 0}, "either t_q and k_tau or q and tau"),
+        ({"tau": 0}, "either t_q and k_tau or q and tau"),
+        ({"t_q": 5, "tau": 0}, "either t_q and k_tau or q and tau"),
+        ({"q": 0, "tau": 0, "t_q": 5}, "either t_q and k_tau or q and tau"),
+        (
+            {"q": 0, "tau": 0, "t_q": 5, "k_tau": 1},
+            "either t_q and k_tau .* got t_q=5, k_tau=1, q=0",
+        ),
+        ({"n_init": 0}, "n_init must be >= 1, got 0"),
+        ({"max_iter": 0}, "max_iter must be >= 1, got 0"),
+        ({"n_threads": 0}, "n_threads must be >= 1, got 0"),
+        ({"random_state": "x"}, "cannot be used to seed"),
+    ],
+)
+def test_values_out_of_bounds(options, message):
+    for method in ("fit", "partial_fit"):
+        model = DynamicMeans(**({"lam": 1.0} | options))
+        with pytest.raises(ValueError, match=message):
+            getattr(model, method)(line(0, 1, 2, 3, 4, 5, 6, 7))
+        assert not hasattr(model, "n_features_in_") and not hasattr(model, "n_steps_")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lam": None}, "lam must be a number > 0"),
+        ({"lam": True}, "lam must be a number > 0"),
+        ({"t_q": "6", "k_tau": 1.1}, "t_q must be a number or None"),
+        ({"t_q": 6, "k_tau": True}, "k_tau must be a number or None"),
+        ({"q": [1], "tau": 0}, "q must be a number or None"),
+        ({"q": 0, "tau": 1j}, "tau must be a number or None"),
+        ({"n_init": 1.5}, "n_init must be an integer"),
+        ({"max_iter": None}, "max_iter must be an integer"),
+        ({"n_threads": 1.0}, "n_threads must be an integer or None"),
+        ({"record": 1}, "record must be True or False, got 1"),
+        ({"record": "yes"}, "record must be True or False"),
+    ],
+)
+def test_values_of_the_wrong_kind(options, message):
+    for method in ("fit", "partial_fit"):
+        with pytest.raises(TypeError, match=message):
+            getattr(DynamicMeans(**({"lam": 1.0} | options)), method)(line(0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[0.0, 1.0], [np.nan, 0.0]], "contains NaN"),
+        ([[0.0, np.inf]], "contains infinity"),
+        ([0.0, 1.0], "Expected 2D array"),
+        ([[0.0], [1.0]], "1 features, but DynamicMeans is expecting 2 features"),
+        (np.zeros((0, 3)), "3 features, but DynamicMeans is expecting 2 features"),
+        ([[1e200, 0.0]], "rescale the data"),
+        ([["a", "b"]], "could not convert string to float"),
+        (np.zeros((2, 0)), "0 feature"),
+    ],
+)
+def test_bad_batches(X, message):
+    model = DynamicMeans(1.0, random_state=0).partial_fit([[0.0, 0.0], [3.0, 3.0]])
+    before = bits(model)
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(X)
+    assert bits(model) == before
+
+
+def test_fit_without_rows():
+    for X, times in ((np.zeros((0, 2)), None), (np.zeros((0, 2)), [])):
+        with pytest.raises(ValueError, match="0 sample"):
+            DynamicMeans(1.0).fit(X, times=times)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [0, 1],
+        [0, 1, 2, 3],
+        [[0], [1], [2]],
+        [[0, 1, 2]],
+        [0.0, np.nan, 1.0],
+        [0.0, np.inf, 1.0],
+        np.array(["2024-01-01", "NaT", "2024-01-02"], dtype="datetime64[D]"),
+        np.array([0, "NaT", 1], dtype="timedelta64[s]"),
+        np.array([0, None, 1], dtype=object),
+        np.array([0, "b", 1], dtype=object),
+    ],
+    ids=[
+        "short",
+        "long",
+        "column",
+        "row",
+        "NaN",
+        "infinity",
+        "NaT",
+        "NaT (delta)",
+        "None",
+        "mixed",
+    ],
+)
+def test_bad_times(times):
+    model = DynamicMeans(1.0, random_state=0).fit(line(0, 4))
+    before = bits(model)
+    with pytest.raises(ValueError, match="times|NaN|infinity"):
+        model.fit(line(0, 1, 2), times=times)
+    assert bits(model) == before
+
+
+def test_weights_are_not_accepted():
+    with pytest.raises(TypeError, match="sample_weight"):
+        DynamicMeans(1.0).fit(line(0, 1), sample_weight=[1, 1])

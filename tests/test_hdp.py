@@ -1,0 +1,739 @@
+"""HDPMeans and hdp_lambdas: equal to their twins, worked examples, prediction, bad input."""
+
+import _thread
+import pickle
+import signal
+import threading
+
+import numpy as np
+import pytest
+import reference
+from problems import never_rises
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics import normalized_mutual_info_score
+
+from smallvar import DPMeans, HDPMeans, _hdp, farthest_first_lambda, hdp_lambdas
+
+LEARNED = (
+    "labels_",
+    "local_labels_",
+    "cluster_centers_",
+    "objective_path_",
+    "n_local_clusters_",
+    "groups_",
+)
+
+
+def problem(seed, n_max=70):
+    """Sets that share some of a few Gaussians, in general position: X, groups, penalties."""
+    rng = np.random.default_rng([seed, 7])
+    n, d, sets = int(rng.integers(1, n_max)), int(rng.integers(1, 5)), int(rng.integers(1, 9))
+    centers = rng.random((6, d))
+    groups = rng.integers(sets, size=n)
+    used = rng.integers(6, size=(sets, 3))
+    X = centers[used[groups, rng.integers(3, size=n)]] + 0.1 * rng.normal(size=(n, d))
+    lam_local, lam_global = (
+        float(rng.choice([0.01, 0.05, 0.2])),
+        float(rng.choice([0.03, 0.2, 1.0])),
+    )
+    kind = seed % 8
+    if kind == 0:
+        groups = np.sort(groups)
+    elif kind == 1:
+        groups = np.array(["b", "a", "ab", "d", "", "zz", "c", "B"])[groups]
+    elif kind == 2:  # one row each
+        groups = rng.permutation(n)
+    elif kind == 3:  # one for all
+        groups = np.full(n, 5)
+    elif kind == 4:
+        groups = -1.5 * groups
+    elif kind == 5:
+        X = X.astype(np.float32)
+    elif kind == 6:
+        X = np.asfortranarray(X + 1e6)
+    else:
+        scale = 10.0 ** rng.integers(-6, 7)
+        X, lam_local, lam_global = X * scale, lam_local * scale**2, lam_global * scale**2
+    return X, groups, lam_local, lam_global
+
+
+def direct_objective(X, groups, labels, lam_local, lam_global):
+    """From labels and groups alone: every pair of them in use is a local cluster."""
+    X, (_, labels) = np.asarray(X, dtype=float), np.unique(labels, return_inverse=True)
+    centers = reference.weighted_means(X, np.ones(len(X)), labels)
+    pairs = {(g, k) for g, k in zip(np.asarray(groups).tolist(), labels.tolist(), strict=True)}
+    error = np.square(X - centers[labels]).sum()
+    return error + lam_local * len(pairs) + lam_global * len(centers)
+
+
+def check(model, X, groups):
+    """Assert what holds after every fit."""
+    X, groups = np.asarray(X, dtype=float), np.asarray(groups)
+    k, labels = model.n_clusters_, model.labels_
+    assert labels.dtype == np.int32 and model.local_labels_.dtype == np.int32
+    assert model.cluster_centers_.dtype == np.float64
+    assert model.cluster_centers_.shape == (k, X.shape[1])
+    assert np.array_equal(np.unique(labels), np.arange(k))
+    largest = np.abs(X).max()
+    means = reference.weighted_means(X, np.ones(len(X)), labels.astype(int))
+    np.testing.assert_allclose(model.cluster_centers_, means, rtol=0, atol=1e-13 * largest)
+    assert np.array_equal(model.groups_, np.unique(groups))
+    assert len(model.local_clusters_) == len(model.n_local_clusters_) == len(model.groups_)
+    for j, name in enumerate(model.groups_):
+        rows = groups == name
+        used = model.local_clusters_[j]
+        assert used.dtype == np.int32
+        assert used.tolist() == np.unique(labels[rows]).tolist()
+        assert np.array_equal(used[model.local_labels_[rows]], labels[rows])
+        assert model.n_local_clusters_[j] == len(used)
+    penalty = model.lam_local_ * model.n_local_clusters_.sum() + model.lam_global_ * k
+    rounding = 1e-12 * largest**2
+    direct = direct_objective(X, groups, labels, model.lam_local_, model.lam_global_)
+    np.testing.assert_allclose(model.objective_, direct, rtol=1e-9, atol=rounding)
+    np.testing.assert_allclose(model.inertia_ + penalty, model.objective_, rtol=1e-12)
+    assert model.objective_path_[-1] == model.objective_
+    assert model.objective_path_.dtype == np.float64
+    assert len(model.objective_path_) == model.n_iter_
+    assert never_rises(model.objective_path_)
+
+
+@pytest.mark.parametrize("seed", range(160))
+def test_equals_twin(seed):
+    X, groups, lam_local, lam_global = problem(seed)
+    model = HDPMeans(lam_local, lam_global, n_threads=1 + seed % 3).fit(X, groups=groups)
+    twin = reference.hdp(X, groups, lam_local, lam_global)
+    assert np.array_equal(model.labels_, twin.labels)
+    assert model.n_iter_ == twin.n_iter
+    np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9)
+    largest = np.abs(np.asarray(X, dtype=float)).max()
+    np.testing.assert_allclose(model.cluster_centers_, twin.centers, rtol=0, atol=1e-13 * largest)
+    assert np.array_equal(model.n_local_clusters_, twin.n_local)
+    check(model, X, groups)
+
+
+@pytest.mark.parametrize("d", [2, 9])
+def test_large_problems_equal_twin(d):
+    """Rounds longer than a chunk."""
+    rng = np.random.default_rng(d)
+    centers = 3 * rng.random((25, d))
+    groups = rng.integers(7, size=3000)
+    X = centers[(3 * groups + rng.integers(5, size=3000)) % 25] + 0.1 * rng.normal(size=(3000, d))
+    model = HDPMeans(1.0, 5.0, n_threads=2).fit(X, groups=groups)
+    twin = reference.hdp(X, groups, 1.0, 5.0)
+    assert np.array_equal(model.labels_, twin.labels)
+    np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9)
+    check(model, X, groups)
+
+
+@pytest.mark.timeout(60, method="thread")
+@pytest.mark.parametrize("seed", range(60))
+def test_tied_data(seed):
+    """Grids and repeated rows: what holds after every fit, and the objective does not rise."""
+    rng = np.random.default_rng([seed, 3])
+    n, d = int(rng.integers(2, 80)), int(rng.integers(1, 4))
+    X = rng.integers(0, 5, size=(n, d)) * (1.0, 0.1, 1 / 3)[seed % 3] + (0.0, 1e6)[seed % 2]
+    groups = rng.integers(int(rng.integers(1, 7)), size=n)
+    lam_local, lam_global = rng.choice([0.02, 0.25, 1.0, 4.0], size=2)
+    model = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+    check(model, X, groups)
+
+
+def test_one_group_or_none():
+    X = np.random.default_rng(0).random((300, 2))
+    model = HDPMeans(0.02, 0.05).fit(X)
+    other = HDPMeans(0.02, 0.05).fit(X, groups=np.full(300, "all"))
+    assert np.array_equal(model.labels_, other.labels_)
+    assert (
+        model.n_local_clusters_.tolist() == [model.n_clusters_] == [len(np.unique(model.labels_))]
+    )
+    check(model, X, np.zeros(300))
+    assert np.array_equal(model.predict(X), reference.nearest(X, model.cluster_centers_)[0])
+
+
+def test_order_of_memory_type_and_groups_do_not_matter():
+    """The same labels, whatever the layout, the names of the groups and the order of the sets."""
+    rng = np.random.default_rng(0)
+    X, groups = np.round(256 * rng.random((200, 3))) / 256, np.sort(rng.integers(9, size=200))
+    plain = HDPMeans(0.03, 0.2).fit(X, groups=groups)
+    for other in (
+        np.asfortranarray(X),
+        X.astype(np.float32),
+        np.repeat(X, 2, axis=1)[:, ::2],
+        X[::-1].copy()[::-1],
+        X.tolist(),
+    ):
+        for names in (groups, groups.tolist(), groups.astype(str), groups.astype(np.int8) - 100):
+            model = HDPMeans(0.03, 0.2).fit(other, groups=names)
+            assert np.array_equal(model.labels_, plain.labels_)
+            assert model.cluster_centers_.tobytes() == plain.cluster_centers_.tobytes()
+    mixed = np.concatenate([np.flatnonzero(groups == g) for g in rng.permutation(9)])
+    model = HDPMeans(0.03, 0.2).fit(X[mixed], groups=groups[mixed])
+    assert np.array_equal(model.labels_, plain.labels_[mixed])
+
+
+def test_read_only_input(tmp_path):
+    X, groups = np.random.default_rng(0).random((60, 2)), np.arange(60) % 4
+    plain = HDPMeans(0.02, 0.1).fit(X, groups=groups)
+    np.save(tmp_path / "X.npy", X)
+    X.setflags(write=False)
+    groups.setflags(write=False)
+    for other in (X, np.load(tmp_path / "X.npy", mmap_mode="r")):
+        model = HDPMeans(0.02, 0.1).fit(other, groups=groups)
+        assert np.array_equal(model.labels_, plain.labels_)
+        assert np.array_equal(model.predict(other, groups=groups), plain.labels_)
+
+
+# Worked examples ---------------------------------------------------------------------------
+
+
+def line(*points):
+    """Points of the line as a column."""
+    return np.array(points, dtype=float).reshape(-1, 1)
+
+
+def test_local_clusters_merge():
+    """1 opens A; 6 stays with the mean, 14/3; 7 opens B. Then {6}, 1 from B, goes to {7}."""
+    model = HDPMeans(1.0, 1.0).fit(line(1, 6, 7), groups=[1, 2, 2])
+    assert model.labels_.tolist() == [0, 1, 1]
+    assert model.cluster_centers_.tolist() == [[1.0], [6.5]]
+    assert model.n_local_clusters_.tolist() == [1, 1]
+    assert model.objective_path_.tolist() == [4.5, 4.5]
+
+
+def test_local_cluster_opens_a_global_one_if_it_is_farther_than_lam_global():
+    """As above, but 1 is now just more than lam_global: {6} becomes a global cluster."""
+    lam_global = np.nextafter(1.0, 0)
+    model = HDPMeans(1.0, lam_global).fit(line(1, 6, 7), groups=[1, 2, 2])
+    assert model.labels_.tolist() == [0, 2, 1]
+    assert model.cluster_centers_.tolist() == [[1.0], [7.0], [6.0]]
+    np.testing.assert_allclose(model.objective_path_, [6.0, 6.0])
+
+
+def test_many_points_open_a_global_cluster_together():
+    """None of them is far from the mean, 1/3, but 10/9 > 1 and 20/9 > 1."""
+    X, groups = line(*[0] * 10, *[1] * 5), np.repeat(["a", "b"], [10, 5])
+    model = HDPMeans(0.4, 1.0).fit(X, groups=groups)
+    assert model.labels_.tolist() == [0] * 10 + [1] * 5
+    np.testing.assert_allclose(model.cluster_centers_, [[0.0], [1.0]], atol=1e-15)
+    np.testing.assert_allclose(model.objective_path_, [2.8, 2.8])
+    model = HDPMeans(0.4, 2.3).fit(X, groups=groups)
+    assert model.labels_.tolist() == [0] * 15
+    np.testing.assert_allclose(model.objective_, 10 / 3 + 0.8 + 2.3)
+
+
+def test_a_point_opens_a_cluster_if_it_is_farther_than_both_penalties():
+    """0 and 2 are 1 from their mean, where their set has a local cluster."""
+    X = line(0, 2)
+    model = HDPMeans(0.25, 0.75).fit(X)
+    assert model.labels_.tolist() == [0, 0] and model.objective_ == 3
+    model = HDPMeans(0.25, np.nextafter(0.75, 0)).fit(X)
+    assert model.labels_.tolist() == [0, 1]
+    np.testing.assert_allclose(model.objective_, 2)
+
+
+def test_a_new_local_cluster_costs_lam_local():
+    """Set a has local clusters on 0 and 10, b only on 0, c only on 10."""
+    a = HDPMeans(1.0, 3.0).fit(line(0, 10, 0, 10, 10, 10), groups=list("aabccc"))
+    assert a.labels_.tolist() == [0, 1, 0, 1, 1, 1]
+    assert a.cluster_centers_.tolist() == [[0.0], [10.0]]
+    assert a.predict(line(5.04), groups=["a"]).tolist() == [1]  # both free: the nearer one
+    assert a.predict(line(5.04), groups=["b"]).tolist() == [0]  # 25.4 there, 24.6 + 1 at 10
+    assert a.predict(line(5.06), groups=["b"]).tolist() == [1]
+    assert a.predict(line(4.96), groups=["c"]).tolist() == [1]
+    assert a.predict(line(5.04), groups=["new"]).tolist() == [1]
+    assert a.predict(line(5.04)).tolist() == [1]
+    assert a.predict(line(5.0)).tolist() == [0]  # a tie
+
+
+def test_one_row():
+    model = HDPMeans(0.5, 2.0).fit([[3.0, 4.0]], groups=["x"])
+    assert model.labels_.tolist() == [0] and model.cluster_centers_.tolist() == [[3.0, 4.0]]
+    assert model.objective_ == 2.5 and model.n_iter_ == 1
+
+
+# Options and methods -----------------------------------------------------------------------
+
+
+def test_more_starts_are_never_worse():
+    better = 0
+    for seed in range(40):
+        X, groups, lam_local, lam_global = problem(8 * seed, n_max=200)
+        one = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+        model = HDPMeans(lam_local, lam_global, n_init=4, random_state=seed).fit(X, groups=groups)
+        assert model.objective_ <= one.objective_ * (1 + 1e-12)
+        check(model, X, groups)
+        better += model.objective_ < one.objective_ * (1 - 1e-6)
+        again = HDPMeans(lam_local, lam_global, n_init=4, random_state=seed).fit(X, groups=groups)
+        assert np.array_equal(again.labels_, model.labels_)
+    assert better > 10
+
+
+def test_other_starts_do_not_renumber():
+    """Starts that come to the same clusters are equally good: the first goes on."""
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        X = (10 * rng.permutation(6) + 0.3 * rng.normal(size=(8, 6))).reshape(-1, 1)
+        groups = np.arange(48) % 3
+        one = HDPMeans(3.0, 6.0).fit(X, groups=groups)
+        model = HDPMeans(3.0, 6.0, n_init=3, random_state=seed).fit(X, groups=groups)
+        assert np.array_equal(model.labels_, one.labels_), seed
+
+
+def test_max_iter_warns():
+    X, groups = np.random.default_rng(0).random((300, 2)), np.arange(300) % 9
+    full = HDPMeans(0.01, 0.05).fit(X, groups=groups)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+        model = HDPMeans(0.01, 0.05, max_iter=1).fit(X, groups=groups)
+    assert model.n_iter_ < full.n_iter_
+    assert model.objective_path_.tolist() == full.objective_path_[: model.n_iter_].tolist()
+    check(model, X, groups)
+
+
+def test_tol_stops_early():
+    X, groups = np.random.default_rng(0).random((2000, 2)), np.arange(2000) % 9
+    full = HDPMeans(0.01, 0.05).fit(X, groups=groups)
+    model = HDPMeans(0.01, 0.05, tol=0.01).fit(X, groups=groups)
+    path = model.objective_path_
+    falls = -np.diff(path)
+    assert model.n_iter_ < full.n_iter_
+    assert falls[-1] <= 0.01 * path[0] and (falls[:-1] > 0.01 * path[0]).all()
+    assert path.tolist() == full.objective_path_[: len(path)].tolist()
+    check(model, X, groups)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_predict(seed):
+    """Known sets pay lam_local where they have no local cluster, unknown ones everywhere."""
+    X, groups, lam_local, lam_global = problem(seed)
+    if np.asarray(X).dtype == np.float32:
+        X = X.astype(float)
+    model = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(len(X), size=300)
+    new = X[rows] + 0.1 * np.sqrt(lam_local) * rng.normal(size=(300, X.shape[1]))
+    names = np.array(groups)[rng.integers(len(X), size=300)]
+    unknown = np.array("new") if names.dtype.kind == "U" else np.array(10_000)
+    known = rng.random(300) < 0.8
+    names = np.where(known, names, unknown)
+    expected = np.empty(300, dtype=int)
+    for i in range(300):
+        cost = reference.squared_distances(new[i : i + 1], model.cluster_centers_)[0]
+        pays = np.ones(model.n_clusters_, dtype=bool)
+        if known[i]:
+            pays[model.local_clusters_[model.groups_.tolist().index(names[i])]] = False
+        expected[i] = np.argmin(cost + lam_local * pays)
+    found = model.predict(new, groups=names)
+    assert found.dtype == np.int32
+    assert np.array_equal(found, expected)
+    nearest = reference.nearest(new, model.cluster_centers_)[0]
+    assert np.array_equal(model.predict(new), nearest)
+    assert np.array_equal(model.predict(new, groups=np.full(300, unknown)), nearest)
+
+
+def test_predict_of_the_data_is_the_fit():
+    """At a fixed point every row is already where it is cheapest."""
+    for seed in range(0, 80, 8):
+        X, groups, lam_local, lam_global = problem(seed, n_max=300)
+        model = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+        assert np.array_equal(model.predict(X, groups=groups), model.labels_)
+
+
+def test_data_frames():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.random((60, 2)), columns=["a", "b"], index=np.arange(60)[::-1])
+    groups = pd.Series(rng.choice(["u", "v", "w"], size=60), index=np.arange(60))
+    plain = HDPMeans(0.02, 0.1).fit(X.to_numpy(), groups=groups.tolist())
+    for kind in (groups, groups.astype("category"), groups.astype(object)):
+        model = HDPMeans(0.02, 0.1).fit(X, groups=kind)
+        assert np.array_equal(model.labels_, plain.labels_)
+        assert model.groups_.tolist() == ["u", "v", "w"]
+        assert np.array_equal(model.predict(X, groups=kind), plain.predict(X.values, groups=groups))
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+@pytest.mark.parametrize("other", ["D", "s", "ns"])
+def test_groups_may_be_dates(unit, other):
+    """Whatever the units that they are counted in."""
+    X = np.random.default_rng(0).random((60, 2))
+    step = np.arange(60) % 4
+    plain = HDPMeans(0.02, 0.1).fit(X, groups=step)
+    days = np.datetime64("2024-02-26") + step
+    model = HDPMeans(0.02, 0.1).fit(X, groups=days.astype(f"datetime64[{unit}]"))
+    assert np.array_equal(model.labels_, plain.labels_)
+    found = model.predict(X, groups=days.astype(f"datetime64[{other}]"))
+    assert np.array_equal(found, plain.predict(X, groups=step))
+
+
+def test_numbers_and_strings_are_different_groups():
+    model = HDPMeans(1.0, 3.0).fit(line(0, 10, 0), groups=[1, 1, 2])
+    assert model.predict(line(5.04, 5.04), groups=[2.0, 1.0]).tolist() == [0, 1]
+    assert model.predict(line(5.04), groups=["2"]).tolist() == [1]
+
+
+def test_pickle_and_verbose(capsys):
+    X, groups, lam_local, lam_global = problem(0)
+    model = HDPMeans(lam_local, lam_global, verbose=1).fit(X, groups=groups)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == model.n_iter_ and lines[0].startswith("sweep 1: ")
+    assert (
+        f"{model.n_clusters_} global clusters, {model.n_local_clusters_.sum()} local" in lines[-1]
+    )
+    copy = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(copy.predict(X, groups=groups), model.predict(X, groups=groups))
+    with pytest.raises(NotFittedError):
+        HDPMeans().predict(X)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.usefixtures("openmp")
+@pytest.mark.parametrize(("d", "dtype"), [(2, np.float64), (7, np.float32)])
+def test_same_bits_for_any_number_of_threads(d, dtype):
+    rng = np.random.default_rng(d)
+    groups = rng.integers(40, size=100_000)
+    centers = rng.random((60, d))
+    X = centers[(groups + rng.integers(20, size=100_000)) % 60]
+    X = (X + 0.05 * rng.normal(size=X.shape)).astype(dtype)
+    found = []
+    for n_threads in (1, 2, 3):
+        model = HDPMeans(0.02 * d, 0.5 * d, max_iter=3, n_threads=n_threads).fit(X, groups=groups)
+        learned = [getattr(model, name).tobytes() for name in LEARNED]
+        new = X[::-1] + np.asarray(0.01, dtype)
+        learned.append(model.predict(new, groups=groups).tobytes())
+        found.append([*learned, float(model.inertia_).hex()])
+    assert model.n_clusters_ > 10
+    assert found[1] == found[0] and found[2] == found[0]
+
+
+@pytest.mark.timeout(60, method="thread")
+def test_many_small_groups():
+    rng = np.random.default_rng(0)
+    centers = 10 * rng.random((12, 2))
+    groups = np.repeat(rng.permutation(20_000), 3)
+    X = centers[rng.integers(12, size=60_000)] + 0.1 * rng.normal(size=(60_000, 2))
+    model = HDPMeans(1.0, 5.0).fit(X, groups=groups)
+    assert 8 <= model.n_clusters_ <= 12
+    assert len(model.groups_) == 20_000 and model.n_local_clusters_.max() <= 3
+    assert never_rises(model.objective_path_)
+    direct = direct_objective(X, groups, model.labels_, 1.0, 5.0)
+    np.testing.assert_allclose(model.objective_, direct, rtol=1e-9)
+    assert (model.predict(X, groups=groups) == model.labels_).mean() > 0.999
+    lam_local, lam_global = hdp_lambdas(X, groups, 3, 12)
+    assert lam_local > 0 and lam_global > 0
+
+
+# The penalties -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_lambdas_equal_twin(seed):
+    X, groups, *_ = problem(seed)
+    rng = np.random.default_rng(seed)
+    n_local, n_global = int(rng.integers(1, 8)), int(rng.integers(1, 1 + min(len(X), 20)))
+    found = hdp_lambdas(X, groups, n_local, n_global, n_threads=1 + seed % 3)
+    expected = reference.hdp_lambdas(X, groups, n_local, n_global)
+    if expected[1] == 0:  # more guessed than there are rows that count: see below
+        assert found[1] > 0
+        expected = (expected[0], found[1])
+    np.testing.assert_allclose(found, expected, rtol=1e-7 if seed % 8 == 6 else 1e-11)
+    assert all(type(value) is float for value in found)
+
+
+def test_lambdas_by_hand():
+    """Means 11/3 and 41.5/3 of the groups; 8.75 of all."""
+    X, groups = line(0, 1, 10, 0.5, 20, 21), [0, 0, 0, 1, 1, 1]
+    lam_local, _ = hdp_lambdas(X, groups, 1, 1)
+    first, second = 10 - 11 / 3, 41.5 / 3 - 0.5
+    np.testing.assert_allclose(lam_local, (first**2 + second**2) / 2)
+    _, lam_global = hdp_lambdas(X, groups, 1, 1)
+    np.testing.assert_allclose(lam_global, 8.25**2 + 11.25**2 + 12.25**2)
+    _, lam_global = hdp_lambdas(X, groups, 1, 2)  # T = {8.75, 21}
+    np.testing.assert_allclose(lam_global, 8.75**2 + 7.75**2 + 1.25**2)
+    _, lam_global = hdp_lambdas(X, groups, 1, 3)  # T = {8.75, 21, 0}
+    np.testing.assert_allclose(lam_global, 1 + 1.25**2)
+
+
+def test_lambdas_of_one_group():
+    X = np.random.default_rng(0).random((50, 3))
+    lam_local, _ = hdp_lambdas(X, np.zeros(50), 7, 3)
+    np.testing.assert_allclose(lam_local, farthest_first_lambda(X, 7))
+
+
+def test_guesses_are_cut():
+    rng = np.random.default_rng(0)
+    X, groups = rng.random((12, 2)), np.arange(12) % 4
+    assert hdp_lambdas(X, groups, 100, 5) == hdp_lambdas(X, groups, 3, 5)
+    assert hdp_lambdas(X, groups, 2, 10**9) == hdp_lambdas(X, groups, 2, 12)
+    assert hdp_lambdas(X[:1], [0], 5, 15) == (1.0, 1.0)
+    model = HDPMeans(n_local=100, n_global=1000).fit(X, groups=groups)
+    assert (model.lam_local_, model.lam_global_) == hdp_lambdas(X, groups, 3, 12)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1e6 + 0.1, -7e-5])
+@pytest.mark.parametrize("n", [1, 3, 7, 30, 100])
+def test_constant_data(value, n):
+    X = np.full((n, 2), value)
+    assert hdp_lambdas(X, np.arange(n) % 3, 5, 15) == (1.0, 1.0)
+    model = HDPMeans().fit(X, groups=np.arange(n) % 3)
+    assert model.n_clusters_ == 1 and model.labels_.tolist() == [0] * n
+    assert (model.lam_local_, model.lam_global_) == (1.0, 1.0)
+
+
+def test_constant_groups_are_left_out_of_the_local_penalty():
+    X, groups = line(5, 5, 5, 0, 1), [0, 0, 0, 1, 1]
+    assert hdp_lambdas(X, groups, 1, 1)[0] == 0.25
+    lam_local, lam_global = hdp_lambdas(line(5, 5, 7, 7), [0, 0, 1, 1], 2, 2)
+    assert lam_local == 1.0  # there is no other group
+    assert lam_global == 2.0  # T = {6, 5}: both rows of the second group are 1 away
+
+
+def test_default_penalties():
+    X, groups, *_ = problem(8)
+    model = HDPMeans(n_local=3, n_global=6).fit(X, groups=groups)
+    assert (model.lam_local_, model.lam_global_) == hdp_lambdas(X, groups, 3, 6)
+    model = HDPMeans(0.3, n_global=6).fit(X, groups=groups)
+    assert (model.lam_local_, model.lam_global_) == (0.3, hdp_lambdas(X, groups, 1, 6)[1])
+    model = HDPMeans(lam_global=0.3, n_local=2).fit(X, groups=groups)
+    assert (model.lam_local_, model.lam_global_) == (hdp_lambdas(X, groups, 2, 1)[0], 0.3)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_penalties_are_not_rounding_errors(d):
+    """A mean that is a row but for its last bit is no distance to remember."""
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(3, 20))
+        X = rng.integers(0, 4, size=(n, d)) * 0.1
+        groups = np.sort(rng.integers(3, size=n))
+        for value in (*hdp_lambdas(X, groups, 5, 15), farthest_first_lambda(X, n)):
+            assert value > 1e-6, (seed, value)
+
+
+@pytest.mark.timeout(20, method="thread")
+@pytest.mark.parametrize(
+    ("X", "groups", "penalties"),
+    [
+        ([2.8, 2.8, 2.0999999999999996, 0.0, 2.8], [0, 0, 1, 1, 1], ()),
+        ([0.0, 0.4, 0.1 * 3, 0.1 * 3, 0.4, 0.4], [0, 0, 0, 1, 1, 1], ()),
+        ([0.1] * 30 + [0.7] * 30, [0, 1] * 30, (1e-40, 1e-40)),
+        ([0.1] * 30 + [0.7] * 30, [0, 1] * 30, (1e-40, 1.0)),
+        ([1e6 + 0.1] * 30 + [1e6 + 0.7] * 30, [0, 1] * 30, (1e-24, 1e-24)),
+    ],
+)
+def test_a_fit_ends(X, groups, penalties, monkeypatch):
+    """Where a mean of equal rows is off by its last bit, and that is more than the penalties."""
+    sweeps = []
+
+    class Counted(_hdp.HDPSweep):
+        def sweep(self):
+            sweeps.append(None)
+            if len(sweeps) > 2000:
+                raise RuntimeError("it does not end")
+            return super().sweep()
+
+    monkeypatch.setattr(_hdp, "HDPSweep", Counted)
+    X = line(*X)
+    model = HDPMeans(*penalties).fit(X, groups=groups)
+    assert model.n_clusters_ <= len(np.unique(X))
+    assert len(sweeps) < 20
+
+
+# Quality -----------------------------------------------------------------------------------
+
+
+def test_shares_clusters_where_pooling_and_separating_fail():
+    """KJ12 6.3: 15 Gaussians in the unit square, 50 sets of 5 of them, 5 points of each."""
+    found = {"hdp": [], "kmeans": [], "dpmeans": []}
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        centers, groups = rng.random((15, 2)), np.repeat(np.arange(50), 25)
+        truth = np.concatenate([np.repeat(rng.choice(15, 5, replace=False), 5) for _ in range(50)])
+        X = centers[truth] + 0.1 * rng.normal(size=(1250, 2))
+        lam_local, lam_global = hdp_lambdas(X, groups, 5, 15)
+        hdp = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+        check(hdp, X, groups)
+        labels = {
+            "hdp": hdp.labels_,
+            "kmeans": KMeans(15, n_init=1, random_state=0).fit(X).labels_,
+            "dpmeans": DPMeans(farthest_first_lambda(X, 15)).fit(X).labels_,
+        }
+        for name, values in labels.items():
+            scores = [
+                normalized_mutual_info_score(truth[groups == j], values[groups == j])
+                for j in range(50)
+            ]
+            found[name].append(np.mean(scores))
+        assert 5 <= hdp.n_clusters_ <= 20
+        assert 3 <= hdp.n_local_clusters_.mean() <= 6
+    mean = {name: np.mean(values) for name, values in found.items()}
+    assert mean["hdp"] > mean["kmeans"], mean
+    assert mean["hdp"] > mean["dpmeans"], mean
+
+
+# Bad input ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lam_local": 0}, "lam_local must be > 0, got lam_local=0"),
+        ({"lam_global": 0.0}, "lam_global must be > 0"),
+        ({"lam_local": -1}, "lam_local must be >= 0, got -1"),
+        ({"lam_global": np.nan}, "lam_global must be >= 0, got nan"),
+        ({"lam_local": np.inf}, "lam_local must be finite, got inf"),
+        ({"lam_global": np.inf}, "lam_global must be finite, got inf"),
+        ({"lam_local": "auto"}, "lam_local must be a number > 0 or one of 'farthest-first'"),
+        ({"n_local": 0}, "n_local must be >= 1, got 0"),
+        ({"n_global": 0}, "n_global must be >= 1, got 0"),
+        ({"n_init": 0}, "n_init must be >= 1, got 0"),
+        ({"max_iter": 0}, "max_iter must be >= 1, got 0"),
+        ({"tol": -1e-9}, "tol must be >= 0, got -1e-09"),
+        ({"tol": np.nan}, "tol must be >= 0, got nan"),
+        ({"n_threads": 0}, "n_threads must be >= 1, got 0"),
+        ({"random_state": "x"}, "cannot be used to seed"),
+    ],
+)
+def test_values_out_of_bounds(options, message):
+    model = HDPMeans(**({"lam_local": 1.0, "lam_global": 1.0} | options))
+    with pytest.raises(ValueError, match=message):
+        model.fit(line(0, 1, 2), groups=[0, 1, 1])
+    assert not hasattr(model, "n_features_in_") and not hasattr(model, "labels_")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lam_local": None}, "lam_local must be a number > 0"),
+        ({"lam_global": [1.0]}, "lam_global must be a number > 0"),
+        ({"lam_global": True}, "lam_global must be a number > 0"),
+        ({"n_local": 5.0}, "n_local must be an integer"),
+        ({"n_global": None}, "n_global must be an integer"),
+        ({"n_init": 1.5}, "n_init must be an integer"),
+        ({"max_iter": "many"}, "max_iter must be an integer"),
+        ({"tol": None}, "tol must be a number"),
+        ({"n_threads": 1.0}, "n_threads must be an integer or None"),
+    ],
+)
+def test_values_of_the_wrong_kind(options, message):
+    with pytest.raises(TypeError, match=message):
+        HDPMeans(**({"lam_local": 1.0, "lam_global": 1.0} | options)).fit(line(0, 1, 2))
+
+
+BAD_GROUPS = {
+    "short": ([0, 1], r"groups must have shape \(3,\), got \(2,\)"),
+    "long": ([0, 1, 2, 3], r"groups must have shape \(3,\), got \(4,\)"),
+    "two columns": ([[0, 1], [1, 1], [1, 1]], "1d array"),
+    "NaN": ([0.0, np.nan, 1.0], "groups must not be missing"),
+    "NaN among objects": (np.array([0.0, np.nan, 1.0], dtype=object), "groups must not be missing"),
+    "NaN among strings": (np.array(["a", np.nan, "b"], dtype=object), "groups must"),
+    "None": (["a", None, "b"], "groups must be all numbers or all strings"),
+    "mixed": (np.array(["a", 1, "b"], dtype=object), "groups must be all numbers or all strings"),
+    "NaT": (np.array(["2024-01-01", "NaT", "NaT"], dtype="datetime64[D]"), "groups must"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_GROUPS)
+def test_bad_groups(name):
+    groups, message = BAD_GROUPS[name]
+    X = line(0, 1, 5)
+    with pytest.raises(ValueError, match=message):
+        hdp_lambdas(X, groups, 1, 1)
+    model = HDPMeans(1.0, 1.0).fit(line(0, 9, 9, 4))
+    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, groups=groups)
+    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
+    with pytest.raises(ValueError, match=message):
+        model.predict(X, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[0.0], [np.nan]], "contains NaN"),
+        ([[0.0], [-np.inf]], "contains infinity"),
+        ([0.0, 1.0], "Expected 2D array"),
+        (np.zeros((0, 1)), "0 sample"),
+        (np.zeros((2, 0)), "0 feature"),
+        ([["a"], ["b"]], "could not convert string to float"),
+        ([[1e200], [0.0]], "rescale the data"),
+    ],
+)
+def test_bad_data(X, message):
+    model = HDPMeans(1.0, 1.0).fit(line(0, 9, 4))
+    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
+    for method in (model.fit, model.predict):
+        with pytest.raises(ValueError, match=message):
+            method(X, groups=[0] * len(X))
+    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
+    if message != "rescale the data":
+        with pytest.raises(ValueError, match=message):
+            hdp_lambdas(X, [0] * len(X), 1, 1)
+
+
+def test_wrong_number_of_columns():
+    model = HDPMeans(1.0, 1.0).fit(line(0, 9, 4))
+    with pytest.raises(ValueError, match="2 features, but HDPMeans is expecting 1"):
+        model.predict([[0.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0, 1), ValueError, "n_local must be >= 1, got 0"),
+        ((1, 0), ValueError, "n_global must be >= 1, got 0"),
+        ((1.0, 1), TypeError, "n_local must be an integer"),
+        ((1, True), TypeError, "n_global must be an integer"),
+    ],
+)
+def test_bad_guesses(arguments, error, message):
+    with pytest.raises(error, match=message):
+        hdp_lambdas(line(0, 1, 2), [0, 0, 1], *arguments)
+    with pytest.raises(ValueError, match="n_threads must be >= 1"):
+        hdp_lambdas(line(0, 1, 2), [0, 0, 1], 1, 1, n_threads=0)
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_failed_fit_changes_nothing(error, monkeypatch):
+    X, groups, lam_local, lam_global = problem(0)
+    model = HDPMeans(lam_local, lam_global, n_init=3, random_state=0)
+    fresh = vars(model).copy()
+
+    class Broken(_hdp.HDPSweep):
+        def result(self):
+            raise error("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_hdp, "HDPSweep", Broken)
+        with pytest.raises(error):
+            model.fit(X, groups=groups)
+    assert vars(model) == fresh
+    model.fit(X, groups=groups)
+    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
+    with monkeypatch.context() as patch:
+        patch.setattr(_hdp, "HDPSweep", Broken)
+        with pytest.raises(error):
+            model.fit(np.ones((4, 7)))
+    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
+
+
+@pytest.mark.timeout(120, method="thread")
+@pytest.mark.parametrize("n_groups", [1, 1000])
+def test_interrupt(n_groups):
+    """A fit of minutes stops, and the model is what it was before."""
+    rng = np.random.default_rng(0)
+    X, groups = rng.random((200_000, 8)), np.arange(200_000) % n_groups
+    model = HDPMeans(1e-3, 1e-3).fit(X[:50])
+    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.3, _thread.interrupt_main)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, groups=groups)
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGINT, handler)
+    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
