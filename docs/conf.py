@@ -46,6 +46,8 @@ sphinx_gallery_conf = {
     "doc_module": (),
     "reference_url": {"smallvar": None},
     "download_all_examples": False,
+    "run_stale_examples": True,  # what they show depends on SMALLVAR_DATA too
+    "remove_config_comments": True,
     "show_signature": False,
     "write_computation_times": False,
     "min_reported_time": 60,
@@ -69,7 +71,11 @@ def setup(app):
     environment = os.environ | {"COLUMNS": "74", "NO_COLOR": "1"}
     folder = Path(app.srcdir, "generated")
     folder.mkdir(exist_ok=True)
-    for name, command in [("command_line", []), ("command_line_features", ["features"])]:
+    for name, command in [
+        ("command_line", []),
+        ("command_line_features", ["features"]),
+        ("command_line_track", ["track"]),
+    ]:
         usage = subprocess.run(
             [sys.executable, "-m", "smallvar", *command, "--help"],
             capture_output=True,

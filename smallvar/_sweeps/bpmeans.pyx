@@ -996,7 +996,7 @@ cdef inline int bits_set(int mask) noexcept nogil:
     return count
 
 
-cdef int create(const Problem* p, Start* s, Py_ssize_t i, Py_ssize_t first) except -1 nogil:
+cdef int create(const Problem* p, Start* s, Py_ssize_t i, Py_ssize_t first, Py_ssize_t last) except -1 nogil:
     """A feature equal to the residual of point i, which alone uses it."""
     cdef Py_ssize_t k, t
     residual_of(p, s, i, s.spare)
@@ -1004,7 +1004,7 @@ cdef int create(const Problem* p, Start* s, Py_ssize_t i, Py_ssize_t first) exce
     k = s.k - 1
     bit(s, i, k)[0] = 1
     s.count[k] = 1.0
-    for t in range(i // LANES - first + 1):  # nobody in this round had it, whatever was in this place
+    for t in range(last - first):  # nobody in this round had it, whatever was in this place before
         memset(s.old + (t * s.room + k) * LANES, 0, LANES)
     s.touched[i // LANES - first] |= 1 << (i % LANES)
     s.rr[i] = 0.0
@@ -1053,7 +1053,7 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
                         event = True
                 sole += s.count[k] == 1.0
         if weight_of(p, i) * s.rr[i] > p.lam and s.k - s.dead < p.cap:
-            create(p, s, i, first)
+            create(p, s, i, first, (stop + LANES - 1) // LANES)
             s.created += 1
             event = True
         if event:
