@@ -4,8 +4,11 @@ import pytest
 
 
 def pytest_addoption(parser):
-    """Add --slow."""
+    """Add --slow and --every."""
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+    parser.addoption(
+        "--every", type=int, default=1, metavar="N", help="run every N-th test only (slow builds)"
+    )
 
 
 def pytest_configure(config):
@@ -16,7 +19,11 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip slow tests unless they are asked for."""
+    """Skip slow tests unless they are asked for; thin out as --every says."""
+    every = config.getoption("--every")
+    if every > 1:
+        config.hook.pytest_deselected(items=[x for i, x in enumerate(items) if i % every])
+        items[:] = items[::every]
     if config.getoption("--slow") or "slow" in config.getoption("-m", default=""):
         return
     skip = pytest.mark.skip(reason="slow: run with --slow")

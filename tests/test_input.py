@@ -470,6 +470,19 @@ def test_interrupt_of_features(name, fitted, interrupt):
 
 
 @pytest.mark.timeout(120, method="thread")
+@pytest.mark.parametrize("n_init", [2, 3])
+def test_interrupt_reaches_the_starts_of_all_threads(n_init, interrupt):
+    """Ctrl-C is seen by the main thread only, and the starts of the others take long as well."""
+    long = np.random.default_rng(0).random((2000, 8))
+    model = KFeatures(8, n_init=n_init, n_swaps=10_000, n_threads=2, random_state=0)
+    interrupt(0.5)
+    begin = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(long)
+    assert time.perf_counter() - begin < 4
+
+
+@pytest.mark.timeout(120, method="thread")
 def test_interrupt_of_the_path(interrupt):
     interrupt(0.5)
     with pytest.raises(KeyboardInterrupt):

@@ -134,6 +134,7 @@ cdef struct Start:              # one start
     bint converged
     int n_iter
     Py_ssize_t number           # which start this is
+    int* stop                   # set where the other starts are to end, or NULL
     Py_ssize_t work
 
 
@@ -301,6 +302,7 @@ cdef int grow(const Problem* p, Start* s) except -1 nogil:
     if s.p != NULL:
         copy_square(s.p, s.room, bigger.p, bigger.room, s.k)
     bigger.drift, bigger.updates = s.drift, s.updates
+    bigger.stop = s.stop
     bigger.rng, bigger.path, bigger.n_path, bigger.path_room = s.rng, s.path, s.n_path, s.path_room
     bigger.changes, bigger.created, bigger.removed, bigger.round = s.changes, s.created, s.removed, s.round
     bigger.n_iter, bigger.number, bigger.work, bigger.converged = s.n_iter, s.number, s.work, s.converged
@@ -311,12 +313,23 @@ cdef int grow(const Problem* p, Start* s) except -1 nogil:
 
 
 cdef int look(Start* s, Py_ssize_t work) except -1 nogil:
-    """Raise KeyboardInterrupt if Ctrl-C was pressed; looks every few tenths of a second."""
+    """Raise KeyboardInterrupt if Ctrl-C was pressed; looks every few tenths of a second.
+
+    Only the main thread hears of it, so it leaves word for the others.
+    """
+    if s.stop != NULL and s.stop[0]:
+        with gil:
+            raise KeyboardInterrupt
     s.work += work
     if s.work > WORK:
         s.work = 0
         with gil:
-            PyErr_CheckSignals()
+            try:
+                PyErr_CheckSignals()
+            except BaseException:
+                if s.stop != NULL:
+                    s.stop[0] = 1
+                raise
     return 0
 
 
@@ -1229,6 +1242,8 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
         for j in range(k):
             if fabs(pz[j]) > 1e-7 * top:
                 gone = j
+        if gone < 0:
+            return 0
         pp, gg, aa = s.rest, s.rest + room * room, s.rest + 2 * room * room
         without(p, s, gone, pp, gg, aa)
         size = k - 1
@@ -1466,6 +1481,7 @@ cdef class FeatureSweep:
     cdef Problem p
     cdef Start best
     cdef Start trial
+    cdef int stopped
     cdef readonly object X, weight
     cdef readonly int n_threads
     cdef readonly object objectives     # of all starts
@@ -1585,6 +1601,8 @@ cdef class FeatureSweep:
                 if i % 3 < 2 or self.p.n_swaps:
                     allocate(&self.p, &starts[i], self.first_room(), inner)
                 starts[i].number = -1
+                starts[i].stop = &self.stopped
+            self.stopped = 0
             with nogil:
                 if slots == 1:
                     for i in range(count):
@@ -1596,6 +1614,7 @@ cdef class FeatureSweep:
                 if starts[3 * i].number >= 0 and better(&starts[3 * i], &self.best):
                     release(&self.best)
                     self.best = starts[3 * i]
+                    self.best.stop = NULL
                     memset(&starts[3 * i], 0, sizeof(Start))
         finally:
             for i in range(3 * slots):
