@@ -14,7 +14,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import gen_batches
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from smallvar._config import resolve_threads
@@ -47,7 +47,7 @@ def check_flag(value, name):
         raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
-def check_lam(lam, *, capped=None, name="lam", options=("farthest-first",)):
+def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-first",)):
     """Raise unless ``lam`` is a usable penalty or one of ``options``; 0 is one if ``capped``."""
     wanted = f"{name} must be a number > 0 or one of {', '.join(map(repr, options))}"
     if isinstance(lam, str):
@@ -60,6 +60,8 @@ def check_lam(lam, *, capped=None, name="lam", options=("farthest-first",)):
     if lam == 0 and not capped:
         unless = "" if capped is None else " unless max_clusters is given"
         raise ValueError(f"{name} must be > 0{unless}, got {name}=0")
+    if finite and np.isinf(lam):
+        raise ValueError(f"{name} must be finite, got {lam!r}")
 
 
 def aligned(X):
@@ -132,6 +134,13 @@ def unchanged_on_error(estimator):
         raise
 
 
+def mean_noise(low, high):
+    """Squared distance by which a mean of rows between these values may be off by rounding."""
+    # some 1e-15 of the largest value; the mean of a constant column is exact
+    largest = np.maximum(np.abs(low), np.abs(high))[high > low]
+    return float(np.square(largest * 2.0**-49).sum())
+
+
 class Space:
     """Where the data lie, as the sweeps need it.
 
@@ -151,9 +160,7 @@ class Space:
                 "squared distances would leave the range of float64; rescale the data"
             )
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
-        # means are off by some 1e-15 of the largest value; those of a constant column are exact
-        largest = np.maximum(np.abs(low), np.abs(high))[high > low]
-        self.noise = float(np.square(largest * 2.0**-49).sum())
+        self.noise = mean_noise(low, high)
 
 
 def nearest_sweep(X, weight, centers, n_threads):
@@ -177,21 +184,37 @@ def warn_not_converged(estimator, n_iter):
     )
 
 
-class CenterEstimator(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
-):
-    """Base of estimators whose result is a set of centers in the space of the data."""
+class Estimator(BaseEstimator):
+    """Base of all estimators: their data, threads and starts."""
 
-    def _validate(self, X, *, reset):
+    def _validate(self, X, *, reset, least=1):
         return aligned(
             validate_data(
-                self, X, reset=reset, dtype=DTYPES, accept_sparse=False, order=None, copy=False
+                self,
+                X,
+                reset=reset,
+                dtype=DTYPES,
+                accept_sparse=False,
+                order=None,
+                copy=False,
+                ensure_min_samples=least,
             )
         )
 
     def _threads(self):
         check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
         return resolve_threads(self.n_threads)
+
+    def _check_starts(self):
+        """Check what starts and ends the sweeps; returns the generator and the threads."""
+        check_number(self.n_init, "n_init", low=1, integer=True)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        check_number(self.tol, "tol", low=0)
+        return check_random_state(self.random_state), self._threads()
+
+
+class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Estimator):
+    """Base of estimators whose result is a set of centers in the space of the data."""
 
     @property
     def _n_features_out(self):

@@ -1,12 +1,13 @@
 """Feature allocations: rows that belong to several groups at once, X ~ Z A with binary Z."""
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Bunch, check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import (
     DTYPES,
+    Estimator,
     aligned,
     check_lam,
     check_number,
@@ -16,7 +17,6 @@ from smallvar._base import (
     unchanged_on_error,
     warn_not_converged,
 )
-from smallvar._config import resolve_threads
 from smallvar._penalty import check_guess
 from smallvar._sweeps.bpmeans import FeatureSweep
 
@@ -64,27 +64,16 @@ def _check_assignments(init, n_samples, width, name):
     return np.ascontiguousarray(Z, dtype=np.uint8)
 
 
-class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Base of estimators whose result is X ~ Z A."""
 
     _exact = False
 
-    def _validate(self, X, *, reset):
-        return aligned(
-            validate_data(
-                self, X, reset=reset, dtype=DTYPES, accept_sparse=False, order=None, copy=False
-            )
-        )
-
     def _check_common(self):
         if isinstance(self.init, str):
             check_option(self.init, "init", INITS)
-        check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.n_swaps, "n_swaps", low=0, integer=True)
-        check_number(self.max_iter, "max_iter", low=1, integer=True)
-        check_number(self.tol, "tol", low=0)
-        check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
-        return check_random_state(self.random_state), resolve_threads(self.n_threads)
+        return self._check_starts()
 
     def _prepare(self, X, sample_weight):
         """Checked data without the rows of weight zero, and the weights of the others."""
@@ -173,7 +162,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         check_reach(X)
-        return self._encode(X, None, resolve_threads(self.n_threads))[0]
+        return self._encode(X, None, self._threads())[0]
 
     def inverse_transform(self, Z):
         """Data that have exactly these features: Z A.
@@ -220,7 +209,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X = self._validate(X, reset=False)
         check_reach(X)
         weight = check_weights(sample_weight, X.shape[0])
-        error = self._encode(X, weight, resolve_threads(self.n_threads))[1]
+        error = self._encode(X, weight, self._threads())[1]
         return -(error + getattr(self, "lam_", 0.0) * self.n_components_)
 
 
@@ -398,9 +387,7 @@ class BPMeans(_FeatureEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            check_lam(self.lam)
-            if not isinstance(self.lam, str) and np.isinf(self.lam):
-                raise ValueError(f"lam must be finite, got {self.lam!r}")
+            check_lam(self.lam, finite=True)
             check_number(self.n_components, "n_components", low=1, integer=True)
             check_number(self.max_features, "max_features", low=1, integer=True, none=True)
             check_option(self.algorithm, "algorithm", ("sweep", "collapsed", "stepwise"))

@@ -276,10 +276,7 @@ class DPMeans(CenterEstimator):
         check_number(self.n_clusters, "n_clusters", low=1, integer=True)
         check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed"))
         check_flag(self.shuffle, "shuffle")
-        check_number(self.n_init, "n_init", low=1, integer=True)
-        check_number(self.max_iter, "max_iter", low=1, integer=True)
-        check_number(self.tol, "tol", low=0)
-        return check_random_state(self.random_state), self._threads()
+        return self._check_starts()
 
     def fit(self, X, y=None, sample_weight=None):
         """Cluster the data.

@@ -3,13 +3,12 @@
 from contextlib import contextmanager
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from smallvar._base import (
-    DTYPES,
-    aligned,
+    Estimator,
     check_flag,
     check_lam,
     check_number,
@@ -17,7 +16,6 @@ from smallvar._base import (
     unchanged_on_error,
     warn_not_converged,
 )
-from smallvar._config import resolve_threads
 from smallvar._penalty import farthest_first
 from smallvar._sweeps.ordered import DynamicStep, assign
 
@@ -25,7 +23,7 @@ DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
 GUESS = 8  # clusters, for a penalty from the data
 
 
-class DynamicMeans(ClusterMixin, BaseEstimator):
+class DynamicMeans(ClusterMixin, Estimator):
     """D-Means: DP-means for a sequence of batches, whose clusters keep their identity.
 
     Minimizes, at each time step, over labels and centers theta of the batch y,
@@ -183,9 +181,7 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
         self.verbose = verbose
 
     def _check_parameters(self):
-        check_lam(self.lam)
-        if not isinstance(self.lam, str) and np.isinf(self.lam):
-            raise ValueError(f"lam must be finite, got {self.lam!r}")
+        check_lam(self.lam, finite=True)
         pairs = {"t_q": self.t_q, "k_tau": self.k_tau, "q": self.q, "tau": self.tau}
         given = [name for name, value in pairs.items() if value is not None]
         if given not in ([], ["t_q", "k_tau"], ["q", "tau"]):
@@ -202,25 +198,8 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
                 raise ValueError(f"{name} must be finite, got {pairs[name]!r}")
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
-        check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
         check_flag(self.record, "record")
-        return resolve_threads(self.n_threads)
-
-    def _validate(self, X, *, reset, least=1):
-        X = aligned(
-            validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=DTYPES,
-                accept_sparse=False,
-                order=None,
-                copy=False,
-                ensure_min_samples=least,
-            )
-        )
-        check_reach(X)
-        return X
+        return self._threads()
 
     def _begin(self, d, recording):
         """No clusters yet."""
@@ -400,6 +379,7 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
             n_threads = self._check_parameters()
             first = not hasattr(self, "n_steps_")
             X = self._validate(X, reset=first, least=0)
+            check_reach(X)
             if first:
                 self._begin(X.shape[1], self.record)
             elif not self.record:
@@ -434,6 +414,7 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
         with unchanged_on_error(self):
             n_threads = self._check_parameters()
             X = self._validate(X, reset=True)
+            check_reach(X)
             values, order, steps = _steps(times, X.shape[0])
             self._begin(X.shape[1], True)
             labels = np.empty(X.shape[0], dtype=np.int64)
@@ -464,6 +445,7 @@ class DynamicMeans(ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         n_threads = self._check_parameters()
         X = self._validate(X, reset=False)
+        check_reach(X)
         active = self.ages_ == 1
         if not active.any():
             raise ValueError("no cluster was seen in the last step, so none can be predicted")

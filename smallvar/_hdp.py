@@ -1,20 +1,17 @@
 """The hard Gaussian HDP: many data sets that share clusters."""
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import ClusterMixin
+from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import (
-    DTYPES,
-    aligned,
+    Estimator,
     check_lam,
     check_number,
     check_reach,
     unchanged_on_error,
     warn_not_converged,
 )
-from smallvar._config import resolve_threads
 from smallvar._penalty import check_groups, global_lambda, local_lambda, rough_mean
 from smallvar._sweeps.ordered import HDPSweep, assign
 
@@ -24,7 +21,7 @@ def comparable(names):
     return names if names.dtype.kind in "mM" else names.tolist()
 
 
-class HDPMeans(ClusterMixin, BaseEstimator):
+class HDPMeans(ClusterMixin, Estimator):
     """Hard Gaussian HDP: clusters several data sets, which share global clusters.
 
     Minimizes, over labels, centers and the numbers of clusters,
@@ -154,26 +151,10 @@ class HDPMeans(ClusterMixin, BaseEstimator):
 
     def _check_parameters(self):
         for name in ("lam_local", "lam_global"):
-            value = getattr(self, name)
-            check_lam(value, name=name)
-            if not isinstance(value, str) and np.isinf(value):
-                raise ValueError(f"{name} must be finite, got {value!r}")
+            check_lam(getattr(self, name), finite=True, name=name)
         check_number(self.n_local, "n_local", low=1, integer=True)
         check_number(self.n_global, "n_global", low=1, integer=True)
-        check_number(self.n_init, "n_init", low=1, integer=True)
-        check_number(self.max_iter, "max_iter", low=1, integer=True)
-        check_number(self.tol, "tol", low=0)
-        check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
-        return check_random_state(self.random_state), resolve_threads(self.n_threads)
-
-    def _validate(self, X, *, reset):
-        X = aligned(
-            validate_data(
-                self, X, reset=reset, dtype=DTYPES, accept_sparse=False, order=None, copy=False
-            )
-        )
-        check_reach(X)
-        return X
+        return self._check_starts()
 
     def fit(self, X, y=None, *, groups=None):
         """Cluster the data sets.
@@ -196,6 +177,7 @@ class HDPMeans(ClusterMixin, BaseEstimator):
         with unchanged_on_error(self):
             rng, n_threads = self._check_parameters()
             X = self._validate(X, reset=True)
+            check_reach(X)
             names, group = check_groups(groups, X.shape[0])
             lam_local, lam_global = self.lam_local, self.lam_global
             if isinstance(lam_local, str):
@@ -274,6 +256,7 @@ class HDPMeans(ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         n_threads = self._check_parameters()[1]
         X = self._validate(X, reset=False)
+        check_reach(X)
         offset = np.full((len(self.groups_) + 1, self.n_clusters_), self.lam_local_)
         for j, used in enumerate(self.local_clusters_):
             offset[j, used] = 0.0

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils import check_array, column_or_1d
 
-from smallvar._base import DTYPES, aligned, check_number
+from smallvar._base import DTYPES, aligned, check_number, mean_noise
 from smallvar._config import resolve_threads
 from smallvar._sweeps.dpmeans import column_statistics, nearest_seed
 
@@ -18,8 +18,7 @@ def check_guess(guess, n_samples, name="n_clusters"):
 def rough_mean(X, mask, n_threads):
     """The mean, and the squared distance by which it may be off by rounding."""
     mean, _, low, high = column_statistics(X, mask, n_threads)
-    largest = np.maximum(np.abs(low), np.abs(high))[high > low]
-    return mean, float(np.square(largest * 2.0**-49).sum())
+    return mean, mean_noise(low, high)
 
 
 def farthest_first(X, n_clusters, weight, n_threads):
