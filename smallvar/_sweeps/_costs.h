@@ -19,15 +19,15 @@
 #define restrict
 #endif
 
-/* The least of offset_k + factor_k ||x - c_k||^2 and the first k that has it; -1 if there is none.
- * IN x: d; columns: d x room, the centers; offset, factor: k.  OUT cost: room; least. */
+/* The least of offset_k + factor_k ||x - c_k||^2, the first k that has it (-1: there is none) and the least of the others.
+ * IN x: d; columns: d x room, the centers; offset, factor: k.  OUT cost: room; least; second. */
 SMALLVAR_EXACT_CLONES
 static ptrdiff_t sc_least(const double *restrict x, ptrdiff_t d, const double *restrict columns, ptrdiff_t room,
                           ptrdiff_t k, const double *restrict offset, const double *restrict factor,
-                          double *restrict cost, double *least)
+                          double *restrict cost, double *least, double *second)
 {
     ptrdiff_t i, j, arg = -1;
-    double best = HUGE_VAL;
+    double best = HUGE_VAL, next = HUGE_VAL;
     for (i = 0; i < k; i++) cost[i] = 0.0;
     for (j = 0; j < d; j++) {
         const double *c = columns + j * room;
@@ -45,9 +45,16 @@ static ptrdiff_t sc_least(const double *restrict x, ptrdiff_t d, const double *r
 #pragma omp simd
         for (i = 0; i < k; i++) cost[i] = offset[i] + cost[i];
     }
-    for (i = 0; i < k; i++)
-        if (cost[i] < best) { best = cost[i]; arg = i; }
+#pragma omp simd reduction(min : best)
+    for (i = 0; i < k; i++) best = cost[i] < best ? cost[i] : best;
+    if (best < HUGE_VAL) {
+        for (arg = 0; cost[arg] != best; arg++) {}
+        cost[arg] = HUGE_VAL;
+    }
+#pragma omp simd reduction(min : next)
+    for (i = 0; i < k; i++) next = cost[i] < next ? cost[i] : next;
     *least = best;
+    *second = next;
     return arg;
 }
 

@@ -7,20 +7,21 @@ what lies behind that point is proposed anew. So the result is that of one point
 
 from cpython.exc cimport PyErr_CheckSignals
 from cython.parallel cimport prange, threadid
-from libc.math cimport HUGE_VAL
+from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcmp, memcpy, memset
 
 import numpy as np
 
 cdef extern from "_costs.h" nogil:
     Py_ssize_t sc_least(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, const double*,
-                        double*, double*)
+                        double*, double*, double*)
 
 cdef enum:
     CHUNK = 512         # points a thread takes at a time; also those of a partial sum
     SHORT = 1 << 20     # multiply-adds of a round from which on it is shared out
     LONGEST = 1 << 20   # points of a round
     WORK = 1 << 28      # multiply-adds between two looks at the signals
+    OPEN = -2           # proposal: a new cluster
 
 
 cdef struct Points:
@@ -64,6 +65,7 @@ cdef void propose_run(
     int thread
 ) noexcept nogil:
     cdef Py_ssize_t i
+    cdef double second
     cdef double* x = p.rows + thread * p.d
     cdef const double* offset = t.offset
     for i in range(start, stop):
@@ -71,7 +73,8 @@ cdef void propose_run(
         if p.group != NULL:
             offset = t.offset + p.group[i] * t.room
         label[i - first] = <int> sc_least(
-            x, p.d, t.columns, t.room, t.k, offset, t.factor, p.costs + thread * t.room, &cost[i - first]
+            x, p.d, t.columns, t.room, t.k, offset, t.factor, p.costs + thread * t.room, &cost[i - first],
+            &second
         )
 
 
@@ -209,8 +212,87 @@ cdef class Sweep:
 # D-Means
 
 
+cdef struct Lazy:
+    double* own                 # squared distance of each point to its center, at the start of the sweep
+    double* bound               # root of the least cost of the other clusters when last seen, plus the own one's drift
+    const double* drift         # for each cluster: how far the others have moved at most, in all sweeps
+    const double* theta         # k x d
+    const int* label
+    int* proposal               # a cluster, or OPEN
+    double lam
+    Py_ssize_t stale            # the bounds of the points before this one hold no more
+    bint full                   # all costs of all points
+
+
+cdef inline const double* row_at(const Points* p, Py_ssize_t i, double* buffer) noexcept nogil:
+    if p.col == 1 and not p.single:
+        return <const double*> p.x + row_number(p, i) * p.row
+    read_row(p, i, buffer)
+    return buffer
+
+
+cdef void look_run(
+    const Points* p, const Table* t, const Lazy* s, Py_ssize_t start, Py_ssize_t stop, int thread
+) noexcept nogil:
+    cdef Py_ssize_t i, j, k
+    cdef double own, r, least, second
+    cdef const double* x
+    cdef const double* c
+    for i in range(start, stop):
+        x = row_at(p, i, p.rows + thread * p.d)
+        if not s.full:
+            k = s.label[i]
+            c = s.theta + k * p.d
+            own = 0.0
+            for j in range(p.d):
+                own += (x[j] - c[j]) * (x[j] - c[j])
+            s.own[i] = own
+            # |x - c'| >= root of its cost then - how far it moved; rounding is far below 1e-9 of them
+            r = s.bound[i] - s.drift[k]
+            if i >= s.stale and own <= s.lam and r > 1e-6 * s.bound[i] and own < r * r * (1 - 1e-9):
+                s.proposal[i] = <int> k
+                continue
+        k = sc_least(
+            x, p.d, t.columns, t.room, t.k, t.offset, t.factor, p.costs + thread * t.room, &least, &second
+        )
+        if k >= 0 and least <= s.lam:
+            s.proposal[i] = <int> k
+            s.bound[i] = sqrt(min(second, 1e300)) + s.drift[k]
+        else:
+            s.proposal[i] = OPEN
+
+
+cdef void look_at(const Points* p, const Table* t, const Lazy* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    """Proposals for the points start..stop-1."""
+    cdef Py_ssize_t chunk, chunks = (stop - start + CHUNK - 1) // CHUNK
+    cdef Py_ssize_t work = (stop - start) * p.d * (t.k if s.full else 4)
+    if p.threads == 1 or chunks == 1 or work < SHORT:
+        look_run(p, t, s, start, stop, 0)
+    else:
+        for chunk in prange(chunks, num_threads=p.threads, schedule="dynamic"):
+            look_run(p, t, s, start + chunk * CHUNK, min(stop, start + (chunk + 1) * CHUNK), threadid())
+
+
+cdef double total(const double* values, Py_ssize_t n) noexcept nogil:
+    """Sum in a fixed order, eight at a time."""
+    cdef double part[8]
+    cdef Py_ssize_t i, j
+    cdef double sum_ = 0.0
+    memset(part, 0, sizeof(part))
+    for i in range(n // 8):
+        for j in range(8):
+            part[j] += values[8 * i + j]
+    for i in range(n - n % 8, n):
+        sum_ += values[i]
+    for j in range(8):
+        sum_ += part[j]
+    return sum_
+
+
 cdef class DynamicStep(Sweep):
     """One batch of D-Means: old clusters revived, new ones opened, means moved, until the objective stops falling.
+
+    A point that is nearer to its center than any other cluster can have come since all costs were computed stays.
 
     X : IN array (n, d), float32 or float64, any strides
     centers : IN array (k, d), the old clusters' centers phi
@@ -218,14 +300,19 @@ cdef class DynamicStep(Sweep):
     penalty : IN array (k,), Q times their ages
     """
 
+    cdef Lazy s
     cdef Py_ssize_t old
     cdef const double[:, ::1] phi
     cdef const double[::1] gamma
     cdef const double[::1] penalty
-    cdef double lam
     cdef Py_ssize_t[::1] count
     cdef double[:, ::1] theta
+    cdef double[:, ::1] sums            # of the points, kept up with every change
+    cdef double[::1] drift
+    cdef double[::1] own
+    cdef double[::1] bound
     cdef int[::1] label
+    cdef double fixed                   # what of the objective does not depend on the labels
     cdef readonly double objective
     cdef readonly int n_iter
     cdef readonly bint converged
@@ -236,55 +323,74 @@ cdef class DynamicStep(Sweep):
         int n_threads,
     ):
         self.old = centers.shape[0]
-        self.phi, self.gamma, self.penalty, self.lam = centers, gamma, penalty, lam
+        self.phi, self.gamma, self.penalty, self.s.lam = centers, gamma, penalty, lam
         if gamma.shape[0] != self.old or penalty.shape[0] != self.old:
             raise ValueError("gamma and penalty must match centers")
         self.attach(X, None, None, n_threads)
 
     def run(self, order, int max_iter):
         """Sweeps with the points in this order (IN, or None for the order given)."""
-        cdef Py_ssize_t k, start
+        cdef Py_ssize_t k, start, ready, changes, n = self.p.n
         cdef const Py_ssize_t[::1] indices
         cdef double previous = HUGE_VAL
-        cdef Py_ssize_t changes
         if order is not None:
             indices = order
             self.arrays.append(order)
             self.p.order = &indices[0]
         self.t.k = 0
-        self.reserve(self.old + 8, 1)
+        self.make_room(self.old + 8)
         self.t.k = self.old
-        self.count = np.zeros(self.t.room, dtype=np.intp)
-        self.theta = np.zeros((self.t.room, self.p.d))
-        self.label = np.full(self.p.n, -1, dtype=np.int32)
+        self.label = np.full(n, -1, dtype=np.int32)
+        self.proposal = np.empty(n, dtype=np.int32)
+        self.own, self.bound = np.empty(n), np.empty(n)
+        self.s.label, self.s.proposal = &self.label[0], &self.proposal[0]
+        self.s.own, self.s.bound, self.s.stale = &self.own[0], &self.bound[0], 0
         for k in range(self.old):
             self.rest(k)
         self.values = []
         self.n_iter = 0
         self.converged = False
         self.round = 1
-        while self.n_iter < max_iter and not self.converged:
-            changes = 0
-            start = 0
-            while start < self.p.n:
-                if self.t.k + 1 > self.t.room:
-                    self.widen()
+        while True:
+            start = ready = changes = 0
+            if self.n_iter:
                 with nogil:
-                    start = self.advance(start, &changes)
+                    self.measure()
+                self.values.append(self.objective)
+                self.converged = not self.objective < previous
+                if self.converged or self.n_iter >= max_iter:
+                    break
+                previous = self.objective
+                ready = n
+            while start < n:
+                if self.t.k == self.t.room:
+                    self.make_room(2 * self.t.room)
+                with nogil:
+                    start = self.advance(start, &ready, &changes)
+            self.n_iter += 1
+            if changes == 0:
+                self.values.append(self.objective)
+                self.converged = True
+                break
             with nogil:
                 self.move()
-            self.n_iter += 1
-            self.values.append(self.objective)
-            self.converged = changes == 0 or not self.objective < previous
-            previous = self.objective
+        with nogil:
+            self.sum_up()
+            self.move()
+            self.objective = self.fixed + squared_error(&self.p, &self.theta[0, 0], &self.label[0], &self.partial[0])
+        self.values[len(self.values) - 1] = self.objective
         return self
 
-    cdef void widen(self):
+    cdef void make_room(self, Py_ssize_t room):
         cdef Py_ssize_t k = self.t.k
-        self.reserve(2 * self.t.room, 1)
-        count, theta = np.zeros(self.t.room, dtype=np.intp), np.zeros((self.t.room, self.p.d))
-        count[:k], theta[:k] = self.count[:k], self.theta[:k]
-        self.count, self.theta = count, theta
+        self.reserve(room, 1)
+        count, drift = np.zeros(room, dtype=np.intp), np.zeros(room)
+        theta, sums = np.zeros((room, self.p.d)), np.zeros((room, self.p.d))
+        if k:
+            count[:k], drift[:k] = self.count[:k], self.drift[:k]
+            theta[:k], sums[:k] = self.theta[:k], self.sums[:k]
+        self.count, self.drift, self.theta, self.sums = count, drift, theta, sums
+        self.s.drift, self.s.theta = &self.drift[0], &self.theta[0, 0]
 
     cdef void rest(self, Py_ssize_t k) noexcept nogil:
         """An old cluster that no point of the batch has, revived at cost Q D + gamma / (1 + gamma) ||y - phi||^2."""
@@ -292,81 +398,118 @@ cdef class DynamicStep(Sweep):
         self.t.offset[k] = self.penalty[k]
         self.t.factor[k] = self.gamma[k] / (1.0 + self.gamma[k])
 
-    cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t* changes) except -1 nogil:
-        """Assign points until a cluster comes or goes; returns the next point."""
-        cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i, k, j
+    cdef int measure(self) except -1 nogil:
+        """The objective at the new means, and proposals for all points."""
+        cdef Py_ssize_t start = 0, stop
+        self.s.full = False
+        while start < self.p.n:
+            stop = min(self.p.n, start + max(<Py_ssize_t> CHUNK, WORK // (self.p.d * (self.t.k + 4))))
+            look_at(&self.p, &self.t, &self.s, start, stop)
+            self.look((stop - start) * self.p.d * (self.t.k + 4))
+            start = stop
+        self.s.stale = 0
+        self.objective = self.fixed + total(&self.own[0], self.p.n)
+        return 0
+
+    cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t* ready, Py_ssize_t* changes) except -1 nogil:
+        """Take up proposals until a cluster comes or goes; returns the next point."""
+        cdef Py_ssize_t i, k, j
         cdef int left
-        cdef double* y = self.p.rows
+        cdef const double* y
+        cdef double* revived = self.p.rows
         cdef bint event = False
-        propose(&self.p, &self.t, start, stop, &self.proposal[0], &self.cost[0])
-        self.look((stop - start) * self.p.d * (self.t.k + 4))
-        for i in range(start, stop):
-            k = self.proposal[i - start]
+        if start == ready[0]:
+            ready[0] = min(self.p.n, start + self.span())
+            self.s.full = True
+            look_at(&self.p, &self.t, &self.s, start, ready[0])
+            self.look((ready[0] - start) * self.p.d * (self.t.k + 4))
+            self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
+        for i in range(start, ready[0]):
+            k = self.proposal[i]
             left = self.label[i]
-            if k >= 0 and self.cost[i - start] <= self.lam:
-                if k == left:
-                    continue
-                if self.count[k] == 0:  # revive it, between its center and the point
-                    read_row(&self.p, i, y)
-                    for j in range(self.p.d):
-                        y[j] = (self.gamma[k] * self.phi[k, j] + y[j]) / (self.gamma[k] + 1.0)
-                    self.open_at(k, y)
+            if k == left:
+                continue
+            y = row_at(&self.p, i, self.p.rows)
+            if left >= 0:
+                self.count[left] -= 1
+                for j in range(self.p.d):
+                    self.sums[left, j] -= y[j]
+                if self.count[left] == 0:
                     event = True
-            else:
+            if k == OPEN:
                 k = self.t.k
                 self.t.k += 1
-                read_row(&self.p, i, y)
                 self.open_at(k, y)
-                self.count[k] = 0
                 event = True
             changes[0] += 1
             self.count[k] += 1
             self.label[i] = <int> k
-            if left >= 0:
-                self.count[left] -= 1
-                if self.count[left] == 0:
+            if self.count[k] == 1:
+                for j in range(self.p.d):
+                    self.sums[k, j] = y[j]
+                if k < self.old:  # revive it, between its center and the point
+                    for j in range(self.p.d):
+                        revived[j] = (self.gamma[k] * self.phi[k, j] + y[j]) / (self.gamma[k] + 1.0)
+                    self.open_at(k, revived)
+                    event = True
+            else:
+                for j in range(self.p.d):
+                    self.sums[k, j] += y[j]
+            if event:
+                if left >= 0 and self.count[left] == 0:
                     if left >= self.old:
                         self.t.offset[left] = HUGE_VAL
                     else:
                         self.rest(left)
-                    event = True
-            if event:
                 self.round = 1
+                self.s.stale = ready[0] = i + 1
                 return i + 1
-        self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
-        return stop
+        return ready[0]
 
     cdef void open_at(self, Py_ssize_t k, const double* center) noexcept nogil:
         self.put(k, center)
         self.t.offset[k], self.t.factor[k] = 0.0, 1.0
 
-    cdef void move(self) noexcept nogil:
-        """Means of the active clusters, theta = (gamma phi + sum y) / (gamma + n), and the objective of the step."""
-        cdef Py_ssize_t i, j, k, d = self.p.d
-        cdef double* y = self.p.rows
-        cdef double gamma, t, total = 0.0
-        memset(&self.theta[0, 0], 0, self.theta.shape[0] * d * sizeof(double))
+    cdef void sum_up(self) noexcept nogil:
+        """Sums of the points free of the rounding of changes."""
+        cdef Py_ssize_t i, j
+        cdef const double* y
+        memset(&self.sums[0, 0], 0, self.sums.shape[0] * self.p.d * sizeof(double))
         for i in range(self.p.n):
-            read_row(&self.p, i, y)
-            k = self.label[i]
-            for j in range(d):
-                self.theta[k, j] += y[j]
+            y = row_at(&self.p, i, self.p.rows)
+            for j in range(self.p.d):
+                self.sums[self.label[i], j] += y[j]
+
+    cdef void move(self) noexcept nogil:
+        """Means of the active clusters, theta = (gamma phi + sum y) / (gamma + n), and how far they moved."""
+        cdef Py_ssize_t j, k, d = self.p.d, first = -1
+        cdef double gamma, t, moved, largest = 0.0, next_ = 0.0
+        self.fixed = 0.0
         for k in range(self.t.k):
             if self.count[k] == 0:
                 if k < self.old:
                     memcpy(&self.theta[k, 0], &self.phi[k, 0], d * sizeof(double))
                 continue
             gamma = self.gamma[k] if k < self.old else 0.0
-            total += self.penalty[k] if k < self.old else self.lam
+            self.fixed += self.penalty[k] if k < self.old else self.s.lam
+            moved = 0.0
             for j in range(d):
                 if k < self.old:
-                    self.theta[k, j] = (gamma * self.phi[k, j] + self.theta[k, j]) / (gamma + self.count[k])
+                    self.theta[k, j] = (gamma * self.phi[k, j] + self.sums[k, j]) / (gamma + self.count[k])
                     t = self.theta[k, j] - self.phi[k, j]
-                    total += gamma * t * t
+                    self.fixed += gamma * t * t
                 else:
-                    self.theta[k, j] /= self.count[k]
+                    self.theta[k, j] = self.sums[k, j] / self.count[k]
+                t = self.theta[k, j] - self.t.columns[k + j * self.t.room]
+                moved += t * t
             self.put(k, &self.theta[k, 0])
-        self.objective = total + squared_error(&self.p, &self.theta[0, 0], &self.label[0], &self.partial[0])
+            if moved > largest:
+                largest, next_, first = moved, largest, k
+            elif moved > next_:
+                next_ = moved
+        largest, next_ = sqrt(largest), sqrt(next_)
+        for k in range(self.t.k):
+            self.drift[k] += next_ if k == first else largest
 
     def result(self):
         """Labels in the order of the rows, centers, counts, path; the old clusters, then the new ones with points."""
@@ -514,7 +657,7 @@ cdef class HDPSweep(Sweep):
         """Step 5 for one data set, from the sums and sizes of its local clusters."""
         cdef Py_ssize_t i, j, c, p, d = self.p.d, there = self.t.k
         cdef double* x = self.p.rows
-        cdef double least
+        cdef double least, second
         for c in range(there):
             self.count[c] = 0
         for i in range(start, stop):
@@ -532,7 +675,8 @@ cdef class HDPSweep(Sweep):
                 continue
             for j in range(d):
                 x[j] = self.sums[c, j] / self.count[c]
-            p = sc_least(x, d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least)
+            p = sc_least(x, d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least,
+                         &second)
             if self.count[c] * least > self.lam_global:
                 p = self.open_global(x)
             if p == c:
