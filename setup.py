@@ -67,6 +67,7 @@ class BuildExt(build_ext):
             ext.define_macros += [("SMALLVAR_DEBUG", "1")] if DEBUG else []
         # Without force, setuptools keeps objects that were built with other flags.
         self.force = True
+        self.parallel = self.parallel or os.cpu_count()
         super().build_extensions()
 
     def find_openmp(self):
@@ -127,7 +128,7 @@ def extension(name):
 
 setup(
     ext_modules=cythonize(
-        [extension(name) for name in ("nearest", "dpmeans", "bpmeans", "ordered")],
+        [extension(name) for name in ("nearest", "dpmeans", "bpmeans", "ordered", "graph")],
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG,
