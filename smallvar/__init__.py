@@ -12,21 +12,36 @@ except ImportError as error:
 
 from smallvar._bpmeans import BPMeans, KFeatures, feature_path
 from smallvar._config import show_config
+from smallvar._divergence import BregmanDPMeans, MahalanobisMeans
 from smallvar._dpmeans import DPMeans, MiniBatchDPMeans
 from smallvar._dynamic import DynamicMeans
+from smallvar._dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans, match_clusters
+from smallvar._graph import PenalizedCut, cut_path
 from smallvar._hdp import HDPMeans
+from smallvar._kernel import KernelDPMeans, KernelHDPMeans
 from smallvar._penalty import farthest_first_lambda, hdp_lambdas
+from smallvar._spectral import SpectralDPMeans
 
 __all__ = [
     "BPMeans",
+    "BregmanDPMeans",
     "DPMeans",
     "DynamicMeans",
     "HDPMeans",
     "KFeatures",
+    "KernelDPMeans",
+    "KernelDynamicMeans",
+    "KernelHDPMeans",
+    "MahalanobisMeans",
     "MiniBatchDPMeans",
+    "PenalizedCut",
+    "SpectralDPMeans",
+    "SpectralDynamicMeans",
     "__version__",
+    "cut_path",
     "farthest_first_lambda",
     "feature_path",
     "hdp_lambdas",
+    "match_clusters",
     "show_config",
 ]

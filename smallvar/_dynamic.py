@@ -23,7 +23,260 @@ DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
 GUESS = 8  # clusters, for a penalty from the data
 
 
-class DynamicMeans(ClusterMixin, Estimator):
+class MovingClusters(ClusterMixin, Estimator):
+    """Base of D-Means and its kernel forms: what happens from one time step to the next.
+
+    A form says how a step is clustered: ``_cluster`` returns the labels (old clusters in their
+    order, then the new ones), the counts, whether its sweeps came to an end, and the clusters, in
+    a shape that only it knows. ``_no_cluster`` is a step without data, ``_keep`` makes those
+    that ``alive`` selects the state, ``_mark`` is what tracks say of the active ones, ``_penalty``
+    is lam from data.
+    """
+
+    def _check_parameters(self):
+        check_lam(self.lam, finite=True)
+        pairs = {"t_q": self.t_q, "k_tau": self.k_tau, "q": self.q, "tau": self.tau}
+        given = [name for name, value in pairs.items() if value is not None]
+        if given not in ([], ["t_q", "k_tau"], ["q", "tau"]):
+            raise ValueError(
+                "either t_q and k_tau or q and tau must be given, or none of the four, got "
+                f"{', '.join(f'{name}={pairs[name]!r}' for name in given)}"
+            )
+        check_number(self.t_q, "t_q", low=1, low_open=True, none=True)
+        check_number(self.k_tau, "k_tau", low=1, none=True)
+        check_number(self.q, "q", low=0, none=True)
+        check_number(self.tau, "tau", low=0, none=True)
+        for name in ("k_tau", "q", "tau"):
+            if pairs[name] is not None and np.isinf(pairs[name]):
+                raise ValueError(f"{name} must be finite, got {pairs[name]!r}")
+        check_number(self.n_init, "n_init", low=1, integer=True)
+        check_flag(self.record, "record")
+
+    def _begin(self, d, recording):
+        """No clusters yet."""
+        self.cluster_ids_ = np.zeros(0, dtype=np.int64)
+        self.weights_ = np.zeros(0)
+        self.ages_ = np.zeros(0, dtype=np.int64)
+        self.n_steps_ = 0
+        self._next_id = 0
+        self._generator = check_random_state(self.random_state)
+        for name in ("lam_", "q_", "tau_"):
+            vars(self).pop(name, None)
+        self._recorded = [] if recording else None
+
+    def _draws(self):
+        """Whether a step draws random numbers."""
+        return self.n_init > 1
+
+    @contextmanager
+    def _undone_on_error(self):
+        """Take back what a failed step did to the generator and to the record."""
+        recorded = len(self._recorded or [])
+        state = self._generator.get_state() if self._draws() else None
+        try:
+            yield
+        except BaseException:
+            if state is not None:
+                self._generator.set_state(state)
+            if self._recorded is not None:
+                del self._recorded[recorded:]
+            raise
+
+    def _settle_penalties(self, X, n_threads):
+        """The numbers lam, Q and tau, once there are data."""
+        lam = self.lam
+        if isinstance(lam, str):
+            lam = self._penalty(X, min(GUESS, X.shape[0]), n_threads)
+        self.lam_ = float(lam)
+        if self.q is not None:
+            self.q_, self.tau_ = float(self.q), float(self.tau)
+            return
+        t_q, k_tau = (DEFAULT_T_Q, DEFAULT_K_TAU) if self.t_q is None else (self.t_q, self.k_tau)
+        self.q_ = float(self.lam_ / t_q)
+        self.tau_ = float(k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1))
+
+    def _step(self, X, n_threads, time):
+        """One time step; returns whether its sweeps came to an end."""
+        old = len(self.ages_)
+        ids, converged = self.cluster_ids_, True
+        if X.shape[0]:
+            if not hasattr(self, "lam_"):
+                self._settle_penalties(X, n_threads)
+            gamma = 1.0 / (1.0 / self.weights_ + self.tau_ * self.ages_)
+            penalty = np.minimum(self.q_ * self.ages_, self.lam_)  # rounding may put it above
+            labels, counts, clusters, converged = self._cluster(X, gamma, penalty, n_threads)
+            new = len(counts) - old
+            active = counts > 0
+            weights, ages = self.weights_, self.ages_
+            revived = ids[active[:old] & (ages > 1)]
+            if new:
+                ids = np.append(ids, self._next_id + np.arange(new))
+                weights, gamma = np.append(weights, np.zeros(new)), np.append(gamma, np.zeros(new))
+                ages = np.append(ages, np.zeros(new, dtype=np.int64))
+            weights = np.where(active, gamma + counts, weights)
+            ages = np.where(active, 1, ages + 1)
+            self.labels_ = ids[labels]
+        else:
+            weights, ages, new = self.weights_, self.ages_ + 1, 0
+            active, revived = np.zeros(old, dtype=bool), ids[:0]
+            self.labels_ = np.zeros(0, dtype=np.int64)
+            clusters, counts = self._no_cluster(), np.zeros(old)
+        dead = self._dead(ages)
+        if self._recorded is not None:
+            self._recorded.append(
+                (
+                    time,
+                    self.objective_,
+                    ids[active],
+                    self._mark(clusters, active, counts),
+                    ids[old:],
+                    ids[dead],
+                    revived,
+                )
+            )
+        if self.verbose:
+            print(
+                f"step {self.n_steps_ + 1}: {X.shape[0]} points, {active.sum()} clusters, "
+                f"{new} of them new, {len(revived)} revived, {dead.sum()} forgotten, objective "
+                f"{self.objective_:.8g}"
+            )
+        if dead.any():
+            ids, weights, ages = ids[~dead], weights[~dead], ages[~dead]
+            self._keep(clusters, ~dead)
+        else:
+            self._keep(clusters, None)
+        self.cluster_ids_, self.weights_, self.ages_ = ids, weights, ages
+        self.n_clusters_ = len(ids)
+        self._next_id += new
+        self.n_steps_ += 1
+        return converged
+
+    def _dead(self, ages):
+        """Clusters to forget. Ages are compared with t_q: Q D may exceed lam by rounding."""
+        if not hasattr(self, "lam_"):
+            return np.zeros(len(ages), dtype=bool)
+        if self.q is not None:
+            return self.q_ * ages > self.lam_
+        return ages > (DEFAULT_T_Q if self.t_q is None else self.t_q)
+
+    def _record_of(self, field):
+        """One field of what was recorded, step by step."""
+        if vars(self).get("_recorded") is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no record: use fit, or partial_fit with record=True"
+            )
+        return [step[field] for step in self._recorded]
+
+    @property
+    def times_(self):  # numpydoc ignore=RT01
+        """The times of the steps."""
+        return np.array(self._record_of(0))
+
+    @property
+    def step_objectives_(self):  # numpydoc ignore=RT01
+        """Objective of every step."""
+        return np.array(self._record_of(1))
+
+    @property
+    def births_(self):  # numpydoc ignore=RT01
+        """Number the new clusters of each step."""
+        return self._record_of(4)
+
+    @property
+    def deaths_(self):  # numpydoc ignore=RT01
+        """Number the clusters forgotten at the end of each step."""
+        return self._record_of(5)
+
+    @property
+    def revivals_(self):  # numpydoc ignore=RT01
+        """Number the clusters that came back in each step."""
+        return self._record_of(6)
+
+    @property
+    def tracks_(self):  # numpydoc ignore=RT01
+        """Map the number of every cluster to the steps in which it was seen."""
+        ids, marks = self._record_of(2), self._record_of(3)
+        if not ids:
+            return {}
+        number = np.repeat(np.arange(len(ids)), [len(step) for step in ids])
+        rows = np.column_stack([number, np.concatenate(marks)])
+        ids = np.concatenate(ids)
+        order = np.argsort(ids, kind="stable")
+        found, first = np.unique(ids[order], return_index=True)
+        pieces = np.split(rows[order], first[1:]) if len(found) else []
+        return dict(zip(found.tolist(), pieces, strict=True))
+
+    def partial_fit(self, X, y=None):
+        """Take in one time step.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The batch; it may have no rows.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : estimator
+            The updated estimator.
+        """
+        with unchanged_on_error(self):
+            n_threads = self._check_parameters()
+            first = not hasattr(self, "n_steps_")
+            X = self._validate(X, reset=first, least=0)
+            check_reach(X)
+            if first:
+                self._begin(X.shape[1], self.record)
+            elif not self.record:
+                self._recorded = None
+            elif self._recorded is None:
+                raise ValueError("record must be set before the first step, got record=True")
+            with self._undone_on_error():
+                converged = self._step(X, n_threads, self.n_steps_)
+        if not converged:
+            warn_not_converged(self, self.n_iter_)
+        return self
+
+    def fit(self, X, y=None, *, times=None):
+        """Cluster a whole record, from scratch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            All data.
+        y : None
+            Ignored.
+        times : array-like of shape (n_samples,), default=None
+            The time of each row: numbers, dates or anything else that sorts. Rows of the same time
+            are one step, steps are taken in ascending order, and rows within a step in the order
+            given. None: all rows are one step.
+
+        Returns
+        -------
+        self : estimator
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            n_threads = self._check_parameters()
+            X = self._validate(X, reset=True)
+            check_reach(X)
+            values, order, steps = _steps(times, X.shape[0])
+            self._begin(X.shape[1], True)
+            labels = np.empty(X.shape[0], dtype=np.int64)
+            converged = True
+            with self._undone_on_error():
+                for value, rows in zip(values, np.split(order, steps), strict=True):
+                    batch = X if times is None else X[rows]
+                    converged &= self._step(batch, n_threads, value)
+                    labels[rows] = self.labels_
+            self.labels_ = labels
+        if not converged:
+            warn_not_converged(self, self.n_iter_)
+        return self
+
+
+class DynamicMeans(MovingClusters):
     """D-Means: DP-means for a sequence of batches, whose clusters keep their identity.
 
     Minimizes, at each time step, over labels and centers theta of the batch y,
@@ -181,253 +434,39 @@ class DynamicMeans(ClusterMixin, Estimator):
         self.verbose = verbose
 
     def _check_parameters(self):
-        check_lam(self.lam, finite=True)
-        pairs = {"t_q": self.t_q, "k_tau": self.k_tau, "q": self.q, "tau": self.tau}
-        given = [name for name, value in pairs.items() if value is not None]
-        if given not in ([], ["t_q", "k_tau"], ["q", "tau"]):
-            raise ValueError(
-                "either t_q and k_tau or q and tau must be given, or none of the four, got "
-                f"{', '.join(f'{name}={pairs[name]!r}' for name in given)}"
-            )
-        check_number(self.t_q, "t_q", low=1, low_open=True, none=True)
-        check_number(self.k_tau, "k_tau", low=1, none=True)
-        check_number(self.q, "q", low=0, none=True)
-        check_number(self.tau, "tau", low=0, none=True)
-        for name in ("k_tau", "q", "tau"):
-            if pairs[name] is not None and np.isinf(pairs[name]):
-                raise ValueError(f"{name} must be finite, got {pairs[name]!r}")
-        check_number(self.n_init, "n_init", low=1, integer=True)
+        super()._check_parameters()
         check_number(self.max_iter, "max_iter", low=1, integer=True)
-        check_flag(self.record, "record")
         return self._threads()
 
     def _begin(self, d, recording):
-        """No clusters yet."""
+        super()._begin(d, recording)
         self.cluster_centers_ = np.zeros((0, d))
-        self.cluster_ids_ = np.zeros(0, dtype=np.int64)
-        self.weights_ = np.zeros(0)
-        self.ages_ = np.zeros(0, dtype=np.int64)
-        self.n_steps_ = 0
-        self._next_id = 0
-        self._generator = check_random_state(self.random_state)
-        for name in ("lam_", "q_", "tau_"):
-            vars(self).pop(name, None)
-        self._recorded = [] if recording else None
 
-    @contextmanager
-    def _undone_on_error(self):
-        """Take back what a failed step did to the generator and to the record."""
-        recorded = len(self._recorded or [])
-        state = self._generator.get_state() if self.n_init > 1 else None
-        try:
-            yield
-        except BaseException:
-            if state is not None:
-                self._generator.set_state(state)
-            if self._recorded is not None:
-                del self._recorded[recorded:]
-            raise
+    def _penalty(self, X, guess, n_threads):
+        return farthest_first(X, guess, None, n_threads)
 
-    def _settle_penalties(self, X, n_threads):
-        """The numbers lam, Q and tau, once there are data."""
-        lam = self.lam
-        if isinstance(lam, str):
-            lam = farthest_first(X, min(GUESS, X.shape[0]), None, n_threads)
-        self.lam_ = float(lam)
-        if self.q is not None:
-            self.q_, self.tau_ = float(self.q), float(self.tau)
-            return
-        t_q, k_tau = (DEFAULT_T_Q, DEFAULT_K_TAU) if self.t_q is None else (self.t_q, self.k_tau)
-        self.q_ = float(self.lam_ / t_q)
-        self.tau_ = float(k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1))
-
-    def _step(self, X, n_threads, time):
-        """One time step; returns whether its sweeps came to an end."""
-        old = len(self.ages_)
-        ids, converged = self.cluster_ids_, True
-        if X.shape[0]:
-            if not hasattr(self, "lam_"):
-                self._settle_penalties(X, n_threads)
-            gamma = 1.0 / (1.0 / self.weights_ + self.tau_ * self.ages_)
-            penalty = np.minimum(self.q_ * self.ages_, self.lam_)  # rounding may put it above
-            best = None
-            for start in range(self.n_init):
-                order = self._generator.permutation(X.shape[0]) if start else None
-                sweep = DynamicStep(
-                    X, self.cluster_centers_, gamma, penalty, self.lam_, n_threads
-                ).run(order, self.max_iter)
-                if best is None or sweep.objective < best.objective * (1 - 1e-12):
-                    best = sweep
-            labels, centers, counts, _ = best.result()
-            converged = best.converged
-            new = len(counts) - old
-            active = counts > 0
-            weights, ages = self.weights_, self.ages_
-            revived = ids[active[:old] & (ages > 1)]
-            if new:
-                ids = np.append(ids, self._next_id + np.arange(new))
-                weights, gamma = np.append(weights, np.zeros(new)), np.append(gamma, np.zeros(new))
-                ages = np.append(ages, np.zeros(new, dtype=np.int64))
-            weights = np.where(active, gamma + counts, weights)
-            ages = np.where(active, 1, ages + 1)
-            self.labels_ = ids[labels]
-            self.objective_, self.n_iter_ = best.objective, best.n_iter
-        else:
-            centers, weights, ages, new = self.cluster_centers_, self.weights_, self.ages_ + 1, 0
-            active, revived = np.zeros(old, dtype=bool), ids[:0]
-            self.labels_ = np.zeros(0, dtype=np.int64)
-            self.objective_, self.n_iter_ = 0.0, 0
-        dead = self._dead(ages)
-        if self._recorded is not None:
-            self._recorded.append(
-                (
-                    time,
-                    self.objective_,
-                    ids[active],
-                    centers[active],
-                    ids[old:],
-                    ids[dead],
-                    revived,
-                )
+    def _cluster(self, X, gamma, penalty, n_threads):
+        best = None
+        for start in range(self.n_init):
+            order = self._generator.permutation(X.shape[0]) if start else None
+            sweep = DynamicStep(X, self.cluster_centers_, gamma, penalty, self.lam_, n_threads).run(
+                order, self.max_iter
             )
-        if self.verbose:
-            print(
-                f"step {self.n_steps_ + 1}: {X.shape[0]} points, {active.sum()} clusters, "
-                f"{new} of them new, {len(revived)} revived, {dead.sum()} forgotten, objective "
-                f"{self.objective_:.8g}"
-            )
-        if dead.any():
-            centers, ids, weights, ages = centers[~dead], ids[~dead], weights[~dead], ages[~dead]
-        self.cluster_centers_, self.cluster_ids_ = centers, ids
-        self.weights_, self.ages_ = weights, ages
-        self.n_clusters_ = len(ids)
-        self._next_id += new
-        self.n_steps_ += 1
-        return converged
+            if best is None or sweep.objective < best.objective * (1 - 1e-12):
+                best = sweep
+        labels, centers, counts, _ = best.result()
+        self.objective_, self.n_iter_ = best.objective, best.n_iter
+        return labels, counts, centers, best.converged
 
-    def _dead(self, ages):
-        """Clusters to forget. Ages are compared with t_q: Q D may exceed lam by rounding."""
-        if not hasattr(self, "lam_"):
-            return np.zeros(len(ages), dtype=bool)
-        if self.q is not None:
-            return self.q_ * ages > self.lam_
-        return ages > (DEFAULT_T_Q if self.t_q is None else self.t_q)
+    def _no_cluster(self):
+        self.objective_, self.n_iter_ = 0.0, 0
+        return self.cluster_centers_
 
-    def _record_of(self, field):
-        """One field of what was recorded, step by step."""
-        if vars(self).get("_recorded") is None:
-            raise AttributeError(
-                f"{type(self).__name__} has no record: use fit, or partial_fit with record=True"
-            )
-        return [step[field] for step in self._recorded]
+    def _mark(self, centers, active, counts):
+        return centers[active]
 
-    @property
-    def times_(self):  # numpydoc ignore=RT01
-        """The times of the steps."""
-        return np.array(self._record_of(0))
-
-    @property
-    def step_objectives_(self):  # numpydoc ignore=RT01
-        """Objective of every step."""
-        return np.array(self._record_of(1))
-
-    @property
-    def births_(self):  # numpydoc ignore=RT01
-        """Number the new clusters of each step."""
-        return self._record_of(4)
-
-    @property
-    def deaths_(self):  # numpydoc ignore=RT01
-        """Number the clusters forgotten at the end of each step."""
-        return self._record_of(5)
-
-    @property
-    def revivals_(self):  # numpydoc ignore=RT01
-        """Number the clusters that came back in each step."""
-        return self._record_of(6)
-
-    @property
-    def tracks_(self):  # numpydoc ignore=RT01
-        """Map the number of every cluster to its steps and centers."""
-        ids, centers = self._record_of(2), self._record_of(3)
-        if not ids:
-            return {}
-        number = np.repeat(np.arange(len(ids)), [len(step) for step in ids])
-        rows = np.column_stack([number, np.concatenate(centers)])
-        ids = np.concatenate(ids)
-        order = np.argsort(ids, kind="stable")
-        found, first = np.unique(ids[order], return_index=True)
-        pieces = np.split(rows[order], first[1:]) if len(found) else []
-        return dict(zip(found.tolist(), pieces, strict=True))
-
-    def partial_fit(self, X, y=None):
-        """Take in one time step.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The batch; it may have no rows.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self : DynamicMeans
-            The updated estimator.
-        """
-        with unchanged_on_error(self):
-            n_threads = self._check_parameters()
-            first = not hasattr(self, "n_steps_")
-            X = self._validate(X, reset=first, least=0)
-            check_reach(X)
-            if first:
-                self._begin(X.shape[1], self.record)
-            elif not self.record:
-                self._recorded = None
-            elif self._recorded is None:
-                raise ValueError("record must be set before the first step, got record=True")
-            with self._undone_on_error():
-                converged = self._step(X, n_threads, self.n_steps_)
-        if not converged:
-            warn_not_converged(self, self.n_iter_)
-        return self
-
-    def fit(self, X, y=None, *, times=None):
-        """Cluster a whole record, from scratch.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            All data.
-        y : None
-            Ignored.
-        times : array-like of shape (n_samples,), default=None
-            The time of each row: numbers, dates or anything else that sorts. Rows of the same time
-            are one step, steps are taken in ascending order, and rows within a step in the order
-            given. None: all rows are one step.
-
-        Returns
-        -------
-        self : DynamicMeans
-            The fitted estimator.
-        """
-        with unchanged_on_error(self):
-            n_threads = self._check_parameters()
-            X = self._validate(X, reset=True)
-            check_reach(X)
-            values, order, steps = _steps(times, X.shape[0])
-            self._begin(X.shape[1], True)
-            labels = np.empty(X.shape[0], dtype=np.int64)
-            converged = True
-            with self._undone_on_error():
-                for value, rows in zip(values, np.split(order, steps), strict=True):
-                    batch = X if times is None else X[rows]
-                    converged &= self._step(batch, n_threads, value)
-                    labels[rows] = self.labels_
-            self.labels_ = labels
-        if not converged:
-            warn_not_converged(self, self.n_iter_)
-        return self
+    def _keep(self, centers, alive):
+        self.cluster_centers_ = centers if alive is None else centers[alive]
 
     def predict(self, X):
         """Number of the nearest cluster among those seen in the last step.

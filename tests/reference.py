@@ -724,3 +724,767 @@ def hdp_lambdas(X, groups, n_local, n_global):
         far = sets[j][distance[sets[j]].argmax()]
         distance = np.minimum(distance, squared_distances(X, X[far : far + 1])[:, 0])
     return np.mean(local) if local else 1.0, found[-1]
+
+
+# The spectral relaxation (KJ12 section 5.1): orthonormal Y instead of indicators.
+
+
+@dataclass
+class Spectral:
+    """What the relaxation returns; `plain` and `centered` bound every clustering's objective."""
+
+    labels: np.ndarray
+    objective: float
+    plain: float
+    centered: float
+    eigenvalues: np.ndarray
+    Y: np.ndarray
+    n_iter: int
+
+
+def kernel_objective(K, labels, lam, weights=None):
+    """DP-means objective in feature space: squared distances to the means, and lam for each."""
+    w = np.ones(len(K)) if weights is None else np.asarray(weights, dtype=float)
+    total = 0.0
+    for c in np.unique(labels):
+        rows = np.flatnonzero(labels == c)
+        share = w[rows] / w[rows].sum()
+        inner = K[np.ix_(rows, rows)]
+        distances = K[rows, rows] - 2 * inner @ share + share @ inner @ share
+        total += w[rows] @ distances + lam
+    return float(total)
+
+
+def rows_to_labels(Y, first, weights):
+    """Yu & Shi's rounding of Y from one first row: labels, number of iterations, fits.
+
+    What is within 1e-9 of the best is tied, and the lowest index taken.
+    """
+    m = Y.shape[1]
+    Y = np.array(Y)
+    Y[np.linalg.norm(Y, axis=1) <= 1e-10 * np.linalg.norm(Y, axis=1).max()] = 1
+    Y = Y / np.linalg.norm(Y, axis=1)[:, None]
+    chosen = [first]
+    while len(chosen) < m:
+        overlap = np.abs(Y @ Y[chosen].T).sum(axis=1)
+        chosen.append(int((overlap <= overlap.min() + 1e-9).argmax()))
+    R = Y[chosen].T
+    fits, found = [], []  # tr X' Y R: ||X - Y R||^2 is 2 n minus twice that
+    while True:
+        turned = Y @ R
+        X = np.eye(m)[(turned >= turned.max(axis=1)[:, None] - 1e-9).argmax(axis=1)]
+        U, S, Vt = np.linalg.svd(X.T @ (weights[:, None] * Y))
+        known = S / S[0] > 1e-10  # an empty column of X leaves its column of R open: zero
+        R = (U[:, known] @ Vt[known]).T
+        fits.append(S.sum())
+        found.append(X.argmax(axis=1))
+        if len(fits) > 1 and not fits[-1] > fits[-2] + 1e-12 * weights.sum():
+            break
+    return found[-2], len(found), np.array(fits)
+
+
+def spectral(K, lam, *, weights=None, n_init=10, random_state=0):
+    """All eigenvectors above lam, rounded from `n_init` rows; the best labels, and the bounds."""
+    w = np.ones(len(K)) if weights is None else np.asarray(weights, dtype=float)
+    root = np.sqrt(w)
+    G = root[:, None] * K * root
+    values, vectors = np.linalg.eigh(G)
+    Y, above = vectors[:, values > lam][:, ::-1], values[values > lam][::-1]
+    center = np.eye(len(K)) - np.outer(np.ones(len(K)), w / w.sum())
+    Kc = center @ K @ center.T
+    Gc = root[:, None] * Kc * root
+    centered = np.linalg.eigvalsh(Gc)
+    best = (np.zeros(len(K), dtype=int), lam + np.trace(Gc), 0)
+    if Y.shape[1]:
+        rng = np.random.RandomState(random_state)
+        mass = np.cumsum(w)
+        best = None
+        for start in range(n_init):
+            first = np.flatnonzero(mass > rng.random_sample() * mass[-1])[0] if start else 0
+            labels, n_iter, _ = rows_to_labels(Y, first, w)
+            value = kernel_objective(K, labels, lam, w)
+            if best is None or value < best[1] - 1e-12 * np.trace(np.abs(G)):
+                best = labels, value, n_iter
+    return Spectral(
+        best[0],
+        best[1],
+        np.trace(G) - (above - lam).sum(),
+        np.trace(Gc) + lam - np.maximum(centered - lam, 0).sum(),
+        above,
+        Y,
+        best[2],
+    )
+
+
+# Other divergences (spec section 10): D(x, mu) for squared distance, and covariances of clusters.
+
+
+def divergences(X, centers, name):
+    """All D(x_i, c), the columns added one after the other; 0 log 0 = 0."""
+    total = np.zeros((len(X), len(centers)))
+    for j in range(X.shape[1]):
+        x, mu = X[:, j, None], centers[None, :, j]
+        with np.errstate(all="ignore"):
+            if name == "squared_euclidean":
+                total += np.square(x - mu)
+            elif name == "kl":
+                total += np.where(x > 0, x * np.log(x / mu) - x + mu, mu)
+            elif name == "itakura_saito":
+                total += x / mu - np.log(x / mu) - 1
+            else:
+                total += np.where(x > 0, x * np.log(x / mu), 0)
+                total += np.where(x < 1, (1 - x) * np.log((1 - x) / (1 - mu)), 0)
+    return total
+
+
+def own_divergence(X, weights, labels, centers, name):
+    """Weighted sum of the rows' divergences from their own centers."""
+    own = [
+        divergences(x[None], c[None], name)[0, 0] for x, c in zip(X, centers[labels], strict=True)
+    ]
+    return float(weights @ np.array(own))
+
+
+def bregman_farthest_first(X, n_clusters, name):
+    """KJ12 section 6.1 with D for the squared distance."""
+    seeds, found = [X.mean(axis=0)], []
+    for _ in range(n_clusters):
+        least = divergences(X, np.array(seeds), name).min(axis=1)
+        seeds.append(X[least.argmax()])
+        found.append(float(least.max()))
+    if found[-1] > 0:
+        return found[-1]
+    return min((value for value in found if value > 0), default=1.0)
+
+
+def _bregman_serial(X, w, lam, centers, cap, name):
+    table = divergences(X, centers, name)
+    labels = np.empty(len(X), dtype=int)
+    for i in range(len(X)):
+        if w[i] * table[i].min() > lam and len(centers) < cap:
+            labels[i] = len(centers)
+            centers = np.vstack([centers, X[i]])
+            table = np.hstack([table, divergences(X, X[i : i + 1], name)])
+        else:
+            labels[i] = table[i].argmin()
+    return labels, centers
+
+
+def _bregman_delayed(X, w, lam, centers, cap, name):
+    table = divergences(X, centers, name)
+    labels, cost = table.argmin(axis=1), w * table.min(axis=1)
+    far = cost.argmax()
+    if cost[far] > lam and len(centers) < cap:
+        labels[far] = len(centers)
+        centers = np.vstack([centers, X[far]])
+    return labels, centers
+
+
+def _bregman_collapsed(X, w, lam, labels, cap, name, reach):
+    """One visit of each row: it goes where the objective of the labels is lowest."""
+    labels = labels.copy()
+    k = labels.max() + 1
+    for i in range(len(X)):
+        others = np.arange(len(X)) != i
+        alone = not (labels[others] == labels[i]).any()
+        cost = np.full(k, np.inf)
+        for c in np.unique(labels[others]):
+            members = others & (labels == c)
+            s, m = w[members].sum(), np.average(X[members], axis=0, weights=w[members])
+            joint = (s * m + w[i] * X[i]) / (s + w[i])
+            cost[c] = w[i] * divergences(X[i : i + 1], joint[None], name)[0, 0]
+            cost[c] += s * divergences(m[None], joint[None], name)[0, 0]
+        free = len(np.unique(labels[others])) < cap
+        least = min(cost.min(), lam if free else np.inf)
+        tie = 1e-12 * (least + np.sqrt(least * w[i] * reach[i]))
+        good = np.flatnonzero(cost <= least + tie)
+        if good.size:
+            labels[i] = good[0]
+        elif not alone:
+            labels[i] = k
+            k += 1
+    return labels, k
+
+
+def bregman(
+    X,
+    lam,
+    name,
+    algorithm="serial",
+    *,
+    weights=None,
+    init=None,
+    max_clusters=None,
+    max_iter=300,
+    order=None,
+):
+    """DP-means with a divergence, one row after the other."""
+    X_all, weights, rows = _prepare(X, weights, order)
+    X, w = X_all[rows], weights[rows]
+    cap = np.inf if max_clusters is None else max_clusters
+    given = init is not None
+    labels = np.zeros(len(X), dtype=int)
+    centers = np.array(init, dtype=float) if given else weighted_means(X, w, labels)
+    if algorithm == "collapsed" and given:
+        labels, kept = without_gaps(divergences(X, centers, name).argmin(axis=1))
+        centers = centers[kept]
+    mean = weighted_means(X, w, np.zeros(len(X), dtype=int))[0]
+    reach = X.sum(axis=1) + mean.sum() if name == "kl" else np.full(len(X), X.shape[1])
+    path, n_iter, counted, fixed = [], 0, 0, False
+    while not fixed and counted < max_iter:
+        previous = labels
+        if algorithm == "collapsed":
+            n_before = labels.max() + 1
+            labels, n_now = _bregman_collapsed(X, w, lam, labels, cap, name, reach)
+        else:
+            n_before = len(centers)
+            sweep = _bregman_serial if algorithm == "serial" else _bregman_delayed
+            labels, centers = sweep(X, w, lam, centers, cap, name)
+            n_now = len(centers)
+        created = n_now > n_before
+        fixed = not created and np.array_equal(labels, previous) and not (given and n_iter == 0)
+        labels, _ = without_gaps(labels)
+        centers = weighted_means(X, w, labels)
+        path.append(own_divergence(X, w, labels, centers, name) + lam * len(centers))
+        n_iter += 1
+        counted += not created
+    if not fixed and algorithm != "collapsed":
+        labels, kept = without_gaps(divergences(X, centers, name).argmin(axis=1))
+        centers = centers[kept]
+        path.append(own_divergence(X, w, labels, centers, name) + lam * len(centers))
+    all_labels = divergences(X_all, centers, name).argmin(axis=1)
+    all_labels[rows] = labels
+    return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed)
+
+
+@dataclass
+class Covariances:
+    """What a fit with covariances returns; `path` holds the objective after every half-sweep."""
+
+    labels: np.ndarray
+    centers: np.ndarray
+    S: np.ndarray
+    path: list
+    n_iter: int
+
+
+def mahalanobis_objective(X, w, labels, centers, S, lam, scale, reg):
+    """sum_k tr((scatter_k + reg I) S_k^-1) + scale log |S_k| + lam K."""
+    total = lam * len(centers)
+    for k in range(len(centers)):
+        Y = X[labels == k] - centers[k]
+        scatter = (w[labels == k, None] * Y).T @ Y
+        total += np.trace((scatter + reg * np.eye(X.shape[1])) @ np.linalg.inv(S[k]))
+        total += scale * np.linalg.slogdet(S[k])[1]
+    return float(total)
+
+
+def mahalanobis(X, seeds, *, lam=None, scale=1.0, reg=1.0, known=None, weights=None, order=None):
+    """MB13 appendix E with the prior's scale matrix reg I kept: K fixed, or free from one cluster.
+
+    Points join the center of the least Mahalanobis distance. K fixed: a cluster without points
+    begins anew at the row with the largest one of those not alone. K free: a row farther than what
+    a cluster costs opens one.
+    """
+    X = np.asarray(X, dtype=float)
+    n, d = X.shape
+    w = np.ones(n) if weights is None else weights
+    order = np.arange(n) if order is None else order
+    eye = np.eye(d)
+
+    def table(centers, S):
+        out = np.empty((n, len(centers)))
+        for k in range(len(centers)):
+            Y = X - centers[k]
+            out[:, k] = (Y * np.linalg.solve(S[k], Y.T).T).sum(axis=1)
+        return out
+
+    def given(k):
+        return None if known is None else np.broadcast_to(known, (k, d, d))
+
+    def refit(labels, k):
+        centers = weighted_means(X, w, labels)
+        if known is not None:
+            return centers, given(k)
+        S = []
+        for c in range(k):
+            Y = X[labels == c] - centers[c]
+            S.append(((w[labels == c, None] * Y).T @ Y + reg * eye) / scale)
+        return centers, np.array(S)
+
+    def restart(labels, distances, k):
+        own = w * distances[np.arange(n), labels]
+        for c in range(k):
+            if not (labels == c).any():
+                count = np.bincount(labels, minlength=k)
+                worst = np.where(count[labels] > 1, own, -1).argmax()
+                labels[worst], own[worst] = c, 0.0
+        return labels
+
+    path, n_iter = [], 0
+    if lam is None:
+        lam, free, k = 0.0, False, len(seeds)
+        S = np.array([eye] * k) if known is None else given(k)
+        distances = table(seeds, S)
+        labels = restart(distances.argmin(axis=1), distances, k)
+        n_iter = 1
+    else:
+        free, k, labels = True, 1, np.zeros(n, dtype=int)
+        start = reg / scale * eye if known is None else known
+        cost = lam + reg * np.trace(np.linalg.inv(start)) + scale * np.linalg.slogdet(start)[1]
+    centers, S = refit(labels, k)
+    path.append(mahalanobis_objective(X, w, labels, centers, S, lam, scale, reg))
+    while True:
+        before = labels
+        distances = table(centers, S)
+        labels = np.empty(n, dtype=int)
+        opened = False
+        for i in order:
+            labels[i] = distances[i].argmin()
+            if free and w[i] * distances[i].min() > cost:
+                labels[i] = distances.shape[1]
+                S = np.concatenate([S, start[None]])
+                centers = np.vstack([centers, X[i]])
+                distances = np.hstack([distances, table(X[i : i + 1], start[None])])
+                opened = True
+        n_iter += 1
+        if free:
+            labels, kept = without_gaps(labels)
+            centers, S, k = centers[kept], S[kept], len(kept)
+        else:
+            emptied = np.setdiff1d(np.arange(k), labels)
+            labels = restart(labels, distances, k)
+            centers = np.array(centers)
+            for c in emptied:
+                centers[c] = X[labels == c][0]
+        if not opened and np.array_equal(labels, before):
+            return Covariances(labels, centers, S, path, n_iter)
+        path.append(mahalanobis_objective(X, w, labels, centers, S, lam, scale, reg))
+        centers, S = refit(labels, k)
+        path.append(mahalanobis_objective(X, w, labels, centers, S, lam, scale, reg))
+
+
+# ----------------------------------------------------------------------------------------
+# Graphs (KJ12 section 5.2): normalized and ratio cut with a penalty. A is a dense adjacency
+# matrix; out is what leaves a node, size its degree (normalized cut) or 1 (ratio cut).
+
+
+@dataclass
+class Cut:
+    """What a fit of a graph returns; labels are numbered by first appearance."""
+
+    labels: np.ndarray
+    path: list
+
+
+def cut_sizes(A, cut):
+    """What a node counts in its cluster's size."""
+    return A.sum(axis=1) if cut == "normalized" else np.ones(len(A))
+
+
+def cut_value(A, labels, cut):
+    """Sum over clusters of the links that leave it, over its size."""
+    total = 0.0
+    for c in np.unique(labels):
+        inside = labels == c
+        leaving = A[inside][:, ~inside].sum()
+        total += leaving / cut_sizes(A, cut)[inside].sum() if leaving else 0.0
+    return total
+
+
+def cut_kernel(A, shift, cut):
+    """Kernel and weights for which weighted kernel k-means is the cut (Theorem 5.3)."""
+    d = A.sum(axis=1)
+    if cut == "normalized":
+        return shift * np.diag(1 / d) + A / np.outer(d, d), d
+    return shift * np.eye(len(A)) - (np.diag(d) - A), np.ones(len(A))
+
+
+def cut_shift(A, cut):
+    """The least shift for which that kernel is positive semi-definite."""
+    d = A.sum(axis=1)
+    if cut == "normalized":
+        return max(0.0, -np.linalg.eigvalsh(A / np.sqrt(np.outer(d, d)))[0])
+    return np.linalg.eigvalsh(np.diag(d) - A)[-1]
+
+
+def cut_kernel_error(K, weights, labels):
+    """Sum of weighted squared distances to the clusters' means in the kernel's space."""
+    total = 0.0
+    for c in np.unique(labels):
+        w = weights * (labels == c)
+        total += w @ np.diag(K) - w @ K @ w / w.sum()
+    return total
+
+
+def first_appearance(labels, order=None):
+    """Labels numbered by first appearance, in the order of visit."""
+    order = range(len(labels)) if order is None else order
+    names = list(dict.fromkeys(labels[i] for i in order))
+    return np.array([names.index(label) for label in labels])
+
+
+class _Cutting:
+    """Moves of single nodes, in a graph without self-links whose nodes may be clusters."""
+
+    def __init__(self, A, cut, lam):
+        self.lam, self.everywhere, self.path = lam, cut == "ratio", []
+        links = A - np.diag(np.diag(A))
+        linked = links.sum(axis=1) > 0
+        ratio = links.sum(axis=1)[linked] / cut_sizes(A, cut)[linked]
+        self.tie = 1e-12 * (abs(lam) + ratio.max(initial=0))
+
+    def objective(self, links, size, labels):
+        total = 0.0
+        for c in np.unique(labels):
+            inside = labels == c
+            leaving = links[inside][:, ~inside].sum()
+            total += self.lam + (leaving / size[inside].sum() if leaving else 0.0)
+        return total
+
+    def settle(self, links, size, labels, order=None):
+        """Sweeps until nothing moves; returns the labels and whether anything did."""
+        n, out = len(labels), links.sum(axis=1)
+        labels = labels.copy()
+        free = [c for c in reversed(range(n)) if c not in labels]
+        sweeps = 0
+        while True:
+            moved = False
+            for i in range(n) if order is None else order:
+                neighbors = np.flatnonzero(links[i])
+                if len(neighbors) == 0:
+                    continue
+                own, labels[i] = labels[i], -1
+
+                def cost(c, i=i):
+                    inside = labels == c
+                    leaving = links[inside][:, ~inside].sum()
+                    ratio = leaving / size[inside].sum()
+                    return (out[i] - 2 * links[i, inside].sum() - size[i] * ratio) / (
+                        size[inside].sum() + size[i]
+                    )
+
+                alone = out[i] / size[i] + self.lam
+                left = own in labels
+                stay = cost(own) if left else alone
+                costs = {c: cost(c) for c in sorted(set(labels[neighbors]) - {own})}
+                best, target = min(costs.values(), default=np.inf), None
+                if costs:
+                    target = min(c for c in costs if costs[c] <= best + self.tie)
+                if self.everywhere:
+                    best = min(best, stay)
+                    others = {
+                        c: cost(c)
+                        for c in sorted(set(labels) - set(costs) - {own, -1})
+                        if out[labels == c].any()
+                    }
+                    least = min(others.values(), default=np.inf)
+                    if least < best - self.tie:
+                        best = least
+                        target = min(c for c in others if others[c] <= least + self.tie)
+                if left and alone < best - self.tie:
+                    best, target = alone, free[-1]
+                if target is None or not best < stay - self.tie:
+                    labels[i] = own
+                    continue
+                if target not in labels:
+                    free.pop()
+                if not left:
+                    free.append(own)
+                labels[i], moved = target, True
+            self.path.append(self.objective(links, size, labels))
+            sweeps += 1
+            if not moved:
+                return labels, sweeps > 1
+
+
+def cut_incremental(A, lam, cut, labels=None):
+    """One node at a time, to where the objective is lowest; all alone at first."""
+    run = _Cutting(A, cut, lam)
+    labels = np.arange(len(A)) if labels is None else labels
+    labels, _ = run.settle(A - np.diag(np.diag(A)), cut_sizes(A, cut), labels)
+    return Cut(first_appearance(labels), run.path)
+
+
+def cut_multilevel(A, lam, cut, labels=None):
+    """The same, then with the clusters as nodes, and so on, and back; until nothing changes."""
+    run = _Cutting(A, cut, lam)
+    bottom = A - np.diag(np.diag(A)), cut_sizes(A, cut)
+    labels, _ = run.settle(*bottom, np.arange(len(A)) if labels is None else labels)
+    merged = True
+    while merged:
+        merged = False
+        levels, (links, size) = [], bottom
+        while True:
+            fine = first_appearance(labels)
+            k = fine.max() + 1
+            if k == len(links):
+                break
+            levels.append((links, size, fine))
+            Z = np.eye(k)[fine]
+            links, size = Z.T @ links @ Z, Z.T @ size
+            np.fill_diagonal(links, 0)
+            labels, moved = run.settle(links, size, np.arange(k))
+            if not moved:
+                break
+            merged = True
+        for links, size, fine in reversed(levels):
+            labels = labels[fine]
+            if merged:
+                labels, _ = run.settle(links, size, labels)
+    return Cut(first_appearance(labels), run.path)
+
+
+def cut_batch(A, lam, cut, labels):
+    """Weighted kernel DP-means (KJ12 Algorithm 1) from given labels, with the kernel above.
+
+    A node stays at a tie, and one that is alone opens no cluster.
+    """
+    shift = cut_shift(A, cut)
+    K, w = cut_kernel(A, shift, cut)
+    threshold = lam + shift + (cut == "normalized")
+    path = []
+    while True:
+        before = labels
+        means = [w * (labels == c) / w[labels == c].sum() for c in range(labels.max() + 1)]
+        labels = labels.copy()
+        for i in range(len(A)):
+            cost = np.array([w[i] * (K[i, i] - 2 * m @ K[i] + m @ K @ m) for m in means])
+            if cost.min() > threshold + 1e-12 and (before == before[i]).sum() > 1:
+                labels[i] = len(means)
+                means.append(np.eye(len(A))[i])
+            elif not cost[before[i]] <= cost.min() + 1e-12:
+                labels[i] = np.flatnonzero(cost <= cost.min() + 1e-12)[0]
+        labels, _ = without_gaps(labels)
+        path.append(cut_value(A, labels, cut) + lam * (labels.max() + 1))
+        if np.array_equal(labels, before):
+            return Cut(first_appearance(labels), path)
+
+
+# Kernel forms (KJ12 section 5.2): a mean is a row of coefficients a of the points, so that
+# ||phi(x_i) - m||^2 = K_ii - 2 (a K)_i + a K a'.
+
+
+def kernel_distance(K, i, a):
+    """Squared distance of point i to the mean with coefficients a."""
+    return K[i, i] - 2 * a @ K[:, i] + a @ K @ a
+
+
+def mean_coefficients(labels, weights):
+    """One row for each cluster: the weights of its points, divided by their sum."""
+    A = np.array([weights * (labels == c) for c in range(labels.max() + 1)])
+    return A / A.sum(axis=1, keepdims=True)
+
+
+def kernel_dp_means(
+    K, lam, *, collapsed=False, weights=None, labels=None, cap=np.inf, max_iter=300, order=None
+):
+    """DP-means, point by point, from a Gram matrix; returns labels, path and number of sweeps."""
+    n = len(K)
+    weights = np.ones(n) if weights is None else np.asarray(weights, dtype=float)
+    order = np.arange(n) if order is None else order
+    order = order[weights[order] > 0]
+    given = labels
+    labels = np.zeros(n, dtype=int) if labels is None else without_gaps(np.asarray(labels))[0]
+    path, n_iter, counted, fixed = [], 0, 0, False
+    while not fixed and counted < max_iter:
+        before = labels.copy()
+        A = list(mean_coefficients(labels, weights))
+        k = len(A)
+        for i in order:
+            if collapsed:
+                cost = []
+                for c in range(len(A)):
+                    members = (labels == c) & (np.arange(n) != i) & (weights > 0)
+                    s = weights[members].sum()
+                    a = weights * members / s if s else None
+                    scale = weights[i] * s / (weights[i] + s)
+                    cost.append(scale * kernel_distance(K, i, a) if s else np.inf)
+                live = np.isfinite(cost).sum()
+                least = min(*cost, lam if live < cap else np.inf)
+                good = np.flatnonzero(np.array(cost) <= least + 1e-12 * (least + K[i, i]))
+                was_alone = np.isinf(cost[labels[i]])
+                if good.size:
+                    labels[i] = good[0]
+                elif not was_alone:
+                    labels[i] = len(A)
+                    A.append(None)
+            else:
+                distance = np.array([kernel_distance(K, i, a) for a in A])
+                labels[i] = np.argmax(distance <= distance.min() + 1e-13 * K[i, i])
+                if weights[i] * distance.min() > lam * (1 + 1e-12) and len(A) < cap:
+                    labels[i] = len(A)
+                    A.append(np.eye(n)[i])
+        created = len(A) > k
+        fixed = np.array_equal(labels[order], before[order]) and not created
+        labels[order], _ = without_gaps(labels[order])
+        labels[weights == 0] = 0
+        A = mean_coefficients(labels, weights)
+        path.append(gram_error(K, labels, weights, A) + lam * len(A))
+        n_iter += 1
+        counted += not created
+    if not collapsed and not fixed:  # nearest mean, without opening
+        labels = np.array([np.argmin([kernel_distance(K, i, a) for a in A]) for i in range(n)])
+        error = gram_error(K, labels, weights, A)
+        labels = without_gaps(labels)[0]
+        path.append(error + lam * (labels.max() + 1))
+    for i in np.flatnonzero(weights == 0):
+        labels[i] = np.argmin([kernel_distance(K, i, a) for a in A])
+    assert given is None or len(given) == n
+    return labels, np.array(path), n_iter
+
+
+def gram_error(K, labels, weights, A):
+    """Weighted sum of squared distances to the means with these coefficients."""
+    return sum(
+        w * kernel_distance(K, i, A[c])
+        for i, (w, c) in enumerate(zip(weights, labels, strict=True))
+        if w
+    )
+
+
+def kernel_farthest_first(K, rows, n_clusters):
+    """`farthest_first` of the points `rows`, in feature space."""
+    a = np.zeros(len(K))
+    a[rows] = 1 / len(rows)
+    distances = np.array([kernel_distance(K, i, a) for i in rows])
+    for _ in range(n_clusters):
+        far = np.argmax(distances)
+        found = distances[far]
+        to_far = [kernel_distance(K, i, np.eye(len(K))[rows[far]]) for i in rows]
+        distances = np.minimum(distances, to_far)
+    return found
+
+
+def kernel_hdp(K, groups, lam_local, lam_global, *, max_iter=300):
+    """Algorithm 2 of KJ12 from a Gram matrix; returns labels, path and number of sweeps."""
+    n = len(K)
+    sets = [np.flatnonzero(groups == g) for g in np.unique(groups)]
+    labels = np.zeros(n, dtype=int)
+    path, n_iter, fixed = [], 0, False
+    while not fixed and n_iter < max_iter:
+        before = labels.copy()
+        A = list(mean_coefficients(labels, np.ones(n)))
+        k = len(A)
+        for rows in sets:
+            local = set(labels[rows])
+            for i in rows:
+                cost = [
+                    kernel_distance(K, i, a) + (0 if p in local else lam_local)
+                    for p, a in enumerate(A)
+                ]
+                labels[i] = np.argmin(cost)
+                if min(cost) > lam_local + lam_global:
+                    labels[i] = len(A)
+                    A.append(np.eye(n)[i])
+                local.add(labels[i])
+        for rows in sets:
+            for c in np.unique(labels[rows]):
+                mine = rows[labels[rows] == c]
+                mean = np.zeros(n)
+                mean[mine] = 1 / len(mine)
+                scatter = sum(kernel_distance(K, i, mean) for i in mine)
+                cost = [sum(kernel_distance(K, i, a) for i in mine) for a in A]
+                labels[mine] = np.argmin(cost)
+                if min(cost) > lam_global + scatter:
+                    labels[mine] = len(A)
+                    A.append(mean)
+        fixed = np.array_equal(labels, before) and len(A) == k
+        labels, _ = without_gaps(labels)
+        A = mean_coefficients(labels, np.ones(n))
+        n_local = sum(len(set(labels[rows])) for rows in sets)
+        error = gram_error(K, labels, np.ones(n), A)
+        path.append(error + lam_local * n_local + lam_global * len(A))
+        n_iter += 1
+    return labels, np.array(path), n_iter
+
+
+# Kernel D-Means and SD-Means (CKH sections 5 and 6): old centers known by their kernel values.
+
+
+def padded_matching(new, old):
+    """Link of each cluster (-1: new) by the Hungarian method: every cluster may stay alone."""
+    from scipy.optimize import linear_sum_assignment
+
+    k, n_old = old.shape
+    alone = np.where(np.eye(k, dtype=bool), np.asarray(new)[:, None], 1e6 + 1e3 * np.abs(new).max())
+    rows, columns = linear_sum_assignment(np.hstack([old, alone]))
+    return np.where(columns[np.argsort(rows)] < n_old, columns[np.argsort(rows)], -1)
+
+
+def kernel_cluster_cost(K, mine, lam, cross, norm, gamma, penalty, slot):
+    """Cost of the cluster with these points: it continues old cluster ``slot``, or is new."""
+    if not len(mine):
+        return 0.0
+    trace = sum(K[i, i] for i in mine)
+    within = sum(K[i, j] for i in mine for j in mine)
+    n = len(mine)
+    if slot >= len(gamma):
+        return lam + trace - within / n
+    g = gamma[slot]
+    to_old = sum(cross[i, slot] for i in mine)
+    return (
+        penalty[slot] + trace + g * n / (g + n) * norm[slot] - (within + 2 * g * to_old) / (g + n)
+    )
+
+
+def kernel_dynamic_step(K, cross, norm, gamma, penalty, lam, *, order=None, max_iter=300):
+    """Kernel D-Means on one batch: slots of the points (old ones first) and the path."""
+    n, n_old = len(K), len(gamma)
+    order = range(n) if order is None else order
+
+    def cost(members, slot):
+        return kernel_cluster_cost(K, members, lam, cross, norm, gamma, penalty, slot)
+
+    members = {slot: [] for slot in range(n_old)}
+    where = np.full(n, -1)
+    path = []
+    while len(path) < max_iter:
+        changed = False
+        for i in order:
+            own = where[i]
+            if own >= 0:
+                members[own].remove(i)
+            slots = sorted(slot for slot in members if slot < n_old or members[slot] or slot == own)
+            if own < n_old or members[own]:
+                slots.append(max(members, default=-1) + 1)
+            rise = [cost([*members.get(s, []), i], s) - cost(members.get(s, []), s) for s in slots]
+            best = slots[int(np.argmin(rise))]
+            if own >= 0 and rise[slots.index(own)] <= min(rise) + 1e-12:
+                best = own
+            members.setdefault(best, []).append(i)
+            changed |= best != own
+            where[i] = best
+        used = [slot for slot in sorted(members) if members[slot]]
+        new = np.array([cost(members[slot], n_old) for slot in used])
+        old = np.array([[cost(members[slot], k) for k in range(n_old)] for slot in used])
+        link = padded_matching(new, old.reshape(len(used), n_old))
+        before = sum(cost(members[slot], slot) for slot in used)
+        after = sum(new[r] if k < 0 else old[r, k] for r, k in enumerate(link))
+        if after < before - 1e-10:
+            names, fresh = [], n_old
+            for k in link:
+                names.append(fresh if k < 0 else k)
+                fresh += k < 0
+            members = {slot: [] for slot in range(n_old)} | {
+                name: members[slot] for name, slot in zip(names, used, strict=True)
+            }
+            where = np.array([next(s for s in members if i in members[s]) for i in range(n)])
+            changed = True
+        path.append(min(before, after))
+        if not changed:
+            break
+    return where, np.array(path)
+
+
+def forward_selection(K, a, budget):
+    """Points chosen one by one, each time the one that leaves the least of sum a_m phi(x_m)."""
+    chosen = []
+    while len(chosen) < budget:
+        errors = {}
+        for j in set(range(len(a))) - set(chosen):
+            some = [*chosen, j]
+            c = np.linalg.lstsq(K[np.ix_(some, some)], K[some] @ a, rcond=None)[0]
+            errors[j] = a @ K @ a - 2 * c @ K[some] @ a + c @ K[np.ix_(some, some)] @ c
+        chosen.append(min(errors, key=errors.get))
+    return chosen

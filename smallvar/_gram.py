@@ -1,0 +1,253 @@
+"""Gram matrices: the kernel of an estimator and its matrix, held or made again block by block."""
+
+import math
+import warnings
+
+import numpy as np
+from scipy.linalg import eigvalsh, eigvalsh_tridiagonal
+from sklearn.metrics.pairwise import KERNEL_PARAMS, kernel_metrics, pairwise_kernels
+
+from smallvar._base import DTYPES, Estimator, check_number
+
+BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
+TEMPORARY = 32  # bytes for each of them: what it is made from, itself, its float64 copy
+ASYMMETRY = 1e-10  # of the largest entry; float32 is allowed its own rounding
+DENSE = 500  # rows of which all eigenvalues are looked at for negative ones
+STEPS, FEW_STEPS, MANY = 40, 8, 4000  # of Lanczos beyond that, few for more rows than MANY
+
+
+def batches(n, size):
+    """Slices of ``size`` that cover n."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def block_size(max_memory):
+    """Elements of a block of K: few enough for the budget."""
+    return int(min(BLOCK, max(1, max_memory / TEMPORARY)))
+
+
+class KernelEstimator(Estimator):
+    """Base of estimators that see the data through a kernel only.
+
+    They have the parameters ``kernel``, ``gamma`` and ``kernel_params``.
+    """
+
+    def _check_kernel(self):
+        kernel, names = self.kernel, kernel_metrics()
+        if isinstance(kernel, str):
+            if kernel != "precomputed" and kernel not in names:
+                raise ValueError(
+                    "kernel must be 'precomputed', a callable or one of "
+                    f"{', '.join(map(repr, sorted(names)))}, got {kernel!r}"
+                )
+        elif not callable(kernel):
+            raise TypeError(f"kernel must be a string or a callable, got {kernel!r}")
+        if self.kernel_params is not None and not isinstance(self.kernel_params, dict):
+            raise TypeError(f"kernel_params must be a dict or None, got {self.kernel_params!r}")
+        if self.gamma is not None:
+            if not np.isfinite(check_number(self.gamma, "gamma", low=0)):
+                raise ValueError(f"gamma must be finite, got {self.gamma!r}")
+            if "gamma" in (self.kernel_params or {}):
+                raise ValueError("gamma must not be given twice, got it in kernel_params too")
+        if isinstance(kernel, str):
+            takes = KERNEL_PARAMS.get(kernel, frozenset())
+            for name in self._kernel_arguments():
+                if name not in takes:
+                    raise ValueError(
+                        f"{name} must not be given for kernel={kernel!r}, which takes "
+                        f"{', '.join(sorted(takes)) or 'no parameters'}"
+                    )
+
+    def _kernel_arguments(self):
+        given = dict(self.kernel_params or {})
+        if self.gamma is not None:
+            given["gamma"] = self.gamma
+        return given
+
+    def _validate_kernel(self, X, *, reset, least=1):
+        """The data; in ``fit``, a precomputed Gram matrix is checked."""
+        X = self._validate(X, reset=reset, least=least)
+        if reset and isinstance(self.kernel, str) and self.kernel == "precomputed":
+            check_gram(X)
+        return X
+
+    def _kernel_between(self, X, Y):
+        """Kernel of each row of X with each of Y, float32 or float64."""
+        if isinstance(self.kernel, str):
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
+                K = pairwise_kernels(X, Y, metric=self.kernel, **self._kernel_arguments())
+        else:
+            K = np.asarray(self.kernel(X, Y, **self._kernel_arguments()))
+            if K.shape != (X.shape[0], Y.shape[0]):
+                raise ValueError(
+                    f"kernel must return a matrix of shape {(X.shape[0], Y.shape[0])} for "
+                    f"{X.shape[0]} and {Y.shape[0]} rows, got {K.shape}"
+                )
+        if K.dtype.kind not in "fiub":
+            raise ValueError(f"kernel must return real numbers, got {K.dtype}")
+        if not np.isfinite(K).all():
+            raise ValueError(f"kernel must return finite numbers, got others from {self.kernel!r}")
+        return K if K.dtype in DTYPES else K.astype(np.float64)
+
+    def _kernel_diagonal(self, X):
+        """Kernel of each row with itself, float64."""
+        # one row at a time would be a Python loop; small squares are nearly as cheap
+        diagonal = np.empty(X.shape[0])
+        for rows in batches(X.shape[0], 256):
+            diagonal[rows] = self._kernel_between(X[rows], X[rows]).diagonal()
+        return diagonal
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return tags
+
+
+class Gram:
+    """K of the data with themselves: held where it fits ``max_memory`` bytes.
+
+    Otherwise every product computes its rows again, block by block. Sums are in float64.
+    """
+
+    def __init__(self, estimator, X, max_memory):
+        n = X.shape[0]
+        self.X, self.shape, self._between = X, (n, n), estimator._kernel_between
+        size = block_size(max_memory)
+        self._step = max(1, size // n)
+        fits = n * n * X.dtype.itemsize + size * TEMPORARY <= max_memory
+        if isinstance(estimator.kernel, str) and estimator.kernel == "precomputed":
+            self.K = X if X.flags.c_contiguous else X.T  # rows are what is read
+        elif fits and callable(estimator.kernel):
+            self.K = self._between(X, X)  # a kernel may depend on the whole set
+        elif fits:
+            self.K = self._filled(max(1, math.isqrt(size)))
+        else:
+            self.K = None
+        if self.K is not None:
+            self.diagonal = self.K.diagonal().astype(np.float64)
+        else:
+            self.diagonal = estimator._kernel_diagonal(X)
+
+    def _filled(self, side):
+        """K from square tiles on and above the diagonal, so that it is exactly symmetric."""
+        K = np.empty(self.shape, dtype=self.X.dtype)
+        for rows in batches(self.shape[0], side):
+            for columns in batches(self.shape[0], side):
+                if columns.start >= rows.start:
+                    tile = self._between(self.X[rows], self.X[columns])
+                    if columns == rows:
+                        tile = np.tril(tile) + np.tril(tile, -1).T
+                    K[rows, columns] = tile
+                    K[columns, rows] = tile.T
+        return K
+
+    def _blocks(self):
+        return batches(self.shape[0], self._step)
+
+    def rows(self, index):
+        """Rows of K as float64; ``index`` selects few of them."""
+        K = self._between(self.X[index], self.X) if self.K is None else self.K[index]
+        return K.astype(np.float64, copy=False)
+
+    def block(self, index, other):
+        """Part of K, rows ``index`` and columns ``other`` (arrays, few entries), as float64."""
+        if self.K is None:
+            K = self._between(self.X[index], self.X[other])
+        else:
+            K = self.K[np.ix_(index, other)]
+        return K.astype(np.float64, copy=False)
+
+    def add(self, out, index, label, coefficient):
+        """out[label] += coefficient * K[index], for all entries of these three arrays."""
+        add_rows(out, index, label, coefficient, self.rows, self._step)
+
+    def product(self, B):
+        """K @ B for B of shape (n, m) or (n,), float64."""
+        if self.K is not None and self.K.dtype == np.float64:
+            return self.K @ B
+        out = np.empty((self.shape[0], *B.shape[1:]))
+        for rows in self._blocks():
+            out[rows] = self.rows(rows) @ B
+        return out
+
+    def dense(self):
+        """All of K as float64."""
+        return self.rows(slice(None))
+
+
+def add_rows(out, index, label, coefficient, rows, step):
+    """out[label] += coefficient * rows(index), ``step`` rows at a time."""
+    order = np.argsort(label, kind="stable")  # so that a block has few labels, and BLAS few rows
+    index, label, coefficient = index[order], label[order], coefficient[order]
+    for few in batches(len(index), step):
+        touched, place = np.unique(label[few], return_inverse=True)
+        Z = np.zeros((len(touched), len(place)))
+        Z[place, np.arange(len(place))] = coefficient[few]
+        out[touched] += Z @ rows(index[few])
+
+
+def check_gram(K):
+    """Raise unless K is square and symmetric."""
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(f"X must be a square Gram matrix for kernel='precomputed', got {K.shape}")
+    allowed = max(ASYMMETRY, 8 * float(np.finfo(K.dtype).eps))
+    largest, off = max(abs(float(K.max())), abs(float(K.min()))), 0.0
+    for rows in batches(K.shape[0], max(1, BLOCK // K.shape[0])):
+        off = max(off, float(np.abs(K[rows] - K[:, rows].T).max()))
+    if off > allowed * largest:
+        raise ValueError(
+            f"X must be a symmetric Gram matrix for kernel='precomputed', got entries {off:.3g} "
+            f"apart, more than {allowed:.1g} of the largest"
+        )
+
+
+def lowest_eigenvalue(gram, *, centered=False):
+    """The least eigenvalue of K, or an upper bound on it, and the largest absolute one found.
+
+    ``centered``: of K with its row and column means taken out, on which distances depend.
+    """
+    n = gram.shape[0]
+    if n <= DENSE:
+        K = gram.dense()
+    else:  # the eigenvalues of a part of K lie within those of K
+        few = np.sort(np.random.default_rng(0).choice(n, DENSE, replace=False))
+        K = gram.block(few, few)
+    if centered:
+        K = K - K.mean(axis=0)
+        K -= K.mean(axis=1)[:, None]
+    values = eigvalsh((K + K.T) / 2)
+    low, high = float(values[0]), float(np.abs(values).max())
+    if n <= DENSE:
+        return low, high
+    # so do the values of Lanczos: a negative one is a proof
+    steps = STEPS if n <= MANY else FEW_STEPS
+    basis = np.empty((steps, n))
+    v = np.random.default_rng(0).standard_normal(n)
+    diagonal, off = [], []
+    for j in range(steps):
+        v -= centered * v.mean()
+        basis[j] = v / np.linalg.norm(v)
+        v = gram.product(basis[j])
+        v -= centered * v.mean()
+        diagonal.append(float(v @ basis[j]))
+        for _ in range(2):
+            v -= basis[: j + 1].T @ (basis[: j + 1] @ v)
+        off.append(float(np.linalg.norm(v)))
+        if off[-1] <= 1e-10 * max(map(abs, diagonal)):
+            break
+    values = eigvalsh_tridiagonal(np.array(diagonal), np.array(off[: len(diagonal) - 1]))
+    return min(low, float(values[0])), max(high, float(np.abs(values).max()))
+
+
+def warn_indefinite(estimator, gram):
+    """Warn where K belongs to no distance: where it has a negative eigenvalue, once centered."""
+    low, high = lowest_eigenvalue(gram, centered=True)
+    high = max(high, float(np.abs(gram.diagonal).max()))
+    if low < -max(1e-10, float(np.finfo(gram.X.dtype).eps)) * 100 * high:
+        warnings.warn(
+            f"{type(estimator).__name__}: the Gram matrix is indefinite, with an eigenvalue of "
+            f"{low:.3g} or below once it is centered (the largest is {high:.3g}); it belongs to no "
+            "distance, the objective may rise from sweep to sweep and max_iter may end the fit.",
+            UserWarning,
+            stacklevel=4,
+        )

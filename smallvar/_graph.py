@@ -1,0 +1,635 @@
+"""Clusters of the nodes of a graph: normalized and ratio cut with a penalty."""
+
+import sys
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackError, eigsh
+from sklearn.base import BaseEstimator
+from sklearn.utils import Bunch, check_random_state
+from sklearn.utils.validation import validate_data
+
+from smallvar._base import (
+    check_number,
+    check_option,
+    check_reach,
+    unchanged_on_error,
+    warn_not_converged,
+)
+from smallvar._spectral import eigen_above, yu_shi
+from smallvar._sweeps.graph import BatchSweep, CutSweep, contract, number_labels
+
+ASYMMETRY = 1e-10  # of the largest entry; float32 is allowed its own rounding
+TIE = 1e-12  # costs this close, relative to the largest, are equal
+DENSE = 200  # nodes up to which all eigenvalues are computed
+
+
+@dataclass
+class _Graph:
+    """The links between different nodes in compressed rows; each node's links and size."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    weight: np.ndarray
+    out: np.ndarray  # sum of the links to other nodes
+    size: np.ndarray  # degree with self-links, or number of nodes
+
+    @property
+    def arrays(self):
+        """What the sweeps take."""
+        return self.indptr, self.indices, self.weight, self.out, self.size
+
+    def __len__(self):
+        return len(self.out)
+
+    @property
+    def linked(self):
+        """The nodes that have links."""
+        return np.diff(self.indptr) > 0
+
+    def contracted(self, labels, n_clusters):
+        """The graph of the clusters."""
+        return _Graph(*contract(self.arrays, labels, n_clusters))
+
+    def least_lam(self):
+        """Below this lam, no two neighbors are better off as one cluster."""
+        row = np.repeat(np.arange(len(self)), np.diff(self.indptr))
+        column, ratio = self.indices, np.zeros(len(self))
+        np.divide(self.out, self.size, out=ratio, where=self.out > 0)
+        both = self.out[row] + self.out[column] - 2 * self.weight
+        both /= self.size[row] + self.size[column]
+        return -float((ratio[row] + ratio[column] - both).max())
+
+    def reordered(self, order):
+        """The same graph, node ``order[i]`` as node i."""
+        A = self.adjacency()[order][:, order]
+        return _Graph(
+            A.indptr.astype(np.int64),
+            A.indices.astype(np.int32),
+            A.data,
+            self.out[order],
+            self.size[order],
+        )
+
+    def part(self, start, stop):
+        """The nodes start..stop-1, which have no links to others."""
+        first, last = self.indptr[start], self.indptr[stop]
+        return _Graph(
+            self.indptr[start : stop + 1] - first,
+            self.indices[first:last] - np.int32(start),
+            self.weight[first:last],
+            self.out[start:stop],
+            self.size[start:stop],
+        )
+
+    def adjacency(self):
+        """The links as a sparse array."""
+        shape = (len(self), len(self))
+        return csr_array((self.weight, self.indices, self.indptr), shape=shape)
+
+    def laplacian(self):
+        """V^-1/2 (D - A) V^-1/2, V the sizes; the nodes without links have zeros."""
+        root = np.zeros(len(self))
+        np.divide(1.0, np.sqrt(self.size), out=root, where=self.out > 0)
+        scale = diags_array(root)
+        return csr_array(scale @ (diags_array(self.out) - self.adjacency()) @ scale)
+
+
+def read_graph(estimator, X, cut):
+    """The checked graph of an adjacency matrix or of a networkx graph."""
+    networkx = sys.modules.get("networkx")  # if X is a graph of it, it was imported
+    if networkx is not None and isinstance(X, networkx.Graph):
+        if X.is_directed():
+            raise ValueError("X must be an undirected graph, got a directed one")
+        if len(X) == 0:
+            raise ValueError("X must have at least 1 node, got an empty graph")
+        try:
+            X = networkx.to_scipy_sparse_array(X, dtype=np.float64, weight="weight", format="csr")
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"X must have numbers as its edges' weights: {error}") from None
+    rounding = 8 * float(np.finfo(np.float32).eps)
+    allowed = rounding if getattr(X, "dtype", None) == np.float32 else ASYMMETRY
+    X = validate_data(
+        estimator, X, accept_sparse=["csr", "csc", "coo"], dtype=np.float64, copy=False
+    )
+    n = X.shape[0]
+    if n != X.shape[1]:
+        raise ValueError(f"X must be a square adjacency matrix, got shape {X.shape}")
+    if n > np.iinfo(np.int32).max:
+        raise ValueError(f"X must have fewer than 2**31 nodes, got {n}")
+    # by way of coordinates: a copy, and duplicates are added
+    X = csr_array(X).tocoo(copy=False) if isinstance(X, np.ndarray) else X.tocoo(copy=False)
+    A = csr_array((X.data, (X.row, X.col)), shape=X.shape)
+    if A.nnz and A.data.min() < 0:
+        raise ValueError(
+            f"X must be >= 0, got {A.data.min():.6g}: Negative values in data passed to "
+            f"{type(estimator).__name__}, which needs an adjacency matrix"
+        )
+    A.eliminate_zeros()
+    check_reach(A.data)
+    off = abs(A - A.T).max() if A.nnz else 0.0
+    if off > allowed * (A.data.max() if A.nnz else 0.0):
+        raise ValueError(
+            f"X must be a symmetric adjacency matrix, got entries {off:.3g} apart, more than "
+            f"{allowed:.1g} of the largest"
+        )
+    if off > 0:
+        A = csr_array((A + A.T) / 2)
+    row = np.repeat(np.arange(n, dtype=np.int32), np.diff(A.indptr))
+    between = row != A.indices
+    row, weight = row[between], A.data[between]
+    out = np.bincount(row, weight, minlength=n).astype(np.float64)  # integers if empty
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))]).astype(np.int64)
+    size = out + A.diagonal() if cut == "normalized" else np.ones(n)
+    return _Graph(indptr, A.indices[between].astype(np.int32), weight, out, size)
+
+
+class _Descent:
+    """One start: labels, and the objective after every sweep."""
+
+    def __init__(self, estimator, graph, lam, order):
+        ratio = np.zeros(len(graph))
+        np.divide(graph.out, graph.size, out=ratio, where=graph.out > 0)
+        self.graph, self.lam, self.order = graph, lam, order
+        self.tie = TIE * (abs(lam) + ratio.max())
+        self.everywhere = estimator.cut == "ratio"
+        self.max_iter, self.verbose = estimator.max_iter, estimator.verbose
+        self.path, self.converged = [], True
+
+    def _report(self, value, k, n):
+        self.path.append(value)
+        if self.verbose:
+            print(f"sweep {len(self.path)}: {n} nodes, {k} clusters, objective {value:.8g}")
+
+    def run(self, algorithm, start):
+        """From given labels, or from every node on its own."""
+        if start is None:
+            start = np.arange(len(self.graph), dtype=np.int32)
+        labels = getattr(self, algorithm)(start.copy())
+        self.labels, self.n_clusters = number_labels(labels, None)
+        last = CutSweep(self.graph.arrays, self.labels, self.lam, self.tie, False)
+        self.path[-1], self.cut, self.n_iter = last.objective(), last.cut, len(self.path)
+
+    def settle(self, graph, labels, order):
+        """Sweep until no node moves; changes ``labels``, returns whether any did."""
+        sweep = CutSweep(graph.arrays, labels, self.lam, self.tie, self.everywhere)
+        for count in range(self.max_iter):
+            moved = sweep.sweep(order)
+            value = sweep.objective()
+            self._report(value, sweep.k, len(graph))
+            if not moved:
+                return count > 0
+        self.converged = False
+        return True
+
+    def incremental(self, labels):
+        """Single nodes."""
+        self.settle(self.graph, labels, self.order)
+        return labels
+
+    def multilevel(self, labels):
+        """Single nodes, then clusters as nodes, and so on; then back; until nothing changes."""
+        self.settle(self.graph, labels, self.order)
+        merged = True
+        while merged and self.converged:
+            merged = False
+            levels, graph, order = [], self.graph, self.order
+            while True:
+                fine, k = number_labels(labels, order)
+                if k == len(graph):
+                    break
+                levels.append((graph, order, fine))
+                graph, order = graph.contracted(fine, k), None
+                labels = np.arange(k, dtype=np.int32)
+                if not self.settle(graph, labels, order):
+                    break
+                merged = True
+            for graph, order, fine in reversed(levels):
+                labels = labels[fine]
+                if merged:
+                    self.settle(graph, labels, order)
+        return labels
+
+    def batch(self, labels):
+        """Weighted kernel DP-means."""
+        shift = kernel_shift(self.graph)
+
+        def begin(labels):
+            return BatchSweep(self.graph.arrays, labels, self.lam, self.tie, shift)
+
+        sweep = begin(labels)
+        value = sweep.objective()
+        for _ in range(self.max_iter):
+            before, moved = labels.copy(), sweep.sweep(self.order)  # which changes labels
+            _, labels = np.unique(labels, return_inverse=True)
+            labels = labels.astype(np.int32)
+            sweep = begin(labels)
+            if sweep.objective() > value:  # by rounding alone
+                labels, moved, sweep = before, 0, begin(before)
+            value = sweep.objective()
+            self._report(value, sweep.k, len(self.graph))
+            if not moved:
+                return labels
+        self.converged = False
+        return labels
+
+
+def kernel_shift(graph):
+    """The least s for which s V - L is positive semi-definite (at least 1 for degrees)."""
+    N = graph.laplacian()
+    if len(graph) <= DENSE:
+        return float(eigh(N.toarray(), eigvals_only=True)[-1])
+    try:
+        value, vector = eigsh(N, k=1, which="LA", tol=1e-8, v0=np.sqrt(1 + np.arange(len(graph))))
+    except ArpackError:
+        row = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
+        ratio = (
+            graph.out[row] / graph.size[row] + graph.out[graph.indices] / graph.size[graph.indices]
+        )
+        return float(ratio.max())
+    # no closer to the largest than the residual
+    return float(value[0] + np.linalg.norm(N @ vector[:, 0] - value[0] * vector[:, 0]))
+
+
+def spectral_labels(graph, lam, rng, n_init):
+    """Roundings of the spectral relaxation, one connected component at a time."""
+    n_components, component = connected_components(graph.adjacency(), directed=False)
+    members = np.argsort(component, kind="stable")
+    whole = graph.reordered(members)
+    ends = np.cumsum(np.bincount(component, minlength=n_components))
+    labels, k = np.empty(len(graph), dtype=np.int32), 0
+    for start, stop in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True):
+        found = np.zeros(stop - start, dtype=np.int32)
+        if stop - start > 1:
+            part = whole.part(start, stop)
+            similarity = -part.laplacian()
+            _, Y = eigen_above(similarity.toarray() if len(part) <= DENSE else similarity, lam, rng)
+            least = np.inf
+            for one in yu_shi(Y, rng, n_init) if Y.shape[1] > 1 else ():
+                value = CutSweep(part.arrays, one, lam, 0.0, False).objective()
+                if value < least:
+                    least, found = value, one
+        labels[members[start:stop]] = found + k
+        k += int(found.max()) + 1
+    return labels
+
+
+class PenalizedCut(BaseEstimator):
+    """Clusters of the nodes of a graph, their number included: a cut with a penalty.
+
+    Minimizes, over partitions of the nodes into any number K of clusters c,
+
+        sum_c links(c, rest) / deg(c) + lam * K         (cut="normalized")
+        sum_c links(c, rest) / |c| + lam * K            (cut="ratio")
+
+    where links(c, rest) is the weight of the edges that leave c, deg(c) the sum of the degrees of
+    its nodes and |c| their number. For lam >= 0 one cluster is the best (its cut is 0), so
+    **useful penalties are negative**: each cluster earns -lam.
+
+    Parameters
+    ----------
+    lam : float, default=None
+        Penalty of a cluster, negative. For the normalized cut, a cluster pays for itself if the
+        share of its degree that stays within, links(c, c) / deg(c), exceeds 1 + lam: with -0.5,
+        more than half. Useful is -1 - f < lam < 0, with f the largest 2 A_ij / (d_i + d_j) of an
+        edge; below -1 only small tight groups remain, below -1 - f single nodes. For the ratio cut
+        it is in units of degree: a cluster pays if its links to the rest, per node, are less than
+        -lam. Outside the useful range there is a warning. None: -0.5, for the ratio cut times the
+        mean of the nodes' links. :func:`cut_path` tries a range.
+    cut : {"normalized", "ratio"}, default="normalized"
+        What is cut. The normalized cut balances degrees, the ratio cut numbers of nodes.
+    algorithm : {"multilevel", "incremental", "batch"}, default="multilevel"
+        "incremental" moves one node at a time to the cluster, or to a new one, where the objective
+        is lowest. "multilevel" does so, then moves the clusters found as if they were nodes, and so
+        on, and then goes back. "batch" is the paper's: weighted kernel DP-means, with the kernel
+        for which its objective is the cut; it rarely leaves the number of clusters it starts with.
+    init : array-like of shape (n_nodes,), default=None
+        Labels to start from, integers. None: every node on its own; for "batch", the rounded
+        spectral relaxation.
+    n_init : int, default=3
+        Number of starts: the first visits nodes in the order given, the others in random orders
+        ("batch" also rounds the relaxation so many times). The lowest objective is kept.
+    max_iter : int, default=300
+        Largest number of sweeps on one level.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the random orders and of the spectral relaxation.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_nodes,), int32
+        Cluster of each node, numbered by first appearance.
+    n_clusters_ : int
+        Number of clusters.
+    cut_ : float
+        The cut of the clusters.
+    objective_ : float
+        ``cut_ + lam_ * n_clusters_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep, on every level; it never rises.
+    lam_ : float
+        The penalty used.
+    n_iter_ : int
+        Sweeps, the last, unchanging ones included.
+    n_features_in_ : int
+        Number of nodes.
+    feature_names_in_ : ndarray of shape (n_nodes,)
+        Names of the columns of a DataFrame, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for a matrix that is not square, symmetric (to 1e-10 of its largest entry),
+        finite and >= 0, and for parameters out of their bounds. The estimator is then as it was
+        before.
+
+    See Also
+    --------
+    cut_path : Clusters over a range of penalties, and the one that lasts longest.
+
+    Notes
+    -----
+    A sweep takes time proportional to the number of edges; for the ratio cut, where the best
+    cluster may be one that the node has no link to, that is found by a search tree. The result is
+    the same on every machine.
+
+    A self-link A_ii counts once in the degree of its node and never in a cut. A node without links
+    to others is always a cluster of its own, with a cut of 0.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics, section
+    5.2, Theorem 5.3 ("batch"). Multilevel moves: Blondel, Guillaume, Lambiotte & Lefebvre (2008),
+    Fast unfolding of communities in large networks.
+
+    Examples
+    --------
+    Two triangles joined by an edge:
+
+    >>> import numpy as np
+    >>> from smallvar import PenalizedCut
+    >>> A = np.zeros((6, 6))
+    >>> for i, j in [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5), (2, 3)]:
+    ...     A[i, j] = A[j, i] = 1
+    >>> model = PenalizedCut(lam=-0.5).fit(A)
+    >>> model.labels_
+    array([0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> round(model.cut_, 3), round(model.objective_, 3)
+    (0.286, -0.714)
+    """
+
+    def __init__(
+        self,
+        lam=None,
+        *,
+        cut="normalized",
+        algorithm="multilevel",
+        init=None,
+        n_init=3,
+        max_iter=300,
+        random_state=None,
+        verbose=0,
+    ):
+        self.lam = lam
+        self.cut = cut
+        self.algorithm = algorithm
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        check_option(self.cut, "cut", ("normalized", "ratio"))
+        check_option(self.algorithm, "algorithm", ("multilevel", "incremental", "batch"))
+        check_number(self.lam, "lam", low=-np.inf, none=True)
+        if self.lam is not None and not np.isfinite(self.lam):
+            raise ValueError(f"lam must be finite, got {self.lam!r}")
+        check_number(self.n_init, "n_init", low=1, integer=True)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        return check_random_state(self.random_state)
+
+    def fit(self, X, y=None):
+        """Cluster the nodes of a graph.
+
+        Parameters
+        ----------
+        X : array-like or sparse array of shape (n_nodes, n_nodes), or networkx graph
+            Symmetric adjacency matrix, entries >= 0. Of a graph, the edges' "weight" is used, 1
+            where there is none, and nodes are in the order of ``list(X)``.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : PenalizedCut
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            rng = self._check_parameters()
+            graph = read_graph(self, X, self.cut)
+            start = check_labels(self.init, graph)
+            lam = self.lam
+            if lam is None:
+                lam = -0.5 if self.cut == "normalized" else -0.5 * float(graph.out.mean())
+            elif graph.indices.size:
+                warn_useless(lam, graph)
+            best = self._solve(graph, start, float(lam), rng)
+            self.labels_, self.n_clusters_ = best.labels, best.n_clusters
+            self.cut_, self.objective_ = best.cut, best.path[-1]
+            self.objective_path_ = np.array(best.path)
+            self.lam_, self.n_iter_ = float(lam), best.n_iter
+        if not best.converged:
+            warn_not_converged(self, self.n_iter_)
+        return self
+
+    def _solve(self, graph, start, lam, rng):
+        """The best of the starts."""
+        best = None
+        if start is None and self.algorithm == "batch":
+            start = spectral_labels(graph, lam, rng, self.n_init)
+        for count in range(self.n_init):
+            order = rng.permutation(len(graph)) if count else None
+            one = _Descent(self, graph, lam, order)
+            one.run(self.algorithm, start)
+            if best is None or one.path[-1] < best.path[-1] - one.tie:
+                best = one
+        return best
+
+    def fit_predict(self, X, y=None):
+        """Fit and return the labels of the nodes.
+
+        Parameters
+        ----------
+        X : array-like or sparse array of shape (n_nodes, n_nodes), or networkx graph
+            As for ``fit``.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_nodes,), int32
+            ``labels_`` of the fit.
+        """
+        return self.fit(X).labels_
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = True
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def check_labels(init, graph):
+    """Given labels numbered from 0, nodes without links on their own; None for None."""
+    if init is None:
+        return None
+    init = np.asarray(init)
+    if init.shape != (len(graph),):
+        raise ValueError(f"init must have shape ({len(graph)},), got {init.shape}")
+    if init.dtype.kind not in "iub":
+        raise TypeError(f"init must be integer labels or None, got an array of {init.dtype}")
+    _, labels = np.unique(init, return_inverse=True)
+    alone = ~graph.linked
+    labels[alone] = len(graph) + np.arange(alone.sum())
+    return np.unique(labels, return_inverse=True)[1].astype(np.int32)
+
+
+def warn_useless(lam, graph):
+    """Warn where the answer is known before."""
+    if lam >= 0:
+        expect = "one cluster for each connected part of the graph"
+    elif lam <= graph.least_lam():
+        expect = "a cluster for each node"
+    else:
+        return
+    warnings.warn(
+        f"lam={lam:.6g} is outside the useful range, {graph.least_lam():.6g} < lam < 0 for this "
+        f"graph and cut: expect {expect}.",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def cut_path(X, lams=None, *, n_lams=50, **options):
+    """Clusters of a graph over a range of penalties, and the penalty in the middle of the longest.
+
+    For each of the penalties this minimizes
+
+        cut + lam * K,
+
+    as :class:`PenalizedCut` does. A clustering found for one penalty is tried for all others, so K
+    never rises with lam, and the range of penalties for which it is the best of all found is known
+    exactly. Clusters that are best over a wide range, a plateau of K, are a good choice.
+
+    Parameters
+    ----------
+    X : array-like or sparse array of shape (n_nodes, n_nodes), or networkx graph
+        As for ``PenalizedCut.fit``.
+    lams : array-like of shape (n_lams,), default=None
+        The penalties. None: ``n_lams`` of them, evenly spaced over the useful range, which ends at
+        0; for the ratio cut it begins at minus the mean of the nodes' links, or later.
+    n_lams : int, default=50
+        Number of penalties where ``lams`` is None.
+    **options
+        Parameters of :class:`PenalizedCut` other than ``lam``.
+
+    Returns
+    -------
+    path : Bunch
+        With these attributes:
+
+        lams : ndarray of shape (n_lams,)
+            The penalties, ascending.
+        n_clusters, cut, objective : ndarray of shape (n_lams,)
+            The best of all clusterings found.
+        labels : list of ndarray of shape (n_nodes,), int32
+            Their labels.
+        lam : float
+            The middle of the widest plateau of K that is not trivial: not a cluster for each node,
+            nor for each connected part. NaN if there is none.
+        lam_low, lam_high : float
+            Where that plateau begins and ends, within the range of ``lams``.
+        plateau_labels : ndarray of shape (n_nodes,), int32, or None
+            The labels on it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As from ``PenalizedCut.fit``.
+
+    See Also
+    --------
+    PenalizedCut : For one penalty.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics, section
+    5.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import cut_path
+    >>> A = np.kron(np.eye(3), np.ones((4, 4))) - np.eye(12)  # three groups of four,
+    >>> for i, j in [(0, 4), (4, 8), (8, 0)]:  # in a ring
+    ...     A[i, j] = A[j, i] = 1
+    >>> path = cut_path(A)
+    >>> path.plateau_labels
+    array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2], dtype=int32)
+    >>> round(path.lam_low, 3), round(path.lam_high, 3)
+    (-1.171, -0.214)
+    """
+    if "lam" in options:
+        raise TypeError("lam must not be given: it goes over lams")
+    check_number(n_lams, "n_lams", low=1, integer=True)
+    model = PenalizedCut(**options)
+    rng = model._check_parameters()
+    graph = read_graph(model, X, model.cut)
+    start = check_labels(model.init, graph)
+    if lams is None:
+        low = graph.least_lam() if graph.indices.size else -1.0
+        if model.cut == "ratio" and graph.indices.size:
+            low = max(low, -float(graph.out.mean()))
+        lams = np.linspace(low, 0.0, n_lams + 2)[1:-1]
+    else:
+        lams = np.sort(np.array(lams, dtype=np.float64))
+        if lams.ndim != 1 or not lams.size or not np.isfinite(lams).all():
+            raise ValueError(f"lams must be a sequence of finite numbers, got {lams!r}")
+    found = [model._solve(graph, start, float(lam), rng) for lam in lams]
+    K, cut = np.array([f.n_clusters for f in found]), np.array([f.cut for f in found])
+    value = cut + lams[:, None] * K
+    best = value.argmin(axis=1)
+    path = Bunch(
+        lams=lams,
+        n_clusters=K[best],
+        cut=cut[best],
+        objective=value[np.arange(len(lams)), best],
+        labels=[found[j].labels for j in best],
+        lam=np.nan,
+        lam_low=np.nan,
+        lam_high=np.nan,
+        plateau_labels=None,
+    )
+    parts, _ = connected_components(graph.adjacency(), directed=False)
+    width = 0.0
+    for j in np.unique(best):
+        if parts < K[j] < len(graph):
+            # cut_j + lam K_j is the lowest between these
+            saved, rise = cut - cut[j], K - K[j]
+            low = (-saved[rise > 0] / rise[rise > 0]).max(initial=lams[0])
+            high = (-saved[rise < 0] / rise[rise < 0]).min(initial=lams[-1])
+            if high - low > width:
+                width, path.plateau_labels = high - low, found[j].labels
+                path.lam_low, path.lam, path.lam_high = (
+                    float(low),
+                    float(low + high) / 2,
+                    float(high),
+                )
+    return path

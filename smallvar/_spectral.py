@@ -1,0 +1,734 @@
+"""The spectral relaxation of the DP-means objective: eigenvectors above lam, and their rounding."""
+
+import inspect
+import warnings
+from collections import namedtuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, eigh, svd
+from scipy.sparse import csr_array, issparse
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
+from sklearn.base import ClusterMixin
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from smallvar._base import (
+    DTYPES,
+    aligned,
+    check_lam,
+    check_number,
+    check_option,
+    check_reach,
+    check_weights,
+    nearest_sweep,
+    unchanged_on_error,
+)
+from smallvar._config import resolve_threads
+from smallvar._gram import ASYMMETRY, BLOCK, KernelEstimator
+from smallvar._penalty import check_guess, farthest_first
+
+DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
+TINY = 16  # rows up to which components are solved together
+EQUAL = 1e-12  # of the largest: eigenvalues, squared distances and objectives closer than that
+ZERO_ROW = 1e-10  # of the longest row of Y: shorter ones are rounding
+TIED = 1e-9  # products of rows of Y closer than that: the first is taken
+SEEDED = "rng" in inspect.signature(eigsh).parameters
+
+Implicit = namedtuple("Implicit", "shape product")
+
+
+def eigen_above(K, threshold, random_state, *, least=0):
+    """All eigenpairs of a symmetric K whose eigenvalue exceeds ``threshold``, copies included.
+
+    ``K`` is a dense array, a sparse one, or has ``shape`` and ``product(B)`` or ``K @ B``. At least
+    the ``least`` largest are returned, even when below. Values fall, vectors (n, m) are orthonormal
+    and have their largest entry positive.
+    """
+    n, rng = K.shape[0], check_random_state(random_state)
+    least = min(least, n)
+    if isinstance(K, np.ndarray):
+        values, vectors = _dense(K, threshold, least)
+    elif issparse(K):
+        values, vectors = _by_component(csr_array(K), threshold, rng, least)
+    else:
+        product = K.product if hasattr(K, "product") else lambda B: K @ B
+        values, vectors = _implicit(product, n, threshold, rng, least)
+    order = np.argsort(-values, kind="stable")
+    order = order[: max(np.count_nonzero(values > threshold), least)]
+    values, vectors = values[order], vectors[:, order]
+    # entries of equal size differ by rounding: the first of them decides the sign
+    size = np.abs(vectors)
+    first = (size >= (1 - 1e-6) * size.max(axis=0, initial=0)).argmax(axis=0)
+    return values, vectors * np.where(vectors[first, np.arange(len(order))] < 0, -1.0, 1.0)
+
+
+def _dense(K, threshold, least):
+    """Eigenpairs above the threshold, at least the ``least`` largest, in any order."""
+    n = K.shape[0]
+    if threshold < np.inf:
+        try:
+            values, vectors = eigh(K, subset_by_value=(threshold, np.inf))
+        except LinAlgError:  # inverse iteration may fail where all at once do not
+            return eigh(K, driver="evd")
+        if len(values) >= least:
+            return values, vectors
+    if not least:
+        return np.empty(0), np.empty((n, 0))
+    return eigh(K, subset_by_index=(n - least, n - 1))
+
+
+def _by_component(K, threshold, rng, least):
+    """The same for a sparse K, one connected component at a time."""
+    component = connected_components(K, directed=False)[1]
+    order = np.argsort(component, kind="stable")
+    K = K[order][:, order]
+    size = np.bincount(component)
+    start = np.append(0, np.cumsum(size))
+    found = []  # eigenvalues, eigenvectors, and the first row of each
+    for s in np.unique(size[size <= TINY]):
+        first = start[:-1][size == s]
+        rows = first[:, None] + np.arange(s)
+        blocks = np.zeros((len(first), s, s))
+        part = K[rows.ravel()].tocoo()
+        blocks[part.row // s, part.row % s, part.col - first[part.row // s]] = part.data
+        values, vectors = np.linalg.eigh(blocks)
+        keep = (values > threshold) | (np.arange(s) >= s - least)
+        found.append((values[keep], vectors.transpose(0, 2, 1)[keep], np.nonzero(keep)[0], first))
+    for c in np.flatnonzero(size > TINY):
+        a, b = start[c], start[c + 1]
+        part = slice(K.indptr[a], K.indptr[b])
+        block = csr_array(
+            (K.data[part], K.indices[part] - a, K.indptr[a : b + 1] - K.indptr[a]), (b - a, b - a)
+        )
+        if b - a <= DENSE:
+            values, vectors = _dense(block.toarray(), threshold, min(least, b - a))
+        else:
+            norm = np.abs(block).sum(axis=1).max()
+            values, vectors = _lanczos(block.dot, b - a, norm, threshold, rng, least)
+        found.append((values, vectors.T, np.zeros(len(values), dtype=int), np.array([a])))
+    values = np.concatenate([values for values, *_ in found])
+    out = np.zeros((K.shape[0], len(values)))
+    done = 0
+    for _, vectors, block, first in found:
+        m, s = vectors.shape
+        rows = order[first[block][:, None] + np.arange(s)]
+        out[rows, np.arange(done, done + m)[:, None]] = vectors
+        done += m
+    return values, out
+
+
+def _implicit(product, n, threshold, rng, least):
+    """The same for a K known by its products."""
+    if n <= DENSE:
+        K = product(np.eye(n))
+        return _dense((K + K.T) / 2, threshold, least)
+    B = rng.standard_normal((n, 4))
+    for _ in range(10):
+        B = product(np.linalg.qr(B)[0])
+    norm = 2 * np.linalg.norm(B, 2)
+    return _lanczos(product, n, norm, threshold, rng, least)
+
+
+def _lanczos(product, n, norm, threshold, rng, least=0, known=None):
+    """The same by Lanczos runs, each on what the runs before it left; no eigenvalue exceeds norm.
+
+    A run sees one vector of each eigenspace, so the last one, which finds nothing, must start from
+    a random vector of the space that is left. ``known`` are orthonormal eigenvectors found before.
+    """
+    Q = np.empty((n, 0)) if known is None else known
+    if norm == 0 and threshold >= 0:  # K = 0
+        return np.zeros(least), np.eye(n, least)
+    k, n_vectors = least + 6, 20
+    while 8 * (Q.shape[1] + k) < n and threshold > -norm:
+        # eigenvalues of K + 2 norm lie above norm: those of Q are out of the way at 0, and
+        # ARPACK's test, relative to the eigenvalue, does not ask for the impossible near 0
+        def rest(v, Q=Q):
+            v = v.reshape(n)
+            v = v - Q @ (Q.T @ v)
+            v = product(v) + 2 * norm * v
+            return v - Q @ (Q.T @ v)
+
+        try:
+            values, vectors = eigsh(
+                LinearOperator((n, n), matvec=rest, dtype=np.float64),
+                k,
+                which="LA",
+                v0=rest(rng.standard_normal(n)),
+                ncv=min(n, max(n_vectors, 2 * k + 1)),
+                **({"rng": int(rng.randint(2**31 - 1))} if SEEDED else {}),
+            )
+            complete = True
+        except ArpackNoConvergence as partial:
+            values, vectors, complete = partial.eigenvalues, partial.eigenvectors, False
+            n_vectors *= 4
+        except ArpackError:
+            break
+        values = values - 2 * norm
+        take = values > threshold
+        if complete and Q.shape[1] < least:
+            take[np.argmax(values)] = True
+        if complete and not take.any():
+            Q = np.linalg.qr(Q)[0]
+            H = Q.T @ product(Q)
+            values, rotation = eigh((H + H.T) / 2)
+            return values, Q @ rotation
+        if n_vectors > n:
+            break
+        Q = np.linalg.qr(np.column_stack([Q, vectors[:, take]]))[0]
+        if complete:
+            k = 2 * k if take.all() else max(2, least - Q.shape[1])
+    K = product(np.eye(n))
+    return _dense((K + K.T) / 2, threshold, least)
+
+
+def first_appearance(labels):
+    """Labels (int32) numbered in the order in which they appear."""
+    _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first)).astype(np.int32)[labels]
+
+
+def unit_rows(Y):
+    """Rows of Y at length 1, an all-zero row having become ones first."""
+    length = np.linalg.norm(Y, axis=1)
+    zero = length <= ZERO_ROW * length.max(initial=0)
+    rows = np.where(zero[:, None], 1.0, Y)
+    return rows / np.where(zero, np.sqrt(max(1, Y.shape[1])), length)[:, None]
+
+
+def yu_shi(Y, random_state, n_init, *, sample_weight=None):
+    """Label vectors of ``n_init`` starts of Yu and Shi's rounding of the columns of Y.
+
+    The first start begins with row 0, the others with random rows. Labels (int32) are numbered by
+    first appearance. With weights, a row counts as that many copies.
+    """
+    for labels, _ in _yu_shi(unit_rows(Y), check_random_state(random_state), n_init, sample_weight):
+        yield labels
+
+
+def _yu_shi(Y, rng, n_init, weight):
+    """Labels and the number of iterations; the rows of Y have length 1."""
+    n, m = Y.shape
+    weight = np.ones(n) if weight is None else weight
+    mass = np.cumsum(weight)
+    for start in range(n_init):
+        row = 0
+        if start:
+            drawn = rng.random_sample() * mass[-1]
+            row = min(np.searchsorted(mass, drawn, side="right"), n - 1)
+        R, overlap = np.empty((m, m)), np.zeros(n)
+        for c in range(m):  # rows that are most orthogonal
+            R[:, c] = Y[row]
+            overlap += np.abs(Y @ R[:, c])
+            row = np.argmax(overlap <= overlap.min() + TIED)
+        best, labels, n_iter = -np.inf, np.zeros(n, dtype=np.int32), 0
+        while m:
+            turned = Y @ R
+            new = np.argmax(turned >= turned.max(axis=1, keepdims=True) - TIED, axis=1)
+            # ||X - Y R||^2 = 2 (sum of weights) - 2 tr(X' W Y R): the best R makes it sum(S)
+            X = csr_array((weight, new, np.arange(n + 1)), (n, m))
+            U, S, Vt = np.linalg.svd(X.T @ Y)
+            U[:, S / S[0] <= ZERO_ROW] = 0.0  # an empty column of X says nothing about R's
+            n_iter += 1
+            if not S.sum() > best + 1e-12 * mass[-1]:
+                break
+            best, labels, R = S.sum(), new, Vt.T @ U.T
+        yield first_appearance(labels), n_iter
+
+
+def _kmeans(Y, rng, n_init, weight):
+    """Labels and the number of iterations of k-means on the rows of Y, k the number of columns."""
+    for _ in range(n_init):
+        model = KMeans(Y.shape[1], n_init=1, random_state=rng)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than k
+            model.fit(Y, sample_weight=weight)
+        yield first_appearance(model.labels_), model.n_iter_
+
+
+def _means(labels, weight):
+    """The matrix (n, K) that makes of K or X its (weighted) cluster means."""
+    mass = np.bincount(labels, weight)
+    return csr_array((weight / mass[labels], labels, np.arange(len(labels) + 1)))
+
+
+class _GramProblem:
+    """W^1/2 K W^1/2 for a dense or sparse K; P K P with P = I - u u' centers it.
+
+    u is W^1/2 1 at length 1: W^1/2 (I - 1 w'/s) W^-1/2 = P.
+    """
+
+    def __init__(self, K, weight):
+        self.n, self.weight, self.K = K.shape[0], weight, K
+        root = np.sqrt(weight)
+        self.u = root / np.linalg.norm(root)
+        self.weighted = (K * root).T * root
+        if issparse(K):
+            self.weighted = csr_array(self.weighted)
+            self.origin = self.weighted  # sums are taken from here
+        else:
+            Ku = self.weighted @ self.u
+            self.origin = self.weighted - np.outer(self.u, Ku)
+            self.origin -= np.outer(self.origin @ self.u, self.u)
+        self.trace = self.weighted.diagonal().sum()
+        self.centered_trace = self.trace - self.u @ (self.weighted @ self.u)
+        self.scale = abs(self.weighted.diagonal()).sum()
+
+    def farthest_first(self, guess):
+        K, diagonal, n = self.K, self.K.diagonal(), self.n
+        mean = np.asarray(K.sum(axis=0)).ravel() / n
+        return _farthest_first(
+            diagonal,
+            diagonal - 2 * mean + mean.mean(),
+            lambda j: K[[j]].toarray().ravel() if issparse(K) else K[j],
+            guess,
+        )
+
+    def eigen(self, lam, rng):
+        return eigen_above(self.weighted, lam, rng)
+
+    def centered_values(self, lam, rng, values, Y):
+        if not issparse(self.K):
+            return eigen_above(self.origin, lam, rng)[0]
+        K, u = self.weighted, self.u
+
+        def product(B):
+            B = K @ (B - np.multiply.outer(u, u @ B))
+            return B - np.multiply.outer(u, u @ B)
+
+        if self.n <= DENSE:
+            return eigen_above(product(np.eye(self.n)), lam, rng)[0]
+        # what an eigenspace of K has in common with the complement of u is an eigenspace of P K P
+        norm, known = abs(K).sum(axis=1).max(), [np.empty((self.n, 0))]
+        for part in np.split(
+            np.arange(len(values)), np.flatnonzero(np.diff(values) < -EQUAL * norm) + 1
+        ):
+            along = Y[:, part].T @ u
+            if len(part) > 1 and np.linalg.norm(along) > EQUAL:
+                known.append(Y[:, part] @ np.linalg.qr(along[:, None], mode="complete")[0][:, 1:])
+        return _lanczos(product, self.n, norm, lam, rng, known=np.hstack(known))[0]
+
+    def error(self, labels):
+        """tr K - tr V' K V for the normalized indicator V of the labels."""
+        v = np.sqrt(self.weight / np.bincount(labels, self.weight)[labels])
+        if issparse(self.K):
+            K = self.origin.tocoo()
+            same = labels[K.row] == labels[K.col]
+            return self.trace - (K.data * v[K.row] * v[K.col])[same].sum()
+        V = csr_array((v, labels, np.arange(self.n + 1)))
+        return self.origin.diagonal().sum() - (V.T @ self.origin)[labels, np.arange(self.n)] @ v
+
+
+class _LinearProblem:
+    """The same for K = X X', of which only X is held, dense or sparse."""
+
+    def __init__(self, X, weight):
+        self.n, self.weight = X.shape[0], weight
+        self.X = csr_array(X) if issparse(X) else X.astype(np.float64, copy=False)
+        self.mean = weight @ self.X / weight.sum()
+        if issparse(X):
+            self.square = np.asarray(self.X.multiply(self.X).sum(axis=1)).ravel()
+            self.trace = weight @ self.square
+            self.centered_trace = self.trace - weight.sum() * (self.mean @ self.mean)
+        else:
+            self.centered = self.X - self.mean
+            self.trace = weight @ np.square(self.X).sum(axis=1)
+            self.centered_trace = weight @ np.square(self.centered).sum(axis=1)
+        self.scale = self.centered_trace
+
+    def farthest_first(self, guess):
+        X = self.X
+        if not issparse(X):
+            return farthest_first(X, guess, None, resolve_threads(None))
+        mean = X.mean(axis=0)
+        return _farthest_first(
+            self.square,
+            self.square - 2 * (X @ mean) + mean @ mean,
+            lambda j: (X @ X[[j]].T).toarray().ravel(),
+            guess,
+        )
+
+    def eigen(self, lam, rng):
+        root = np.sqrt(self.weight)[:, None]
+        if not issparse(self.X):
+            U, s, _ = svd(root * self.X, full_matrices=False)
+            keep = s * s > lam
+            return s[keep] ** 2, U[:, keep]
+        F = csr_array(self.X * root)
+        values, vectors = eigen_above(self._smaller(F, None), lam, rng)
+        if F.shape[1] < F.shape[0]:
+            vectors = np.linalg.qr(F @ vectors)[0]
+        return values, vectors
+
+    def centered_values(self, lam, rng, values, Y):
+        root = np.sqrt(self.weight)
+        if not issparse(self.X):
+            values = svd(root[:, None] * self.centered, compute_uv=False) ** 2
+            return values[values > lam]
+        u = root / np.linalg.norm(root)
+        return eigen_above(self._smaller(csr_array(self.X * root[:, None]), u), lam, rng)[0]
+
+    def _smaller(self, F, u):
+        """F F' or F' F, whichever is smaller, with F centered if u is given."""
+
+        def project(B):
+            return B if u is None else B - np.multiply.outer(u, u @ B)
+
+        n, d = F.shape
+        if d < n:
+            return Implicit((d, d), lambda B: F.T @ project(F @ B))
+        return Implicit((n, n), lambda B: project(F @ (F.T @ project(B))))
+
+    def error(self, labels):
+        M = _means(labels, self.weight)
+        if issparse(self.X):
+            mass = np.bincount(labels, self.weight)
+            means = csr_array(M.T @ self.X)
+            return self.trace - mass @ np.asarray(means.multiply(means).sum(axis=1)).ravel()
+        residual = self.centered - (M.T @ self.centered)[labels]
+        return self.weight @ np.square(residual).sum(axis=1)
+
+
+def _farthest_first(diagonal, distance, row, guess):
+    """The rule of `farthest_first` in feature space; ``distance`` to the mean, ``row(j)`` of K."""
+    noise = EQUAL * np.abs(diagonal).max()
+    least = np.inf
+    for _ in range(guess):
+        far = int(np.argmax(distance))
+        if not distance[far] > noise:
+            break
+        least = float(distance[far])
+        distance = np.minimum(distance, diagonal - 2 * row(far) + diagonal[far])
+    return least if np.isfinite(least) else 1.0
+
+
+def _check_symmetric(K, wanted):
+    """Raise unless K, dense or sparse, is symmetric."""
+    allowed = max(ASYMMETRY, 8 * float(np.finfo(K.dtype).eps))
+    largest, off = abs(K).max(), abs(K - K.T).max()
+    if off > allowed * largest:
+        raise ValueError(
+            f"{wanted}, got entries {off:.3g} apart, more than {allowed:.1g} of the largest"
+        )
+
+
+class SpectralDPMeans(ClusterMixin, KernelEstimator):
+    """The spectral relaxation of kernel DP-means: a clustering and a bound on all of them.
+
+    DP-means minimizes, over labels and the number of clusters K, in the feature space of a kernel,
+
+        sum_i w_i ||phi(x_i) - m_{z_i}||^2 + lam * K  =  tr G - max over Y of tr Y' (G - lam I) Y,
+
+    where G = W^1/2 (kernel matrix) W^1/2 and Y is the normalized indicator matrix of a clustering.
+    With Y free to be any matrix with orthonormal columns the maximum is known: the eigenvectors of
+    G whose eigenvalue exceeds ``lam``. Their number bounds the number of clusters looked for, their
+    eigenvalues give a lower bound on the objective of *every* clustering, and rounding them to an
+    indicator matrix gives a clustering.
+
+    Parameters
+    ----------
+    lam : float or "farthest-first", default="farthest-first"
+        Penalty for each cluster, in squared units of the feature space, > 0; also the threshold of
+        the eigenvalues. "farthest-first" derives it from the guess ``n_clusters``, as
+        :func:`farthest_first_lambda` does, from distances in feature space. As a threshold that
+        is often low, see Notes.
+    kernel : str or callable, default="linear"
+        "linear", "precomputed", any other name that scikit-learn's ``pairwise_kernels`` knows, or
+        a function of two arrays that returns the whole matrix between their rows.
+    gamma : float, default=None
+        Parameter of the kernels that have one ("rbf", "laplacian", "polynomial", "sigmoid",
+        "chi2"); None means their default.
+    kernel_params : dict, default=None
+        Other arguments of the kernel.
+    n_clusters : int, default=8
+        Guess of the number of clusters for ``lam="farthest-first"``, at most n_samples; not a
+        bound. Not used with a number as ``lam``.
+    rounding : {"yu-shi", "kmeans"}, default="yu-shi"
+        How the eigenvectors become labels. "yu-shi" turns them until they are as close as can be
+        to an indicator matrix; "kmeans" is k-means on their rows, with as many clusters as there
+        are eigenvectors. Rows are brought to length 1 before.
+    n_init : int, default=10
+        Starts of the rounding. The labels with the lowest objective are kept.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the starts and of the Lanczos vectors.
+    verbose : int, default=0
+        Print a line a start.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,), int32
+        Cluster of each row, numbered by first appearance.
+    n_clusters_ : int
+        Number of clusters found, at most ``max(1, len(eigenvalues_))``.
+    objective_ : float
+        The objective of ``labels_``.
+    bound_ : float
+        No clustering has a lower objective, up to rounding. It is the better of the bounds from G
+        and from the centered G.
+    eigenvalues_ : ndarray of shape (n_vectors,), float64
+        Eigenvalues of G above ``lam_``, copies included, falling.
+    embedding_ : ndarray of shape (n_samples, n_vectors), float64
+        Their eigenvectors, orthonormal; rows of weight zero are zero.
+    lam_ : float
+        The penalty used.
+    n_iter_ : int
+        Iterations of the start that was kept; 0 if no eigenvalue exceeds ``lam_``.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional, for a Gram matrix
+        that is not square and symmetric, and for parameters out of their bounds. The estimator is
+        then as it was before.
+
+    See Also
+    --------
+    DPMeans : Local search for the same objective with the linear kernel.
+    sklearn.cluster.SpectralClustering : A given number of eigenvectors of a normalized graph.
+
+    Notes
+    -----
+    There are no more eigenvectors than the feature space has dimensions: with the linear kernel and
+    d columns at most d clusters are found. Eigenvalues grow with the number of rows. If ``lam``
+    lies below those that stem from the spread within clusters, the rounding splits clusters; the
+    bound holds for any ``lam``.
+
+    The bound from the centered G, lam + the sum of min(eigenvalue, lam) over its eigenvalues, is
+    the better one: it is the maximum over subspaces that contain the square roots of the weights,
+    and that of a clustering does.
+
+    None above ``lam``: one cluster. The rounding does not lower the objective step by step, so
+    there is no ``objective_path_``. An indefinite Gram matrix is accepted: its objective, no longer
+    a sum of squared distances, is bounded just the same.
+
+    Dense matrices go to LAPACK, in O(n^3) (with the linear kernel O(n d min(n, d))). Of sparse
+    ones the connected components are solved one by one, the large ones by Lanczos runs, each in
+    the complement of what was found before, until one from a random vector finds no eigenvalue
+    above ``lam``. Memory beyond the matrix is then O(n n_vectors).
+
+    A row of weight w counts as w copies. Rows of weight zero take no part and are labeled as by
+    ``predict``.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics, section
+    5.1, Theorem 5.2. Rounding: Yu & Shi (2003), Multiclass spectral clustering.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import SpectralDPMeans
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [5.0, 5.0], [5.0, 6.0], [0.0, 9.0]])
+    >>> model = SpectralDPMeans(lam=0.9, kernel="rbf", gamma=0.1, random_state=0).fit(X)
+    >>> model.labels_
+    array([0, 0, 1, 1, 2], dtype=int32)
+    >>> model.eigenvalues_.round(2)
+    array([1.92, 1.89, 1.  ])
+    >>> print(f"{model.bound_:.4f} <= {model.objective_:.4f}")
+    2.8901 <= 2.8903
+    """
+
+    def __init__(
+        self,
+        lam="farthest-first",
+        *,
+        kernel="linear",
+        gamma=None,
+        kernel_params=None,
+        n_clusters=8,
+        rounding="yu-shi",
+        n_init=10,
+        random_state=None,
+        verbose=0,
+    ):
+        self.lam = lam
+        self.kernel = kernel
+        self.gamma = gamma
+        self.kernel_params = kernel_params
+        self.n_clusters = n_clusters
+        self.rounding = rounding
+        self.n_init = n_init
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _validate(self, X, *, reset, least=1):
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=DTYPES,
+            accept_sparse="csr",
+            ensure_min_samples=least,
+        )
+        return csr_array(X) if issparse(X) else aligned(X)
+
+    def _validate_kernel(self, X, *, reset, least=1):
+        if not issparse(X):
+            X = super()._validate_kernel(X, reset=reset, least=least)
+        else:
+            X = self._validate(X, reset=reset, least=least)
+            if reset and self._kernel_is("precomputed"):
+                if X.shape[0] != X.shape[1]:
+                    raise ValueError(
+                        f"X must be a square Gram matrix for kernel='precomputed', got {X.shape}"
+                    )
+                _check_symmetric(X, "X must be a symmetric Gram matrix for kernel='precomputed'")
+        check_reach(X)
+        return X
+
+    def _kernel_is(self, name):
+        return isinstance(self.kernel, str) and self.kernel == name
+
+    def _problem(self, X, weight):
+        """What the relaxation needs of the rows with weight."""
+        rows = np.flatnonzero(weight)
+        if len(rows) < X.shape[0]:
+            X, weight = X[rows], weight[rows]
+            if self._kernel_is("precomputed"):
+                X = X[:, rows]
+        if self._kernel_is("linear"):
+            return rows, _LinearProblem(X, weight)
+        if not self._kernel_is("precomputed"):
+            X = self._kernel_between(X, X)
+            _check_symmetric(X, f"kernel={self.kernel!r} must return a symmetric matrix")
+        return rows, _GramProblem(X.astype(np.float64, copy=False), weight)
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Cluster the data.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data, or, with ``kernel="precomputed"``, their symmetric Gram matrix of shape
+            (n_samples, n_samples). A sparse Gram matrix, and sparse data with
+            ``kernel="linear"``, stay sparse.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : SpectralDPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            check_lam(self.lam)
+            check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+            check_option(self.rounding, "rounding", ("yu-shi", "kmeans"))
+            check_number(self.n_init, "n_init", low=1, integer=True)
+            self._check_kernel()
+            rng = check_random_state(self.random_state)
+            X = self._validate_kernel(X, reset=True)
+            weight = check_weights(sample_weight, X.shape[0])
+            weight = np.ones(X.shape[0]) if weight is None else weight
+            rows, problem = self._problem(X, weight)
+            lam = self.lam
+            if isinstance(lam, str):
+                check_guess(self.n_clusters, X.shape[0])
+                lam = problem.farthest_first(min(self.n_clusters, problem.n))
+            self.lam_ = lam = float(lam)
+
+            self.eigenvalues_, Y = problem.eigen(lam, rng)
+            centered = problem.centered_values(lam, rng, self.eigenvalues_, Y)
+            self.bound_ = float(
+                max(
+                    problem.trace - (self.eigenvalues_ - lam).sum(),
+                    problem.centered_trace + lam - (centered - lam).sum(),
+                )
+            )
+            self.embedding_ = np.zeros((X.shape[0], Y.shape[1]))
+            self.embedding_[rows] = Y
+
+            best = None
+            for start, (labels, n_iter) in enumerate(self._round(Y, rng, weight[rows])):
+                n_clusters = int(labels.max()) + 1
+                objective = float(problem.error(labels) + lam * n_clusters)
+                if self.verbose:
+                    print(f"start {start + 1}: {n_clusters} clusters, objective {objective:.8g}")
+                if best is None or objective < best[0] - EQUAL * problem.scale:
+                    best = objective, labels, n_iter
+            self.objective_, labels, self.n_iter_ = best
+            self.n_clusters_ = int(labels.max()) + 1
+            self._keep_means(X, rows, labels, problem)
+            self.labels_ = np.empty(X.shape[0], dtype=np.int32)
+            self.labels_[rows] = labels
+            idle = np.flatnonzero(weight == 0)
+            if len(idle):
+                self.labels_[idle] = self._nearest(X[idle])
+                self.labels_ = first_appearance(self.labels_)
+                self._keep_means(X, rows, self.labels_[rows], problem)
+        return self
+
+    def _keep_means(self, X, rows, labels, problem):
+        """What ``predict`` needs: cluster means, here or in feature space."""
+        M = _means(labels, problem.weight)
+        if self._kernel_is("linear"):
+            centers = M.T @ problem.X
+            if issparse(centers):
+                centers = centers.toarray()
+            self._centers = np.ascontiguousarray(centers)
+            return
+        MK = M.T @ problem.K
+        self._squares = np.asarray((MK * M.T).sum(axis=1)).ravel()
+        self._support = None if self._kernel_is("precomputed") else X[rows]
+        at = np.zeros(X.shape[0] + 1, dtype=np.int64)
+        at[rows + 1] = 1
+        if self._kernel_is("precomputed"):  # new rows come with a column for each old one
+            M = csr_array((M.data, M.indices, np.cumsum(at)), (X.shape[0], M.shape[1]))
+        self._coefficients = M
+
+    def _nearest(self, X):
+        """The cluster whose mean is nearest to each row."""
+        if self._kernel_is("linear"):
+            if not issparse(X):
+                return nearest_sweep(X, None, self._centers, resolve_threads(None)).labels
+            square = np.square(self._centers).sum(axis=1)
+            return np.argmin(square - 2 * (X @ self._centers.T), axis=1).astype(np.int32)
+        labels = np.empty(X.shape[0], dtype=np.int32)
+        for part in gen_batches(X.shape[0], max(1, BLOCK // self._coefficients.shape[0])):
+            K = X[part] if self._support is None else self._kernel_between(X[part], self._support)
+            to_means = K @ self._coefficients
+            if issparse(to_means):
+                to_means = to_means.toarray()
+            labels[part] = np.argmin(self._squares - 2 * to_means, axis=1)
+        return labels
+
+    def _round(self, Y, rng, weight):
+        """Label vectors from the eigenvectors, and the iterations each of them took."""
+        if not Y.shape[1]:
+            return [(np.zeros(len(Y), dtype=np.int32), 0)]
+        if self.rounding == "kmeans":
+            return _kmeans(unit_rows(Y), rng, self.n_init, weight)
+        return _yu_shi(unit_rows(Y), rng, self.n_init, weight)
+
+    def predict(self, X):
+        """Nearest cluster mean of each row, in feature space; no row opens a cluster.
+
+        Of the rows of the fit this may not be the cluster they are in: the rounding does not look
+        for the nearest mean.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New data, or, with ``kernel="precomputed"``, the kernel of each new row with each row of
+            the fit, of shape (n_samples, n_samples_fit).
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Cluster of each row; at a tie the lowest one.
+        """
+        check_is_fitted(self)
+        return self._nearest(self._validate_kernel(X, reset=False))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

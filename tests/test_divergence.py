@@ -1,0 +1,804 @@
+"""BregmanDPMeans and MahalanobisMeans: equal to their twins, likelihoods, planted clusters."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import reference
+from problems import blobs, never_rises
+from scipy import stats
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils import check_random_state
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from smallvar import BregmanDPMeans, DPMeans, MahalanobisMeans, _divergence
+
+NAMES = ("kl", "itakura_saito", "logistic")
+ALGORITHMS = ("serial", "delayed", "collapsed")
+
+
+def draw(rng, name, n, d, k):
+    """n rows of the divergence's own kind about k centers."""
+    z = rng.integers(k, size=n)
+    if name == "kl":
+        X = rng.poisson(rng.gamma(1.0, rng.choice([2.0, 50.0]), size=(k, d))[z]).astype(float)
+        return X if rng.random() < 0.5 else X + rng.random((n, d))
+    if name == "itakura_saito":
+        shape = rng.choice([1.0, 5.0])
+        return rng.gamma(shape, rng.gamma(1.0, 3.0, size=(k, d))[z] / shape) + 1e-8
+    if name == "logistic":
+        centers = rng.uniform(0.1, 0.9, size=(k, d))[z]
+        X = rng.beta(8 * centers, 8 * (1 - centers))
+        return np.where(rng.random((n, d)) < 0.1, np.round(X), X)
+    return rng.normal(size=(k, d))[z] + 0.3 * rng.normal(size=(n, d))
+
+
+def problem(name, seed, n_max=120):
+    """Data and the arguments of a fit in general position."""
+    rng = np.random.default_rng([seed, len(name)])
+    n, d = int(rng.integers(1, n_max)), int(rng.integers(1, 7))
+    X = draw(rng, name, n, d, int(rng.integers(1, 6)))
+    if name == "kl" and seed % 2:  # ties are for other tests
+        X = X + rng.random((n, d)) * (X > 0)
+    k = min(n, int(rng.integers(1, 9)))
+    lam = reference.bregman_farthest_first(X, k, name) * rng.uniform(0.7, 1.3)
+    options, weights, kind = {}, None, seed % 8
+    if kind == 1:
+        weights = rng.gamma(1.0, size=n) + 1e-3
+    elif kind == 2:
+        weights = rng.gamma(1.0, size=n) * (rng.random(n) < 0.7)
+        weights[rng.integers(n)] = 1.0
+    elif kind == 3:
+        options["init"] = draw(rng, name, 4, d, 3)
+    elif kind == 4:
+        options["max_clusters"] = int(rng.integers(1, 6))
+    elif kind == 5:
+        options["max_iter"] = 1 + seed % 3
+    elif kind == 6:
+        options["shuffle"] = True
+    return X, lam, weights, options
+
+
+def fit(model, X, weights=None):
+    """Fit; whether a ConvergenceWarning came is returned, any other warning is an error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("error")
+        warnings.simplefilter("always", ConvergenceWarning)
+        model.fit(X, sample_weight=weights)
+    return len(caught) > 0
+
+
+def check_state(model, X, name, weights=None):
+    """Assert what holds after every fit of BregmanDPMeans."""
+    weights = np.ones(len(X)) if weights is None else weights
+    assert model.labels_.dtype == np.int32 and model.cluster_centers_.dtype == np.float64
+    assert np.array_equal(np.unique(model.labels_[weights > 0]), np.arange(model.n_clusters_))
+    on = weights > 0
+    inertia = reference.own_divergence(
+        X[on], weights[on], model.labels_[on], model.cluster_centers_, name
+    )
+    rounding = 1e-13 * weights.max() * max(1.0, np.abs(X).sum())
+    np.testing.assert_allclose(model.inertia_, inertia, rtol=1e-9, atol=rounding)
+    assert model.objective_ == model.inertia_ + model.lam_ * model.n_clusters_
+    assert model.objective_path_[-1] == model.objective_
+    assert never_rises(model.objective_path_)
+
+
+SEEDS = {"serial": 104, "delayed": 32, "collapsed": 104}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "seed"), [(a, s) for a in ALGORITHMS for s in range(SEEDS[a])]
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_equals_twin(name, algorithm, seed):
+    """In general position: the same labels, sweep by sweep."""
+    X, lam, weights, options = problem(name, seed, 24 if algorithm == "collapsed" else 60)
+    model = BregmanDPMeans(
+        lam, divergence=name, algorithm=algorithm, random_state=seed, n_threads=1, **options
+    )
+    warned = fit(model, X, weights)
+    if options.pop("shuffle", False):
+        options["order"] = check_random_state(seed).permutation(len(X))
+    twin = reference.bregman(X, lam, name, algorithm, weights=weights, **options)
+    assert np.array_equal(model.labels_, twin.labels)
+    assert model.n_iter_ == twin.n_iter
+    assert warned == (not twin.converged)
+    np.testing.assert_allclose(model.cluster_centers_, twin.centers, rtol=1e-12)
+    path = twin.objective_path
+    np.testing.assert_allclose(model.objective_path_, path, rtol=0, atol=1e-9 * path[0])
+    check_state(model, X, name, weights)
+    if algorithm != "collapsed":
+        assert np.array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "seed"), [(a, s) for a in ALGORITHMS for s in range(SEEDS[a])]
+)
+def test_squared_euclidean_is_dpmeans(algorithm, seed):
+    """The same compiled sweeps: the same bits."""
+    X, lam, weights, options = problem("squared_euclidean", seed, 400)
+    options |= {"algorithm": algorithm, "random_state": seed, "n_init": 1 + seed % 3}
+    if seed % 17 == 0:
+        lam = "farthest-first"
+        options["n_clusters"] = min(3, len(X))
+    one, other = DPMeans(lam, **options), BregmanDPMeans(lam, **options)
+    assert fit(one, X, weights) == fit(other, X, weights)
+    for name in ("labels_", "cluster_centers_", "objective_path_", "lam_", "inertia_", "n_iter_"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    assert np.array_equal(one.predict(X), other.predict(X))
+    assert one.score(X, sample_weight=weights) == other.score(X, sample_weight=weights)
+    np.testing.assert_allclose(other.transform(X), one.transform(X) ** 2, rtol=1e-12, atol=1e-30)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_blocks_do_not_matter(name, algorithm, monkeypatch):
+    """Blocks of 16 rows or all at once: the same labels; more rows than a block holds."""
+    n = 400 if algorithm == "collapsed" else 5000
+    X = draw(np.random.default_rng(3), name, n, 5, 12)
+    model = BregmanDPMeans(divergence=name, algorithm=algorithm, n_clusters=12, max_iter=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        usual = clone(model).fit(X)
+        monkeypatch.setattr(_divergence, "ROWS", 16)
+        small = clone(model).fit(X)
+    assert usual.n_clusters_ > 3
+    assert np.array_equal(usual.labels_, small.labels_)
+    np.testing.assert_allclose(usual.objective_, small.objective_, rtol=1e-12)
+
+
+def test_threads_do_not_matter():
+    X = draw(np.random.default_rng(3), "kl", 6000, 40, 12)
+    one, two = (BregmanDPMeans(divergence="kl", n_clusters=12, n_threads=t).fit(X) for t in (1, 2))
+    assert one.n_clusters_ > 5
+    assert np.array_equal(one.labels_, two.labels_)
+    np.testing.assert_allclose(one.objective_path_, two.objective_path_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_extreme_data(name, algorithm):
+    """Values on the border of the domain, and many orders of magnitude apart."""
+    rng = np.random.default_rng(0)
+    top = 0.0 if name == "logistic" else 100.0
+    wild = 10.0 ** rng.uniform(-100, top, size=(60, 3))
+    plain = draw(rng, name, 60, 2, 3)
+    edge = np.ones((4, 2)) if name == "itakura_saito" else rng.integers(0, 2, size=(30, 2)) * 1.0
+    constant = np.column_stack([np.full(60, 1.0 if name == "logistic" else 1e9), plain])
+    for X in (wild, edge, constant):
+        lam = reference.bregman_farthest_first(X, 3, name)
+        model = BregmanDPMeans(lam, divergence=name, algorithm=algorithm).fit(X)
+        assert np.isfinite(model.objective_path_).all()
+        assert never_rises(model.objective_path_)
+    alone = BregmanDPMeans(lam, divergence=name, algorithm=algorithm).fit(plain)
+    assert np.array_equal(model.labels_, alone.labels_)
+    if name != "itakura_saito":
+        model = BregmanDPMeans(1.0, divergence=name, algorithm=algorithm).fit(np.zeros((9, 2)))
+        assert model.n_clusters_ == 1 and model.objective_ == 1.0
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_repeated_rows(name, algorithm):
+    """Ties and divergences of zero everywhere: the twin's objective, and nothing cycles."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        pool = {
+            "kl": rng.integers(0, 4, size=(6, 2)).astype(float),
+            "itakura_saito": 2.0 ** rng.integers(-2, 3, size=(6, 2)),
+            "logistic": rng.integers(0, 5, size=(6, 2)) / 4,
+        }[name]
+        X = pool[rng.integers(6, size=40)]
+        lam = float(rng.choice([0.05, 0.3, 1.7]))
+        model = BregmanDPMeans(lam, divergence=name, algorithm=algorithm).fit(X)
+        twin = reference.bregman(X, lam, name, algorithm)
+        np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9, err_msg=str(seed))
+        check_state(model, X, name)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_free_clusters_for_few_distinct_rows(name, algorithm):
+    """lam = 0 and a cap beyond the number of distinct rows: a row is at D = 0 from itself."""
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        distinct = draw(rng, name, 4, 3, 4)
+        distinct = distinct + (0.01 if name != "logistic" else 0) * rng.random((4, 3))
+        X = np.vstack([distinct, distinct[rng.integers(4, size=50)]])
+        weights = rng.choice([0.1, 0.7, 1.3], size=54)
+        for w in (None, weights):
+            model = BregmanDPMeans(0, divergence=name, max_clusters=9, algorithm=algorithm)
+            model.fit(X, sample_weight=w)
+            assert model.n_clusters_ == 4
+            np.testing.assert_allclose(model.objective_, 0, atol=1e-20)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_divergence_of_a_row_from_itself(name):
+    """Exactly zero, and tiny where the center is off by its last bit."""
+    X = draw(np.random.default_rng(0), name, 300, 4, 5)
+    rule = _divergence.DIVERGENCES[name]
+    assert np.all(rule.between(X, X) == 0)
+    nudged = np.nextafter(X, 0.5)
+    top = 0.999 if name == "logistic" else np.inf
+    inner = (X.min(axis=1) > 1e-3) & (X.max(axis=1) < top)
+    assert inner.sum() > 50
+    assert rule.between(X[inner], nudged[inner]).max() < 1e-28
+    assert np.array_equal(rule.between(X[:, None], X) > 0, (X[:, None] != X).any(axis=2))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_collapsed_ends_where_no_row_gains(name):
+    """No row lowers the objective by a move, be it to a cluster of its own."""
+    rng = np.random.default_rng(5)
+    X = draw(rng, name, 40, 3, 4)
+    lam = reference.bregman_farthest_first(X, 5, name)
+    w = rng.gamma(2.0, size=40)
+
+    def objective(labels):
+        labels, _ = reference.without_gaps(labels)
+        centers = reference.weighted_means(X, w, labels)
+        return reference.own_divergence(X, w, labels, centers, name) + lam * len(centers)
+
+    model = BregmanDPMeans(lam, divergence=name, algorithm="collapsed")
+    model.fit(X, sample_weight=w)
+    gains = []
+    for i in range(40):
+        for c in range(model.n_clusters_ + 1):
+            moved = model.labels_.copy()
+            moved[i] = c
+            gains.append(model.objective_ - objective(moved))
+    assert model.n_clusters_ > 1
+    assert max(gains) <= 1e-10 * model.objective_
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_increment_is_the_difference_of_objectives(name):
+    """Joining, staying and being alone cost what the objective of the labels says."""
+    rng = np.random.default_rng(2)
+    X, w = draw(rng, name, 30, 3, 4), rng.gamma(2.0, size=30)
+    labels = np.arange(30, dtype=np.int32) % 4
+    about = _divergence._Reference(_divergence.DIVERGENCES[name], X, X.mean(axis=0))
+    sweep = _divergence._DivergenceSweep(_divergence.DIVERGENCES[name], X, w, None, labels, about)
+    sweep.centers = X[:4]
+    sweep.move_centers()
+    state = _divergence._Collapsed(sweep, 1.0, 99)
+    join = state._join(X, w, np.arange(4))
+    stay = state._stay(X, w, labels)
+
+    def total(labels, rows):
+        sums = 0.0
+        for c in np.unique(labels[rows]):
+            on = rows[labels[rows] == c]
+            mean = np.average(X[on], axis=0, weights=w[on])
+            sums += w[on] @ reference.divergences(X[on], mean[None], name)[:, 0]
+        return sums
+
+    for i in range(30):
+        others = np.setdiff1d(np.arange(30), i)
+        without = total(labels, others)
+        for c in range(4):
+            moved = labels.copy()
+            moved[i] = c
+            cost = stay[i] if c == labels[i] else join[i, c]
+            np.testing.assert_allclose(cost, total(moved, np.arange(30)) - without, rtol=1e-9)
+
+
+def test_minus_log_likelihoods():
+    """D(x, a) - D(x, b) is the log-likelihood ratio of Poisson, exponential and Bernoulli."""
+    rng = np.random.default_rng(0)
+    a, b = rng.gamma(2.0, 3.0, size=(2, 4))
+    counts, times = rng.poisson(4.0, size=(50, 4)), rng.exponential(5.0, size=(50, 4))
+    p, q = rng.uniform(0.1, 0.9, size=(2, 4))
+    coins = rng.integers(0, 2, size=(50, 4))
+    for name, X, one, other, log_likelihood in (
+        ("kl", counts, a, b, stats.poisson.logpmf),
+        ("itakura_saito", times, a, b, lambda x, m: stats.expon.logpdf(x, scale=m)),
+        ("logistic", coins, p, q, stats.bernoulli.logpmf),
+    ):
+        model = BregmanDPMeans(1e9, divergence=name, init=[one, other])
+        model.fit(np.array([one, other]))
+        np.testing.assert_allclose(model.cluster_centers_, [one, other])
+        D = model.transform(X.astype(float))
+        ratio = (log_likelihood(X, other) - log_likelihood(X, one)).sum(axis=1)
+        np.testing.assert_allclose(D[:, 0] - D[:, 1], ratio, rtol=1e-9, atol=1e-9)
+
+
+def test_planted_counts():
+    """Poisson rates of different sizes: the wide spread of large counts does not split them."""
+    found = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        rates = np.array([[2, 6, 2], [6, 2, 2], [300, 300, 100], [150, 400, 400.0]])
+        z = rng.integers(4, size=600)
+        X = rng.poisson(rates[z]).astype(float)
+        best = [
+            max(
+                adjusted_rand_score(z, BregmanDPMeans(lam, divergence=name).fit(X + 0.5).labels_)
+                for lam in np.geomspace(low, high, 12)
+            )
+            for name, low, high in (("kl", 2, 200), ("squared_euclidean", 2, 2e5))
+        ]
+        found.append(best)
+    kl, squared = np.mean(found, axis=0)
+    assert kl > 0.85
+    assert squared < kl - 0.1
+
+
+def test_infinite_divergence_is_far():
+    """A component of 0 in a center: a row with a positive one is infinitely far."""
+    X = np.array([[0.0, 5.0], [1.0, 5.0], [0.0, 6.0], [0.0, 5.0]])
+    model = BregmanDPMeans(3.0, divergence="kl", init=[[0.0, 5.0]]).fit(X)
+    assert model.labels_.tolist() == [0, 1, 0, 0]
+    assert model.transform([[1e-9, 5.0]])[0, 0] == np.inf
+    assert model.predict([[1e-9, 5.0]]).tolist() == [1]
+    # both centers are infinitely far from this one: the first
+    model = BregmanDPMeans(3.0, divergence="kl", init=[[0.0, 5.0], [2.0, 0.0]]).fit(X[[0, 2]])
+    assert model.predict([[3.0, 3.0]]).tolist() == [0]
+    assert model.score([[3.0, 3.0]]) == -np.inf
+    capped = BregmanDPMeans(3.0, divergence="kl", init=[[0.0, 5.0]], max_clusters=1).fit(X)
+    assert capped.n_clusters_ == 1 and np.isfinite(capped.objective_path_).all()
+    for order in ([0, 1, 2], [2, 1, 0]):  # of infinitely far rows the first leaves
+        rows = np.array([[0.0, 5.0], [1.0, 5.0], [2.0, 6.0]])[order]
+        options = {"init": [[0.0, 5.0]], "max_clusters": 2}
+        late = BregmanDPMeans(3.0, divergence="kl", algorithm="delayed", **options)
+        late.fit(rows, sample_weight=[1.0, 2.0, 1.0])
+        twin = reference.bregman(rows, 3.0, "kl", "delayed", weights=[1.0, 2.0, 1.0], **options)
+        assert late.n_clusters_ == 2 and np.array_equal(late.labels_, twin.labels)
+    ones = BregmanDPMeans(0.1, divergence="logistic", init=[[1.0, 0.5]])
+    ones.fit([[1.0, 0.4], [0.999, 0.5], [1.0, 0.6]])
+    assert ones.labels_.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_farthest_first(name):
+    X = draw(np.random.default_rng(1), name, 200, 3, 6)
+    for k in (1, 4, 9):
+        model = BregmanDPMeans(divergence=name, n_clusters=k, max_iter=500).fit(X)
+        expected = reference.bregman_farthest_first(X, k, name)
+        np.testing.assert_allclose(model.lam_, expected, rtol=1e-12)
+    same = np.tile(X[:1], (9, 1))
+    assert BregmanDPMeans(divergence=name, n_clusters=3).fit(same).lam_ == 1.0
+    w = np.r_[np.ones(100), np.zeros(100)]
+    half = BregmanDPMeans(divergence=name, n_clusters=4).fit(X, sample_weight=w)
+    assert half.lam_ == BregmanDPMeans(divergence=name, n_clusters=4).fit(X[:100]).lam_
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_one_row_and_one_cluster(name, algorithm):
+    model = BregmanDPMeans(3.0, divergence=name, algorithm=algorithm)
+    model.fit([[0.25, 0.5]])
+    assert model.n_clusters_ == 1 and model.objective_ == 3.0
+    X = draw(np.random.default_rng(0), name, 50, 2, 3)
+    assert model.set_params(lam=np.inf).fit(X).n_clusters_ == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_layouts_and_types(name):
+    """float32, Fortran order, read-only, lists: the same labels as of the same values."""
+    X = draw(np.random.default_rng(7), name, 300, 4, 5).astype(np.float32)
+    model = BregmanDPMeans(divergence=name, n_clusters=5)
+    expected = clone(model).fit(X.astype(float))
+    frozen = np.asfortranarray(X)
+    frozen.setflags(write=False)
+    for data in (X, frozen, X[::-1][::-1]):
+        assert np.array_equal(clone(model).fit(data).labels_, expected.labels_)
+    assert expected.transform(X).dtype == np.float32
+    np.testing.assert_allclose(
+        expected.transform(X),
+        reference.divergences(X.astype(float), expected.cluster_centers_, name),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("kl", -0.5, "X must be >= 0 for divergence='kl', got -0.5"),
+        ("itakura_saito", 0.0, "X must be > 0 for divergence='itakura_saito', got 0.0"),
+        ("logistic", -0.25, "X must be >= 0 for divergence='logistic', got -0.25"),
+        ("logistic", 1.5, "X must be <= 1 for divergence='logistic', got 1.5"),
+    ],
+)
+def test_outside_the_domain(name, value, message):
+    X = np.random.default_rng(0).uniform(0.2, 0.8, size=(20, 2))
+    bad = X.copy()
+    bad[3, 1] = value
+    model = BregmanDPMeans(0.1, divergence=name).fit(X)
+    before = pickle.dumps(vars(model))
+    for method in (model.fit, model.predict, model.transform, model.score):
+        with pytest.raises(ValueError, match=message):
+            method(bad)
+    assert pickle.dumps(vars(model)) == before
+    with pytest.raises(ValueError, match=message.replace("X", "init")):
+        BregmanDPMeans(0.1, divergence=name, init=bad[3:4]).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"divergence": "kullback"}, "divergence must be one of 'squared_euclidean', 'kl', "),
+        ({"divergence": None}, "divergence must be one of"),
+        ({"lam": 0}, "lam must be > 0 unless max_clusters is given, got lam=0"),
+        ({"lam": -1.0}, "lam must be >= 0, got -1.0"),
+        ({"algorithm": "lloyd"}, "algorithm must be one of"),
+        ({"n_clusters": 21}, "n_clusters must be <= n_samples=20, got n_clusters=21"),
+        ({"init": [[0.5]]}, r"init must have shape \(n_centers, 2\)"),
+        ({"max_clusters": 1, "init": [[0.5, 0.5], [0.1, 0.1]]}, "at most max_clusters=1 rows"),
+    ],
+)
+def test_bad_parameters(options, message):
+    X = np.random.default_rng(0).uniform(0.2, 0.8, size=(20, 2))
+    with pytest.raises(ValueError, match=message):
+        BregmanDPMeans(**({"divergence": "kl"} | options)).fit(X)
+
+
+def test_bad_weights():
+    X = np.random.default_rng(0).uniform(0.2, 0.8, size=(20, 2))
+    for model in (BregmanDPMeans(0.1, divergence="kl"), MahalanobisMeans(2)):
+        with pytest.raises(ValueError, match="sample_weight must have a positive entry"):
+            model.fit(X, sample_weight=np.zeros(20))
+        with pytest.raises(ValueError, match="sample_weight must be >= 0, got "):
+            model.fit(X, sample_weight=-np.ones(20))
+
+
+@parametrize_with_checks(
+    [BregmanDPMeans(divergence="kl")],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": "a weight is a mass",
+        "check_clustering": "its data have negative values, whatever the tag says",
+        "check_clustering(readonly_memmap=True)": "the same",
+    },
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+# Covariances ----------------------------------------------------------------------------------
+
+
+def falls(path):
+    """Whether no value exceeds the one before by more than rounding; values may be negative."""
+    return bool(np.all(np.diff(path) <= 1e-9 * np.abs(path).max()))
+
+
+def gaussians(rng, n, d, k, long=3.0, apart=6.0):
+    """Clusters stretched in directions of their own."""
+    z = rng.integers(k, size=n)
+    shapes = [
+        np.linalg.qr(rng.normal(size=(d, d)))[0] * np.r_[long, np.ones(d - 1)] for _ in range(k)
+    ]
+    centers = apart * rng.normal(size=(k, d))
+    return np.einsum("nij,nj->ni", np.array(shapes)[z], rng.normal(size=(n, d))) + centers[z], z
+
+
+@pytest.mark.parametrize("seed", range(110))
+def test_mahalanobis_equals_twin(seed):
+    """K fixed, from given seeds; half-sweeps of the twin never raise the objective."""
+    rng = np.random.default_rng(seed)
+    k, d = int(rng.integers(1, 6)), int(rng.integers(1, 5))
+    n = int(rng.integers(k, 90))
+    X, _ = gaussians(rng, n, d, k, apart=3.0)
+    options = {
+        "reg": float(rng.choice([0.01, 1.0, 30.0])),
+        "scale": float(rng.choice([0.2, 1.0, 7.0])),
+    }
+    if seed % 4 == 1:
+        options["weights"] = rng.gamma(2.0, size=n) + 0.01
+    if seed % 4 == 2:
+        A = rng.normal(size=(k, d, d))
+        options["known"] = A @ A.transpose(0, 2, 1) + 0.1 * np.eye(d)
+        if seed % 8 == 2:
+            options["known"] = options["known"][0]
+    seeds = X[rng.choice(n, size=k, replace=False)] + 0.01
+    if seed % 4 == 3:  # clusters that nobody joins begin elsewhere
+        seeds[: k // 2] += 1e3
+    twin = reference.mahalanobis(X, seeds, **options)
+    model = MahalanobisMeans(
+        k,
+        scale=options["scale"],
+        reg_covar=options["reg"],
+        covariances=options.get("known"),
+        init=seeds,
+    )
+    assert not fit(model, X, options.get("weights"))
+    assert np.array_equal(model.labels_, twin.labels)
+    assert model.n_iter_ == twin.n_iter
+    np.testing.assert_allclose(model.cluster_centers_, twin.centers, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(model.covariances_, twin.S, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(model.objective_, twin.path[-1], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(model.objective_path_[:-1], twin.path[::2], rtol=1e-9, atol=1e-9)
+    assert falls(twin.path) and falls(model.objective_path_)
+    assert model.n_clusters_ == k and len(np.unique(model.labels_)) == k
+
+
+@pytest.mark.parametrize("seed", range(110))
+def test_free_number_of_clusters_equals_twin(seed):
+    """lam_eff in its range; or a known covariance, where K is anything."""
+    rng = np.random.default_rng([seed, 1])
+    d, n = int(rng.integers(1, 4)), int(rng.integers(2, 70))
+    X, _ = gaussians(rng, n, d, 3)
+    scale, reg = float(rng.choice([0.5, 1.0])), float(rng.choice([1.0, 30.0, 300.0]))
+    weights = rng.gamma(2.0, size=n) + 0.01 if seed % 3 == 1 else None
+    known = None
+    if seed % 2:
+        A = rng.normal(size=(d, d))
+        known = A @ A.T + 0.1 * np.eye(d)
+        rest = reg * np.trace(np.linalg.inv(known)) + scale * np.linalg.slogdet(known)[1]
+        cost = float(rng.uniform(2, 60))
+    else:
+        rest = scale * d * (1 + np.log(reg / scale))
+        cost = scale * float(rng.uniform(0.01, 1)) ** 2
+    twin = reference.mahalanobis(
+        X, None, lam=cost - rest, scale=scale, reg=reg, known=known, weights=weights
+    )
+    model = MahalanobisMeans(
+        lam=cost - rest, scale=scale, reg_covar=reg, covariances=known, n_init=1
+    )
+    fit(model, X, weights)
+    np.testing.assert_allclose(model.lam_eff_, cost, rtol=1e-9)
+    assert np.array_equal(model.labels_, twin.labels)
+    assert model.n_clusters_ == len(twin.centers)
+    np.testing.assert_allclose(model.objective_, twin.path[-1], rtol=1e-9, atol=1e-9)
+    assert falls(twin.path) and falls(model.objective_path_)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_known_covariance_is_dpmeans_in_other_coordinates(seed):
+    rng = np.random.default_rng(seed)
+    X, _ = gaussians(rng, 300, 3, 5)
+    A = rng.normal(size=(3, 3))
+    known = A @ A.T + 0.2 * np.eye(3)
+    white = np.linalg.solve(np.linalg.cholesky(known), X.T).T
+    lam = 40.0
+    plain = DPMeans(lam).fit(white)
+    rest = np.trace(np.linalg.inv(known)) + np.linalg.slogdet(known)[1]
+    model = MahalanobisMeans(lam=lam - rest, reg_covar=1.0, covariances=known, n_init=1).fit(X)
+    assert plain.n_clusters_ > 2
+    assert np.array_equal(model.labels_, plain.labels_)
+    np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-9)
+    np.testing.assert_allclose(model.transform(X), plain.transform(white), rtol=1e-9)
+    new = gaussians(rng, 100, 3, 5)[0]
+    newly = plain.predict(np.linalg.solve(np.linalg.cholesky(known), new.T).T)
+    assert np.array_equal(model.predict(new), newly)
+
+
+def fan(seed, n=150):
+    """Three long clusters side by side, at angles."""
+    rng = np.random.default_rng(seed)
+    X = []
+    for angle, center in ((0, (0, 0)), (0.5, (2, 6)), (-0.5, (2, -6))):
+        turn = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
+        X.append(rng.normal(size=(n, 2)) * [3, 0.5] @ np.array(turn) + center)
+    return np.vstack(X), np.repeat(np.arange(3), n)
+
+
+def test_planted_long_clusters():
+    """Found where k-means cuts through them."""
+    own, kmeans = [], []
+    for seed in range(6):
+        X, z = fan(seed)
+        own.append(adjusted_rand_score(z, MahalanobisMeans(3, random_state=0).fit(X).labels_))
+        plain = KMeans(3, n_init=10, random_state=0).fit(X)
+        kmeans.append(adjusted_rand_score(z, plain.labels_))
+    assert min(own) > 0.9
+    assert max(kmeans) < 0.87 and np.mean(kmeans) < np.mean(own) - 0.12
+
+
+def test_state_of_a_fit():
+    """Attributes, predict, transform and score say the same of one state."""
+    X, _ = gaussians(np.random.default_rng(0), 300, 3, 4)
+    w = np.random.default_rng(1).gamma(2.0, size=300)
+    model = MahalanobisMeans(4, scale=2.0, random_state=0).fit(X, sample_weight=w)
+    assert model.labels_.dtype == np.int32
+    assert np.array_equal(model.predict(X), model.labels_)
+    squares = model.transform(X) ** 2
+    for k in range(4):
+        Y = X[model.labels_ == k] - model.cluster_centers_[k]
+        weight = w[model.labels_ == k, None]
+        np.testing.assert_allclose((weight * Y).sum(axis=0), 0, atol=1e-9)
+        S = ((weight * Y).T @ Y + model.reg_covar_ * np.eye(3)) / 2.0
+        np.testing.assert_allclose(model.covariances_[k], S, rtol=1e-10, atol=1e-10)
+        full = np.linalg.inv(S)
+        apart = X - model.cluster_centers_[k]
+        np.testing.assert_allclose(squares[:, k], np.einsum("ni,ij,nj->n", apart, full, apart))
+    np.testing.assert_allclose(
+        model.objective_,
+        reference.mahalanobis_objective(
+            X, w, model.labels_, model.cluster_centers_, model.covariances_, 0, 2, model.reg_covar_
+        ),
+        rtol=1e-10,
+    )
+    np.testing.assert_allclose(model.score(X, sample_weight=w), -model.objective_, rtol=1e-10)
+    total = w @ np.square(X - np.average(X, axis=0, weights=w)).mean(axis=1)
+    np.testing.assert_allclose(model.reg_covar_, 0.1 * total / 4, rtol=1e-10)
+    # no point is farther than scale from its own center
+    assert (w * squares.min(axis=1)).max() < 2.0
+
+
+def test_scale_changes_no_label():
+    X, _ = gaussians(np.random.default_rng(3), 200, 2, 3)
+    one, other = (MahalanobisMeans(3, scale=s, random_state=1).fit(X) for s in (1.0, 50.0))
+    assert np.array_equal(one.labels_, other.labels_)
+
+
+def test_rotations_and_shifts_change_no_label():
+    rng = np.random.default_rng(3)
+    X, _ = gaussians(rng, 200, 3, 3)
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    one = MahalanobisMeans(3, init=X[:3]).fit(X)
+    other = MahalanobisMeans(3, init=X[:3] @ turn + 1e4).fit(X @ turn + 1e4)
+    assert np.array_equal(one.labels_, other.labels_)
+    np.testing.assert_allclose(one.objective_, other.objective_, rtol=1e-9)
+
+
+def test_weights_are_repeats():
+    """The objective of given seeds, with weights or repeated rows, when nothing is opened."""
+    rng = np.random.default_rng(4)
+    X, _ = gaussians(rng, 120, 2, 3)
+    w = rng.integers(0, 4, size=120)
+    weighted = MahalanobisMeans(3, init=X[:3]).fit(X, sample_weight=w)
+    repeated = MahalanobisMeans(3, init=X[:3]).fit(np.repeat(X, w, axis=0))
+    assert np.array_equal(np.repeat(weighted.labels_, w), repeated.labels_)
+    np.testing.assert_allclose(weighted.objective_path_, repeated.objective_path_, rtol=1e-9)
+    assert np.array_equal(weighted.labels_[w == 0], weighted.predict(X[w == 0]))
+
+
+def test_max_iter_and_tol():
+    X, _ = gaussians(np.random.default_rng(0), 400, 2, 5, apart=3.0)
+    start = X[:5]
+    model = MahalanobisMeans(5, init=start, max_iter=2)
+    with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=2 sweeps"):
+        model.fit(X)
+    assert model.n_iter_ == 2 and falls(model.objective_path_)
+    assert np.array_equal(model.predict(X), model.labels_)
+    np.testing.assert_allclose(model.score(X), -model.objective_, rtol=1e-12)
+    exact = MahalanobisMeans(5, init=start).fit(X)
+    rough = MahalanobisMeans(5, init=start, tol=0.01).fit(X)
+    assert rough.n_iter_ < exact.n_iter_
+    assert np.array_equal(rough.predict(X), rough.labels_)
+
+
+def test_free_number_of_clusters_from_given_seeds():
+    """Seeds that nobody joins are dropped, also when max_iter ends the fit."""
+    X, _ = gaussians(np.random.default_rng(1), 400, 2, 4, apart=3.0)
+    init = np.vstack([X[:4], [[1e4, 1e4]]])
+    options = {"lam": 30.0, "covariances": np.eye(2), "reg_covar": 1.0, "init": init, "n_init": 1}
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 sweeps"):
+        early = MahalanobisMeans(max_iter=1, **options).fit(X)
+    late = MahalanobisMeans(**options).fit(X)
+    for model in (early, late):
+        assert np.array_equal(np.unique(model.labels_), np.arange(model.n_clusters_))
+        assert np.abs(model.cluster_centers_).max() < 100
+        assert np.array_equal(model.predict(X), model.labels_)
+        expected = np.square(X - model.cluster_centers_[model.labels_]).sum()
+        expected += (30.0 + 2.0) * model.n_clusters_
+        np.testing.assert_allclose(model.objective_, expected, rtol=1e-10)
+        assert falls(model.objective_path_)
+    assert late.objective_ < early.objective_
+
+
+def test_degenerate_data():
+    """Constant features, few points in many dimensions, duplicates, one point."""
+    rng = np.random.default_rng(0)
+    flat = np.column_stack([rng.normal(size=50), np.full(50, 7.0)])
+    wide = rng.normal(size=(6, 20))
+    twice = np.tile([[0.0, 0.0], [1.0, 5.0]], (10, 1))
+    for X, k in (
+        (flat, 2),
+        (wide, 3),
+        (twice, 3),
+        (twice, 2),
+        (np.ones((5, 2)), 2),
+        (np.ones((1, 2)), 1),
+    ):
+        model = MahalanobisMeans(k, random_state=0)
+        fit(model, X)
+        assert model.n_clusters_ == k and np.isfinite(model.objective_)
+        assert len(np.unique(model.labels_)) == k
+        assert falls(model.objective_path_)
+        if len(np.unique(X, axis=0)) > k:
+            with pytest.raises(
+                ValueError, match="reg_covar must be larger: with reg_covar=0 the cov"
+            ):
+                MahalanobisMeans(k, reg_covar=0, random_state=0).fit(X)
+    pairs = np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 0.0], [6.0, 1.0]])
+    with pytest.raises(ValueError, match="covariance of cluster . of 2 rows in 2 dimensions is s"):
+        MahalanobisMeans(2, reg_covar=0, init=pairs[[0, 2]]).fit(pairs)
+    X, z = gaussians(rng, 200, 2, 2)
+    init = [X[z == 0].mean(axis=0), X[z == 1].mean(axis=0)]
+    model = MahalanobisMeans(2, reg_covar=0, init=init).fit(X)
+    assert adjusted_rand_score(z, model.labels_) > 0.9
+
+
+def test_limits_of_lam():
+    """lam_eff > 0 or an error; lam_eff >= scale and a warning, and one cluster."""
+    X, _ = gaussians(np.random.default_rng(0), 100, 2, 3)
+    rest = 2 * (1 + np.log(100.0))
+    options = {"reg_covar": 100.0, "n_init": 1}
+    model = MahalanobisMeans(lam=0.02 - rest, **options).fit(X)
+    assert model.n_clusters_ > 1 and 0.019 < model.lam_eff_ < 0.021
+    for lam in (-rest, -rest - 1):
+        with pytest.raises(ValueError, match=r"lam must be > -11.21034.* is > 0 \(n_features=2"):
+            MahalanobisMeans(lam=lam, **options).fit(X)
+    for lam in (1.0 - rest + 1e-12, 5.0, np.inf):
+        model = MahalanobisMeans(lam=lam, **options)
+        with pytest.warns(
+            UserWarning, match="no cluster will be opened. To have an effect lam must"
+        ):
+            model.fit(X)
+        assert model.n_clusters_ == 1
+    with pytest.raises(ValueError, match="reg_covar must be > 0 with lam given, got 0"):
+        MahalanobisMeans(lam=1.0, reg_covar=0).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"scale": 0}, ValueError, "scale must be > 0, got 0"),
+        ({"scale": np.inf}, ValueError, "scale must be finite, got inf"),
+        ({"scale": "auto"}, TypeError, "scale must be a number, got 'auto'"),
+        ({"reg_covar": -1.0}, ValueError, "reg_covar must be >= 0, got -1.0"),
+        ({"reg_covar": "some"}, ValueError, "reg_covar must be one of 'auto', got 'some'"),
+        ({"n_clusters": 0}, ValueError, "n_clusters must be >= 1, got 0"),
+        ({"n_clusters": 31}, ValueError, "n_clusters must be <= n_samples=30, got n_clusters=31"),
+        ({"n_init": 0}, ValueError, "n_init must be >= 1, got 0"),
+        ({"lam": "auto"}, TypeError, "lam must be a number or None, got 'auto'"),
+        ({"lam": np.nan}, ValueError, "lam must be > -inf, got nan"),
+        ({"init": "random"}, ValueError, "init must be one of 'k-means[+][+]', got 'random'"),
+        ({"init": np.zeros((3, 2))}, ValueError, "init must have n_clusters=2 rows, got 3"),
+        (
+            {"covariances": np.eye(3)},
+            ValueError,
+            r"covariances must have shape \(2, 2\) or \(2, 2, 2\), got \(3, 3\)",
+        ),
+        (
+            {"covariances": np.array([np.eye(2)] * 2), "lam": 1.0},
+            ValueError,
+            r"covariances must have shape \(2, 2\) with lam given, got \(2, 2, 2\)",
+        ),
+        (
+            {"covariances": [[1.0, 0.5], [0.4, 1.0]]},
+            ValueError,
+            "covariances must be symmetric, got entries 0.1 apart",
+        ),
+        (
+            {"covariances": [[1.0, 2.0], [2.0, 1.0]]},
+            ValueError,
+            "covariances must be positive definite, got an eigenvalue of -1",
+        ),
+        (
+            {"covariances": [np.eye(2), np.ones((2, 2))]},
+            ValueError,
+            "covariances must be positive definite, got an eigenvalue of .* in number 1",
+        ),
+        ({"covariances": "full"}, ValueError, "covariances must be numbers"),
+        ({"covariances": [[1.0, np.nan], [np.nan, 1.0]]}, ValueError, "covariances must be finite"),
+    ],
+)
+def test_bad_parameters_of_mahalanobis(options, error, message):
+    X, _ = gaussians(np.random.default_rng(0), 30, 2, 2)
+    model = MahalanobisMeans(2).fit(X)
+    before = pickle.dumps(model.objective_path_)
+    with pytest.raises(error, match=message):
+        model.set_params(**options).fit(X)
+    assert pickle.dumps(model.objective_path_) == before
+
+
+def test_verbose(capsys):
+    X = blobs(np.random.default_rng(0), 100, 2, 3)
+    for model in (
+        MahalanobisMeans(3, n_init=2, verbose=1, random_state=0),
+        BregmanDPMeans(divergence="kl", n_init=2, verbose=1, random_state=0),
+    ):
+        model.fit(np.abs(X))
+        out = capsys.readouterr().out
+        assert out.count("sweep ") >= model.n_iter_
+        assert [f"start {i}" in out for i in (1, 2, 3)] == [True, True, False]

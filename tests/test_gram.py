@@ -1,0 +1,91 @@
+"""Gram matrices: held and blocked products, sums of rows, eigenvalues, the budget."""
+
+import numpy as np
+import pytest
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from smallvar import KernelDPMeans
+from smallvar._gram import Gram, block_size, lowest_eigenvalue
+
+X = np.random.default_rng(0).normal(size=(900, 7))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("memory", [1e9, 5e4])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "precomputed", "callable"])
+def test_products(kernel, memory, dtype):
+    data = X.astype(dtype)
+    K = pairwise_kernels(data, metric="linear" if kernel in ("linear", "callable") else "rbf")
+    given = (lambda A, B: A @ B.T) if kernel == "callable" else kernel
+    gram = Gram(
+        KernelDPMeans(kernel=given),
+        np.asfortranarray(K) if kernel == "precomputed" else data,
+        memory,
+    )
+    assert (gram.K is None) == (memory < 1e6 and kernel != "precomputed")
+    if gram.K is not None:
+        assert gram.K.dtype == dtype and gram.K.flags.c_contiguous
+        if kernel in ("rbf", "linear"):
+            assert np.array_equal(gram.K, gram.K.T)
+    exact = {"rtol": 0, "atol": 1e-12 if dtype == np.float64 else 1e-5}
+    rng = np.random.default_rng(1)
+    index, other, B = rng.integers(900, size=50), rng.integers(900, size=20), rng.random((900, 3))
+    np.testing.assert_allclose(gram.diagonal, np.diag(K), **exact)
+    np.testing.assert_allclose(gram.rows(index), K[index], **exact)
+    np.testing.assert_allclose(gram.block(index, other), K[np.ix_(index, other)], **exact)
+    np.testing.assert_allclose(gram.dense(), K, **exact)
+    exact["atol"] *= 1000
+    np.testing.assert_allclose(gram.product(B), K @ B, **exact)
+    np.testing.assert_allclose(gram.product(B[:, 0]), K @ B[:, 0], **exact)
+    label, coefficient = rng.integers(6, size=50), rng.normal(size=50)
+    out = rng.random((6, 900))
+    expected = out.copy()
+    np.add.at(expected, label, coefficient[:, None] * K[index])
+    gram.add(out, index, label, coefficient)
+    np.testing.assert_allclose(out, expected, **exact)
+    gram.add(out, index[:0], label[:0], coefficient[:0])
+    np.testing.assert_allclose(out, expected, **exact)
+    for array in (gram.rows(index), gram.block(index, other), gram.diagonal, gram.dense()):
+        assert array.dtype == np.float64
+
+
+def test_the_budget_is_kept():
+    assert Gram(KernelDPMeans(), X, 900 * 900 * 8).K is None  # no room for temporary arrays
+    assert Gram(KernelDPMeans(), X, 900 * 900 * 8 + 20e6).K is not None
+    assert block_size(32e3) == 1000 and block_size(1) == 1
+    assert block_size(float("inf")) == block_size(1e12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 60, 500, 501, 900])
+@pytest.mark.parametrize("centered", [False, True])
+def test_lowest_eigenvalue(n, centered):
+    """Exact for few points, else a bound from above that finds what is there to find."""
+    K = X[:n] @ X[:n].T
+    estimator = KernelDPMeans(kernel="precomputed")
+
+    def found(K):
+        return lowest_eigenvalue(Gram(estimator, K, 1e9), centered=centered)
+
+    H = np.eye(n) - 1 / n if centered else np.eye(n)
+    for matrix in (K, K - 1.0, K - 3 * np.outer(X[:n, 0], X[:n, 0])):
+        low, high = found(matrix)
+        values = np.linalg.eigvalsh(H @ matrix @ H)
+        rounding = 1e-12 * max(np.abs(values).max(), np.abs(matrix).max())
+        assert low >= values[0] - rounding * n
+        assert high <= np.abs(values).max() + rounding * n
+        if n <= 500:
+            np.testing.assert_allclose(
+                [low, high], [values[0], np.abs(values).max()], atol=n * rounding
+            )
+        elif values[0] < -0.01 * values[-1]:
+            assert low < 0.5 * values[0]
+
+
+def test_one_bad_direction_among_many_points():
+    """Neither part of the check alone needs to see it."""
+    rng = np.random.default_rng(0)
+    Y = rng.normal(size=(4500, 4))
+    v = rng.normal(size=4500)
+    K = Y @ Y.T - 0.1 * np.outer(v, v)
+    low, _ = lowest_eigenvalue(Gram(KernelDPMeans(kernel="precomputed"), K, 1e9))
+    assert low < -1.0

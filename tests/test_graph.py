@@ -1,0 +1,721 @@
+"""PenalizedCut and cut_path: Theorem 5.3, twins, fixed points, known communities, bad input."""
+
+import _thread
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import reference
+import scipy.sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import normalized_mutual_info_score
+
+from smallvar import PenalizedCut, _graph, cut_path
+
+CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
+ALGORITHMS = pytest.mark.parametrize("algorithm", ["multilevel", "incremental", "batch"])
+
+
+def random_graph(seed, n=None, *, loops=True, alone=True):
+    """Groups of nodes; by turns weighted, with self-links, nodes without links, in two parts."""
+    rng = np.random.default_rng([seed, 52])
+    n = int(rng.integers(2, 36)) if n is None else n
+    group = rng.integers(max(2, n // 8), size=n)
+    likely = np.where(group[:, None] == group, rng.uniform(0.3, 0.9), rng.uniform(0.02, 0.2))
+    A = np.triu(rng.random((n, n)) < likely, 1).astype(float)
+    if seed % 2:
+        A *= rng.gamma(1.0, size=(n, n))
+    if alone and seed % 3 == 0:
+        A[rng.integers(n, size=2)] = 0
+    if seed % 5 == 0:
+        A[: n // 2, n // 2 :] = 0
+    A = np.triu(A, 1) + np.triu(A, 1).T
+    if alone and seed % 3 == 0:
+        nodes = rng.integers(n, size=2)
+        A[nodes], A[:, nodes] = 0, 0
+    if loops and seed % 4 > 1:
+        A += np.diag(rng.random(n) * (rng.random(n) < 0.4))
+    return A
+
+
+def linked(A):
+    """With weak links between all nodes."""
+    return A + 1e-3 * (1 - np.eye(len(A)))
+
+
+def penalty(seed, A, cut):
+    """One that matters."""
+    factor = np.random.default_rng([seed, 3]).choice([0.2, 0.35, 0.5, 0.65, 0.8])
+    return -factor if cut == "normalized" else -factor * max(A.sum(axis=1).mean(), 0.1)
+
+
+def check(model, A):
+    """Assert what holds after every fit."""
+    A = np.asarray(A, dtype=float)
+    labels, k = model.labels_, model.n_clusters_
+    assert labels.dtype == np.int32 and labels.shape == (len(A),)
+    assert np.array_equal(labels, reference.first_appearance(labels))
+    assert k == labels.max() + 1 == len(np.unique(labels))
+    cut = reference.cut_value(A, labels, model.cut)
+    assert model.cut_ == pytest.approx(cut, rel=1e-9, abs=1e-12)
+    assert model.objective_ == pytest.approx(cut + model.lam_ * k, rel=1e-9, abs=1e-9)
+    path = model.objective_path_
+    assert path.dtype == np.float64 and path[-1] == model.objective_
+    assert len(path) == model.n_iter_
+    assert np.all(np.diff(path) <= 1e-9 * max(1, abs(path[0])))
+    for i in np.flatnonzero((A - np.diag(np.diag(A))).sum(axis=1) == 0):
+        assert (labels == labels[i]).sum() == 1
+
+
+def fit(A, lam, **options):
+    """A fit that may warn about its penalty."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "lam=.* is outside the useful range")
+        return PenalizedCut(lam, **{"n_init": 1, **options}).fit(A)
+
+
+# ----------------------------------------------------------------------------------------
+# The theory
+
+
+@CUTS
+@pytest.mark.parametrize("seed", range(40))
+def test_theorem_5_3(seed, cut):
+    """Kernel k-means differs from the cut by a constant and a multiple of K."""
+    rng = np.random.default_rng(seed)
+    A = linked(random_graph(seed, alone=False))
+    labels = reference.without_gaps(rng.integers(int(rng.integers(1, 9)), size=len(A)))[0]
+    shift = rng.uniform(0, 3)
+    K, w = reference.cut_kernel(A, shift, cut)
+    k, n, d = labels.max() + 1, len(A), A.sum(axis=1)
+    if cut == "normalized":
+        constant, each = shift * n + np.sum(np.diag(A) / d), shift + 1
+    else:
+        constant, each = shift * n - np.sum(d - np.diag(A)), shift
+    value = reference.cut_kernel_error(K, w, labels)
+    expected = constant - each * k + reference.cut_value(A, labels, cut)
+    np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-9)
+
+
+@CUTS
+@pytest.mark.parametrize("seed", range(20))
+def test_shift_is_the_least_that_is_enough(seed, cut):
+    A = linked(random_graph(seed, alone=False, loops=False))
+    model = PenalizedCut(cut=cut)
+    shift = _graph.kernel_shift(_graph.read_graph(model, A, cut)) - (cut == "normalized")
+    K, _ = reference.cut_kernel(A, shift, cut)
+    low, high = np.linalg.eigvalsh(K)[[0, -1]]
+    assert abs(low) < 1e-9 * max(high, 1) or (cut == "normalized" and shift == 0)
+
+
+def test_shift_of_a_large_graph():
+    A = planted_graph(600)[0]
+    for cut in ("normalized", "ratio"):
+        graph = _graph.read_graph(PenalizedCut(cut=cut), A, cut)
+        exact = np.linalg.eigvalsh(graph.laplacian().toarray())[-1]
+        assert exact <= _graph.kernel_shift(graph) <= exact * (1 + 1e-5)
+
+
+# ----------------------------------------------------------------------------------------
+# The twins
+
+
+@CUTS
+@pytest.mark.parametrize("seed", range(100))
+def test_equals_twin(seed, cut):
+    A = random_graph(seed)
+    lam = penalty(seed, A, cut)
+    for algorithm in ("incremental", "multilevel"):
+        model = fit(A, lam, cut=cut, algorithm=algorithm)
+        twin = getattr(reference, f"cut_{algorithm}")(A, lam, cut)
+        assert model.labels_.tolist() == twin.labels.tolist()
+        assert model.n_iter_ == len(twin.path)
+        np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9, atol=1e-9)
+        check(model, A)
+
+
+@CUTS
+@pytest.mark.parametrize("seed", range(30))
+def test_equals_twin_from_given_labels(seed, cut):
+    A = random_graph(seed, alone=False)
+    lam, init = penalty(seed, A, cut), np.random.default_rng(seed).integers(4, size=len(A))
+    start = np.unique(init, return_inverse=True)[1]
+    alone = (A - np.diag(np.diag(A))).sum(axis=1) == 0
+    start[alone] = len(A) + np.arange(alone.sum())
+    start = np.unique(start, return_inverse=True)[1]
+    for algorithm in ("incremental", "multilevel"):
+        model = fit(A, lam, cut=cut, algorithm=algorithm, init=10 - 3 * init)
+        # names count: the twin gets the labels in the order that sorting the names gives
+        names = np.unique(10 - 3 * init, return_inverse=True)[1]
+        names[alone] = len(A) + np.arange(alone.sum())
+        names = np.unique(names, return_inverse=True)[1]
+        twin = getattr(reference, f"cut_{algorithm}")(A, lam, cut, names)
+        assert model.labels_.tolist() == twin.labels.tolist()
+        before = reference.cut_value(A, start, cut) + lam * len(np.unique(start))
+        assert model.objective_ <= before + 1e-9
+        check(model, A)
+
+
+@CUTS
+@pytest.mark.parametrize("seed", range(60))
+def test_batch_equals_kernel_twin(seed, cut):
+    """The candidates tried are enough to find what all means in the kernel's space give."""
+    A = random_graph(seed, alone=False, loops=cut == "ratio")
+    wave = np.sin(1 + np.arange(len(A)))
+    A = linked(A) * (1 + 0.1 * np.outer(wave, wave))  # no ties
+    lam = penalty(seed, A, cut) * (1.5 if seed % 3 else 1)
+    init = np.random.default_rng(seed).integers(5, size=len(A))
+    model = fit(A, lam, cut=cut, algorithm="batch", init=init)
+    start = np.unique(init, return_inverse=True)[1]
+    twin = reference.cut_batch(A, lam, cut, start)
+    assert model.labels_.tolist() == twin.labels.tolist()
+    np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9, atol=1e-9)
+    assert model.objective_ <= reference.cut_value(A, start, cut) + lam * (start.max() + 1) + 1e-9
+    check(model, A)
+
+
+def single_moves(A, labels, everywhere):
+    """All labels that differ by the move of one node with links."""
+    links = A - np.diag(np.diag(A))
+    for i in np.flatnonzero(links.sum(axis=1)):
+        inside = set(labels) if everywhere else set(labels[links[i] > 0])
+        alone = np.flatnonzero(links.sum(axis=1) == 0)
+        for c in {*inside, labels.max() + 1} - {labels[i], *labels[alone]}:
+            moved = labels.copy()
+            moved[i] = c
+            yield moved
+
+
+@CUTS
+@pytest.mark.parametrize("algorithm", ["incremental", "multilevel"])
+@pytest.mark.parametrize("seed", range(25))
+def test_no_single_move_helps(seed, algorithm, cut):
+    A = random_graph(seed)
+    lam = penalty(seed, A, cut)
+    model = fit(A, lam, cut=cut, algorithm=algorithm, n_init=1 + seed % 3, random_state=seed)
+    for moved in single_moves(A, model.labels_, cut == "ratio"):
+        value = reference.cut_value(A, moved, cut) + lam * len(np.unique(moved))
+        assert value >= model.objective_ - 1e-9
+    if algorithm == "multilevel":  # nor does a merger of two clusters with links
+        for a in range(model.n_clusters_):
+            for b in range(a):
+                one, other = model.labels_ == a, model.labels_ == b
+                if A[one][:, other].any():
+                    merged = np.where(one, b, model.labels_)
+                    value = reference.cut_value(A, merged, cut) + lam * (model.n_clusters_ - 1)
+                    assert value >= model.objective_ - 1e-9
+
+
+@CUTS
+@ALGORITHMS
+@pytest.mark.parametrize("seed", range(12))
+def test_invariants(seed, algorithm, cut):
+    A = random_graph(seed)
+    lam = penalty(seed, A, cut)
+    options = {"cut": cut, "algorithm": algorithm, "n_init": 3, "random_state": 0}
+    model = fit(A, lam, **options)
+    check(model, A)
+    again = fit(A, lam, **options)
+    assert np.array_equal(model.labels_, again.labels_)
+    one = fit(A, lam, **{**options, "n_init": 1})
+    if algorithm != "batch":
+        assert model.objective_ <= one.objective_ + 1e-9
+    # weights in another unit
+    other = fit(4 * A, lam if cut == "normalized" else 4 * lam, **options)
+    assert np.array_equal(model.labels_, other.labels_)
+
+
+def test_search_among_all_clusters():
+    """A tree of many blocks, nodes of many sizes: again no single move helps."""
+    rng = np.random.default_rng(0)
+    hub = rng.zipf(1.8, size=600).clip(1, 60)
+    u, v = rng.choice(600, (2, 1500), p=hub / hub.sum())
+    A = np.zeros((600, 600))
+    A[u, v] = rng.gamma(2.0, size=1500)
+    A = np.triu(A, 1) + np.triu(A, 1).T
+    lam = -0.4 * A.sum(axis=1).mean()
+    model = PenalizedCut(lam, cut="ratio", algorithm="incremental", n_init=1).fit(A)
+    labels, out = model.labels_, A.sum(axis=1)
+    Z = np.eye(model.n_clusters_)[labels]
+    size, links = Z.sum(axis=0), A @ Z
+    leaving = Z.T @ out - np.sum(Z * links, axis=0)
+    linked = np.flatnonzero(out)
+    ratio = leaving / size
+    joining = (leaving + out[:, None] - 2 * links) / (size + 1) - ratio
+    own = labels[linked]
+    rest = leaving[own] - out[linked] + 2 * links[linked, own]
+    alone = size[own] == 1
+    without = np.divide(rest, size[own] - 1, out=np.zeros(len(linked)), where=~alone)
+    stay = ratio[own] - without + lam * alone
+    joining = joining[linked]
+    joining[:, np.unique(labels[out == 0])] = np.inf
+    joining[np.arange(len(linked)), own] = np.inf
+    assert (stay <= joining.min(axis=1) + 1e-9).all()
+    assert (stay <= out[linked] + lam + 1e-9).all()
+    assert len(np.unique(size)) > 5
+
+
+# ----------------------------------------------------------------------------------------
+# Worked out by hand
+
+
+def path_graph(n):
+    """Nodes in a row."""
+    return np.eye(n, k=1) + np.eye(n, k=-1)
+
+
+def cliques(k, m):
+    """k groups of m nodes, in a ring."""
+    A = np.kron(np.eye(k), np.ones((m, m))) - np.eye(k * m)
+    for c in range(k):
+        i, j = m * c, m * ((c + 1) % k) + 1
+        A[i, j] = A[j, i] = 1
+    return A
+
+
+def test_two_triangles_by_hand():
+    A = np.zeros((6, 6))
+    A[:3, :3] = A[3:, 3:] = 1
+    np.fill_diagonal(A, 0)
+    A[2, 3] = A[3, 2] = 1
+    model = PenalizedCut(-0.5).fit(A)
+    assert model.labels_.tolist() == [0, 0, 0, 1, 1, 1]
+    assert model.cut_ == pytest.approx(2 / 7)
+    assert model.objective_ == pytest.approx(2 / 7 - 1)
+    model = PenalizedCut(-1.0, cut="ratio", n_init=10, random_state=0).fit(
+        A
+    )  # one start merges all
+    assert model.labels_.tolist() == [0, 0, 0, 1, 1, 1]
+    assert model.cut_ == pytest.approx(2 / 3)
+    assert PenalizedCut().fit(A).lam_ == -0.5
+    assert PenalizedCut(cut="ratio").fit(A).lam_ == pytest.approx(-0.5 * 14 / 6)
+
+
+def test_self_links_count_once_in_the_degree():
+    A = np.array([[3.0, 1.0], [1.0, 0.0]])
+    with pytest.warns(UserWarning, match="outside the useful range"):
+        model = PenalizedCut(-1.5).fit(A)
+    assert model.n_clusters_ == 2
+    assert model.cut_ == pytest.approx(1 / 4 + 1)
+    with pytest.warns(UserWarning, match="-2 < lam < 0"):
+        model = PenalizedCut(-2.5, cut="ratio").fit(A)
+    assert model.cut_ == pytest.approx(2)
+    # alone: 1/4 + 1, together: 0; so together from lam = -5/4 on
+    assert PenalizedCut(-1.24).fit(A).n_clusters_ == 1
+
+
+@pytest.mark.parametrize("lam", [-0.9, -0.5, -0.3])
+def test_cliques(lam):
+    model = PenalizedCut(lam).fit(cliques(6, 5))
+    assert model.labels_.tolist() == np.repeat(np.arange(6), 5).tolist()
+    assert model.cut_ == pytest.approx(6 * 2 / 22)
+
+
+@ALGORITHMS
+@CUTS
+def test_nodes_without_links(cut, algorithm):
+    """Their cut is 0, and each pays lam; a self-link changes nothing."""
+    A = np.zeros((9, 9))
+    A[1:4, 1:4] = A[5:8, 5:8] = 1
+    np.fill_diagonal(A, 0)
+    A[8, 8] = 2
+    model = PenalizedCut(-0.5, cut=cut, algorithm=algorithm, random_state=0).fit(A)
+    assert model.labels_.tolist() == [0, 1, 1, 1, 2, 3, 3, 3, 4]
+    assert model.cut_ == 0 and model.objective_ == -2.5
+    given = PenalizedCut(-0.5, cut=cut, algorithm=algorithm, init=[0, 0, 0, 0, 0, 1, 1, 1, 1])
+    assert given.fit(A).labels_.tolist() == [0, 1, 1, 1, 2, 3, 3, 3, 4]
+
+
+@ALGORITHMS
+@CUTS
+@pytest.mark.parametrize("n", [1, 4])
+def test_no_edges(n, cut, algorithm):
+    model = PenalizedCut(cut=cut, algorithm=algorithm).fit(np.zeros((n, n)))
+    assert model.labels_.tolist() == list(range(n))
+    assert model.cut_ == 0 and model.objective_ == model.lam_ * n
+    model = PenalizedCut(-0.3, cut=cut, algorithm=algorithm).fit(np.zeros((n, n)))
+    assert model.objective_ == pytest.approx(-0.3 * n)
+
+
+def test_lam_outside_its_range():
+    A = cliques(3, 4)
+    for cut in ("normalized", "ratio"):
+        for lam in (0, 0.5):
+            with pytest.warns(UserWarning, match="outside the useful range.*each connected part"):
+                model = PenalizedCut(lam, cut=cut).fit(A)
+            assert model.n_clusters_ == 1
+        low = _graph.read_graph(PenalizedCut(), A, cut).least_lam()
+        if cut == "normalized":  # -1 - f
+            d = A.sum(axis=1)
+            assert low == pytest.approx(-1 - (2 * A / (d[:, None] + d)).max())
+        with pytest.warns(UserWarning, match="outside the useful range.*each node"):
+            model = PenalizedCut(low * (1 + 1e-6), cut=cut).fit(A)
+        assert model.n_clusters_ == 12
+        assert PenalizedCut(low * (1 - 1e-6), cut=cut).fit(A).n_clusters_ < 12
+
+
+def test_incremental_is_stuck_where_multilevel_is_not():
+    """From one cluster no node leaves; from nodes alone it stops early."""
+    A = path_graph(40)
+    one = PenalizedCut(-0.3, algorithm="incremental", init=np.zeros(40, int)).fit(A)
+    assert one.n_clusters_ == 1
+    many = PenalizedCut(-0.3, algorithm="incremental").fit(A)
+    few = PenalizedCut(-0.3).fit(A)
+    assert many.n_clusters_ > few.n_clusters_ > 1
+    assert few.objective_ < min(many.objective_, one.objective_)
+
+
+# ----------------------------------------------------------------------------------------
+# Known communities
+
+
+def planted_graph(n, size=50, inside=12, outside=4, seed=0):
+    """Groups of `size` nodes, with so many links of a node inside and outside, about."""
+    rng = np.random.default_rng(seed)
+    u = np.repeat(np.arange(n), (inside + outside) // 2)
+    near = u // size * size + rng.integers(size, size=len(u))
+    v = np.where(
+        rng.random(len(u)) < inside / (inside + outside), near, rng.integers(n, size=len(u))
+    )
+    place = rng.permutation(n)
+    u, v = place[u[u != v]], place[v[u != v]]
+    A = scipy.sparse.csr_array((np.ones(2 * len(u)), (np.r_[u, v], np.r_[v, u])), shape=(n, n))
+    A.sum_duplicates()
+    truth = np.empty(n, dtype=int)
+    truth[place] = np.arange(n) // size
+    return A, truth
+
+
+def read(name):
+    """A graph of SMALLVAR_DATA, and its communities."""
+    folder = Path(os.environ.get("SMALLVAR_DATA", ""))
+    if not Path(folder, f"graph_{name}_edges.csv").exists():
+        pytest.skip(f"SMALLVAR_DATA is not a folder with graph_{name}_edges.csv")
+    table = {"delimiter": ",", "skiprows": 1, "dtype": int}
+    u, v = np.loadtxt(folder / f"graph_{name}_edges.csv", **table)[:, :2].T
+    truth = np.loadtxt(folder / f"graph_{name}_labels.csv", **table)[:, 1]
+    A = np.zeros((len(truth), len(truth)))
+    A[u, v] = A[v, u] = 1
+    return A, truth
+
+
+# Louvain: networkx 3.6, median over 20 seeds
+@pytest.mark.parametrize(
+    ("name", "louvain", "plateau"), [("karate", 0.498, 0.56), ("football", 0.885, 0.9)]
+)
+def test_known_communities(name, louvain, plateau):
+    A, truth = read(name)
+    scores = [
+        normalized_mutual_info_score(truth, PenalizedCut(lam, random_state=0).fit(A).labels_)
+        for lam in np.linspace(-0.9, -0.1, 33)
+    ]
+    assert max(scores) > louvain + 0.02
+    path = cut_path(A, random_state=0)
+    assert normalized_mutual_info_score(truth, path.plateau_labels) > plateau
+    fitted = PenalizedCut(path.lam, random_state=0).fit(A)
+    assert normalized_mutual_info_score(truth, fitted.labels_) > louvain
+
+
+@CUTS
+def test_planted_groups_are_found(cut):
+    A, truth = planted_graph(2000)
+    model = PenalizedCut(cut=cut).fit(A)
+    assert normalized_mutual_info_score(truth, model.labels_) > 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_time_is_linear_in_the_edges():
+    took = []
+    for n in (31_250, 62_500, 125_000):
+        A, truth = planted_graph(n)
+        start = time.perf_counter()
+        model = PenalizedCut(-0.5, n_init=1).fit(A)
+        took.append(time.perf_counter() - start)
+        assert normalized_mutual_info_score(truth, model.labels_) > 0.95
+    assert A.nnz // 2 > 900_000
+    assert took[2] < 6.5 * took[0]  # four times the edges, and caches that are too small
+    assert took[2] < 30
+
+
+# ----------------------------------------------------------------------------------------
+# The path over lam
+
+
+@CUTS
+def test_path(cut):
+    A = random_graph(4, 40)
+    path = cut_path(A, cut=cut, n_lams=20, random_state=0)
+    assert len(path.lams) == len(path.labels) == 20
+    assert (np.diff(path.lams) > 0).all() and path.lams[-1] < 0
+    assert (np.diff(path.n_clusters) <= 0).all()
+    for j, lam in enumerate(path.lams):
+        labels = path.labels[j]
+        assert path.n_clusters[j] == labels.max() + 1
+        value = reference.cut_value(A, labels, cut)
+        assert path.cut[j] == pytest.approx(value)
+        assert path.objective[j] == pytest.approx(value + lam * path.n_clusters[j])
+        assert path.objective[j] <= fit(A, lam, cut=cut).objective_ + 1e-9
+    assert path.lam_low < path.lam == pytest.approx((path.lam_low + path.lam_high) / 2)
+    k, value = path.plateau_labels.max() + 1, reference.cut_value(A, path.plateau_labels, cut)
+    assert 1 < k < 40
+    for edge, step in ((path.lam_low, 1e-6), (path.lam_high, -1e-6)):
+        within = (path.cut + (edge + step) * path.n_clusters).min()
+        assert within == pytest.approx(value + (edge + step) * k)
+    if path.lam_low > path.lams[0] + 1e-3:
+        beyond = (path.cut + (path.lam_low - 1e-3) * path.n_clusters).min()
+        assert beyond < value + (path.lam_low - 1e-3) * k
+
+
+def test_path_finds_the_groups():
+    path = cut_path(cliques(7, 6))
+    assert path.plateau_labels.tolist() == np.repeat(np.arange(7), 6).tolist()
+    given = cut_path(cliques(7, 6), [-0.2, -0.8, -0.5])
+    assert given.lams.tolist() == [-0.8, -0.5, -0.2]
+    assert given.n_clusters.tolist() == [7, 7, 7]
+    assert (given.lam_low, given.lam_high) == (-0.8, -0.2)
+    nothing = cut_path(np.zeros((3, 3)))
+    assert np.isnan(nothing.lam) and nothing.plateau_labels is None
+
+
+def test_path_refuses():
+    A = cliques(2, 3)
+    with pytest.raises(TypeError, match="lam must not be given"):
+        cut_path(A, lam=-0.5)
+    for lams in ([], [[-0.5]], [np.nan], [-np.inf]):
+        with pytest.raises(ValueError, match="lams must be a sequence of finite numbers"):
+            cut_path(A, lams)
+    with pytest.raises(ValueError, match="n_lams must be >= 1"):
+        cut_path(A, n_lams=0)
+    with pytest.raises(ValueError, match="cut must be one of"):
+        cut_path(A, cut="min")
+    with pytest.raises(ValueError, match="must be a square"):
+        cut_path(np.ones((2, 3)))
+
+
+# ----------------------------------------------------------------------------------------
+# Input of every kind
+
+
+def test_every_kind_of_matrix():
+    A = np.round(random_graph(4, 40))
+    expected = PenalizedCut(n_init=1).fit(A).labels_
+    rows = np.flatnonzero(A.sum(axis=1))[:1]
+    kinds = [A.astype(t) for t in ("float32", "int64", "uint8", "bool")]
+    kinds += [A.tolist(), np.asfortranarray(A), pd.DataFrame(A)]
+    for name in ("csr", "csc", "coo", "lil", "dok", "bsr", "dia"):
+        for kind in ("array", "matrix"):
+            kinds.append(getattr(scipy.sparse, f"{name}_{kind}")(A))
+    wide = scipy.sparse.csr_array(A)
+    wide.indptr, wide.indices = wide.indptr.astype(np.int64), wide.indices.astype(np.int64)
+    kinds.append(wide)
+    for X in kinds:
+        assert np.array_equal(PenalizedCut(n_init=1).fit(X).labels_, expected), type(X)
+    assert rows.size
+
+
+def test_explicit_zeros_duplicates_and_unsorted_rows():
+    A = scipy.sparse.coo_array(random_graph(5, 30))
+    expected = PenalizedCut(n_init=1).fit(A).labels_
+    u, v = np.r_[A.row, A.row, [0, 29]], np.r_[A.col, A.col, [29, 0]]
+    data = np.r_[0.25 * A.data, 0.75 * A.data, [0, 0]]
+    order = np.random.default_rng(0).permutation(len(u))
+    X = scipy.sparse.coo_array((data[order], (u[order], v[order])), shape=A.shape)
+    assert np.array_equal(PenalizedCut(n_init=1).fit(X).labels_, expected)
+    count = np.bincount(X.row, minlength=30)
+    place = np.argsort(X.row, kind="stable")
+    indptr = np.r_[0, np.cumsum(count)]
+    X = scipy.sparse.csr_array((X.data[place], X.col[place], indptr), shape=A.shape)
+    copies = X.data.copy(), X.indices.copy(), X.indptr.copy()
+    for array in (X.data, X.indices, X.indptr):
+        array.flags.writeable = False
+    assert np.array_equal(PenalizedCut(n_init=1).fit(X).labels_, expected)
+    for array, copy in zip((X.data, X.indices, X.indptr), copies, strict=True):
+        assert np.array_equal(array, copy)
+
+
+def test_names_of_a_data_frame():
+    A = cliques(2, 3)
+    names = list("abcdef")
+    model = PenalizedCut().fit(pd.DataFrame(A, index=names, columns=names))
+    assert model.feature_names_in_.tolist() == names and model.n_features_in_ == 6
+
+
+def test_networkx():
+    networkx = pytest.importorskip("networkx")
+    G = networkx.Graph()
+    G.add_edge("x", "y", weight=2.0)
+    G.add_edges_from([("y", "z"), ("z", "x"), ("p", "q"), ("q", "r"), ("r", "p")])
+    G.add_edge("r", "x", weight=0.1)
+    G.add_node("alone")
+    model = PenalizedCut().fit(G)
+    groups = dict(zip(G, model.labels_.tolist(), strict=True))
+    assert groups == {"x": 0, "y": 0, "z": 0, "p": 1, "q": 1, "r": 1, "alone": 2}
+    assert model.cut_ == pytest.approx(0.1 / 8.1 + 0.1 / 6.1)
+    assert model.n_features_in_ == 7
+    assert np.array_equal(cut_path(G, [-0.5]).labels[0], model.labels_)
+    many = networkx.MultiGraph(G)
+    many.add_edge("x", "y", weight=1.0)
+    assert PenalizedCut().fit(many).cut_ == pytest.approx(0.1 / 10.1 + 0.1 / 6.1)
+    with pytest.raises(ValueError, match="must be an undirected graph"):
+        PenalizedCut().fit(networkx.DiGraph(G))
+    with pytest.raises(ValueError, match="must have at least 1 node"):
+        PenalizedCut().fit(networkx.Graph())
+    G.add_edge("x", "y", weight="heavy")
+    with pytest.raises(ValueError, match="must have numbers as its edges' weights"):
+        PenalizedCut().fit(G)
+
+
+def test_networkx_is_not_imported():
+    code = (
+        "import sys, numpy as np, smallvar; smallvar.PenalizedCut().fit(np.eye(2)[::-1]);"
+        "assert 'networkx' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ----------------------------------------------------------------------------------------
+# Bad input
+
+GOOD = cliques(2, 3)
+
+
+def changed(i, j, value, kind=float):
+    """A good matrix with another entry."""
+    A = GOOD.astype(kind)
+    A[i, j] = value
+    return A
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (GOOD[:5], r"must be a square adjacency matrix, got shape \(5, 6\)"),
+        (scipy.sparse.csr_array(GOOD[:5]), "must be a square adjacency matrix"),
+        (-GOOD, "must be >= 0, got -1: Negative values in data"),
+        (scipy.sparse.coo_array(-GOOD), "must be >= 0"),
+        (changed(0, 1, 1 + 1e-9), "must be a symmetric adjacency matrix, got entries 1e-09 apart"),
+        (scipy.sparse.csr_array(changed(0, 5, 1)), "must be a symmetric"),
+        (changed(0, 1, np.nan), "NaN"),
+        (changed(0, 1, np.inf), "inf"),
+        (scipy.sparse.csr_array(changed(0, 1, np.nan)), "NaN"),
+        (changed(0, 1, 1j, complex), "[Cc]omplex"),
+        (scipy.sparse.csr_array(GOOD.astype(complex)), "[Cc]omplex"),
+        (changed(0, 1, "a", object), "could not convert"),
+        (np.zeros((0, 0)), "0 sample"),
+        (GOOD[0], "2D array"),
+        (1e200 * GOOD, "1e140"),
+    ],
+)
+def test_bad_matrices(X, message):
+    model = PenalizedCut().fit(cliques(3, 4))
+    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
+    with pytest.raises(ValueError, match=message):
+        model.fit(X)
+    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
+
+
+def test_asymmetry_by_rounding_is_taken():
+    expected = PenalizedCut().fit(GOOD).labels_
+    assert np.array_equal(PenalizedCut().fit(changed(0, 1, 1 + 1e-11)).labels_, expected)
+    single = changed(0, 1, np.float32(1 + 2e-7), np.float32)
+    assert np.array_equal(PenalizedCut().fit(single).labels_, expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"lam": np.nan}, ValueError, "lam must be >= -inf, got nan"),
+        ({"lam": np.inf}, ValueError, "lam must be finite, got inf"),
+        ({"lam": -np.inf}, ValueError, "lam must be finite, got -inf"),
+        ({"lam": "auto"}, TypeError, "lam must be a number or None, got 'auto'"),
+        ({"lam": True}, TypeError, "lam must be a number"),
+        ({"cut": "min"}, ValueError, "cut must be one of 'normalized', 'ratio', got 'min'"),
+        ({"algorithm": "serial"}, ValueError, "algorithm must be one of"),
+        ({"init": [0, 1]}, ValueError, r"init must have shape \(6,\), got \(2,\)"),
+        ({"init": np.zeros((6, 1), int)}, ValueError, "init must have shape"),
+        ({"init": np.zeros(6)}, TypeError, "init must be integer labels or None"),
+        ({"init": "data"}, ValueError, "init must have shape"),
+        ({"n_init": 0}, ValueError, "n_init must be >= 1, got 0"),
+        ({"n_init": 1.5}, TypeError, "n_init must be an integer"),
+        ({"max_iter": 0}, ValueError, "max_iter must be >= 1, got 0"),
+        ({"random_state": "a"}, ValueError, "seed"),
+    ],
+)
+def test_bad_parameters(options, error, message):
+    model = PenalizedCut(**options)
+    before = vars(model).copy()
+    with pytest.raises(error, match=message):
+        model.fit(GOOD)
+    assert vars(model) == before
+
+
+@ALGORITHMS
+def test_max_iter(algorithm):
+    A, init = planted_graph(500)
+    init[:100] = 0
+    model = PenalizedCut(algorithm=algorithm, max_iter=1, init=init)
+    with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1"):
+        model.fit(A)
+    check(model, A.toarray())
+
+
+def test_verbose(capsys):
+    model = PenalizedCut(n_init=1, verbose=1).fit(cliques(3, 4))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == model.n_iter_
+    assert lines[-1].startswith(f"sweep {model.n_iter_}: 3 nodes, 3 clusters, objective ")
+
+
+def test_tags_and_predict():
+    model = PenalizedCut()
+    tags = model.__sklearn_tags__().input_tags
+    assert tags.pairwise and tags.positive_only and tags.sparse
+    assert not hasattr(model, "predict")
+    assert np.array_equal(model.fit_predict(GOOD), model.labels_)
+    copy = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(copy.labels_, model.labels_)
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_failed_fit_changes_nothing(error, monkeypatch):
+    model = PenalizedCut().fit(GOOD)
+    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
+
+    def broken(*arguments):
+        raise error("broken")
+
+    monkeypatch.setattr(_graph, "contract", broken)
+    with pytest.raises(error):
+        model.fit(cliques(3, 4))
+    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
+
+
+@pytest.mark.timeout(120, method="thread")
+@CUTS
+def test_interrupt(cut):
+    """A fit of minutes stops, and the model is what it was before."""
+    A = planted_graph(40_000)[0]
+    model = PenalizedCut(cut=cut).fit(GOOD).set_params(n_init=10_000, random_state=0)
+    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.5, _thread.interrupt_main)
+    timer.start()
+    start = time.perf_counter()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(A)
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGINT, handler)
+    assert time.perf_counter() - start < 20
+    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before

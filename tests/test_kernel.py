@@ -1,0 +1,637 @@
+"""KernelDPMeans and KernelHDPMeans: equal to the plain forms and to their twins, bad input."""
+
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import reference
+from problems import blobs, never_rises, random_problem, tied_problem
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
+
+from smallvar import DPMeans, HDPMeans, KernelDPMeans, KernelHDPMeans
+
+ALGORITHMS = ("serial", "collapsed")
+FAMILIES = ("plain", "tiny", "many", "wide", "singletons", "weights", "zero weights", "shuffle")
+
+
+def small(seed, n_max=45):
+    """Data, weights and groups for the slow twins."""
+    rng = np.random.default_rng([seed, 5])
+    n, d = int(rng.integers(1, n_max)), int(rng.integers(1, 5))
+    X = blobs(rng, n, d, int(rng.integers(1, 6)))
+    weights = rng.gamma(1.0, size=n) + 0.01
+    if seed % 3 == 0:
+        weights[rng.random(n) < 0.2] = 0.0
+        weights[rng.integers(n)] = 1.0
+    return X, weights if seed % 2 else None, rng.integers(int(rng.integers(1, 7)), size=n), rng
+
+
+def quiet(model, X, **arguments):
+    """Fit without the warning of few sweeps."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X, **arguments)
+
+
+def direct_objective(K, labels, lam, weights=None):
+    """From the labels alone."""
+    weights = np.ones(len(K)) if weights is None else weights
+    labels = reference.without_gaps(labels)[0]
+    A = reference.mean_coefficients(labels, weights)
+    return reference.gram_error(K, labels, weights, A) + lam * len(A)
+
+
+def renumbered(labels):
+    """By first appearance."""
+    _, first, number = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[number]
+
+
+# The linear kernel is the plain form ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("family", [*FAMILIES, "cap", "few sweeps"])
+@pytest.mark.parametrize("seed", range(7))
+def test_linear_kernel_is_dp_means(algorithm, family, seed):
+    problem = random_problem(family, seed, n_max=300)
+    X, options = problem.X.astype(float), {}
+    if problem.init is not None and family != "few sweeps":
+        pytest.skip("centers are no start for kernels")
+    options = {
+        "algorithm": algorithm,
+        "max_clusters": problem.max_clusters,
+        "max_iter": problem.max_iter,
+        "shuffle": problem.shuffle,
+        "n_init": 1 + 2 * (seed % 3 == 1),
+        "random_state": seed,
+        "tol": 0.01 * (seed % 5 == 2),
+    }
+    plain = quiet(DPMeans(problem.lam, **options), X, sample_weight=problem.weights)
+    model = quiet(
+        KernelDPMeans(problem.lam, kernel="linear", **options), X, sample_weight=problem.weights
+    )
+    np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-8)
+    assert never_rises(model.objective_path_)
+    if options["n_init"] == 1:
+        assert np.array_equal(model.labels_, plain.labels_)
+        assert model.n_iter_ == plain.n_iter_
+        scale = np.square(X).sum(axis=1).max() * (
+            len(X) if problem.weights is None else problem.weights.sum()
+        )
+        np.testing.assert_allclose(
+            model.objective_path_, plain.objective_path_, rtol=1e-8, atol=1e-12 * scale
+        )
+    else:  # starts that end at the same clusters may be told apart by rounding
+        assert np.array_equal(renumbered(model.labels_), renumbered(plain.labels_))
+    if algorithm == "serial":
+        assert np.array_equal(model.predict(X), model.labels_)
+    assert np.array_equal(model.predict(X[::-1] * 1.1), nearest(model, X, X[::-1] * 1.1))
+
+
+def nearest(model, X, new):
+    """Nearest mean, from the coefficients that the model keeps, for the linear kernel."""
+    A = np.array(
+        [model.center_weights_ * (model.center_labels_ == c) for c in range(model.n_clusters_)]
+    )
+    np.testing.assert_allclose(A.sum(axis=1), 1)
+    return reference.nearest(new, A @ X)[0]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("n_clusters", [1, 2, 5, 20])
+def test_farthest_first(algorithm, n_clusters):
+    X, _, _, rng = small(3, 200)
+    X = np.vstack([X, rng.random((40, X.shape[1]))])
+    weights = (rng.random(len(X)) < 0.8) * rng.random(len(X))
+    for weight in (None, weights):
+        options = {"n_clusters": n_clusters, "algorithm": algorithm}
+        plain = DPMeans(**options).fit(X, sample_weight=weight)
+        model = KernelDPMeans(kernel="linear", **options).fit(X, sample_weight=weight)
+        np.testing.assert_allclose(model.lam_, plain.lam_, rtol=1e-9)
+        assert np.array_equal(model.labels_, plain.labels_)
+    K, live = rbf_kernel(X, gamma=2.0), np.flatnonzero(weights > 0)
+    model = KernelDPMeans(gamma=2.0, n_clusters=n_clusters).fit(X)
+    expected = reference.kernel_farthest_first(K, np.arange(len(X)), n_clusters)
+    np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
+    model.fit(X, sample_weight=(weights > 0).astype(float))
+    expected = reference.kernel_farthest_first(K, live, n_clusters)
+    np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(110))
+def test_linear_kernel_is_hdp_means(seed):
+    from test_hdp import problem
+
+    X, groups, *penalties = problem(seed)
+    X = X.astype(float) - 1e6 * (seed % 8 == 6)  # far data lose their digits in the kernel
+    penalties = () if seed % 5 == 0 else penalties
+    options = {
+        "n_init": 1 + 2 * (seed % 3 == 1),
+        "random_state": seed,
+        "tol": 0.01 * (seed % 7 == 2),
+    }
+    plain = HDPMeans(*penalties, **options).fit(X, groups=groups)
+    model = KernelHDPMeans(*penalties, kernel="linear", **options).fit(X, groups=groups)
+    np.testing.assert_allclose(model.lam_local_, plain.lam_local_, rtol=1e-8)
+    np.testing.assert_allclose(model.lam_global_, plain.lam_global_, rtol=1e-8)
+    np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-8)
+    assert never_rises(model.objective_path_)
+    new = 1.05 * X[::-1]
+    if options["n_init"] == 1:
+        assert np.array_equal(model.labels_, plain.labels_)
+        assert np.array_equal(model.local_labels_, plain.local_labels_)
+        assert np.array_equal(model.n_local_clusters_, plain.n_local_clusters_)
+        assert [c.tolist() for c in model.local_clusters_] == [
+            c.tolist() for c in plain.local_clusters_
+        ]
+        assert np.array_equal(model.groups_, plain.groups_)
+        assert model.n_iter_ == plain.n_iter_
+        assert np.array_equal(model.predict(new, groups=groups), plain.predict(new, groups=groups))
+        assert np.array_equal(model.predict(new), plain.predict(new))
+    else:
+        assert np.array_equal(renumbered(model.labels_), renumbered(plain.labels_))
+
+
+def test_many_data_sets():
+    rng = np.random.default_rng(0)
+    groups = rng.integers(400, size=1500)
+    X = 4 * rng.random((20, 2))[(7 * groups + rng.integers(3, size=1500)) % 20]
+    X += 0.1 * rng.normal(size=X.shape)
+    plain = HDPMeans(0.3, 2.0).fit(X, groups=groups)
+    model = KernelHDPMeans(0.3, 2.0, kernel="linear").fit(X, groups=groups)
+    assert np.array_equal(model.labels_, plain.labels_) and model.n_clusters_ > 8
+    blocks = KernelHDPMeans(0.3, 2.0, kernel="linear", max_memory=1e6).fit(X, groups=groups)
+    assert np.array_equal(blocks.labels_, plain.labels_)
+
+
+# Other kernels, and the twins ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("seed", range(60))
+def test_rbf_equals_twin(algorithm, seed):
+    X, weights, _, rng = small(seed)
+    gamma, lam = float(rng.choice([0.3, 2.0, 20.0])), float(rng.choice([0.02, 0.1, 0.3, 0.6]))
+    options = {"max_iter": 1 + seed % 2 if seed % 4 == 0 else 300}
+    cap = 3 if seed % 5 == 0 else None
+    labels = rng.integers(min(3, len(X)), size=len(X)) if seed % 5 in (0, 1) else None
+    model = KernelDPMeans(
+        lam, gamma=gamma, algorithm=algorithm, shuffle=seed % 3 == 1, random_state=seed,
+        max_clusters=cap, init="mean" if labels is None else labels, **options,
+    )  # fmt: skip
+    quiet(model, X, sample_weight=weights)
+    order = np.random.RandomState(seed).permutation(len(X)) if seed % 3 == 1 else None
+    K = rbf_kernel(X, gamma=gamma)
+    found, path, n_iter = reference.kernel_dp_means(
+        K, lam, collapsed=algorithm == "collapsed", weights=weights, order=order,
+        cap=cap or np.inf, labels=labels, **options,
+    )  # fmt: skip
+    assert np.array_equal(model.labels_, found)
+    np.testing.assert_allclose(model.objective_path_, path, rtol=1e-9, atol=1e-12)
+    assert model.n_iter_ == n_iter and never_rises(model.objective_path_)
+    assert model.labels_.dtype == np.int32 and model.objective_ == model.objective_path_[-1]
+    np.testing.assert_allclose(model.objective_, model.inertia_ + lam * model.n_clusters_)
+    if algorithm == "serial":
+        assert np.array_equal(model.predict(X), model.labels_)
+    if (model.center_labels_ == model.labels_).all():
+        direct = direct_objective(K, model.labels_, lam, weights)
+        np.testing.assert_allclose(model.objective_, direct, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_rbf_hdp_equals_twin(seed):
+    X, _, groups, rng = small(seed)
+    gamma = float(rng.choice([0.3, 2.0, 20.0]))
+    penalties = float(rng.choice([0.02, 0.1, 0.3])), float(rng.choice([0.05, 0.3, 1.0]))
+    model = KernelHDPMeans(*penalties, gamma=gamma).fit(X, groups=groups)
+    found, path, n_iter = reference.kernel_hdp(rbf_kernel(X, gamma=gamma), groups, *penalties)
+    assert np.array_equal(model.labels_, found) and model.n_iter_ == n_iter
+    np.testing.assert_allclose(model.objective_path_, path, rtol=1e-9, atol=1e-12)
+    assert never_rises(model.objective_path_)
+
+
+KERNELS = {
+    "rbf": {"gamma": 0.7},
+    "laplacian": {"gamma": 0.4},
+    "poly": {"gamma": 0.5, "kernel_params": {"degree": 2, "coef0": 1.0}},
+    "chi2": {"gamma": 1.0},
+    "additive_chi2": {},
+    "cosine": {},
+    "linear": {},
+}
+
+
+@pytest.mark.parametrize("algorithm", [*ALGORITHMS, "hdp"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_all_forms_of_a_kernel_are_one(name, algorithm):
+    """Named, precomputed, a function; held or made again in blocks."""
+    rng = np.random.default_rng(2)
+    X, new = rng.random((150, 3)) + 0.2, rng.random((50, 3)) + 0.2
+    options = KERNELS[name]
+    arguments = {**options, **options.get("kernel_params", {})}
+    arguments.pop("kernel_params", None)
+    calls = []
+
+    def between(A, B, **given):
+        calls.append((A.shape, B.shape, given))
+        return pairwise_kernels(A, B, metric=name, **{**arguments, **given})
+
+    K, K_new = between(X, X), between(new, X)
+    groups = {"groups": np.arange(150) % 7} if algorithm == "hdp" else {}
+
+    def fit(data, **parameters):
+        if algorithm == "hdp":
+            return KernelHDPMeans(0.02, 0.05, **parameters).fit(data, **groups)
+        return KernelDPMeans(algorithm=algorithm, **parameters).fit(data)
+
+    plain = fit(X, kernel=name, **options)
+    assert 1 < plain.n_clusters_ < 150 and never_rises(plain.objective_path_)
+    others = [
+        (fit(X, kernel=name, max_memory=3e4, **options), new),
+        (fit(X, kernel=between, **options), new),
+        (fit(X, kernel=between, max_memory=3e4, **options), new),
+        (fit(K, kernel="precomputed"), K_new),
+        (fit(np.asfortranarray(K), kernel="precomputed"), K_new),
+    ]
+    assert len({shapes[0] for *shapes, _ in calls}) > 1
+    for other, rows in others:
+        assert np.array_equal(other.labels_, plain.labels_)
+        np.testing.assert_allclose(other.objective_path_, plain.objective_path_, rtol=1e-9)
+        assert np.array_equal(other.predict(rows), plain.predict(new))
+    assert others[3][0].X_fit_ is None
+    assert others[3][0].__sklearn_tags__().input_tags.pairwise
+    assert not plain.__sklearn_tags__().input_tags.pairwise
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_squared_distances_are_a_kernel(algorithm):
+    """Minus half of them is conditionally positive definite: no warning, and plain DP-means."""
+    X, *_ = small(4, 300)
+    D = np.square(X[:, None] - X).sum(axis=2)
+    lam = float(np.median(D)) / 4
+    model = KernelDPMeans(lam, kernel="precomputed", algorithm=algorithm).fit(-D / 2)
+    plain = DPMeans(lam, algorithm=algorithm).fit(X)
+    assert np.array_equal(model.labels_, plain.labels_) and plain.n_clusters_ > 1
+    np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("memory", [2e9, 1e5])
+def test_float32(memory):
+    X, *_ = small(8, 400)
+    X = X.astype(np.float32)
+    model = KernelDPMeans(gamma=1.0, max_memory=memory).fit(X)
+    other = KernelDPMeans(gamma=1.0).fit(X.astype(float))
+    assert np.array_equal(model.labels_, other.labels_)
+    np.testing.assert_allclose(model.objective_path_, other.objective_path_, rtol=1e-5)
+    assert never_rises(model.objective_path_)
+    assert model.X_fit_.dtype == np.float32 and model.transform(X).dtype == np.float32
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_tied_data(algorithm, seed, kernel):
+    problem = tied_problem(seed, n=120)
+    X, weights = problem.X, problem.weights
+    model = KernelDPMeans(kernel=kernel, algorithm=algorithm, n_clusters=1 + seed % 6)
+    model.fit(X, sample_weight=weights)
+    assert never_rises(model.objective_path_)
+    K = pairwise_kernels(X, metric=kernel)
+    direct = direct_objective(K, model.labels_, model.lam_, weights)
+    np.testing.assert_allclose(model.objective_, direct, rtol=1e-9)
+    if algorithm == "serial":
+        assert np.array_equal(model.predict(X), model.labels_)
+    fixed = KernelDPMeans(model.lam_, kernel=kernel, algorithm=algorithm, init=model.labels_)
+    fixed.fit(X, sample_weight=weights)
+    np.testing.assert_allclose(fixed.objective_, direct, rtol=1e-9)
+    assert fixed.n_iter_ == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tied_data_hdp(seed):
+    problem = tied_problem(seed, n=120)
+    groups = np.arange(120) % (1 + seed % 5)
+    model = KernelHDPMeans().fit(problem.X, groups=groups)
+    assert never_rises(model.objective_path_)
+    again = KernelHDPMeans(kernel="linear").fit(problem.X, groups=groups)
+    assert never_rises(again.objective_path_)
+
+
+# Methods and memory --------------------------------------------------------------------------
+
+
+def test_transform_and_score():
+    X, weights, _, _ = small(7, 200)
+    K = rbf_kernel(X, gamma=3.0)
+    model = KernelDPMeans(0.2, gamma=3.0).fit(X, sample_weight=weights)
+    A = reference.mean_coefficients(model.labels_, weights)
+    expected = [[reference.kernel_distance(K, i, a) for a in A] for i in range(len(X))]
+    np.testing.assert_allclose(np.square(model.transform(X)), expected, atol=1e-12)
+    np.testing.assert_allclose(model.score(X, sample_weight=weights), -model.objective_)
+    np.testing.assert_allclose(
+        model.score(X), -(np.min(expected, axis=1).sum() + 0.2 * model.n_clusters_)
+    )
+    precomputed = KernelDPMeans(0.2, kernel="precomputed").fit(K, sample_weight=weights)
+    assert np.array_equal(precomputed.predict(K), model.labels_)
+    for method in (precomputed.transform, precomputed.score):
+        with pytest.raises(ValueError, match="'precomputed' for (transform|score): the kernel of"):
+            method(K)
+
+
+def test_updates_do_not_drift():
+    """Sums changed by what moved end at the value of sums from scratch."""
+    rng = np.random.default_rng(0)
+    X = blobs(rng, 1500, 3, 25)
+    model = KernelDPMeans(0.05, gamma=3.0, n_init=2, random_state=0).fit(X)
+    assert model.n_iter_ > 5
+    A = np.zeros((model.n_clusters_, 1500))
+    A[model.labels_, np.arange(1500)] = 1
+    A /= A.sum(axis=1, keepdims=True)
+    K = rbf_kernel(X, gamma=3.0)
+    distance = np.diag(K)[:, None] - 2 * K @ A.T + np.einsum("ki,ij,kj->k", A, K, A, optimize=True)
+    assert np.array_equal(distance.argmin(axis=1), model.labels_)
+    np.testing.assert_allclose(
+        model.objective_, distance.min(axis=1).sum() + 0.05 * model.n_clusters_, rtol=1e-12
+    )
+
+
+def test_weights_are_masses():
+    X, *_ = small(9, 200)
+    count = np.random.default_rng(0).integers(1, 4, size=len(X))
+    model = KernelDPMeans(0.3, gamma=2.0).fit(X, sample_weight=count)
+    repeated = np.repeat(X, count, axis=0)
+    other = KernelDPMeans(0.3, gamma=2.0, init=np.repeat(model.labels_, count), max_clusters=99)
+    other.max_iter = 1
+    quiet(other, repeated)
+    np.testing.assert_allclose(other.objective_path_[0], model.objective_, rtol=1e-9)
+
+
+def test_more_starts_are_never_worse_and_repeat(capsys):
+    X, _, groups, _ = small(10, 300)
+    one = KernelDPMeans(0.1, gamma=5.0).fit(X)
+    many = KernelDPMeans(0.1, gamma=5.0, n_init=20, random_state=1, verbose=1).fit(X)
+    assert many.objective_ <= one.objective_
+    assert "start 20: " in capsys.readouterr().out
+    assert np.array_equal(clone(many).fit(X).labels_, many.labels_)
+    first = KernelHDPMeans(0.1, 0.5, gamma=5.0).fit(X, groups=groups)
+    best = KernelHDPMeans(0.1, 0.5, gamma=5.0, n_init=20, random_state=1, verbose=1)
+    assert best.fit(X, groups=groups).objective_ <= first.objective_
+    assert "global clusters" in capsys.readouterr().out
+
+
+def test_dataframes_and_pickle():
+    pd = pytest.importorskip("pandas")
+    X, _, groups, _ = small(11, 100)
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+    for model, extra in (
+        (KernelDPMeans(0.1, gamma=3.0), {}),
+        (KernelHDPMeans(0.1, 0.3, gamma=3.0), {"groups": pd.Series(groups)}),
+    ):
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+        model.fit(frame, **extra)
+        assert model.feature_names_in_.tolist() == list(frame.columns)
+        copy = pickle.loads(pickle.dumps(model))
+        assert np.array_equal(copy.predict(frame), model.predict(frame))
+    assert np.array_equal(copy.predict(frame, groups=groups), model.labels_)
+
+
+def test_the_data_may_change_after_fit():
+    X, *_ = small(12, 100)
+    model = KernelDPMeans(0.1, gamma=3.0).fit(X)
+    new, before = X.copy(), model.predict(X)
+    X[:] = 0.0
+    assert np.array_equal(model.predict(new), before)
+
+
+MEMORY = """
+import resource, sys
+import numpy as np
+from smallvar import KernelDPMeans
+rng = np.random.default_rng(0)
+X = rng.normal(size=(3500, 5)).astype(sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+KernelDPMeans(0.9, gamma=0.05, max_memory=float(sys.argv[2]), tol=0.01).fit(X)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
+@pytest.mark.parametrize(
+    ("dtype", "budget", "allowed"),
+    [("float32", 8e7, 9e7), ("float64", 8e7, 4e7), ("float32", 1e7, 3e7)],
+)
+def test_memory_stays_within_the_budget(dtype, budget, allowed):
+    """The matrix has 49 MB in float32 and 98 MB in float64, which is not held here."""
+    command = [sys.executable, "-c", MEMORY, dtype, str(budget)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(out.stdout) < allowed
+
+
+# Edge cases and bad input --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_edge_cases(algorithm):
+    one = KernelDPMeans(0.5, algorithm=algorithm).fit([[3.0, 1.0]])
+    assert one.objective_ == 0.5 and one.labels_.tolist() == [0] and one.n_iter_ == 1
+    assert KernelDPMeans(n_clusters=1, algorithm=algorithm).fit([[3.0]]).lam_ == 1.0
+    constant = np.full((50, 3), 1e3 / 3)
+    for kernel in ("rbf", "linear", "laplacian", "poly"):
+        model = KernelDPMeans(kernel=kernel, algorithm=algorithm).fit(constant)
+        assert model.n_clusters_ == 1 and model.lam_ == 1.0
+        tiny = KernelDPMeans(1e-300, kernel=kernel, algorithm=algorithm).fit(constant)
+        assert tiny.n_clusters_ == 1
+    X, *_ = small(5, 100)
+    infinite = KernelDPMeans(np.inf, algorithm=algorithm).fit(X)
+    assert infinite.n_clusters_ == 1 and infinite.objective_ == np.inf
+    rows = np.repeat(np.arange(4.0)[:, None], 5, axis=0)
+    doubled = KernelDPMeans(1e-6, gamma=1.0, algorithm=algorithm).fit(rows)
+    assert doubled.n_clusters_ == 4 and abs(doubled.inertia_) < 1e-12
+    k_means = KernelDPMeans(0.0, gamma=1.0, max_clusters=3, algorithm=algorithm).fit(X)
+    assert k_means.n_clusters_ == 3
+    zero = KernelDPMeans(0.5, kernel="precomputed", algorithm=algorithm).fit(np.zeros((3, 3)))
+    assert zero.labels_.tolist() == [0, 0, 0]
+
+
+def test_edge_cases_of_hdp():
+    one = KernelHDPMeans(0.5, 2.0).fit([[3.0, 1.0]])
+    assert one.objective_ == 2.5 and one.n_iter_ == 1
+    for kernel in ("rbf", "linear"):
+        model = KernelHDPMeans(kernel=kernel).fit(np.full((20, 2), 1 / 3), groups=np.arange(20) % 3)
+        assert model.n_clusters_ == 1 and model.lam_local_ == model.lam_global_ == 1.0
+        assert model.n_local_clusters_.tolist() == [1, 1, 1]
+
+
+def indefinite(n, seed=0):
+    """A symmetric matrix that is no kernel."""
+    K = np.random.default_rng(seed).normal(size=(n, n))
+    return K + K.T
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.timeout(60, method="thread")
+@pytest.mark.parametrize("n", [30, 700])
+@pytest.mark.parametrize("algorithm", [*ALGORITHMS, "hdp"])
+def test_indefinite_matrix(n, algorithm):
+    """A warning, and an end; labels and objective belong together."""
+    K = indefinite(n)
+    model = KernelDPMeans(2.0, kernel="precomputed", max_iter=6)
+    if algorithm == "hdp":
+        model = KernelHDPMeans(1.0, 1.0, kernel="precomputed", max_iter=6)
+    else:
+        model.set_params(algorithm=algorithm)
+    with pytest.warns(UserWarning, match=f"{type(model).__name__}: .* indefinite, with an eigenv"):
+        model.fit(K)
+    assert model.labels_.shape == (n,) and np.isfinite(model.objective_path_).all()
+    if algorithm == "serial":
+        assert np.array_equal(model.predict(K), model.labels_)
+    with pytest.warns(UserWarning, match="indefinite"):
+        KernelDPMeans(kernel=lambda A, B: A @ np.diag([1, -1]) @ B.T, max_iter=6).fit(
+            np.random.default_rng(0).normal(size=(60, 2))
+        )
+    with pytest.warns(UserWarning, match="indefinite"):
+        KernelDPMeans(kernel="sigmoid", gamma=2.0, kernel_params={"coef0": -1.0}, max_iter=6).fit(
+            np.random.default_rng(0).normal(size=(60, 2))
+        )
+
+
+X_BAD = np.arange(12.0).reshape(6, 2)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "X", "error", "message"),
+    [
+        ({"kernel": "precomputed"}, X_BAD, ValueError, r"X must be a square Gram .*\(6, 2\)"),
+        (
+            {"kernel": "precomputed"},
+            np.arange(9.0).reshape(3, 3),
+            ValueError,
+            "X must be a symmetric Gram matrix .* got entries 4 apart",
+        ),
+        ({"kernel": "rbff"}, X_BAD, ValueError, "kernel must be 'precomputed', a callable or one"),
+        ({"kernel": 3}, X_BAD, TypeError, "kernel must be a string or a callable, got 3"),
+        ({"kernel": lambda A, B: A @ A.T[:, :1]}, X_BAD, ValueError, r"of shape \(6, 6\)"),
+        ({"kernel": lambda A, B: A @ B.T * np.nan}, X_BAD, ValueError, "must return finite"),
+        ({"kernel": lambda A, B: A @ B.T * 1j}, X_BAD, ValueError, "real numbers, got complex128"),
+        ({"kernel": lambda A, B: "no"}, X_BAD, ValueError, r"of shape \(6, 6\).*got \(\)"),
+        ({"kernel": "linear"}, X_BAD * 1e200, ValueError, "must return finite numbers"),
+        ({"kernel": "linear", "gamma": 1.0}, X_BAD, ValueError, "gamma must not be given for ker"),
+        ({"kernel": "precomputed", "gamma": 1.0}, np.eye(3), ValueError, "takes no parameters"),
+        ({"gamma": -1.0}, X_BAD, ValueError, "gamma must be >= 0, got -1.0"),
+        ({"gamma": np.nan}, X_BAD, ValueError, "gamma must be >= 0"),
+        ({"gamma": np.inf}, X_BAD, ValueError, "gamma must be finite"),
+        ({"gamma": "auto"}, X_BAD, TypeError, "gamma must be a number or None|gamma must be a"),
+        ({"gamma": 1.0, "kernel_params": {"gamma": 1.0}}, X_BAD, ValueError, "not be given twice"),
+        ({"kernel_params": {"degree": 2}}, X_BAD, ValueError, "degree must not be given for"),
+        ({"kernel_params": 3}, X_BAD, TypeError, "kernel_params must be a dict or None, got 3"),
+        ({"max_memory": 0}, X_BAD, ValueError, "max_memory must be > 0, got 0"),
+        ({"max_memory": "2GB"}, X_BAD, TypeError, "max_memory must be a number, got '2GB'"),
+        ({"n_init": 0}, X_BAD, ValueError, "n_init must be >= 1, got 0"),
+        ({"max_iter": 1.5}, X_BAD, TypeError, "max_iter must be an integer, got 1.5"),
+        ({"tol": -1}, X_BAD, ValueError, "tol must be >= 0, got -1"),
+        ({"kernel": "chi2"}, -X_BAD - 1, ValueError, "X contains negative values|[Nn]egative"),
+        ({}, [[np.nan, 1.0]], ValueError, "NaN"),
+    ],
+)
+@pytest.mark.parametrize("estimator", [KernelDPMeans, KernelHDPMeans])
+def test_bad_input(estimator, parameters, X, error, message):
+    model = estimator(1.0, **parameters) if estimator is KernelDPMeans else estimator(1.0, 1.0)
+    model.set_params(**parameters)
+    before = dict(vars(model))
+    with pytest.raises(error, match=message):
+        model.fit(X)
+    assert vars(model) == before
+
+
+@pytest.mark.parametrize(
+    ("parameters", "fit", "error", "message"),
+    [
+        ({"lam": 0.0}, {}, ValueError, "lam must be > 0 unless max_clusters is given"),
+        ({"lam": -1.0}, {}, ValueError, "lam must be >= 0, got -1.0"),
+        ({"lam": "far"}, {}, ValueError, "lam must be a number > 0 or one of 'farthest-first'"),
+        ({"n_clusters": 7}, {}, ValueError, "n_clusters must be <= n_samples=6, got n_clusters=7"),
+        ({"max_clusters": 0}, {}, ValueError, "max_clusters must be >= 1, got 0"),
+        (
+            {"algorithm": "delayed"},
+            {},
+            ValueError,
+            "algorithm must be one of 'serial', 'coll",
+        ),
+        ({"shuffle": 1}, {}, TypeError, "shuffle must be True or False, got 1"),
+        ({"init": "random"}, {}, ValueError, "init must be one of 'mean', got 'random'"),
+        ({"init": [0, 1]}, {}, ValueError, r"init must have shape \(6,\), got \(2,\)"),
+        ({"init": np.zeros(6)}, {}, ValueError, "init must be 'mean' or integer labels, got float"),
+        ({"init": [0, 1, 2, 0, 1, 2], "max_clusters": 2}, {}, ValueError, "at most max_clusters=2"),
+        (
+            {},
+            {"sample_weight": np.zeros(6)},
+            ValueError,
+            "sample_weight must have a positive",
+        ),
+        ({}, {"sample_weight": np.ones(5)}, ValueError, r"sample_weight must have shape \(6,\)"),
+        ({}, {"sample_weight": -np.ones(6)}, ValueError, "sample_weight must be >= 0"),
+    ],
+)
+def test_bad_input_of_dp_means(parameters, fit, error, message):
+    with pytest.raises(error, match=message):
+        KernelDPMeans(**{"n_clusters": 2, **parameters}).fit(X_BAD, **fit)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "fit", "error", "message"),
+    [
+        ({"lam_local": 0.0}, {}, ValueError, "lam_local must be > 0"),
+        ({"lam_global": np.inf}, {}, ValueError, "lam_global must be finite"),
+        ({"n_local": 0}, {}, ValueError, "n_local must be >= 1"),
+        ({}, {"groups": [1, 2]}, ValueError, r"groups must have shape \(6,\), got \(2,\)"),
+        ({}, {"groups": [1, 2, 3, np.nan, 1, 1]}, ValueError, "groups must not be missing"),
+    ],
+)
+def test_bad_input_of_hdp(parameters, fit, error, message):
+    with pytest.raises(error, match=message):
+        KernelHDPMeans(**parameters).fit(X_BAD, **fit)
+
+
+def test_a_failed_fit_changes_nothing():
+    X, *_ = small(6, 100)
+    model = KernelDPMeans(0.1, gamma=3.0).fit(X)
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match="kernel must return"):
+        model.set_params(gamma=None, kernel=lambda A, B: np.zeros(3)).fit(X)
+    model.set_params(gamma=3.0, kernel="rbf")
+    assert vars(model) == before
+    with pytest.raises(ValueError, match="has .* features"):
+        model.predict(X[:, :0] if X.shape[1] == 1 else X[:, :-1])
+    precomputed = KernelDPMeans(0.1, kernel="precomputed").fit(rbf_kernel(X))
+    with pytest.raises(ValueError, match="features"):
+        precomputed.predict(rbf_kernel(X)[:, 1:])
+
+
+def test_not_converged():
+    X = blobs(np.random.default_rng(0), 400, 2, 9)
+    for model in (KernelDPMeans(0.1, gamma=3.0, max_iter=1), KernelHDPMeans(0.05, 0.1, max_iter=1)):
+        with pytest.warns(ConvergenceWarning, match="max_iter=1 sweeps"):
+            model.fit(X)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_without_weight_where_sweeps_end_early(seed):
+    """They get the label of predict among the means that are left."""
+    rng = np.random.default_rng([seed, 8])
+    X = rng.random((80, 2))
+    weights = (rng.random(80) < 0.4) * rng.random(80)
+    lam = float(rng.choice([0.003, 0.01, 0.03]))
+    options = {"max_iter": 1, "max_clusters": 12}
+    model = quiet(KernelDPMeans(lam, kernel="linear", **options), X, sample_weight=weights)
+    plain = quiet(DPMeans(lam, **options), X, sample_weight=weights)
+    assert np.array_equal(model.labels_, plain.labels_)
+    assert np.array_equal(model.predict(X), model.labels_)
+    np.testing.assert_allclose(model.objective_path_, plain.objective_path_, rtol=1e-9)
+    assert (model.center_labels_[weights == 0] == -1).all()
