@@ -528,7 +528,7 @@ class _DivergenceStart(_Start):
 
     def __init__(self, sweep, centers, lam, algorithm, given, max_clusters):
         self.sweep, self.label = sweep, sweep.label
-        self.lam, self.algorithm, self.given = lam, algorithm, given
+        self.lam, self.algorithm, self.given, self.order = lam, algorithm, given, sweep.rows
         self.cap = NO_CAP if max_clusters is None else max_clusters
         self.path, self.n_iter = [], 0
         sweep.start(centers)
@@ -772,41 +772,29 @@ default="squared_euclidean"
         if weight is not None:
             mean = _mean(X, visited, weight)
         about = _Reference(rule, X, mean)
-        best = None
-        for start in range(self.n_init):
-            rows = visited
-            if start > 0 or self.shuffle:
-                rows = rng.permutation(n)
-                rows = rows if visited is None else rows[weight[rows] > 0]
-            w = weight if weight is None or rows is None else weight[rows]
-            label = np.zeros(n if rows is None else len(rows), dtype=np.int32)
-            one = _DivergenceStart(
-                _DivergenceSweep(rule, X, w, rows, label, about),
-                mean[None] if given is None else given,
-                float(lam),
-                self.algorithm,
-                given is not None,
-                self.max_clusters,
-            ).run(self.max_iter, self.tol, self.verbose)
-            if self.verbose and self.n_init > 1:
-                print(f"start {start + 1}: {one.sweep.k} clusters, objective {one.objective:.8g}")
-            if best is None or one.objective < best.objective:
-                best = one
-        self.cluster_centers_ = best.sweep.centers
-        self.labels_ = best.label
-        if best.sweep.rows is not None:
-            self.labels_ = np.empty(n, dtype=np.int32)
-            self.labels_[best.sweep.rows] = best.label
+
+        def starts():
+            for start in range(self.n_init):
+                rows = visited
+                if start > 0 or self.shuffle:
+                    rows = rng.permutation(n)
+                    rows = rows if visited is None else rows[weight[rows] > 0]
+                w = weight if weight is None or rows is None else weight[rows]
+                label = np.zeros(n if rows is None else len(rows), dtype=np.int32)
+                yield _DivergenceStart(
+                    _DivergenceSweep(rule, X, w, rows, label, about),
+                    mean[None] if given is None else given,
+                    float(lam),
+                    self.algorithm,
+                    given is not None,
+                    self.max_clusters,
+                )
+
+        best = self._best_start(n, starts())
         if visited is not None:
             # rows of weight zero are not visited: they get the label of predict
             idle = np.flatnonzero(weight == 0)
             self.labels_[idle] = _sweep_at(rule, X[idle], None, None, best.sweep.centers).label
-        self.n_clusters_ = best.sweep.k
-        self.inertia_ = best.inertia
-        self.objective_ = best.objective
-        self.objective_path_ = np.array(best.path)
-        self.lam_ = float(lam)
-        self.n_iter_ = best.n_iter
         return best
 
     def predict(self, X):

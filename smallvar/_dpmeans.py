@@ -30,7 +30,7 @@ class _Start:
     def __init__(
         self, X, weight, order, lam, algorithm, centers, given, space, max_clusters, n_threads
     ):
-        self.lam, self.algorithm, self.given = lam, algorithm, given
+        self.lam, self.algorithm, self.given, self.order = lam, algorithm, given, order
         self.cap = NO_CAP if max_clusters is None else max_clusters
         self.label = np.zeros(X.shape[0], dtype=np.int32)
         self.sweep = DPSweep(
@@ -304,48 +304,59 @@ class DPMeans(CenterEstimator):
             given = check_init(self.init, X.shape[1], self.max_clusters)
             space = Space(X, weight, n_threads, given)
             centers = space.mean.reshape(1, -1) if given is None else given
-            best = None
-            for start in range(self.n_init):
-                order = rng.permutation(X.shape[0]) if start > 0 or self.shuffle else None
-                one = _Start(
-                    X,
-                    weight if order is None or weight is None else weight[order],
-                    order,
-                    lam,
-                    self.algorithm,
-                    centers,
-                    given is not None,
-                    space,
-                    self.max_clusters,
-                    n_threads,
-                ).run(self.max_iter, self.tol, self.verbose)
-                one.order = order
-                if self.verbose and self.n_init > 1:
-                    print(
-                        f"start {start + 1}: {one.sweep.k} clusters, objective {one.objective:.8g}"
+            orders = (
+                rng.permutation(X.shape[0]) if start > 0 or self.shuffle else None
+                for start in range(self.n_init)
+            )
+            best = self._best_start(
+                X.shape[0],
+                (
+                    _Start(
+                        X,
+                        weight if order is None or weight is None else weight[order],
+                        order,
+                        lam,
+                        self.algorithm,
+                        centers,
+                        given is not None,
+                        space,
+                        self.max_clusters,
+                        n_threads,
                     )
-                if best is None or one.objective < best.objective:
-                    best = one
-            self.cluster_centers_ = best.sweep.centers
-            self.labels_ = best.label
-            if best.order is not None:
-                self.labels_ = np.empty_like(best.label)
-                self.labels_[best.order] = best.label
+                    for order in orders
+                ),
+            )
             if self.algorithm == "collapsed" and weight is not None and not weight.all():
                 # rows of weight zero are not visited: they get the label of predict
                 idle = np.flatnonzero(weight == 0)
                 self.labels_[idle] = nearest_sweep(
                     X[idle], None, best.sweep.centers, n_threads
                 ).labels
-            self.n_clusters_ = best.sweep.k
-            self.inertia_ = best.inertia
-            self.objective_ = best.objective
-            self.objective_path_ = np.array(best.path)
-            self.lam_ = lam
-            self.n_iter_ = best.n_iter
         if not (best.converged or best.enough):
             warn_not_converged(self, best.n_iter)
         return self
+
+    def _best_start(self, n, starts):
+        """Run the starts; the one with the lowest objective becomes the result for n rows."""
+        best = None
+        for number, start in enumerate(starts, 1):
+            start.run(self.max_iter, self.tol, self.verbose)
+            if self.verbose and self.n_init > 1:
+                print(f"start {number}: {start.sweep.k} clusters, objective {start.objective:.8g}")
+            if best is None or start.objective < best.objective:
+                best = start
+        self.cluster_centers_ = best.sweep.centers
+        self.labels_ = best.label
+        if best.order is not None:
+            self.labels_ = np.empty(n, dtype=np.int32)
+            self.labels_[best.order] = best.label
+        self.n_clusters_ = best.sweep.k
+        self.inertia_ = best.inertia
+        self.objective_ = best.objective
+        self.objective_path_ = np.array(best.path)
+        self.lam_ = best.lam
+        self.n_iter_ = best.n_iter
+        return best
 
 
 class MiniBatchDPMeans(CenterEstimator):

@@ -217,6 +217,8 @@ class _Descent:
     def batch(self, labels):
         """Weighted kernel DP-means."""
         shift = kernel_shift(self.graph)
+        if not self.everywhere:  # the paper's sigma is s - 1, and not negative
+            shift = max(shift, 1.0)
 
         def begin(labels):
             return BatchSweep(self.graph.arrays, labels, self.lam, self.tie, shift)
@@ -239,7 +241,7 @@ class _Descent:
 
 
 def kernel_shift(graph):
-    """The least s for which s V - L is positive semi-definite (at least 1 for degrees)."""
+    """The least s, up to rounding, for which s V - L is positive semi-definite."""
     N = graph.laplacian()
     if len(graph) <= DENSE:
         return float(eigh(N.toarray(), eigvals_only=True)[-1])
@@ -354,9 +356,9 @@ class PenalizedCut(BaseEstimator):
 
     Notes
     -----
-    A sweep takes time proportional to the number of edges; for the ratio cut, where the best
-    cluster may be one that the node has no link to, that is found by a search tree. The result is
-    the same on every machine.
+    A sweep takes time proportional to the number of edges. For the ratio cut, where the best
+    cluster may be one that the node has no link to, a search tree finds that one, slowly where
+    degrees differ very much. Nothing runs in parallel.
 
     A self-link A_ii counts once in the degree of its node and never in a cut. A node without links
     to others is always a cluster of its own, with a cut of 0.

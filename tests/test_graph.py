@@ -169,7 +169,7 @@ def test_equals_twin_from_given_labels(seed, cut):
 @pytest.mark.parametrize("seed", range(60))
 def test_batch_equals_kernel_twin(seed, cut):
     """The candidates tried are enough to find what all means in the kernel's space give."""
-    A = random_graph(seed, alone=False, loops=cut == "ratio")
+    A = random_graph(seed, alone=False)
     wave = np.sin(1 + np.arange(len(A)))
     A = linked(A) * (1 + 0.1 * np.outer(wave, wave))  # no ties
     lam = penalty(seed, A, cut) * (1.5 if seed % 3 else 1)
