@@ -567,7 +567,7 @@ class BregmanDPMeans(DPMeans):
 
         sum_i w_i D(x_i, mu_{z_i}) + lam * K,
 
-    with one of the divergences
+    with one of the divergences ::
 
         "squared_euclidean"   sum_j (x_j - mu_j)^2                                     all x
         "kl"                  sum_j x_j log(x_j / mu_j) - x_j + mu_j                   x >= 0
@@ -898,7 +898,7 @@ def _mean(X, rows, weight):
 
 
 def _roots(covariances, raise_singular):
-    """W with S^-1 = W W' for each S, and log |S|; ``raise_singular(k)`` where there are none."""
+    """W with S^-1 = W W' for each S, and log det S; ``raise_singular(k)`` where there are none."""
     scale = np.einsum("kjj->kj", covariances)
     try:
         lower = np.linalg.cholesky(covariances)
@@ -964,7 +964,7 @@ class _Gaussians:
         self.roots, self.logdet = _roots(covariances, singular)
 
     def prior(self):
-        """What the clusters cost without their points: reg tr S^-1 + scale log |S| + lam each."""
+        """What the clusters cost without their points: reg tr S^-1 + scale log det S + lam each."""
         trace = self.reg * float(np.square(self.roots).sum())
         return trace + self.scale * float(self.logdet.sum()) + self.lam * len(self.logdet)
 
@@ -1086,7 +1086,7 @@ class MahalanobisMeans(CenterEstimator):
 
     Minimizes, over labels, centers mu_k and covariances S_k,
 
-        sum_k [tr((T_k + reg I) S_k^-1) + scale log |S_k|] + lam * K
+        sum_k [tr((T_k + reg I) S_k^-1) + scale log det S_k] + lam * K
 
     where T_k = sum of w_i (x_i - mu_k)(x_i - mu_k)' over the members of k: each point pays its
     squared Mahalanobis distance (x - mu_k)' S_k^-1 (x - mu_k), each cluster for the volume of its
@@ -1143,7 +1143,7 @@ class MahalanobisMeans(CenterEstimator):
     n_clusters_ : int
         Number of clusters.
     objective_ : float
-        The objective; log |S_k| may make it negative.
+        The objective; log det S_k may make it negative.
     objective_path_ : ndarray of shape (n_sweeps,), float64
         The objective after every sweep; it never rises.
     reg_covar_ : float
@@ -1177,11 +1177,11 @@ class MahalanobisMeans(CenterEstimator):
     Notes
     -----
     Each half of a sweep, labels given the rest and the rest given labels, lowers the objective or
-    leaves it. For the labels the distance alone decides: log |S_k| belongs to the cluster, not to
+    leaves it. For the labels the distance alone decides: log det S_k belongs to the cluster, not to
     its points. As S_k grows with the number of members, a large cluster has a wider reach than a
     small one, unlike in a mixture of Gaussians.
 
-    With K fixed, a cluster of few points has a log |S_k| near d log(reg / scale), which is low if
+    With K fixed, a cluster of few points has a log det S_k near d log(reg / scale), which is low if
     reg is small: for a small reg the lowest objective is that of K - 1 tiny clusters and a large
     one, and several starts will find it. A cluster that lost its last point restarts at the point
     that is worst fitted. Features are best on comparable scales, as reg is the same for all.
@@ -1191,7 +1191,7 @@ class MahalanobisMeans(CenterEstimator):
     a few points open clusters, the others' distances grow towards the same bound, and they follow:
     K tends to 1 or to nearly n_samples, and what is between is found by tuning only. With a known
     covariance there is no such bound, and this is :class:`DPMeans` in coordinates in which it is
-    the unit matrix; a cluster then costs lam_eff = lam + reg tr S^-1 + scale log |S|.
+    the unit matrix; a cluster then costs lam_eff = lam + reg tr S^-1 + scale log det S.
 
     References
     ----------

@@ -283,13 +283,13 @@ def spectral_labels(graph, lam, rng, n_init):
 class PenalizedCut(BaseEstimator):
     """Clusters of the nodes of a graph, their number included: a cut with a penalty.
 
-    Minimizes, over partitions of the nodes into any number K of clusters c,
+    Minimizes, over partitions of the nodes into any number K of clusters c ::
 
         sum_c links(c, rest) / deg(c) + lam * K         (cut="normalized")
-        sum_c links(c, rest) / |c| + lam * K            (cut="ratio")
+        sum_c links(c, rest) / size(c) + lam * K        (cut="ratio")
 
     where links(c, rest) is the weight of the edges that leave c, deg(c) the sum of the degrees of
-    its nodes and |c| their number. For lam >= 0 one cluster is the best (its cut is 0), so
+    its nodes and size(c) their number. For lam >= 0 one cluster is the best (its cut is 0), so
     **useful penalties are negative**: each cluster earns -lam.
 
     Parameters
