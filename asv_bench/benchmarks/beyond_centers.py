@@ -26,7 +26,7 @@ class Kernel(Fit):
     def make(self, rows, algorithm, dtype):
         """Ten blobs in ten dimensions."""
         X, truth = blobs(rows, 10, 10, dtype)
-        return X, truth, KernelDPMeans(100.0, kernel="rbf", gamma=0.02, algorithm=algorithm)
+        return X, truth, KernelDPMeans(0.6, kernel="rbf", gamma=0.01, algorithm=algorithm)
 
 
 class KernelBlocks(Timed):
@@ -38,7 +38,7 @@ class KernelBlocks(Timed):
     def make(self, rows):
         """Ten blobs in ten dimensions."""
         X, truth = blobs(rows, 10, 10)
-        return X, truth, KernelDPMeans(100.0, kernel="rbf", gamma=0.02, max_memory=1e6)
+        return X, truth, KernelDPMeans(0.6, kernel="rbf", gamma=0.01, max_memory=1e6)
 
 
 class KernelHDP(Fit):
@@ -50,7 +50,7 @@ class KernelHDP(Fit):
     def make(self, sets):
         """Data sets of 20 rows."""
         X, group, truth = shared(sets, 20)
-        return X, truth, _Bound(KernelHDPMeans(3.0, 10.0, kernel="rbf", gamma=1.0), group)
+        return X, truth, _Bound(KernelHDPMeans(0.5, 1.0, kernel="rbf", gamma=0.5), group)
 
 
 def planted(edges, communities=100, degree=20, mixing=0.2):
