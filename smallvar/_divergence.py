@@ -20,7 +20,7 @@ from smallvar._base import (
     warn_not_converged,
 )
 from smallvar._dpmeans import NO_CAP, DPMeans, _Start
-from smallvar._penalty import check_guess
+from smallvar._penalty import check_guess, farthest_by
 
 BLOCK = 1 << 18  # numbers in a temporary table
 ROWS = 4096  # rows of a block at most
@@ -535,19 +535,21 @@ class _DivergenceStart(_Start):
 
 
 def _farthest_first(rule, X, rows, mean, n_clusters):
-    """The rule of :func:`farthest_first_lambda` with a divergence, on the rows given."""
+    """The farthest-first rule with a divergence, on the rows given."""
     n = X.shape[0] if rows is None else len(rows)
-    least, seed, found = np.full(n, np.inf), mean, []
-    for _ in range(n_clusters):
+
+    def apart(seed):
+        out = np.empty(n)
         for block in _blocks(n, X.shape[1]):
-            x = X[block if rows is None else rows[block]].astype(np.float64, copy=False)
-            least[block] = np.minimum(least[block], rule.between(x, seed))
-        far = int(least.argmax())
-        if not least[far] > 0:
-            break
-        found.append(float(least[far]))
-        seed = X[far if rows is None else rows[far]].astype(np.float64)
-    return found[-1] if found else 1.0
+            x = X[block if rows is None else rows[block]]
+            out[block] = rule.between(x.astype(np.float64, copy=False), seed)
+        return out
+
+    def to_row(far):
+        return apart(X[far if rows is None else rows[far]].astype(np.float64))
+
+    least = farthest_by(apart(mean), to_row, n_clusters, 0.0)
+    return least if np.isfinite(least) else 1.0
 
 
 def _sweep_at(rule, X, weight, rows, centers):

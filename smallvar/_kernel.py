@@ -23,7 +23,7 @@ from smallvar._gram import (
     warn_indefinite,
 )
 from smallvar._hdp import comparable
-from smallvar._penalty import check_groups, check_guess
+from smallvar._penalty import check_groups, check_guess, farthest_by
 
 NO_CAP = 2**31 - 1  # labels are int32
 TIE = 1e-13  # of the terms that a distance is the difference of: their rounding
@@ -152,21 +152,15 @@ def rounding(clusters):
 
 
 def farthest_first(gram, rows, distance, n_clusters, noise):
-    """The rule of smallvar._penalty among ``rows``, from their distances to their mean.
+    """The farthest-first rule among ``rows``, from their distances to their mean."""
 
-    Infinity if all of them are the same.
-    """
-    penalty = np.inf
-    for _ in range(n_clusters):
-        far = int(distance.argmax())
-        if not distance[far] > noise:
-            break
-        penalty = float(distance[far])
-        to_seed = gram.block(rows[[far]], rows)[0]
-        to_seed *= -2.0
-        to_seed += gram.diagonal[rows] + gram.diagonal[rows[far]]
-        distance = np.minimum(distance, to_seed)
-    return penalty
+    def to_row(far):
+        row = gram.block(rows[[far]], rows)[0]
+        row *= -2.0
+        row += gram.diagonal[rows] + gram.diagonal[rows[far]]
+        return row
+
+    return farthest_by(distance, to_row, n_clusters, noise)
 
 
 class _Start:

@@ -38,6 +38,21 @@ def farthest_first(X, n_clusters, weight, n_threads):
     return least_positive if np.isfinite(least_positive) else 1.0
 
 
+def farthest_by(distance, to_row, n_clusters, noise):
+    """The rule where ``distance`` is that to the mean, and ``to_row(i)`` gives that to row i.
+
+    Infinity if none exceeds ``noise``.
+    """
+    penalty = np.inf
+    for _ in range(n_clusters):
+        far = int(distance.argmax())
+        if not distance[far] > noise:
+            break
+        penalty = float(distance[far])
+        distance = np.minimum(distance, to_row(far))
+    return penalty
+
+
 def farthest_first_lambda(X, n_clusters, *, n_threads=None):
     """Penalty for which about ``n_clusters`` clusters are expected.
 

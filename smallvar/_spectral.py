@@ -28,7 +28,7 @@ from smallvar._base import (
 )
 from smallvar._config import resolve_threads
 from smallvar._gram import ASYMMETRY, BLOCK, KernelEstimator
-from smallvar._penalty import check_guess, farthest_first
+from smallvar._penalty import check_guess, farthest_by, farthest_first
 
 DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
 TINY = 16  # rows up to which components are solved together
@@ -392,15 +392,13 @@ class _LinearProblem:
 
 
 def _farthest_first(diagonal, distance, row, guess):
-    """The rule of `farthest_first` in feature space; ``distance`` to the mean, ``row(j)`` of K."""
-    noise = EQUAL * np.abs(diagonal).max()
-    least = np.inf
-    for _ in range(guess):
-        far = int(np.argmax(distance))
-        if not distance[far] > noise:
-            break
-        least = float(distance[far])
-        distance = np.minimum(distance, diagonal - 2 * row(far) + diagonal[far])
+    """The farthest-first rule in feature space; ``distance`` to the mean, ``row(j)`` of K."""
+    least = farthest_by(
+        distance,
+        lambda j: diagonal - 2 * row(j) + diagonal[j],
+        guess,
+        EQUAL * np.abs(diagonal).max(),
+    )
     return least if np.isfinite(least) else 1.0
 
 

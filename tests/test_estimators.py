@@ -141,7 +141,8 @@ class TestEstimator:
         alone = estimator(argument, random_state=0).fit(scaled)
         assert np.array_equal(groups(pipe[-1]), groups(alone))
         assert np.array_equal(encoded(pipe, X), encoded(alone, scaled))
-        if hasattr(alone, "labels_"):
+        # a rounded partition need not be that of the nearest centers
+        if hasattr(alone, "labels_") and estimator.__name__ != "SpectralDynamicMeans":
             assert np.array_equal(pipe.predict(X), alone.labels_)
 
     def test_feature_names_out(self, estimator):

@@ -1,0 +1,581 @@
+"""Kernel D-Means and SD-Means: matching, thinning, twins, bounds, state, bad input."""
+
+import pickle
+from itertools import product
+
+import numpy as np
+import pytest
+import reference
+from problems import never_rises
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse.csgraph import minimum_spanning_tree, shortest_path
+from scipy.spatial.distance import cdist
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from smallvar import (
+    DynamicMeans,
+    KernelDynamicMeans,
+    SpectralDynamicMeans,
+    _dynamic_kernel,
+    match_clusters,
+)
+from smallvar._dynamic_kernel import _Batch, _Exchange, _thin
+
+BOTH = pytest.mark.parametrize("estimator", [KernelDynamicMeans, SpectralDynamicMeans])
+STATE = ("cluster_ids_", "weights_", "ages_", "labels_", "objective_", "lam_", "q_", "tau_")
+
+
+# Matching ----------------------------------------------------------------------------------
+
+
+def total(new, old, link):
+    """Cost of a link."""
+    linked = link >= 0
+    return new[~linked].sum() + old[linked, link[linked]].sum()
+
+
+@pytest.mark.parametrize("kind", ["general", "tied", "equal", "far"])
+def test_matching_is_the_best(kind):
+    rng = np.random.default_rng(0)
+    for _ in range(250):
+        k, n_old = rng.integers(1, 8), rng.integers(0, 8)
+        if kind == "general":
+            new, old = rng.random(k), rng.random((k, n_old))
+        elif kind == "tied":
+            new, old = (rng.integers(0, 3, size).astype(float) for size in (k, (k, n_old)))
+        elif kind == "equal":
+            new, old = np.full(k, 2.0), np.full((k, n_old), rng.choice([1.0, 2.0, 3.0]))
+        else:  # gains of all sizes, on top of a large cost
+            new = 1e4 + rng.random(k)
+            old = new[:, None] + rng.choice([-1, 1], (k, n_old)) * 10 ** rng.uniform(-6, 2)
+        link = match_clusters(new, old)
+        assert link.dtype == np.int64 and link.shape == (k,)
+        used = link[link >= 0]
+        assert len(set(used.tolist())) == len(used) and (used < n_old).all()
+        # the padded square problem
+        square = np.zeros((k + n_old, k + n_old))
+        square[:k, :n_old], square[:k, n_old:] = old, new[:, None]
+        best = square[linear_sum_assignment(square)].sum()
+        scale = np.abs(new[:, None] - old).max(initial=0)
+        assert abs(total(new, old, link) - best) <= 1e-7 * scale + 1e-14 * np.abs(new).sum()
+        if kind in ("tied", "equal"):  # as many links as any optimum has
+            square[:k, :n_old] -= 1e-6
+            most = sum(
+                row < k and column < n_old
+                for row, column in zip(*linear_sum_assignment(square), strict=True)
+            )
+            assert len(used) == most
+
+
+def test_matching_by_hand():
+    assert match_clusters([5.0, 5.0], [[1.0, 2.0], [2.0, 9.0]]).tolist() == [1, 0]
+    assert match_clusters([5.0], [[5.0]]).tolist() == [0]  # a tie links
+    assert match_clusters([5.0], [[5.1]]).tolist() == [-1]
+    assert match_clusters([1.0, 1.0], np.zeros((2, 0))).tolist() == [-1, -1]
+    assert match_clusters([], np.zeros((0, 3))).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "message"),
+    [
+        ([1.0], [[1.0], [2.0]], r"old_costs must have one row .* \(2, 1\) and \(1,\)"),
+        ([[1.0]], [[1.0]], r"got shapes \(1, 1\) and \(1, 1\)"),
+        ([1.0], [[np.nan]], "contains NaN"),
+        ([np.inf], [[1.0]], "contains infinity"),
+    ],
+)
+def test_bad_costs(new, old, message):
+    with pytest.raises(ValueError, match=message):
+        match_clusters(new, old)
+
+
+# Thinning ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_thinning_equals_twin(seed):
+    rng = np.random.default_rng(seed)
+    X, a = rng.standard_normal((25, 3)), rng.random(25)
+    K = np.exp(-cdist(X, X, "sqeuclidean"))
+    chosen, b = _thin(K, a, 8)
+    assert chosen.tolist() == sorted(reference.forward_selection(K, a, 8))
+    own = K[np.ix_(chosen, chosen)]
+    # least ||phi - sum b phi(x)||^2 + ridge ||b - a||^2
+    expected = a[chosen] + np.linalg.solve(own + 1e-3 * np.eye(8), K[chosen] @ a - own @ a[chosen])
+    assert np.allclose(b, expected, rtol=1e-9)
+    best = np.linalg.solve(own, K[chosen] @ a)
+
+    def error(c):
+        return a @ K @ a - 2 * c @ K[chosen] @ a + c @ own @ c
+
+    assert error(b) <= error(best) + 1e-3 * np.square(best - a[chosen]).sum()
+
+
+def test_within_the_budget_nothing_changes():
+    a = np.array([0.2, 0.3, -0.1])
+    chosen, b = _thin(np.eye(3), a, 3)
+    assert chosen.tolist() == [0, 1, 2] and b is a
+
+
+@pytest.mark.parametrize("K", [np.ones((40, 40)), np.zeros((40, 40))])
+def test_points_that_are_the_same_fill_the_budget(K):
+    """One point would do, but they may differ in the next step."""
+    chosen, b = _thin(K, np.full(40, 1 / 40), 10)
+    assert len(chosen) >= 9 and np.diff(chosen).max() <= 8
+    assert (b > 0).all()
+    if K.any():
+        assert b.sum() == pytest.approx(1, abs=1e-3) and b.max() < 2 * b.min()
+
+
+# One step ----------------------------------------------------------------------------------
+
+
+def random_batch(seed, n=14, n_old=3, n_kept=4):
+    """A batch and old centers in the plane, RBF kernel."""
+    rng = np.random.default_rng(seed)
+    X = 3 * rng.random((n + n_old * n_kept, 2))
+    K = np.exp(-cdist(X, X, "sqeuclidean"))
+    coefficients = list(rng.dirichlet(np.ones(n_kept), n_old))
+    gamma, penalty = rng.uniform(0.2, 5, n_old), rng.uniform(0, 0.4, n_old)
+    return K, coefficients, gamma, penalty, rng.uniform(0.4, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_costs(seed):
+    """Against the twin, and for points with coordinates against centers that are computed."""
+    K, coefficients, gamma, penalty, lam = random_batch(seed)
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((len(K), 20))
+    K = X @ X.T
+    n, A = 14, np.zeros((len(K), 3))
+    for k, a in enumerate(coefficients):
+        A[n + 4 * k : n + 4 * k + 4, k] = a
+    batch = _Batch(K, coefficients, gamma, penalty, lam)
+    assert np.allclose(batch.cross, (K @ A)[:n])
+    assert np.allclose(batch.norm, (A.T @ K @ A).diagonal())
+    labels = np.append([0, 1, 2], rng.integers(3, size=n - 3))
+    new, old = batch.costs(labels, 3)
+    phi = A.T @ X
+    for k in range(3):
+        mine = X[:n][labels == k]
+        assert new[k] == pytest.approx(lam + np.square(mine - mine.mean(axis=0)).sum())
+        for j in range(3):
+            theta = (gamma[j] * phi[j] + mine.sum(axis=0)) / (gamma[j] + len(mine))
+            expected = penalty[j] + gamma[j] * np.square(theta - phi[j]).sum()
+            assert old[k, j] == pytest.approx(expected + np.square(mine - theta).sum())
+            members = np.flatnonzero(labels == k)
+            args = (K, members, lam, batch.cross, batch.norm, gamma, penalty)
+            assert old[k, j] == pytest.approx(reference.kernel_cluster_cost(*args, j))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_step_equals_twin(seed):
+    batch = _Batch(*random_batch(seed))
+    order = np.random.default_rng(seed).permutation(14) if seed % 2 else None
+    run = _Exchange(batch, order, 100)
+    labels, path = reference.kernel_dynamic_step(
+        batch.K, batch.cross, batch.norm, batch.gamma, batch.penalty, batch.lam, order=order
+    )
+    slots, labels = np.unique(labels, return_inverse=True)  # the twin never closes a gap
+    slots[slots >= 3] = 3 + np.arange((slots >= 3).sum())
+    assert np.array_equal(run.labels, slots[labels])
+    assert np.allclose(run.path, path, rtol=1e-10, atol=1e-12)
+    assert run.n_iter == len(path)
+    assert never_rises(np.array(run.path))
+
+
+def test_steps_show_everything():
+    """Revivals, new clusters and more than two sweeps occur above."""
+    runs = [_Exchange(_Batch(*random_batch(seed)), None, 100) for seed in range(30)]
+    assert any((run.labels >= 3).any() for run in runs)
+    assert any((run.labels < 3).any() for run in runs)
+    assert max(run.n_iter for run in runs) > 2
+
+
+def test_many_new_clusters():
+    """More than there is room for at first."""
+    K = np.eye(60)
+    run = _Exchange(_Batch(K, [], np.zeros(0), np.zeros(0), 0.3), None, 100)
+    assert np.array_equal(run.labels, np.arange(60))
+    assert run.objective == pytest.approx(60 * 0.3)
+
+
+def partitions(n):
+    """All label vectors of n points."""
+    for labels in product(range(n), repeat=n):
+        if all(label <= max(labels[:i], default=-1) + 1 for i, label in enumerate(labels)):
+            yield np.array(labels)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bound(seed):
+    """Below the best of all clusterings with all links."""
+    K, coefficients, gamma, penalty, lam = random_batch(seed, n=6, n_old=2)
+    batch = _Batch(K, coefficients, gamma, penalty, lam)
+    best = np.inf
+    for labels in partitions(6):
+        new, old = batch.costs(labels, labels.max() + 1)
+        best = min(best, total(new, old, reference.padded_matching(new, old)))
+    model = SpectralDynamicMeans(n_init=5)
+    model._generator = np.random.RandomState(0)
+    model._partition(batch)
+    assert model.bound_ <= best + 1e-9
+    assert best - 1e-9 <= model.objective_
+    assert best <= _Exchange(batch, None, 100).objective + 1e-9
+    assert model.bound_ > best - 2  # and not far below
+
+
+# Streams -----------------------------------------------------------------------------------
+
+
+def stream(seed, steps=12, d=2, sd=0.05):
+    """Well separated clusters that move, pause and die."""
+    rng = np.random.default_rng(seed)
+    places = 10 * rng.permutation(30)[:4, None] + np.zeros((4, d))
+    for step in range(steps):
+        if step == 7:
+            places[0] += 500  # replaced by another
+        places = places + 0.05 * rng.standard_normal(places.shape)
+        seen = rng.random(4) < 0.75
+        which = rng.permutation(np.flatnonzero(seen).repeat(5))
+        yield places[which] + sd * rng.standard_normal((len(which), d))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_linear_kernel_is_dynamic_means(seed):
+    """Nothing thinned: same labels, objective and state, empty batches included."""
+    options = {"lam": 2.0, "t_q": 2.5, "k_tau": 1.05, "random_state": 0, "record": True}
+    model = KernelDynamicMeans(kernel="linear", budget=10_000, **options)
+    other = DynamicMeans(**options)
+    for Y in stream(seed):
+        model.partial_fit(Y)
+        other.partial_fit(Y)
+        assert np.array_equal(model.labels_, other.labels_)
+        assert model.objective_ == pytest.approx(other.objective_, rel=1e-6, abs=1e-8)
+        for name in ("cluster_ids_", "ages_"):
+            assert np.array_equal(getattr(model, name), getattr(other, name))
+        assert np.allclose(model.weights_, other.weights_)
+        centers = [a @ x for a, x in zip(model.kept_coefficients_, model.kept_points_, strict=True)]
+        assert np.allclose(np.reshape(centers, (-1, 2)), other.cluster_centers_)
+        if len(Y):
+            assert never_rises(model.objective_path_)
+    for name in ("births_", "deaths_", "revivals_"):
+        for one, two in zip(getattr(model, name), getattr(other, name), strict=True):
+            assert np.array_equal(one, two)
+    assert sum(map(len, model.revivals_)) and sum(map(len, model.deaths_))
+    assert model.tracks_.keys() == other.tracks_.keys()
+    for number, track in model.tracks_.items():
+        assert np.array_equal(track[:, 0], other.tracks_[number][:, 0])
+        assert set(track[:, 1]) == {5.0}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_spectral_follows_separated_clusters(seed):
+    model = SpectralDynamicMeans(2.0, t_q=2.5, k_tau=1.05, gamma=1.0, budget=8, random_state=0)
+    other = DynamicMeans(2.0, t_q=2.5, k_tau=1.05)
+    for Y in stream(seed):
+        model.partial_fit(Y)
+        assert np.array_equal(model.labels_, other.partial_fit(Y).labels_)
+        assert model.bound_ <= model.objective_ + 1e-9
+        assert all(len(a) <= 8 for a in model.kept_coefficients_)
+        assert len(model.kept_points_) == model.n_clusters_
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_objective_of_a_stream(seed):
+    """Overlapping clusters, a small budget: paths never rise, the state is what the twin says."""
+    rng = np.random.default_rng(seed)
+    model = KernelDynamicMeans(0.5, t_q=3.0, k_tau=1.1, gamma=2.0, budget=4, n_init=1)
+    state = None
+    for _ in range(6):
+        Y = 2 * rng.random((12, 2))
+        if state:
+            points, coefficients, gamma, penalty = state
+            X = np.concatenate([Y, *points])
+            K = np.exp(-2 * cdist(X, X, "sqeuclidean"))
+            batch = _Batch(K, coefficients, gamma, penalty, 0.5)
+            _, path = reference.kernel_dynamic_step(
+                batch.K, batch.cross, batch.norm, gamma, penalty, 0.5
+            )
+            assert np.allclose(model.partial_fit(Y).objective_path_, path, atol=1e-10)
+            assert never_rises(model.objective_path_)
+        model.partial_fit(Y)
+        gamma = 1 / (1 / model.weights_ + model.tau_ * model.ages_)
+        penalty = np.minimum(model.q_ * model.ages_, model.lam_)
+        state = (model.kept_points_, model.kept_coefficients_, gamma, penalty)
+
+
+# Rings -------------------------------------------------------------------------------------
+
+
+def ring_kernel(X, Y, n_batch, threshold, width):
+    """Length of the long edges on the path through the spanning tree of the batch."""
+    batch, kept = X[:n_batch], X[n_batch:]
+    tree = minimum_spanning_tree(cdist(batch, batch))
+    tree.data[tree.data <= threshold] = 1e-12
+    distance = shortest_path(tree, directed=False)
+    to_batch = (cdist(kept, batch)[:, :, None] + distance).min(axis=1)
+    between = np.minimum(cdist(kept, kept), (to_batch[:, None] + cdist(kept, batch)).min(axis=2))
+    between = np.minimum(between, between.T)
+    distance = np.block([[distance, to_batch.T], [to_batch, between]])
+    np.fill_diagonal(distance, 0)
+    return np.exp(-distance / width)
+
+
+def test_rings():
+    """Two rings and a spot that move: SD-Means keeps their numbers, D-Means cuts them up."""
+    rng = np.random.default_rng(0)
+    model = SpectralDynamicMeans(
+        30.0,
+        t_q=5.0,
+        k_tau=1.01,
+        kernel=ring_kernel,
+        kernel_params={"threshold": 0.1, "width": 0.07},
+        budget=40,
+        random_state=0,
+    )
+    other = DynamicMeans(0.1, t_q=5.0, k_tau=1.01)
+    center, shares, names = np.zeros(2), [], None
+    for _ in range(6):
+        center = center + 0.02 * rng.standard_normal(2)
+        truth, angle = rng.integers(3, size=240), 2 * np.pi * rng.random(240)
+        radius = np.array([0.0, 0.2, 0.4])[truth] + 0.01 * rng.standard_normal(240)
+        X = center + radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+        found = [m.partial_fit(X).labels_ for m in (model, other)]
+        if names is None:  # the true clusters keep the numbers that most of their points have
+            names = [
+                np.array([np.bincount(f[truth == t]).argmax() for t in range(3)]) for f in found
+            ]
+        shares.append([np.mean(n[truth] == f) for n, f in zip(names, found, strict=True)])
+    spectral, plain = np.mean(shares, axis=0)
+    assert spectral > 0.95
+    assert plain < 0.7
+
+
+# Kernels -----------------------------------------------------------------------------------
+
+
+@BOTH
+def test_kernel_sees_all_points_once_a_step(estimator):
+    seen = []
+
+    def kernel(X, Y, n_batch):
+        assert X is Y
+        seen.append((n_batch, len(X)))
+        return X @ Y.T
+
+    model = estimator(1.0, kernel=kernel, budget=2)
+    model.partial_fit([[0.0], [0.1], [0.2], [5.0]])
+    model.partial_fit([[0.1], [0.3], [0.2]])
+    kept = [len(a) for a in model.kept_coefficients_]
+    assert max(kept) <= 2
+    model.predict([[0.1]])
+    assert seen[0] == (4, 4)
+    assert seen[1][0] == 3 and seen[1][1] <= 3 + 4
+    assert seen[2] == (1, 1 + sum(kept))
+
+
+@BOTH
+def test_kernels_by_name_and_as_callables(estimator):
+    Y = list(stream(0, steps=4))
+    one = estimator(0.4, gamma=0.7, random_state=0)
+    two = estimator(
+        0.4,
+        kernel=lambda X, Y, gamma: np.exp(-gamma * cdist(X, Y, "sqeuclidean")),
+        kernel_params={"gamma": 0.7},
+        random_state=0,
+    )
+    for y in Y:
+        assert np.array_equal(one.partial_fit(y).labels_, two.partial_fit(y).labels_)
+        assert one.objective_ == pytest.approx(two.objective_, abs=1e-9)
+
+
+@BOTH
+def test_penalty_from_the_first_batch(estimator):
+    """That of DynamicMeans, for the linear kernel."""
+    Y = np.random.default_rng(0).random((30, 2))
+    empty = np.zeros((0, 2))
+    model = estimator(kernel="linear").partial_fit(empty)
+    assert not hasattr(model, "lam_")
+    expected = DynamicMeans().partial_fit(Y).lam_
+    assert model.partial_fit(Y).lam_ == pytest.approx(expected, rel=1e-9)
+    assert model.partial_fit(10 * Y).lam_ == pytest.approx(expected, rel=1e-9)
+    assert estimator().partial_fit(np.ones((3, 2))).lam_ == 1.0
+
+
+# State -------------------------------------------------------------------------------------
+
+
+def bits(model):
+    """The state, comparable."""
+    state = [getattr(model, name).tobytes() for name in STATE[:4]]
+    state += [getattr(model, name) for name in STATE[4:]]
+    state += [a.tobytes() for a in [*model.kept_points_, *model.kept_coefficients_]]
+    return [*state, pickle.dumps(model._generator.get_state())]
+
+
+@BOTH
+@pytest.mark.parametrize("record", [False, True])
+def test_pickle_goes_on_where_it_stopped(estimator, record):
+    batches = list(stream(1, sd=1.5))
+    model = estimator(0.7, random_state=0, record=record, gamma=0.1, budget=5)
+    for Y in batches[:5]:
+        model.partial_fit(Y)
+    copy = pickle.loads(pickle.dumps(model))
+    for Y in batches[5:]:
+        assert bits(model.partial_fit(Y)) == bits(copy.partial_fit(Y))
+
+
+@BOTH
+def test_failed_step_changes_nothing(estimator, monkeypatch):
+    batches = list(stream(2, sd=1.5))
+    model = estimator(0.7, random_state=0, record=True, gamma=0.1, n_init=1)
+    model.partial_fit(batches[0]).partial_fit(batches[1])
+    before, steps = bits(model), model.n_steps_
+
+    def fail(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_dynamic_kernel, "_thin", fail)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(batches[2])
+    assert bits(model) == before
+    assert model.n_steps_ == steps == len(model.births_)
+    copy = pickle.loads(pickle.dumps(model))
+    assert bits(model.partial_fit(batches[2])) == bits(copy.partial_fit(batches[2]))
+
+
+@BOTH
+def test_empty_batches(estimator):
+    model = estimator(1.0, t_q=2.5, k_tau=1.1, kernel="linear", record=True)
+    model.partial_fit([[0.0], [0.1], [9.0]])
+    ids = model.cluster_ids_
+    model.partial_fit(np.zeros((0, 1)))
+    assert model.ages_.tolist() == [2] * len(ids) and model.labels_.size == 0
+    assert model.objective_ == 0.0
+    model.partial_fit(np.zeros((0, 1)))
+    assert model.n_clusters_ == 0 and model.kept_points_ == []
+    assert model.deaths_[-1].tolist() == ids.tolist()
+    assert model.partial_fit([[0.0]]).labels_.tolist() == [len(ids)]
+
+
+@BOTH
+def test_fit_is_partial_fit_of_every_time(estimator):
+    batches = [Y for Y in stream(3, sd=1.0) if len(Y)]
+    X, times = (
+        np.concatenate(batches),
+        np.repeat(np.arange(len(batches)), [len(Y) for Y in batches]),
+    )
+    model = estimator(0.7, random_state=0, gamma=0.1).fit(X, times=times)
+    other = estimator(0.7, random_state=0, gamma=0.1, record=True)
+    labels = [other.partial_fit(Y).labels_ for Y in batches]
+    assert np.array_equal(model.labels_, np.concatenate(labels))
+    assert np.array_equal(model.step_objectives_, other.step_objectives_)
+    for number, track in model.tracks_.items():
+        step, size = track.T
+        assert np.array_equal(size, [np.sum(labels[int(t)] == number) for t in step])
+
+
+@BOTH
+def test_predict(estimator):
+    model = estimator(1.0, kernel="linear").partial_fit([[0.0], [0.2], [9.0], [9.2]])
+    if estimator is KernelDynamicMeans:
+        assert model.predict([[0.3], [8.0]]).tolist() == [0, 1]
+    assert model.predict([[0.1]]).dtype == np.int64
+    model.partial_fit(np.zeros((0, 1)))
+    with pytest.raises(ValueError, match="no cluster was seen in the last step"):
+        model.predict([[0.3]])
+    with pytest.raises(NotFittedError):
+        estimator().predict([[0.3]])
+
+
+@BOTH
+def test_verbose(estimator, capsys):
+    estimator(0.7, verbose=1).partial_fit([[0.0], [0.1]])
+    assert capsys.readouterr().out.startswith("step 1: 2 points, 1 clusters, 1 of them new")
+
+
+def test_max_iter_warns():
+    Y = np.random.default_rng(0).random((60, 2))
+    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+        KernelDynamicMeans(0.3, gamma=3.0, max_iter=1).partial_fit(Y)
+
+
+# Bad input ---------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": 0}, "budget must be >= 1, got 0"),
+        ({"n_init": 0}, "n_init must be >= 1, got 0"),
+        ({"lam": -1.0}, "lam must be >= 0"),
+        ({"lam": np.inf}, "lam must be finite"),
+        ({"t_q": 3.0}, "got t_q=3.0"),
+        ({"t_q": 1.0, "k_tau": 2.0}, "t_q must be > 1"),
+        ({"q": 0.0, "tau": -1.0}, "tau must be >= 0"),
+        ({"kernel": "precomputed"}, "kernel must not be 'precomputed'"),
+        ({"kernel": "rfb"}, "kernel must be .* got 'rfb'"),
+        ({"gamma": np.inf}, "gamma must be finite"),
+        ({"kernel": "linear", "gamma": 1.0}, "gamma must not be given for kernel='linear'"),
+        ({"kernel": lambda X, Y: np.full((2, 2), np.nan)}, "kernel must return finite"),
+        ({"kernel": lambda X, Y: np.zeros((2, 1))}, r"shape \(2, 2\)"),
+        ({"kernel": lambda X, Y: np.array([[1.0, 0.5], [0.4, 1.0]])}, "0.1 apart"),
+        ({"kernel": lambda X, Y: np.eye(2) * 1j}, "kernel must return real numbers"),
+    ],
+)
+def test_values_out_of_bounds(estimator, options, message):
+    model = estimator(**options)
+    before = dict(vars(model))
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match=message):
+            method([[0.0], [1.0]])
+    assert vars(model) == before
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "options",
+    [{"budget": 2.5}, {"budget": True}, {"kernel": 3}, {"kernel_params": 1}, {"record": 1}],
+)
+def test_values_of_the_wrong_kind(estimator, options):
+    with pytest.raises(TypeError, match=next(iter(options))):
+        estimator(**options).fit([[0.0], [1.0]])
+
+
+def test_max_iter_out_of_bounds():
+    with pytest.raises(ValueError, match="max_iter must be >= 1, got 0"):
+        KernelDynamicMeans(max_iter=0).fit([[0.0], [1.0]])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[np.nan]], "contains NaN"),
+        ([0.0, 1.0], "Expected 2D array"),
+        ([[0.0, 1.0]], "has 2 features"),
+        ([[1e200]], "below 1e140"),
+    ],
+)
+def test_bad_batches(estimator, X, message):
+    model = estimator(0.7).partial_fit([[0.0], [1.0]])
+    before = bits(model)
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(X)
+    assert bits(model) == before
+
+
+@BOTH
+def test_bad_kernel_later_changes_nothing(estimator):
+    def kernel(X, Y):
+        K = X @ Y.T
+        return np.where(K > 100, np.nan, K)
+
+    model = estimator(0.7, kernel=kernel, random_state=0).partial_fit([[0.0], [1.0]])
+    before = bits(model)
+    with pytest.raises(ValueError, match="kernel must return finite"):
+        model.partial_fit([[11.0]])
+    assert bits(model) == before
