@@ -19,8 +19,8 @@ This is the experiment of section 8.2 of Campbell, Kulis and How (2017), with ha
 
 import matplotlib.pyplot as plt
 import numpy as np
-from scipy.sparse import block_array, coo_array
-from scipy.sparse.csgraph import dijkstra, minimum_spanning_tree
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components, dijkstra, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
 from smallvar import DynamicMeans, SpectralDynamicMeans
@@ -54,26 +54,29 @@ for _ in range(STEPS):
 #
 # The estimator calls the kernel once a step, with the points of the batch and, after them, those
 # that are kept of the clusters so far. `n_batch` says how many are of the batch. The tree is that
-# of the batch; a kept point reaches it by the shortest way, all of which counts.
+# of the batch. Its edges up to 0.1 join points to parts, and a kept point is the more alike to all
+# of a part the nearer it is to the nearest point there. The square in that matters: where all rings
+# make the same jump, the sum of squared distances is least if each ring continues itself.
 
 
 def tree_kernel(X, Y, n_batch, threshold=0.1, width=0.15):
     """The kernel of all points of a step; Y is X."""
     batch, kept = X[:n_batch], X[n_batch:]
     tree = coo_array(minimum_spanning_tree(cdist(batch, batch)))
-    tree.data[tree.data <= threshold] = 1e-12  # 0 would be no edge
-    tree = tree + tree.T
+    short = tree.data <= threshold
+    row, column = tree.coords
+    links = coo_array((np.ones(short.sum()), (row[short], column[short])), tree.shape)
+    part = connected_components(links, directed=False)[1]
+    tree.data[short] = 1e-12  # 0 would be no edge
+    path = dijkstra(tree.tocsr(), directed=False)
+    K = np.exp(-np.maximum(path, path.T) / width)  # equal up to rounding
     direct = cdist(kept, batch)
-    # ways lead from the kept points to the tree, and not back
-    graph = block_array([[tree, None], [coo_array(direct + 1e-12), None]], format="csr")
-    graph.resize((len(X), len(X)))
-    distance = dijkstra(graph)[:, :n_batch]
-    within, to_batch = distance[:n_batch], distance[n_batch:]
+    order = np.argsort(part, kind="stable")
+    first = np.searchsorted(part[order], np.arange(part.max() + 1))
+    to_part = np.minimum.reduceat(direct[:, order], first, axis=1)
+    to_batch = np.exp(-(to_part[:, part] ** 2) / (2 * width**2))
     nearest = direct.argmin(axis=1)
-    between = to_batch[:, nearest] + direct[np.arange(len(kept)), nearest]
-    between = np.minimum(np.minimum(between, between.T), cdist(kept, kept))
-    within = np.maximum(within, within.T)
-    return np.exp(-np.block([[within, to_batch.T], [to_batch, between]]) / width)
+    return np.block([[K, to_batch.T], [to_batch, K[np.ix_(nearest, nearest)]]])
 
 
 X = batches[0]
