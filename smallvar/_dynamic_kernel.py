@@ -64,9 +64,15 @@ def match_clusters(new_costs, old_costs):
     >>> match_clusters([5.0, 5.0, 5.0], [[1.0, 2.0], [2.0, 9.0], [6.0, 7.0]])
     array([ 1,  0, -1])
     """
-    new_costs = check_array(new_costs, ensure_2d=False, dtype=np.float64, ensure_min_samples=0)
+    new_costs = check_array(
+        new_costs, ensure_2d=False, dtype=np.float64, ensure_min_samples=0, input_name="new_costs"
+    )
     old_costs = check_array(
-        old_costs, dtype=np.float64, ensure_min_samples=0, ensure_min_features=0
+        old_costs,
+        dtype=np.float64,
+        ensure_min_samples=0,
+        ensure_min_features=0,
+        input_name="old_costs",
     )
     if new_costs.ndim != 1 or old_costs.shape[0] != len(new_costs):
         raise ValueError(
