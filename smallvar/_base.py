@@ -30,6 +30,8 @@ def check_number(value, name, *, low=None, low_open=False, integer=False, none=F
     kind, word = (Integral, "an integer") if integer else (Real, "a number")
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {word}{' or None' * none}, got {value!r}")
+    if value != value and low is None:
+        raise ValueError(f"{name} must not be NaN, got {value!r}")
     if value != value or (low is not None and (value < low or (low_open and value == low))):
         raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {value!r}")
     return value

@@ -234,8 +234,91 @@ def test_invariants(seed, algorithm, cut):
     assert np.array_equal(model.labels_, other.labels_)
 
 
+def skewed_graph(seed, n=300):
+    """Few nodes have most links; the weights are all 1, of three values, or any."""
+    rng = np.random.default_rng([seed, 7])
+    hub = np.minimum(rng.pareto(1.2, n) + 0.1, 30)
+    u, v = rng.choice(n, (2, int(n * rng.uniform(1, 4))), p=hub / hub.sum())
+    A = np.zeros((n, n))
+    A[u, v] = [np.ones(len(u)), rng.integers(1, 4, len(u)) / 10, rng.gamma(2, size=len(u))][
+        seed % 3
+    ]
+    A = np.triu(A, 1)
+    return A + A.T
+
+
+def moves_by_rule(A, lam, labels, tie):
+    """Labels of "incremental" by comparing all clusters at every visit.
+
+    Also how many moves were to a cluster without links, and how many of these chose among equals.
+    """
+    n, out = len(A), A.sum(axis=1)
+    labels = labels.copy()
+    free = [c for c in reversed(range(n)) if c not in labels]
+    Z = np.eye(n)[labels]
+    size, leaving = Z.sum(axis=0), Z.T @ out - np.sum(Z * (A @ Z), axis=0)
+    far = equals = 0
+    while True:
+        moved = False
+        for i in np.flatnonzero(out):
+            own = labels[i]
+            link = np.bincount(labels, A[i], minlength=n)
+            size[own] -= 1
+            leaving[own] -= out[i] - 2 * link[own]
+            ratio = np.divide(leaving, size, out=np.zeros(n), where=size > 0)
+            cost = (out[i] - 2 * link - ratio) / (size + 1)
+            alone = out[i] + lam
+            stay = cost[own] if size[own] else alone
+            cost[(size == 0) | ((size == 1) & (leaving == 0))] = np.inf
+            cost[own] = np.inf
+            near = np.where(link > 0, cost, np.inf)
+            other = np.where(link > 0, np.inf, cost)
+            best, candidates = near.min(), np.flatnonzero(near <= near.min() + tie)
+            elsewhere = other.min() < min(best, stay) - tie
+            best = min(best, stay)
+            if elsewhere:
+                best, candidates = other.min(), np.flatnonzero(other <= other.min() + tie)
+            target = candidates[0]
+            if size[own] and alone < best - tie:
+                best, target, elsewhere = alone, free[-1], False
+            if not (np.isfinite(best) and best < stay - tie):
+                target, elsewhere = own, False
+            far, equals = far + elsewhere, equals + (elsewhere and len(candidates) > 1)
+            if target != own:
+                if size[target] == 0:
+                    free.pop()
+                if size[own] == 0:
+                    free.append(own)
+                    leaving[own] = 0
+                moved, labels[i] = True, target
+            size[target] += 1
+            leaving[target] += out[i] - 2 * link[target]
+        if not moved:
+            return labels, far, equals
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("seed", range(9))
+def test_search_equals_rule(seed, given):
+    """Many clusters, of many sizes, and many ties."""
+    A = skewed_graph(seed)
+    lam = -0.6 * A.sum(axis=1).mean()
+    labels = np.arange(len(A))
+    if given:
+        labels = np.random.default_rng(seed).integers(80, size=len(A)) ** 2 // 80
+        alone = A.sum(axis=1) == 0
+        labels[alone] = len(A) + np.arange(alone.sum())
+        labels = np.unique(labels, return_inverse=True)[1]
+    model = fit(A, lam, cut="ratio", algorithm="incremental", init=labels if given else None)
+    tie = 1e-12 * (abs(lam) + A.sum(axis=1).max())
+    expected, far, equals = moves_by_rule(A, lam, labels, tie)
+    assert model.labels_.tolist() == reference.first_appearance(expected).tolist()
+    assert far > 20
+    assert equals > 5 or seed % 3 == 2
+
+
 def test_search_among_all_clusters():
-    """A tree of many blocks, nodes of many sizes: again no single move helps."""
+    """Hundreds of clusters, of many sizes: again no single move helps."""
     rng = np.random.default_rng(0)
     hub = rng.zipf(1.8, size=600).clip(1, 60)
     u, v = rng.choice(600, (2, 1500), p=hub / hub.sum())
@@ -447,6 +530,25 @@ def test_time_is_linear_in_the_edges():
     assert took[2] < 30
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_time_of_a_ratio_cut_is_linear_in_the_edges():
+    """The time of a sweep: of these there are more in larger graphs."""
+    took = []
+    for n in (62_500, 125_000, 250_000):
+        rng = np.random.default_rng(0)
+        hub = np.cumsum(np.minimum(rng.pareto(1.2, n) + 1, 5 * np.sqrt(n)))
+        u, v = np.searchsorted(hub, rng.random((2, 4 * n)) * hub[-1])
+        A = scipy.sparse.coo_array((np.ones(4 * n), (u, v)), shape=(n, n)).tocsr()
+        A = A + A.T
+        start = time.perf_counter()
+        model = PenalizedCut(cut="ratio", n_init=1).fit(A)
+        took.append((time.perf_counter() - start) / model.n_iter_)
+        assert len(np.unique(np.bincount(model.labels_))) > 8
+    assert took[2] < 8 * took[0]  # four times the edges, and caches that are too small
+    assert took[2] * model.n_iter_ < 30
+
+
 # ----------------------------------------------------------------------------------------
 # The path over lam
 
@@ -634,7 +736,7 @@ def test_asymmetry_by_rounding_is_taken():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"lam": np.nan}, ValueError, "lam must be >= -inf, got nan"),
+        ({"lam": np.nan}, ValueError, "lam must not be NaN, got nan"),
         ({"lam": np.inf}, ValueError, "lam must be finite, got inf"),
         ({"lam": -np.inf}, ValueError, "lam must be finite, got -inf"),
         ({"lam": "auto"}, TypeError, "lam must be a number or None, got 'auto'"),

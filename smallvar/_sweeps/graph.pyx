@@ -7,14 +7,12 @@ A node without links is a cluster of its own and stays it.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport HUGE_VAL, fabs
+from libc.math cimport HUGE_VAL
 
 import numpy as np
 
 cdef enum:
     WORK = 1 << 25      # links read between two looks at the signals
-    BLOCK = 16          # clusters in a leaf of the search tree
-    SLOPES = 12         # of either sign, each a quarter of the one before
 
 
 cdef struct Cluster:
@@ -22,6 +20,19 @@ cdef struct Cluster:
     double size
     double link         # links to the node being visited; 0 between visits
     Py_ssize_t count    # nodes
+
+
+cdef struct Place:
+    double ratio        # out / size; -inf where there is no cluster
+    int left            # next places below, in the order of the clusters' numbers
+    int right
+
+
+cdef struct Query:
+    double out          # of a node
+    double size
+    double best         # clusters that cost less are searched
+    int found           # the first of them by number; -1: only their lowest cost is searched
 
 
 cdef inline double joined(double out, double size, double o, double v, double link) noexcept nogil:
@@ -116,13 +127,14 @@ cdef class CutSweep(Sweep):
     cdef bint everywhere
     cdef int[::1] free          # a stack of empty clusters
     cdef Py_ssize_t n_free
-    # a tree over blocks of clusters, to find one without links to the node; below tree node t are 2 t and 2 t + 1
-    cdef Py_ssize_t leaves
-    cdef Py_ssize_t s           # the slope in use
-    cdef double[::1] slope      # ascending
-    cdef double[:, ::1] top     # largest out / size - slope * size below a tree node; -inf: no cluster
-    cdef double[::1] low        # smallest and largest size
-    cdef double[::1] high
+    # The clusters of one size are in a heap, the largest out / size first, whose branches go by the bits of a cluster's
+    # number; place n is none. Over the sizes is a tree: below node t are 2 t and 2 t + 1.
+    cdef object heaps
+    cdef Place* places
+    cdef Py_ssize_t half        # of the numbers that there may be
+    cdef Py_ssize_t sizes       # more than the largest size
+    cdef int[::1] root          # by size
+    cdef double[::1] top        # largest out / size below a tree node
 
     def __init__(self, graph, labels, double lam, double tie, bint everywhere):
         cdef Py_ssize_t c
@@ -139,119 +151,122 @@ cdef class CutSweep(Sweep):
             self.plant()
 
     cdef void plant(self):
-        cdef Py_ssize_t t
-        ratio = np.divide(self.out, self.size, out=np.zeros(self.n), where=np.asarray(self.out) > 0)
-        steps = (ratio.max() or 1.0) / np.min(self.size) * 0.25 ** np.arange(SLOPES)
-        self.slope = np.concatenate([-steps, [0.0], steps[::-1]])
-        self.leaves = 1
-        while self.leaves * BLOCK < self.n:
-            self.leaves *= 2
-        self.top = np.full((2 * self.leaves, self.slope.shape[0]), -np.inf)
-        self.low = np.full(2 * self.leaves, np.inf)
-        self.high = np.zeros(2 * self.leaves)
+        cdef Py_ssize_t c
+        cdef unsigned char[::1] raw = np.empty((self.n + 1) * sizeof(Place), dtype=np.uint8)
+        self.heaps = raw
+        self.places = <Place*> &raw[0]
+        self.places[self.n] = Place(-HUGE_VAL, <int> self.n, <int> self.n)
+        self.half = self.sizes = 1
+        while 2 * self.half < self.n:
+            self.half *= 2
+        while self.sizes <= np.sum(self.size):
+            self.sizes *= 2
+        self.root = np.full(self.sizes, self.n, dtype=np.int32)
+        self.top = np.full(2 * self.sizes, -np.inf)
         with nogil:
-            for t in range(self.leaves, 2 * self.leaves):
-                self.set_leaf(t)
-            for t in range(self.leaves - 1, 0, -1):
-                self.set_parent(t)
+            for c in range(self.n):
+                self.enter(c)
 
-    cdef void set_leaf(self, Py_ssize_t t) noexcept nogil:
-        cdef Py_ssize_t c, s, slopes = 2 * SLOPES + 1
-        cdef double ratio, size
-        cdef double* top = &self.top[t, 0]
-        cdef const double* slope = &self.slope[0]
-        self.low[t], self.high[t] = HUGE_VAL, 0.0
-        for s in range(slopes):
-            top[s] = -HUGE_VAL
-        for c in range((t - self.leaves) * BLOCK, min(self.n, (t - self.leaves + 1) * BLOCK)):
-            if self.takes(c):
-                size = self.clusters[c].size
-                ratio = self.clusters[c].out / size
-                self.low[t], self.high[t] = min(self.low[t], size), max(self.high[t], size)
-                for s in range(slopes):
-                    top[s] = max(top[s], ratio - slope[s] * size)
+    cdef void enter(self, Py_ssize_t c) noexcept nogil:
+        """Let a cluster be found by `elsewhere`, if nodes may join it."""
+        cdef Place* places = self.places
+        cdef Py_ssize_t size = <Py_ssize_t> self.clusters[c].size, bit = self.half
+        cdef int* spot = &self.root[size]
+        cdef int one = <int> c, other
+        if not self.takes(c):
+            return
+        places[c].ratio = self.clusters[c].out / self.clusters[c].size
+        while spot[0] != self.n:
+            other = spot[0]
+            if places[one].ratio > places[other].ratio:
+                places[one].left, places[one].right = places[other].left, places[other].right
+                spot[0] = one
+                one, other = other, one
+            spot = &places[other].right if one & bit else &places[other].left
+            bit //= 2
+        spot[0] = one
+        places[one].left = places[one].right = <int> self.n
+        self.lift(size)
 
-    cdef bint set_parent(self, Py_ssize_t t) noexcept nogil:
-        cdef Py_ssize_t s
-        cdef double value = min(self.low[2 * t], self.low[2 * t + 1])
-        cdef bint changed = value != self.low[t]
-        cdef double* top = &self.top[t, 0]
-        cdef const double* left = &self.top[2 * t, 0]
-        cdef const double* right = &self.top[2 * t + 1, 0]
-        self.low[t] = value
-        value = max(self.high[2 * t], self.high[2 * t + 1])
-        changed |= value != self.high[t]
-        self.high[t] = value
-        for s in range(2 * SLOPES + 1):
-            value = max(left[s], right[s])
-            changed |= value != top[s]
-            top[s] = value
-        return changed
+    cdef void leave(self, Py_ssize_t c) noexcept nogil:
+        """Let a cluster, which is what it was when it entered, not be found."""
+        cdef Place* places = self.places
+        cdef Py_ssize_t size = <Py_ssize_t> self.clusters[c].size, bit = self.half
+        cdef int* spot = &self.root[size]
+        cdef int left, right
+        cdef Place* up
+        if not self.takes(c):
+            return
+        while spot[0] != c:
+            spot = &places[spot[0]].right if c & bit else &places[spot[0]].left
+            bit //= 2
+        left, right = places[c].left, places[c].right
+        while left != right:
+            spot[0] = left if places[left].ratio >= places[right].ratio else right
+            up = places + spot[0]
+            spot = &up.left if spot[0] == left else &up.right
+            up.left, left = left, up.left
+            up.right, right = right, up.right
+        spot[0] = <int> self.n
+        self.lift(size)
 
-    cdef void update(self, Py_ssize_t c) noexcept nogil:
-        cdef Py_ssize_t t = self.leaves + c // BLOCK
-        self.set_leaf(t)
-        t //= 2
-        while t > 0 and self.set_parent(t):
+    cdef void lift(self, Py_ssize_t size) noexcept nogil:
+        """Set the tops above a size."""
+        cdef Py_ssize_t t = self.sizes + size
+        cdef double top = self.places[self.root[size]].ratio
+        while t > 0 and self.top[t] != top:
+            self.top[t] = top
             t //= 2
+            top = max(self.top[2 * t], self.top[2 * t + 1])
 
-    cdef inline bint beaten(self, Py_ssize_t t, double o, double v, double best) noexcept nogil:
-        """Whether a cluster below tree node t may cost less than `best`, links left out of account."""
-        # It does if out / size - beta size > o / v + beta v, where beta = -best / v. The largest left side is convex
-        # in beta: below its chord between two slopes, and falling at least as fast as the smallest size.
-        cdef double beta = -best / v, need = o / v - best, bound, chord
-        cdef Py_ssize_t s = self.s
-        cdef const double* top = &self.top[t, s]
-        bound = top[0] - (beta - self.slope[s]) * (self.low[t] if beta > self.slope[s] else self.high[t])
-        if s < 2 * SLOPES and beta > self.slope[s]:
-            chord = top[0] + (top[1] - top[0]) * ((beta - self.slope[s]) / (self.slope[s + 1] - self.slope[s]))
-            bound = min(bound, chord)
-        return bound > need - 1e-13 * (fabs(need) + o / v)
+    cdef inline double join(self, const Query* q, double ratio, Py_ssize_t size) noexcept nogil:
+        """The cost of a cluster that the node has no links to."""
+        return (q.out - q.size * ratio) / (size + q.size)
 
-    cdef inline void choose_slope(self, double v, double best) noexcept nogil:
-        self.s = 2 * SLOPES
-        while self.s > 0 and self.slope[self.s] > -best / v:
-            self.s -= 1
-
-    cdef Py_ssize_t search(self, double o, double v, Py_ssize_t own, double* best, bint first) noexcept nogil:
-        """The cheapest cluster below `best`, which becomes its cost, or the first one; -1 if there is none."""
-        cdef Py_ssize_t stack[128]
-        cdef Py_ssize_t t, c, found = -1, depth = 1
-        cdef double cost
-        cdef Cluster* k
-        stack[0] = 1
-        self.choose_slope(v, best[0])
-        while depth > 0:
-            depth -= 1
-            t = stack[depth]
-            if not self.beaten(t, o, v, best[0]):
-                continue
-            if t < self.leaves:
-                # the one that promises more comes first
-                c = not first and self.top[2 * t + 1, self.s] > self.top[2 * t, self.s]
-                stack[depth], stack[depth + 1] = 2 * t + 1 - c, 2 * t + c
-                depth += 2
-                continue
-            for c in range((t - self.leaves) * BLOCK, min(self.n, (t - self.leaves + 1) * BLOCK)):
-                if c != own and self.takes(c):
-                    k = self.clusters + c
-                    cost = joined(k.out, k.size, o, v, 0.0)
-                    if cost < best[0]:
-                        best[0], found = cost, c
-                        if first:
-                            return found
-                        self.choose_slope(v, best[0])
-        return found
+    cdef void search(self, Query* q, Py_ssize_t t, Py_ssize_t low, Py_ssize_t width) noexcept nogil:
+        """Search the clusters of sizes low..low + width - 1, those below tree node t."""
+        cdef double bound[2]
+        cdef Py_ssize_t k, near, side
+        cdef int c
+        if width > 1:
+            width //= 2
+            for k in range(2):
+                # the largest ratio costs least; and where that is below 0, the smallest size
+                bound[k] = self.join(q, self.top[2 * t + k], low + k * width)
+                if bound[k] > 0:
+                    bound[k] = self.join(q, self.top[2 * t + k], low + k * width + width - 1)
+            near = bound[1] < bound[0]
+            for k in range(2):
+                side = near ^ k
+                if bound[side] < q.best:
+                    self.search(q, 2 * t + side, low + side * width, width)
+        elif q.found < 0:
+            q.best = self.join(q, self.top[t], low)
+        else:
+            c = self.root[low]
+            while self.join(q, self.places[c].ratio, low) < q.best:
+                q.found = min(q.found, c)
+                if self.join(q, self.places[self.places[c].left].ratio, low) < q.best:
+                    c = self.places[c].left
+                else:
+                    c = self.places[c].right
 
     cdef Py_ssize_t elsewhere(self, double o, double v, Py_ssize_t own, double* best) noexcept nogil:
         """The cluster, links left out of account, that beats `best`, which becomes its cost; -1 if there is none."""
-        cdef double least = best[0] - self.tie
-        cdef Py_ssize_t c = self.search(o, v, own, &least, False)
-        if c >= 0:
-            best[0] = least
-            least += self.tie
-            c = self.search(o, v, own, &least, True)
-        return c
+        cdef Query q = Query(o, v, best[0] - self.tie, -1)
+        cdef double least = q.best
+        # the node's own cluster is none of them
+        cdef bint hide = joined(self.clusters[own].out, self.clusters[own].size, o, v, 0.0) < least
+        if hide:
+            self.leave(own)
+        self.search(&q, 1, 0, self.sizes)
+        if q.best < least:
+            best[0] = q.best
+            q.best, q.found = best[0] + self.tie, <int> self.n
+            self.search(&q, 1, 0, self.sizes)
+        if hide:
+            self.enter(own)
+        return q.found
 
     cdef bint visit(self, Py_ssize_t i) noexcept nogil:
         """Move node i to where it costs least, if that is less than where it is."""
@@ -292,6 +307,9 @@ cdef class CutSweep(Sweep):
             target = self.free[self.n_free - 1]
         best = best if target >= 0 and best < stay - self.tie else HUGE_VAL
         if best < HUGE_VAL:
+            if self.everywhere:
+                self.leave(own)
+                self.leave(target)
             k = clusters + own
             k.count -= 1
             if k.count == 0:
@@ -310,8 +328,8 @@ cdef class CutSweep(Sweep):
         for t in range(n_touched):
             clusters[self.touched[t]].link = 0.0
         if best < HUGE_VAL and self.everywhere:
-            self.update(own)
-            self.update(target)
+            self.enter(own)
+            self.enter(target)
         return best < HUGE_VAL
 
     def sweep(self, order):
