@@ -1142,14 +1142,14 @@ class _Cutting:
             total += self.lam + (leaving / size[inside].sum() if leaving else 0.0)
         return total
 
-    def settle(self, links, size, labels, order=None):
-        """Sweeps until nothing moves; returns the labels and whether anything did."""
+    def settle(self, links, size, labels, order=None, few=0):
+        """Sweeps until at most `few` move; returns the labels and whether anything did."""
         n, out = len(labels), links.sum(axis=1)
         labels = labels.copy()
         free = [c for c in reversed(range(n)) if c not in labels]
         sweeps = 0
         while True:
-            moved = False
+            moved = 0
             for i in range(n) if order is None else order:
                 neighbors = np.flatnonzero(links[i])
                 if len(neighbors) == 0:
@@ -1191,11 +1191,11 @@ class _Cutting:
                     free.pop()
                 if not left:
                     free.append(own)
-                labels[i], moved = target, True
+                labels[i], moved = target, moved + 1
             self.path.append(self.objective(links, size, labels))
             sweeps += 1
-            if not moved:
-                return labels, sweeps > 1
+            if moved <= few:
+                return labels, sweeps > 1 or moved > 0
 
 
 def cut_incremental(A, lam, cut, labels=None):
@@ -1210,8 +1210,9 @@ def cut_multilevel(A, lam, cut, labels=None):
     """The same, then with the clusters as nodes, and so on, and back; until nothing changes."""
     run = _Cutting(A, cut, lam)
     bottom = A - np.diag(np.diag(A)), cut_sizes(A, cut)
-    labels, _ = run.settle(*bottom, np.arange(len(A)) if labels is None else labels)
-    merged = True
+    labels = np.arange(len(A)) if labels is None else labels
+    labels, _ = run.settle(*bottom, labels, few=len(A) // 32)
+    merged, settled = True, False
     while merged:
         merged = False
         levels, (links, size) = [], bottom
@@ -1224,7 +1225,7 @@ def cut_multilevel(A, lam, cut, labels=None):
             Z = np.eye(k)[fine]
             links, size = Z.T @ links @ Z, Z.T @ size
             np.fill_diagonal(links, 0)
-            labels, moved = run.settle(links, size, np.arange(k))
+            labels, moved = run.settle(links, size, np.arange(k), few=k // 32)
             if not moved:
                 break
             merged = True
@@ -1232,6 +1233,9 @@ def cut_multilevel(A, lam, cut, labels=None):
             labels = labels[fine]
             if merged:
                 labels, _ = run.settle(links, size, labels)
+        if not (merged or settled):
+            labels, merged = run.settle(*bottom, labels)
+        settled = True
     return Cut(first_appearance(labels), run.path)
 
 

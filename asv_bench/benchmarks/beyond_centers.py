@@ -70,16 +70,25 @@ def planted(edges, communities=100, degree=20, mixing=0.2):
     return A, truth
 
 
+def power_law(edges):
+    """A graph of nodes whose degrees follow a power law."""
+    rng = np.random.default_rng(0)
+    n = edges // 4
+    mass = np.cumsum(np.minimum(rng.pareto(1.2, n) + 1, 5 * np.sqrt(n)))
+    a, b = np.searchsorted(mass, rng.random((2, edges)) * mass[-1])
+    return coo_array((np.ones(2 * edges), (np.append(a, b), np.append(b, a))), (n, n)).tocsr()
+
+
 class Cut(Timed):
-    """Time in the number of edges."""
+    """Time in the number of edges, one start."""
 
-    param_names = ["edges", "cut"]
-    params = [[10_000, 100_000, 1_000_000], ["normalized", "ratio"]]
+    param_names = ["edges", "graph", "cut"]
+    params = [[10_000, 100_000, 1_000_000], ["planted", "power law"], ["normalized", "ratio"]]
 
-    def make(self, edges, cut):
-        """Communities of a planted partition."""
-        A, truth = planted(edges)
-        return A, truth, PenalizedCut(cut=cut, random_state=0)
+    def make(self, edges, graph, cut):
+        """The adjacency matrix."""
+        A, truth = planted(edges) if graph == "planted" else (power_law(edges), None)
+        return A, truth, PenalizedCut(cut=cut, n_init=1, random_state=0)
 
 
 class Spectral(Fit):
