@@ -60,7 +60,7 @@ class MovingClusters(ClusterMixin, Estimator):
         self.n_steps_ = 0
         self._next_id = 0
         self._generator = check_random_state(self.random_state)
-        for name in ("lam_", "q_", "tau_"):
+        for name in ("lam_", "q_", "tau_", "_settled"):
             vars(self).pop(name, None)
         self._recorded = [] if recording else None
 
@@ -84,6 +84,8 @@ class MovingClusters(ClusterMixin, Estimator):
 
     def _settle_penalties(self, X, n_threads):
         """The numbers lam, Q and tau, once there are data."""
+        names = ("lam", "t_q", "k_tau", "q", "tau")
+        self._settled = {name: getattr(self, name) for name in names}
         lam = self.lam
         if isinstance(lam, str):
             lam = self._penalty(X, min(GUESS, X.shape[0]), n_threads)
@@ -209,6 +211,9 @@ class MovingClusters(ClusterMixin, Estimator):
     def partial_fit(self, X, y=None):
         """Take in one time step.
 
+        ``lam``, ``t_q``, ``k_tau``, ``q`` and ``tau`` must stay what they were at the first batch
+        that was not empty.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
@@ -232,6 +237,12 @@ class MovingClusters(ClusterMixin, Estimator):
                 self._recorded = None
             elif self._recorded is None:
                 raise ValueError("record must be set before the first step, got record=True")
+            for name, value in vars(self).get("_settled", {}).items():
+                if getattr(self, name) != value:
+                    raise ValueError(
+                        f"{name} must stay what it was at the first batch, {value!r}, got "
+                        f"{getattr(self, name)!r}"
+                    )
             with self._undone_on_error():
                 converged = self._step(X, n_threads, self.n_steps_)
         if not converged:

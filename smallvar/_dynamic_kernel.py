@@ -126,7 +126,7 @@ def _thin(K, coefficients, budget):
         usable = free & (pivot > EXPLAINED * top)
         gain[usable] = left[usable] ** 2 / pivot[usable]
         j = int(gain.argmax())
-        if not gain[j] > EXPLAINED * norm:
+        if not usable[j] or not gain[j] > EXPLAINED * abs(norm):
             break
         L[t] = (K[j] - L[:t, j] @ L[:t]) / np.sqrt(pivot[j])
         left -= L[t] * (left[j] / np.sqrt(pivot[j]))
@@ -376,7 +376,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
 
     def _penalty(self, X, guess, n_threads):
         """The rule of farthest_first_lambda in feature space."""
-        K = self._joint_kernel(X)
+        K = self._first_kernel = self._joint_kernel(X)
         penalty = farthest_by(
             K.diagonal() - 2 * K.mean(axis=0) + K.mean(),
             lambda far: K.diagonal() - 2 * K[far] + K[far, far],
@@ -386,7 +386,8 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         return penalty if np.isfinite(penalty) else 1.0
 
     def _cluster(self, X, gamma, penalty, n_threads):
-        K = self._joint_kernel(X)
+        K = vars(self).pop("_first_kernel", None)  # of this step, if it gave the penalty
+        K = self._joint_kernel(X) if K is None else K
         batch = _Batch(K, self.kept_coefficients_, gamma, penalty, self.lam_)
         labels, converged = self._partition(batch)
         # new clusters are numbered by first appearance
@@ -583,8 +584,8 @@ class KernelDynamicMeans(_KernelMovingClusters):
     After a step, the center of a cluster is gamma / (gamma + n) of the old one plus 1 / (gamma +
     n) of each of its n points. If these are more than ``budget`` kept points, some are chosen by
     forward selection: always the one whose addition lowers the squared distance of center and
-    approximation most, coefficients refit. A step takes memory for the kernel of its rows and all
-    kept points with each other, in float64.
+    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows and
+    all kept points with each other, in float64.
 
     A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
     ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. The state of
@@ -786,8 +787,8 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     After a step, the center of a cluster is gamma / (gamma + n) of the old one plus 1 / (gamma +
     n) of each of its n points. If these are more than ``budget`` kept points, some are chosen by
     forward selection: always the one whose addition lowers the squared distance of center and
-    approximation most, coefficients refit. A step takes memory for the kernel of its rows and all
-    kept points with each other, in float64.
+    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows and
+    all kept points with each other, in float64.
 
     A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
     ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. The state of

@@ -56,14 +56,17 @@ class _Graph:
         """The graph of the clusters."""
         return _Graph(*contract(self.arrays, labels, n_clusters))
 
-    def least_lam(self):
-        """Below this lam, no two neighbors are better off as one cluster."""
+    def least_lam(self, cut):
+        """Below this lam, no two nodes are better off as one cluster."""
         row = np.repeat(np.arange(len(self)), np.diff(self.indptr))
         column, ratio = self.indices, np.zeros(len(self))
         np.divide(self.out, self.size, out=ratio, where=self.out > 0)
         both = self.out[row] + self.out[column] - 2 * self.weight
         both /= self.size[row] + self.size[column]
-        return -float((ratio[row] + ratio[column] - both).max())
+        gain = (ratio[row] + ratio[column] - both).max()
+        if cut == "ratio":  # two without a link may gain, too
+            gain = max(gain, np.partition(self.out, -2)[-2:].sum() / 2)
+        return -float(gain)
 
     def reordered(self, order):
         """The same graph, node ``order[i]`` as node i."""
@@ -248,6 +251,8 @@ class _Descent:
 def kernel_shift(graph):
     """The least s, up to rounding, for which s V - L is positive semi-definite."""
     N = graph.laplacian()
+    if not graph.indices.size:
+        return 0.0
     if len(graph) <= DENSE:
         return float(eigh(N.toarray(), eigvals_only=True)[-1])
     try:
@@ -446,7 +451,7 @@ class PenalizedCut(BaseEstimator):
             if lam is None:
                 lam = -0.5 if self.cut == "normalized" else -0.5 * float(graph.out.mean())
             elif graph.indices.size:
-                warn_useless(lam, graph)
+                warn_useless(lam, graph, self.cut)
             best = self._solve(graph, start, float(lam), rng)
             self.labels_, self.n_clusters_ = best.labels, best.n_clusters
             self.cut_, self.objective_ = best.cut, best.path[-1]
@@ -509,16 +514,16 @@ def check_labels(init, graph):
     return np.unique(labels, return_inverse=True)[1].astype(np.int32)
 
 
-def warn_useless(lam, graph):
+def warn_useless(lam, graph, cut):
     """Warn where the answer is known before."""
     if lam >= 0:
         expect = "one cluster for each connected part of the graph"
-    elif lam <= graph.least_lam():
+    elif lam <= graph.least_lam(cut):
         expect = "a cluster for each node"
     else:
         return
     warnings.warn(
-        f"lam={lam:.6g} is outside the useful range, {graph.least_lam():.6g} < lam < 0 for this "
+        f"lam={lam:.6g} is outside the useful range, {graph.least_lam(cut):.6g} < lam < 0 for this "
         f"graph and cut: expect {expect}.",
         UserWarning,
         stacklevel=3,
@@ -602,7 +607,7 @@ def cut_path(X, lams=None, *, n_lams=50, **options):
     graph = read_graph(model, X, model.cut)
     start = check_labels(model.init, graph)
     if lams is None:
-        low = graph.least_lam() if graph.indices.size else -1.0
+        low = graph.least_lam(model.cut) if graph.indices.size else -1.0
         if model.cut == "ratio" and graph.indices.size:
             low = max(low, -float(graph.out.mean()))
         lams = np.linspace(low, 0.0, n_lams + 2)[1:-1]
@@ -625,6 +630,8 @@ def cut_path(X, lams=None, *, n_lams=50, **options):
         lam_high=np.nan,
         plateau_labels=None,
     )
+    if not all(f.converged for f in found):
+        warn_not_converged(model, max(f.n_iter for f in found))
     parts, _ = connected_components(graph.adjacency(), directed=False)
     width = 0.0
     for j in np.unique(best):

@@ -508,7 +508,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     Dense matrices go to LAPACK, in O(n^3) (with the linear kernel O(n d min(n, d))). Of sparse
     ones the connected components are solved one by one, the large ones by Lanczos runs, each in
     the complement of what was found before, until one from a random vector finds no eigenvalue
-    above ``lam``. Memory beyond the matrix is then O(n n_vectors).
+    above ``lam``. Memory beyond the matrix is then O(n n_vectors), but a
+    component with more than one eigenvalue above ``lam`` for eight of its rows is made dense.
 
     A row of weight w counts as w copies. Rows of weight zero take no part and are labeled as by
     ``predict``.

@@ -1043,3 +1043,15 @@ def test_bad_times(times):
 def test_weights_are_not_accepted():
     with pytest.raises(TypeError, match="sample_weight"):
         DynamicMeans(1.0).fit(line(0, 1), sample_weight=[1, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("lam", 2.0), ("t_q", 3.0), ("k_tau", 1.5), ("lam", "farthest-first")]
+)
+def test_penalties_stay_what_they_were(name, value):
+    model = DynamicMeans(1.0, t_q=4.0, k_tau=1.1).partial_fit([[0.0], [5.0]])
+    state = pickle.dumps(vars(model.set_params(**{name: value})))
+    with pytest.raises(ValueError, match=f"{name} must stay what it was at the first batch"):
+        model.partial_fit([[0.0]])
+    assert pickle.dumps(vars(model)) == state
+    assert model.fit([[0.0], [5.0]]).n_steps_ == 1  # a new beginning

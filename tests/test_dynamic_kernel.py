@@ -579,3 +579,24 @@ def test_bad_kernel_later_changes_nothing(estimator):
     with pytest.raises(ValueError, match="kernel must return finite"):
         model.partial_fit([[11.0]])
     assert bits(model) == before
+
+
+@pytest.mark.parametrize("estimator", [KernelDynamicMeans, SpectralDynamicMeans])
+def test_the_kernel_is_called_once_a_step(estimator):
+    calls = []
+
+    def kernel(X, Y):
+        calls.append(len(X))
+        return X @ Y.T
+
+    model = estimator(kernel=kernel, random_state=0)  # the penalty is from the kernel, too
+    for step in range(3):
+        model.partial_fit(np.random.default_rng(step).random((20, 2)))
+    assert len(calls) == 3
+
+
+def test_thinning_of_an_indefinite_kernel_takes_each_point_once():
+    rng = np.random.default_rng(0)
+    X = rng.random((30, 2))
+    chosen, a = _thin(-1e10 * (X @ X.T) - 1e10, rng.random(30), 5)
+    assert len(np.unique(chosen)) == len(chosen) <= 5 and np.isfinite(a).all()

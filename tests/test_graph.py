@@ -436,7 +436,7 @@ def test_lam_outside_its_range():
             with pytest.warns(UserWarning, match="outside the useful range.*each connected part"):
                 model = PenalizedCut(lam, cut=cut).fit(A)
             assert model.n_clusters_ == 1
-        low = _graph.read_graph(PenalizedCut(), A, cut).least_lam()
+        low = _graph.read_graph(PenalizedCut(), A, cut).least_lam(cut)
         if cut == "normalized":  # -1 - f
             d = A.sum(axis=1)
             assert low == pytest.approx(-1 - (2 * A / (d[:, None] + d)).max())
@@ -787,3 +787,46 @@ def test_interrupt(cut):
         signal.signal(signal.SIGINT, handler)
     assert time.perf_counter() - start < 20
     assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
+
+
+# ----------------------------------------------------------------------------------------
+# Found by hand
+
+
+@pytest.mark.timeout(60)
+def test_costs_that_nearly_tie_end():
+    """Clusters whose costs are about the width of a tie apart, the node's own among them."""
+    tie = 1e-12 * 6.5
+    A, init = np.zeros((27, 27)), np.zeros(27, dtype=int)
+    init[2] = 1
+    for c in range(4):
+        m = 3 + 6 * c + np.arange(6)
+        init[m] = 2 + c
+        A[np.ix_(m, m)] = 1 - np.eye(6)
+        for t in range(3):
+            weight = 1.0 + (tie if t == 2 else -1.5 * tie if t == 1 else 0.0) * (c == 0)
+            A[t, m[t]] = A[m[t], t] = weight
+    model = PenalizedCut(-0.5, cut="ratio", algorithm="incremental", init=init, n_init=1).fit(A)
+    check(model, A)
+
+
+@CUTS
+@ALGORITHMS
+def test_many_nodes_without_links(cut, algorithm):
+    model = PenalizedCut(cut=cut, algorithm=algorithm).fit(scipy.sparse.csr_array((300, 300)))
+    assert model.n_clusters_ == 300 and model.cut_ == 0
+
+
+def test_range_of_the_ratio_cut_knows_nodes_without_a_link():
+    A = np.zeros((22, 22))
+    A[0, 2:12] = A[1, 12:22] = A[2, 12] = 1  # two stars, leaf to leaf
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = PenalizedCut(-8.0, cut="ratio").fit(A + A.T)
+    assert model.labels_[0] == model.labels_[1]
+
+
+def test_path_warns_of_max_iter():
+    A, _ = planted_graph(500)
+    with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1"):
+        cut_path(A, n_lams=2, max_iter=1)

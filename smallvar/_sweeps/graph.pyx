@@ -255,8 +255,8 @@ cdef class CutSweep(Sweep):
         """The cluster, links left out of account, that beats `best`, which becomes its cost; -1 if there is none."""
         cdef Query q = Query(o, v, best[0] - self.tie, -1)
         cdef double least = q.best
-        # the node's own cluster is none of them
-        cdef bint hide = joined(self.clusters[own].out, self.clusters[own].size, o, v, 0.0) < least
+        # the node's own cluster is none of them, nor of those that tie
+        cdef bint hide = joined(self.clusters[own].out, self.clusters[own].size, o, v, 0.0) < best[0]
         if hide:
             self.leave(own)
         self.search(&q, 1, 0, self.sizes)

@@ -249,7 +249,7 @@ cdef void look_run(
             s.own[i] = own
             # |x - c'| >= root of its cost then - how far it moved; rounding is far below 1e-9 of them
             r = s.bound[i] - s.drift[k]
-            if i >= s.stale and own <= s.lam and r > 1e-6 * s.bound[i] and own < r * r * (1 - 1e-9):
+            if i >= s.stale and own <= s.lam and r > 1e-4 * s.bound[i] and own < r * r * (1 - 1e-9):
                 s.proposal[i] = <int> k
                 continue
         k = sc_least(
