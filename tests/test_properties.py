@@ -16,8 +16,13 @@ from smallvar import (
     feature_path,
 )
 
+# The same examples every time; change derandomize to look for others.
 settings.register_profile(
-    "smallvar", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "smallvar",
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("smallvar")
 
@@ -279,10 +284,14 @@ def test_features_from_any_start(X, data):
     st.randoms(use_true_random=False),
 )
 def test_order_of_columns_of_features(X, share, rule, random):
-    """(With K fixed, columns of Z may depend on each other on the way, and rows of Z tie.)"""
+    """(With K fixed, columns of Z may depend on each other on the way, and rows of Z tie.)
+
+    One start: two that end at the same objective are told apart by its rounding.
+    """
     columns = list(range(X.shape[1]))
     random.shuffle(columns)
-    one, two = features(X, rule, share).fit(X), features(X, rule, share).fit(X[:, columns])
+    one = features(X, rule, share, n_init=1).fit(X)
+    two = features(X, rule, share, n_init=1).fit(X[:, columns])
     assert np.array_equal(one.assignments_, two.assignments_)
     np.testing.assert_allclose(two.objective_path_, one.objective_path_, rtol=1e-9)
     reach = 1e-9 * np.abs(X).max()
