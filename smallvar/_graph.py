@@ -20,10 +20,10 @@ from smallvar._base import (
     unchanged_on_error,
     warn_not_converged,
 )
+from smallvar._gram import ASYMMETRY
 from smallvar._spectral import eigen_above, yu_shi
 from smallvar._sweeps.graph import BatchSweep, CutSweep, contract, number_labels
 
-ASYMMETRY = 1e-10  # of the largest entry; float32 is allowed its own rounding
 TIE = 1e-12  # costs this close, relative to the largest, are equal
 DENSE = 200  # nodes up to which all eigenvalues are computed
 FEW = 32  # a sweep moves few nodes if it moves no more than one in so many

@@ -23,7 +23,7 @@ from smallvar._gram import (
     warn_indefinite,
 )
 from smallvar._hdp import comparable
-from smallvar._penalty import check_groups, check_guess, farthest_by
+from smallvar._penalty import check_groups, check_guess, farthest_by, farthest_group
 
 NO_CAP = 2**31 - 1  # labels are int32
 TIE = 1e-13  # of the terms that a distance is the difference of: their rounding
@@ -1221,19 +1221,10 @@ def local_lambda(gram, group, n_groups, n_local, noise):
 
 
 def global_lambda(clusters, group, n_groups, n_global, noise):
-    """Farthest-first over data sets: the sum of squared distances of the one that has the most."""
+    """The rule for the penalty of a global cluster, in feature space."""
+
+    def to_row(i):
+        return clusters.to_point(i, clusters.gram.rows(np.array([i]))[0])
+
     distance = clusters.nearest()[1]
-    noise *= len(group)
-    least_positive = value = np.inf
-    for _ in range(min(n_global, len(group))):
-        total = np.bincount(group, distance, minlength=n_groups)
-        worst = int(total.argmax())
-        value = float(total[worst])
-        if not value > noise:
-            break
-        least_positive = value
-        rows = np.flatnonzero(group == worst)
-        seed = rows[distance[rows].argmax()]
-        row = clusters.gram.rows(np.array([seed]))[0]
-        distance = np.minimum(distance, clusters.to_point(seed, row))
-    return least_positive if np.isfinite(least_positive) else 1.0
+    return farthest_group(distance, to_row, group, n_groups, n_global, noise)

@@ -124,23 +124,37 @@ def local_lambda(X, group, n_groups, n_local, n_threads):
     return float(np.mean(found)) if found else 1.0
 
 
-def global_lambda(X, group, n_groups, n_global, n_threads):
-    """Farthest-first over groups: the sum of squared distances of the group that has the most."""
-    distance = np.full(X.shape[0], np.inf)
-    seed, noise = rough_mean(X, None, n_threads)
-    noise *= X.shape[0]
-    least_positive = value = np.inf
-    for _ in range(min(n_global, X.shape[0])):
-        nearest_seed(X, None, seed, distance, n_threads)
+def farthest_group(distance, to_row, group, n_groups, n_global, noise):
+    """Farthest-first over groups: the sum of distances of the group that has the most.
+
+    Its farthest row is the next seed. ``distance``, ``to_row`` and ``noise`` as for one row in
+    ``farthest_by``; 1 if no sum exceeds the noise.
+    """
+    penalty = np.inf
+    for _ in range(min(n_global, len(group))):
         total = np.bincount(group, distance, minlength=n_groups)
         worst = int(total.argmax())
-        value = float(total[worst])
-        if not value > noise:
+        if not total[worst] > noise * len(group):
             break
-        least_positive = value
+        penalty = float(total[worst])
         rows = np.flatnonzero(group == worst)
-        seed = np.array(X[rows[distance[rows].argmax()]], dtype=np.float64)
-    return least_positive if np.isfinite(least_positive) else 1.0
+        distance = np.minimum(distance, to_row(rows[distance[rows].argmax()]))
+    return penalty if np.isfinite(penalty) else 1.0
+
+
+def global_lambda(X, group, n_groups, n_global, n_threads):
+    """The rule for the penalty of a global cluster, from squared distances."""
+    nearest = np.full(X.shape[0], np.inf)
+    mean, noise = rough_mean(X, None, n_threads)
+
+    def to_seed(seed):
+        nearest_seed(X, None, seed, nearest, n_threads)  # lowers nearest
+        return nearest
+
+    def to_row(i):
+        return to_seed(np.array(X[i], dtype=np.float64))
+
+    return farthest_group(to_seed(mean), to_row, group, n_groups, n_global, noise)
 
 
 def hdp_lambdas(X, groups, n_local, n_global, *, n_threads=None):
