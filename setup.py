@@ -128,7 +128,7 @@ def extension(name):
 
 setup(
     ext_modules=cythonize(
-        [extension(name) for name in ("nearest", "dpmeans", "bpmeans", "ordered", "graph")],
+        [extension(name) for name in ("nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")],
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG,

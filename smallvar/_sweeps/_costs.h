@@ -58,4 +58,36 @@ static ptrdiff_t sc_least(const double *restrict x, ptrdiff_t d, const double *r
     return arg;
 }
 
+/* Ward's costs w_self w_k / (w_self + w_k) ||x - c_k||^2 of cluster self with all others of weight > 0; returns the
+ * first one that has the least (-1: there is none).  IN x: d, its mean; columns: d x room, the means; weight: k.
+ * OUT cost: room, infinite for itself and those of no weight; least. */
+SMALLVAR_EXACT_CLONES
+static ptrdiff_t sc_cheapest(const double *restrict x, ptrdiff_t d, const double *restrict columns, ptrdiff_t room,
+                             ptrdiff_t k, const double *restrict weight, ptrdiff_t self, double *restrict cost,
+                             double *least)
+{
+    ptrdiff_t i, j, arg = -1;
+    const double w = weight[self];
+    double best = HUGE_VAL;
+    for (i = 0; i < k; i++) cost[i] = 0.0;
+    for (j = 0; j < d; j++) {
+        const double *c = columns + j * room;
+        const double xj = x[j];
+#pragma omp simd
+        for (i = 0; i < k; i++) {
+            double t = xj - c[i];
+            cost[i] += t * t;
+        }
+    }
+#pragma omp simd
+    for (i = 0; i < k; i++) cost[i] = weight[i] > 0.0 ? w * weight[i] / (w + weight[i]) * cost[i] : HUGE_VAL;
+    cost[self] = HUGE_VAL;
+#pragma omp simd reduction(min : best)
+    for (i = 0; i < k; i++) best = cost[i] < best ? cost[i] : best;
+    if (best < HUGE_VAL)
+        for (arg = 0; cost[arg] != best; arg++) {}
+    *least = best;
+    return arg;
+}
+
 #endif

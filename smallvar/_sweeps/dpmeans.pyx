@@ -24,12 +24,6 @@ cdef Py_ssize_t group_count(Py_ssize_t points, Py_ssize_t k, Py_ssize_t d) noexc
     return max(<Py_ssize_t> 1, min(groups, (<Py_ssize_t> 1 << 21) // (k * (d + 2))))
 
 
-cdef struct Sums:
-    double* total       # k x d: sum of w (x - shift)
-    double* weight      # k
-    double* count       # k: members of positive weight
-
-
 cdef void add_point(
     const real_x* x, const Sweep* s, Py_ssize_t i, int label, double sign, Sums* sums
 ) noexcept nogil:
@@ -97,26 +91,6 @@ cdef class DPSweep(Engine):
 
     A sweep is: ``create`` (or ``assign``, then ``open_farthest``) over all points, then ``move_centers``.
     """
-
-    cdef Py_ssize_t step            # points handled between two ordered passes
-    cdef Py_ssize_t n_before        # centers at the start of the sweep
-    cdef Py_ssize_t far_point       # the point that open_farthest moved, or -1
-    cdef int far_from               # and the cluster it left
-    cdef Sums sums
-    cdef int* remap
-    cdef object sum_arrays
-    cdef object group_array
-    cdef object partial_array
-    cdef bint have_sums
-    cdef readonly bint fresh_sums   # added up from scratch and not changed since
-    cdef Py_ssize_t n_changes       # moves added to the sums since they were fresh
-    cdef readonly double total      # sum of w ||x - shift||^2
-    # collapsed sweeps
-    cdef object columns_array
-    cdef object cost_array
-    cdef double* columns            # d x room, the means in columns
-    cdef double* cost               # room
-    cdef Py_ssize_t room
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -335,7 +309,7 @@ cdef class DPSweep(Engine):
         """Squared distance of each point to its own center, (n,)."""
         cdef Py_ssize_t i
         cdef double[::1] out = np.empty(self.s.n)
-        for i in range(self.s.n):
+        for i in prange(self.s.n, nogil=True, schedule="static", num_threads=self.threads_for(self.s.n)):
             out[i] = self.distance(i, self.s.label[i])
         return np.asarray(out)
 
@@ -396,7 +370,7 @@ cdef class DPSweep(Engine):
             groups[g].count = &doubles[g * size + k * d + k]
         return n_groups
 
-    cdef void merge(self, Sums* groups, Py_ssize_t n_groups) noexcept nogil:
+    cdef void add_groups(self, Sums* groups, Py_ssize_t n_groups) noexcept nogil:
         """Add the groups to the sums, in order of the groups."""
         cdef Py_ssize_t g, j, k = self.s.k
         for g in range(n_groups):
@@ -432,7 +406,7 @@ cdef class DPSweep(Engine):
                 self.check_signals((last - first) * (s.n // n_groups))
                 first = last
             self.clear_sums(0, k)
-            self.merge(groups, n_groups)
+            self.add_groups(groups, n_groups)
         if self.total < 0.0:
             self.total = self.reduce(True)
         self.have_sums = True
@@ -456,16 +430,15 @@ cdef class DPSweep(Engine):
                     move_points(<const float*> s.x, s, a, b, self.far_point, self.far_from, &groups[g])
                 else:
                     move_points(<const double*> s.x, s, a, b, self.far_point, self.far_from, &groups[g])
-            self.merge(groups, n_groups)
+            self.add_groups(groups, n_groups)
         self.fresh_sums = False
         self.n_changes += moved + 1
 
     cdef double shift_centers(self) noexcept nogil:
         """Means, drift, remaining clusters; the error is sum w ||x||^2 - sum_c s_c ||mean_c||^2, about the shift."""
         cdef Sweep* s = &self.s
-        cdef Py_ssize_t k, j, kept = 0, d = s.d, old_k = s.k, farthest = 0
+        cdef Py_ssize_t k, j, kept = 0, d = s.d, old_k = s.k
         cdef double t, m, drift, squares, error = self.total
-        cdef float largest = 0.0, next_largest = 0.0
         for k in range(old_k):
             self.remap[k] = -1
             if self.sums.count[k] <= 0.0:
@@ -485,32 +458,40 @@ cdef class DPSweep(Engine):
             error -= self.sums.weight[kept] * squares
             s.p[kept] = upper(drift, s.scale)
             s.fresh[kept] = <float> 2.0 * s.hd[k]
-            if s.p[kept] > largest:
-                next_largest = largest
-                largest = s.p[kept]
-                farthest = kept
-            else:
-                next_largest = max(next_largest, s.p[kept])
             kept += 1
         s.k = kept
         self.place_centers()
         if kept < old_k:
             self.relabel()
-        for k in range(kept):
-            s.r[k] = next_largest if k == farthest else largest
-            s.hd[k] = BIG
-            s.h[k] = BIG
-        if 4 * kept <= s.n and s.u != NULL:
-            self.lower_table(0, kept, s.h)
-        for k in range(kept):
-            # with one center alone nothing is ever nearer; with very many the table would cost a sweep
-            s.h[k] = <float> 0.5 * s.h[k] if 4 * kept <= s.n or kept == 1 else 0.0
         s.opened = old_k > self.n_before
         # centers that move twice between two sweeps have drifted farther than p says
         s.lazy = s.u != NULL and s.swept
         s.swept = False
-        self.choose_restless(s.k - 1 if self.far_point >= 0 else -1)
+        self.renew_tables()
         return error
+
+    cdef void renew_tables(self) noexcept nogil:
+        """What else follows from centers and their drift p: r, h, the restless."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t k, farthest = 0
+        cdef float largest = 0.0, next_largest = 0.0
+        for k in range(s.k):
+            if s.p[k] > largest:
+                next_largest = largest
+                largest = s.p[k]
+                farthest = k
+            else:
+                next_largest = max(next_largest, s.p[k])
+        for k in range(s.k):
+            s.r[k] = next_largest if k == farthest else largest
+            s.hd[k] = BIG
+            s.h[k] = BIG
+        if 4 * s.k <= s.n and s.u != NULL:
+            self.lower_table(0, s.k, s.h)
+        for k in range(s.k):
+            # with one center alone nothing is ever nearer; with very many the table would cost a sweep
+            s.h[k] = <float> 0.5 * s.h[k] if 4 * s.k <= s.n or s.k == 1 else 0.0
+        self.choose_restless(s.k - 1 if self.far_point >= 0 else -1)
 
     cdef void relabel(self) noexcept nogil:
         """Labels after clusters were dropped. Only points of weight zero can have lost theirs: they start anew."""

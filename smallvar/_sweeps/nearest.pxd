@@ -109,6 +109,7 @@ cdef inline bint is_far(const Sweep* s, Py_ssize_t i, double distance) noexcept 
 cdef class Engine:
     cdef Sweep s
     cdef readonly int n_threads
+    cdef Py_ssize_t restless_from   # centers from which some may be restless without one of them being new
     cdef Py_ssize_t capacity
     cdef Py_ssize_t n_chunks
     cdef list arrays            # keeps every buffer alive

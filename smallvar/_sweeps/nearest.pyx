@@ -643,6 +643,7 @@ cdef class Engine:
         self.s.single = True
         self.n_threads = n_threads
         self.n_chunks = chunks
+        self.restless_from = 96
         self.s.lam = np.inf
         self.s.limit = BIG
         # lists of the chunks
@@ -844,7 +845,7 @@ cdef class Engine:
         if s.aside:
             s.restless[0] = <int> fresh
             s.n_restless = 1
-        if s.k < (4 if s.aside else 96) or not s.lazy:
+        if s.k < (4 if s.aside else self.restless_from) or not s.lazy:
             self.copy_restless()
             return
         # candidate thresholds: halves of the largest drift, with the number of centers above each
@@ -881,7 +882,7 @@ cdef class Engine:
         for q in range(n_ranks):
             few = rank_m[q] <= FEW
             cost = (failed - still[q]) * (4.0 * rank_m[q] if few else rank_m[q] + 24.0) + still[q] * full
-            if cost < best_cost and ((few and s.aside) or rank_m[q] * 4 <= s.k):
+            if cost < best_cost and ((few and (s.aside or self.restless_from < 96)) or rank_m[q] * 4 <= s.k):
                 best_cost = cost
                 best_m = q + 1
         if best_m == 0:

@@ -1,0 +1,348 @@
+"""The sweep of the merge path: seeds far apart, the cheapest pair merged, what a likelihood needs of the residuals.
+
+Merging clusters a and b raises the squared error by Ward's cost
+
+    w_a w_b / (w_a + w_b) ||mu_a - mu_b||^2.
+
+Each cluster remembers its cheapest partner, so that a merger looks again only at those whose partner has changed.
+The bounds of the points go on through mergers: a center that takes the place of two has drifted from each of them.
+"""
+
+from cython.parallel cimport prange
+from libc.math cimport HUGE_VAL
+
+from smallvar._sweeps._openmp cimport omp_get_thread_num
+from smallvar._sweeps._types cimport real_x
+from smallvar._sweeps.dpmeans cimport DPSweep
+from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Sweep, point, upper
+
+import numpy as np
+
+cdef extern from "_costs.h" nogil:
+    Py_ssize_t sc_cheapest(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, Py_ssize_t,
+                           double*, double*)
+
+cdef extern from "simd.h" nogil:
+    void sv_images(const float*, Py_ssize_t, const float*, Py_ssize_t, int, float*)
+
+cdef enum:
+    SEEDS = 64          # centers opened between two looks at the points
+    LANES = 16
+    PAYS = 30000000     # multiply-adds that are worth waking other threads
+
+cdef double SLACK = 1.0 + 2.0 ** -22    # more than a float32 rounds away
+
+
+cdef void residuals_of_chunk(
+    const real_x* x, const Sweep* s, Py_ssize_t chunk, const float* w, Py_ssize_t rows, bint lower, float* block,
+    double* length, float* image
+) noexcept nogil:
+    """Squared lengths of the residuals of one chunk's points, and of their images: see MergeSweep.residuals."""
+    cdef float images[LANES]
+    cdef Py_ssize_t i = chunk * CHUNK, stop = min(s.n, (chunk + 1) * CHUNK), m, j, size
+    cdef const real_x* xi
+    cdef const double* c
+    cdef double t, total
+    while i < stop:
+        size = min(<Py_ssize_t> LANES, stop - i)
+        for m in range(size):
+            xi = point(x, s, i + m)
+            c = s.c + s.label[i + m] * s.d
+            total = 0.0
+            for j in range(s.d):
+                t = <double> xi[j * s.col] - c[j]
+                total += t * t
+                block[j * LANES + m] = <float> (t * s.scale)
+            length[i + m] = total
+        if rows > 0:
+            sv_images(block, s.d, w, rows, lower, images)
+            for m in range(size):
+                image[i + m] = images[m]
+        i += size
+
+
+cdef class MergeSweep(DPSweep):
+    """Sweeps over a fixed number of clusters, and mergers between them."""
+
+    cdef object merge_arrays
+    cdef Py_ssize_t width       # room for clusters
+    cdef Py_ssize_t known       # clusters that these tables tell of
+    cdef double* mean           # width x d: the means
+    cdef double* column         # d x width: the same in columns
+    cdef double* mass           # width: weights of the clusters; 0 where one is gone
+    cdef double* ward           # width: Ward's cost of merging with the cheapest partner
+    cdef int* partner           # width: that partner, the lowest index at a tie; -1 where it must be looked for
+    cdef int* listed            # width: scratch, clusters to look at
+    cdef int* target            # width: scratch, the cluster that each becomes
+    cdef double[:, ::1] costs   # scratch, a row for each thread
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.restless_from = 4  # a merger moves one center far and hardly any other
+
+    def seed(self, const Py_ssize_t[::1] rows):
+        """Open centers at these points (in visiting order); every point meets them."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t q, c, k0, done = 0, size = rows.shape[0]
+        cdef Py_ssize_t creator[SEEDS]
+        for q in range(SEEDS):
+            creator[q] = -1
+        self.reserve(s.k + size + 8)
+        with nogil:
+            while done < size:
+                k0 = s.k
+                while done < size and s.k - k0 < SEEDS:
+                    self.open_at(rows[done])
+                    done += 1
+                for c in range(s.k):
+                    s.near[c] = BIG
+                self.lower_table(k0, s.k, s.near)
+                self.attract_chunks(0, s.n, k0, creator)
+                self.check_signals(s.n * (s.k - k0))
+        self.n_before = s.k
+        self.have_sums = False
+        s.swept = True
+
+    @property
+    def weights(self):
+        """Copy of the weights of the clusters, (k,)."""
+        return self.sum_arrays[1][:self.s.k].copy()
+
+    @property
+    def remap(self):
+        """Where each cluster went when ``move_centers`` last dropped empty ones; -1: nowhere."""
+        return self.sum_arrays[3].copy()
+
+    # ---- mergers ---------------------------------------------------------------------------------------------
+
+    def merge(self, Py_ssize_t count):
+        """Merge the cheapest pair, ``count`` times over, after ``move_centers``.
+
+        Cluster a becomes the union of a and b, a < b; in the end the others close up. Returns the pairs, (count, 2),
+        as numbered before the call, and Ward's costs, (count,).
+        """
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t k, a, b, m
+        if not 0 <= count < s.k:
+            raise ValueError(f"count must be >= 0 and < {s.k}, got {count}")
+        pair_array = np.empty((count, 2), dtype=np.intp)
+        cost_array = np.empty(count)
+        cdef Py_ssize_t[:, ::1] pair = pair_array
+        cdef double[::1] cost = cost_array
+        if count == 0:
+            return pair_array, cost_array
+        self.prepare()
+        with nogil:
+            for k in range(s.k):
+                self.target[k] = <int> k
+            for m in range(count):
+                a = 0
+                for k in range(1, s.k):
+                    if self.ward[k] < self.ward[a]:
+                        a = k
+                b = self.partner[a]
+                if b < a:
+                    a, b = b, a
+                pair[m, 0] = a
+                pair[m, 1] = b
+                cost[m] = self.ward[a]
+                self.unite(a, b)
+                self.check_signals(4 * s.k)
+            for k in range(s.k):  # a < b: the target of the target is final by now
+                self.target[k] = self.target[self.target[k]]
+            self.close_up()
+        return pair_array, cost_array
+
+    cdef prepare(self):
+        """Means, weights and partners of all clusters, as they are now."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t k, j, q, n_changed = 0, n_lost = 0
+        cdef double[:, ::1] tables
+        cdef int[:, ::1] ints
+        cdef bint same
+        if self.merge_arrays is None or self.width < s.k:
+            self.width = s.k
+            tables_array = np.zeros((2 * s.d + 2, self.width))
+            ints_array = np.zeros((3, self.width), dtype=np.int32)
+            tables, ints = tables_array, ints_array
+            self.mean, self.column = &tables[0, 0], &tables[s.d, 0]
+            self.mass, self.ward = &tables[2 * s.d, 0], &tables[2 * s.d + 1, 0]
+            self.partner, self.listed, self.target = &ints[0, 0], &ints[1, 0], &ints[2, 0]
+            self.costs = np.empty((self.n_threads, self.width))
+            self.merge_arrays = tables_array, ints_array
+            self.known = 0
+        if not self.have_sums:
+            self.add_up()
+        with nogil:
+            for k in range(s.k):
+                same = self.known == s.k and self.mass[k] == self.sums.weight[k]
+                for j in range(s.d):
+                    same = same and self.mean[k * s.d + j] == s.c[k * s.d + j]
+                self.target[k] = not same
+                if not same:
+                    n_changed += 1
+                    self.mass[k] = self.sums.weight[k]
+                    for j in range(s.d):
+                        self.mean[k * s.d + j] = s.c[k * s.d + j]
+                        self.column[j * self.width + k] = s.c[k * s.d + j]
+            for k in range(s.k):
+                if 4 * n_changed > s.k or self.target[k] or self.target[self.partner[k]]:
+                    self.listed[n_lost] = <int> k
+                    n_lost += 1
+            if n_lost < s.k:
+                for k in range(s.k):
+                    if self.target[k]:
+                        self.meet(k)
+            self.find_partners(n_lost)
+            self.known = s.k
+            self.check_signals(n_lost * s.k)
+
+    cdef void find_partners(self, Py_ssize_t size) noexcept nogil:
+        """The cheapest partner of each listed cluster, from all others."""
+        cdef Py_ssize_t q
+        for q in prange(size, schedule="dynamic",
+                        num_threads=self.n_threads if size * self.s.k * self.s.d > PAYS else 1):
+            self.find_partner(self.listed[q])
+
+    cdef void find_partner(self, Py_ssize_t k) noexcept nogil:
+        self.partner[k] = <int> sc_cheapest(self.mean + k * self.s.d, self.s.d, self.column, self.width, self.s.k,
+                                            self.mass, k, &self.costs[omp_get_thread_num(), 0], &self.ward[k])
+
+    cdef void meet(self, Py_ssize_t k) noexcept nogil:
+        """All clusters consider cluster k, whose mean has changed, as their partner; its own is found on the way."""
+        cdef double* cost = &self.costs[omp_get_thread_num(), 0]
+        cdef Py_ssize_t c
+        self.find_partner(k)
+        for c in range(self.s.k):
+            if cost[c] < self.ward[c] or (cost[c] == self.ward[c] and k < self.partner[c]):
+                self.ward[c] = cost[c]
+                self.partner[c] = <int> k
+
+    cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+        """Cluster a becomes the union of a and b; b is gone."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t j, k, n_lost = 0
+        for j in range(s.d):
+            self.sums.total[a * s.d + j] += self.sums.total[b * s.d + j]
+        self.sums.weight[a] += self.sums.weight[b]
+        self.sums.count[a] += self.sums.count[b]
+        for j in range(s.d):
+            self.mean[a * s.d + j] = s.shift[j] + self.sums.total[a * s.d + j] / self.sums.weight[a]
+            self.column[j * self.width + a] = self.mean[a * s.d + j]
+        self.mass[a] = self.sums.weight[a]
+        self.mass[b] = 0.0
+        self.ward[b] = HUGE_VAL
+        self.target[b] = <int> a
+        for k in range(s.k):
+            if self.mass[k] > 0.0 and (k == a or self.partner[k] == a or self.partner[k] == b):
+                self.listed[n_lost] = <int> k
+                n_lost += 1
+        self.meet(a)
+        self.find_partners(n_lost)
+
+    cdef void close_up(self) noexcept nogil:
+        """Give the points, the centers and the tables the numbers that are left after mergers."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t k, j, i, kept = 0, d = s.d
+        cdef double t, drift, least
+        # how far each center is from the one that takes its place, drift still to be taken off the bounds included
+        for k in range(s.k):
+            drift = 0.0
+            for j in range(d):
+                t = s.c[k * d + j] - self.mean[self.target[k] * d + j]
+                drift += t * t
+            s.near[k] = upper(drift, s.scale) + s.p[k]
+            s.fresh[k] = s.near[k]
+        for k in range(s.k):
+            # other points are at least as far from a union as from one of its parts, less that part's drift
+            if s.fresh[k] < s.fresh[self.target[k]]:
+                s.fresh[self.target[k]] = s.fresh[k]
+        for k in range(s.k):
+            s.near[k] = (s.near[k] - s.fresh[self.target[k]]) * <float> SLACK
+        for k in range(s.k):
+            if self.target[k] == k:
+                self.remap[k] = <int> kept
+                self.mass[kept] = self.mass[k]
+                self.ward[kept] = self.ward[k]
+                self.partner[kept] = self.partner[k]
+                self.sums.weight[kept] = self.sums.weight[k]
+                self.sums.count[kept] = self.sums.count[k]
+                s.p[kept] = s.fresh[k] * <float> SLACK
+                for j in range(d):
+                    self.mean[kept * d + j] = self.mean[k * d + j]
+                    s.c[kept * d + j] = self.mean[k * d + j]
+                    self.sums.total[kept * d + j] = self.sums.total[k * d + j]
+                kept += 1
+        for j in range(d):
+            for k in range(kept):
+                self.column[j * self.width + k] = self.mean[k * d + j]
+        for k in range(kept):
+            self.partner[k] = self.remap[self.partner[k]] if kept > 1 else 0
+        for k in range(s.k):
+            self.remap[k] = self.remap[self.target[k]]
+        for i in prange(s.n, schedule="static", num_threads=self.threads_for(s.n)):
+            if s.near[s.label[i]] > 0.0:
+                s.u[i] = (s.u[i] + s.near[s.label[i]]) * <float> SLACK
+            s.label[i] = self.remap[s.label[i]]
+        s.k = kept
+        self.known = kept
+        self.n_before = kept
+        self.far_point = -1
+        s.opened = False
+        self.place_centers()
+        self.renew_tables()
+
+    cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
+        """One thread where waking others would cost more than it gives: few distances are left to most sweeps here."""
+        cdef Py_ssize_t c, work = 0
+        if self.s.lazy and points == self.s.n:
+            for c in range(self.n_chunks):
+                work += self.s.n_searched[c]
+            work = work * self.s.d + 16 * points
+        else:
+            work = points * self.s.k * self.s.d
+        return self.n_threads if work > PAYS else 1
+
+    def settle(self, Py_ssize_t most):
+        """Sweeps until no point moves, ``most`` at the most; returns whether it came to that."""
+        for _ in range(most):
+            self.assign()
+            moved = self.moved()
+            if self.decided_exactly * 50 > self.s.n:
+                self.use_double()
+            self.move_centers()
+            if moved == 0:
+                return True
+        return False
+
+    # ---- residuals -------------------------------------------------------------------------------------------
+
+    def residuals(self, const float[:, ::1] W=None, bint lower=False):
+        """Squared lengths ||x_i - mu_{z_i}||^2, (n,), and ||W (x_i - mu_{z_i}) scale||^2, (n,) in float32, or None.
+
+        W : IN array (r, d), or None;  lower: it is zero above its diagonal;  scale: that of the space
+        """
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t c, rows = 0 if W is None else W.shape[0]
+        length_array = np.empty(s.n)
+        image_array = np.zeros(s.n if rows else 1, dtype=np.float32)
+        cdef double[::1] length = length_array
+        cdef float[::1] image = image_array
+        cdef const float* w = &W[0, 0] if rows else NULL
+        cdef Py_ssize_t first = 0, last
+        if rows and W.shape[1] != s.d:
+            raise ValueError(f"W must have {s.d} columns, got {W.shape[1]}")
+        with nogil:
+            while first < self.n_chunks:
+                last = min(self.n_chunks, first + max(<Py_ssize_t> self.n_threads, WORK // (CHUNK * s.d * (rows + 4))))
+                for c in prange(first, last, schedule="dynamic",
+                                num_threads=self.n_threads if s.n * s.d * (rows + 4) > PAYS else 1):
+                    if s.x_single:
+                        residuals_of_chunk(<const float*> s.x, s, c, w, rows, lower, <float*> self.block(), &length[0],
+                                           &image[0])
+                    else:
+                        residuals_of_chunk(<const double*> s.x, s, c, w, rows, lower, <float*> self.block(), &length[0],
+                                           &image[0])
+                self.check_signals((last - first) * CHUNK * (rows + 1))
+                first = last
+        return length_array, image_array if rows else None
