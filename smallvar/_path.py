@@ -1,248 +1,458 @@
-"""How many clusters: the merge path, its criterion, and the penalties for which each number is best."""
+"""The merge path: clusterings into every number of clusters, and the penalties for which each is best."""
+
+from types import SimpleNamespace
 
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.special import gammaln
+from scipy.spatial.distance import cdist
 from sklearn.utils import check_array, check_random_state
+from sklearn.utils.random import sample_without_replacement
 
-from smallvar._base import (
-    DTYPES,
-    Space,
-    aligned,
-    check_number,
-    check_weights,
-)
+from smallvar._base import DTYPES, Space, aligned, check_number, check_weights, nearest_sweep
 from smallvar._config import resolve_threads
+from smallvar._criterion import Criterion
 from smallvar._sweeps.merge import MergeSweep
 
 COARSE = 5000  # rows from which the number of clusters is first looked for
 FINER = 4  # times as many rows tell it exactly
-SHAPES = (200.0, 50.0, 20.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0)  # degrees of freedom, beside infinity
+STEPS = 256  # numbers of clusters up to which the fine way down leaves none out
+FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 10, 3, 5
+ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
 
 
-def envelope(k, error):
-    """Penalties between which each number k of clusters is the best: error + lam k is least there.
+def envelope(counts, errors, least=0.0):
+    """Penalties from low to high for which each number of clusters is best: error + lam K is least.
 
-    ``k`` ascends. Returns low and high, arrays; low > high where another number is always better.
+    ``counts`` ascend, none twice; ``least`` is the smallest penalty there is. Where another number
+    is always better, low is not below high.
     """
-    k, error = np.asarray(k, dtype=np.float64), np.asarray(error, dtype=np.float64)
-    low, high = np.zeros(len(k)), np.full(len(k), np.inf)
-    for i in range(len(k)):
-        if i + 1 < len(k):
-            low[i] = max(0.0, ((error[i] - error[i + 1 :]) / (k[i + 1 :] - k[i])).max())
+    K, errors = np.asarray(counts, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    low, high = np.full(len(K), least), np.full(len(K), np.inf)
+    for i in range(len(K)):
+        if i + 1 < len(K):
+            low[i] = max(least, ((errors[i] - errors[i + 1 :]) / (K[i + 1 :] - K[i])).max())
         if i:
-            high[i] = ((error[:i] - error[i]) / (k[i] - k[:i])).min()
+            high[i] = ((errors[:i] - errors[i]) / (K[i] - K[:i])).min()
     return low, high
 
 
-def seed(sweep, X, weight, size, rng, noise):
-    """Open ``size`` clusters at rows far apart: drawn by weight times squared distance, in rounds."""
-    first = rng.random()
-    if weight is None:
-        row = int(first * X.shape[0])
-    else:
-        total = np.cumsum(weight)
-        row = int(np.searchsorted(total, first * total[-1], side="right"))
-    sweep.start(np.array(X[row : row + 1], dtype=np.float64))
-    sweep.assign()
-    while sweep.k < size:
-        claim = sweep.own_distances()
-        claim[claim <= noise] = 0.0
-        if weight is not None:
-            claim *= weight
-        total = np.cumsum(claim)
-        if not total[-1] > 0.0:
-            break  # every row has its equal among the seeds
-        draws = rng.random(min(size - sweep.k, max(1, sweep.k // 4)))
-        sweep.seed(np.unique(np.searchsorted(total, draws * total[-1], side="right")))
-    sweep.move_centers()
-
-
-class Criterion:
-    """V of a clustering: its complete-data likelihood, one shape for all clusters, and a price for parameters."""
-
-    def __init__(self, X, weight, space, n_distinct):
-        self.X, self.weight, self.space = X, weight, space
-        self.n = float(X.shape[0] if weight is None else weight.sum())
-        self.u, self.d = n_distinct, X.shape[1]
-        self.most = max(1, n_distinct // 3)
-        self.total = self.scatter(None) if 1 < self.d else None
-
-    def scatter(self, sweep):
-        """Sum of w r r', r the residuals of the sweep, or of one cluster at the origin."""
-        out = np.zeros((self.d, self.d))
-        for start in range(0, self.X.shape[0], 4096):
-            rows = slice(start, start + 4096)
-            R = np.asarray(self.X[rows], dtype=np.float64)
-            R = R - (self.space.origin if sweep is None else sweep.centers[sweep.labels[rows]])
-            out += (R if self.weight is None else R * self.weight[rows, None]).T @ R
-        return out
-
-    def covariance(self, sweep):
-        """The pooled covariance within clusters."""
-        M = sweep.centers - self.space.origin
-        within = self.total - (M * sweep.weights[:, None]).T @ M
-        if np.trace(within) < 1e-6 * np.trace(self.total):
-            within = self.scatter(sweep)
-        return within / self.n
-
-    def __call__(self, sweep):
-        K, n, d, u = sweep.k, self.n, self.d, self.u
-        p = sweep.weights / n
-        entropy = -2.0 * n * (p * np.log(p)).sum()
-        W = None
-        if d > 1 and n - K > d:
-            S = self.covariance(sweep)
-            scale = np.sqrt(np.diag(S))
-            if (scale > 0).all():
-                try:
-                    L = np.linalg.cholesky(S / scale / scale[:, None])
-                    if np.diag(L).min() ** 2 > 1e-9:
-                        W = solve_triangular(L, np.diag(1.0 / scale), lower=True)
-                        logdet = 2 * np.log(scale * np.diag(L)).sum()
-                except np.linalg.LinAlgError:
-                    W = None
-        unit = self.space.scale
-        squares, image = sweep.residuals(
-            None if W is None else np.ascontiguousarray(W / unit, dtype=np.float32), True
-        )
-        t, nu = shape_likelihood(squares, self.weight, n, d)
-        price = 2.0 * np.log(u)
-        best = (t + entropy) * u / n + price * (K * (d + 1) - 1 + 1 + (nu < np.inf))
-        if W is not None:
-            t, nu = shape_likelihood(image.astype(float), self.weight, n, d)
-            best = min(
-                best,
-                (t + n * logdet + entropy) * u / n
-                + price * (K * (d + 1) - 1 + d * (d + 1) / 2 + (nu < np.inf)),
-            )
-        return best
-
-
-def shape_likelihood(squares, weight, n, d):
-    """-2 log likelihood of a spherical t or Gaussian law for squared distances, and its degrees of freedom."""
-    mean = max(float(squares.sum() if weight is None else weight @ squares) / n / d, 1e-300)
-    value, mass = bins(squares / mean, weight)
-    best, shape = n * d * (np.log(2 * np.pi) + 1.0), np.inf
-    if value.max() >= 1.05 * d:
-        s2 = 1.0
-        for nu in SHAPES:
-            for _ in range(8):
-                s2 = (nu + d) / d * (mass @ (value / (nu + value / s2))) / n
-            ll = (
-                gammaln((nu + d) / 2) - gammaln(nu / 2) - d / 2 * np.log(nu * np.pi * s2)
-                - (nu + d) / 2 * (mass @ np.log1p(value / (nu * s2))) / n
-            )
-            if -2 * n * ll < best:
-                best, shape = -2 * n * ll, nu
-            elif -2 * n * ll > best + 20:
-                break
-    return best + n * d * np.log(mean), shape
-
-
-def bins(value, weight):
-    """Values in 64 bins an octave: the mean of each and its weight."""
-    place = value.view(np.int64) >> 46
-    place -= place.min()
-    mass = np.bincount(place, weight)
-    total = np.bincount(place, value if weight is None else weight * value)
-    some = mass > 0
-    return total[some] / mass[some], mass[some].astype(float)
-
-
-def count_distinct(X):
-    """Number of distinct rows, by their hashes."""
-    bits = np.ascontiguousarray(X, dtype=np.float64) + 0.0
-    odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64) * 2 + 1
-    h = bits.view(np.uint64)
-    h = (h ^ (h >> np.uint64(29))) * odd
-    return len(np.unique((h ^ (h >> np.uint64(32))).sum(axis=1)))
-
-
 class Descent:
-    """A set of rows, clusters on them, and the way down to one cluster."""
+    """Rows, clusters on them, and the way down to a single one.
 
-    def __init__(self, X, weight, n_threads, rng):
-        self.X, self.weight, self.rng = X, weight, rng
+    ``ids`` are the clusters as they stood at the top, ``tree`` the mergers since: rows (id, id,
+    height, clusters of the top in it), as in scipy's linkages.
+    """
+
+    def __init__(self, X, weight, n_threads):
+        self.X, self.weight = X, weight
         self.space = Space(X, weight, n_threads)
-        self.labels = np.zeros(X.shape[0], dtype=np.int32)
-        self.sweep = MergeSweep(X, weight, None, self.labels, self.space, n_threads, 8, True)
-        self.criterion = Criterion(X, weight, self.space, count_distinct(X))
+        self.sweep = MergeSweep(
+            X, weight, None, np.zeros(X.shape[0], dtype=np.int32), self.space, n_threads, 8, True
+        )
 
-    def error(self):
-        return self.sweep.squared_error()
-
-    def coarse(self, size):
-        sweep = self.sweep
-        seed(sweep, self.X, self.weight, size, self.rng, self.space.noise)
-        sweep.settle(FIRST)
-        V, centers = {}, {}
-        while True:
-            K = sweep.k
-            if K == 1 or K <= self.criterion.most:
-                V[K] = self.criterion(sweep)
-            centers[K] = sweep.centers
-            if K == 1:
-                break
-            sweep.merge(max(1, K // 10))
-            sweep.settle(3)
-        return V, centers
-
-    def fine(self, centers):
-        sweep = self.sweep
-        sweep.start(centers)
+    def seed(self, size, rng):
+        """``size`` clusters at rows far apart, drawn in rounds by weight times squared distance."""
+        sweep, n = self.sweep, self.X.shape[0]
+        total = np.arange(1.0, n + 1.0) if self.weight is None else np.cumsum(self.weight)
+        (row,) = _draw(total, 1, rng)
+        sweep.start(np.array(self.X[row : row + 1], dtype=np.float64))
         sweep.assign()
+        while sweep.k < size:
+            claim = sweep.own_distances()
+            claim[claim <= self.space.noise] = 0.0
+            total = np.cumsum(claim if self.weight is None else self.weight * claim)
+            if not total[-1] > 0.0:
+                break  # every row has its equal among the seeds
+            sweep.seed(_draw(total, min(size - sweep.k, max(1, sweep.k // 4)), rng))
         sweep.move_centers()
-        sweep.settle(5)
-        V, S, C = {}, {}, {}
-        while True:
-            K = sweep.k
-            if K == 1 or K <= self.criterion.most:
-                V[K] = self.criterion(sweep)
-            S[K] = self.error()
-            C[K] = sweep.centers
-            if K == 1:
+        self.begin()
+
+    def start(self, centers):
+        """The clusters of the nearest of these centers."""
+        self.sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
+        self.sweep.assign()
+        self.sweep.move_centers()
+        self.begin()
+
+    def begin(self):
+        """Where the clusters are now is the top of the tree."""
+        self.ids, self.tree, self.height = np.arange(self.sweep.k), [], 0.0
+        self.leaves = np.ones(self.sweep.k)
+
+    def settle(self, most):
+        """Sweeps until no row moves, ``most`` at the most."""
+        sweep = self.sweep
+        for _ in range(most):
+            before, centers = sweep.k, sweep.centers
+            sweep.assign()
+            moved = sweep.moved()
+            if sweep.crowded:
+                sweep.use_double()
+            if moved == 0:
                 break
-            sweep.merge(1)
-            sweep.settle(5)
-        return V, S, C
+            sweep.move_centers()
+            if sweep.k < before:
+                self._drop(sweep.remap[:before], centers)
 
-FIRST = 10
+    def _drop(self, remap, centers):
+        """Clusters that lost their last row: the tree hands them to the nearest one."""
+        kept = np.flatnonzero(remap >= 0)
+        for k in np.flatnonzero(remap < 0):
+            heir = kept[cdist(centers[k : k + 1], centers[kept])[0].argmin()]
+            self._join(heir, k, 0.0)
+        self.ids = self.ids[kept]
 
-def find(X, weight, rng, n_threads, verbose=0):
-    n = X.shape[0]
-    m = min(n, COARSE)
-    size = None
-    order = rng.permutation(n)
+    def _join(self, a, b, cost):
+        """Note in the tree that b went into a; heights never fall."""
+        self.height = max(self.height, np.sqrt(2.0 * cost))
+        first, second = sorted((self.ids[a], self.ids[b]))
+        size = self.leaves[first] + self.leaves[second]
+        self.tree.append((first, second, self.height, size))
+        self.ids[a] = len(self.leaves)
+        self.leaves = np.append(self.leaves, size)
+
+    def merge(self, count):
+        """The cheapest pair of clusters becomes one, ``count`` times over."""
+        pairs, costs = self.sweep.merge(count)
+        for (a, b), cost in zip(pairs, costs, strict=True):
+            self._join(a, b, cost)
+        self.ids = np.delete(self.ids, pairs[:, 1])
+
+    def down(self, step, sweeps):
+        """Yield at every stop on the way down: the number of clusters."""
+        while True:
+            yield self.sweep.k
+            if self.sweep.k == 1:
+                return
+            self.merge(step(self.sweep.k))
+            self.settle(sweeps)
+
+
+def _draw(total, size, rng):
+    """Distinct rows, drawn by the steps of this cumulated sum; fewer where one is drawn twice."""
+    rows = np.searchsorted(total, rng.uniform(size=size) * total[-1], side="right")
+    return np.unique(np.minimum(rows, len(total) - 1))
+
+
+def _coarse_step(k):
+    return max(1, k // 10)
+
+
+def _fine_step(k):
+    return max(1, k // STEPS)
+
+
+class _Problem:
+    """The data of a path, rows without weight and constant columns left out, and draws from them."""
+
+    def __init__(self, X, weight, n_threads):
+        self.rows = None if weight is None or weight.all() else np.flatnonzero(weight)
+        self.X, self.weight, self.n_threads = X, weight, n_threads
+        self.n = X.shape[0] if self.rows is None else len(self.rows)
+        self.total = float(X.shape[0] if weight is None else weight.sum())
+
+    def sample(self, size, rng):
+        """A Descent on so many rows, its criterion, and the share of all weight that it has."""
+        rows, X, weight = self.rows, self.X, self.weight
+        if size < self.n:
+            drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
+            rows = drawn if rows is None else rows[drawn]
+        if rows is not None:
+            X, weight = X[rows], None if weight is None else weight[rows]
+        first = X[:1]
+        varying = np.zeros(X.shape[1], dtype=bool)
+        for start in range(0, X.shape[0], 4096):
+            varying |= (X[start : start + 4096] != first).any(axis=0)
+        if not varying.all():
+            X = X[:, varying]
+        share = (X.shape[0] if weight is None else float(weight.sum())) / self.total
+        sample = SimpleNamespace(
+            share=share, varying=varying, first=np.array(first[0], dtype=np.float64)
+        )
+        if varying.any():
+            sample.descent = Descent(X, weight, self.n_threads)
+            sample.criterion = Criterion(X, weight, sample.descent.space)
+        return sample
+
+
+def _whole(sample, centers):
+    """Centers with the constant columns put back."""
+    out = np.tile(sample.first, (len(centers), 1))
+    out[:, sample.varying] = centers
+    return out
+
+
+def find_path(X, weight, rng, n_threads, *, lam=None, most=None, init=None, verbose=0):
+    """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
+
+    Number of clusters first from a few rows and in large steps, then from more of them and in
+    single steps. Both double in size until there are at least twice as many clusters at the top.
+    """
+    problem = _Problem(X, weight, n_threads)
+    size, room = min(problem.n, COARSE), 0
     while True:
-        rows = np.sort(order[:m])
-        D = Descent(X if m == n else X[rows], None if weight is None else weight[rows], n_threads, rng)
-        size = max(size or 0, min(m // 2, max(20, int(4 * np.sqrt(m)))), 1)
-        V, centers = D.coarse(size)
-        K = min(V, key=V.get)
-        if verbose: print("coarse", m, size, K, V[K])
-        if K > 0.45 * max(centers) and (m < n or size < m // 2):
-            m, size = min(n, 4 * m), min(2 * size, m // 2)
+        sample = problem.sample(size, rng)
+        if not sample.varying.any():
+            one = {1: SimpleNamespace(error=0.0, V=0.0, centers=sample.first[None])}
+            return LambdaPath(one, 1, 1.0, np.empty((0, 4)), X)
+        limit = max(2, size // 2) if lam is None else size
+        room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
+        if init is None:
+            top = _look(sample, room, rng, lam, most, verbose)
+        else:
+            top = SimpleNamespace(centers=init[:, sample.varying], more=False)
+        if top.more and (size < problem.n or room < limit):
+            size, room = min(problem.n, 4 * size), 2 * room
             continue
-        big = min(n, FINER * m)
-        if big > m:
-            rows = np.sort(order[:big])
-            D = Descent(X if big == n else X[rows], None if weight is None else weight[rows], n_threads, rng)
-        top = min((k for k in centers if k >= 1.25 * K + 10), default=max(centers))
-        V, S, C = D.fine(centers[top])
-        best = min(V, key=V.get)
-        if verbose: print("fine", big, top, best, V[best])
-        if best > 0.9 * top and (m < n or size < m // 2):
-            m, size = min(n, 4 * m), min(2 * size, m // 2)
+        more = min(problem.n, FINER * size)
+        if more > size:
+            wider = problem.sample(more, rng)
+            if (wider.varying != sample.varying).any():
+                top.centers = _whole(sample, top.centers)[:, wider.varying]
+            sample = wider
+        path = _descend(sample, top.centers, lam, most, X)
+        if verbose:
+            print(f"path: {more} rows, {path.n_clusters[-1]} clusters and fewer, best {path.best}")
+        near = path.best > 0.85 * path.n_clusters[-1] and path.n_clusters[-1] != most
+        if init is None and near and (size < problem.n or room < limit):
+            size, room = min(problem.n, 4 * size), 2 * room
             continue
-        return best, V, S, C
+        return path
 
 
-def auto_labels(X, verbose=0, n_threads=1):
-    from smallvar import DPMeans
-    X = np.ascontiguousarray(X, dtype=float)
-    keep = X.std(0) > 0
-    if not keep.any():
-        return np.zeros(len(X), int)
-    best, V, S, C = find(X[:, keep], None, np.random.default_rng(0), n_threads, verbose)
-    return DPMeans(np.inf, init=C[best], max_clusters=best, n_threads=n_threads).fit(X[:, keep]).labels_
+def _value(sample, stop, lam):
+    """What the best number of clusters has the least of."""
+    return stop.V if lam is None else stop.error / sample.share + lam * stop.k
+
+
+def _stop(sample, lam, fine):
+    """A clustering on the way down."""
+    sweep = sample.descent.sweep
+    stop = SimpleNamespace(k=sweep.k, centers=sweep.centers, V=np.inf, error=np.nan)
+    if fine or lam is not None:
+        stop.error = sweep.squared_error()
+    if sweep.k <= max(1, sample.criterion.distinct // 3) and (fine or lam is None):
+        stop.V = sample.criterion(sweep)
+    return stop
+
+
+def _look(sample, room, rng, lam, most, verbose):
+    """The way down in large steps: where to begin that in single ones."""
+    descent = sample.descent
+    descent.seed(room, rng)
+    descent.settle(FIRST_SWEEPS)
+    stops = [_stop(sample, lam, False) for _ in descent.down(_coarse_step, COARSE_SWEEPS)]
+    allowed = [stop for stop in stops if most is None or stop.k <= most]
+    best = min(reversed(allowed), key=lambda stop: _value(sample, stop, lam))
+    if verbose:
+        n = descent.X.shape[0]
+        print(f"look: {n} rows, {stops[0].k} clusters and fewer, best {best.k}")
+    wanted = best.k + best.k // 4 + 10
+    top = min((stop for stop in stops if stop.k >= wanted), default=stops[0], key=lambda s: s.k)
+    top.more = best.k > 0.45 * stops[0].k
+    return top
+
+
+def _descend(sample, centers, lam, most, X):
+    """The way down in single steps."""
+    descent = sample.descent
+    descent.start(centers)
+    descent.settle(FINE_SWEEPS)
+    found = [_stop(sample, lam, True) for _ in descent.down(_fine_step, FINE_SWEEPS)]
+    stops = {}
+    for stop in reversed(found):  # ascending: a number with no less error than a smaller one is no use
+        if not stops or stop.error < least:
+            stops[stop.k], least = stop, stop.error
+    allowed = [stop for stop in stops.values() if most is None or stop.k <= most]
+    best = min(allowed, key=lambda stop: _value(sample, stop, lam)).k
+    taken = 0
+    for k, stop in stops.items():
+        taken += stop.centers.size
+        if k > best + 1 and taken > max(ROOM, X.size):
+            stop.centers = None
+        else:
+            stop.centers = _whole(sample, stop.centers)
+    return LambdaPath(stops, best, sample.share, np.array(descent.tree).reshape(-1, 4), X)
+
+
+class LambdaPath:
+    """Clusterings of one set of rows into every number of clusters: what :func:`lambda_path` returns.
+
+    Attributes
+    ----------
+    n_clusters : ndarray of shape (n_path,), intp
+        The numbers of clusters K, ascending from 1. A number is left out where the clustering found
+        has no smaller error than one with fewer clusters, and some are left out above 256.
+    inertia : ndarray of shape (n_path,), float64
+        The weighted sum of squared distances to the centers.
+    criterion : ndarray of shape (n_path,), float64
+        What the chosen number has the least of, see :func:`lambda_path`; infinite for more clusters
+        than a third of the distinct rows.
+    lam_low, lam_high : ndarray of shape (n_path,), float64
+        Between these penalties ``inertia + lam * K`` is lowest for this K. Where ``lam_low`` is not
+        below ``lam_high``, another K is always better. ``lam_low`` is 0 at the end of the path.
+    best : int
+        The number chosen.
+    lam : float
+        A penalty for it: the geometric mean of its ``lam_low`` and ``lam_high``, or twice
+        ``lam_low`` where it is 1.
+    ranking : ndarray of shape (n_path,), intp
+        All K, those of the lowest criterion first.
+    linkage : ndarray of shape (n_clusters[-1] - 1, 4), float64
+        The mergers, in the format of ``scipy.cluster.hierarchy``: the leaves are the clusters at
+        the end of the path, a height is the root of twice what a merger added to the inertia, or
+        that of the merger before where that is more.
+    """
+
+    def __init__(self, stops, best, share, tree, X):
+        self.n_clusters = np.array(list(stops), dtype=np.intp)
+        self.inertia = np.array([stop.error for stop in stops.values()]) / share
+        self.criterion = np.array([stop.V for stop in stops.values()])
+        self.lam_low, self.lam_high = envelope(self.n_clusters, self.inertia)
+        self.best = int(best)
+        self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
+        self.linkage = tree.copy()
+        self.linkage[:, 2] /= np.sqrt(share)
+        self._centers = {k: stop.centers for k, stop in stops.items()}
+        self._X = X
+        i = int(np.searchsorted(self.n_clusters, self.best))
+        low, high = self.lam_low[i], self.lam_high[i]
+        if self.inertia[0] == 0.0:
+            self.lam = 1.0
+        elif i == 0:
+            self.lam = 2.0 * low if low > 0.0 else 2.0 * self.inertia[0]
+        else:
+            self.lam = np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0
+        self.lam = float(self.lam)
+
+    def __repr__(self):
+        return (
+            f"LambdaPath(n_clusters=1..{self.n_clusters[-1]}, best={self.best}, lam={self.lam:.6g})"
+        )
+
+    def __getstate__(self):
+        return {name: value for name, value in vars(self).items() if name != "_X"}
+
+    def centers(self, k):
+        """Centers of the clustering into ``k`` clusters.
+
+        Parameters
+        ----------
+        k : int
+            One of ``n_clusters``.
+
+        Returns
+        -------
+        centers : ndarray of shape (k, n_features), float64
+            The means of the clusters (of the rows that the path was found on).
+        """
+        check_number(k, "k", low=1, integer=True)
+        if k not in self._centers:
+            last = self.n_clusters[-1]
+            where = f"the path ends at {last}" if k > last else "see n_clusters"
+            raise ValueError(f"k must be on the path, got k={k}: {where}")
+        if self._centers[k] is None:
+            known = max(k for k, centers in self._centers.items() if centers is not None)
+            raise ValueError(f"k must be <= {known}, got k={k}: centers beyond are not kept")
+        return self._centers[k].copy()
+
+    def labels(self, k, X=None, *, n_threads=None):
+        """Labels of the rows when there are ``k`` clusters: those of the nearest centers.
+
+        Parameters
+        ----------
+        k : int
+            One of ``n_clusters``.
+        X : array-like of shape (n_samples, n_features), default=None
+            Rows; None means those that the path was found for. They are not pickled along.
+        n_threads : int, default=None
+            Threads; None means all that this process may use.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Row of ``centers(k)``.
+        """
+        centers = self.centers(k)
+        if X is None:
+            X = getattr(self, "_X", None)
+            if X is None:
+                raise ValueError("X must be given: a path that was pickled has lost its rows")
+        else:
+            X = aligned(check_array(X, dtype=DTYPES))
+            if X.shape[1] != centers.shape[1]:
+                raise ValueError(f"X must have {centers.shape[1]} columns, got {X.shape[1]}")
+        check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+        return nearest_sweep(X, None, centers, resolve_threads(n_threads)).labels
+
+    def to_dict(self):
+        """Columns of the table of the path.
+
+        Returns
+        -------
+        columns : dict of ndarray
+            ``n_clusters``, ``inertia``, ``criterion``, ``lam_low``, ``lam_high``.
+        """
+        names = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
+        return {name: getattr(self, name) for name in names}
+
+    def to_pandas(self):
+        """Table of the path; needs pandas.
+
+        Returns
+        -------
+        table : pandas.DataFrame
+            One row for each K, indexed by ``n_clusters``.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dict()).set_index("n_clusters")
+
+
+def lambda_path(
+    X, *, sample_weight=None, max_clusters=None, random_state=None, n_threads=None, verbose=0
+):
+    """Clusterings into every number of clusters, and which number the data speak for.
+
+    For every K from 1 on this minimizes the k-means objective
+
+        S(K) = sum_i w_i ||x_i - mu_{z_i}||^2
+
+    by merging the pair of clusters that raises it least, (w_a w_b / (w_a + w_b)) ||mu_a - mu_b||^2,
+    from many clusters down to one, with k-means sweeps after every merger. So the K for which
+    S(K) + lam K is least is known for all lam at once. Among all K the one is chosen that
+    minimizes a description length, the ``criterion``: see Notes.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Data; float32 and float64 are used as they are.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights >= 0, not all zero; None means 1 each.
+    max_clusters : int, default=None
+        Never choose more clusters than this.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the first clusters, and of the rows used where there are more than 5,000.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print how the search goes on.
+
+    Returns
+    -------
+    path : LambdaPath
+        Arrays ``n_clusters``, ``inertia``, ``criterion``, ``lam_low``, ``lam_high``, ``ranking``,
+        ``linkage``; the number chosen, ``best``, and a penalty for it, ``lam``; centers and labels
+        by ``path.centers(k)`` and ``path.labels(k)``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If ``X`` is not a finite, numeric, two-dimensional array, or a parameter is out of bounds.
+    """
+    check_number(max_clusters, "max_clusters", low=1, integer=True, none=True)
+    check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+    X = aligned(check_array(X, dtype=DTYPES))
+    weight = check_weights(sample_weight, X.shape[0])
+    rng = check_random_state(random_state)
+    threads = resolve_threads(n_threads)
+    return find_path(X, weight, rng, threads, most=max_clusters, verbose=verbose)

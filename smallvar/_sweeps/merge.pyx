@@ -303,17 +303,10 @@ cdef class MergeSweep(DPSweep):
             work = points * self.s.k * self.s.d
         return self.n_threads if work > PAYS else 1
 
-    def settle(self, Py_ssize_t most):
-        """Sweeps until no point moves, ``most`` at the most; returns whether it came to that."""
-        for _ in range(most):
-            self.assign()
-            moved = self.moved()
-            if self.decided_exactly * 50 > self.s.n:
-                self.use_double()
-            self.move_centers()
-            if moved == 0:
-                return True
-        return False
+    @property
+    def crowded(self):
+        """Whether float32 scores decided too little in the last sweep."""
+        return self.decided_exactly * 50 > self.s.n
 
     # ---- residuals -------------------------------------------------------------------------------------------
 
