@@ -19,6 +19,7 @@ from smallvar._dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans, m
 from smallvar._graph import PenalizedCut, cut_path
 from smallvar._hdp import HDPMeans
 from smallvar._kernel import KernelDPMeans, KernelHDPMeans
+from smallvar._path import lambda_path
 from smallvar._penalty import farthest_first_lambda, hdp_lambdas
 from smallvar._spectral import SpectralDPMeans
 
@@ -42,6 +43,7 @@ __all__ = [
     "farthest_first_lambda",
     "feature_path",
     "hdp_lambdas",
+    "lambda_path",
     "match_clusters",
     "show_config",
 ]

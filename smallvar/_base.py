@@ -163,6 +163,7 @@ class Space:
             )
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
         self.noise = mean_noise(low, high)
+        self.spread = high - low
 
 
 def nearest_sweep(X, weight, centers, n_threads):

@@ -5,6 +5,7 @@ import os
 import sys
 
 import joblib
+from threadpoolctl import ThreadpoolController
 
 from smallvar._sweeps.nearest import max_threads, openmp_version
 from smallvar._version import __version__
@@ -31,6 +32,17 @@ def openmp_enabled():
 def _cpus_allowed():
     # reads files of the system, which takes longer than a small fit
     return joblib.cpu_count()
+
+
+@functools.cache
+def _controller():
+    # finding the libraries takes milliseconds, longer than a small fit
+    return ThreadpoolController()
+
+
+def one_blas_thread():
+    """Context in which BLAS uses one thread: for matrices so small that more would only wait."""
+    return _controller().limit(limits=1, user_api="blas")
 
 
 def resolve_threads(n_threads):

@@ -1,6 +1,9 @@
 """DP-means: k-means whose number of clusters follows from a penalty."""
 
+import warnings
+
 import numpy as np
+from scipy.spatial.distance import pdist
 from sklearn.utils import check_random_state
 
 from smallvar._base import (
@@ -16,10 +19,13 @@ from smallvar._base import (
     unchanged_on_error,
     warn_not_converged,
 )
+from smallvar._path import find_path
 from smallvar._penalty import check_guess, farthest_first
 from smallvar._sweeps.dpmeans import DPSweep, nearest_seed
 
 NO_CAP = 2**31 - 1  # labels are int32
+LAMS = ("auto", "farthest-first")
+MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
 # Above this share of close calls, float32 scores decide too little and float64 ones are used.
 CLOSE_CALLS = 0.02
 
@@ -134,6 +140,18 @@ def _resolve_lam(lam, X, n_clusters, weight, n_threads):
     return float(lam)
 
 
+def _threshold(X, weight, centers, n_threads):
+    """A squared distance beyond all that lie within these clusters, below those between them."""
+    sweep = nearest_sweep(X, weight, centers, n_threads)
+    distance = sweep.own_distances()
+    within = float((distance if weight is None else weight * distance).max())
+    if len(centers) == 1:
+        return 4.0 * within if within > 0.0 else 1.0
+    between = pdist(centers, "sqeuclidean")
+    between = float(between[between > 0.0].min(initial=np.inf))
+    return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between)
+
+
 class DPMeans(CenterEstimator):
     """DP-means clustering: the number of clusters follows from a penalty.
 
@@ -243,7 +261,7 @@ class DPMeans(CenterEstimator):
 
     def __init__(
         self,
-        lam="farthest-first",
+        lam="auto",
         *,
         n_clusters=8,
         max_clusters=None,
@@ -272,9 +290,9 @@ class DPMeans(CenterEstimator):
 
     def _check_parameters(self):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
-        check_lam(self.lam, capped=self.max_clusters is not None)
+        check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
         check_number(self.n_clusters, "n_clusters", low=1, integer=True)
-        check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed"))
+        check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed", "merge"))
         check_flag(self.shuffle, "shuffle")
         return self._check_starts()
 
@@ -300,50 +318,102 @@ class DPMeans(CenterEstimator):
             rng, n_threads = self._check_parameters()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
-            lam = _resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
             given = check_init(self.init, X.shape[1], self.max_clusters)
-            space = Space(X, weight, n_threads, given)
-            centers = space.mean.reshape(1, -1) if given is None else given
-            orders = (
-                rng.permutation(X.shape[0]) if start > 0 or self.shuffle else None
-                for start in range(self.n_init)
-            )
-            best = self._best_start(
-                X.shape[0],
-                (
-                    _Start(
-                        X,
-                        weight if order is None or weight is None else weight[order],
-                        order,
-                        lam,
-                        self.algorithm,
-                        centers,
-                        given is not None,
-                        space,
-                        self.max_clusters,
-                        n_threads,
-                    )
-                    for order in orders
-                ),
-            )
+            best = self._fit(X, weight, given, rng, n_threads)
             if self.algorithm == "collapsed" and weight is not None and not weight.all():
                 # rows of weight zero are not visited: they get the label of predict
                 idle = np.flatnonzero(weight == 0)
                 self.labels_[idle] = nearest_sweep(
                     X[idle], None, best.sweep.centers, n_threads
                 ).labels
+            if given is None and self.n_clusters_ == 1:
+                self._warn_if_out_of_reach(X, weight, n_threads)
         if not (best.converged or best.enough):
             warn_not_converged(self, best.n_iter)
         return self
 
-    def _best_start(self, n, starts):
-        """Run the starts; the one with the lowest objective becomes the result for n rows."""
+    def _fit(self, X, weight, given, rng, n_threads):
+        """All starts on checked data; the best one becomes the result."""
+        vars(self).pop("path_", None)
+        auto = isinstance(self.lam, str) and self.lam == "auto"
+        if auto or self.algorithm == "merge":
+            return self._fit_paths(X, weight, given, rng, n_threads, auto)
+        lam = _resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+        space = Space(X, weight, n_threads, given)
+        centers = space.mean.reshape(1, -1) if given is None else given
+        return self._best_start(
+            X.shape[0],
+            (
+                self._start(
+                    X, weight, order, lam, self.algorithm, centers, given is not None,
+                    space, self.max_clusters, n_threads,
+                )
+                for order in self._orders(X.shape[0], rng)
+            ),
+        )
+
+    def _orders(self, n, rng):
+        """The order of visit of each start; None is that of the rows."""
+        for start in range(self.n_init):
+            yield rng.permutation(n) if start > 0 or self.shuffle else None
+
+    @staticmethod
+    def _start(X, weight, order, *args):
+        weight = weight if order is None or weight is None else weight[order]
+        return _Start(X, weight, order, *args)
+
+    def _fit_paths(self, X, weight, given, rng, n_threads, auto):
+        """Starts from the number of clusters that is best on a merge path."""
+        lam = None if auto else _resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+        algorithm = self.algorithm if self.algorithm == "collapsed" else "serial"
+        paths = []
+
+        def starts():
+            for order in self._orders(X.shape[0], rng):
+                path = find_path(
+                    X, weight, rng, n_threads, lam=lam, most=self.max_clusters, init=given,
+                    verbose=self.verbose,
+                )
+                if auto and paths and not path.value < min(paths, key=lambda p: p.value).value:
+                    continue
+                paths.append(path)
+                centers = path.centers(path.best)
+                yield self._start(
+                    X, weight, order, path.lam if auto else lam, algorithm, centers, True,
+                    Space(X, weight, n_threads, centers),
+                    len(centers) if auto else self.max_clusters, n_threads,
+                )
+
+        best = self._best_start(X.shape[0], starts(), last=auto)
+        self.path_ = paths[-1] if auto else paths[best.number - 1]
+        return best
+
+    def _warn_if_out_of_reach(self, X, weight, n_threads):
+        """Tell where a single cluster is left only because no row alone is worth another one."""
+        if not self.lam_ < self.inertia_ or self.max_clusters == 1 or hasattr(self, "path_"):
+            return
+        rng = np.random.RandomState(0)
+        path = find_path(X, weight, rng, n_threads, lam=self.lam_, most=self.max_clusters, look=True)
+        objective = path.inertia + self.lam_ * path.n_clusters
+        if objective.min() < MUCH_BETTER * self.objective_:
+            warnings.warn(
+                f"one cluster is left because lam={self.lam_:.6g} exceeds the squared distance of "
+                f"every point from the mean, but {path.n_clusters[objective.argmin()]} clusters "
+                f"would have an objective near {objective.min():.6g} instead of "
+                f"{self.objective_:.6g}: use algorithm='merge', or lam='auto'.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _best_start(self, n, starts, last=False):
+        """Run the starts; the one with the lowest objective (or the last) is the result for n rows."""
         best = None
         for number, start in enumerate(starts, 1):
             start.run(self.max_iter, self.tol, self.verbose)
+            start.number = number
             if self.verbose and self.n_init > 1:
                 print(f"start {number}: {start.sweep.k} clusters, objective {start.objective:.8g}")
-            if best is None or start.objective < best.objective:
+            if best is None or last or start.objective < best.objective:
                 best = start
         self.cluster_centers_ = best.sweep.centers
         self.labels_ = best.label
@@ -451,7 +521,7 @@ class MiniBatchDPMeans(CenterEstimator):
 
     def __init__(
         self,
-        lam="farthest-first",
+        lam="auto",
         *,
         n_clusters=8,
         max_clusters=None,
@@ -476,17 +546,25 @@ class MiniBatchDPMeans(CenterEstimator):
 
     def _check_parameters(self):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
-        check_lam(self.lam, capped=self.max_clusters is not None)
+        check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
         check_number(self.n_clusters, "n_clusters", low=1, integer=True)
         check_number(self.batch_size, "batch_size", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.tol, "tol", low=0)
         return check_random_state(self.random_state), self._threads()
 
-    def _begin(self, X, weight, n_threads):
+    def _begin(self, X, weight, rng, n_threads):
         """Penalty and starting centers from the first data seen."""
         given = check_init(self.init, X.shape[1], self.max_clusters)
-        self.lam_ = _resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+        vars(self).pop("path_", None)
+        if isinstance(self.lam, str) and self.lam == "auto":
+            self.path_ = find_path(
+                X, weight, rng, n_threads, most=self.max_clusters, init=given, verbose=self.verbose
+            )
+            given = self.path_.centers(self.path_.best)
+            self.lam_ = _threshold(X, weight, given, n_threads)
+        else:
+            self.lam_ = _resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
         self.cluster_centers_ = given
         self.cluster_weights_ = None if given is None else np.zeros(len(given))
         self.n_steps_ = 0
@@ -549,12 +627,12 @@ class MiniBatchDPMeans(CenterEstimator):
             The updated estimator.
         """
         with unchanged_on_error(self):
-            _, n_threads = self._check_parameters()
+            rng, n_threads = self._check_parameters()
             first = not hasattr(self, "cluster_centers_")
             X = self._validate(X, reset=first)
             weight = check_weights(sample_weight, X.shape[0])
             if first:
-                self._begin(X, weight, n_threads)
+                self._begin(X, weight, rng, n_threads)
                 self.n_iter_ = 1
             self._step(X, weight, n_threads)
             self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
@@ -582,7 +660,7 @@ class MiniBatchDPMeans(CenterEstimator):
             rng, n_threads = self._check_parameters()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
-            self._begin(X, weight, n_threads)
+            self._begin(X, weight, rng, n_threads)
             first_cost = previous = None
             for n_iter in range(1, self.max_iter + 1):
                 cost = self._pass(X, weight, rng.permutation(X.shape[0]), n_threads)

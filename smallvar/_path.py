@@ -8,7 +8,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.random import sample_without_replacement
 
 from smallvar._base import DTYPES, Space, aligned, check_number, check_weights, nearest_sweep
-from smallvar._config import resolve_threads
+from smallvar._config import one_blas_thread, resolve_threads
 from smallvar._criterion import Criterion
 from smallvar._sweeps.merge import MergeSweep
 
@@ -142,7 +142,7 @@ def _fine_step(k):
 
 
 class _Problem:
-    """The data of a path, rows without weight and constant columns left out, and draws from them."""
+    """The data of a path, rows without weight left out, and draws from them."""
 
     def __init__(self, X, weight, n_threads):
         self.rows = None if weight is None or weight.all() else np.flatnonzero(weight)
@@ -150,73 +150,110 @@ class _Problem:
         self.n = X.shape[0] if self.rows is None else len(self.rows)
         self.total = float(X.shape[0] if weight is None else weight.sum())
 
-    def sample(self, size, rng):
-        """A Descent on so many rows, its criterion, and the share of all weight that it has."""
+    def sample(self, size, rng, metric=None):
+        """So many rows, to go down on."""
         rows, X, weight = self.rows, self.X, self.weight
         if size < self.n:
             drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
             rows = drawn if rows is None else rows[drawn]
         if rows is not None:
             X, weight = X[rows], None if weight is None else weight[rows]
-        first = X[:1]
-        varying = np.zeros(X.shape[1], dtype=bool)
+        return _Sample(X, weight, self, metric)
+
+
+class _Sample:
+    """Rows without their constant columns, a descent on them, and the criterion.
+
+    ``share`` is the share of all weight that they have. With a ``metric`` the descent is on the
+    rows times that matrix; errors, criterion and centers are those of the rows as they are.
+    """
+
+    def __init__(self, X, weight, problem, metric):
+        self.first, self.varying = np.array(X[0], dtype=np.float64), np.zeros(X.shape[1], bool)
         for start in range(0, X.shape[0], 4096):
-            varying |= (X[start : start + 4096] != first).any(axis=0)
-        if not varying.all():
-            X = X[:, varying]
-        share = (X.shape[0] if weight is None else float(weight.sum())) / self.total
-        sample = SimpleNamespace(
-            share=share, varying=varying, first=np.array(first[0], dtype=np.float64)
-        )
-        if varying.any():
-            sample.descent = Descent(X, weight, self.n_threads)
-            sample.criterion = Criterion(X, weight, sample.descent.space)
-        return sample
+            self.varying |= (X[start : start + 4096] != X[:1]).any(axis=0)
+        if not self.varying.all():
+            X = X[:, self.varying]
+        self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
+        self.metric = metric
+        if self.varying.any():
+            space = Space(X, weight, problem.n_threads)
+            self.criterion = Criterion(X, weight, space, problem.n_threads)
+            if metric is not None:
+                X = np.concatenate(
+                    [
+                        (X[start : start + 4096] - space.origin) @ metric
+                        for start in range(0, X.shape[0], 4096)
+                    ]
+                )
+            self.descent = Descent(X, weight, problem.n_threads)
+
+    def whole(self, centers):
+        """Centers with the constant columns put back."""
+        out = np.tile(self.first, (len(centers), 1))
+        out[:, self.varying] = centers
+        return out
+
+    def stop(self, judge, measure):
+        """The clustering at which the descent is now; its criterion and its error where wanted."""
+        sweep = self.descent.sweep
+        stop = SimpleNamespace(k=sweep.k, start=sweep.centers, V=np.inf, error=np.nan, metric=None)
+        if self.metric is not None:
+            sweep = self.criterion.sweep_of(sweep.labels, sweep.k)
+        stop.centers = sweep.centers
+        if measure:
+            stop.error = sweep.squared_error()
+        if judge and stop.k <= max(1, self.criterion.distinct // 3):
+            stop.V, stop.metric = self.criterion(sweep)
+        return stop
 
 
-def _whole(sample, centers):
-    """Centers with the constant columns put back."""
-    out = np.tile(sample.first, (len(centers), 1))
-    out[:, sample.varying] = centers
-    return out
-
-
-def find_path(X, weight, rng, n_threads, *, lam=None, most=None, init=None, verbose=0):
+def find_path(X, weight, rng, n_threads, *, lam=None, most=None, init=None, look=False, verbose=0):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
 
-    Number of clusters first from a few rows and in large steps, then from more of them and in
-    single steps. Both double in size until there are at least twice as many clusters at the top.
+    If the clusters found are long, all in the same directions, a second way down measures
+    distances as they do; the better one is the path. ``look``: from few rows is enough.
     """
     problem = _Problem(X, weight, n_threads)
+    with one_blas_thread():
+        path, metric = _find(problem, rng, lam, most, init, verbose, None, look)
+        if metric is not None and init is None and lam is None:
+            other, _ = _find(problem, rng, lam, most, init, verbose, metric)
+            path = min(path, other, key=lambda path: path.value)
+    return path
+
+
+def _find(problem, rng, lam, most, init, verbose, metric, look=False):
+    """Number of clusters first from a few rows and in large steps, then from more and in single ones.
+
+    Rows and clusters are doubled until there are at least twice as many clusters at the top.
+    """
     size, room = min(problem.n, COARSE), 0
     while True:
-        sample = problem.sample(size, rng)
+        sample = problem.sample(size, rng, metric)
         if not sample.varying.any():
             one = {1: SimpleNamespace(error=0.0, V=0.0, centers=sample.first[None])}
-            return LambdaPath(one, 1, 1.0, np.empty((0, 4)), X)
+            return LambdaPath(one, 1, 1.0, np.empty((0, 4)), problem.X), None
         limit = max(2, size // 2) if lam is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
             top = _look(sample, room, rng, lam, most, verbose)
         else:
-            top = SimpleNamespace(centers=init[:, sample.varying], more=False)
-        if top.more and (size < problem.n or room < limit):
+            top = SimpleNamespace(start=init[:, sample.varying], more=False)
+        if top.more and not look and (size < problem.n or room < limit):
             size, room = min(problem.n, 4 * size), 2 * room
             continue
         more = min(problem.n, FINER * size)
-        if more > size:
-            wider = problem.sample(more, rng)
-            if (wider.varying != sample.varying).any():
-                top.centers = _whole(sample, top.centers)[:, wider.varying]
-            sample = wider
-        path = _descend(sample, top.centers, lam, most, X)
+        if more > size and not look:
+            sample = problem.sample(more, rng, metric)
+        path, next_metric = _descend(sample, top.start, lam, most, problem.X)
         if verbose:
             print(f"path: {more} rows, {path.n_clusters[-1]} clusters and fewer, best {path.best}")
         near = path.best > 0.85 * path.n_clusters[-1] and path.n_clusters[-1] != most
-        if init is None and near and (size < problem.n or room < limit):
+        if init is None and near and not look and (size < problem.n or room < limit):
             size, room = min(problem.n, 4 * size), 2 * room
             continue
-        return path
+        return path, next_metric
 
 
 def _value(sample, stop, lam):
@@ -224,23 +261,15 @@ def _value(sample, stop, lam):
     return stop.V if lam is None else stop.error / sample.share + lam * stop.k
 
 
-def _stop(sample, lam, fine):
-    """A clustering on the way down."""
-    sweep = sample.descent.sweep
-    stop = SimpleNamespace(k=sweep.k, centers=sweep.centers, V=np.inf, error=np.nan)
-    if fine or lam is not None:
-        stop.error = sweep.squared_error()
-    if sweep.k <= max(1, sample.criterion.distinct // 3) and (fine or lam is None):
-        stop.V = sample.criterion(sweep)
-    return stop
-
-
 def _look(sample, room, rng, lam, most, verbose):
     """The way down in large steps: where to begin that in single ones."""
     descent = sample.descent
     descent.seed(room, rng)
     descent.settle(FIRST_SWEEPS)
-    stops = [_stop(sample, lam, False) for _ in descent.down(_coarse_step, COARSE_SWEEPS)]
+    stops = [
+        sample.stop(lam is None, lam is not None)
+        for _ in descent.down(_coarse_step, COARSE_SWEEPS)
+    ]
     allowed = [stop for stop in stops if most is None or stop.k <= most]
     best = min(reversed(allowed), key=lambda stop: _value(sample, stop, lam))
     if verbose:
@@ -252,26 +281,24 @@ def _look(sample, room, rng, lam, most, verbose):
     return top
 
 
-def _descend(sample, centers, lam, most, X):
+def _descend(sample, start, lam, most, X):
     """The way down in single steps."""
     descent = sample.descent
-    descent.start(centers)
+    descent.start(start)
     descent.settle(FINE_SWEEPS)
-    found = [_stop(sample, lam, True) for _ in descent.down(_fine_step, FINE_SWEEPS)]
+    found = [sample.stop(True, True) for _ in descent.down(_fine_step, FINE_SWEEPS)]
     stops = {}
     for stop in reversed(found):  # ascending: a number with no less error than a smaller one is no use
         if not stops or stop.error < least:
             stops[stop.k], least = stop, stop.error
     allowed = [stop for stop in stops.values() if most is None or stop.k <= most]
-    best = min(allowed, key=lambda stop: _value(sample, stop, lam)).k
+    best = min(allowed, key=lambda stop: _value(sample, stop, lam))
     taken = 0
     for k, stop in stops.items():
         taken += stop.centers.size
-        if k > best + 1 and taken > max(ROOM, X.size):
-            stop.centers = None
-        else:
-            stop.centers = _whole(sample, stop.centers)
-    return LambdaPath(stops, best, sample.share, np.array(descent.tree).reshape(-1, 4), X)
+        stop.centers = None if k > best.k + 1 and taken > max(ROOM, X.size) else sample.whole(stop.centers)
+    tree = np.array(descent.tree).reshape(-1, 4)
+    return LambdaPath(stops, best.k, sample.share, tree, X), best.metric
 
 
 class LambdaPath:
@@ -312,6 +339,7 @@ class LambdaPath:
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = tree.copy()
         self.linkage[:, 2] /= np.sqrt(share)
+        self.value = float(self.criterion[self.n_clusters == self.best][0])
         self._centers = {k: stop.centers for k, stop in stops.items()}
         self._X = X
         i = int(np.searchsorted(self.n_clusters, self.best))
