@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from smallvar._sweeps.merge import MergeSweep, fit_shape
+from smallvar._sweeps.merge import fit_shape
 
 PRICE = 1.75  # of a parameter, in log(distinct rows)
 SMALL = 1e-9  # of the largest eigenvalue: variances below are none
@@ -19,13 +19,12 @@ class Criterion:
     spherical but for q directions.
     """
 
-    def __init__(self, X, weight, space, n_threads):
-        self.threads = n_threads
+    def __init__(self, X, weight, space, judge):
         self.X, self.weight, self.space = X, weight, space
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.distinct, self.d = count_distinct(X), X.shape[1]
         self.total = self._scatter(None) if self.d > 1 else None
-        self.judged = None
+        self.judge = judge
 
     def _scatter(self, sweep):
         """Sum of w r r', r the residuals of the sweep, or from the origin."""
@@ -47,15 +46,10 @@ class Criterion:
 
     def sweep_of(self, labels, k):
         """The sweep of labels that came about in another space."""
-        if self.judged is None:
-            self.judged = MergeSweep(
-                self.X, self.weight, None, np.zeros(self.X.shape[0], dtype=np.int32), self.space,
-                self.threads, 8, False,
-            )
-        self.judged.start(np.zeros((k, self.d)))
-        self.judged.labels[:] = labels
-        self.judged.move_centers(True)
-        return self.judged
+        self.judge.start(np.zeros((k, self.d)))
+        self.judge.labels[:] = labels
+        self.judge.move_centers(True)
+        return self.judge
 
     def __call__(self, sweep):
         """V, and the directions in which clusters are long: (V, rows of unit length over spread)."""

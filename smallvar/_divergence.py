@@ -3,7 +3,9 @@
 import warnings
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.spatial.distance import cdist
+from scipy.special import digamma, gammaln
 from sklearn.cluster import kmeans_plusplus
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -19,7 +21,9 @@ from smallvar._base import (
     unchanged_on_error,
     warn_not_converged,
 )
+from smallvar._criterion import count_distinct
 from smallvar._dpmeans import NO_CAP, DPMeans, _Start
+from smallvar._path import Descent
 from smallvar._penalty import check_guess, farthest_by
 
 BLOCK = 1 << 18  # numbers in a temporary table
@@ -534,6 +538,120 @@ class _DivergenceStart(_Start):
         sweep.start(centers)
 
 
+class _DivergenceMergeSweep(_DivergenceSweep):
+    """The sweep of a merge path for a divergence, with the methods of the compiled ``MergeSweep``."""
+
+    crowded = False
+    remap = None
+
+    @property
+    def weights(self):
+        """Weights of the clusters."""
+        return self.mass
+
+    @property
+    def labels(self):
+        """Labels of the rows."""
+        return self.label
+
+    def own_distances(self):
+        """Divergence of each row from its own center."""
+        out = np.empty(len(self.label))
+        for block in _blocks(len(out), self.X.shape[1]):
+            own = self.centers[self.label[block]]
+            out[block] = self.rule.between(self.rows_of(block), own)
+        return out
+
+    def seed(self, rows):
+        """Centers near these rows; on their way to the mean, so that no component is on a border."""
+        seeds = np.asarray(self.X[rows], dtype=np.float64)
+        self.set_centers(np.vstack([self.centers, seeds + 0.05 * (self.about.m0 - seeds)]))
+        self.assign()
+
+    def start(self, centers):
+        """Begin at these centers."""
+        super().start(centers + 0.05 * (self.about.m0 - centers) if len(centers) == 1 else centers)
+
+    def _keep(self, centers, kept):
+        self.remap = np.where(kept, np.cumsum(kept) - 1, -1)
+        super()._keep(centers, kept)
+
+    def merge(self, count):
+        """Merge the cheapest pair, ``count`` times over; pairs as numbered before, and costs.
+
+        A merger costs w_a D(mu_a, m) + w_b D(mu_b, m), m the joint mean: the information lost.
+        """
+        k = self.k
+        mean, mass, target = self.centers.copy(), self.mass.astype(float), np.arange(k)
+        table = np.full((k, k), np.inf)
+        for a in range(k - 1):
+            table[a, a + 1 :] = self._lost(mean, mass, a, slice(a + 1, k))
+        pairs, costs = np.empty((count, 2), dtype=np.intp), np.empty(count)
+        for m in range(count):
+            a, b = np.unravel_index(table.argmin(), table.shape)
+            pairs[m], costs[m] = (a, b), table[a, b]
+            mean[a] += mass[b] / (mass[a] + mass[b]) * (mean[b] - mean[a])
+            mass[a] += mass[b]
+            target[target == b] = a
+            table[b], table[:, b] = np.inf, np.inf
+            alive = np.flatnonzero(target == np.arange(k))
+            lost = self._lost(mean, mass, a, alive)
+            table[a, alive[alive > a]] = lost[alive > a]
+            table[alive[alive < a], a] = lost[alive < a]
+        alive = np.flatnonzero(target == np.arange(k))
+        number = np.cumsum(target == np.arange(k)) - 1
+        self.label[:] = number[target][self.label]
+        self.set_centers(mean[alive])
+        self.move_centers()
+        return pairs, costs
+
+    def _lost(self, mean, mass, a, others):
+        w = mass[others, None]
+        joint = mean[a] + w / (mass[a] + w) * (mean[others] - mean[a])
+        between = self.rule.between
+        return mass[a] * between(mean[a], joint) + mass[others] * between(mean[others], joint)
+
+
+class _FamilyCriterion:
+    """The criterion of a merge path for a divergence: the exact likelihood of its family.
+
+    V = (u / n) (2 sum_i w_i D_i / phi + ... - 2 n sum_k p_k log p_k) + 2 log(u) (K (d + 1) - 1),
+
+    with terms that do not depend on the clusters left out; phi is 1, and for "itakura_saito" the
+    shape of the gamma law is one more parameter, fitted.
+    """
+
+    def __init__(self, rule, X, weight):
+        self.gamma, self.d = isinstance(rule, _ItakuraSaito), X.shape[1]
+        self.n = float(len(X) if weight is None else weight.sum())
+        self.distinct = count_distinct(X)
+
+    def __call__(self, sweep):
+        n, d, u, K = self.n, self.d, self.distinct, sweep.k
+        p = sweep.weights / n
+        loss = sweep.squared_error() / n
+        if self.gamma:
+            # -2 log f = 2 a D + 2 (a - a log a + log Gamma(a)) + 2 log x; D on average log a - psi(a)
+            mean = min(max(loss / d, 1e-12), 1e5)
+            low, high = 1e-6, 1.0 / mean + 1.0
+            a = brentq(lambda a: np.log(a) - digamma(a) - mean, low, high)
+            loss = a * loss + d * (a - a * np.log(a) + gammaln(a))
+        V = u * 2.0 * (loss - float(p @ np.log(p)))
+        return V + 2.0 * np.log(u) * (K * (d + 1) - 1 + self.gamma), None
+
+
+def _family(rule):
+    """What a merge path needs to know of a divergence."""
+
+    def family(X, weight, n_threads, metric):
+        about = _Reference(rule, X, _mean(X, None, weight))
+        labels = np.zeros(X.shape[0], dtype=np.int32)
+        sweep = _DivergenceMergeSweep(rule, X, weight, None, labels, about)
+        return _FamilyCriterion(rule, X, weight), Descent(X, weight, sweep, 0.0)
+
+    return family
+
+
 def _farthest_first(rule, X, rows, mean, n_clusters):
     """The farthest-first rule with a divergence, on the rows given."""
     n = X.shape[0] if rows is None else len(rows)
@@ -583,7 +701,7 @@ class BregmanDPMeans(DPMeans):
 
     Parameters
     ----------
-    lam : float or "farthest-first", default="farthest-first"
+    lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each cluster, in units of D, > 0 (0 is allowed together with ``max_clusters``).
         "farthest-first" derives it from the data and the guess ``n_clusters``, with D as the
         distance.
@@ -683,7 +801,7 @@ default="squared_euclidean"
 
     def __init__(
         self,
-        lam="farthest-first",
+        lam="auto",
         *,
         divergence="squared_euclidean",
         n_clusters=8,
@@ -757,17 +875,17 @@ default="squared_euclidean"
             if given is not None:
                 rule.check(given, "init", self.divergence)
             with threadpool_limits(n_threads, user_api="blas"), np.errstate(over="ignore"):
-                best = self._run(rule, X, weight, given, rng)
+                best = self._fit_rule(rule, X, weight, given, rng, n_threads)
         if not (best.converged or best.enough):
             warn_not_converged(self, best.n_iter)
         return self
 
-    def _run(self, rule, X, weight, given, rng):
+    def _fit_rule(self, rule, X, weight, given, rng, n_threads):
         """All starts; the best one becomes the result."""
         n = X.shape[0]
         visited = None if weight is None or weight.all() else np.flatnonzero(weight)
         mean = _mean(X, visited, None)
-        lam = self.lam
+        lam = None if self.lam == "auto" else self.lam
         if isinstance(lam, str):
             check_guess(self.n_clusters, n)
             lam = _farthest_first(rule, X, visited, mean, self.n_clusters)
@@ -775,24 +893,19 @@ default="squared_euclidean"
             mean = _mean(X, visited, weight)
         about = _Reference(rule, X, mean)
 
-        def starts():
-            for start in range(self.n_init):
-                rows = visited
-                if start > 0 or self.shuffle:
-                    rows = rng.permutation(n)
-                    rows = rows if visited is None else rows[weight[rows] > 0]
-                w = weight if weight is None or rows is None else weight[rows]
-                label = np.zeros(n if rows is None else len(rows), dtype=np.int32)
-                yield _DivergenceStart(
-                    _DivergenceSweep(rule, X, w, rows, label, about),
-                    mean[None] if given is None else given,
-                    float(lam),
-                    self.algorithm,
-                    given is not None,
-                    self.max_clusters,
-                )
+        def start(order, centers, lam, algorithm, given, cap):
+            rows = visited
+            if order is not None:
+                rows = order if visited is None else order[weight[order] > 0]
+            w = weight if weight is None or rows is None else weight[rows]
+            label = np.zeros(n if rows is None else len(rows), dtype=np.int32)
+            sweep = _DivergenceSweep(rule, X, w, rows, label, about)
+            centers = mean[None] if centers is None else centers
+            return _DivergenceStart(sweep, centers, float(lam), algorithm, given, cap)
 
-        best = self._best_start(n, starts())
+        best = self._run(
+            X, weight, lam, given, rng, n_threads, start, family=_family(rule)
+        )
         if visited is not None:
             # rows of weight zero are not visited: they get the label of predict
             idle = np.flatnonzero(weight == 0)

@@ -334,58 +334,46 @@ class DPMeans(CenterEstimator):
 
     def _fit(self, X, weight, given, rng, n_threads):
         """All starts on checked data; the best one becomes the result."""
+
+        def start(order, centers, lam, algorithm, given, cap):
+            space = Space(X, weight, n_threads, centers if given else None)
+            if centers is None:
+                centers = space.mean.reshape(1, -1)
+            w = weight if order is None or weight is None else weight[order]
+            return _Start(X, w, order, lam, algorithm, centers, given, space, cap, n_threads)
+
+        lam = None
+        if self.lam != "auto":
+            lam = _resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+        return self._run(X, weight, lam, given, rng, n_threads, start)
+
+    def _run(self, X, weight, lam, given, rng, n_threads, start, **family):
+        """All starts, from a merge path where lam is None or the algorithm asks for one.
+
+        ``start(order, centers, lam, algorithm, given, cap)`` makes one; centers None: the mean.
+        """
+        n = X.shape[0]
+        orders = (rng.permutation(n) if i > 0 or self.shuffle else None for i in range(self.n_init))
         vars(self).pop("path_", None)
-        auto = isinstance(self.lam, str) and self.lam == "auto"
-        if auto or self.algorithm == "merge":
-            return self._fit_paths(X, weight, given, rng, n_threads, auto)
-        lam = _resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
-        space = Space(X, weight, n_threads, given)
-        centers = space.mean.reshape(1, -1) if given is None else given
-        return self._best_start(
-            X.shape[0],
-            (
-                self._start(
-                    X, weight, order, lam, self.algorithm, centers, given is not None,
-                    space, self.max_clusters, n_threads,
-                )
-                for order in self._orders(X.shape[0], rng)
-            ),
-        )
+        if lam is not None and self.algorithm != "merge":
+            known, cap = given is not None, self.max_clusters
+            starts = (start(order, given, lam, self.algorithm, known, cap) for order in orders)
+            return self._best_start(n, starts)
+        algorithm = "collapsed" if self.algorithm == "collapsed" else "serial"
+        options = {"lam": lam, "most": self.max_clusters, "init": given, "verbose": self.verbose}
 
-    def _orders(self, n, rng):
-        """The order of visit of each start; None is that of the rows."""
-        for start in range(self.n_init):
-            yield rng.permutation(n) if start > 0 or self.shuffle else None
+        def of_path(order, path):
+            centers = path.centers(path.best)
+            penalty, cap = (path.lam, path.best) if lam is None else (lam, self.max_clusters)
+            one = start(order, centers, penalty, algorithm, True, cap)
+            one.merge_path = path
+            return one
 
-    @staticmethod
-    def _start(X, weight, order, *args):
-        weight = weight if order is None or weight is None else weight[order]
-        return _Start(X, weight, order, *args)
-
-    def _fit_paths(self, X, weight, given, rng, n_threads, auto):
-        """Starts from the number of clusters that is best on a merge path."""
-        lam = None if auto else _resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
-        algorithm = self.algorithm if self.algorithm == "collapsed" else "serial"
-        paths = []
-
-        def starts():
-            for order in self._orders(X.shape[0], rng):
-                path = find_path(
-                    X, weight, rng, n_threads, lam=lam, most=self.max_clusters, init=given,
-                    verbose=self.verbose,
-                )
-                if auto and paths and not path.value < min(paths, key=lambda p: p.value).value:
-                    continue
-                paths.append(path)
-                centers = path.centers(path.best)
-                yield self._start(
-                    X, weight, order, path.lam if auto else lam, algorithm, centers, True,
-                    Space(X, weight, n_threads, centers),
-                    len(centers) if auto else self.max_clusters, n_threads,
-                )
-
-        best = self._best_start(X.shape[0], starts(), last=auto)
-        self.path_ = paths[-1] if auto else paths[best.number - 1]
+        paths = ((order, find_path(X, weight, rng, n_threads, **options, **family)) for order in orders)
+        if lam is None:  # the objectives of different penalties do not compare
+            paths = [min(paths, key=lambda pair: pair[1].value)]
+        best = self._best_start(n, (of_path(*pair) for pair in paths))
+        self.path_ = best.merge_path
         return best
 
     def _warn_if_out_of_reach(self, X, weight, n_threads):
@@ -405,15 +393,14 @@ class DPMeans(CenterEstimator):
                 stacklevel=3,
             )
 
-    def _best_start(self, n, starts, last=False):
-        """Run the starts; the one with the lowest objective (or the last) is the result for n rows."""
+    def _best_start(self, n, starts):
+        """Run the starts; the one with the lowest objective becomes the result for n rows."""
         best = None
         for number, start in enumerate(starts, 1):
             start.run(self.max_iter, self.tol, self.verbose)
-            start.number = number
             if self.verbose and self.n_init > 1:
                 print(f"start {number}: {start.sweep.k} clusters, objective {start.objective:.8g}")
-            if best is None or last or start.objective < best.objective:
+            if best is None or start.objective < best.objective:
                 best = start
         self.cluster_centers_ = best.sweep.centers
         self.labels_ = best.label

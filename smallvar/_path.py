@@ -42,12 +42,8 @@ class Descent:
     height, clusters of the top in it), as in scipy's linkages.
     """
 
-    def __init__(self, X, weight, n_threads):
-        self.X, self.weight = X, weight
-        self.space = Space(X, weight, n_threads)
-        self.sweep = MergeSweep(
-            X, weight, None, np.zeros(X.shape[0], dtype=np.int32), self.space, n_threads, 8, True
-        )
+    def __init__(self, X, weight, sweep, noise):
+        self.X, self.weight, self.sweep, self.noise = X, weight, sweep, noise
 
     def seed(self, size, rng):
         """``size`` clusters at rows far apart, drawn in rounds by weight times squared distance."""
@@ -58,7 +54,7 @@ class Descent:
         sweep.assign()
         while sweep.k < size:
             claim = sweep.own_distances()
-            claim[claim <= self.space.noise] = 0.0
+            claim[claim <= self.noise] = 0.0
             total = np.cumsum(claim if self.weight is None else self.weight * claim)
             if not total[-1] > 0.0:
                 break  # every row has its equal among the seeds
@@ -141,10 +137,29 @@ def _fine_step(k):
     return max(1, k // STEPS)
 
 
+def _merge_sweep(X, weight, space, n_threads, bounds):
+    labels = np.zeros(X.shape[0], dtype=np.int32)
+    return MergeSweep(X, weight, None, labels, space, n_threads, 8, bounds)
+
+
+def squared_euclidean(X, weight, n_threads, metric):
+    """Criterion and descent for squared distances; with a metric, the descent is on X times it."""
+    space = Space(X, weight, n_threads)
+    judge = _merge_sweep(X, weight, space, n_threads, False) if metric is not None else None
+    criterion = Criterion(X, weight, space, judge)
+    if metric is not None:
+        starts = range(0, X.shape[0], 4096)
+        X = np.concatenate([(X[i : i + 4096] - space.origin) @ metric for i in starts])
+        space = Space(X, weight, n_threads)
+    sweep = _merge_sweep(X, weight, space, n_threads, True)
+    return criterion, Descent(X, weight, sweep, space.noise)
+
+
 class _Problem:
     """The data of a path, rows without weight left out, and draws from them."""
 
-    def __init__(self, X, weight, n_threads):
+    def __init__(self, X, weight, n_threads, family):
+        self.family = family
         self.rows = None if weight is None or weight.all() else np.flatnonzero(weight)
         self.X, self.weight, self.n_threads = X, weight, n_threads
         self.n = X.shape[0] if self.rows is None else len(self.rows)
@@ -177,16 +192,7 @@ class _Sample:
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
         self.metric = metric
         if self.varying.any():
-            space = Space(X, weight, problem.n_threads)
-            self.criterion = Criterion(X, weight, space, problem.n_threads)
-            if metric is not None:
-                X = np.concatenate(
-                    [
-                        (X[start : start + 4096] - space.origin) @ metric
-                        for start in range(0, X.shape[0], 4096)
-                    ]
-                )
-            self.descent = Descent(X, weight, problem.n_threads)
+            self.criterion, self.descent = problem.family(X, weight, problem.n_threads, metric)
 
     def whole(self, centers):
         """Centers with the constant columns put back."""
@@ -208,13 +214,16 @@ class _Sample:
         return stop
 
 
-def find_path(X, weight, rng, n_threads, *, lam=None, most=None, init=None, look=False, verbose=0):
+def find_path(
+    X, weight, rng, n_threads, *, lam=None, most=None, init=None, look=False, verbose=0,
+    family=squared_euclidean,
+):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
 
     If the clusters found are long, all in the same directions, a second way down measures
     distances as they do; the better one is the path. ``look``: from few rows is enough.
     """
-    problem = _Problem(X, weight, n_threads)
+    problem = _Problem(X, weight, n_threads, family)
     with one_blas_thread():
         path, metric = _find(problem, rng, lam, most, init, verbose, None, look)
         if metric is not None and init is None and lam is None:
