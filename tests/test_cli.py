@@ -15,9 +15,11 @@ import pytest
 from sklearn.datasets import load_digits
 
 import smallvar
-from smallvar import __main__ as cli
-from smallvar import _picture, _table
-from smallvar.__main__ import main
+from smallvar._cli import cluster as _cluster
+from smallvar._cli import features as _features
+from smallvar._cli import picture as _picture
+from smallvar._cli import table as _table
+from smallvar._cli.main import COMMANDS, main
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="POSIX signals and pipes")
 ESTIMATORS = [smallvar.DPMeans, smallvar.BPMeans, smallvar.KFeatures, smallvar.DynamicMeans]
@@ -255,7 +257,7 @@ def test_names_the_terminal_cannot_show(tmp_path):
 
 def test_a_command_is_one_function(monkeypatch, run):
     given = []
-    monkeypatch.setitem(cli.COMMANDS, "other", given.append)
+    monkeypatch.setitem(COMMANDS, "other", given.append)
     assert run("other", "a", "--b") == (0, "", "")
     assert given == [["a", "--b"]]
     assert "commands: cluster, features, track, other (default: cluster)" in run("--help")[1]
@@ -647,7 +649,7 @@ def test_no_file_is_left_half_written(run, blobs, tmp_path, monkeypatch, error, 
         file.write(b"label\n0\n")
         raise error
 
-    monkeypatch.setattr(cli, "write_labels", write_half)
+    monkeypatch.setattr(_cluster, "write_labels", write_half)
     got, out, err = run(blobs[0], "--out", folder / "labels.csv")
     assert (got, out) == (code, "")
     assert re.fullmatch(rf"smallvar: .*{message}\n", err)
@@ -662,7 +664,7 @@ def table(n, d, k):
     """Points around k centers, as the command line would hand them to the picture."""
     rng = np.random.default_rng(n)
     X = rng.uniform(0, 100, (k, d))[rng.integers(0, k, n)] + rng.normal(size=(n, d))
-    return X, cli.Table(X, [f"name {i}" for i in range(d)], "t.npy")
+    return X, _table.Table(X, [f"name {i}" for i in range(d)], "t.npy")
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -717,7 +719,7 @@ def test_identical_points_can_be_drawn():
     pytest.importorskip("matplotlib")
     for d in (1, 2, 3):
         X = np.full((20, d), 1e6)
-        figure = _picture.picture(cli.Table(X, ["x"] * d, "t.npy"), smallvar.DPMeans().fit(X))
+        figure = _picture.picture(_table.Table(X, ["x"] * d, "t.npy"), smallvar.DPMeans().fit(X))
         figure.draw_without_rendering()
         assert "K = 1," in figure.axes[0].get_title()
 
@@ -886,7 +888,7 @@ def test_assignments_of_many_rows():
     Z = np.random.default_rng(0).integers(0, 2, (250_001, 3), dtype=np.int32)
     for k in (1, 3):
         file = io.BytesIO()
-        cli.write_assignments(file, Z[:, :k])
+        _features.write_assignments(file, Z[:, :k])
         header, *rows = file.getvalue().decode().splitlines()
         assert header == ",".join(["feature_0", "feature_1", "feature_2"][:k])
         assert np.array_equal(np.array([row.split(",") for row in rows], dtype=int), Z[:, :k])
@@ -998,8 +1000,10 @@ def test_path_of_nothing(run, tmp_path):
 def test_widest_range(low, high, error, best):
     arrays = [np.array(values, dtype=float) for values in (low, high, error)]
     path = dict(zip(["lam_low", "lam_high", "error"], arrays, strict=True))
-    path = cli.without_rounding(smallvar._bpmeans.Bunch(n_components=np.arange(len(low)), **path))
-    assert cli.widest(path) == best
+    path = _features.without_rounding(
+        smallvar._bpmeans.Bunch(n_components=np.arange(len(low)), **path)
+    )
+    assert _features.widest(path) == best
 
 
 # Arguments for features
@@ -1066,7 +1070,7 @@ def test_components_are_not_left_half_written(run, sums, tmp_path, monkeypatch):
         file.write(b"a,b\n")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cli, "write_components", write_half)
+    monkeypatch.setattr(_features, "write_components", write_half)
     code, out, err = run("features", sums[0], "--components", tmp_path / "a.csv")
     assert (code, out) == (2, "")
     assert err.endswith("No space left on device\n")
@@ -1098,7 +1102,7 @@ def feature_model(k, d, n=60):
     rng = np.random.default_rng(k)
     X = (rng.random((n, max(k, 1))) < 0.3) @ rng.normal(size=(max(k, 1), d))
     model = smallvar.KFeatures(k, n_init=1, random_state=0).fit(X)
-    return X, cli.Table(X, [f"name {i}" for i in range(d)], "t.npy"), model
+    return X, _table.Table(X, [f"name {i}" for i in range(d)], "t.npy"), model
 
 
 @pytest.mark.parametrize("k", [1, 5, 18, 40])
@@ -1151,7 +1155,7 @@ def test_scale_of_pictures(least, colors):
     pytest.importorskip("matplotlib")
     X = np.array([[least, 1.0, 0.0, 0.5]])
     model = smallvar.KFeatures(1, n_init=1, random_state=0).fit(X)
-    figure = _picture.feature_picture(cli.Table(X, list("abcd"), "t.npy"), model, (2, 2))
+    figure = _picture.feature_picture(_table.Table(X, list("abcd"), "t.npy"), model, (2, 2))
     image = figure.get_axes()[0].images[0]
     assert image.get_cmap().name == colors
     assert image.get_clim() == ((0.0, 1.0) if least == 0 else (-1.0, 1.0))
@@ -1172,13 +1176,13 @@ def test_pictures_of_features_are_written(ran, sums, tmp_path, suffix, argv):
 def test_digits_are_drawn_as_pictures(run, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     shapes = []
-    draw = cli.feature_picture
+    draw = _features.feature_picture
 
     def recording(table, model, shape):
         shapes.append(shape)
         return draw(table, model, shape)
 
-    monkeypatch.setattr(cli, "feature_picture", recording)
+    monkeypatch.setattr(_features, "feature_picture", recording)
     argv = ["features", "--lam", "1e5", "--starts", "1", "--plot", tmp_path / "z.png"]
     for more in ([], ["--shape", "4x16"], ["--columns", "1:64"], ["--columns", "pixel_0_0:"]):
         run(*argv, *more)
@@ -1193,7 +1197,7 @@ def test_picture_of_a_path(exact):
     path = smallvar._bpmeans.Bunch(
         n_components=np.arange(5), error=error, lam_low=low, lam_high=high
     )
-    figure = _picture.path_picture(cli.Table(np.zeros((7, 3)), list("abc"), "t.npy"), path, 2)
+    figure = _picture.path_picture(_table.Table(np.zeros((7, 3)), list("abc"), "t.npy"), path, 2)
     figure.draw_without_rendering()
     (axes,) = figure.axes
     assert axes.get_yscale() == ("linear" if exact else "log")

@@ -6,7 +6,7 @@ imported when the first of them is made.
 
 import numpy as np
 
-from smallvar._table import UserError, clock_title, counted, explained, square_of
+from smallvar._cli.table import UserError, clock_title, counted, explained, square_of
 
 POINTS_DRAWN, VALUES_DRAWN = 50_000, 20_000_000
 FEATURES_DRAWN, ROWS_DRAWN = 40, 400

@@ -1,0 +1,107 @@
+"""``smallvar cluster``: DP-means on the rows of a table."""
+
+import numpy as np
+
+from smallvar._cli.arguments import check_targets, new_parser, number, parse
+from smallvar._cli.data import load
+from smallvar._cli.output import in_short, replacing, report, save, timed, write_labels
+from smallvar._cli.picture import picture
+from smallvar._cli.table import columns_in_short, counted
+
+
+def cluster(argv):
+    """Cluster the rows of a table with DP-means.
+
+    Parameters
+    ----------
+    argv : list of str
+        The arguments that follow the name of the command.
+    """
+    parser = new_parser(
+        prog="smallvar",
+        usage="smallvar [cluster] [DATA] [--lam L | --n-clusters K] [options]",
+        description="""
+            Cluster the rows of a table with DP-means: k-means that finds the number of
+            clusters K by itself. It minimizes SSE + lam K, the sum of squared distances to
+            the cluster centers plus a penalty lam for every cluster.""",
+        examples="""
+            smallvar measurements.csv --n-clusters 10 --out labels.csv
+            smallvar points.npy --lam 2.5 --algorithm delayed --plot clusters.png""",
+    )
+    penalty = parser.add_mutually_exclusive_group()
+    penalty.add_argument(
+        "--lam",
+        type=number(float, 0),
+        metavar="L",
+        help="the penalty per cluster, in squared data units: a point farther than sqrt(L) from "
+        "every center opens a cluster, so a smaller L gives more clusters",
+    )
+    penalty.add_argument(
+        "--n-clusters",
+        type=number(int, 1),
+        metavar="K",
+        help="a guess at the number of clusters, not a bound: lam is then the squared distance "
+        "of the K-th of K points picked farthest-first (default: a guess of 8)",
+    )
+    parser.add_argument(
+        "--algorithm",
+        choices=["serial", "delayed", "collapsed"],
+        help="serial (default): each point beyond lam opens a cluster at once; delayed: at most "
+        "one new cluster per sweep, hence fewer and clearer ones where lam is small; "
+        "collapsed: the centers move with every point, which may lower the objective further",
+    )
+    parser.add_argument(
+        "--max-clusters", type=number(int, 1), metavar="M", help="never make more than M clusters"
+    )
+    args = parse(
+        parser,
+        argv,
+        out="write the labels, 0 to K - 1, one per row, as .csv",
+        seed="visit the points in a random order drawn from S (default: in the order given)",
+    )
+    check_targets(args)
+
+    from smallvar import DPMeans
+
+    table, reading = load(args, parser.prog)
+    n, d = table.X.shape
+    given = {
+        "lam": args.lam,
+        "n_clusters": args.n_clusters,
+        "max_clusters": args.max_clusters,
+        "algorithm": args.algorithm,
+        "random_state": args.seed,
+        "n_threads": args.threads,
+    }
+    model = DPMeans(
+        **{option: value for option, value in given.items() if value is not None},
+        shuffle=args.seed is not None,
+        verbose=int(args.verbose),
+    )
+    if args.n_clusters is None:  # a guess nobody made is no reason to refuse a few rows
+        model.set_params(n_clusters=min(model.n_clusters, n))
+    _, fitting = timed(model.fit, table.X)
+
+    if args.out is not None:
+        with replacing(args.out) as file:
+            write_labels(file, model.labels_)
+    if args.plot is not None:
+        save(args.plot, picture(table, model))
+
+    guess = f"farthest-first, for a guess of {counted(model.n_clusters, 'cluster')}"
+    report(
+        {
+            "data": f"{table.name}, {columns_in_short(table.titles)}",
+            "n": n,
+            "d": d,
+            "lam": f"{model.lam_:.8g} ({guess if args.lam is None else 'given'})",
+            "K": model.n_clusters_,
+            "sweeps": model.n_iter_,
+            "objective": f"{model.objective_:.10g} (SSE + lam K)",
+            "SSE": f"{model.inertia_:.10g}",
+            "sizes": in_short(np.sort(np.bincount(model.labels_))[::-1], "points"),
+            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
+            "labels": args.out,
+            "picture": args.plot,
+        }
+    )
