@@ -113,7 +113,7 @@ def stream(tmp_path):
     for step in range(20):
         for group, gone in enumerate([(), (8, 9), range(12, 20)]):
             if step not in gone:
-                center = [10.0 * group + 0.1 * step, 5.0 - 0.05 * step * group]
+                center = [10.0 * group + 0.1 * step, 5.0 - 0.5 * step * group]
                 rows += [[center[0], 100.0 + step / 2, center[1]] for _ in range(5)]
     rows = np.array(rows)[rng.permutation(len(rows))]  # not in the order of time
     rows[:, [0, 2]] += 0.1 * rng.normal(size=(len(rows), 2))
@@ -367,10 +367,10 @@ def test_header_is_detected(ran, tmp_path, text, n, columns):
     assert (report["n"], report["data"]) == (str(n), f"t.csv, {columns}")
 
 
-def test_text_is_read_exactly(ran, fitted, tmp_path):
+def test_text_is_read_exactly(run, fitted, tmp_path):
     X = np.random.default_rng(0).lognormal(sigma=20, size=(500, 7))
     np.savetxt(tmp_path / "t.csv", X, delimiter=",", fmt="%.17g")
-    ran(tmp_path / "t.csv")
+    run("features", tmp_path / "t.csv", "--n-components", 1, "--starts", 1)
     assert np.array_equal(fitted[0][1], X)
 
 
@@ -423,8 +423,9 @@ def test_files_that_cannot_be_read(refused, no_fit, tmp_path):
     assert "No such file" in refused("none")
     (tmp_path / "folder.csv").mkdir()
     assert "is a directory" in refused(tmp_path / "folder.csv")
-    path = write(tmp_path / "t.txt", "1,2\n")
-    assert "must end in .csv, .tsv, .npy or .parquet" in refused(path)
+    message = "must end in .csv, .tsv, .txt, .dat, .npy or .parquet, or in .gz after .csv, .tsv, "
+    for name in ("t.xlsx", "t", "t.gz", "t.npy.gz", "t.csv.gz.gz"):
+        assert f"{name}: the name {message}" in refused(write(tmp_path / name, "1,2\n"))
     for name in ("t.npy", "t.parquet", "t.tsv"):
         assert f"{name} is empty" in refused(write(tmp_path / name, ""))
 
@@ -608,26 +609,34 @@ def test_labels_of_many_rows(ran, tmp_path):
     assert np.array_equal(labels, smallvar.DPMeans(1.0).fit(X).labels_)
 
 
-@pytest.mark.parametrize("option", ["--out", "--plot"])
-def test_targets_are_tried_before_the_fit(refused, no_fit, blobs, tmp_path, option):
+@pytest.mark.parametrize(("option", "suffix"), [("--out", ".csv"), ("--plot", ".png")])
+def test_targets_are_tried_before_the_fit(refused, no_fit, blobs, tmp_path, option, suffix):
     path, _ = blobs
     before = sorted(os.listdir(tmp_path))
-    (tmp_path / "folder.png").mkdir()
+    folder = f"folder{suffix}"
+    (tmp_path / folder).mkdir()
     for name, message in [
-        ("none/labels.png", "there is no folder"),
-        ("folder.png", "not a file that can be replaced"),
-        ("x" * 300 + ".png", "name too long"),
+        (f"none/labels{suffix}", "there is no folder"),
+        (folder, "not a file that can be replaced"),
+        ("x" * 300 + suffix, "name too long"),
     ]:
         message = re.escape(f"smallvar: {option} {tmp_path / name}: ") + f".*{message}"
         assert re.match(message, refused(path, option, tmp_path / name), re.I)
-    assert "this would overwrite the data" in refused(path, option, path)
-    assert "not a file that can be replaced" in refused(path, option, os.devnull)
-    assert sorted(os.listdir(tmp_path)) == sorted([*before, "folder.png"])
+    (tmp_path / f"link{suffix}").symlink_to(path)
+    assert "this would overwrite the data" in refused(path, option, tmp_path / f"link{suffix}")
+    (tmp_path / f"link{suffix}").unlink()
+    (tmp_path / f"null{suffix}").symlink_to(os.devnull)
+    null = refused(path, option, tmp_path / f"null{suffix}")
+    assert "not a file that can be replaced" in null
+    (tmp_path / f"null{suffix}").unlink()
+    assert sorted(os.listdir(tmp_path)) == sorted([*before, folder])
     assert path.stat().st_size > 1000
 
 
 def test_out_and_plot_differ(refused, no_fit, blobs, tmp_path):
-    message = refused(blobs[0], "--out", tmp_path / "a.png", "--plot", tmp_path / "a.png")
+    write(tmp_path / "a.png", "old")
+    (tmp_path / "a.csv").symlink_to(tmp_path / "a.png")
+    message = refused(blobs[0], "--out", tmp_path / "a.csv", "--plot", tmp_path / "a.png")
     assert "--out and --plot both name" in message
 
 
@@ -645,7 +654,7 @@ def test_no_file_is_left_half_written(run, blobs, tmp_path, monkeypatch, error, 
     if old:
         write(folder / "labels.csv", "old")
 
-    def write_half(file, labels):
+    def write_half(file, titles, labels):
         file.write(b"label\n0\n")
         raise error
 
@@ -888,7 +897,7 @@ def test_assignments_of_many_rows():
     Z = np.random.default_rng(0).integers(0, 2, (250_001, 3), dtype=np.int32)
     for k in (1, 3):
         file = io.BytesIO()
-        _features.write_assignments(file, Z[:, :k])
+        _features.write_assignments(file, [f"feature_{i}" for i in range(k)], Z[:, :k])
         header, *rows = file.getvalue().decode().splitlines()
         assert header == ",".join(["feature_0", "feature_1", "feature_2"][:k])
         assert np.array_equal(np.array([row.split(",") for row in rows], dtype=int), Z[:, :k])
@@ -1060,7 +1069,9 @@ def test_targets_of_features_are_tried_before_the_fit(refused, no_fit, sums, tmp
     assert "there is no folder" in refused("features", path, "--components", tmp_path / "x" / "a")
     assert "would overwrite the data" in refused("features", path, "--components", path)
     assert "would overwrite the data" in refused("features", "--path", path, "--plot", path)
-    message = refused("features", path, "--out", tmp_path / "z", "--components", tmp_path / "z")
+    message = refused(
+        "features", path, "--out", tmp_path / "z.csv", "--components", tmp_path / "z.csv"
+    )
     assert "--out and --components both name" in message
     assert os.listdir(tmp_path) == [path.name]
 
@@ -1261,18 +1272,32 @@ def test_tracks_reported_are_those_written(ran, stream, tmp_path):
     assert "picture" not in report
 
 
-@pytest.mark.parametrize(
-    ("argv", "guess", "rows"), [([], 8, 15), (["--n-clusters", 3], 3, 15), ([], 4, 4)]
-)
-def test_penalty_from_the_first_step(ran, stream, tmp_path, argv, guess, rows):
-    _, X, times = stream
-    first = np.flatnonzero(times == 100)[:rows]
-    kept = np.append(first, np.flatnonzero(times > 100))
-    table = np.column_stack([times, X])[kept]
-    np.save(tmp_path / "t.npy", table)
+@pytest.mark.parametrize(("argv", "guess"), [([], 8), (["--n-clusters", 3], 3)])
+def test_penalty_from_all_steps(ran, tmp_path, argv, guess):
+    rng = np.random.default_rng(0)
+    sizes = [2, 1, 15, 15, 9, 12, 15, 3]
+    times = np.repeat(np.arange(8), sizes)
+    X = rng.normal(size=(len(times), 2)) * np.repeat([0.01, 1, 5, 6, 7, 8, 9, 100], sizes)[:, None]
+    np.save(tmp_path / "t.npy", np.column_stack([times, X]))
+    lams = [
+        smallvar.farthest_first_lambda(X[times == step], min(guess, sizes[step]))
+        for step in range(8)
+        if step != 1  # a single row has no distance to any other
+    ]
+    by_row = np.repeat(lams, [size for size in sizes if size != 1])
+    expected = np.quantile(by_row, 0.5, method="inverted_cdf")
     value, origin = ran("track", tmp_path / "t.npy", "--time", 1, *argv)["lam"].split(maxsplit=1)
-    assert float(value) == pytest.approx(smallvar.farthest_first_lambda(X[first], guess), rel=1e-7)
-    assert origin == f"(farthest-first in the first step, for a guess of {guess} clusters)"
+    assert float(value) == pytest.approx(expected, rel=1e-7)
+    assert origin == (f"(farthest-first, median over the steps, for a guess of {guess} clusters)")
+
+
+def test_penalty_of_steps_with_few_rows(ran, tmp_path):
+    np.save(tmp_path / "t.npy", [[0, 1.0], [0, 3.0], [1, 1.0], [2, 2.0], [2, 2.0]])
+    lam = ran("track", tmp_path / "t.npy", "--time", 1)["lam"]
+    expected = smallvar.farthest_first_lambda([[1.0], [3.0]], 2)
+    assert lam == f"{expected:g} (farthest-first, median over the steps, for a guess of 2 clusters)"
+    np.save(tmp_path / "t.npy", [[0, 1.0], [1, 1.0], [2, 2.0]])
+    assert ran("track", tmp_path / "t.npy", "--time", 1)["lam"].startswith("1 (")
 
 
 def test_options_reach_the_dynamic_estimator(ran, run, stream, fitted):
@@ -1288,7 +1313,7 @@ def test_options_reach_the_dynamic_estimator(ran, run, stream, fitted):
     _, out, _ = run(*argv, "--verbose")
     assert len(re.findall(r"^step \d+: ", out, re.M)) == 20
     plain, chosen, other, verbose = (estimator.get_params() for estimator, _ in fitted)
-    assert plain == smallvar.DynamicMeans(random_state=0).get_params()
+    assert plain == smallvar.DynamicMeans(plain["lam"], random_state=0).get_params()
     more = {"lam": 3.0, "t_q": np.inf, "k_tau": 2.0, "n_threads": 2, "random_state": 7}
     assert chosen == plain | more
     assert other == plain | {"lam": 3.0, "q": 0.5, "tau": 0.0, "n_init": 5}
@@ -1419,7 +1444,7 @@ def test_bad_times_in_npy(refused, no_fit, tmp_path):
         (["--lam", "0"], "lam"),
         (["--lam", "inf"], "lam must be finite"),
         (["--lam", "2", "--n-clusters", "3"], "not allowed with"),
-        (["--n-clusters", "16"], "16: the first step (t = 100) has only 15 rows"),
+        (["--n-clusters", "16"], "16: the largest step (t = 100) has only 15 rows"),
         (["--t-q", "3"], "--t-q has no meaning without --k-tau"),
         (["--k-tau", "3"], "--k-tau has no meaning without --t-q"),
         (["--q", "3"], "--q has no meaning without --tau"),
@@ -1447,7 +1472,7 @@ def test_targets_of_tracks_are_tried_before_the_fit(refused, no_fit, stream, tmp
     argv = ["track", stream[0], "--time", "t"]
     assert "there is no folder" in refused(*argv, "--tracks", tmp_path / "x" / "a")
     assert "would overwrite the data" in refused(*argv, "--tracks", stream[0])
-    message = refused(*argv, "--out", tmp_path / "z", "--tracks", tmp_path / "z")
+    message = refused(*argv, "--out", tmp_path / "z.csv", "--tracks", tmp_path / "z.csv")
     assert "--out and --tracks both name" in message
     assert os.listdir(tmp_path) == [stream[0].name]
 

@@ -2,17 +2,21 @@
 
 import argparse
 import os
+import select
+import stat
 import sys
 import tempfile
 import textwrap
 from itertools import combinations
 
 from smallvar._cli.picture import import_matplotlib
-from smallvar._cli.table import UserError, one_of
+from smallvar._cli.table import UserError, one_of, suffix_of
 from smallvar._version import __version__
 
 TARGETS = ("out", "components", "tracks", "plot")  # options that name a file to write
 PICTURE_FORMATS = (".png", ".pdf", ".svg")
+OUT_FORMATS = (".csv", ".npy", ".parquet")
+PIPE_PATIENCE = 2.0  # seconds to wait for the first byte, if nobody said that there will be one
 
 
 class Parser(argparse.ArgumentParser):
@@ -70,6 +74,7 @@ def parse(
     seed,
     stand_in="a data set that scikit-learn ships is used",
     lines="sweep",
+    scale=None,
 ):
     """Add the arguments that all commands share, and parse.
 
@@ -83,6 +88,8 @@ def parse(
         What ``--out`` and ``--seed`` mean for this command.
     stand_in, lines : str
         What happens without DATA, and what ``--verbose`` prints a line for.
+    scale : str, optional
+        What ``--scale`` means for this command, if it has it.
 
     Returns
     -------
@@ -93,9 +100,11 @@ def parse(
         "data",
         nargs="?",
         metavar="DATA",
-        help="a table with one row per point: .csv (comma, semicolon or tab), .tsv, .npy (read "
-        "through a memory map) or .parquet (needs pandas and pyarrow). In text files a first "
-        f"row without any number is the header. Without DATA, {stand_in}",
+        help="a table with one row per point: text (.csv, .tsv, .txt or .dat, also with .gz "
+        "after it; cells separated by commas, semicolons, tabs or spaces), .npy (read through a "
+        "memory map) or .parquet (needs pandas and pyarrow). In text files a first row without "
+        "any number is the header. - or nothing but a pipe: standard input, any of these but "
+        f"compressed .npy and .parquet. Without DATA, {stand_in}",
     )
     parser.add_argument(
         "--columns",
@@ -104,7 +113,33 @@ def parse(
         "from 1. FIRST:LAST stands for a range, both ends included; a name that holds a comma "
         "goes in double quotes",
     )
-    parser.add_argument("--out", metavar="FILE", help=out)
+    parser.add_argument(
+        "--exclude",
+        metavar="A,B,...",
+        help="the columns not to use, out of all or of those that --columns names",
+    )
+    parser.add_argument(
+        "--drop-missing",
+        action="store_true",
+        help="leave out rows with a missing value in a column that is used (an empty cell, NA, "
+        "nan, ?, - or null) rather than refuse them. --out keeps a line for each: empty (in "
+        'quotes, "", for a single column), -1 in .npy, null in .parquet',
+    )
+    parser.add_argument(
+        "--decimal",
+        choices=[".", ","],
+        default=".",
+        help="the decimal sign in text (default: .); with , cells must be separated by "
+        "semicolons, tabs or spaces",
+    )
+    if scale is not None:
+        parser.add_argument("--scale", action="store_true", help=scale)
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help=f"{out}, as .csv, .npy or .parquet; -: as .csv on standard output, and the report "
+        "goes to standard error",
+    )
     parser.add_argument(
         "--plot", metavar="FILE", help="draw the result as a .png, .pdf or .svg picture"
     )
@@ -122,7 +157,34 @@ def parse(
     parser.add_argument(
         "--show-config", action=ShowConfig, nargs=0, help="print how smallvar was built and exit"
     )
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.data is None and not isinstance(getattr(args, "path", None), str) and is_piped():
+        args.data = "-"
+    if args.data is None and args.decimal != ".":
+        raise UserError(f"--decimal {args.decimal} has no meaning without DATA")
+    if args.out == "-":  # `main` puts it back
+        args.stdout, sys.stdout = sys.stdout, sys.stderr
+    return args
+
+
+def is_piped():
+    """Tell whether standard input holds data, though nobody said so.
+
+    A terminal, the null device or a socket does not count, nor a pipe in which nothing arrives:
+    whoever starts this program may have left it open without a thought.
+    """
+    try:
+        descriptor = sys.stdin.fileno()
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size > 0
+        if not stat.S_ISFIFO(status.st_mode):
+            return False
+        arrived, _, _ = select.select([descriptor], [], [], PIPE_PATIENCE)
+    except (AttributeError, OSError, ValueError):  # no standard input, or no waiting for a pipe
+        return False
+    # At its end a pipe can be read, too; peeking takes nothing away.
+    return bool(arrived) and bool(sys.stdin.buffer.peek(1))
 
 
 def number(kind, least, strict=False):
@@ -154,6 +216,10 @@ def check_targets(args):
     """
     targets = {f"--{name}": getattr(args, name, None) for name in TARGETS}
     targets = {option: path for option, path in targets.items() if path is not None}
+    if args.out == "-":
+        del targets["--out"]
+    elif args.out is not None:
+        check_format(args.out)
     for option, path in targets.items():
         check_target(option, path, args.data)
     if args.plot is not None and not args.plot.lower().endswith(PICTURE_FORMATS):
@@ -163,6 +229,20 @@ def check_targets(args):
             raise UserError(f"{option} and {other} both name {path}")
     if args.plot is not None:
         import_matplotlib()
+
+
+def check_format(path):
+    """Make sure that the labels can be written in the format that the name asks for."""
+    if suffix_of(path) not in OUT_FORMATS:
+        raise UserError(f"--out {path}: the name must end in {one_of(OUT_FORMATS)}, or be -")
+    if suffix_of(path) == ".parquet":
+        try:
+            import pandas  # noqa: F401
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise UserError(
+                f"--out {path} needs pandas and pyarrow: pip install pandas pyarrow"
+            ) from error
 
 
 def check_target(option, path, data):
@@ -183,7 +263,7 @@ def check_target(option, path, data):
         raise UserError(f"{option} {path}: there is no folder {os.path.dirname(path)}")
     if exists and not os.path.isfile(path):
         raise UserError(f"{option} {path}: this is not a file that can be replaced")
-    if exists and data is not None and os.path.exists(data) and os.path.samefile(path, data):
+    if exists and is_data(path, data):
         raise UserError(f"{option} {path}: this would overwrite the data")
     try:
         open(path, "ab").close()
@@ -193,3 +273,13 @@ def check_target(option, path, data):
             pass
     except OSError as error:
         raise UserError(f"{option} {path}: {error.strerror or error}") from error
+
+
+def is_data(path, data):
+    """Tell whether a file that exists is the one that the data come from."""
+    if data == "-":
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(sys.stdin.fileno()))
+        except (AttributeError, OSError, ValueError):
+            return False
+    return data is not None and os.path.exists(data) and os.path.samefile(path, data)

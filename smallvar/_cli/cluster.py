@@ -3,9 +3,18 @@
 import numpy as np
 
 from smallvar._cli.arguments import check_targets, new_parser, number, parse
-from smallvar._cli.data import load
-from smallvar._cli.output import in_short, replacing, report, save, timed, write_labels
+from smallvar._cli.data import dropped_in_words, load, scale_in_words, scaled
+from smallvar._cli.output import (
+    in_short,
+    out_in_words,
+    report,
+    save,
+    timed,
+    write_labels,
+    write_out,
+)
 from smallvar._cli.picture import picture
+from smallvar._cli.progress import on_terminal
 from smallvar._cli.table import columns_in_short, counted
 
 
@@ -56,15 +65,20 @@ def cluster(argv):
     args = parse(
         parser,
         argv,
-        out="write the labels, 0 to K - 1, one per row, as .csv",
+        out="write the labels, 0 to K - 1, one per row",
         seed="visit the points in a random order drawn from S (default: in the order given)",
+        scale="standardize the columns, each to mean 0 and standard deviation 1, so that all "
+        "count alike; lam is then in these units. The picture of one or two columns stays in "
+        "those of the data",
     )
     check_targets(args)
 
     from smallvar import DPMeans
 
     table, reading = load(args, parser.prog)
-    n, d = table.X.shape
+    X, scaler = scaled(args, table)
+    n, d = X.shape
+    followed = on_terminal() and not args.verbose
     given = {
         "lam": args.lam,
         "n_clusters": args.n_clusters,
@@ -76,24 +90,25 @@ def cluster(argv):
     model = DPMeans(
         **{option: value for option, value in given.items() if value is not None},
         shuffle=args.seed is not None,
-        verbose=int(args.verbose),
+        verbose=int(args.verbose or followed),
     )
     if args.n_clusters is None:  # a guess nobody made is no reason to refuse a few rows
         model.set_params(n_clusters=min(model.n_clusters, n))
-    _, fitting = timed(model.fit, table.X)
+    _, fitting = timed(model.fit, X, follow=note if followed else None)
 
     if args.out is not None:
-        with replacing(args.out) as file:
-            write_labels(file, model.labels_)
+        write_out(args, ["label"], model.labels_, table.kept, write_labels)
     if args.plot is not None:
-        save(args.plot, picture(table, model))
+        save(args.plot, picture(table, model, scaler))
 
     guess = f"farthest-first, for a guess of {counted(model.n_clusters, 'cluster')}"
     report(
         {
             "data": f"{table.name}, {columns_in_short(table.titles)}",
             "n": n,
+            "dropped": dropped_in_words(args, table),
             "d": d,
+            "scaled": scale_in_words(scaler),
             "lam": f"{model.lam_:.8g} ({guess if args.lam is None else 'given'})",
             "K": model.n_clusters_,
             "sweeps": model.n_iter_,
@@ -101,7 +116,12 @@ def cluster(argv):
             "SSE": f"{model.inertia_:.10g}",
             "sizes": in_short(np.sort(np.bincount(model.labels_))[::-1], "points"),
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
-            "labels": args.out,
+            "labels": out_in_words(args),
             "picture": args.plot,
         }
     )
+
+
+def note(progress, line):
+    """Show the latest sweep; how many there will be, nobody knows."""
+    progress.note = line

@@ -7,8 +7,17 @@ import io
 import numpy as np
 
 from smallvar._cli.arguments import check_targets, new_parser, number, parse
-from smallvar._cli.data import load
-from smallvar._cli.output import in_short, replacing, report, save, say, timed
+from smallvar._cli.data import dropped_in_words, load
+from smallvar._cli.output import (
+    in_short,
+    out_in_words,
+    replacing,
+    report,
+    save,
+    say,
+    timed,
+    write_out,
+)
 from smallvar._cli.picture import feature_picture, path_picture
 from smallvar._cli.table import (
     UserError,
@@ -120,7 +129,7 @@ def features(argv):
     args = parse(
         parser,
         argv,
-        out="write which row has which feature: a column of 0s and 1s per feature, as .csv",
+        out="write which row has which feature: a column of 0s and 1s per feature",
         seed="draw the random starts from S (default: 0, so that the same command gives the "
         "same result)",
     )
@@ -132,7 +141,8 @@ def features(argv):
     check_targets(args)
 
     table, reading = load(args, parser.prog)
-    if args.data is None and args.columns is None and args.shape is None:
+    chosen = args.columns is not None or args.exclude is not None
+    if args.data is None and not chosen and args.shape is None:
         args.shape = DIGITS_SHAPE
     if args.shape is not None and args.shape[0] * args.shape[1] != table.X.shape[1]:
         height, width = args.shape
@@ -206,8 +216,8 @@ def show_features(args, options, table, reading):
         lam = f"{model.lam_:.8g} ({origin})"
 
     if args.out is not None:
-        with replacing(args.out) as file:
-            write_assignments(file, model.assignments_)
+        names = [f"feature_{i}" for i in range(model.n_components_)]
+        write_out(args, names, model.assignments_, table.kept, write_assignments)
     if args.components is not None:
         with replacing(args.components) as file:
             write_components(file, table.titles, model.components_)
@@ -222,6 +232,7 @@ def show_features(args, options, table, reading):
         {
             "data": f"{table.name}, {columns_in_short(table.titles)}",
             "n": n,
+            "dropped": dropped_in_words(args, table),
             "d": d,
             "lam": lam,
             "K": f"{model.n_components_}{' (given)' if lam is None else ''}",
@@ -232,7 +243,7 @@ def show_features(args, options, table, reading):
             "users": in_short(users, "rows") if len(users) else None,
             "rows": f"{', '.join(having)} {'feature' if len(owned) == 2 else 'features'}",
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
-            "assignments": args.out,
+            "assignments": out_in_words(args),
             "components": args.components,
             "picture": args.plot,
         }
@@ -271,6 +282,7 @@ def show_path(args, options, table, reading):
         {
             "data": f"{table.name}, {columns_in_short(table.titles)}",
             "n": n,
+            "dropped": dropped_in_words(args, table),
             "d": d,
             "starts": starts_in_words(args),
             "widest": verdict,
@@ -336,12 +348,17 @@ def widest(path):
     return int(np.argmax(np.where(counts, width, -1.0)))
 
 
-def write_assignments(file, assignments):
-    """Write Z as a csv file of one column per feature."""
-    k = assignments.shape[1]
-    file.write((",".join(f"feature_{i}" for i in range(k)) + "\n").encode())
+def write_assignments(file, titles, assignments):
+    """Write Z as a csv file of one column per feature; the cells of a row of -1 stay empty."""
+    k = len(titles)
+    empty = "," * (k - 1) if k > 1 else '""'
+    file.write((",".join(titles) + "\n").encode())
     for start in range(0, len(assignments), 100_000):
         rows = assignments[start : start + 100_000]
+        if k and rows.min() < 0:
+            cells = (",".join(map(str, row)) if row[0] >= 0 else empty for row in rows.tolist())
+            file.write(("\n".join(cells) + "\n").encode())
+            continue
         lines = np.full((len(rows), max(2 * k, 1)), ord(","), dtype=np.uint8)
         lines[:, :-1:2] = rows + ord("0")
         lines[:, -1] = ord("\n")

@@ -8,7 +8,7 @@ put right is raised as `UserError` and ends in one line and exit code 2.
 import os
 import sys
 import warnings
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 
 from smallvar._cli.cluster import cluster
 from smallvar._cli.features import features
@@ -39,7 +39,8 @@ def main(argv=None):
         argv = [DEFAULT_COMMAND, *argv]
     try:
         # --help and its like end as SystemExit, errors as UserError.
-        with suppress(SystemExit), warnings.catch_warnings():
+        # With --out - the report goes elsewhere; redirect_stdout puts all back in the end.
+        with suppress(SystemExit), warnings.catch_warnings(), redirect_stdout(sys.stdout):
             warnings.showwarning = lambda warning, *_: complain("warning:", warning)
             COMMANDS[argv[0]](argv[1:])
         sys.stdout.flush()

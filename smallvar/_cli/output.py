@@ -3,17 +3,40 @@
 import os
 import shutil
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from time import perf_counter
 
+import numpy as np
+
+from smallvar._cli.progress import Lines, Progress
 from smallvar._cli.table import UserError, suffix_of
 
 
-def timed(work, *args, **options):
-    """Fit, and return the result and the seconds; what is refused, the user has to hear."""
+def timed(work, *args, follow=None, **options):
+    """Fit, and return the result and the seconds; what is refused, the user has to hear.
+
+    Parameters
+    ----------
+    work : callable
+        Takes the other arguments.
+    *args, **options
+        For ``work``.
+    follow : callable, optional
+        Takes a Progress and a line that ``work`` prints, in place of the terminal.
+
+    Returns
+    -------
+    result : object
+        What ``work`` returns.
+    seconds : float
+        How long it took.
+    """
     begin = perf_counter()
     try:
-        result = work(*args, **options)
+        with Progress("fitting") as progress:
+            lines = Lines(lambda line: follow(progress, line))
+            with redirect_stdout(lines) if follow else nullcontext():
+                result = work(*args, **options)
     except (ValueError, OverflowError) as error:
         raise UserError(str(error)) from error
     except MemoryError as error:
@@ -50,12 +73,56 @@ def replacing(path):
             os.unlink(draft)
 
 
-def write_labels(file, labels, title="label"):
+def write_out(args, titles, values, kept, write_text):
+    """Write what each row got to the file, or to standard output, that ``--out`` asks for.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    titles : list of str
+        What to call the columns.
+    values : ndarray of int, of shape (n,) or (n, k)
+        A row for each that was clustered; none is below 0.
+    kept : ndarray of bool or None
+        Marks those among the rows of the input; the others get -1, or nothing where there is
+        a way to write it.
+    write_text : callable
+        Takes a binary file, the titles and the values with a -1 in all cells of a row left out.
+    """
+    if kept is not None:
+        found, values = values, np.full((len(kept), *values.shape[1:]), -1)
+        values[kept] = found
+    suffix = suffix_of(args.out)
+    with standard_output(args) if args.out == "-" else replacing(args.out) as file:
+        if suffix == ".npy":
+            np.save(file, values)
+        elif suffix == ".parquet":
+            import pandas as pd
+
+            columns = values.reshape(len(values), len(titles)).T
+            if kept is not None:
+                columns = [pd.arrays.IntegerArray(column.copy(), ~kept) for column in columns]
+            frame = pd.DataFrame(dict(zip(titles, columns, strict=True)))
+            file.write(frame.to_parquet(index=False))
+        else:
+            write_text(file, titles, values)
+
+
+@contextmanager
+def standard_output(args):
+    """Open standard output for bytes."""
+    yield args.stdout.buffer
+    args.stdout.buffer.flush()
+
+
+def write_labels(file, titles, labels):
     """Write labels as a csv file of one column."""
-    file.write(f"{title}\n".encode())
+    file.write(f"{titles[0]}\n".encode())
     for start in range(0, len(labels), 100_000):
-        lines = "\n".join(map(str, labels[start : start + 100_000].tolist()))
-        file.write(f"{lines}\n".encode())
+        # Most programs skip empty lines, but not this one: rows have to stay what they are.
+        cells = ['""' if i < 0 else str(i) for i in labels[start : start + 100_000].tolist()]
+        file.write(("\n".join(cells) + "\n").encode())
 
 
 def save(path, figure):
@@ -78,6 +145,11 @@ def report(facts):
     say("\n".join(f"{fact:<{width}}{value}" for fact, value in facts.items() if value is not None))
 
 
+def out_in_words(args):
+    """Say where ``--out`` went."""
+    return "standard output" if args.out == "-" else args.out
+
+
 def say(text):
     """Print text, with escapes for what the terminal's encoding lacks."""
     encoding = sys.stdout.encoding or "utf-8"
@@ -86,4 +158,6 @@ def say(text):
 
 def complain(*words):
     """Print one line on standard error."""
+    if Progress.current is not None:
+        Progress.current.clear()
     print("smallvar:", *" ".join(map(str, words)).split(), file=sys.stderr)

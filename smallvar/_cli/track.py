@@ -2,13 +2,25 @@
 
 import csv
 import io
+import re
+from functools import partial
 
 import numpy as np
 
 from smallvar._cli.arguments import check_targets, new_parser, number, parse
-from smallvar._cli.data import load
-from smallvar._cli.output import replacing, report, save, timed, write_labels
-from smallvar._cli.picture import track_picture
+from smallvar._cli.data import dropped_in_words, load, scale_in_words, scaled
+from smallvar._cli.output import (
+    complain,
+    out_in_words,
+    replacing,
+    report,
+    save,
+    timed,
+    write_labels,
+    write_out,
+)
+from smallvar._cli.picture import original_tracks, track_picture
+from smallvar._cli.progress import on_terminal
 from smallvar._cli.table import (
     Table,
     UserError,
@@ -18,6 +30,8 @@ from smallvar._cli.table import (
     moment,
     pick_columns,
 )
+
+FLEETING, FEW_ROWS = 1 / 3, 10  # clusters per row that are too many, and rows that tell
 
 
 def track(argv):
@@ -62,9 +76,9 @@ def track(argv):
         "--n-clusters",
         type=number(int, 1),
         metavar="K",
-        help="a guess at the number of clusters in the first step, not a bound: lam is then the "
-        "squared distance of the K-th of K points of that step picked farthest-first (default: "
-        "a guess of 8)",
+        help="a guess at the number of clusters in a step, not a bound: in each step, K points "
+        "are picked farthest-first, and lam is the median of the squared distances of the K-th "
+        "over the steps, each counted by its rows (default: a guess of 8)",
     )
     parser.add_argument(
         "--t-q",
@@ -110,11 +124,14 @@ def track(argv):
     args = parse(
         parser,
         argv,
-        out="write the clusters, numbered from 0 as they appear, one per row of DATA, as .csv",
+        out="write the clusters, numbered from 0 as they appear, one per row of DATA",
         seed="draw the random orders from S (default: 0, so that the same command gives the "
         "same result)",
         stand_in="a stream of moving groups is made up",
         lines="step",
+        scale="standardize the columns over all steps, each to mean 0 and standard deviation 1, "
+        "so that all count alike; lam, q are then in these units, --tracks and --plot stay in "
+        "those of the data",
     )
     refuse_halves(args)
     check_targets(args)
@@ -122,9 +139,11 @@ def track(argv):
     from smallvar import DynamicMeans
 
     table, reading = load(args, parser.prog, moving_groups, " --time COLUMN")
-    penalty, guess = first_penalty(args, table)
+    X, scaler = scaled(args, table)
+    lam, guess = typical_penalty(args, X, table)
+    followed = on_terminal() and not args.verbose
     given = {
-        "lam": penalty,
+        "lam": lam,
         "t_q": args.t_q,
         "k_tau": args.k_tau,
         "q": args.q,
@@ -135,22 +154,23 @@ def track(argv):
         n_init=args.starts,
         random_state=0 if args.seed is None else args.seed,
         n_threads=args.threads,
-        verbose=int(args.verbose),
+        verbose=int(args.verbose or followed),
     )
-    _, fitting = timed(model.fit, table.X, times=table.times)
+    follow = partial(note, len(np.unique(table.times))) if followed else None
+    _, fitting = timed(model.fit, X, times=table.times, follow=follow)
+    warn_of_fleeting(model)
 
     if args.out is not None:
-        with replacing(args.out) as file:
-            write_labels(file, model.labels_, "cluster")
+        write_out(args, ["cluster"], model.labels_, table.kept, write_labels)
     if args.tracks is not None:
         with replacing(args.tracks) as file:
-            write_tracks(file, table.titles, model)
+            write_tracks(file, table.titles, model, scaler)
     if args.plot is not None:
-        save(args.plot, track_picture(table, model))
+        save(args.plot, track_picture(table, model, scaler))
 
-    n, d = table.X.shape
+    n, d = X.shape
     first, last = model.times_[[0, -1]]
-    guess = f"farthest-first in the first step, for a guess of {counted(guess, 'cluster')}"
+    guess = f"farthest-first, median over the steps, for a guess of {counted(guess, 'cluster')}"
     born, died, revived = (
         sum(map(len, steps)) for steps in (model.births_, model.deaths_, model.revivals_)
     )
@@ -158,7 +178,9 @@ def track(argv):
         {
             "data": f"{table.name}, {columns_in_short(table.titles)}",
             "n": n,
+            "dropped": dropped_in_words(args, table),
             "d": d,
+            "scaled": scale_in_words(scaler),
             "steps": f"{model.n_steps_:,} ({clock_title(table)} from {moment(first)} to "
             f"{moment(last)})",
             "lam": f"{model.lam_:.8g} ({guess if args.lam is None else 'given'})",
@@ -169,27 +191,40 @@ def track(argv):
             f"{counted(revived, 'revival')}",
             "objective": f"{model.step_objectives_.sum():.10g} (summed over the steps)",
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
-            "labels": args.out,
+            "labels": out_in_words(args),
             "tracks": args.tracks,
             "picture": args.plot,
         }
     )
 
 
-def first_penalty(args, table):
-    """Derive the penalty from the first step where ``--n-clusters`` asks for it.
+def note(steps, progress, line):
+    """Show how many of the steps are done, once one of them is."""
+    found = re.match(r"step (\d+): ", line)
+    if found:
+        progress.done = int(found[1]) / steps
+
+
+def typical_penalty(args, X, table):
+    """Derive the penalty from the steps unless it is given.
+
+    One step alone, be it the first, may hold too few rows or unusual ones: of the penalties
+    of all steps this is the median, each counted by its rows. Steps whose rows are all the
+    same know of no distance and do not count.
 
     Parameters
     ----------
     args : argparse.Namespace
         What the user asked for.
+    X : ndarray of shape (n, d)
+        What is clustered.
     table : Table
-        The data.
+        The times.
 
     Returns
     -------
-    lam : float or None
-        The penalty; None for that of the estimator.
+    lam : float
+        The penalty.
     guess : int
         The guess of the number of clusters behind it; 0 where the penalty was given.
     """
@@ -198,16 +233,41 @@ def first_penalty(args, table):
 
     if args.lam is not None:
         return args.lam, 0
-    first = np.flatnonzero(table.times == table.times.min())
-    if args.n_clusters is None:
-        return None, min(GUESS, len(first))
-    if args.n_clusters > len(first):
+    times, first, sizes = np.unique(
+        np.sort(table.times, kind="stable"), return_index=True, return_counts=True
+    )
+    guess = args.n_clusters or min(GUESS, int(sizes.max()))
+    if guess > sizes.max():
+        largest = sizes.argmax()
         raise UserError(
-            f"--n-clusters {args.n_clusters}: the first step ({clock_title(table)} = "
-            f"{moment(table.times[first[0]])}) has only {counted(len(first), 'row')}"
+            f"--n-clusters {guess}: the largest step ({clock_title(table)} = "
+            f"{moment(times[largest])}) has only {counted(int(sizes[largest]), 'row')}"
         )
-    lam, _ = timed(farthest_first_lambda, table.X[first], args.n_clusters, n_threads=args.threads)
-    return lam, args.n_clusters
+
+    def penalties():
+        for rows in np.split(np.argsort(table.times, kind="stable"), first[1:]):
+            step = X[rows]
+            if (step != step[0]).any():
+                k = min(guess, len(step))
+                yield farthest_first_lambda(step, k, n_threads=args.threads), len(step)
+
+    found, _ = timed(lambda: sorted(penalties()))
+    if not found:
+        return 1.0, guess  # as in farthest_first_lambda
+    lams, rows = zip(*found, strict=True)
+    below = np.cumsum(rows)
+    return lams[np.searchsorted(below, below[-1] / 2)], guess
+
+
+def warn_of_fleeting(model):
+    """Tell the user if clusters are hardly ever taken up again."""
+    n, k = len(model.labels_), len(model.tracks_)
+    if model.n_steps_ > 1 and n >= FEW_ROWS and k > n * FLEETING:
+        complain(
+            f"warning: {k:,} clusters for {n:,} rows, so most are seen once or twice: lam is too "
+            "small; give a larger --lam or a smaller --n-clusters, or where clusters move fast a "
+            "larger --k-tau"
+        )
 
 
 def refuse_halves(args):
@@ -225,13 +285,13 @@ def refuse_halves(args):
         raise UserError("--time COLUMN is missing: the column of DATA that holds the times")
 
 
-def moving_groups(args):
+def moving_groups(wanted):
     """Make up a stream of groups that move, and say what it is.
 
     Parameters
     ----------
-    args : argparse.Namespace
-        What the user asked for, of which ``columns`` and ``time`` are used.
+    wanted : Wanted
+        The columns to use, and that of the times if it is not called time.
 
     Returns
     -------
@@ -259,19 +319,20 @@ def moving_groups(args):
             rows.append(np.column_stack([np.full(15, step), points]))
     data = np.concatenate(rows)
     data = data[np.argsort(data[:, 0], kind="stable")]
-    names, time = ["time", "x", "y"], args.time or "time"
-    picked, titles, clock = pick_columns("the stream", args.columns, names, 3, time)
+    names, wanted = ["time", "x", "y"], wanted._replace(time=wanted.time or "time")
+    picked, titles, clock = pick_columns("the stream", wanted, names, 3)
     table = Table(data[:, picked], titles, "moving groups", data[:, clock], names[clock])
     return table, "groups that move, generated by this program"
 
 
-def write_tracks(file, titles, model):
+def write_tracks(file, titles, model, scaler=None):
     """Write the centers that clusters had, by time and number, so that they read back exactly."""
     text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["time", "cluster", *titles])
-    rows = np.concatenate(list(model.tracks_.values()))
-    ids = np.repeat(list(model.tracks_), [len(seen) for seen in model.tracks_.values()])
+    tracks = original_tracks(model, scaler)
+    rows = np.concatenate(list(tracks.values()))
+    ids = np.repeat(list(tracks), [len(seen) for seen in tracks.values()])
     order = np.lexsort([ids, rows[:, 0]])
     for cluster, (step, *center) in zip(ids[order].tolist(), rows[order].tolist(), strict=True):
         writer.writerow([moment(model.times_[int(step)]), cluster, *center])
