@@ -75,9 +75,10 @@ class Progress:
     def width(self):
         """Tell how many characters fit on the line; in the last column some terminals wrap."""
         try:
-            return max(os.get_terminal_size(self.stream.fileno()).columns - 1, 20)
+            columns = os.get_terminal_size(self.stream.fileno()).columns
         except OSError:
-            return 79
+            columns = 0
+        return (columns or 80) - 1  # some terminals say 0 where they do not know
 
 
 class Lines(io.TextIOBase):

@@ -28,7 +28,7 @@ MISSING = frozenset(["", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none"])
 EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}([.,]\d{3})+\s*")  # rather than a decimal sign
-CELL = re.compile(r'"([^"]*)"|(\S+)')  # between spaces
+CELL = re.compile(r'"([^"]*)"(?!\S)|(\S+)')  # between spaces
 NAT = np.iinfo(np.int64).min  # not a time, among microseconds
 TIMES = "numbers or dates like 2024-01-31T12:00:00"
 
