@@ -129,8 +129,9 @@ def parse(
         "--decimal",
         choices=[".", ","],
         default=".",
-        help="the decimal sign in text (default: .); with , cells must be separated by "
-        "semicolons, tabs or spaces",
+        metavar="SIGN",
+        help="the decimal sign in text, . (default) or a comma; with a comma, cells must be "
+        "separated by semicolons, tabs or spaces",
     )
     if scale is not None:
         parser.add_argument("--scale", action="store_true", help=scale)

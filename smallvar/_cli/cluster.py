@@ -35,7 +35,8 @@ def cluster(argv):
             the cluster centers plus a penalty lam for every cluster.""",
         examples="""
             smallvar measurements.csv --n-clusters 10 --out labels.csv
-            smallvar points.npy --lam 2.5 --algorithm delayed --plot clusters.png""",
+            smallvar points.npy --lam 2.5 --algorithm delayed --plot clusters.png
+            sort -u samples.txt | smallvar --scale --drop-missing --out - > labels.csv""",
     )
     penalty = parser.add_mutually_exclusive_group()
     penalty.add_argument(

@@ -140,7 +140,7 @@ def track(argv):
 
     table, reading = load(args, parser.prog, moving_groups, " --time COLUMN")
     X, scaler = scaled(args, table)
-    lam, guess = typical_penalty(args, X, table)
+    lam, guess, guessing = typical_penalty(args, X, table)
     followed = on_terminal() and not args.verbose
     given = {
         "lam": lam,
@@ -190,7 +190,7 @@ def track(argv):
             "events": f"{counted(born, 'birth')}, {counted(died, 'death')}, "
             f"{counted(revived, 'revival')}",
             "objective": f"{model.step_objectives_.sum():.10g} (summed over the steps)",
-            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
+            "seconds": f"{reading:.3f} reading, {guessing + fitting:.3f} fitting",
             "labels": out_in_words(args),
             "tracks": args.tracks,
             "picture": args.plot,
@@ -227,12 +227,18 @@ def typical_penalty(args, X, table):
         The penalty.
     guess : int
         The guess of the number of clusters behind it; 0 where the penalty was given.
+    seconds : float
+        How long it took.
     """
-    from smallvar import farthest_first_lambda
+    from sklearn.utils import check_array
+
+    from smallvar._base import DTYPES, aligned
+    from smallvar._config import resolve_threads
     from smallvar._dynamic import GUESS
+    from smallvar._penalty import farthest_first
 
     if args.lam is not None:
-        return args.lam, 0
+        return args.lam, 0, 0.0
     times, first, sizes = np.unique(
         np.sort(table.times, kind="stable"), return_index=True, return_counts=True
     )
@@ -245,18 +251,18 @@ def typical_penalty(args, X, table):
         )
 
     def penalties():
+        data, threads = aligned(check_array(X, dtype=DTYPES)), resolve_threads(args.threads)
         for rows in np.split(np.argsort(table.times, kind="stable"), first[1:]):
-            step = X[rows]
+            step = np.ascontiguousarray(data[rows])
             if (step != step[0]).any():
-                k = min(guess, len(step))
-                yield farthest_first_lambda(step, k, n_threads=args.threads), len(step)
+                yield farthest_first(step, min(guess, len(step)), None, threads), len(step)
 
-    found, _ = timed(lambda: sorted(penalties()))
+    found, seconds = timed(lambda: sorted(penalties()))
     if not found:
-        return 1.0, guess  # as in farthest_first_lambda
+        return 1.0, guess, seconds  # as in farthest_first_lambda
     lams, rows = zip(*found, strict=True)
     below = np.cumsum(rows)
-    return lams[np.searchsorted(below, below[-1] / 2)], guess
+    return lams[np.searchsorted(below, below[-1] / 2)], guess, seconds
 
 
 def warn_of_fleeting(model):
