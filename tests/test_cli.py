@@ -30,6 +30,14 @@ ESTIMATORS = [smallvar.DPMeans, smallvar.BPMeans, smallvar.KFeatures, smallvar.D
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
 
+@pytest.fixture(autouse=True)
+def no_input(monkeypatch):
+    """Whatever the tests are run with, standard input holds no data."""
+    with open(os.devnull, encoding="utf-8") as null:
+        monkeypatch.setattr(sys, "stdin", null)
+        yield
+
+
 @pytest.fixture
 def run(capsys):
     """Run the command line in this process: exit code, standard output, standard error."""
@@ -618,7 +626,8 @@ def test_without_data_in_standard_input_there_is_a_stand_in(ran, stdin, monkeypa
     reading, writing = os.pipe()  # in which nothing arrives, and which nobody closes
     with open(reading) as silent, open(writing, "w"):
         monkeypatch.setattr(sys, "stdin", silent)
-        assert ran("--lam", 1e6)["n"] == "1797"
+        warning = "nothing came through standard input for 0.01 s, so it is not read; give - as"
+        assert ran("--lam", 1e6, warning=warning)["n"] == "1797"
     monkeypatch.setattr(sys, "stdin", None)
     assert ran("--lam", 1e6)["n"] == "1797"
 

@@ -9,6 +9,7 @@ import tempfile
 import textwrap
 from itertools import combinations
 
+from smallvar._cli.output import complain
 from smallvar._cli.picture import import_matplotlib
 from smallvar._cli.table import UserError, one_of, suffix_of
 from smallvar._version import __version__
@@ -103,8 +104,8 @@ def parse(
         help="a table with one row per point: text (.csv, .tsv, .txt or .dat, also with .gz "
         "after it; cells separated by commas, semicolons, tabs or spaces), .npy (read through a "
         "memory map) or .parquet (needs pandas and pyarrow). In text files a first row without "
-        "any number is the header. - or nothing but a pipe: standard input, any of these but "
-        f"compressed .npy and .parquet. Without DATA, {stand_in}",
+        "any number is the header. -: standard input, which is also read where DATA is left out "
+        f"and something is piped or redirected into it. Otherwise, without DATA, {stand_in}",
     )
     parser.add_argument(
         "--columns",
@@ -184,8 +185,13 @@ def is_piped():
         arrived, _, _ = select.select([descriptor], [], [], PIPE_PATIENCE)
     except (AttributeError, OSError, ValueError):  # no standard input, or no waiting for a pipe
         return False
-    # At its end a pipe can be read, too; peeking takes nothing away.
-    return bool(arrived) and bool(sys.stdin.buffer.peek(1))
+    if not arrived:
+        complain(
+            f"warning: nothing came through standard input for {PIPE_PATIENCE:g} s, so it is not "
+            "read; give - as DATA to wait for it"
+        )
+        return False
+    return bool(sys.stdin.buffer.peek(1))  # which takes nothing away; at the end there is nothing
 
 
 def number(kind, least, strict=False):
