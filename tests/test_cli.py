@@ -765,6 +765,10 @@ def test_excluded_columns_by_name(ran, refused, fitted, tmp_path):
     assert "--exclude" in refused(path)
     ran(path, "--exclude", 'word,"x,y"')
     assert np.array_equal(fitted[0][1], [[1, 2], [4, 5]])
+    write(tmp_path / "i.csv", ",a,b\n0,1,2\n1,3,4\n")
+    assert "leave it out with --exclude ''" in refused(tmp_path / "i.csv")
+    report = ran(tmp_path / "i.csv", "--exclude", "")
+    assert report["data"] == "i.csv, 2 columns: a, b"
     report = ran("features", path, "--exclude", "word", "--lam", 1)
     assert report["data"] == "t.csv, 3 columns: a, b, x,y"
     report = ran("track", path, "--time", "a", "--exclude", "a,word", "--lam", 1)
@@ -2388,7 +2392,7 @@ sys.exit(main.main(sys.argv[1:]))
 """
     argv = ["track", stream[0], "--time", "t", "--lam", "4"]
     out, err = on_a_terminal(IMPATIENT + program, *argv)
-    shares = re.findall(r"fitting: (\d+)% after \d s, about \d s left", err)
+    shares = re.findall(r"fitting: (\d+)% after \d+ s, about \d+ s left", err)
     shares = [int(share) for share in shares]
     assert len(set(shares)) > 3
     assert shares == sorted(shares)
@@ -2405,7 +2409,7 @@ def test_time_left_of_reading(tmp_path, suffix):
     path.write_bytes(gzip.compress(lines) if suffix == ".csv.gz" else lines)
     program = "sys.exit(main.main(sys.argv[1:]))"
     _, err = on_a_terminal(IMPATIENT + program, path, "--lam", "1e30")
-    shares = [int(share) for share in re.findall(r"reading: (\d+)% after \d s, about", err)]
+    shares = [int(share) for share in re.findall(r"reading: (\d+)% after \d+ s, about", err)]
     assert len(shares) > 1
     assert shares == sorted(shares)
     assert 0 < shares[0] < 100 and shares[-1] <= 100

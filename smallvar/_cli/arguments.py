@@ -117,7 +117,8 @@ def parse(
     parser.add_argument(
         "--exclude",
         metavar="A,B,...",
-        help="the columns not to use, out of all or of those that --columns names",
+        help="the columns not to use, out of all or of those that --columns names; '' is one that "
+        "has no name in the header, as row numbers often have none",
     )
     parser.add_argument(
         "--drop-missing",

@@ -158,6 +158,5 @@ def say(text):
 
 def complain(*words):
     """Print one line on standard error."""
-    if Progress.current is not None:
-        Progress.current.clear()
-    print("smallvar:", *" ".join(map(str, words)).split(), file=sys.stderr)
+    with nullcontext() if Progress.current is None else Progress.current.cleared():
+        print("smallvar:", *" ".join(map(str, words)).split(), file=sys.stderr)

@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from time import perf_counter
 
@@ -43,8 +44,8 @@ class Progress:
         if self.thread is not None:
             self.stopped.set()
             self.thread.join()
-            self.clear()
-            Progress.current = None
+            with self.cleared():
+                Progress.current = None
 
     def watch(self):
         """Draw until the work is done."""
@@ -64,13 +65,15 @@ class Progress:
             return f"{self.what}: {self.done:.0%} after {span(elapsed)}, about {left} left"
         return f"{self.what}: {span(elapsed)}{self.note and ', '}{self.note}"
 
-    def clear(self):
+    @contextmanager
+    def cleared(self):
         """Make room for other words; the line comes back with the next tick."""
         with self.lock:
             if self.drawn:
                 self.stream.write("\r" + " " * self.width() + "\r")
                 self.stream.flush()
                 self.drawn = False
+            yield
 
     def width(self):
         """Tell how many characters fit on the line; in the last column some terminals wrap."""

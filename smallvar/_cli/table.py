@@ -183,7 +183,7 @@ def parse_text(source, wanted, progress):
     if header and wanted.columns is None and "" in titles:
         raise UserError(
             f"{path}: column {names.index('') + 1} has no name in the header; if it only numbers "
-            "the rows, leave it out with --columns"
+            "the rows, leave it out with --exclude ''"
         )
     if not header:
         records = chain([(first_line, first)], records)
@@ -546,7 +546,10 @@ def pick_columns(source, wanted, names, d):
 
     def listed(option, spec):
         option, found = f"{option} {spec}", []
-        for item in next(csv.reader([spec], skipinitialspace=True)):
+        items = next(csv.reader([spec], skipinitialspace=True))
+        if not items and "" in titles:  # a column without a name
+            items = [""]
+        for item in items:
             first, colon, last = map(str.strip, item.partition(":"))
             if colon and item.strip() not in titles:
                 start = find(first, option) if first else 0
