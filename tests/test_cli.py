@@ -1,6 +1,7 @@
 """The command line: what it reads, refuses, prints and writes."""
 
 import csv
+import gzip
 import io
 import os
 import re
@@ -13,15 +14,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.preprocessing import StandardScaler
 
 import smallvar
-from smallvar import __main__ as cli
-from smallvar import _picture, _table
-from smallvar.__main__ import main
+from smallvar._cli import arguments as _arguments
+from smallvar._cli import cluster as _cluster
+from smallvar._cli import features as _features
+from smallvar._cli import picture as _picture
+from smallvar._cli import progress as _progress
+from smallvar._cli import table as _table
+from smallvar._cli.main import COMMANDS, main
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="POSIX signals and pipes")
 ESTIMATORS = [smallvar.DPMeans, smallvar.BPMeans, smallvar.KFeatures, smallvar.DynamicMeans]
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+@pytest.fixture(autouse=True)
+def no_input(monkeypatch):
+    """Whatever the tests are run with, standard input holds no data."""
+    with open(os.devnull, encoding="utf-8") as null:
+        monkeypatch.setattr(sys, "stdin", null)
+        yield
 
 
 @pytest.fixture
@@ -37,11 +51,12 @@ def run(capsys):
 
 @pytest.fixture
 def ran(run):
-    """Run what must succeed and take its report apart."""
+    """Run what must succeed, without a warning unless one is expected; take its report apart."""
 
-    def ran(*argv):
+    def ran(*argv, warning=""):
         code, out, err = run(*argv)
-        assert (code, err) == (0, "")
+        assert code == 0
+        assert warning in err if warning else err == ""
         lines = [line.split(maxsplit=1) for line in out.splitlines() if line]
         return dict(line for line in lines if len(line) == 2)
 
@@ -111,7 +126,7 @@ def stream(tmp_path):
     for step in range(20):
         for group, gone in enumerate([(), (8, 9), range(12, 20)]):
             if step not in gone:
-                center = [10.0 * group + 0.1 * step, 5.0 - 0.05 * step * group]
+                center = [10.0 * group + 0.1 * step, 5.0 - 0.15 * step * group]
                 rows += [[center[0], 100.0 + step / 2, center[1]] for _ in range(5)]
     rows = np.array(rows)[rng.permutation(len(rows))]  # not in the order of time
     rows[:, [0, 2]] += 0.1 * rng.normal(size=(len(rows), 2))
@@ -255,7 +270,7 @@ def test_names_the_terminal_cannot_show(tmp_path):
 
 def test_a_command_is_one_function(monkeypatch, run):
     given = []
-    monkeypatch.setitem(cli.COMMANDS, "other", given.append)
+    monkeypatch.setitem(COMMANDS, "other", given.append)
     assert run("other", "a", "--b") == (0, "", "")
     assert given == [["a", "--b"]]
     assert "commands: cluster, features, track, other (default: cluster)" in run("--help")[1]
@@ -280,6 +295,7 @@ def test_help_is_complete(run, argv):
     for option in (
         *("--lam", "--n-clusters", "--algorithm", "--max-clusters", "--columns", "--out"),
         *("--plot", "--threads", "--seed", "--verbose", "--version", "--show-config"),
+        *("--exclude", "--drop-missing", "--decimal", "--scale"),
     ):
         assert f"  {option}" in out
     assert "squared data units" in " ".join(out.split())
@@ -338,6 +354,14 @@ def test_bad_arguments(refused, blobs, argv, message):
         ("quoted.csv", '"a,1","b"\n"1","2.5"\n"3","-4e1"\n'),
         ("line_break.csv", '"a\nb",c\n1,2.5\n3,-4e1\n'),
         ("spaces.csv", " a , b \n 1 , 2.5 \n 3 , -4e1 \n"),
+        ("commas.txt", "a,b\n1,2.5\n3,-4e1\n"),
+        ("tabs.dat", "a\tb\n1\t2.5\n3\t-4e1\n"),
+        ("spaces.txt", "1 2.5\n3 -4e1\n"),
+        ("aligned.txt", "   a     b\n\n   1   2.5\n   3  -4e1  \n"),
+        ("spaces.csv", "a b\n1 2.5\n3 -4e1\n"),
+        ("spaces_and_tabs.dat", "a \t b\n1 2.5\n3\t  -4e1\n"),
+        ("quoted.txt", '"a b" "c"\n"1" 2.5\n3 "-4e1"\n'),
+        ("crlf.txt", "a b\r\n1  2.5\r\n3  -4e1\r\n"),
         ("some_numbers_missing_in_header.csv", "a,-\n1,2.5\n3,-4e1\n"),
     ],
 )
@@ -365,10 +389,10 @@ def test_header_is_detected(ran, tmp_path, text, n, columns):
     assert (report["n"], report["data"]) == (str(n), f"t.csv, {columns}")
 
 
-def test_text_is_read_exactly(ran, fitted, tmp_path):
+def test_text_is_read_exactly(run, fitted, tmp_path):
     X = np.random.default_rng(0).lognormal(sigma=20, size=(500, 7))
     np.savetxt(tmp_path / "t.csv", X, delimiter=",", fmt="%.17g")
-    ran(tmp_path / "t.csv")
+    run("features", tmp_path / "t.csv", "--n-components", 1, "--starts", 1)
     assert np.array_equal(fitted[0][1], X)
 
 
@@ -401,11 +425,222 @@ def test_text_is_read_exactly(ran, fitted, tmp_path):
         (",a,b\n0,1,2\n", "t.csv: column 1 has no name in the header"),
         (",0,1,2\n0,1,2,5\n", "t.csv: column 1 has no name in the header"),
         ("a\0,b\n1,2\n", "t.csv is not a text file in UTF-8"),
+        ("a b\n1 2\n3\n4 5\n", "t.csv, line 3: 1 cell, but 2 in line 1"),
+        ("a b\n1 2\n\n3 NA\n", "t.csv, line 4, column b: missing value"),
+        ("my column\n1\n2\nx\n", "t.csv, line 4, column my column: 'x' is not a number"),
+        ("a;b\n1;2\n3,5;4\n", "'3,5' is not a number (or give --decimal ,)"),
+        (
+            "a;b\n1,5;2\n",
+            "with --columns or --exclude (or give --decimal ,)",
+        ),
         ("a,b\n1,2\n3," + "4" * 200_000, "field larger than field limit"),
     ],
 )
 def test_bad_text(refused, no_fit, tmp_path, text, message):
     assert message in refused(write(tmp_path / "t.csv", text))
+
+
+@pytest.mark.parametrize("text", ['a;b\n1;"12,000"\n', "a;b\n1;2\n1;12,000\n"])
+def test_thousands_are_no_decimals(refused, no_fit, tmp_path, text):
+    assert "--decimal" not in refused(write(tmp_path / "t.csv", text))
+
+
+# Decimal commas
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("semicolon.csv", "a;b\n1;2,5\n3;-4e1\n"),
+        ("no_header.csv", "1,0;2,5\n3;-40,0\n"),
+        ("comma_in_names.csv", "a, of 1;b, of 1\n1;2,5\n3,0;-4e1\n"),
+        ("tab.tsv", "a\tb\n1\t2,5\n3\t-4e1\n"),
+        ("tab.csv", "1,0\t2,5\n3,0\t-40,0\n"),
+        ("spaces.txt", "1,0  2,5\n3,0  -40,0\n"),
+        ("quoted.csv", '"1,0";"2,5"\n"3,0";"-40,0"\n'),
+    ],
+)
+def test_decimal_commas(ran, fitted, tmp_path, name, text):
+    ran(write(tmp_path / name, text), "--decimal", ",")
+    assert np.array_equal(fitted[0][1], [[1.0, 2.5], [3.0, -40.0]])
+
+
+@pytest.mark.parametrize("text", ["1,5\n2,25\n", "x\n1,5\n2,25\n"])
+def test_decimal_commas_in_a_single_column(ran, fitted, tmp_path, text):
+    ran(write(tmp_path / "t.csv", text), "--decimal", ",")
+    assert np.array_equal(fitted[0][1], [[1.5], [2.25]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n3,4\n", "--decimal ,: t.csv is separated by commas; it must be by semicolons"),
+        ("1,2,3\n4,5,6\n", "t.csv is separated by commas"),
+        ('"1,5","2,5"\n"3,5","4,5"\n', "t.csv is separated by commas"),
+        ("a;b\n1,5;2.5\n", "column b ('2.5') not numeric"),
+        ("a;b\n1,5;2\n1;2.5\n", "line 3, column b: '2.5' is not a number (or give --decimal .)"),
+        ("a;b\n1,5;2\n1;1.234,5\n", "line 3, column b: '1.234,5' is not a number"),
+    ],
+)
+def test_bad_decimal_commas(refused, no_fit, tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "t.csv", text)
+    assert message in refused("t.csv", "--decimal", ",")
+
+
+def test_decimal_commas_are_for_text(refused, no_fit, tmp_path):
+    np.save(tmp_path / "t.npy", np.zeros((3, 2)))
+    assert "t.npy is not a text file" in refused(tmp_path / "t.npy", "--decimal", ",")
+    assert "--decimal , has no meaning without DATA" in refused("--decimal", ",")
+    assert "invalid choice: ';'" in refused("--decimal", ";")
+
+
+def test_times_with_decimal_commas(ran, tmp_path):
+    path = write(tmp_path / "t.csv", "t;x\n0,5;1,5\n0,25;2,5\n")
+    report = ran("track", path, "--time", "t", "--lam", 1, "--decimal", ",")
+    assert report["steps"] == "2 (t from 0.25 to 0.5)"
+
+
+# Compressed text
+
+
+@pytest.mark.parametrize("suffix", [".csv.gz", ".tsv.gz", ".TXT.GZ", ".dat.gz"])
+def test_compressed_text(ran, fitted, blobs, tmp_path, suffix):
+    lines = blobs[0].read_text()
+    text = lines.replace(",", "\t" if suffix == ".tsv.gz" else " ")
+    (tmp_path / f"t{suffix}").write_bytes(gzip.compress(text.encode()))
+    report = ran(tmp_path / f"t{suffix}", "--lam", 60)
+    assert np.array_equal(fitted[0][1], blobs[1])
+    assert report["data"] == f"t{suffix}, 3 columns: x, y, z"
+
+
+def test_bad_compressed_text(refused, no_fit, blobs, tmp_path):
+    path = tmp_path / "t.csv.gz"
+    whole = gzip.compress(blobs[0].read_bytes())
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "t.csv.gz: Compressed file ended" in refused(path)
+    path.write_bytes(whole[:60] + b"abcdefghijk" + whole[71:])
+    assert f"cannot read {path}: Error -3" in refused(path)
+    assert "t.csv.gz: Not a gzipped file" in refused(write(path, "1,2\n"))
+    path.write_bytes(gzip.compress(b""))
+    assert "t.csv.gz is empty" in refused(path)
+    path.write_bytes(gzip.compress(b"a,b\n1,2\n3,inf\n"))
+    assert "t.csv.gz, line 3, column b: infinite value" in refused(path)
+
+
+# Standard input
+
+
+@pytest.fixture
+def stdin(monkeypatch, tmp_path):
+    """Put bytes into standard input, as a pipe or, where asked for, as a file."""
+    opened = []
+
+    def fill(content, as_file=False):
+        if as_file:
+            (tmp_path / "redirected").write_bytes(content)
+            reading = os.open(tmp_path / "redirected", os.O_RDONLY)
+        else:
+            reading, writing = os.pipe()
+            os.write(writing, content)
+            os.close(writing)
+        opened.append(os.fdopen(reading, encoding="utf-8"))
+        monkeypatch.setattr(sys, "stdin", opened[-1])
+
+    yield fill
+    for file in opened:
+        file.close()
+
+
+@POSIX
+@pytest.mark.parametrize("dash", [["-"], []])
+@pytest.mark.parametrize("as_file", [True, False])
+def test_text_from_standard_input(ran, fitted, blobs, stdin, dash, as_file):
+    stdin(blobs[0].read_bytes(), as_file)
+    report = ran(*dash, "--lam", 60)
+    assert np.array_equal(fitted[0][1], blobs[1])
+    assert report["data"] == "standard input, 3 columns: x, y, z"
+    stdin(blobs[0].read_bytes(), as_file)
+    report = ran("features", "--lam", 60, *dash)
+    assert report["data"] == "standard input, 3 columns: x, y, z"
+    stdin(blobs[0].read_bytes(), as_file)
+    assert ran("features", "--path", *dash)["data"] == "standard input, 3 columns: x, y, z"
+
+
+@POSIX
+def test_other_kinds_from_standard_input(ran, fitted, stdin):
+    X = np.arange(6.0).reshape(3, 2)
+    file = io.BytesIO()
+    np.save(file, X)
+    text = b"a b\n0 1\n2 3\n4 5\n"
+    for content in (file.getvalue(), text, gzip.compress(text)):
+        stdin(content)
+        ran("-")
+        assert np.array_equal(fitted[-1][1], X)
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    stdin(pd.DataFrame(X).rename(columns=str).to_parquet())
+    assert ran("-")["data"] == "standard input, 2 columns: 0, 1"
+    assert np.array_equal(fitted[-1][1], X)
+
+
+@POSIX
+def test_bad_standard_input(refused, no_fit, stdin, tmp_path, monkeypatch):
+    stdin(b"")
+    assert "standard input is empty" in refused("-")
+    stdin(b"a,b\n1,2\n3,inf\n")
+    assert "standard input, line 3, column b: infinite value" in refused("-")
+    stdin(b"a,b\n1,2\n")
+    assert "--columns c: standard input has no column 'c'" in refused("--columns", "c")
+    stdin(b"t,x\n1,2\n")
+    assert "--time COLUMN is missing" in refused("track")
+    stdin(b"\x93NUMPY...")
+    assert "standard input: " in refused("-")
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "standard input is closed" in refused("-")
+
+
+@POSIX
+def test_redirected_data_are_not_overwritten(refused, no_fit, stdin, tmp_path):
+    stdin(b"a,b\n1,2\n", as_file=True)
+    (tmp_path / "out.csv").symlink_to(tmp_path / "redirected")
+    assert "would overwrite the data" in refused("--out", tmp_path / "out.csv")
+
+
+@POSIX
+def test_standard_input_gives_way_to_data(ran, blobs, stdin):
+    stdin(b"a,b\n1,2\n")
+    assert ran(blobs[0], "--lam", 60)["n"] == "60"
+    assert sys.stdin.read() == "a,b\n1,2\n"
+
+
+@POSIX
+def test_without_data_in_standard_input_there_is_a_stand_in(ran, stdin, monkeypatch, tmp_path):
+    for as_file in (False, True):
+        stdin(b"", as_file)
+        assert ran("--lam", 1e6)["n"] == "1797"
+    with open(os.devnull) as null:
+        monkeypatch.setattr(sys, "stdin", null)
+        assert ran("--lam", 1e6)["n"] == "1797"
+    monkeypatch.setattr(_arguments, "PIPE_PATIENCE", 0.01)
+    reading, writing = os.pipe()  # in which nothing arrives, and which nobody closes
+    with open(reading) as silent, open(writing, "w"):
+        monkeypatch.setattr(sys, "stdin", silent)
+        warning = "nothing came through standard input for 0.01 s, so it is not read; give - as"
+        assert ran("--lam", 1e6, warning=warning)["n"] == "1797"
+    monkeypatch.setattr(sys, "stdin", None)
+    assert ran("--lam", 1e6)["n"] == "1797"
+
+
+@POSIX
+def test_pipes_between_processes(blobs):
+    argv = [sys.executable, "-m", "smallvar", "--lam", "60", "--out", "-"]
+    done = subprocess.run(argv, input=blobs[0].read_bytes(), capture_output=True, timeout=120)
+    assert done.returncode == 0
+    header, *labels = done.stdout.decode().splitlines()
+    assert header == "label"
+    assert np.array_equal(np.array(labels, int), smallvar.DPMeans(60.0).fit(blobs[1]).labels_)
+    assert re.search(r"^data +standard input, 3 columns: x, y, z$", done.stderr.decode(), re.M)
 
 
 def test_far_into_a_file_the_line_is_right(refused, no_fit, tmp_path):
@@ -421,8 +656,9 @@ def test_files_that_cannot_be_read(refused, no_fit, tmp_path):
     assert "No such file" in refused("none")
     (tmp_path / "folder.csv").mkdir()
     assert "is a directory" in refused(tmp_path / "folder.csv")
-    path = write(tmp_path / "t.txt", "1,2\n")
-    assert "must end in .csv, .tsv, .npy or .parquet" in refused(path)
+    message = "must end in .csv, .tsv, .txt, .dat, .npy or .parquet, or in .gz after .csv, .tsv, "
+    for name in ("t.xlsx", "t", "t.gz", "t.npy.gz", "t.csv.gz.gz"):
+        assert f"{name}: the name {message}" in refused(write(tmp_path / name, "1,2\n"))
     for name in ("t.npy", "t.parquet", "t.tsv"):
         assert f"{name} is empty" in refused(write(tmp_path / name, ""))
 
@@ -495,6 +731,199 @@ def test_columns_by_position(ran, fitted, tmp_path, suffix, columns, expected):
 def test_bad_columns(refused, no_fit, tmp_path, columns, message):
     path = write(tmp_path / "t.csv", "a,b,b,c\n1,2,3,4\n")
     assert message in refused(path, "--columns", columns)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "npy", "parquet"])
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--exclude", "2"], [0, 2, 3]),
+        (["--exclude", " 4, 1 "], [1, 2]),
+        (["--exclude", "2:3"], [0, 3]),
+        (["--exclude", "2:"], [0]),
+        (["--columns", "4,3,1", "--exclude", "3"], [3, 0]),
+        (["--columns", "1:3", "--exclude", "3:4"], [0, 1]),
+    ],
+)
+def test_excluded_columns(ran, fitted, tmp_path, suffix, argv, expected):
+    X = np.arange(12.0).reshape(3, 4)
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "npy":
+        np.save(path, X)
+    elif suffix == "csv":
+        np.savetxt(path, X, delimiter=",")
+    else:
+        pytest.importorskip("pyarrow")
+        pd = pytest.importorskip("pandas")
+        pd.DataFrame(X, columns=list("1234")).to_parquet(path)
+    ran(path, *argv)
+    assert np.array_equal(fitted[0][1], X[:, expected])
+
+
+def test_excluded_columns_by_name(ran, refused, fitted, tmp_path):
+    path = write(tmp_path / "t.csv", 'a,b,"x,y",word\n1,2,3,u\n4,5,6,v\n')
+    assert "--exclude" in refused(path)
+    ran(path, "--exclude", 'word,"x,y"')
+    assert np.array_equal(fitted[0][1], [[1, 2], [4, 5]])
+    write(tmp_path / "i.csv", ",a,b\n0,1,2\n1,3,4\n")
+    assert "leave it out with --exclude ''" in refused(tmp_path / "i.csv")
+    report = ran(tmp_path / "i.csv", "--exclude", "")
+    assert report["data"] == "i.csv, 2 columns: a, b"
+    report = ran("features", path, "--exclude", "word", "--lam", 1)
+    assert report["data"] == "t.csv, 3 columns: a, b, x,y"
+    report = ran("track", path, "--time", "a", "--exclude", "a,word", "--lam", 1)
+    assert report["data"] == "t.csv, 2 columns: b, x,y"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--exclude", "d"], "--exclude d: t.csv has no column 'd', but 3 columns: a, b, c"),
+        (["--exclude", "a:d"], "--exclude a:d: t.csv has no column 'd'"),
+        (["--exclude", "a,a"], "--exclude a,a: names a column twice"),
+        (["--exclude", ""], "--exclude : names no column"),
+        (["--exclude", "a:"], "--exclude a:: leaves no column of t.csv"),
+        (["--columns", "b", "--exclude", "b"], "--exclude b: leaves no column of t.csv"),
+    ],
+)
+def test_bad_exclusions(refused, no_fit, tmp_path, monkeypatch, argv, message):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "t.csv", "a,b,c\n1,2,3\n")
+    assert message in refused("t.csv", *argv)
+
+
+def test_exclusions_from_the_stand_ins(ran, refused):
+    assert ran("--exclude", "pixel_0_0:pixel_6_7", "--lam", 1e6)["d"] == "8"
+    assert ran("track", "--exclude", "x")["data"] == "moving groups, 1 column: y"
+    assert "leaves no column of the stream" in refused("track", "--exclude", "x,y")
+
+
+# Missing values
+
+
+GAPS = "a,b,word\n1,2,u\n,3,u\n4,NA,u\n5,6,\n7,nan,u\n9,8,u\n"
+
+
+def test_rows_with_missing_values_are_dropped(ran, fitted, tmp_path):
+    path = write(tmp_path / "t.csv", GAPS)
+    report = ran(path, "--exclude", "word", "--drop-missing", "--lam", 1)
+    assert np.array_equal(fitted[0][1], [[1, 2], [5, 6], [9, 8]])
+    assert (report["n"], report["dropped"]) == ("3", "3 rows with missing values")
+    report = ran(path, "--columns", "a", "--drop-missing", "--lam", 1)
+    assert np.array_equal(fitted[1][1], [[1], [4], [5], [7], [9]])
+    assert (report["n"], report["dropped"]) == ("5", "1 row with missing values")
+    report = ran(write(tmp_path / "t.csv", "a;b\n1,5;2\n?;3\n"), "--drop-missing", "--decimal", ",")
+    assert np.array_equal(fitted[2][1], [[1.5, 2]])
+    report = ran(write(tmp_path / "t.csv", "a\n1\n2\n"), "--drop-missing")
+    assert (report["n"], report["dropped"]) == ("2", "0 rows with missing values")
+
+
+def test_labels_of_dropped_rows(ran, tmp_path):
+    path = write(tmp_path / "t.csv", GAPS)
+    argv = [path, "--exclude", "word", "--drop-missing", "--lam", 5]
+    out = tmp_path / "labels.csv"
+    ran(*argv, "--out", out)
+    i, j, k = smallvar.DPMeans(5.0).fit([[1, 2], [5, 6], [9, 8]]).labels_
+    assert out.read_text() == f'label\n{i}\n""\n""\n{j}\n""\n{k}\n'
+    ran(*argv, "--out", tmp_path / "labels.npy")
+    labels = np.load(tmp_path / "labels.npy")
+    assert labels.dtype.kind == "i"
+    assert list(labels) == [i, -1, -1, j, -1, k]
+    pd = pytest.importorskip("pandas")
+    frame = pd.read_csv(out)  # no row is skipped
+    assert list(frame["label"].isna()) == [False, True, True, False, True, False]
+    pytest.importorskip("pyarrow")
+    ran(*argv, "--out", tmp_path / "labels.parquet")
+    frame = pd.read_parquet(tmp_path / "labels.parquet")
+    assert str(frame["label"].dtype) == "Int64"
+    assert frame["label"].tolist() == [i, pd.NA, pd.NA, j, pd.NA, k]
+
+
+@pytest.mark.parametrize(("text", "kept"), [("x\n1\n\n3\n\n", 2), ('x\n""\n1\n-\n3\n', 2)])
+def test_gaps_in_a_single_column(ran, tmp_path, text, kept):
+    out = tmp_path / "labels.csv"
+    report = ran(write(tmp_path / "t.csv", text), "--drop-missing", "--lam", 9, "--out", out)
+    assert report["n"] == str(kept)
+    assert out.read_text().count("0\n") == kept
+    assert out.read_text().count('""\n') == len(text.strip().splitlines()) - 1 - kept
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_features_of_dropped_rows(ran, tmp_path, k):
+    path = write(tmp_path / "t.csv", "a,b\n9,0\n,1\n0,9\n9,0\n")
+    argv = ["features", path, "--drop-missing", "--n-components", k]
+    report = ran(*argv, "--out", tmp_path / "z.csv")
+    assert (report["n"], report["dropped"]) == ("3", "1 row with missing values")
+    ran(*argv, "--out", tmp_path / "z.npy")
+    Z = np.load(tmp_path / "z.npy")
+    assert Z.shape == (4, k)
+    assert (Z[1] == -1).all() and (np.delete(Z, 1, axis=0) >= 0).all()
+    header, *rows = (tmp_path / "z.csv").read_text().splitlines()
+    assert rows.pop(1) == {1: '""', 2: ","}[k]
+    assert rows == [",".join(map(str, row)) for row in np.delete(Z, 1, axis=0)]
+    assert ran("features", path, "--drop-missing", "--path", "2")["dropped"].startswith("1 row")
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    ran(*argv, "--out", tmp_path / "z.parquet")
+    frame = pd.read_parquet(tmp_path / "z.parquet")
+    assert ",".join(frame.columns) == header
+    assert np.array_equal(frame.fillna(-1), Z)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_gaps_in_arrays(ran, refused, fitted, tmp_path, dtype):
+    X = np.array([[1, 2], [np.nan, 3], [4, 5]], dtype=dtype)
+    np.save(tmp_path / "t.npy", X)
+    report = ran(tmp_path / "t.npy", "--drop-missing", "--lam", 1)
+    assert report["dropped"] == "1 row with missing values"
+    assert fitted[0][1].dtype == X.dtype
+    assert np.array_equal(fitted[0][1], X[[0, 2]])
+    np.save(tmp_path / "t.npy", [[np.inf, 1]])
+    assert "row 1, column 1: infinite" in refused(tmp_path / "t.npy", "--drop-missing")
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": pd.array([1, None, 4], dtype="Int64"), "b": X[:, 1]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    ran(tmp_path / "t.parquet", "--drop-missing", "--lam", 1)
+    assert np.array_equal(fitted[1][1], X[[0, 2]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,x\n", "column b ('x') not numeric"),
+        ("a,b\n1,2\n,x\n", "line 3, column b: 'x' is not a number"),
+        ("a,b\n1,2\nNA,inf\n", "line 3, column b: infinite value"),
+        ("a,b\n1,2\n3\n", "line 3: 1 cell, but 2 in line 1"),
+        ("a,b\n1,\n,2\n", "--drop-missing leaves no row, each has a missing value"),
+    ],
+)
+def test_what_is_not_missing_is_not_dropped(refused, no_fit, tmp_path, text, message):
+    assert message in refused(write(tmp_path / "t.csv", text), "--drop-missing")
+
+
+@pytest.mark.parametrize("dates", [False, True])
+def test_missing_times(ran, refused, tmp_path, dates):
+    times = ["2024-01-31", "2024-02-02"] if dates else ["1", "3"]
+    rows = [",1", f"{times[1]},2", f"{times[0]},3", "NA,4", f"{times[0]},"]
+    path = write(tmp_path / "t.csv", "t,x\n" + "\n".join(rows))
+    argv = ["track", path, "--time", "t", "--lam", 9, "--drop-missing"]
+    report = ran(*argv, "--out", tmp_path / "c.csv")
+    assert report["steps"] == f"2 (t from {times[0]} to {times[1]})"
+    assert (report["n"], report["dropped"]) == ("2", "3 rows with missing values")
+    assert (tmp_path / "c.csv").read_text() == 'cluster\n""\n0\n0\n""\n""\n'
+    write(path, "t,x\n,1\n,2\n")
+    assert "leaves no row" in refused(*argv)
+    write(path, f"t,x\n,1\n{times[0]},2\nnoon,3\n")
+    assert f"times must be {'dates' if dates else 'numbers'} like those before" in refused(*argv)
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    moments = pd.Series([None, *times, None, times[0]])
+    moments = pd.to_datetime(moments) if dates else moments.astype(float)
+    frame = pd.DataFrame({"t": moments, "x": [1, 2, 3, 4, None]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    report = ran("track", tmp_path / "t.parquet", *argv[2:])
+    assert report["steps"] == f"2 (t from {times[0]} to {times[1]})"
 
 
 # Reading arrays
@@ -578,6 +1007,143 @@ def test_parquet_without_pandas(refused, no_fit, tmp_path, monkeypatch):
     assert "needs pandas and pyarrow: pip install pandas pyarrow" in message
 
 
+# Scale
+
+
+@pytest.fixture
+def uneven(tmp_path):
+    """Two clusters that only the narrow column tells apart, and a constant column."""
+    rng = np.random.default_rng(0)
+    narrow = np.repeat([0.0, 1.0], 20) + 0.01 * rng.normal(size=40)
+    X = np.column_stack([1000 * rng.random(40), narrow, np.full(40, 0.1)])
+    np.savetxt(
+        tmp_path / "u.csv", X, delimiter=",", header="wide,narrow,same", comments="", fmt="%.17g"
+    )
+    return tmp_path / "u.csv", X
+
+
+def test_scaled_columns(ran, fitted, uneven, tmp_path):
+    path, X = uneven
+    report = ran(path, "--scale", "--n-clusters", 2, "--out", tmp_path / "labels.csv")
+    Z = fitted[0][1]
+    assert Z[:, :2] == pytest.approx((X - X.mean(axis=0))[:, :2] / X.std(axis=0)[:2])
+    assert np.abs(Z[:, 2]).max() < 1e-12
+    assert report["scaled"] == (
+        "each column to mean 0 and standard deviation 1, but 1 constant column; "
+        "lam is in these units"
+    )
+    lam = smallvar.farthest_first_lambda(Z, 2)
+    assert float(report["lam"].split()[0]) == pytest.approx(lam, rel=1e-7)
+    labels = np.loadtxt(tmp_path / "labels.csv", skiprows=1, dtype=int)
+    assert np.array_equal(labels, smallvar.DPMeans(lam).fit(Z).labels_)
+    assert "but" not in ran(path, "--scale", "--columns", "wide,narrow", "--lam", 9)["scaled"]
+    assert "scaled" not in ran(path, "--columns", "narrow")
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i8"])
+def test_scaled_arrays_far_from_zero(ran, fitted, tmp_path, dtype):
+    X = np.random.default_rng(0).integers(0, 100, (50, 3)).astype(dtype) + np.array(10_000, dtype)
+    np.save(tmp_path / "t.npy", X)
+    ran(tmp_path / "t.npy", "--scale")
+    Z = fitted[0][1]
+    assert Z.dtype == (np.float32 if dtype == "f4" else np.float64)
+    assert pytest.approx((X - X.mean(axis=0)) / X.std(axis=0), abs=1e-3) == Z
+    assert Z.mean(axis=0) == pytest.approx(np.zeros(3), abs=1e-3)
+
+
+@pytest.mark.parametrize("command", [[], ["track", "--time", "same"]])
+def test_warning_of_uneven_columns(run, uneven, command):
+    path, X = uneven
+    code, out, err = run(*command, path, "--columns", "wide:same", "--lam", 1e4)
+    wide, narrow = X[:, :2].std(axis=0)
+    assert code == 0
+    assert "objective" in out
+    assert err == (
+        f"smallvar: warning: column wide (standard deviation {wide:.4g}) is spread "
+        f"{wide / narrow:,.0f} times as wide as column narrow ({narrow:.4g}), which hardly counts "
+        "in the distances; --scale evens them out\n"
+    )
+    assert run(*command, path, "--columns", "wide:same", "--scale", "--lam", 100)[2] == ""
+    assert run(*command, path, "--columns", "narrow:same", "--lam", 100)[2] == ""
+
+
+@pytest.mark.parametrize(("factor", "warned"), [(9.9, False), (10.1, True)])
+def test_tenfold_is_uneven(run, tmp_path, factor, warned):
+    x = np.random.default_rng(0).normal(size=200)
+    np.save(tmp_path / "t.npy", np.column_stack([x, factor * x[::-1]]))
+    err = run(tmp_path / "t.npy")[2]
+    assert ("column 2 " in err and "10 times as wide as column 1 " in err) == warned
+    assert bool(err) == warned
+    assert run("features", tmp_path / "t.npy", "--lam", 1e9)[2] == ""
+
+
+def test_of_many_rows_some_tell_the_spread(run, tmp_path):
+    X = np.random.default_rng(0).normal(size=(250_000, 2)).astype("f4") * [1, 100]
+    np.save(tmp_path / "t.npy", X)
+    assert "column 2" in run(tmp_path / "t.npy", "--lam", 1e6)[2]
+
+
+def test_values_too_large_to_be_scaled(refused, no_fit, tmp_path):
+    np.save(tmp_path / "t.npy", [[1.0, 1e200], [2.0, -1e200]])
+    message = refused(tmp_path / "t.npy", "--scale")
+    assert "--scale: the values of column 2 are too large to be squared" in message
+
+
+def test_no_scale_for_features(refused, no_fit, uneven):
+    assert "unrecognized arguments: --scale" in refused("features", uneven[0], "--scale")
+
+
+def test_tracks_of_scaled_columns(ran, stream, tmp_path):
+    path, X, times = stream
+    argv = ["track", path, "--time", "t", "--scale", "--lam", 0.5]
+    report = ran(*argv, "--tracks", tmp_path / "tracks.csv")
+    assert report["scaled"].startswith("each column to mean 0 and standard deviation 1;")
+    scaler = StandardScaler().fit(X)
+    model = smallvar.DynamicMeans(0.5, random_state=0).fit(scaler.transform(X), times=times)
+    rows = np.loadtxt(tmp_path / "tracks.csv", delimiter=",", skiprows=1)
+    for cluster, track in model.tracks_.items():
+        written = rows[rows[:, 1] == cluster]
+        assert written[:, 0] == pytest.approx(model.times_[track[:, 0].astype(int)])
+        assert written[:, 2:] == pytest.approx(X.mean(axis=0) + track[:, 1:] * X.std(axis=0))
+    lam = ran("track", path, "--time", "t", "--scale", "--n-clusters", 3)["lam"]
+    assert float(lam.split()[0]) < 1
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_pictures_of_scaled_columns(d):
+    pytest.importorskip("matplotlib")
+    X, data = table(300, d, 3)
+    scaler = StandardScaler().fit(X)
+    Z = scaler.transform(X)
+    model = smallvar.DPMeans(lam=2.0).fit(Z)
+    figure = _picture.picture(data, model, scaler)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    points, centers = (np.asarray(drawn.get_offsets()) for drawn in axes.collections)
+    assert ", columns scaled\n" in axes.get_title()
+    means = np.array([X[model.labels_ == k].mean(axis=0) for k in range(model.n_clusters_)])
+    if d < 3:  # in the units of the data
+        assert np.array_equal(np.sort(points[:, 0]), np.sort(X[:, 0]))
+        assert centers[:, :d] == pytest.approx(means, rel=1e-6)
+    else:
+        variances = np.linalg.eigvalsh(np.cov(Z.T))[::-1]
+        assert np.var(points, axis=0, ddof=1) == pytest.approx(variances[:2])
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_pictures_of_scaled_tracks(d):
+    pytest.importorskip("matplotlib")
+    data, _ = walkers(5, d)
+    scaler = StandardScaler().fit(data.X)
+    model = smallvar.DynamicMeans(0.5, t_q=10, k_tau=1.5)
+    model.fit(scaler.transform(data.X), times=data.times)
+    figure = _picture.track_picture(data, model, scaler)
+    figure.draw_without_rendering()
+    begins = np.asarray(figure.axes[0].collections[3].get_offsets())[:, int(d == 1)]
+    assert begins == pytest.approx(10.0 * np.arange(5))
+    assert ", columns scaled, 6 time steps" in figure.axes[0].get_title()
+
+
 # Writing
 
 
@@ -606,26 +1172,98 @@ def test_labels_of_many_rows(ran, tmp_path):
     assert np.array_equal(labels, smallvar.DPMeans(1.0).fit(X).labels_)
 
 
-@pytest.mark.parametrize("option", ["--out", "--plot"])
-def test_targets_are_tried_before_the_fit(refused, no_fit, blobs, tmp_path, option):
+def test_labels_in_other_formats(ran, blobs, tmp_path):
+    expected = smallvar.DPMeans(60.0).fit(blobs[1]).labels_
+    ran(blobs[0], "--lam", "60", "--out", tmp_path / "labels.NPY")
+    labels = np.load(tmp_path / "labels.NPY")
+    assert labels.shape == (60,)
+    assert np.array_equal(labels, expected)
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    ran(blobs[0], "--lam", "60", "--out", tmp_path / "labels.parquet")
+    frame = pd.read_parquet(tmp_path / "labels.parquet")
+    assert list(frame.columns) == ["label"]
+    assert frame["label"].dtype.kind == "i"
+    assert np.array_equal(frame["label"], expected)
+    ran("track", blobs[0], "--time", "x", "--lam", 60, "--out", tmp_path / "labels.parquet")
+    assert list(pd.read_parquet(tmp_path / "labels.parquet").columns) == ["cluster"]
+
+
+def test_assignments_in_other_formats(ran, sums, tmp_path):
+    argv = ["features", sums[0], "--n-components", 3]
+    expected = smallvar.KFeatures(3, n_init=100, random_state=0).fit(sums[1]).assignments_
+    ran(*argv, "--out", tmp_path / "z.npy")
+    assert np.array_equal(np.load(tmp_path / "z.npy"), expected)
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    ran(*argv, "--out", tmp_path / "z.parquet")
+    frame = pd.read_parquet(tmp_path / "z.parquet")
+    assert list(frame.columns) == ["feature_0", "feature_1", "feature_2"]
+    assert np.array_equal(frame, expected)
+    ran("features", sums[0], "--lam", "1e9", "--out", tmp_path / "none.parquet")
+    assert pd.read_parquet(tmp_path / "none.parquet").shape[1] == 0
+
+
+def test_labels_on_standard_output(run, blobs, sums, stream, tmp_path):
+    for argv in (
+        [blobs[0], "--lam", 60],
+        ["features", sums[0], "--lam", 20, "--verbose"],
+        ["track", stream[0], "--time", "t", "--lam", 4],
+    ):
+        run(*argv, "--out", tmp_path / "expected.csv")
+        code, out, err = run(*argv, "--out", "-")
+        assert (code, out) == (0, (tmp_path / "expected.csv").read_text())
+        assert re.search(r"^(labels|assignments) +standard output$", err, re.M)
+        assert re.search(r"^objective +", err, re.M)
+    code, out, err = run("--lam", 1e6, "--out", "-")  # what stands in for data is no label, either
+    assert out == "label\n" + "0\n" * 1797
+    assert "No DATA given" in err
+    code, out, err = run(blobs[0], "--lam", 60)  # the next report is where it was
+    assert "objective" in out
+    assert err == ""
+
+
+@pytest.mark.parametrize("name", ["labels.txt", "labels", "labels.csv.gz", "csv"])
+@pytest.mark.parametrize("command", [[], ["features"], ["track", "--time", "x"]])
+def test_labels_in_unknown_formats(refused, no_fit, blobs, tmp_path, name, command):
+    message = refused(*command, blobs[0], "--out", tmp_path / name)
+    assert f"{name}: the name must end in .csv, .npy or .parquet, or be -" in message
+
+
+def test_parquet_is_written_with_pandas(refused, no_fit, blobs, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    message = refused(blobs[0], "--out", tmp_path / "labels.parquet")
+    assert "needs pandas and pyarrow: pip install pandas pyarrow" in message
+
+
+@pytest.mark.parametrize(("option", "suffix"), [("--out", ".csv"), ("--plot", ".png")])
+def test_targets_are_tried_before_the_fit(refused, no_fit, blobs, tmp_path, option, suffix):
     path, _ = blobs
     before = sorted(os.listdir(tmp_path))
-    (tmp_path / "folder.png").mkdir()
+    folder = f"folder{suffix}"
+    (tmp_path / folder).mkdir()
     for name, message in [
-        ("none/labels.png", "there is no folder"),
-        ("folder.png", "not a file that can be replaced"),
-        ("x" * 300 + ".png", "name too long"),
+        (f"none/labels{suffix}", "there is no folder"),
+        (folder, "not a file that can be replaced"),
+        ("x" * 300 + suffix, "name too long"),
     ]:
         message = re.escape(f"smallvar: {option} {tmp_path / name}: ") + f".*{message}"
         assert re.match(message, refused(path, option, tmp_path / name), re.I)
-    assert "this would overwrite the data" in refused(path, option, path)
-    assert "not a file that can be replaced" in refused(path, option, os.devnull)
-    assert sorted(os.listdir(tmp_path)) == sorted([*before, "folder.png"])
+    (tmp_path / f"link{suffix}").symlink_to(path)
+    assert "this would overwrite the data" in refused(path, option, tmp_path / f"link{suffix}")
+    (tmp_path / f"link{suffix}").unlink()
+    (tmp_path / f"null{suffix}").symlink_to(os.devnull)
+    null = refused(path, option, tmp_path / f"null{suffix}")
+    assert "not a file that can be replaced" in null
+    (tmp_path / f"null{suffix}").unlink()
+    assert sorted(os.listdir(tmp_path)) == sorted([*before, folder])
     assert path.stat().st_size > 1000
 
 
 def test_out_and_plot_differ(refused, no_fit, blobs, tmp_path):
-    message = refused(blobs[0], "--out", tmp_path / "a.png", "--plot", tmp_path / "a.png")
+    write(tmp_path / "a.png", "old")
+    (tmp_path / "a.csv").symlink_to(tmp_path / "a.png")
+    message = refused(blobs[0], "--out", tmp_path / "a.csv", "--plot", tmp_path / "a.png")
     assert "--out and --plot both name" in message
 
 
@@ -643,11 +1281,11 @@ def test_no_file_is_left_half_written(run, blobs, tmp_path, monkeypatch, error, 
     if old:
         write(folder / "labels.csv", "old")
 
-    def write_half(file, labels):
+    def write_half(file, titles, labels):
         file.write(b"label\n0\n")
         raise error
 
-    monkeypatch.setattr(cli, "write_labels", write_half)
+    monkeypatch.setattr(_cluster, "write_labels", write_half)
     got, out, err = run(blobs[0], "--out", folder / "labels.csv")
     assert (got, out) == (code, "")
     assert re.fullmatch(rf"smallvar: .*{message}\n", err)
@@ -662,7 +1300,7 @@ def table(n, d, k):
     """Points around k centers, as the command line would hand them to the picture."""
     rng = np.random.default_rng(n)
     X = rng.uniform(0, 100, (k, d))[rng.integers(0, k, n)] + rng.normal(size=(n, d))
-    return X, cli.Table(X, [f"name {i}" for i in range(d)], "t.npy")
+    return X, _table.Table(X, [f"name {i}" for i in range(d)], "t.npy")
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -717,7 +1355,7 @@ def test_identical_points_can_be_drawn():
     pytest.importorskip("matplotlib")
     for d in (1, 2, 3):
         X = np.full((20, d), 1e6)
-        figure = _picture.picture(cli.Table(X, ["x"] * d, "t.npy"), smallvar.DPMeans().fit(X))
+        figure = _picture.picture(_table.Table(X, ["x"] * d, "t.npy"), smallvar.DPMeans().fit(X))
         figure.draw_without_rendering()
         assert "K = 1," in figure.axes[0].get_title()
 
@@ -886,7 +1524,7 @@ def test_assignments_of_many_rows():
     Z = np.random.default_rng(0).integers(0, 2, (250_001, 3), dtype=np.int32)
     for k in (1, 3):
         file = io.BytesIO()
-        cli.write_assignments(file, Z[:, :k])
+        _features.write_assignments(file, [f"feature_{i}" for i in range(k)], Z[:, :k])
         header, *rows = file.getvalue().decode().splitlines()
         assert header == ",".join(["feature_0", "feature_1", "feature_2"][:k])
         assert np.array_equal(np.array([row.split(",") for row in rows], dtype=int), Z[:, :k])
@@ -998,8 +1636,10 @@ def test_path_of_nothing(run, tmp_path):
 def test_widest_range(low, high, error, best):
     arrays = [np.array(values, dtype=float) for values in (low, high, error)]
     path = dict(zip(["lam_low", "lam_high", "error"], arrays, strict=True))
-    path = cli.without_rounding(smallvar._bpmeans.Bunch(n_components=np.arange(len(low)), **path))
-    assert cli.widest(path) == best
+    path = _features.without_rounding(
+        smallvar._bpmeans.Bunch(n_components=np.arange(len(low)), **path)
+    )
+    assert _features.widest(path) == best
 
 
 # Arguments for features
@@ -1056,7 +1696,9 @@ def test_targets_of_features_are_tried_before_the_fit(refused, no_fit, sums, tmp
     assert "there is no folder" in refused("features", path, "--components", tmp_path / "x" / "a")
     assert "would overwrite the data" in refused("features", path, "--components", path)
     assert "would overwrite the data" in refused("features", "--path", path, "--plot", path)
-    message = refused("features", path, "--out", tmp_path / "z", "--components", tmp_path / "z")
+    message = refused(
+        "features", path, "--out", tmp_path / "z.csv", "--components", tmp_path / "z.csv"
+    )
     assert "--out and --components both name" in message
     assert os.listdir(tmp_path) == [path.name]
 
@@ -1066,7 +1708,7 @@ def test_components_are_not_left_half_written(run, sums, tmp_path, monkeypatch):
         file.write(b"a,b\n")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cli, "write_components", write_half)
+    monkeypatch.setattr(_features, "write_components", write_half)
     code, out, err = run("features", sums[0], "--components", tmp_path / "a.csv")
     assert (code, out) == (2, "")
     assert err.endswith("No space left on device\n")
@@ -1081,8 +1723,10 @@ def test_help_for_features(run, monkeypatch):
         *("--lam", "--n-components", "--path", "--algorithm", "--assign", "--starts", "--swaps"),
         *("--max-features", "--components", "--shape", "--columns", "--out", "--plot"),
         *("--threads", "--seed", "--verbose", "--version", "--show-config"),
+        *("--exclude", "--drop-missing", "--decimal"),
     ):
         assert f"  {option}" in out
+    assert "--scale" not in out  # features add up from 0, which is not to be moved
     words = " ".join(out.split())
     assert "default: 100, for they are cheap" in words
     assert "default: 0, so that the same command gives the same result" in words
@@ -1098,7 +1742,7 @@ def feature_model(k, d, n=60):
     rng = np.random.default_rng(k)
     X = (rng.random((n, max(k, 1))) < 0.3) @ rng.normal(size=(max(k, 1), d))
     model = smallvar.KFeatures(k, n_init=1, random_state=0).fit(X)
-    return X, cli.Table(X, [f"name {i}" for i in range(d)], "t.npy"), model
+    return X, _table.Table(X, [f"name {i}" for i in range(d)], "t.npy"), model
 
 
 @pytest.mark.parametrize("k", [1, 5, 18, 40])
@@ -1151,7 +1795,7 @@ def test_scale_of_pictures(least, colors):
     pytest.importorskip("matplotlib")
     X = np.array([[least, 1.0, 0.0, 0.5]])
     model = smallvar.KFeatures(1, n_init=1, random_state=0).fit(X)
-    figure = _picture.feature_picture(cli.Table(X, list("abcd"), "t.npy"), model, (2, 2))
+    figure = _picture.feature_picture(_table.Table(X, list("abcd"), "t.npy"), model, (2, 2))
     image = figure.get_axes()[0].images[0]
     assert image.get_cmap().name == colors
     assert image.get_clim() == ((0.0, 1.0) if least == 0 else (-1.0, 1.0))
@@ -1172,13 +1816,13 @@ def test_pictures_of_features_are_written(ran, sums, tmp_path, suffix, argv):
 def test_digits_are_drawn_as_pictures(run, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     shapes = []
-    draw = cli.feature_picture
+    draw = _features.feature_picture
 
     def recording(table, model, shape):
         shapes.append(shape)
         return draw(table, model, shape)
 
-    monkeypatch.setattr(cli, "feature_picture", recording)
+    monkeypatch.setattr(_features, "feature_picture", recording)
     argv = ["features", "--lam", "1e5", "--starts", "1", "--plot", tmp_path / "z.png"]
     for more in ([], ["--shape", "4x16"], ["--columns", "1:64"], ["--columns", "pixel_0_0:"]):
         run(*argv, *more)
@@ -1193,7 +1837,7 @@ def test_picture_of_a_path(exact):
     path = smallvar._bpmeans.Bunch(
         n_components=np.arange(5), error=error, lam_low=low, lam_high=high
     )
-    figure = _picture.path_picture(cli.Table(np.zeros((7, 3)), list("abc"), "t.npy"), path, 2)
+    figure = _picture.path_picture(_table.Table(np.zeros((7, 3)), list("abc"), "t.npy"), path, 2)
     figure.draw_without_rendering()
     (axes,) = figure.axes
     assert axes.get_yscale() == ("linear" if exact else "log")
@@ -1257,23 +1901,37 @@ def test_tracks_reported_are_those_written(ran, stream, tmp_path):
     assert "picture" not in report
 
 
-@pytest.mark.parametrize(
-    ("argv", "guess", "rows"), [([], 8, 15), (["--n-clusters", 3], 3, 15), ([], 4, 4)]
-)
-def test_penalty_from_the_first_step(ran, stream, tmp_path, argv, guess, rows):
-    _, X, times = stream
-    first = np.flatnonzero(times == 100)[:rows]
-    kept = np.append(first, np.flatnonzero(times > 100))
-    table = np.column_stack([times, X])[kept]
-    np.save(tmp_path / "t.npy", table)
+@pytest.mark.parametrize(("argv", "guess"), [([], 8), (["--n-clusters", 3], 3)])
+def test_penalty_from_all_steps(ran, tmp_path, argv, guess):
+    rng = np.random.default_rng(0)
+    sizes = [2, 1, 15, 15, 9, 12, 15, 3]
+    times = np.repeat(np.arange(8), sizes)
+    X = rng.normal(size=(len(times), 2)) * np.repeat([0.01, 1, 5, 6, 7, 8, 9, 100], sizes)[:, None]
+    np.save(tmp_path / "t.npy", np.column_stack([times, X]))
+    lams = [
+        smallvar.farthest_first_lambda(X[times == step], min(guess, sizes[step]))
+        for step in range(8)
+        if step != 1  # a single row has no distance to any other
+    ]
+    by_row = np.repeat(lams, [size for size in sizes if size != 1])
+    expected = np.quantile(by_row, 0.5, method="inverted_cdf")
     value, origin = ran("track", tmp_path / "t.npy", "--time", 1, *argv)["lam"].split(maxsplit=1)
-    assert float(value) == pytest.approx(smallvar.farthest_first_lambda(X[first], guess), rel=1e-7)
-    assert origin == f"(farthest-first in the first step, for a guess of {guess} clusters)"
+    assert float(value) == pytest.approx(expected, rel=1e-7)
+    assert origin == (f"(farthest-first, median over the steps, for a guess of {guess} clusters)")
+
+
+def test_penalty_of_steps_with_few_rows(ran, tmp_path):
+    np.save(tmp_path / "t.npy", [[0, 1.0], [0, 3.0], [1, 1.0], [2, 2.0], [2, 2.0]])
+    lam = ran("track", tmp_path / "t.npy", "--time", 1)["lam"]
+    expected = smallvar.farthest_first_lambda([[1.0], [3.0]], 2)
+    assert lam == f"{expected:g} (farthest-first, median over the steps, for a guess of 2 clusters)"
+    np.save(tmp_path / "t.npy", [[0, 1.0], [1, 1.0], [2, 2.0]])
+    assert ran("track", tmp_path / "t.npy", "--time", 1)["lam"].startswith("1 (")
 
 
 def test_options_reach_the_dynamic_estimator(ran, run, stream, fitted):
     argv = ["track", stream[0], "--time", "t"]
-    ran(*argv)
+    run(*argv)
     report = ran(*argv, "--lam", 3, "--t-q", "inf", "--k-tau", 2, "--threads", 2, "--seed", 7)
     assert report["t_q"] == "inf (given; q = 0)"
     assert report["k_tau"] == "2 (given; tau = 1)"
@@ -1284,7 +1942,7 @@ def test_options_reach_the_dynamic_estimator(ran, run, stream, fitted):
     _, out, _ = run(*argv, "--verbose")
     assert len(re.findall(r"^step \d+: ", out, re.M)) == 20
     plain, chosen, other, verbose = (estimator.get_params() for estimator, _ in fitted)
-    assert plain == smallvar.DynamicMeans(random_state=0).get_params()
+    assert plain == smallvar.DynamicMeans(plain["lam"], random_state=0).get_params()
     more = {"lam": 3.0, "t_q": np.inf, "k_tau": 2.0, "n_threads": 2, "random_state": 7}
     assert chosen == plain | more
     assert other == plain | {"lam": 3.0, "q": 0.5, "tau": 0.0, "n_init": 5}
@@ -1415,7 +2073,7 @@ def test_bad_times_in_npy(refused, no_fit, tmp_path):
         (["--lam", "0"], "lam"),
         (["--lam", "inf"], "lam must be finite"),
         (["--lam", "2", "--n-clusters", "3"], "not allowed with"),
-        (["--n-clusters", "16"], "16: the first step (t = 100) has only 15 rows"),
+        (["--n-clusters", "16"], "16: the largest step (t = 100) has only 15 rows"),
         (["--t-q", "3"], "--t-q has no meaning without --k-tau"),
         (["--k-tau", "3"], "--k-tau has no meaning without --t-q"),
         (["--q", "3"], "--q has no meaning without --tau"),
@@ -1443,7 +2101,7 @@ def test_targets_of_tracks_are_tried_before_the_fit(refused, no_fit, stream, tmp
     argv = ["track", stream[0], "--time", "t"]
     assert "there is no folder" in refused(*argv, "--tracks", tmp_path / "x" / "a")
     assert "would overwrite the data" in refused(*argv, "--tracks", stream[0])
-    message = refused(*argv, "--out", tmp_path / "z", "--tracks", tmp_path / "z")
+    message = refused(*argv, "--out", tmp_path / "z.csv", "--tracks", tmp_path / "z.csv")
     assert "--out and --tracks both name" in message
     assert os.listdir(tmp_path) == [stream[0].name]
 
@@ -1470,7 +2128,7 @@ def test_help_for_tracks(run, monkeypatch):
     for option in (
         *("--time", "--lam", "--n-clusters", "--t-q", "--k-tau", "--q", "--tau", "--starts"),
         *("--tracks", "--columns", "--out", "--plot", "--threads", "--seed", "--verbose"),
-        *("--version", "--show-config"),
+        *("--version", "--show-config", "--exclude", "--drop-missing", "--decimal", "--scale"),
     ):
         assert f"  {option}" in out
     words = " ".join(out.split())
@@ -1478,6 +2136,19 @@ def test_help_for_tracks(run, monkeypatch):
     assert "print a line for every step" in words
     assert out.count("\n  smallvar track ") == 2  # the examples
     assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_warning_of_clusters_that_are_hardly_seen_again(run, stream):
+    argv = ["track", stream[0], "--time", "t", "--lam"]
+    code, out, err = run(*argv, 1e-4)
+    clusters = re.search(r"^clusters +(\d+) ever", out, re.M)[1]
+    assert code == 0
+    assert err == (
+        f"smallvar: warning: {clusters} clusters for {len(stream[1])} rows, so most are seen once "
+        "or twice: lam is too small; give a larger --lam or a smaller --n-clusters, or where "
+        "clusters move fast a larger --k-tau\n"
+    )
+    assert run(*argv, 4)[2] == ""
 
 
 # Pictures of tracks
@@ -1645,6 +2316,134 @@ def test_ctrl_c_stops_a_process(tmp_path, command):
     assert os.listdir(tmp_path) == ["t.npy"]
 
 
+# Progress
+
+
+def on_a_terminal(program, *argv):
+    """Run a program whose standard error is a terminal; returns both outputs."""
+    pty = pytest.importorskip("pty")
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, argv)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+    )
+    os.close(slave)
+    err = b""
+    try:
+        while True:
+            try:
+                some = os.read(master, 4096)
+            except OSError:  # the other end is closed
+                break
+            if not some:
+                break
+            err += some
+        out, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        os.close(master)
+    assert process.returncode == 0, err
+    return out.decode(), err.decode()
+
+
+IMPATIENT = """
+import sys, time, warnings
+import smallvar
+from smallvar._cli import main, progress
+progress.PATIENCE, progress.TICK = 0.05, 0.02
+"""
+
+
+@POSIX
+def test_progress_of_a_fit(blobs):
+    program = """
+class Slow(smallvar.DPMeans):
+    def fit(self, X):
+        print("sweep 1: ", end="")
+        print("8 clusters")
+        time.sleep(0.4)
+        warnings.warn("strange")
+        return super().fit(X)
+smallvar.DPMeans = Slow
+sys.exit(main.main(sys.argv[1:]))
+"""
+    out, err = on_a_terminal(IMPATIENT + program, blobs[0], "--lam", "60")
+    states = err.split("\r")
+    assert any(state.rstrip() == "fitting: 0 s, sweep 1: 8 clusters" for state in states)
+    assert "smallvar: warning: strange" in states  # not behind the line, but in place of it
+    assert "sweep 1:" not in out
+    assert re.search(r"^K +3$", out, re.M)
+    out, err = on_a_terminal(IMPATIENT + program, blobs[0], "--lam", "60", "--verbose")
+    assert "sweep 1: 8 clusters" in out
+    assert "sweep" not in err
+
+
+@POSIX
+def test_time_left_of_tracks(stream):
+    program = """
+class Slow(smallvar.DynamicMeans):
+    def _step(self, *args):
+        time.sleep(0.03)
+        return super()._step(*args)
+smallvar.DynamicMeans = Slow
+sys.exit(main.main(sys.argv[1:]))
+"""
+    argv = ["track", stream[0], "--time", "t", "--lam", "4"]
+    out, err = on_a_terminal(IMPATIENT + program, *argv)
+    shares = re.findall(r"fitting: (\d+)% after \d+ s, about \d+ s left", err)
+    shares = [int(share) for share in shares]
+    assert len(set(shares)) > 3
+    assert shares == sorted(shares)
+    assert set(shares) <= set(range(5, 101, 5))  # 20 steps
+    assert "step 1" not in out
+    assert re.search(r"\r +\r$", err)  # the line is taken away
+
+
+@POSIX
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_time_left_of_reading(tmp_path, suffix):
+    lines = "".join(f"{i},{i * i}\n" for i in range(200_000)).encode()
+    path = tmp_path / f"t{suffix}"
+    path.write_bytes(gzip.compress(lines) if suffix == ".csv.gz" else lines)
+    program = "sys.exit(main.main(sys.argv[1:]))"
+    _, err = on_a_terminal(IMPATIENT + program, path, "--lam", "1e30")
+    shares = [int(share) for share in re.findall(r"reading: (\d+)% after \d+ s, about", err)]
+    assert len(shares) > 1
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < 100 and shares[-1] <= 100
+
+
+@POSIX
+def test_no_progress_of_short_work(blobs):
+    program = "import sys; from smallvar._cli.main import main; sys.exit(main(sys.argv[1:]))"
+    out, err = on_a_terminal(program, blobs[0], "--lam", "60")
+    assert "objective" in out
+    assert err == ""
+
+
+def test_no_progress_without_a_terminal(run, blobs, monkeypatch):
+    monkeypatch.setattr(_progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(_progress, "TICK", 0.001)
+    assert run(blobs[0], "--lam", 60)[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
+)
+def test_spans_of_time(seconds, words):
+    assert _progress.span(seconds) == words
+
+
+def test_time_left():
+    progress = _progress.Progress("reading")
+    assert progress.words(7) == "reading: 7 s"
+    progress.done = 0.25
+    assert progress.words(30) == "reading: 25% after 30 s, about 1 min 30 s left"
+
+
 # A real file
 
 
@@ -1652,7 +2451,8 @@ def test_vehicle_silhouettes(ran, refused, tmp_path):
     path = Path(os.environ.get("SMALLVAR_DATA", ""), "uci", "vehicle.csv")
     if not path.is_file():
         pytest.skip("SMALLVAR_DATA is not a folder with uci/vehicle.csv (UCI: Statlog Vehicle)")
-    report = ran(path, "--columns", "Comp:Holl.Ra", "--n-clusters", 4, "--out", tmp_path / "l.csv")
+    argv = [path, "--columns", "Comp:Holl.Ra", "--n-clusters", 4, "--out", tmp_path / "l.csv"]
+    report = ran(*argv, warning="column Sc.Var.maxis")
     names = np.loadtxt(path, delimiter=",", max_rows=1, dtype=str)
     X = np.loadtxt(path, delimiter=",", skiprows=1)[:, :-1]
     model = smallvar.DPMeans(n_clusters=4).fit(X)
@@ -1661,6 +2461,25 @@ def test_vehicle_silhouettes(ran, refused, tmp_path):
     assert float(report["objective"].split()[0]) == pytest.approx(model.objective_, rel=1e-9)
     assert np.array_equal(np.loadtxt(tmp_path / "l.csv", skiprows=1), model.labels_)
     assert "has no column 'none'" in refused(path, "--columns", "none")
+
+
+def test_wine(run, ran):
+    path = Path(os.environ.get("SMALLVAR_DATA", ""), "uci", "wine.csv")
+    if not path.is_file():
+        pytest.skip("SMALLVAR_DATA is not a folder with uci/wine.csv (UCI: Wine)")
+    _, _, err = run(path, "--exclude", "class")
+    assert "column proline (" in err
+    assert "as wide as column nonflavanoid_phenols (" in err
+    assert ran(path, "--exclude", "class", "--scale")["d"] == "13"
+
+
+def test_penalty_of_aircraft(ran):
+    path = Path(os.environ.get("SMALLVAR_DATA", ""), "adsb_quickstart_20s.csv")
+    if not path.is_file():
+        pytest.skip("SMALLVAR_DATA is not a folder with adsb_quickstart_20s.csv (traffic: ADS-B)")
+    report = ran("track", path, "--time", "seconds", "--columns", "longitude,latitude")
+    assert report["n"] == "14457"
+    assert int(report["clusters"].split()[0]) < 200  # more than ten thousand from the first step
 
 
 def test_aircraft(ran, tmp_path):

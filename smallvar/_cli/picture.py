@@ -6,7 +6,7 @@ imported when the first of them is made.
 
 import numpy as np
 
-from smallvar._table import UserError, clock_title, counted, explained, square_of
+from smallvar._cli.table import UserError, clock_title, counted, explained, square_of
 
 POINTS_DRAWN, VALUES_DRAWN = 50_000, 20_000_000
 FEATURES_DRAWN, ROWS_DRAWN = 40, 400
@@ -24,7 +24,7 @@ def import_matplotlib():
     return Figure, to_rgb, hsv_to_rgb
 
 
-def picture(table, model):
+def picture(table, model, scaler=None):
     """Draw the clusters in two dimensions.
 
     Parameters
@@ -34,6 +34,9 @@ def picture(table, model):
         components; a single one is stacked up like a histogram.
     model : DPMeans
         Fitted to these data.
+    scaler : StandardScaler, optional
+        What was done to the data first. One or two columns are drawn in their own units; of more,
+        the components are those of the scaled columns, which have no units.
 
     Returns
     -------
@@ -46,8 +49,12 @@ def picture(table, model):
     size = min(n, POINTS_DRAWN, max(1000, VALUES_DRAWN // d))
     drawn = slice(n) if size == n else np.sort(rng.choice(n, size, replace=False))
     labels = model.labels_[drawn]
-    points = table.X[drawn].astype(np.float64)
-    points, centers, axis_titles = project(points, model.cluster_centers_, table.titles)
+    points, centers = table.X[drawn].astype(np.float64), model.cluster_centers_
+    if scaler is not None and d > 2:
+        points = scaler.transform(points)
+    elif scaler is not None:
+        centers = scaler.inverse_transform(centers)
+    points, centers, axis_titles = project(points, centers, table.titles)
     colors = cluster_colors(k)
 
     figure = Figure(figsize=(8, 6.5), dpi=150, layout="constrained")
@@ -76,7 +83,8 @@ def picture(table, model):
             axes.text(x, y, label, size=7, ha="center", va="center_baseline", zorder=4)
     width, height = np.ptp(points, axis=0)
     flat = min(width, height) < 1e-9 * max(width, height)  # what is left there is rounding
-    if d > 1 and (flat or 1 / 3 < (height or 1) / (width or 1) < 3):
+    own_units = scaler is not None and d == 2  # then distances are not those of the picture
+    if d > 1 and not own_units and (flat or 1 / 3 < (height or 1) / (width or 1) < 3):
         axes.set_aspect("equal", adjustable="datalim")
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel(axis_titles[0], parse_math=False)
@@ -84,7 +92,8 @@ def picture(table, model):
     some = f", {size:,} of them drawn" if size < n else ""
     marks = "numbered by label" if numbered else "as ringed dots"
     axes.set_title(
-        f"{table.name}: n = {n:,}{some}\nK = {k:,}, lam = {model.lam_:.6g}; centers {marks}",
+        f"{table.name}: n = {n:,}{some}{', columns scaled' if scaler else ''}\n"
+        f"K = {k:,}, lam = {model.lam_:.6g}; centers {marks}",
         size=11,
         parse_math=False,
     )
@@ -374,7 +383,17 @@ def path_picture(table, path, best):
     return figure
 
 
-def track_picture(table, model):
+def original_tracks(model, scaler):
+    """Give the tracks of D-Means in the units that the data had before they were scaled."""
+    if scaler is None:
+        return model.tracks_
+    return {
+        label: np.column_stack([track[:, 0], scaler.inverse_transform(track[:, 1:])])
+        for label, track in model.tracks_.items()
+    }
+
+
+def track_picture(table, model, scaler=None):
     """Draw the ways of the clusters over time.
 
     Parameters
@@ -384,6 +403,8 @@ def track_picture(table, model):
         time.
     model : DynamicMeans
         Fitted to these data.
+    scaler : StandardScaler, optional
+        What was done to the data first; they are drawn in their own units.
 
     Returns
     -------
@@ -392,15 +413,16 @@ def track_picture(table, model):
         in a plane are colored by time.
     """
     Figure = import_matplotlib()[0]
-    (n, d), k = table.X.shape, len(model.tracks_)
+    tracks = original_tracks(model, scaler)
+    (n, d), k = table.X.shape, len(tracks)
     drawn = slice(n)
     if n > POINTS_DRAWN:
         drawn = np.sort(np.random.default_rng(0).choice(n, POINTS_DRAWN, replace=False))
     labels = model.labels_[drawn]
     points = table.X[drawn, :2].astype(np.float64)
     clock, when = as_numbers(model.times_), as_numbers(table.times[drawn])
-    steps = [track[:, 0].astype(int) for track in model.tracks_.values()]
-    ways = [track[:, 1:3] for track in model.tracks_.values()]
+    steps = [track[:, 0].astype(int) for track in tracks.values()]
+    ways = [track[:, 1:3] for track in tracks.values()]
     axis_titles = [f"column {title}" if title.isdigit() else title for title in table.titles[:2]]
     if d == 1:
         points = np.column_stack([when, points])
@@ -415,7 +437,7 @@ def track_picture(table, model):
     axes.scatter(
         *points.T,
         s=float(np.clip(20_000 / len(points), 1, 12)),
-        color=colors[np.searchsorted(list(model.tracks_), labels)],
+        color=colors[np.searchsorted(list(tracks), labels)],
         alpha=0.25,
         linewidths=0,
         rasterized=True,
@@ -433,7 +455,7 @@ def track_picture(table, model):
     if d == 1:
         show_dates(axes.xaxis, table.times)
     width, height = np.ptp(points, axis=0)
-    if d > 1 and 1 / 3 < (height or 1) / (width or 1) < 3:
+    if d > 1 and scaler is None and 1 / 3 < (height or 1) / (width or 1) < 3:
         axes.set_aspect("equal", adjustable="datalim")
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel(axis_titles[0], parse_math=False)
@@ -441,7 +463,8 @@ def track_picture(table, model):
     some = f", {POINTS_DRAWN:,} of them drawn" if n > POINTS_DRAWN else ""
     columns = f", the first 2 of {d:,} columns" if d > 2 else ""
     axes.set_title(
-        f"{table.name}: n = {n:,}{some}{columns}, {counted(len(clock), 'time step')}\n"
+        f"{table.name}: n = {n:,}{some}{columns}{', columns scaled' if scaler else ''}, "
+        f"{counted(len(clock), 'time step')}\n"
         f"{counted(k, 'cluster')}, lam = {model.lam_:.6g}; each from a ring to "
         f"{'its number' if numbered else 'a dot'}, dotted while unseen",
         size=11,

@@ -1,0 +1,293 @@
+"""The arguments that the commands share, and the checks before any work is done."""
+
+import argparse
+import os
+import select
+import stat
+import sys
+import tempfile
+import textwrap
+from itertools import combinations
+
+from smallvar._cli.output import complain
+from smallvar._cli.picture import import_matplotlib
+from smallvar._cli.table import UserError, one_of, suffix_of
+from smallvar._version import __version__
+
+TARGETS = ("out", "components", "tracks", "plot")  # options that name a file to write
+PICTURE_FORMATS = (".png", ".pdf", ".svg")
+OUT_FORMATS = (".csv", ".npy", ".parquet")
+PIPE_PATIENCE = 2.0  # seconds to wait for the first byte, if nobody said that there will be one
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, like all others."""
+
+    def error(self, message):
+        """Refuse the command line."""
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+class ShowConfig(argparse.Action):
+    """Print how smallvar was built and leave."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        """Print and leave."""
+        from smallvar import show_config
+
+        show_config()
+        parser.exit()
+
+
+def new_parser(prog, usage, description, examples):
+    """Start the parser of a command, which then adds the arguments of its own.
+
+    Parameters
+    ----------
+    prog : str
+        What to type for this command.
+    usage, description, examples : str
+        What ``--help`` shows around the options.
+
+    Returns
+    -------
+    parser : Parser
+        For `parse`.
+    """
+    from smallvar._cli.main import COMMANDS, DEFAULT_COMMAND
+
+    examples = textwrap.indent(textwrap.dedent(examples).strip(), "  ")
+    return Parser(
+        prog=prog,
+        usage=usage,
+        description=textwrap.fill(" ".join(description.split()), 80),
+        epilog=f"examples:\n{examples}\n\n"
+        f"commands: {', '.join(COMMANDS)} (default: {DEFAULT_COMMAND}); each has its own --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def parse(
+    parser,
+    argv,
+    out,
+    seed,
+    stand_in="a data set that scikit-learn ships is used",
+    lines="sweep",
+    scale=None,
+):
+    """Add the arguments that all commands share, and parse.
+
+    Parameters
+    ----------
+    parser : Parser
+        With the arguments of one command.
+    argv : list of str
+        The arguments given.
+    out, seed : str
+        What ``--out`` and ``--seed`` mean for this command.
+    stand_in, lines : str
+        What happens without DATA, and what ``--verbose`` prints a line for.
+    scale : str, optional
+        What ``--scale`` means for this command, if it has it.
+
+    Returns
+    -------
+    args : argparse.Namespace
+        What the user asked for.
+    """
+    parser.add_argument(
+        "data",
+        nargs="?",
+        metavar="DATA",
+        help="a table with one row per point: text (.csv, .tsv, .txt or .dat, also with .gz "
+        "after it; cells separated by commas, semicolons, tabs or spaces), .npy (read through a "
+        "memory map) or .parquet (needs pandas and pyarrow). In text files a first row without "
+        "any number is the header. -: standard input, which is also read where DATA is left out "
+        f"and something is piped or redirected into it. Otherwise, without DATA, {stand_in}",
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="A,B,...",
+        help="the columns to use: names where there is a header, otherwise positions counted "
+        "from 1. FIRST:LAST stands for a range, both ends included; a name that holds a comma "
+        "goes in double quotes",
+    )
+    parser.add_argument(
+        "--exclude",
+        metavar="A,B,...",
+        help="the columns not to use, out of all or of those that --columns names; '' is one that "
+        "has no name in the header, as row numbers often have none",
+    )
+    parser.add_argument(
+        "--drop-missing",
+        action="store_true",
+        help="leave out rows with a missing value in a column that is used (an empty cell, NA, "
+        "nan, ?, - or null) rather than refuse them. --out keeps a line for each: empty (in "
+        'quotes, "", for a single column), -1 in .npy, null in .parquet',
+    )
+    parser.add_argument(
+        "--decimal",
+        choices=[".", ","],
+        default=".",
+        metavar="SIGN",
+        help="the decimal sign in text, . (default) or a comma; with a comma, cells must be "
+        "separated by semicolons, tabs or spaces",
+    )
+    if scale is not None:
+        parser.add_argument("--scale", action="store_true", help=scale)
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help=f"{out}, as .csv, .npy or .parquet; -: as .csv on standard output, and the report "
+        "goes to standard error",
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw the result as a .png, .pdf or .svg picture"
+    )
+    parser.add_argument(
+        "--threads", type=number(int, 1), metavar="N", help="threads to use (default: all cores)"
+    )
+    parser.add_argument("--seed", type=number(int, 0), metavar="S", help=seed)
+    parser.add_argument("--verbose", action="store_true", help=f"print a line for every {lines}")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"smallvar {__version__}",
+        help="print the version and exit",
+    )
+    parser.add_argument(
+        "--show-config", action=ShowConfig, nargs=0, help="print how smallvar was built and exit"
+    )
+    args = parser.parse_args(argv)
+    if args.data is None and not isinstance(getattr(args, "path", None), str) and is_piped():
+        args.data = "-"
+    if args.data is None and args.decimal != ".":
+        raise UserError(f"--decimal {args.decimal} has no meaning without DATA")
+    if args.out == "-":  # `main` puts it back
+        args.stdout, sys.stdout = sys.stdout, sys.stderr
+    return args
+
+
+def is_piped():
+    """Tell whether standard input holds data, though nobody said so.
+
+    A terminal, the null device or a socket does not count, nor a pipe in which nothing arrives:
+    whoever starts this program may have left it open without a thought.
+    """
+    try:
+        descriptor = sys.stdin.fileno()
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size > 0
+        if not stat.S_ISFIFO(status.st_mode):
+            return False
+        arrived, _, _ = select.select([descriptor], [], [], PIPE_PATIENCE)
+    except (AttributeError, OSError, ValueError):  # no standard input, or no waiting for a pipe
+        return False
+    if not arrived:
+        complain(
+            f"warning: nothing came through standard input for {PIPE_PATIENCE:g} s, so it is not "
+            "read; give - as DATA to wait for it"
+        )
+        return False
+    return bool(sys.stdin.buffer.peek(1))  # which takes nothing away; at the end there is nothing
+
+
+def number(kind, least, strict=False):
+    """Make the converter of an argument to an int or a float with a lower bound."""
+
+    def convert(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = float("nan")
+        if not value >= least or (strict and value == least):
+            noun = "an integer" if kind is int else "a number"
+            bound = f"{'>' if strict else '>='} {least}"
+            raise argparse.ArgumentTypeError(f"must be {noun} {bound}, got {text!r}")
+        if kind is int and value > sys.maxsize:
+            raise argparse.ArgumentTypeError(f"must be <= {sys.maxsize}, got {text!r}")
+        return value
+
+    return convert
+
+
+def check_targets(args):
+    """Make sure that the files asked for can be written later, and the picture drawn.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    """
+    targets = {f"--{name}": getattr(args, name, None) for name in TARGETS}
+    targets = {option: path for option, path in targets.items() if path is not None}
+    if args.out == "-":
+        del targets["--out"]
+    elif args.out is not None:
+        check_format(args.out)
+    for option, path in targets.items():
+        check_target(option, path, args.data)
+    if args.plot is not None and not args.plot.lower().endswith(PICTURE_FORMATS):
+        raise UserError(f"--plot {args.plot}: the name must end in {one_of(PICTURE_FORMATS)}")
+    for (option, path), (other, same) in combinations(targets.items(), 2):
+        if os.path.realpath(path) == os.path.realpath(same):
+            raise UserError(f"{option} and {other} both name {path}")
+    if args.plot is not None:
+        import_matplotlib()
+
+
+def check_format(path):
+    """Make sure that the labels can be written in the format that the name asks for."""
+    if suffix_of(path) not in OUT_FORMATS:
+        raise UserError(f"--out {path}: the name must end in {one_of(OUT_FORMATS)}, or be -")
+    if suffix_of(path) == ".parquet":
+        try:
+            import pandas  # noqa: F401
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise UserError(
+                f"--out {path} needs pandas and pyarrow: pip install pandas pyarrow"
+            ) from error
+
+
+def check_target(option, path, data):
+    """Make sure that a file can be written later, without touching what is there.
+
+    Parameters
+    ----------
+    option : str
+        The option that names the file, for error messages.
+    path : str
+        The file.
+    data : str or None
+        The data, which are not to be overwritten.
+    """
+    folder = os.path.dirname(os.path.realpath(path))
+    exists = os.path.lexists(path)
+    if not os.path.isdir(folder):
+        raise UserError(f"{option} {path}: there is no folder {os.path.dirname(path)}")
+    if exists and not os.path.isfile(path):
+        raise UserError(f"{option} {path}: this is not a file that can be replaced")
+    if exists and is_data(path, data):
+        raise UserError(f"{option} {path}: this would overwrite the data")
+    try:
+        open(path, "ab").close()
+        if not exists:
+            os.unlink(path)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"{option} {path}: {error.strerror or error}") from error
+
+
+def is_data(path, data):
+    """Tell whether a file that exists is the one that the data come from."""
+    if data == "-":
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(sys.stdin.fileno()))
+        except (AttributeError, OSError, ValueError):
+            return False
+    return data is not None and os.path.exists(data) and os.path.samefile(path, data)

@@ -1,0 +1,155 @@
+"""The data of a command: a file, standard input, or what stands in for them; and their scale."""
+
+from time import perf_counter
+
+import numpy as np
+
+from smallvar._cli.output import complain, say
+from smallvar._cli.table import Table, UserError, Wanted, counted, pick_columns, read_table
+
+UNEVEN = 10  # times that the columns may differ in spread before the user is warned
+FEW_ROWS, ROWS_LOOKED_AT = 10, 100_000  # fewer do not tell, and more are not needed
+
+
+def load(args, prog, stand_in=None, needed=""):
+    """Read the data, or take those used when none are given.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    prog : str
+        What to type for the command.
+    stand_in : callable, optional
+        Takes the columns wanted and returns a Table and what it is; by default `digits`.
+    needed : str
+        What to type after the name of a file.
+
+    Returns
+    -------
+    table : Table
+        At least one row and one column, all values finite.
+    seconds : float
+        How long it took.
+    """
+    begin = perf_counter()
+    wanted = Wanted(
+        columns=args.columns,
+        exclude=args.exclude,
+        time=getattr(args, "time", None),
+        drop_missing=args.drop_missing,
+        decimal=args.decimal,
+    )
+    if args.data is not None:
+        table = read_table(args.data, wanted)
+        return table, perf_counter() - begin
+
+    table, words = (stand_in or digits)(wanted)
+    seconds = perf_counter() - begin
+    say(
+        f"No DATA given, so these are {words}.\n"
+        f"Your own: {prog} FILE{needed} (.csv, .tsv, .txt, .npy or .parquet, - for standard "
+        f"input); all options: {prog} --help\n"
+    )
+    return table, seconds
+
+
+def digits(wanted):
+    """Take the digits of scikit-learn, and say what they are."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    picked, titles, _ = pick_columns("the set of digits", wanted, data.feature_names, 64)
+    table = Table(data.data[:, picked], titles, "handwritten digits")
+    return table, "the handwritten digits that scikit-learn ships"
+
+
+def scaled(args, table):
+    """Standardize the columns where the user asks for it, and warn where that seems wise.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    table : Table
+        The data.
+
+    Returns
+    -------
+    X : ndarray of shape (n, d)
+        What to cluster.
+    scaler : StandardScaler or None
+        What leads back to the units of the data; None if they are clustered as they are.
+    """
+    X = table.X
+    if not args.scale:
+        if args.data is not None and len(X) >= FEW_ROWS:
+            warn_of_uneven(X[:: max(1, len(X) // ROWS_LOOKED_AT)], table.titles)
+        return X, None
+    scaler, deviation = spread(X)
+    if not np.isfinite(deviation).all():
+        title = table.titles[np.argmin(np.isfinite(deviation))]
+        raise UserError(f"--scale: the values of column {title} are too large to be squared")
+    return scaler.transform(X), scaler
+
+
+def spread(X):
+    """Find mean and standard deviation of each column, a block at a time.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+        The numbers.
+
+    Returns
+    -------
+    scaler : StandardScaler
+        Fitted; it leaves constant columns in their units.
+    deviation : ndarray of shape (d,)
+        The standard deviations, 0 for constant columns.
+    """
+    from sklearn.preprocessing import StandardScaler
+
+    scaler, step = StandardScaler(), max(1, 2**20 // X.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, len(X), step):
+            scaler.partial_fit(np.asarray(X[start : start + step], dtype=np.float64))
+        deviation = np.where(constant(scaler), 0.0, np.sqrt(scaler.var_))
+    return scaler, np.where(np.isfinite(scaler.var_), deviation, np.inf)
+
+
+def constant(scaler):
+    """Mark the columns that a StandardScaler takes for constant."""
+    return (scaler.scale_ == 1) & (scaler.var_ != 1)
+
+
+def warn_of_uneven(X, titles):
+    """Tell the user if some columns are spread so much wider that others hardly count."""
+    deviation = spread(X)[1]
+    varying = np.flatnonzero(deviation > 0)
+    if len(varying) < 2 or not np.isfinite(deviation).all():
+        return
+    wide, narrow = (varying[pick(deviation[varying])] for pick in (np.argmax, np.argmin))
+    if deviation[wide] > UNEVEN * deviation[narrow]:
+        complain(
+            f"warning: column {titles[wide]} (standard deviation {deviation[wide]:.4g}) is spread "
+            f"{deviation[wide] / deviation[narrow]:,.0f} times as wide as column {titles[narrow]} "
+            f"({deviation[narrow]:.4g}), which hardly counts in the distances; --scale evens them "
+            "out"
+        )
+
+
+def scale_in_words(scaler):
+    """Say what was done to the columns."""
+    if scaler is None:
+        return None
+    count = int(constant(scaler).sum())
+    but = f", but {counted(count, 'constant column')}" if count else ""
+    return f"each column to mean 0 and standard deviation 1{but}; lam is in these units"
+
+
+def dropped_in_words(args, table):
+    """Say how many rows were dropped."""
+    if args.drop_missing:
+        return f"{counted(table.dropped, 'row')} with missing values"
+    return None

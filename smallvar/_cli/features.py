@@ -1,0 +1,409 @@
+"""``smallvar features``: BP-means and K-features on the rows of a table."""
+
+import argparse
+import csv
+import io
+
+import numpy as np
+
+from smallvar._cli.arguments import check_targets, new_parser, number, parse
+from smallvar._cli.data import dropped_in_words, load
+from smallvar._cli.output import (
+    in_short,
+    out_in_words,
+    replacing,
+    report,
+    save,
+    say,
+    timed,
+    write_out,
+)
+from smallvar._cli.picture import feature_picture, path_picture
+from smallvar._cli.table import (
+    UserError,
+    columns_in_short,
+    counted,
+    explained,
+    square_of,
+)
+
+DIGITS_SHAPE = (8, 8)
+PATH = 10  # features that --path goes to
+EXACT_FIT = 1e-20  # share of the data's square that counts as no error: rounding
+
+
+def features(argv):
+    """Find features that the rows of a table share, with BP-means or K-features.
+
+    Parameters
+    ----------
+    argv : list of str
+        The arguments that follow the name of the command.
+    """
+    parser = new_parser(
+        prog="smallvar features",
+        usage="smallvar features [DATA] [--lam L | --n-components K | --path [K]]\n"
+        f"{' ' * len('usage: smallvar features ')}[options]",
+        description="""
+            Find features that the rows of a table share: each row is about the sum of those it
+            has, any number of them. BP-means finds the number of features K by itself; it
+            minimizes ||X - Z A||^2 + lam K, the squared error of the rows X as sums of the
+            features A by the 0s and 1s of Z, plus a penalty lam for every feature.""",
+        examples="""
+            smallvar features measurements.csv --path --plot errors.png
+            smallvar features measurements.csv --lam 250 --out assignments.csv
+            smallvar features faces.npy --n-components 6 --shape 19x19 --plot faces.png""",
+    )
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--lam",
+        type=number(float, 0),
+        metavar="L",
+        help="the penalty per feature, in squared data units: a feature has to lower the squared "
+        "error by more than L, so a smaller L gives more features (default: derived from the "
+        "data by a guess of 8 features)",
+    )
+    kind.add_argument(
+        "--n-components",
+        type=number(int, 1),
+        metavar="K",
+        help="exactly K features, without a penalty (K-features)",
+    )
+    kind.add_argument(
+        "--path",
+        type=length_or_data,
+        nargs="?",
+        const=PATH,
+        metavar="K",
+        help="print the squared error with 0, 1, ..., K features (K is 10 if left out) and the "
+        "lam for which each number is best; the best for the widest range is marked",
+    )
+    parser.add_argument(
+        "--algorithm",
+        choices=["sweep", "collapsed", "stepwise"],
+        help="how to minimize with a penalty. sweep (default): row after row chooses its "
+        "features, and opens one if it is off by more than lam; collapsed: the features move "
+        "with every row, slower but less often stuck; stepwise: K-features for 0, 1, 2, ... "
+        "features until the objective rises",
+    )
+    parser.add_argument(
+        "--assign",
+        choices=["coordinate", "exact"],
+        help="with --n-components or --path, how a row chooses its features. coordinate "
+        "(default): one after the other; exact: the best of all 2^K sets, for K up to 12",
+    )
+    parser.add_argument(
+        "--starts",
+        type=number(int, 1),
+        default=100,
+        metavar="N",
+        help="random starts, of which the best is kept (default: 100, for they are cheap: 50 to "
+        "1000 microseconds each on small data; lower it for large data)",
+    )
+    parser.add_argument(
+        "--swaps",
+        type=number(int, 0),
+        default=0,
+        metavar="N",
+        help="after each start, try N times to put a random feature elsewhere (with a penalty also "
+        "to drop or to add one); often worth more than as many starts (default: 0)",
+    )
+    parser.add_argument(
+        "--max-features",
+        type=number(int, 1),
+        metavar="M",
+        help="with a penalty, never make more than M features",
+    )
+    parser.add_argument(
+        "--components",
+        metavar="FILE",
+        help="write the features, one per row under the titles of the columns, as .csv",
+    )
+    parser.add_argument(
+        "--shape",
+        type=height_and_width,
+        metavar="HxW",
+        help="the rows are pictures of H x W pixels, line by line: --plot draws the features as "
+        "pictures, too",
+    )
+    args = parse(
+        parser,
+        argv,
+        out="write which row has which feature: a column of 0s and 1s per feature",
+        seed="draw the random starts from S (default: 0, so that the same command gives the "
+        "same result)",
+    )
+    if isinstance(args.path, str):
+        if args.data is not None:
+            raise UserError(f"argument --path: must be an integer >= 1, got {args.path!r}")
+        args.data, args.path = args.path, PATH
+    refuse_misplaced(args)
+    check_targets(args)
+
+    table, reading = load(args, parser.prog)
+    chosen = args.columns is not None or args.exclude is not None
+    if args.data is None and not chosen and args.shape is None:
+        args.shape = DIGITS_SHAPE
+    if args.shape is not None and args.shape[0] * args.shape[1] != table.X.shape[1]:
+        height, width = args.shape
+        raise UserError(
+            f"--shape {height}x{width} is for {counted(height * width, 'column')}, but "
+            f"{table.name} has {columns_in_short(table.titles)}"
+        )
+    options = {
+        "n_init": args.starts,
+        "n_swaps": args.swaps,
+        "random_state": 0 if args.seed is None else args.seed,
+        "n_threads": args.threads,
+        "verbose": int(args.verbose),
+    }
+    if args.assign is not None:
+        options["assign"] = args.assign
+    if args.path is not None:
+        show_path(args, options, table, reading)
+    else:
+        show_features(args, options, table, reading)
+
+
+def refuse_misplaced(args):
+    """Refuse options of `features` that mean nothing beside the others given."""
+    if args.path is not None:
+        kind, others = "--path", ["algorithm", "max_features", "out", "components", "shape"]
+    elif args.n_components is not None:
+        kind, others = "--n-components", ["algorithm", "max_features"]
+    else:
+        kind, others = "a penalty", ["assign"]
+    for option in others:
+        if getattr(args, option) is not None:
+            raise UserError(f"--{option.replace('_', '-')} has no meaning with {kind}")
+    if args.shape is not None and args.plot is None:
+        raise UserError("--shape has no meaning without --plot")
+
+
+def show_features(args, options, table, reading):
+    """Fit BP-means or K-features, write what is asked for, and report.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    options : dict
+        Parameters that both estimators take.
+    table : Table
+        The data.
+    reading : float
+        The seconds it took to read them.
+    """
+    from smallvar import BPMeans, KFeatures
+
+    n, d = table.X.shape
+    if args.n_components is not None:
+        model = KFeatures(args.n_components, **options)
+        origin = lam = None
+    else:
+        given = {
+            "lam": args.lam,
+            "max_features": args.max_features,
+            "algorithm": args.algorithm,
+        }
+        given = {option: value for option, value in given.items() if value is not None}
+        model = BPMeans(**given, **options)
+        model.set_params(n_components=min(model.n_components, n))
+        guess = f"farthest-first, for a guess of {counted(model.n_components, 'feature')}"
+        origin = guess if args.lam is None else "given"
+    _, fitting = timed(model.fit, table.X)
+    if origin is not None:
+        lam = f"{model.lam_:.8g} ({origin})"
+
+    if args.out is not None:
+        names = [f"feature_{i}" for i in range(model.n_components_)]
+        write_out(args, names, model.assignments_, table.kept, write_assignments)
+    if args.components is not None:
+        with replacing(args.components) as file:
+            write_components(file, table.titles, model.components_)
+    if args.plot is not None:
+        save(args.plot, feature_picture(table, model, args.shape))
+
+    error, energy = model.reconstruction_err_**2, square_of(table.X)
+    users = model.assignments_.sum(axis=0)
+    owned = np.bincount(model.assignments_.sum(axis=1))
+    having = [f"{rows:,} with {k}" for k, rows in enumerate(owned) if rows]
+    report(
+        {
+            "data": f"{table.name}, {columns_in_short(table.titles)}",
+            "n": n,
+            "dropped": dropped_in_words(args, table),
+            "d": d,
+            "lam": lam,
+            "K": f"{model.n_components_}{' (given)' if lam is None else ''}",
+            "starts": starts_in_words(args),
+            "sweeps": model.n_iter_,
+            "objective": None if lam is None else f"{model.objective_:.10g} (error + lam K)",
+            "error": f"{error:.10g} ({explained(error, energy)} of ||X||^2 explained)",
+            "users": in_short(users, "rows") if len(users) else None,
+            "rows": f"{', '.join(having)} {'feature' if len(owned) == 2 else 'features'}",
+            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
+            "assignments": out_in_words(args),
+            "components": args.components,
+            "picture": args.plot,
+        }
+    )
+
+
+def show_path(args, options, table, reading):
+    """Print, and draw where asked for, the squared error over the number of features.
+
+    Parameters
+    ----------
+    args, options, table, reading
+        As for `show_features`.
+    """
+    from smallvar import feature_path
+    from smallvar._bpmeans import EXACT_LIMIT
+
+    n, d = table.X.shape
+    if args.assign == "exact" and min(args.path, n) > EXACT_LIMIT:
+        raise UserError(f"--path {args.path}: at most {EXACT_LIMIT} with --assign exact")
+    path, fitting = timed(feature_path, table.X, args.path, **options)
+    path = without_rounding(path)
+    best = widest(path)
+    if args.plot is not None:
+        save(args.plot, path_picture(table, path, best))
+    say(path_in_words(path, best))
+    if best is None:
+        verdict = "none"
+    else:
+        low, high = path.lam_low[best], path.lam_high[best]
+        if low == 0:
+            verdict = f"K = {best}, without error, for lam up to {high:.8g}"
+        else:
+            verdict = f"K = {best}, for lam from {low:.8g} to {high:.8g}: times {high / low:.4g}"
+    report(
+        {
+            "data": f"{table.name}, {columns_in_short(table.titles)}",
+            "n": n,
+            "dropped": dropped_in_words(args, table),
+            "d": d,
+            "starts": starts_in_words(args),
+            "widest": verdict,
+            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
+            "picture": args.plot,
+        }
+    )
+
+
+def length_or_data(text):
+    """Convert the argument of ``--path``: K, or where there is none the DATA that follow."""
+    try:
+        float(text)
+    except ValueError:
+        return text
+    return number(int, 1)(text)
+
+
+def height_and_width(text):
+    """Convert the argument of ``--shape``."""
+    height, _, width = text.lower().partition("x")
+    if not all(side.isascii() and side.isdigit() and int(side) for side in (height, width)):
+        raise argparse.ArgumentTypeError(f"must be of the form 14x14, got {text!r}")
+    return int(height), int(width)
+
+
+def without_rounding(path):
+    """Make errors that are only rounding 0, of which the first K is best for the least lam."""
+    exact = path.error <= EXACT_FIT * path.error[0]
+    low, high = path.lam_low.copy(), path.lam_high.copy()
+    if exact.any():
+        first = np.argmax(exact)
+        low[first] = 0.0
+        low[first + 1 :] = high[first + 1 :] = np.nan
+    return type(path)(
+        n_components=path.n_components,
+        error=np.where(exact, 0.0, path.error),
+        lam_low=low,
+        lam_high=high,
+    )
+
+
+def widest(path):
+    """Find the number of features that is best for the widest range of penalties.
+
+    Parameters
+    ----------
+    path : Bunch
+        From `without_rounding`.
+
+    Returns
+    -------
+    best : int or None
+        The K with the largest ``log(lam_high / lam_low)``. It is not 0, whose range has no upper
+        end, nor the last, whose lower end only tells where the path ends. A K without error,
+        best for every small lam, comes first.
+    """
+    counts = np.isfinite(path.lam_high) & ((path.lam_low > 0) | (path.error == 0))
+    if not counts.any():
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = np.log(path.lam_high / path.lam_low)
+    return int(np.argmax(np.where(counts, width, -1.0)))
+
+
+def write_assignments(file, titles, assignments):
+    """Write Z as a csv file of one column per feature; the cells of a row of -1 stay empty."""
+    k = len(titles)
+    empty = "," * (k - 1) if k > 1 else '""'
+    file.write((",".join(titles) + "\n").encode())
+    for start in range(0, len(assignments), 100_000):
+        rows = assignments[start : start + 100_000]
+        if k and rows.min() < 0:
+            cells = (",".join(map(str, row)) if row[0] >= 0 else empty for row in rows.tolist())
+            file.write(("\n".join(cells) + "\n").encode())
+            continue
+        lines = np.full((len(rows), max(2 * k, 1)), ord(","), dtype=np.uint8)
+        lines[:, :-1:2] = rows + ord("0")
+        lines[:, -1] = ord("\n")
+        file.write(lines.tobytes())
+
+
+def write_components(file, titles, components):
+    """Write features as a csv file of one row each, so that they read back exactly."""
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(titles)
+    writer.writerows(components.tolist())
+    text.detach()  # flushes, and leaves the file open
+
+
+def starts_in_words(args):
+    """Say how many starts there were."""
+    each = " for each K" if args.path is not None or args.algorithm == "stepwise" else ""
+    swaps = f", each with {counted(args.swaps, 'swap')}" if args.swaps else ""
+    return f"{args.starts:,}{each}{swaps}"
+
+
+def path_in_words(path, best):
+    """Print a path as a table.
+
+    Parameters
+    ----------
+    path : Bunch
+        From `without_rounding`.
+    best : int or None
+        The K to mark.
+
+    Returns
+    -------
+    text : str
+        A row for each K, and what the mark means.
+    """
+    lines = [
+        f"{'K':>4}  {'squared error':>14}  {'explained':>9}  {'best for lam from':>17}  {'to':>14}"
+    ]
+    for k, error, low, high in zip(*path.values(), strict=True):
+        lam = f"{'-':>17}  {'-':>14}" if np.isnan(low) else f"{low:>17.8g}  {high:>14.8g}"
+        mark = "  *" if k == best else ""
+        share = explained(error, path.error[0])
+        lines.append(f"{k:>4}  {error:>14.8g}  {share:>9}  {lam}{mark}")
+    if best is not None:
+        lines.append("   * best for the widest range of lam")
+    return "\n".join([*lines, ""])

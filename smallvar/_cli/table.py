@@ -1,0 +1,692 @@
+"""Tables of numbers from files and standard input: text, .npy and .parquet.
+
+Whatever is the user's to put right in them is raised as `UserError`, whose words name the
+file, the line or row and the column.
+"""
+
+import csv
+import gzip
+import io
+import os
+import re
+import shutil
+import sys
+import tempfile
+import zlib
+from array import array
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from smallvar._cli.progress import Progress
+
+MISSING = frozenset(["", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none"])
+EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+TEXT = (".csv", ".tsv", ".txt", ".dat")
+THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}([.,]\d{3})+\s*")  # rather than a decimal sign
+CELL = re.compile(r'"([^"]*)"(?!\S)|(\S+)')  # between spaces
+NAT = np.iinfo(np.int64).min  # not a time, among microseconds
+TIMES = "numbers or dates like 2024-01-31T12:00:00"
+
+
+class UserError(Exception):
+    """Something only the user can put right: told in one line, without a traceback."""
+
+
+class Table(NamedTuple):
+    """Numbers in rows and columns, the titles of the columns, and what to call the whole.
+
+    Where a column of times was asked for, there are also the time of each row, as numbers or
+    dates, and the title of that column. Where rows with missing values were dropped, ``kept``
+    marks the others among the rows of the input.
+    """
+
+    X: np.ndarray
+    titles: list[str]
+    name: str
+    times: np.ndarray | None = None
+    clock: str | None = None
+    kept: np.ndarray | None = None
+
+    @property
+    def dropped(self):
+        """Count the rows that were dropped."""
+        return 0 if self.kept is None else int((~self.kept).sum())
+
+
+class Wanted(NamedTuple):
+    """What is wanted of a table, as the options say it, and how its text is to be read."""
+
+    columns: str | None = None
+    exclude: str | None = None
+    time: str | None = None
+    drop_missing: bool = False
+    decimal: str = "."
+
+    @property
+    def number(self):
+        """Give the function that reads a number."""
+        return float if self.decimal == "." else number_with_comma
+
+
+class Source(NamedTuple):
+    """A file to read: where it is, what to call it, which kind it is, whether it is compressed."""
+
+    path: str
+    name: str
+    kind: str
+    packed: bool = False
+    lasting: bool = True  # False: it will be gone once it is read
+
+
+def read_table(path, wanted):
+    """Read a table from a file or from standard input.
+
+    Parameters
+    ----------
+    path : str
+        The file, whose suffix tells how to read it, or ``-``.
+    wanted : Wanted
+        The columns to use, and how to read them.
+
+    Returns
+    -------
+    table : Table
+        At least one row and one column, all values finite.
+    """
+    readers = dict.fromkeys(TEXT, read_text) | {".npy": read_npy, ".parquet": read_parquet}
+    try:
+        with standard_input() if path == "-" else named_file(path, readers) as source:
+            if wanted.decimal != "." and source.kind not in TEXT:
+                raise UserError(f"--decimal {wanted.decimal}: {source.name} is not a text file")
+            table = readers[source.kind](source, wanted)
+    except (OSError, EOFError, zlib.error) as error:
+        words = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {in_words(path)}: {words}") from error
+    except MemoryError as error:
+        raise UserError(f"cannot read {in_words(path)}: not enough memory") from error
+    # A name is bytes on some systems; what is not text in it becomes an escape.
+    name = os.path.basename(in_words(path)).encode(errors="backslashreplace").decode()
+    return table._replace(name=name)
+
+
+def in_words(path):
+    """Say where data come from."""
+    return "standard input" if path == "-" else path
+
+
+@contextmanager
+def named_file(path, kinds):
+    """Find out how to read a file."""
+    size = os.stat(path).st_size
+    if os.path.isdir(path):
+        raise UserError(f"{path} is a directory")
+    packed = suffix_of(path) == ".gz"
+    kind = suffix_of(os.path.splitext(path)[0] if packed else path)
+    if kind not in (TEXT if packed else kinds):
+        raise UserError(
+            f"{path}: the name must end in {one_of(kinds)}, or in .gz after {one_of(TEXT)}"
+        )
+    if size == 0:
+        raise UserError(f"{path} is empty")
+    yield Source(path, path, kind, packed)
+
+
+@contextmanager
+def standard_input():
+    """Copy standard input to a file, since tables are read more than once; text unless it is not.
+
+    Yields
+    ------
+    source : Source
+        Gone in the end.
+    """
+    if sys.stdin is None:
+        raise UserError("standard input is closed")
+    with tempfile.TemporaryDirectory(prefix="smallvar-") as folder:
+        path = os.path.join(folder, "table")
+        with Progress("reading"), open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        with open(path, "rb") as file:
+            magic = file.read(6)
+        if not magic:
+            raise UserError("standard input is empty")
+        if magic == b"\x93NUMPY":
+            kind = ".npy"
+        else:
+            kind = ".parquet" if magic[:4] == b"PAR1" else ".txt"
+        packed = magic[:2] == b"\x1f\x8b"
+        yield Source(path, "standard input", kind, packed, lasting=False)
+
+
+def read_text(source, wanted):
+    """Read a text file."""
+    with Progress("reading") as progress:
+        return parse_text(source, wanted, progress)
+
+
+def parse_text(source, wanted, progress):
+    """Turn a text file into a table, noting how far that is."""
+    path, number = source.name, wanted.number
+    records = text_records(source, wanted, progress)
+    first_line, first = next(records, (0, []))
+    if not first:
+        raise UserError(f"{path} is empty")
+    d = len(first)
+    header = is_header(first, number)
+    names = [name.strip() for name in first] if header else None
+    picked, titles, clock = pick_columns(path, wanted, names, d)
+    if header and wanted.columns is None and "" in titles:
+        raise UserError(
+            f"{path}: column {names.index('') + 1} has no name in the header; if it only numbers "
+            "the rows, leave it out with --exclude ''"
+        )
+    if not header:
+        records = chain([(first_line, first)], records)
+    # A slice for a single column: itemgetter(0) would return a cell, not a row of one cell.
+    pick = itemgetter(*picked) if len(picked) > 1 else itemgetter(slice(picked[0], picked[0] + 1))
+    values = array("d")  # grows in place: the numbers are never held twice
+    times = None if clock is None else Times(wanted.drop_missing, number)
+    for n, (line, cells) in enumerate(records):
+        if len(cells) != d:
+            raise UserError(
+                f"{path}, line {line}: {counted(len(cells), 'cell')}, but {d} in line {first_line}"
+            )
+        row = pick(cells)
+        try:
+            values.extend(map(number, row))
+        except ValueError:
+            if not wanted.drop_missing or has_words(row, number):
+                complaint = explain_cells(titles, row, n == 0, wanted)
+                raise UserError(f"{path}, line {line}{complaint}") from None
+            del values[n * len(picked) :]
+            values.extend(np.nan if is_missing(cell) else number(cell) for cell in row)
+        if times is not None:
+            try:
+                times.add(cells[clock])
+            except ValueError:
+                complaint = times.explain(cells[clock])
+                title = str(clock + 1) if names is None else names[clock]
+                raise UserError(f"{path}, line {line}, column {title}: {complaint}") from None
+    if not values:
+        raise UserError(f"{path} has a header but no rows")
+    X = np.frombuffer(values).reshape(-1, len(picked))
+
+    def place(row):
+        line, _ = next(islice(text_records(source, wanted), row - 1 + header, None))
+        return f"line {line}"
+
+    if times is None:
+        return checked(source, wanted, X, titles, place=place)
+    title = str(clock + 1) if names is None else names[clock]
+    return checked(source, wanted, X, titles, times.array(), title, place)
+
+
+def text_records(source, wanted, progress=None):
+    """Yield the line number and the cells of every row that is not blank."""
+    path, size = source.name, os.stat(source.path).st_size
+    with open(source.path, "rb", buffering=0) as raw, as_text(source, raw) as file:
+        sample = list(islice(file, 20))
+        if any("\0" in line for line in sample):
+            raise UserError(f"{path} is not a text file in UTF-8")
+        width, gaps = None, []
+        try:
+            delimiter = "\t" if source.kind == ".tsv" else sniff_delimiter(sample, wanted, path)
+            for line, cells in split_lines(chain(sample, file), delimiter):
+                if not cells or (len(cells) == 1 and width != 1 and not cells[0]):
+                    if width == 1:  # in a table of one column this may be a missing value
+                        gaps.append(line)
+                    continue
+                if gaps and not wanted.drop_missing:
+                    raise UserError(f"{path}, line {gaps[0]}: missing value")
+                for gap in gaps:
+                    yield gap, [""]
+                gaps.clear()
+                width = width or len(cells)
+                if progress is not None and not line % 1024:
+                    progress.done = raw.tell() / size
+                yield line, cells
+        except csv.Error as error:
+            raise UserError(f"{path}: {error}") from error
+
+
+def as_text(source, raw):
+    """Decode a file, and where need be decompress it."""
+    stream = gzip.GzipFile(fileobj=raw) if source.packed else io.BufferedReader(raw)
+    return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
+
+
+def split_lines(lines, delimiter):
+    """Yield the number and the cells of every line; a run of spaces counts as one."""
+    if delimiter != " ":
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+        for cells in reader:
+            yield reader.line_num, cells
+        return
+    for number, line in enumerate(lines, 1):
+        if '"' in line:
+            yield number, [quoted or word for quoted, word in CELL.findall(line)]
+        else:
+            yield number, line.split()
+
+
+def sniff_delimiter(lines, wanted, path):
+    """Tell how cells are separated: by tab, semicolon, comma or spaces.
+
+    The comma is more likely than the first two inside text, and spaces are most likely of all.
+    """
+    lines = [line for line in lines if line.strip()]
+
+    def widths(delimiter):
+        return [len(cells) for _, cells in split_lines(lines, delimiter) if cells]
+
+    def agree(delimiter):
+        found = set(widths(delimiter))
+        return len(found) == 1 and found != {1}
+
+    with_comma = wanted.decimal == ","
+    for delimiter in "\t; " if with_comma else "\t;, ":
+        if agree(delimiter):
+            return delimiter
+    if not lines:
+        return ","
+    if with_comma and agree(",") and not all(is_number(line, wanted.number) for line in lines):
+        raise UserError(
+            f"--decimal ,: {path} is separated by commas; it must be by semicolons, tabs or spaces"
+        )
+    likely = max(";\t" if with_comma else ",;\t", key=lines[0].count)
+    if likely not in lines[0]:
+        spaced = widths(" ")
+        if spaced[0] > 1 and 2 * spaced.count(spaced[0]) > len(spaced):
+            return " "
+    return likely
+
+
+def is_header(cells, number=float):
+    """Tell whether the first row holds names: words only, or pandas' 0, 1, 2, ..."""
+    numbered = cells if cells[0].strip() else cells[1:]
+    if len(numbered) > 2 and numbered == [str(i) for i in range(len(numbered))]:
+        return True
+    words = [cell for cell in cells if not is_missing(cell)]
+    return bool(words) and not any(is_number(word, number) for word in words)
+
+
+def is_number(cell, number=float):
+    """Tell whether a cell reads as a number."""
+    try:
+        number(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def is_missing(cell):
+    """Tell whether a cell stands for a missing value."""
+    return cell.strip().lower() in MISSING
+
+
+def number_with_comma(cell):
+    """Read a number with a decimal comma; a point could only set thousands apart."""
+    if "." in cell:
+        raise ValueError(f"a decimal point in {cell}")
+    return float(cell.replace(",", "."))
+
+
+def has_words(cells, number):
+    """Tell whether any cell is neither a number nor missing."""
+    return any(not is_number(cell, number) and not is_missing(cell) for cell in cells)
+
+
+class Times:
+    """The times of the rows: numbers, or dates in microseconds, whatever the first one is.
+
+    Parameters
+    ----------
+    gaps : bool
+        Whether times may be missing.
+    number : callable
+        Reads a number.
+    """
+
+    def __init__(self, gaps, number):
+        self.gaps, self.number = gaps, number
+        self.values, self.before = None, 0  # and how many were missing before the first one
+
+    @property
+    def dates(self):
+        """Tell whether the times are dates."""
+        return self.values is not None and self.values.typecode == "q"
+
+    def add(self, cell):
+        """Take the time of the next row."""
+        missing = self.gaps and is_missing(cell)
+        if self.values is None and missing:
+            self.before += 1
+            return
+        if self.values is None:
+            self.values = array("q" if self.is_date(cell) else "d")
+            self.values.extend([NAT if self.dates else np.nan] * self.before)
+        if missing:
+            self.values.append(NAT if self.dates else np.nan)
+        else:
+            self.values.append(ticks(cell) if self.dates else self.number(cell))
+
+    def is_date(self, cell):
+        """Tell whether a cell is a date, and not a number like 20240131."""
+        try:
+            ticks(cell)
+        except ValueError:
+            return False
+        return not is_number(cell, self.number)
+
+    def explain(self, cell):
+        """Say what is wrong with a time that does not read like those before it."""
+        if is_missing(cell):
+            return "missing value"
+        likewise = "dates like those before" if self.dates else "numbers like those before"
+        return f"times must be {likewise if self.values else TIMES}, got {shortened(cell)}"
+
+    def array(self):
+        """Give the times as an array, dates as such."""
+        if self.values is None:
+            return np.full(self.before, np.nan)
+        return np.frombuffer(self.values, dtype="datetime64[us]" if self.dates else np.float64)
+
+
+def ticks(cell):
+    """Read a date in the ISO format as microseconds from 1970, in UTC where it names no zone."""
+    date = datetime.fromisoformat(cell.strip())
+    return ((date if date.tzinfo else date.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND
+
+
+def in_coarse_units(times):
+    """Give dates in days or seconds where nothing is lost; whatever else is not touched."""
+    if times.dtype.kind != "M":
+        return times
+    for unit in ("D", "s", "ms", "us"):
+        coarse = times.astype(f"datetime64[{unit}]")
+        if np.array_equal(coarse, times):
+            return coarse
+    return times
+
+
+def explain_cells(titles, cells, in_first_row, wanted):
+    """Say what is wrong with a row of which not every cell is a number."""
+    bad = [
+        (title, cell)
+        for title, cell in zip(titles, cells, strict=True)
+        if not is_number(cell, wanted.number) and not (wanted.drop_missing and is_missing(cell))
+    ]
+    words = [f"{title} ({shortened(cell)})" for title, cell in bad if not is_missing(cell)]
+    other = Wanted(decimal="," if wanted.decimal == "." else ".")
+    hint = ""
+    if any(is_number(cell, other.number) and not THOUSANDS.fullmatch(cell) for _, cell in bad):
+        hint = f" (or give --decimal {other.decimal})"
+    if in_first_row and words:  # columns of words, rather than a slip in one row
+        return f"{not_numeric(words)}{hint}"
+    title, cell = bad[0]
+    problem = "missing value" if is_missing(cell) else f"{shortened(cell)} is not a number{hint}"
+    return f", column {title}: {problem}"
+
+
+def not_numeric(words):
+    """Refuse columns that do not hold numbers."""
+    more = f" and {len(words) - 5} more" if len(words) > 5 else ""
+    noun = "column" if len(words) == 1 else "columns"
+    return (
+        f": {noun} {', '.join(words[:5])}{more} not numeric; choose others with --columns or "
+        "--exclude"
+    )
+
+
+def read_npy(source, wanted):
+    """Map a .npy file into memory."""
+    path = source.name
+    try:
+        if source.lasting:
+            X = np.lib.format.open_memmap(source.path, mode="r")
+        else:
+            with open(source.path, "rb") as file:
+                X = np.lib.format.read_array(file)
+    except (ValueError, EOFError) as error:
+        raise UserError(f"{path}: {error}") from error
+    if X.dtype.kind not in "biuf":
+        raise UserError(f"{path} holds values of type {X.dtype}, not real numbers")
+    if X.ndim != 2:
+        raise UserError(f"{path} holds an array of shape {X.shape}, not rows and columns")
+    picked, titles, clock = pick_columns(path, wanted, None, X.shape[1])
+    whole = X
+    if picked != list(range(X.shape[1])):
+        X = X[:, picked]
+    if clock is None:
+        return checked(source, wanted, X, titles)
+    times = np.array(whole[:, clock], dtype=X.dtype if X.dtype.kind in "iu" else np.float64)
+    return checked(source, wanted, X, titles, times, str(clock + 1))
+
+
+def read_parquet(source, wanted):
+    """Read a .parquet file with pandas."""
+    path = source.name
+    try:
+        import pandas as pd
+
+        frame = pd.read_parquet(source.path)
+    except ImportError as error:
+        raise UserError(
+            f"reading {path} needs pandas and pyarrow: pip install pandas pyarrow"
+        ) from error
+    except ValueError as error:  # what pyarrow raises for a damaged file is one
+        raise UserError(f"{path}: {error}") from error
+    names = [str(name) for name in frame.columns]
+    picked, titles, clock = pick_columns(path, wanted, names, len(names))
+    moments = None if clock is None else frame.iloc[:, clock]
+    frame = frame.iloc[:, picked]
+    columns_of_words = [
+        f"{title} ({dtype})"
+        for title, dtype in zip(titles, frame.dtypes, strict=True)
+        if not pd.api.types.is_numeric_dtype(dtype)
+    ]
+    if columns_of_words:
+        raise UserError(f"{path}{not_numeric(columns_of_words)}")
+    narrow = all(dtype == np.float32 for dtype in frame.dtypes)
+    X = frame.to_numpy(dtype=np.float32 if narrow else np.float64, na_value=np.nan)
+    if clock is None:
+        return checked(source, wanted, X, titles)
+    try:
+        if pd.api.types.is_numeric_dtype(moments.dtype):
+            whole = moments.dtype.kind in "iu" and not moments.hasnans
+            times = moments.to_numpy() if whole else moments.to_numpy(np.float64, na_value=np.nan)
+        else:
+            moments = pd.to_datetime(moments, format="ISO8601", utc=True)
+            times = moments.dt.tz_localize(None).to_numpy()
+    except (ValueError, TypeError):
+        kind = moments.dtype
+        raise UserError(f"{path}, column {names[clock]} ({kind}): times must be {TIMES}") from None
+    return checked(source, wanted, X, titles, times, names[clock])
+
+
+def pick_columns(source, wanted, names, d):
+    """Find the columns that ``--columns``, ``--exclude`` and ``--time`` ask for.
+
+    Parameters
+    ----------
+    source : str
+        What the columns are taken from, for error messages.
+    wanted : Wanted
+        The values of the options.
+    names : list of str or None
+        The names of all columns; without names they go by position, from 1.
+    d : int
+        How many columns there are.
+
+    Returns
+    -------
+    picked : list of int
+        The positions of the columns, from 0: all but that of the times and those excluded unless
+        ``--columns`` names some.
+    titles : list of str
+        What to call them.
+    clock : int or None
+        The position of the column of the times.
+    """
+    titles = [str(i + 1) for i in range(d)] if names is None else names
+
+    def find(title, option):
+        if titles.count(title) != 1:
+            count = titles.count(title) or "no"
+            noun = "column" if count == "no" else "columns"
+            raise UserError(
+                f"{option}: {source} has {count} {noun} {title!r}, but {columns_in_short(titles)}"
+            )
+        return titles.index(title)
+
+    def listed(option, spec):
+        option, found = f"{option} {spec}", []
+        items = next(csv.reader([spec], skipinitialspace=True))
+        if not items and "" in titles:  # a column without a name
+            items = [""]
+        for item in items:
+            first, colon, last = map(str.strip, item.partition(":"))
+            if colon and item.strip() not in titles:
+                start = find(first, option) if first else 0
+                found += range(start, (find(last, option) if last else d - 1) + 1)
+            else:
+                found.append(find(item.strip(), option))
+        if not found or len(set(found)) < len(found):
+            raise UserError(f"{option}: names {'a column twice' if found else 'no column'}")
+        return found
+
+    clock = None if wanted.time is None else find(wanted.time.strip(), f"--time {wanted.time}")
+    if wanted.columns is None:
+        picked = [i for i in range(d) if i != clock]
+        if d == 1 and not picked:
+            raise UserError(f"--time {wanted.time}: {source} has no other column")
+    else:
+        picked = listed("--columns", wanted.columns)
+    if wanted.exclude is not None:
+        excluded = listed("--exclude", wanted.exclude)
+        picked = [i for i in picked if i not in excluded]
+        if not picked:
+            raise UserError(f"--exclude {wanted.exclude}: leaves no column of {source}")
+    return picked, [titles[i] for i in picked], clock
+
+
+def checked(source, wanted, X, titles, times=None, clock=None, place="row {}".format):
+    """Make a table of values that are all there and finite.
+
+    Parameters
+    ----------
+    source : Source
+        Where they come from, for error messages.
+    wanted : Wanted
+        Tells whether rows with missing values are dropped or refused.
+    X : ndarray of shape (n, d)
+        The numbers.
+    titles : list of str
+        What to call the columns.
+    times : ndarray of shape (n,), optional
+        The times of the rows.
+    clock : str, optional
+        What to call the column of the times.
+    place : callable
+        Turns the number of a row, counted from 1, into words.
+
+    Returns
+    -------
+    table : Table
+        Without a name.
+    """
+    n, d = X.shape
+    if X.size == 0:
+        raise UserError(f"{source.name} has no values: {counted(n, 'row')}, {counted(d, 'column')}")
+    kept = find_gaps(source, wanted, X, titles, place)
+    if times is not None:
+        kept &= find_gaps(source, wanted, times[:, np.newaxis], [clock], place)
+    if kept.all():
+        kept = None
+    elif not kept.any():
+        raise UserError(f"{source.name}: --drop-missing leaves no row, each has a missing value")
+    else:
+        X, times = X[kept], None if times is None else times[kept]
+    times = None if times is None else in_coarse_units(times)
+    return Table(X, titles, "", times, clock, kept)
+
+
+def find_gaps(source, wanted, X, titles, place):
+    """Mark the rows without missing values; refuse infinite ones, and gaps not to be dropped."""
+    kept = np.ones(len(X), dtype=bool)
+    step = max(1, 2**20 // X.shape[1])
+    for start in range(0, len(X), step):
+        block = X[start : start + step]
+        finite = np.isfinite(block)
+        if finite.all():
+            continue
+        missing = np.isnan(block)
+        wrong = ~finite & ~missing if wanted.drop_missing else ~finite
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            what = "missing" if missing[row, column] else "infinite"
+            where = place(start + row + 1)
+            raise UserError(f"{source.name}, {where}, column {titles[column]}: {what} value")
+        kept[start : start + step] = ~missing.any(axis=1)
+    return kept
+
+
+def square_of(X):
+    """Sum the squares of a table, whatever its type, a block at a time."""
+    step = max(1, 2**20 // X.shape[1])
+    blocks = (np.asarray(X[i : i + step], dtype=np.float64) for i in range(0, len(X), step))
+    return float(sum(np.square(block).sum() for block in blocks))
+
+
+# ---------------------------------------------------------------------------------------
+# Words
+
+
+def suffix_of(path):
+    """Take the suffix of a path in lower case, with its dot."""
+    return os.path.splitext(path)[1].lower()
+
+
+def counted(count, noun):
+    """Put a number before a noun."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def one_of(options):
+    """List options with an "or" before the last."""
+    *others, last = options
+    return f"{', '.join(others)} or {last}"
+
+
+def shortened(cell):
+    """Quote a cell, cut where it is long."""
+    cell = cell.strip()
+    return repr(cell if len(cell) <= 30 else f"{cell[:27]}...")
+
+
+def columns_in_short(titles):
+    """Say how many columns there are and what they are called."""
+    shown = titles if len(titles) <= 6 else [*titles[:4], "...", titles[-1]]
+    return f"{counted(len(titles), 'column')}: {', '.join(shown)}"
+
+
+def explained(error, energy):
+    """Say which share of the square of the data is explained."""
+    return f"{max(0.0, 1 - error / energy) if energy else 1:.1%}"
+
+
+def clock_title(table):
+    """Say what the column of the times is called."""
+    return f"column {table.clock}" if table.clock.isdigit() else table.clock
+
+
+def moment(time):
+    """Write a time, a number or a date, so that it reads back exactly."""
+    if time.dtype.kind == "f" and time.is_integer() and abs(time) < 2**63:
+        return str(int(time))
+    return str(time)

@@ -1,0 +1,360 @@
+"""``smallvar track``: D-Means on the rows of a table, step by step."""
+
+import csv
+import io
+import re
+from functools import partial
+
+import numpy as np
+
+from smallvar._cli.arguments import check_targets, new_parser, number, parse
+from smallvar._cli.data import dropped_in_words, load, scale_in_words, scaled
+from smallvar._cli.output import (
+    complain,
+    out_in_words,
+    replacing,
+    report,
+    save,
+    timed,
+    write_labels,
+    write_out,
+)
+from smallvar._cli.picture import original_tracks, track_picture
+from smallvar._cli.progress import on_terminal
+from smallvar._cli.table import (
+    Table,
+    UserError,
+    clock_title,
+    columns_in_short,
+    counted,
+    moment,
+    pick_columns,
+)
+
+FLEETING, FEW_ROWS = 1 / 3, 10  # clusters per row that are too many, and rows that tell
+
+
+def track(argv):
+    """Follow clusters over time in a table with D-Means.
+
+    Parameters
+    ----------
+    argv : list of str
+        The arguments that follow the name of the command.
+    """
+    margin = " " * len("usage: smallvar track ")
+    parser = new_parser(
+        prog="smallvar track",
+        usage="smallvar track [DATA --time COLUMN] [--lam L | --n-clusters K]\n"
+        f"{margin}[--t-q T --k-tau K | --q Q --tau TAU] [options]",
+        description="""
+            Follow clusters that move, disappear and come back, with D-Means. Rows of the same
+            time are one step; each step is clustered with a penalty lam for every new
+            cluster, as in DP-means, and the clusters of earlier steps that it takes up again
+            keep their numbers.""",
+        examples="""
+            smallvar track radar.csv --time seconds --lam 4 --plot tracks.png
+            smallvar track log.parquet --time when --columns x,y --out clusters.csv""",
+    )
+    parser.add_argument(
+        "--time",
+        metavar="COLUMN",
+        help="the column that holds the time of each row, by name, or where there is no header "
+        "by position, from 1: numbers or dates like 2024-01-31T12:00:00, in any order. Only "
+        "their order counts, not how far apart they are. The column is left out of the data "
+        "unless --columns names it",
+    )
+    penalty = parser.add_mutually_exclusive_group()
+    penalty.add_argument(
+        "--lam",
+        type=number(float, 0),
+        metavar="L",
+        help="the penalty per new cluster, in squared data units: a point farther than sqrt(L) "
+        "from every center opens a cluster",
+    )
+    penalty.add_argument(
+        "--n-clusters",
+        type=number(int, 1),
+        metavar="K",
+        help="a guess at the number of clusters in a step, not a bound: in each step, K points "
+        "are picked farthest-first, and lam is the median of the squared distances of the K-th "
+        "over the steps, each counted by its rows (default: a guess of 8)",
+    )
+    parser.add_argument(
+        "--t-q",
+        type=number(float, 1, strict=True),
+        metavar="T",
+        help="forget a cluster that was not seen for T steps, inf: never (default: 6.8); goes "
+        "with --k-tau",
+    )
+    parser.add_argument(
+        "--k-tau",
+        type=number(float, 1),
+        metavar="K",
+        help="how far a cluster may move: one that lived long is taken up again after one step "
+        "up to a squared distance of K lam (default: 1.01)",
+    )
+    parser.add_argument(
+        "--q",
+        type=number(float, 0),
+        metavar="Q",
+        help="with --tau, in place of --t-q and --k-tau: the penalty for each step that a cluster "
+        "taken up again was not seen, in squared data units",
+    )
+    parser.add_argument(
+        "--tau",
+        type=number(float, 0),
+        metavar="TAU",
+        help="with --q: how fast the weight of an old center fades",
+    )
+    parser.add_argument(
+        "--starts",
+        type=number(int, 1),
+        default=3,
+        metavar="N",
+        help="orders in which the points of each step are visited, the first as given, the "
+        "others random; the best result goes on (default: 3)",
+    )
+    parser.add_argument(
+        "--tracks",
+        metavar="FILE",
+        help="write the centers, a row for each cluster and each step in which it was seen, under "
+        "the titles time, cluster and those of the columns, as .csv",
+    )
+    args = parse(
+        parser,
+        argv,
+        out="write the clusters, numbered from 0 as they appear, one per row of DATA",
+        seed="draw the random orders from S (default: 0, so that the same command gives the "
+        "same result)",
+        stand_in="a stream of moving groups is made up",
+        lines="step",
+        scale="standardize the columns over all steps, each to mean 0 and standard deviation 1, "
+        "so that all count alike; lam, q are then in these units, --tracks and --plot stay in "
+        "those of the data",
+    )
+    refuse_halves(args)
+    check_targets(args)
+
+    from smallvar import DynamicMeans
+
+    table, reading = load(args, parser.prog, moving_groups, " --time COLUMN")
+    X, scaler = scaled(args, table)
+    lam, guess, guessing = typical_penalty(args, X, table)
+    followed = on_terminal() and not args.verbose
+    given = {
+        "lam": lam,
+        "t_q": args.t_q,
+        "k_tau": args.k_tau,
+        "q": args.q,
+        "tau": args.tau,
+    }
+    model = DynamicMeans(
+        **{option: value for option, value in given.items() if value is not None},
+        n_init=args.starts,
+        random_state=0 if args.seed is None else args.seed,
+        n_threads=args.threads,
+        verbose=int(args.verbose or followed),
+    )
+    follow = partial(note, len(np.unique(table.times))) if followed else None
+    _, fitting = timed(model.fit, X, times=table.times, follow=follow)
+    warn_of_fleeting(model)
+
+    if args.out is not None:
+        write_out(args, ["cluster"], model.labels_, table.kept, write_labels)
+    if args.tracks is not None:
+        with replacing(args.tracks) as file:
+            write_tracks(file, table.titles, model, scaler)
+    if args.plot is not None:
+        save(args.plot, track_picture(table, model, scaler))
+
+    n, d = X.shape
+    first, last = model.times_[[0, -1]]
+    guess = f"farthest-first, median over the steps, for a guess of {counted(guess, 'cluster')}"
+    born, died, revived = (
+        sum(map(len, steps)) for steps in (model.births_, model.deaths_, model.revivals_)
+    )
+    report(
+        {
+            "data": f"{table.name}, {columns_in_short(table.titles)}",
+            "n": n,
+            "dropped": dropped_in_words(args, table),
+            "d": d,
+            "scaled": scale_in_words(scaler),
+            "steps": f"{model.n_steps_:,} ({clock_title(table)} from {moment(first)} to "
+            f"{moment(last)})",
+            "lam": f"{model.lam_:.8g} ({guess if args.lam is None else 'given'})",
+            **memory_in_words(args, model),
+            "starts": f"{args.starts:,} for each step",
+            "clusters": f"{len(model.tracks_):,} ever seen, {model.n_clusters_:,} alive at the end",
+            "events": f"{counted(born, 'birth')}, {counted(died, 'death')}, "
+            f"{counted(revived, 'revival')}",
+            "objective": f"{model.step_objectives_.sum():.10g} (summed over the steps)",
+            "seconds": f"{reading:.3f} reading, {guessing + fitting:.3f} fitting",
+            "labels": out_in_words(args),
+            "tracks": args.tracks,
+            "picture": args.plot,
+        }
+    )
+
+
+def note(steps, progress, line):
+    """Show how many of the steps are done, once one of them is."""
+    found = re.match(r"step (\d+): ", line)
+    if found:
+        progress.done = int(found[1]) / steps
+
+
+def typical_penalty(args, X, table):
+    """Derive the penalty from the steps unless it is given.
+
+    One step alone, be it the first, may hold too few rows or unusual ones: of the penalties
+    of all steps this is the median, each counted by its rows. Steps whose rows are all the
+    same know of no distance and do not count.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    X : ndarray of shape (n, d)
+        What is clustered.
+    table : Table
+        The times.
+
+    Returns
+    -------
+    lam : float
+        The penalty.
+    guess : int
+        The guess of the number of clusters behind it; 0 where the penalty was given.
+    seconds : float
+        How long it took.
+    """
+    from sklearn.utils import check_array
+
+    from smallvar._base import DTYPES, aligned
+    from smallvar._config import resolve_threads
+    from smallvar._dynamic import GUESS
+    from smallvar._penalty import farthest_first
+
+    if args.lam is not None:
+        return args.lam, 0, 0.0
+    times, first, sizes = np.unique(
+        np.sort(table.times, kind="stable"), return_index=True, return_counts=True
+    )
+    guess = args.n_clusters or min(GUESS, int(sizes.max()))
+    if guess > sizes.max():
+        largest = sizes.argmax()
+        raise UserError(
+            f"--n-clusters {guess}: the largest step ({clock_title(table)} = "
+            f"{moment(times[largest])}) has only {counted(int(sizes[largest]), 'row')}"
+        )
+
+    def penalties():
+        data, threads = aligned(check_array(X, dtype=DTYPES)), resolve_threads(args.threads)
+        for rows in np.split(np.argsort(table.times, kind="stable"), first[1:]):
+            step = np.ascontiguousarray(data[rows])
+            if (step != step[0]).any():
+                yield farthest_first(step, min(guess, len(step)), None, threads), len(step)
+
+    found, seconds = timed(lambda: sorted(penalties()))
+    if not found:
+        return 1.0, guess, seconds  # as in farthest_first_lambda
+    lams, rows = zip(*found, strict=True)
+    below = np.cumsum(rows)
+    return lams[np.searchsorted(below, below[-1] / 2)], guess, seconds
+
+
+def warn_of_fleeting(model):
+    """Tell the user if clusters are hardly ever taken up again."""
+    n, k = len(model.labels_), len(model.tracks_)
+    if model.n_steps_ > 1 and n >= FEW_ROWS and k > n * FLEETING:
+        complain(
+            f"warning: {k:,} clusters for {n:,} rows, so most are seen once or twice: lam is too "
+            "small; give a larger --lam or a smaller --n-clusters, or where clusters move fast a "
+            "larger --k-tau"
+        )
+
+
+def refuse_halves(args):
+    """Refuse options of `track` that need others which are not there."""
+    pairs = [("t_q", "k_tau"), ("q", "tau")]
+    given = [[name for name in pair if getattr(args, name) is not None] for pair in pairs]
+    if all(given):
+        names = " and ".join(f"--{name[0].replace('_', '-')}" for name in given)
+        raise UserError(f"{names} exclude each other: give --t-q and --k-tau, or --q and --tau")
+    for pair, names in zip(pairs, given, strict=True):
+        if len(names) == 1:
+            other = pair[1 - pair.index(names[0])]
+            raise UserError(f"--{names[0]} has no meaning without --{other}".replace("_", "-"))
+    if args.data is not None and args.time is None:
+        raise UserError("--time COLUMN is missing: the column of DATA that holds the times")
+
+
+def moving_groups(wanted):
+    """Make up a stream of groups that move, and say what it is.
+
+    Parameters
+    ----------
+    wanted : Wanted
+        The columns to use, and that of the times if it is not called time.
+
+    Returns
+    -------
+    table : Table
+        Columns x and y and times from 0 to 59, the same every time. Seven groups are there from
+        the start; one of them leaves for good, another for a while, and two more appear.
+    words : str
+        What this is.
+    """
+    rng = np.random.default_rng(0)
+    steps = np.arange(60)
+    spans = [(0, 60)] * 5 + [(0, 34), (0, 60), (15, 60), (30, 60)]
+    rows = []
+    for group, (first, last) in enumerate(spans):
+        angle = 2 * np.pi * group / len(spans) + 0.012 * steps
+        radius = 10 + 4 * np.sin(0.07 * steps + 2.4 * group)
+        path = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+        seen = (steps >= first) & (steps < last)
+        if group == 2:
+            seen &= (steps < 20) | (steps >= 22)
+        for step in steps[seen]:
+            direction, distance = rng.uniform(0, 2 * np.pi, 15), np.sqrt(rng.random(15))
+            points = np.column_stack([np.cos(direction), np.sin(direction)])
+            points = path[step] + distance[:, np.newaxis] * points
+            rows.append(np.column_stack([np.full(15, step), points]))
+    data = np.concatenate(rows)
+    data = data[np.argsort(data[:, 0], kind="stable")]
+    names, wanted = ["time", "x", "y"], wanted._replace(time=wanted.time or "time")
+    picked, titles, clock = pick_columns("the stream", wanted, names, 3)
+    table = Table(data[:, picked], titles, "moving groups", data[:, clock], names[clock])
+    return table, "groups that move, generated by this program"
+
+
+def write_tracks(file, titles, model, scaler=None):
+    """Write the centers that clusters had, by time and number, so that they read back exactly."""
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["time", "cluster", *titles])
+    tracks = original_tracks(model, scaler)
+    rows = np.concatenate(list(tracks.values()))
+    ids = np.repeat(list(tracks), [len(seen) for seen in tracks.values()])
+    order = np.lexsort([ids, rows[:, 0]])
+    for cluster, (step, *center) in zip(ids[order].tolist(), rows[order].tolist(), strict=True):
+        writer.writerow([moment(model.times_[int(step)]), cluster, *center])
+    text.detach()
+
+
+def memory_in_words(args, model):
+    """Say how long and how well clusters are remembered: t_q and k_tau, or q and tau."""
+    if args.q is not None:
+        return {"q": f"{model.q_:.8g} (given)", "tau": f"{model.tau_:.8g} (given)"}
+    from smallvar._dynamic import DEFAULT_K_TAU, DEFAULT_T_Q
+
+    t_q, k_tau, origin = DEFAULT_T_Q, DEFAULT_K_TAU, "default"
+    if args.t_q is not None:
+        t_q, k_tau, origin = args.t_q, args.k_tau, "given"
+    return {
+        "t_q": f"{t_q:.8g} ({origin}; q = {model.q_:.8g})",
+        "k_tau": f"{k_tau:.8g} ({origin}; tau = {model.tau_:.8g})",
+    }
