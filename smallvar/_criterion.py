@@ -4,7 +4,8 @@ import numpy as np
 
 from smallvar._sweeps.merge import fit_shape
 
-PRICE = 1.75  # of a parameter, in log(distinct rows)
+PRICE = 2.0  # of a parameter, in log(distinct rows)
+PER_COLUMN, PER_CLUSTER = 1.6, 3.0  # of a center's coordinate, and of a cluster beside
 SMALL = 1e-9  # of the largest eigenvalue: variances below are none
 BLOCK = 4096
 
@@ -23,6 +24,7 @@ class Criterion:
         self.X, self.weight, self.space = X, weight, space
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.distinct, self.d = count_distinct(X), X.shape[1]
+        self.tie = PRICE * np.log(self.distinct)
         self.total = self._scatter(None) if self.d > 1 else None
         self.judge = judge
 
@@ -52,87 +54,78 @@ class Criterion:
         return self.judge
 
     def __call__(self, sweep):
-        """V, and the directions in which clusters are long: (V, rows of unit length over spread)."""
+        """V, and the matrix that makes the clusters round; None where they are."""
         K, n, d, u = sweep.k, self.n, self.d, self.distinct
-        p = sweep.weights / n
-        price = PRICE * np.log(u)
-        base = -2.0 * u * float(p @ np.log(p)) + price * (K * (d + 1) - 1)
-        q, e, U = 0, None, None
-        if d > 1:
-            q, e, U = self._directions(self._covariance(sweep), K, price)
-        W = None
-        if q:
-            s = (e.sum() - e[:q].sum()) / (d - q)
-            if e[0] < 1e4 * s and 2 * q < d:
-                W = U[:, :q].T * np.sqrt(1.0 / s - 1.0 / e[:q])[:, None]
-            else:
-                W = U.T / np.sqrt(np.append(e[:q], np.full(d - q, s)))[:, None]
-            W = W / self.space.scale
-        squares, image = sweep.residuals(None if W is None else np.ascontiguousarray(W, dtype=np.float32))
-        t, shaped = fit_shape(squares, self.weight, n, d)
-        V, metric = base + u * t + price * (1 + shaped), None
-        if q:
-            r2 = squares / s - image if len(W) == q else image.astype(np.float64)
-            t, shaped = fit_shape(np.maximum(r2, 0.0), self.weight, n, d)
-            logdet = float(np.log(e[:q]).sum() + (d - q) * np.log(s))
-            other = base + u * (t + logdet) + price * (d * q - q * (q - 1) / 2 + 1 + shaped)
-            if other < V:
-                V = other
-            metric = U / np.sqrt(np.append(e[:q], np.full(d - q, s)))
-            if other > V:
-                metric = None
-        if d == 2 and OWN:
-            V = min(V, self._own(sweep, base, price))
-        if K == 1 and BOX:
-            box = 2.0 * u * float(np.log(self.space.spread).sum()) + price * 2 * d
-            V = min(V, box)
+        mass, unit = sweep.weights, np.log(u)
+        base = -2.0 * u / n * float(mass @ np.log(mass / n))
+        base += unit * ((K - 1) * (PER_COLUMN * d + PER_CLUSTER) + PRICE * d)
+        # a center takes 1 / n_k of the variance of its rows along: give it back
+        back = n / (u - K) / mass if K < u else np.zeros(K)
+
+        def value(squares, logdet, parameters, price=PRICE):
+            deviance, shaped = fit_shape(squares, self.weight, sweep.labels, back, n, d)
+            return base + u * (deviance + logdet) + unit * (price * parameters + PRICE * shaped)
+
+        q, e, U = self._directions(sweep) if d > 1 else (0, None, None)
+        if not q:
+            V, metric = value(sweep.residuals()[0], 0.0, 1), None
+        else:
+            # r' S^-1 r, either by all directions or by what the q long ones take away from r'r / e_d
+            metric, few = U / np.sqrt(e), 2 * q < d and e[0] < 1e4 * e[-1]
+            W = U[:, :q] * np.sqrt(1.0 / e[-1] - 1.0 / e[:q]) if few else metric
+            W = np.ascontiguousarray(W.T / self.space.scale, dtype=np.float32)
+            squares, image = sweep.residuals(W)
+            V = value(squares, 0.0, 1)
+            squares = np.maximum(squares / e[-1] - image, 0.0) if few else image.astype(np.float64)
+            V = min(V, value(squares, float(np.log(e).sum()), d * q - q * (q - 1) / 2 + 1))
+        if d == 2:
+            own = self._own(sweep)
+            if own is not None:
+                V = min(V, value(*own, 3 * K, PER_COLUMN))
+        if K == 1:
+            box = 2.0 * u * float(np.log(self.space.spread).sum()) + unit * PRICE * 2 * d
+            if box < V:
+                V, metric = box, None
         return V, metric
 
-    def _own(self, sweep, base, price):
-        labels, K, d = sweep.labels, sweep.k, self.d
-        R = np.asarray(self.X, dtype=np.float64) - sweep.centers[labels]
-        w = self.weight
-        S = np.zeros((K, d, d))
-        for a in range(d):
-            for b in range(a + 1):
-                v = R[:, a] * R[:, b]
-                S[:, a, b] = S[:, b, a] = np.bincount(labels, v if w is None else v * w, minlength=K)
-        pooled = S.sum(axis=0) / self.n
-        c = sweep.weights
-        S = (S + (d + 1) * pooled) / (c + d + 1)[:, None, None]
-        e, V = np.linalg.eigh(S)
-        if not (e > 1e-12 * np.trace(pooled) / d).all():
-            return np.inf
-        W = V / np.sqrt(e)[:, None, :]
-        r2 = np.square(np.einsum("ni,nij->nj", R, W[labels])).sum(axis=1)
-        logdet = float(c @ np.log(e).sum(axis=1)) / self.n
-        t, shaped = fit_shape(r2, w, self.n, d)
-        return base + self.distinct * (t + logdet) + price * (K * d * (d + 1) / 2 + shaped)
-
-    def _directions(self, S, K, price):
-        """How many directions q are worth their price, with eigenvalues and vectors, largest first."""
-        d, u = self.d, self.distinct
-        most = min(d - 1, int(max(1, u / 3) - K))
-        if most < 1 or not np.trace(S) > 0.0:
-            return 0, None, None
-        e = np.linalg.eigvalsh(S)[::-1].clip(0.0)
-        q = np.arange(most + 1)
-        head = np.append(0.0, np.cumsum(np.log(np.maximum(e[:most], 1e-300))))
-        tail = np.maximum(e.sum() - np.append(0.0, np.cumsum(e[:most])), 0.0) / (d - q)
-        good = tail > SMALL * e[0]
-        cost = np.where(
-            good,
-            u * (head + (d - q) * np.log(np.maximum(tail, 1e-300))) + price * (d * q - q * (q - 1) / 2),
-            np.inf,
+    def _own(self, sweep):
+        """Squared distances by a covariance for each cluster (of two columns), and its log determinant."""
+        w, mass = self.weight, sweep.weights
+        R = np.asarray(self.X, dtype=np.float64) - sweep.centers[sweep.labels]
+        x, y = R.T
+        a, b, c = (
+            np.bincount(sweep.labels, v if w is None else v * w, sweep.k) for v in (x * x, x * y, y * y)
         )
-        q = int(cost.argmin())
+        some = 3.0 * self.n / self.distinct  # rows of the pooled one, for clusters of few rows
+        a, b, c = ((v + some * v.sum() / self.n) / (mass + some) for v in (a, b, c))
+        det = a * c - b * b
+        if not (det > SMALL * np.square(a + c)).all():
+            return None
+        a, b, c = ((v / det)[sweep.labels] for v in (a, b, c))
+        return c * x * x - 2.0 * b * x * y + a * y * y, float(mass @ np.log(det)) / self.n
+
+    def _directions(self, sweep):
+        """How many long directions q are worth their price, and all eigenvalues (the others their mean) and vectors."""
+        d, u = self.d, self.distinct
+        most = min(d - 1, u // 3 - sweep.k)
+        if most < 1:
+            return 0, None, None
+        S = self._covariance(sweep)
+        e = np.linalg.eigvalsh(S)[::-1].clip(0.0)
+        if not e[0] > 0.0:
+            return 0, None, None
+        q = np.arange(most + 1)
+        tail = np.maximum(e.sum() - np.append(0.0, np.cumsum(e[:most])), 0.0) / (d - q)
+        usable = tail > SMALL * e[0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            head = np.append(0.0, np.cumsum(np.log(e[:most])))
+            cost = u * (head + (d - q) * np.log(tail))
+        cost += PRICE * np.log(u) * (d * q - q * (q - 1) / 2)
+        q = int(np.where(usable, cost, np.inf).argmin())
         if q == 0:
             return 0, None, None
         e, U = np.linalg.eigh(S)
-        return q, e[::-1], U[:, ::-1]
-
-
-OWN = BOX = True
+        return q, np.append(e[::-1][:q], np.full(d - q, tail[q])), U[:, ::-1]
 
 
 def count_distinct(X):

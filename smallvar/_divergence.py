@@ -625,6 +625,7 @@ class _FamilyCriterion:
         self.gamma, self.d = isinstance(rule, _ItakuraSaito), X.shape[1]
         self.n = float(len(X) if weight is None else weight.sum())
         self.distinct = count_distinct(X)
+        self.tie = 2.0 * np.log(self.distinct)
 
     def __call__(self, sweep):
         n, d, u, K = self.n, self.d, self.distinct, sweep.k

@@ -290,6 +290,25 @@ def _look(sample, room, rng, lam, most, verbose):
     return top
 
 
+def _best(stops, sample, lam, most):
+    """The stop with the lowest objective, or criterion.
+
+    Criteria that differ by less than the price of a parameter are as good as equal: of the numbers
+    above 1 among them, that whose clustering is best over the widest range of penalties is taken.
+    """
+    allowed = [stop for stop in stops if most is None or stop.k <= most]
+    best = min(allowed, key=lambda stop: _value(sample, stop, lam))
+    if lam is not None or best.k == 1:
+        return best
+    low, high = envelope([stop.k for stop in stops], [stop.error for stop in stops])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = np.where((low > 0.0) & (low < high), high / low, 0.0)
+    near = best.V + sample.criterion.tie
+    close = [i for i, stop in enumerate(allowed) if stop.k > 1 and stop.V <= near]
+    widest = max(close, key=lambda i: width[i])  # the first, with the fewest clusters, at a tie
+    return allowed[widest] if width[widest] > 0.0 else best
+
+
 def _descend(sample, start, lam, most, X):
     """The way down in single steps."""
     descent = sample.descent
@@ -300,14 +319,14 @@ def _descend(sample, start, lam, most, X):
     for stop in reversed(found):  # ascending: a number with no less error than a smaller one is no use
         if not stops or stop.error < least:
             stops[stop.k], least = stop, stop.error
-    allowed = [stop for stop in stops.values() if most is None or stop.k <= most]
-    best = min(allowed, key=lambda stop: _value(sample, stop, lam))
+    best = _best(list(stops.values()), sample, lam, most)
     taken = 0
     for k, stop in stops.items():
         taken += stop.centers.size
         stop.centers = None if k > best.k + 1 and taken > max(ROOM, X.size) else sample.whole(stop.centers)
     tree = np.array(descent.tree).reshape(-1, 4)
-    return LambdaPath(stops, best.k, sample.share, tree, X), best.metric
+    value = min(stop.V for stop in stops.values() if most is None or stop.k <= most)
+    return LambdaPath(stops, best.k, sample.share, tree, X, value), best.metric
 
 
 class LambdaPath:
@@ -339,7 +358,7 @@ class LambdaPath:
         that of the merger before where that is more.
     """
 
-    def __init__(self, stops, best, share, tree, X):
+    def __init__(self, stops, best, share, tree, X, value=0.0):
         self.n_clusters = np.array(list(stops), dtype=np.intp)
         self.inertia = np.array([stop.error for stop in stops.values()]) / share
         self.criterion = np.array([stop.V for stop in stops.values()])
@@ -348,7 +367,7 @@ class LambdaPath:
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = tree.copy()
         self.linkage[:, 2] /= np.sqrt(share)
-        self.value = float(self.criterion[self.n_clusters == self.best][0])
+        self.value = value
         self._centers = {k: stop.centers for k, stop in stops.items()}
         self._X = X
         i = int(np.searchsorted(self.n_clusters, self.best))

@@ -345,68 +345,77 @@ cdef class MergeSweep(DPSweep):
 # ---- the shape of clusters -----------------------------------------------------------------------------------
 
 cdef enum:
-    N_SHAPES = 10
-    SHAPE_STEPS = 8
+    N_SHAPES = 7
+    SHAPE_STEPS = 4
     FINE_BITS = 6           # bins of squared distances: 64 an octave
 
-cdef double[10] SHAPES = [200.0, 50.0, 20.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0]
+cdef double[7] SHAPES = [200.0, 50.0, 20.0, 10.0, 6.0, 4.0, 3.0]
 
 
-def fit_shape(const double[::1] squares, const double[::1] weight, double n, Py_ssize_t d):
-    """Fit a spherical law to the squared distances of n rows (weights included) in d dimensions.
+def fit_shape(const double[::1] squares, const double[::1] weight, const int[::1] label, const double[::1] back,
+              double n, Py_ssize_t d):
+    """Fit a spherical law to squared distances r2 of n rows (weights included) in d dimensions.
 
-    Of the Gaussian and t laws with some degrees of freedom, the scale of each by eight steps of
+    Each is raised by mean(r2) * back[label]. Of the Gaussian and t laws with some degrees of freedom nu, the scale of
+    each by a few steps from that of the one before of
 
         s2 <- (nu + d) / d  mean(r2 / (nu + r2 / s2)).
 
     Returns -2 / n times the log-likelihood of the best, and whether it is a t law. Distances in the same 64th of an
     octave count as their mean: that is off by some 1e-5 a row.
     """
-    cdef Py_ssize_t i, m, b, n_bins, used = 0
-    cdef double total = 0.0, unit, s2, mean, best, value, nu, largest = 0.0
+    cdef Py_ssize_t i, m, b, n_bins, used = 0, rows = squares.shape[0]
+    cdef double total = 0.0, mean, unit, s2, best, value, nu, w, largest = 0.0
     cdef long long low = 0x7fffffffffffffff, high = 0, place
     cdef bint shaped = False
-    for i in range(squares.shape[0]):
-        total += squares[i] if weight is None else weight[i] * squares[i]
-        largest = max(largest, squares[i])
-    unit = max(total / n / d, 1e-300)
+    cdef double[::1] raised = np.empty(rows)
+    with nogil:
+        for i in range(rows):
+            total += squares[i] if weight is None else weight[i] * squares[i]
+        mean = total / n
+        total = 0.0
+        for i in range(rows):
+            value = squares[i] + mean * back[label[i]]
+            raised[i] = value
+            total += value if weight is None else weight[i] * value
+            largest = max(largest, value)
+        unit = max(total / n / d, 1e-300)
     best = d * (log(2.0 * pi) + 1.0)
     if largest < 1.05 * d * unit:
         return best + d * log(unit), False
-    for i in range(squares.shape[0]):
-        place = octave_part(squares[i] / unit)
+    for i in range(rows):
+        raised[i] /= unit
+        place = octave_part(raised[i])
         low = min(low, place)
         high = max(high, place)
     n_bins = high - low + 1
-    table_array = np.zeros((2, n_bins))
-    cdef double[:, ::1] table = table_array
-    for i in range(squares.shape[0]):
-        b = octave_part(squares[i] / unit) - low
-        value = 1.0 if weight is None else weight[i]
-        table[0, b] += value
-        table[1, b] += value * (squares[i] / unit)
-    for b in range(n_bins):
-        if table[0, b] > 0.0:
-            table[1, used] = table[1, b] / table[0, b]
-            table[0, used] = table[0, b] / n
-            used += 1
-    s2 = 1.0
-    for m in range(N_SHAPES):
-        nu = SHAPES[m]
-        for i in range(SHAPE_STEPS):
+    cdef double[:, ::1] table = np.zeros((2, n_bins))
+    with nogil:
+        for i in range(rows):
+            b = octave_part(raised[i]) - low
+            w = 1.0 if weight is None else weight[i]
+            table[0, b] += w
+            table[1, b] += w * raised[i]
+        for b in range(n_bins):
+            if table[0, b] > 0.0:
+                table[1, used] = table[1, b] / table[0, b]
+                table[0, used] = table[0, b] / n
+                used += 1
+        s2 = 1.0
+        for m in range(N_SHAPES):
+            nu = SHAPES[m]
+            for i in range(SHAPE_STEPS):
+                mean = 0.0
+                for b in range(used):
+                    mean += table[0, b] * table[1, b] / (nu + table[1, b] / s2)
+                s2 = (nu + d) / d * mean
             mean = 0.0
             for b in range(used):
-                mean += table[0, b] * table[1, b] / (nu + table[1, b] / s2)
-            s2 = (nu + d) / d * mean
-        mean = 0.0
-        for b in range(used):
-            mean += table[0, b] * log1p(table[1, b] / (nu * s2))
-        value = (nu + d) * mean - 2.0 * (lgamma((nu + d) / 2.0) - lgamma(nu / 2.0)) + d * log(nu * pi * s2)
-        if value < best:
-            best = value
-            shaped = True
-        elif n * (value - best) > 20.0:
-            break
+                mean += table[0, b] * log1p(table[1, b] / (nu * s2))
+            value = (nu + d) * mean - 2.0 * (lgamma((nu + d) / 2.0) - lgamma(nu / 2.0)) + d * log(nu * pi * s2)
+            if value < best:
+                best = value
+                shaped = True
     return best + d * log(unit), shaped
 
 
