@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from smallvar._sweeps.merge import fit_shape
+from smallvar._sweeps.merge import MergeSweep, fit_shape
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0  # of a center's coordinate, and of a cluster beside
@@ -20,13 +20,13 @@ class Criterion:
     spherical but for q directions.
     """
 
-    def __init__(self, X, weight, space, judge):
+    def __init__(self, X, weight, space, n_threads):
         self.X, self.weight, self.space = X, weight, space
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.distinct, self.d = count_distinct(X), X.shape[1]
         self.tie = PRICE * np.log(self.distinct)
         self.total = self._scatter(None) if self.d > 1 else None
-        self.judge = judge
+        self.judge, self.n_threads = None, n_threads
 
     def _scatter(self, sweep):
         """Sum of w r r', r the residuals of the sweep, or from the origin."""
@@ -48,6 +48,11 @@ class Criterion:
 
     def sweep_of(self, labels, k):
         """The sweep of labels that came about in another space."""
+        if self.judge is None:
+            label = np.zeros(self.X.shape[0], dtype=np.int32)
+            self.judge = MergeSweep(
+                self.X, self.weight, None, label, self.space, self.n_threads, 8, False
+            )
         self.judge.start(np.zeros((k, self.d)))
         self.judge.labels[:] = labels
         self.judge.move_centers(True)

@@ -644,11 +644,11 @@ class _FamilyCriterion:
 def _family(rule):
     """What a merge path needs to know of a divergence."""
 
-    def family(X, weight, n_threads, metric):
+    def family(X, weight, n_threads):
         about = _Reference(rule, X, _mean(X, None, weight))
         labels = np.zeros(X.shape[0], dtype=np.int32)
         sweep = _DivergenceMergeSweep(rule, X, weight, None, labels, about)
-        return _FamilyCriterion(rule, X, weight), Descent(X, weight, sweep, 0.0)
+        return _FamilyCriterion(rule, X, weight), Descent(X, weight, sweep)
 
     return family
 

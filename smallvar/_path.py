@@ -15,6 +15,7 @@ from smallvar._sweeps.merge import MergeSweep
 COARSE = 5000  # rows from which the number of clusters is first looked for
 FINER = 4  # times as many rows tell it exactly
 STEPS = 256  # numbers of clusters up to which the fine way down leaves none out
+TURNS = 3  # ways down in the metric of the clusters, while they get better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 10, 3, 5
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
 
@@ -42,8 +43,9 @@ class Descent:
     height, clusters of the top in it), as in scipy's linkages.
     """
 
-    def __init__(self, X, weight, sweep, noise):
-        self.X, self.weight, self.sweep, self.noise = X, weight, sweep, noise
+    def __init__(self, X, weight, sweep, space=None):
+        self.X, self.weight, self.sweep, self.space = X, weight, sweep, space
+        self.noise = 0.0 if space is None else space.noise
 
     def seed(self, size, rng):
         """``size`` clusters at rows far apart, drawn in rounds by weight times squared distance."""
@@ -137,22 +139,17 @@ def _fine_step(k):
     return max(1, k // STEPS)
 
 
-def _merge_sweep(X, weight, space, n_threads, bounds):
-    labels = np.zeros(X.shape[0], dtype=np.int32)
-    return MergeSweep(X, weight, None, labels, space, n_threads, 8, bounds)
+def _descent(X, weight, n_threads):
+    """A Descent by squared distances."""
+    space, label = Space(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
+    sweep = MergeSweep(X, weight, None, label, space, n_threads, 8, True)
+    return Descent(X, weight, sweep, space)
 
 
-def squared_euclidean(X, weight, n_threads, metric):
-    """Criterion and descent for squared distances; with a metric, the descent is on X times it."""
-    space = Space(X, weight, n_threads)
-    judge = _merge_sweep(X, weight, space, n_threads, False) if metric is not None else None
-    criterion = Criterion(X, weight, space, judge)
-    if metric is not None:
-        starts = range(0, X.shape[0], 4096)
-        X = np.concatenate([(X[i : i + 4096] - space.origin) @ metric for i in starts])
-        space = Space(X, weight, n_threads)
-    sweep = _merge_sweep(X, weight, space, n_threads, True)
-    return criterion, Descent(X, weight, sweep, space.noise)
+def squared_euclidean(X, weight, n_threads):
+    """Criterion and descent for squared distances."""
+    descent = _descent(X, weight, n_threads)
+    return Criterion(X, weight, descent.space, n_threads), descent
 
 
 class _Problem:
@@ -165,7 +162,7 @@ class _Problem:
         self.n = X.shape[0] if self.rows is None else len(self.rows)
         self.total = float(X.shape[0] if weight is None else weight.sum())
 
-    def sample(self, size, rng, metric=None):
+    def sample(self, size, rng):
         """So many rows, to go down on."""
         rows, X, weight = self.rows, self.X, self.weight
         if size < self.n:
@@ -173,26 +170,38 @@ class _Problem:
             rows = drawn if rows is None else rows[drawn]
         if rows is not None:
             X, weight = X[rows], None if weight is None else weight[rows]
-        return _Sample(X, weight, self, metric)
+        return _Sample(X, weight, self)
 
 
 class _Sample:
     """Rows without their constant columns, a descent on them, and the criterion.
 
-    ``share`` is the share of all weight that they have. With a ``metric`` the descent is on the
-    rows times that matrix; errors, criterion and centers are those of the rows as they are.
+    ``share`` is the share of all weight that they have. Once turned, the descent is on the rows
+    times a matrix; errors, criterion and centers are still those of the rows as they are.
     """
 
-    def __init__(self, X, weight, problem, metric):
+    def __init__(self, X, weight, problem):
         self.first, self.varying = np.array(X[0], dtype=np.float64), np.zeros(X.shape[1], bool)
         for start in range(0, X.shape[0], 4096):
             self.varying |= (X[start : start + 4096] != X[:1]).any(axis=0)
         if not self.varying.all():
             X = X[:, self.varying]
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
-        self.metric = metric
+        self.turned = False
         if self.varying.any():
-            self.criterion, self.descent = problem.family(X, weight, problem.n_threads, metric)
+            self.criterion, self.descent = problem.family(X, weight, problem.n_threads)
+
+    def turn(self, metric, centers):
+        """From here on go down in this metric; returns what the centers are in it."""
+        c = self.criterion
+        X = np.concatenate(
+            [
+                (c.X[start : start + 4096] - c.space.origin) @ metric
+                for start in range(0, c.X.shape[0], 4096)
+            ]
+        )
+        self.descent, self.turned = _descent(X, c.weight, self.descent.sweep.n_threads), True
+        return (centers[:, self.varying] - c.space.origin) @ metric
 
     def whole(self, centers):
         """Centers with the constant columns put back."""
@@ -203,8 +212,8 @@ class _Sample:
     def stop(self, judge, measure):
         """The clustering at which the descent is now; its criterion and its error where wanted."""
         sweep = self.descent.sweep
-        stop = SimpleNamespace(k=sweep.k, start=sweep.centers, V=np.inf, error=np.nan, metric=None)
-        if self.metric is not None:
+        stop = SimpleNamespace(k=sweep.k, V=np.inf, error=np.nan, metric=None)
+        if self.turned:
             sweep = self.criterion.sweep_of(sweep.labels, sweep.k)
         stop.centers = sweep.centers
         if measure:
@@ -220,49 +229,59 @@ def find_path(
 ):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
 
-    If the clusters found are long, all in the same directions, a second way down measures
-    distances as they do; the better one is the path. ``look``: from few rows is enough.
+    If the clusters found are long, all in the same directions, further ways down measure distances
+    as they do; the best one is the path. ``look``: from few rows is enough.
     """
     problem = _Problem(X, weight, n_threads, family)
     with one_blas_thread():
-        path, metric = _find(problem, rng, lam, most, init, verbose, None, look)
-        if metric is not None and init is None and lam is None:
-            other, _ = _find(problem, rng, lam, most, init, verbose, metric)
-            path = min(path, other, key=lambda path: path.value)
+        path, metric, sample = _find(problem, rng, lam, most, init, look, verbose)
+        turns = 0 if lam is not None or init is not None or sample is None else TURNS
+        for _ in range(turns):
+            if metric is None:
+                break
+            start = sample.turn(metric, path.centers(path.longest))
+            other, metric = _descend(sample, start, lam, most, X)
+            if verbose:
+                print(f"path: {other.longest} long clusters and fewer, best {other.best}")
+            if not other.value < path.value:
+                break
+            path = other
     return path
 
 
-def _find(problem, rng, lam, most, init, verbose, metric, look=False):
+def _find(problem, rng, lam, most, init, look, verbose):
     """Number of clusters first from a few rows and in large steps, then from more and in single ones.
 
     Rows and clusters are doubled until there are at least twice as many clusters at the top.
     """
     size, room = min(problem.n, COARSE), 0
     while True:
-        sample = problem.sample(size, rng, metric)
+        sample = problem.sample(size, rng)
         if not sample.varying.any():
             one = {1: SimpleNamespace(error=0.0, V=0.0, centers=sample.first[None])}
-            return LambdaPath(one, 1, 1.0, np.empty((0, 4)), problem.X), None
+            return LambdaPath(one, 1, 1.0, np.empty((0, 4)), problem.X), None, None
         limit = max(2, size // 2) if lam is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
-            top = _look(sample, room, rng, lam, most, verbose)
+            start, full = _look(sample, room, rng, lam, most, verbose)
         else:
-            top = SimpleNamespace(start=init[:, sample.varying], more=False)
-        if top.more and not look and (size < problem.n or room < limit):
+            start, full = init, False
+        last = look or (size == problem.n and room == limit)
+        if full and not last:
             size, room = min(problem.n, 4 * size), 2 * room
             continue
         more = min(problem.n, FINER * size)
         if more > size and not look:
-            sample = problem.sample(more, rng, metric)
-        path, next_metric = _descend(sample, top.start, lam, most, problem.X)
+            sample = problem.sample(more, rng)
+        path, metric = _descend(sample, start[:, sample.varying], lam, most, problem.X)
         if verbose:
-            print(f"path: {more} rows, {path.n_clusters[-1]} clusters and fewer, best {path.best}")
-        near = path.best > 0.85 * path.n_clusters[-1] and path.n_clusters[-1] != most
-        if init is None and near and not look and (size < problem.n or room < limit):
+            rows = sample.descent.X.shape[0]
+            print(f"path: {rows} rows, {path.longest} clusters and fewer, best {path.best}")
+        full = path.best > 0.85 * path.longest and path.longest != most
+        if full and init is None and not last:
             size, room = min(problem.n, 4 * size), 2 * room
             continue
-        return path, next_metric
+        return path, metric, sample
 
 
 def _value(sample, stop, lam):
@@ -271,7 +290,7 @@ def _value(sample, stop, lam):
 
 
 def _look(sample, room, rng, lam, most, verbose):
-    """The way down in large steps: where to begin that in single ones."""
+    """The way down in large steps: where to begin that in single ones, and whether it began too low."""
     descent = sample.descent
     descent.seed(room, rng)
     descent.settle(FIRST_SWEEPS)
@@ -286,8 +305,7 @@ def _look(sample, room, rng, lam, most, verbose):
         print(f"look: {n} rows, {stops[0].k} clusters and fewer, best {best.k}")
     wanted = best.k + best.k // 4 + 10
     top = min((stop for stop in stops if stop.k >= wanted), default=stops[0], key=lambda s: s.k)
-    top.more = best.k > 0.45 * stops[0].k
-    return top
+    return sample.whole(top.centers), best.k > 0.45 * stops[0].k
 
 
 def _best(stops, sample, lam, most):
@@ -380,6 +398,11 @@ class LambdaPath:
             self.lam = np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0
         self.lam = float(self.lam)
 
+    @property
+    def longest(self):
+        """The largest K whose centers are kept."""
+        return max(k for k, centers in self._centers.items() if centers is not None)
+
     def __repr__(self):
         return (
             f"LambdaPath(n_clusters=1..{self.n_clusters[-1]}, best={self.best}, lam={self.lam:.6g})"
@@ -407,8 +430,7 @@ class LambdaPath:
             where = f"the path ends at {last}" if k > last else "see n_clusters"
             raise ValueError(f"k must be on the path, got k={k}: {where}")
         if self._centers[k] is None:
-            known = max(k for k, centers in self._centers.items() if centers is not None)
-            raise ValueError(f"k must be <= {known}, got k={k}: centers beyond are not kept")
+            raise ValueError(f"k must be <= {self.longest}, got k={k}: centers beyond are not kept")
         return self._centers[k].copy()
 
     def labels(self, k, X=None, *, n_threads=None):
