@@ -76,7 +76,7 @@ class Criterion:
             V, metric = value(sweep.residuals()[0], 0.0, 1), None
         else:
             # r' S^-1 r, either by all directions or by what the q long ones take away from r'r / e_d
-            metric, few = U / np.sqrt(e), 2 * q < d and e[0] < 1e4 * e[-1]
+            metric, few = U / np.sqrt(e), 2 * q < d and e[0] < 1e2 * e[-1]
             W = U[:, :q] * np.sqrt(1.0 / e[-1] - 1.0 / e[:q]) if few else metric
             long = np.sqrt(e[0])
             W = np.ascontiguousarray(W.T * long, dtype=np.float32)

@@ -16,7 +16,7 @@ from smallvar._sweeps.merge import MergeSweep
 COARSE = 5000  # rows from which the number of clusters is first looked for,
 NUMBERS = 1 << 18  # or half as many if that many numbers are fewer rows
 FINE, ROWS = 20_000, 20  # rows that tell it exactly, or so many for each cluster
-STEPS, FEW = 256, 32  # the fine way down leaves no number out between its floor and STEPS, and below FEW
+STEPS, FEW = 50, 32  # the fine way down leaves no number out below twice the one, at its end below the other
 WIDER, GRAIN = 4, 1.5
 TURNS = 3  # ways down in the metric of the clusters, while they get better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
@@ -143,9 +143,15 @@ def _coarse(k):
     return max(1, k // 10)
 
 
-def _fine(floor):
-    """Single steps, for very many clusters a few at once; large ones from the floor down to FEW."""
-    return lambda k: max(1, k // STEPS) if k > floor or k <= FEW else min(k - FEW, max(1, k // 10))
+def _fine(low, single):
+    """Single steps where few clusters are left, or above ``low`` if asked for; else larger ones."""
+
+    def step(k):
+        if k <= FEW or (single and k > low):
+            return 1
+        return max(1, k // (STEPS if k > low else 10))
+
+    return step
 
 
 def _descent(X, weight, n_threads):
@@ -288,19 +294,24 @@ def _find(problem, rng, lam, most, init, look, verbose):
         more = min(problem.n, max(size, FINE, ROWS * start.shape[0]))
         if more > size and not look:
             sample = problem.sample(more, rng)
-        floor = 0 if init is not None else len(start) // 3
+        low, single = (0, True) if init is not None else (len(start) // 3, False)
+        reach, turns = len(start), TURNS + 1
         while True:
-            path, metric = _descend(problem, sample, start, lam, most, floor)
+            path, metric = _descend(problem, sample, start, lam, most, _fine(low, single))
             if verbose:
                 rows = sample.descent.X.shape[0]
                 print(f"path: {rows} rows, {path.longest} clusters and fewer, best {path.best}")
-            if path.best > floor or path.best <= FEW:
+            missed = path.best <= low and path.best > FEW
+            step = path.best // (10 if missed else STEPS)
+            turns -= 1
+            if step < 2 or (single and not missed) or not turns:
                 break
-            # the best lies where steps were large
-            start = path.centers(_top(path.n_clusters, path.best))[:, problem.varying]
-            floor = len(start) // 3
-        full = path.best > 0.85 * path.longest and path.longest != most
-        if full and init is None and not last:
+            # the best is among the numbers left out around this one
+            above = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
+            top = above[0] if len(above) else path.longest
+            start = path.centers(min(top, path.longest))[:, problem.varying]
+            low, single = path.best - 2 * step, True
+        if path.best > 0.85 * reach and reach != most and init is None and not last:
             size, room = min(problem.n, 4 * size), 2 * room
             continue
         return path, metric, sample
@@ -326,8 +337,9 @@ def _look(sample, room, rng, lam, most, verbose):
     grain = k > room and sums[room // WIDER] * sums[k] * GRAIN < sums[room] ** 2
     descent.start(descent.sweep.centers[:room])
     descent.settle(FIRST_SWEEPS)
-    stops = {}
+    stops, centers = {}, {}
     for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
+        centers[k] = descent.sweep.centers
         if k == 1 or number % 2 == 0:
             stops[k] = sample.stop(lam is None, lam is not None)
     allowed = [stop for stop in stops.values() if most is None or stop.k <= most]
@@ -335,7 +347,7 @@ def _look(sample, room, rng, lam, most, verbose):
     if verbose:
         print(f"look: {n} rows, {max(stops)} clusters and fewer, best {best}")
     wider = WIDER if grain else 2 if best > 0.5 * max(stops) else 1
-    return stops[_top(stops, best)].centers, wider
+    return centers[_top(centers, best)], wider
 
 
 def _best(stops, sample, lam, most):
@@ -357,13 +369,13 @@ def _best(stops, sample, lam, most):
     return allowed[widest] if width[widest] > 0.0 else best
 
 
-def _descend(problem, sample, start, lam, most, floor=0):
+def _descend(problem, sample, start, lam, most, step=_fine(0, False)):
     """The way down in single steps; the metric of its best clusters, None where that is plain."""
     descent = sample.descent
     descent.start(start)
     descent.settle(FINE_SWEEPS)
     found, lowest = [], np.inf
-    for _ in descent.down(_fine(floor), FINE_SWEEPS):
+    for _ in descent.down(step, FINE_SWEEPS):
         found.append(sample.stop(True, True))
         lowest = min(lowest, found[-1].V)
         for stop in found:

@@ -273,13 +273,13 @@ cdef class MergeSweep(DPSweep):
         cdef Sweep* s = &self.s
         cdef Py_ssize_t k, j, i, kept = 0, d = s.d
         cdef double t, drift, least
-        # how far each center is from the one that takes its place, drift still to be taken off the bounds included
+        # how far each center is from the one that takes its place, with the drift that no sweep has taken off yet
         for k in range(s.k):
             drift = 0.0
             for j in range(d):
                 t = s.c[k * d + j] - self.mean[self.target[k] * d + j]
                 drift += t * t
-            s.near[k] = upper(drift, s.scale) + s.p[k]
+            s.near[k] = upper(drift, s.scale) + (<float> 0.0 if s.swept else s.p[k])
             s.fresh[k] = s.near[k]
         for k in range(s.k):
             # other points are at least as far from a union as from one of its parts, less that part's drift
@@ -317,6 +317,7 @@ cdef class MergeSweep(DPSweep):
         self.n_before = kept
         self.far_point = -1
         s.opened = False
+        s.swept = False
         self.place_centers()
         self.renew_tables()
 
