@@ -25,6 +25,7 @@ from smallvar._sweeps.dpmeans import DPSweep, nearest_seed
 
 NO_CAP = 2**31 - 1  # labels are int32
 LAMS = ("auto", "farthest-first")
+CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
 # Above this share of close calls, float32 scores decide too little and float64 ones are used.
 CLOSE_CALLS = 0.02
@@ -359,20 +360,26 @@ class DPMeans(CenterEstimator):
             known, cap = given is not None, self.max_clusters
             starts = (start(order, given, lam, self.algorithm, known, cap) for order in orders)
             return self._best_start(n, starts)
-        algorithm = "collapsed" if self.algorithm == "collapsed" else "serial"
+        algorithm = "serial" if lam is None and self.algorithm != "collapsed" else "collapsed"
         options = {"lam": lam, "most": self.max_clusters, "init": given, "verbose": self.verbose}
 
         def of_path(order, path):
-            centers = path.centers(path.best)
-            penalty, cap = (path.lam, path.best) if lam is None else (lam, self.max_clusters)
-            one = start(order, centers, penalty, algorithm, True, cap)
-            one.merge_path = path
-            return one
+            counts = [path.best]
+            if lam is not None:
+                objective = path.inertia + lam * path.n_clusters
+                counts = path.n_clusters[np.argsort(objective, kind="stable")[:CANDIDATES]]
+                most = np.inf if self.max_clusters is None else self.max_clusters
+                counts = [int(k) for k in counts if k <= min(most, path.longest)] or [path.best]
+            for k in counts:
+                penalty, cap = (path.lam, k) if lam is None else (lam, self.max_clusters)
+                one = start(order, path.centers(k), penalty, algorithm, True, cap)
+                one.merge_path = path
+                yield one
 
         paths = ((order, find_path(X, weight, rng, n_threads, **options, **family)) for order in orders)
         if lam is None:  # the objectives of different penalties do not compare
             paths = [min(paths, key=lambda pair: pair[1].value)]
-        best = self._best_start(n, (of_path(*pair) for pair in paths))
+        best = self._best_start(n, (one for pair in paths for one in of_path(*pair)))
         self.path_ = best.merge_path
         return best
 
