@@ -297,7 +297,7 @@ def iris(tmp_path):
 
 
 def number_of(k, low, high):
-    words = f"K = {k} is best from {low:.4g} to {high:.4g}"
+    words = f"K = {k} is best from {low:.6g} to {high:.6g}"
     return f"(what a cluster must save, not a distance; {words})"
 
 

@@ -351,9 +351,9 @@ class Choice:
         if not low < high:
             words = "for no lam"
         elif low > 0:
-            words = f"from {low:.4g} " + (f"to {high:.4g}" if np.isfinite(high) else "on")
+            words = f"from {low:.6g} " + (f"to {high:.6g}" if np.isfinite(high) else "on")
         else:
-            words = f"up to {high:.4g}" if np.isfinite(high) else "for all lam"
+            words = f"up to {high:.6g}" if np.isfinite(high) else "for all lam"
         return f"what a cluster must save, not a distance; K = {self.best} is best {words}"
 
     def sample_in_words(self, n):
