@@ -184,7 +184,7 @@ cdef class MergeSweep(DPSweep):
     cdef prepare(self):
         """Means, weights and partners of all clusters, as they are now."""
         cdef Sweep* s = &self.s
-        cdef Py_ssize_t k, j, q, n_changed = 0, n_lost = 0
+        cdef Py_ssize_t k, j, n_changed = 0, n_lost = 0
         cdef double[:, ::1] tables
         cdef int[:, ::1] ints
         cdef bint same
@@ -272,7 +272,7 @@ cdef class MergeSweep(DPSweep):
         """Give the points, the centers and the tables the numbers that are left after mergers."""
         cdef Sweep* s = &self.s
         cdef Py_ssize_t k, j, i, kept = 0, d = s.d
-        cdef double t, drift, least
+        cdef double t, drift
         # how far each center is from the one that takes its place, with the drift that no sweep has taken off yet
         for k in range(s.k):
             drift = 0.0
@@ -495,7 +495,7 @@ def fit_shape(double[::1] squares, const double[::1] weight, const int[::1] labe
         s2 = 1.0
         for m in range(N_SHAPES):
             nu = SHAPES[m]
-            for i in range(SHAPE_STEPS):
+            for _ in range(SHAPE_STEPS):
                 mean = 0.0
                 for b in range(used):
                     mean += mass[b] * bin[b] / (nu + bin[b] / s2)
