@@ -17,6 +17,7 @@ from smallvar._base import (
     unchanged_on_error,
     warn_not_converged,
 )
+from smallvar._path import envelope
 from smallvar._penalty import check_guess
 from smallvar._sweeps.bpmeans import FeatureSweep
 
@@ -687,25 +688,8 @@ def feature_path(X, max_components=10, *, sample_weight=None, **options):
         Z = seeded if error <= model.objective_ else model.assignments_
         errors.append(min(error, model.objective_))
     errors = np.array(errors)
-    low, high = _hull_slopes(errors)
-    return Bunch(n_components=np.arange(len(errors)), error=errors, lam_low=low, lam_high=high)
-
-
-def _hull_slopes(errors):
-    """For each K, the range of lam for which error[K] + lam K is the lowest, NaN if none is."""
-    hull = []
-    for k, error in enumerate(errors):
-        if hull and not error < errors[hull[-1]]:
-            continue
-        while len(hull) > 1:
-            i, j = hull[-2:]
-            # j is on or above the line from i to k
-            if (errors[i] - errors[j]) * (k - i) > (errors[i] - error) * (j - i):
-                break
-            hull.pop()
-        hull.append(k)
-    low, high = np.full(len(errors), np.nan), np.full(len(errors), np.nan)
-    for before, k, after in zip([None, *hull], hull, [*hull[1:], None], strict=False):
-        high[k] = np.inf if before is None else (errors[before] - errors[k]) / (k - before)
-        low[k] = 0.0 if after is None else (errors[k] - errors[after]) / (after - k)
-    return low, high
+    K = np.arange(len(errors))
+    low, high = envelope(K, errors)
+    never = ~(low < high)
+    low[never] = high[never] = np.nan
+    return Bunch(n_components=K, error=errors, lam_low=low, lam_high=high)

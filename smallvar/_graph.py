@@ -21,6 +21,7 @@ from smallvar._base import (
     warn_not_converged,
 )
 from smallvar._gram import ASYMMETRY
+from smallvar._path import envelope
 from smallvar._spectral import eigen_above, yu_shi
 from smallvar._sweeps.graph import BatchSweep, CutSweep, contract, number_labels
 
@@ -634,12 +635,12 @@ def cut_path(X, lams=None, *, n_lams=50, **options):
         warn_not_converged(model, max(f.n_iter for f in found))
     parts, _ = connected_components(graph.adjacency(), directed=False)
     width = 0.0
+    counts = np.unique(K)
+    lows, highs = envelope(counts, [cut[k == K].min() for k in counts], least=-np.inf)
     for j in np.unique(best):
         if parts < K[j] < len(graph):
-            # cut_j + lam K_j is the lowest between these
-            saved, rise = cut - cut[j], K - K[j]
-            low = (-saved[rise > 0] / rise[rise > 0]).max(initial=lams[0])
-            high = (-saved[rise < 0] / rise[rise < 0]).min(initial=lams[-1])
+            i = np.searchsorted(counts, K[j])
+            low, high = max(lows[i], lams[0]), min(highs[i], lams[-1])
             if high - low > width:
                 width, path.plateau_labels = high - low, found[j].labels
                 path.lam_low, path.lam, path.lam_high = (
