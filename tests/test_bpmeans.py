@@ -696,15 +696,17 @@ def check_hull(path):
 
 def test_feature_path_by_hand():
     """Ten units, six of them from the first feature; lines of slope -lam touch the errors."""
-    from smallvar._bpmeans import _hull_slopes
+    from smallvar._path import envelope
 
-    low, high = _hull_slopes(np.array([10.0, 4, 3, 0]))
+    low, high = envelope(range(4), [10.0, 4, 3, 0])
     assert low.tolist()[:2] == [6, 2] and high.tolist()[:2] == [np.inf, 6]
-    assert np.isnan([low[2], high[2]]).all()  # 3 + 2 lam is above 4 + lam or 0 + 3 lam
+    assert low[2] > high[2]  # 3 + 2 lam is above 4 + lam or 0 + 3 lam
     assert (low[3], high[3]) == (0, 2)
-    low, high = _hull_slopes(np.array([8.0, 4, 0, 0]))  # three points on a line, then a flat
-    assert np.isnan(low[1]) and np.isnan(low[3])
+    low, high = envelope(range(4), [8.0, 4, 0, 0])  # three points on a line, then a flat
+    assert low[1] == high[1] and low[3] == high[3] == 0
     assert (low[2], high[2], low[0]) == (0, 4, 4)
+    low, high = envelope([2, 5], [1.0, 7.0], least=-np.inf)  # an error that rises with K
+    assert low.tolist() == [-2, -np.inf] and high.tolist() == [np.inf, -2]
 
 
 def test_feature_path_of_the_pictures():
