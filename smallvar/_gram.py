@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 from scipy.linalg import eigvalsh, eigvalsh_tridiagonal
+from scipy.spatial.distance import pdist
 from sklearn.metrics.pairwise import KERNEL_PARAMS, kernel_metrics, pairwise_kernels
 
 from smallvar._base import DTYPES, Estimator, check_number
@@ -14,11 +15,29 @@ TEMPORARY = 32  # bytes for each of them: what it is made from, itself, its floa
 ASYMMETRY = 1e-10  # of the largest entry; float32 is allowed its own rounding
 DENSE = 500  # rows of which all eigenvalues are looked at for negative ones
 STEPS, FEW_STEPS, MANY = 40, 8, 4000  # of Lanczos beyond that, few for more rows than MANY
+# kernels exp(-gamma distance), whose gamma has the unit of one over that distance
+DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
+SHARE = 0.3  # gamma times the typical distance, where gamma is not given
+SAMPLE = 500  # rows that the typical distance is taken from
 
 
 def batches(n, size):
     """Slices of ``size`` that cover n."""
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def typical_distance(X, weight, metric):
+    """Median distance between rows that differ, 0 if none do; rows without weight do not count.
+
+    Of more than SAMPLE rows, always the same ones are looked at, drawn at random: rows in a regular
+    order, such as turn by turn from several groups, may not be taken at regular steps.
+    """
+    rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
+    if len(rows) > SAMPLE:
+        rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLE, replace=False))
+    distance = pdist(X[rows], metric)
+    distance = distance[distance > 0]
+    return float(np.median(distance)) if len(distance) else 0.0
 
 
 def block_size(max_memory):
@@ -29,7 +48,8 @@ def block_size(max_memory):
 class KernelEstimator(Estimator):
     """Base of estimators that see the data through a kernel only.
 
-    They have the parameters ``kernel``, ``gamma`` and ``kernel_params``.
+    They have the parameters ``kernel``, ``gamma`` and ``kernel_params``. Where a fit has set
+    ``gamma_``, that is the gamma from then on.
     """
 
     def _check_kernel(self):
@@ -59,10 +79,24 @@ class KernelEstimator(Estimator):
                     )
 
     def _kernel_arguments(self):
+        """Parameters of the kernel as they are given."""
         given = dict(self.kernel_params or {})
         if self.gamma is not None:
             given["gamma"] = self.gamma
         return given
+
+    def _find_gamma(self, X, weight=None):
+        """The gamma given, or one that suits the data; None where the kernel has none."""
+        given = self._kernel_arguments()
+        if "gamma" in given:
+            return given["gamma"]
+        if not isinstance(self.kernel, str) or "gamma" not in KERNEL_PARAMS.get(self.kernel, ()):
+            return None
+        if self.kernel in DISTANCES:
+            typical = typical_distance(X, weight, DISTANCES[self.kernel])
+            if typical > 0 and np.isfinite(SHARE / typical):
+                return SHARE / typical
+        return 1.0 if self.kernel == "chi2" else 1.0 / X.shape[1]  # scikit-learn's
 
     def _validate_kernel(self, X, *, reset, least=1):
         """The data; in ``fit``, a precomputed Gram matrix is checked."""
@@ -73,11 +107,14 @@ class KernelEstimator(Estimator):
 
     def _kernel_between(self, X, Y):
         """Kernel of each row of X with each of Y, float32 or float64."""
+        arguments = self._kernel_arguments()
+        if getattr(self, "gamma_", None) is not None:
+            arguments["gamma"] = self.gamma_
         if isinstance(self.kernel, str):
             with np.errstate(over="ignore", invalid="ignore"):  # checked below
-                K = pairwise_kernels(X, Y, metric=self.kernel, **self._kernel_arguments())
+                K = pairwise_kernels(X, Y, metric=self.kernel, **arguments)
         else:
-            K = np.asarray(self.kernel(X, Y, **self._kernel_arguments()))
+            K = np.asarray(self.kernel(X, Y, **arguments))
             if K.shape != (X.shape[0], Y.shape[0]):
                 raise ValueError(
                     f"kernel must return a matrix of shape {(X.shape[0], Y.shape[0])} for "

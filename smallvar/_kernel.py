@@ -550,7 +550,8 @@ class _KernelClusters(ClusterMixin, KernelEstimator):
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
         return self._check_starts()[0]
 
-    def _gram(self, X):
+    def _gram(self, X, weight=None):
+        self.gamma_ = self._find_gamma(X, weight)
         gram = Gram(self, X, self.max_memory)
         if callable(self.kernel) or self.kernel in INDEFINITE:
             warn_indefinite(self, gram)
@@ -627,8 +628,12 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
         are the Gram matrix; or a function of two arrays, of shapes (n, n_features) and (m,
         n_features), that returns their kernel matrix, of shape (n, m).
     gamma : float, default=None
-        Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0; None is
-        scikit-learn's default, for most 1 / n_features. A function is given it if it is not None.
+        Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
+        "rbf", 0.3 / (median squared distance between rows); for "laplacian", the same with the
+        distance that it is made of, the sum of absolute differences; for the others, and where all
+        rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
+        that differ and have a weight, of 500 rows if there are more. A function is given ``gamma``
+        if it is not None.
     kernel_params : dict, default=None
         Further parameters of the kernel, such as ``degree`` and ``coef0``.
     n_clusters : int, default=8
@@ -675,6 +680,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
         The objective after every sweep; it never rises, unless the Gram matrix is indefinite.
     lam_ : float
         The penalty used.
+    gamma_ : float or None
+        The ``gamma`` used, in the methods too; None where the kernel has none.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
     X_fit_ : ndarray of shape (n_samples, n_features) or None
@@ -724,13 +731,15 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
     >>> import numpy as np
     >>> from smallvar import KernelDPMeans
     >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0], [0.0, 9.0]])
-    >>> model = KernelDPMeans(lam=0.3, gamma=0.1).fit(X)
+    >>> model = KernelDPMeans(n_clusters=3).fit(X)
     >>> model.labels_
-    array([0, 0, 1, 1, 2], dtype=int32)
+    array([1, 1, 2, 2, 0], dtype=int32)
+    >>> round(model.gamma_, 5), round(model.lam_, 2)  # 0.3 / 81.5, the median
+    (0.00368, 0.18)
     >>> model.predict([[8.0, 8.0]])
-    array([1], dtype=int32)
+    array([2], dtype=int32)
     >>> model.transform([[8.0, 8.0]]).round(2)
-    array([[1.4 , 0.48, 1.41]])
+    array([[0.65, 0.85, 0.1 ]])
     """
 
     def __init__(
@@ -802,7 +811,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
             label = check_labels(self.init, weight, n, self.max_clusters)
             if isinstance(self.lam, str):
                 check_guess(self.n_clusters, n)
-            gram = self._gram(X)
+            gram = self._gram(X, weight)
             clusters = _Clusters(gram, weight, np.zeros(n, dtype=np.int32))
             noise = rounding(clusters)
             lam = self._penalty(gram, clusters, noise)
@@ -968,14 +977,17 @@ class KernelHDPMeans(_KernelClusters):
     lam_global : float or "farthest-first", default="farthest-first"
         Penalty for each global cluster, > 0. "farthest-first" derives it from the data and the
         guess ``n_global``. It goes by whole data sets, and a squared distance of the kernel "rbf"
-        is never above 2: large data sets need a small ``gamma`` or a number here.
+        is never above 2: large data sets need a number here, or all ends in one cluster.
     kernel : str or callable, default="rbf"
         A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`; "precomputed", where the data
         are the Gram matrix; or a function of two arrays, of shapes (n, n_features) and (m,
         n_features), that returns their kernel matrix, of shape (n, m).
     gamma : float, default=None
-        Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0; None is
-        scikit-learn's default, for most 1 / n_features. A function is given it if it is not None.
+        Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
+        "rbf", 0.3 / (median squared distance between rows); for "laplacian", the same with the
+        distance that it is made of, the sum of absolute differences; for the others, and where all
+        rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
+        that differ, of 500 rows if there are more. A function is given ``gamma`` if it is not None.
     kernel_params : dict, default=None
         Further parameters of the kernel, such as ``degree`` and ``coef0``.
     n_local : int, default=5
@@ -1024,6 +1036,8 @@ class KernelHDPMeans(_KernelClusters):
         The local penalty used.
     lam_global_ : float
         The global penalty used.
+    gamma_ : float or None
+        The ``gamma`` used, in the methods too; None where the kernel has none.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
     X_fit_ : ndarray of shape (n_samples, n_features) or None

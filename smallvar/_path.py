@@ -15,6 +15,7 @@ from smallvar._sweeps.merge import MergeSweep
 COARSE = 5000  # rows from which the number of clusters is first looked for
 FINER = 4  # times as many rows tell it exactly
 STEPS = 256  # numbers of clusters up to which the fine way down leaves none out
+WIDER, GRAIN = 4, 1.5
 TURNS = 3  # ways down in the metric of the clusters, while they get better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 10, 3, 5
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
@@ -48,21 +49,25 @@ class Descent:
         self.noise = 0.0 if space is None else space.noise
 
     def seed(self, size, rng):
-        """``size`` clusters at rows far apart, drawn in rounds by weight times squared distance."""
+        """Centers at ``size`` rows far apart, drawn in rounds by weight times squared distance.
+
+        Returns the sum of these for every number of centers.
+        """
         sweep, n = self.sweep, self.X.shape[0]
         total = np.arange(1.0, n + 1.0) if self.weight is None else np.cumsum(self.weight)
         (row,) = _draw(total, 1, rng)
         sweep.start(np.array(self.X[row : row + 1], dtype=np.float64))
         sweep.assign()
+        sums = [0.0]
         while sweep.k < size:
             claim = sweep.own_distances()
             claim[claim <= self.noise] = 0.0
             total = np.cumsum(claim if self.weight is None else self.weight * claim)
+            sums += [total[-1]] * (sweep.k + 1 - len(sums))
             if not total[-1] > 0.0:
                 break  # every row has its equal among the seeds
             sweep.seed(_draw(total, min(size - sweep.k, max(1, sweep.k // 4)), rng))
-        sweep.move_centers()
-        self.begin()
+        return sums
 
     def start(self, centers):
         """The clusters of the nearest of these centers."""
@@ -263,12 +268,12 @@ def _find(problem, rng, lam, most, init, look, verbose):
         limit = max(2, size // 2) if lam is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
-            start, full = _look(sample, room, rng, lam, most, verbose)
+            start, wider = _look(sample, room, rng, lam, most, verbose)
         else:
-            start, full = init, False
+            start, wider = init, 1
         last = look or (size == problem.n and room == limit)
-        if full and not last:
-            size, room = min(problem.n, 4 * size), 2 * room
+        if wider > 1 and not last:
+            size, room = min(problem.n, 4 * size), wider * room
             continue
         more = min(problem.n, FINER * size)
         if more > size and not look:
@@ -290,9 +295,14 @@ def _value(sample, stop, lam):
 
 
 def _look(sample, room, rng, lam, most, verbose):
-    """The way down in large steps: where to begin that in single ones, and whether it began too low."""
+    """The way down in large steps: where to begin that in single ones, and how much wider to look first."""
     descent = sample.descent
-    descent.seed(room, rng)
+    n = descent.X.shape[0]
+    sums = descent.seed(min(n, WIDER * room), rng)
+    k = len(sums) - 1
+    # seeds beyond the room that lower the sum much faster than those before: clusters of a finer grain
+    grain = k > room and sums[room // WIDER] * sums[k] * GRAIN < sums[room] ** 2
+    descent.start(descent.sweep.centers[:room])
     descent.settle(FIRST_SWEEPS)
     stops = [
         sample.stop(lam is None, lam is not None)
@@ -301,11 +311,11 @@ def _look(sample, room, rng, lam, most, verbose):
     allowed = [stop for stop in stops if most is None or stop.k <= most]
     best = min(reversed(allowed), key=lambda stop: _value(sample, stop, lam))
     if verbose:
-        n = descent.X.shape[0]
         print(f"look: {n} rows, {stops[0].k} clusters and fewer, best {best.k}")
     wanted = best.k + best.k // 4 + 10
     top = min((stop for stop in stops if stop.k >= wanted), default=stops[0], key=lambda s: s.k)
-    return sample.whole(top.centers), best.k > 0.45 * stops[0].k
+    wider = WIDER if grain else 2 if best.k > 0.45 * stops[0].k else 1
+    return sample.whole(top.centers), wider
 
 
 def _best(stops, sample, lam, most):

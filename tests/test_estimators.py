@@ -24,15 +24,10 @@ X = np.random.default_rng(0).random((60, 3))
 def expected_failed_checks(estimator):
     """A weight is a mass, not a repeat: it may open a cluster that its copies would not."""
     reason = "a weight is a mass: the objective equals that of repeated rows, the path does not"
-    expected = {
+    return {
         "check_sample_weight_equivalence_on_dense_data": reason,
         "check_sample_weight_equivalence_on_sparse_data": reason,
     }
-    if type(estimator).__name__ == "KernelDPMeans":
-        expected["check_clustering"] = "n_clusters is a guess, not a bound"
-    if type(estimator).__name__ == "KernelHDPMeans":
-        expected["check_clustering"] = "as a single data set, these need a smaller gamma"
-    return expected
 
 
 @parametrize_with_checks(

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import reference
 from problems import blobs, never_rises, random_problem, tied_problem
+from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
+from sklearn.metrics.pairwise import pairwise_distances, pairwise_kernels, rbf_kernel
 
 from smallvar import DPMeans, HDPMeans, KernelDPMeans, KernelHDPMeans
 
@@ -32,9 +33,10 @@ def small(seed, n_max=45):
 
 
 def quiet(model, X, **arguments):
-    """Fit without the warning of few sweeps."""
+    """Fit without the warnings of few sweeps and of a large penalty."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "one cluster is left because lam=")
         return model.fit(X, **arguments)
 
 
@@ -111,7 +113,7 @@ def test_farthest_first(algorithm, n_clusters):
     weights = (rng.random(len(X)) < 0.8) * rng.random(len(X))
     for weight in (None, weights):
         options = {"n_clusters": n_clusters, "algorithm": algorithm}
-        plain = DPMeans(**options).fit(X, sample_weight=weight)
+        plain = quiet(DPMeans("farthest-first", **options), X, sample_weight=weight)
         model = KernelDPMeans(kernel="linear", **options).fit(X, sample_weight=weight)
         np.testing.assert_allclose(model.lam_, plain.lam_, rtol=1e-9)
         assert np.array_equal(model.labels_, plain.labels_)
@@ -302,7 +304,7 @@ def test_tied_data(algorithm, seed, kernel):
     model = KernelDPMeans(kernel=kernel, algorithm=algorithm, n_clusters=1 + seed % 6)
     model.fit(X, sample_weight=weights)
     assert never_rises(model.objective_path_)
-    K = pairwise_kernels(X, metric=kernel)
+    K = rbf_kernel(X, gamma=model.gamma_) if kernel == "rbf" else X @ X.T
     direct = direct_objective(K, model.labels_, model.lam_, weights)
     np.testing.assert_allclose(model.objective_, direct, rtol=1e-9)
     if algorithm == "serial":
@@ -321,6 +323,102 @@ def test_tied_data_hdp(seed):
     assert never_rises(model.objective_path_)
     again = KernelHDPMeans(kernel="linear").fit(problem.X, groups=groups)
     assert never_rises(again.objective_path_)
+
+
+# The default gamma ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kernel", "metric"), [("rbf", "sqeuclidean"), ("laplacian", "cityblock")])
+@pytest.mark.parametrize("estimator", [KernelDPMeans, KernelHDPMeans])
+def test_default_gamma_makes_the_median_distance_0_3(estimator, kernel, metric):
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(60, 3)), rng.integers(1, 9, size=60), axis=0)
+    distance = pairwise_distances(X, metric=metric)
+    expected = 0.3 / np.median(distance[distance > 1e-9])  # rows that are equal do not count
+    penalties = (0.1, 0.1) if estimator is KernelHDPMeans else ()
+    model = estimator(*penalties, kernel=kernel).fit(X)
+    np.testing.assert_allclose(model.gamma_, expected, rtol=1e-12)
+    assert model.gamma is None
+    given = clone(model).set_params(gamma=model.gamma_).fit(X)
+    assert given.gamma_ == model.gamma_ and given.objective_ == model.objective_
+    # so that the unit of the data does not matter
+    scaled = clone(model).fit(1024 * X)
+    assert scaled.gamma_ == model.gamma_ / 1024 ** (1 + (kernel == "rbf"))
+    assert np.array_equal(scaled.labels_, model.labels_) and model.n_clusters_ > 1
+
+
+def test_default_gamma_of_hand_computed_distances():
+    X = [[0.0, 0.0], [3.0, 4.0], [3.0, 4.0], [0.0, 1.0]]  # squared: 25, 25, 1, 18, 18
+    assert KernelDPMeans(0.1).fit(X).gamma_ == 0.3 / 18
+    assert KernelDPMeans(0.1).fit(X, sample_weight=[2.0, 0.0, 0.0, 5.0]).gamma_ == 0.3
+    assert KernelDPMeans(0.1, kernel="laplacian").fit(X).gamma_ == 0.3 / 6  # 7, 7, 1, 6, 6
+    assert KernelHDPMeans(0.1, 0.1).fit(X, groups=[0, 0, 1, 1]).gamma_ == 0.3 / 18
+
+
+def test_default_gamma_where_rows_are_equal_or_alone():
+    """Nothing to go by: scikit-learn's."""
+    for kernel in ("rbf", "laplacian"):
+        for X in (np.full((7, 4), 1 / 3), np.ones((1, 4))):
+            assert KernelDPMeans(0.1, kernel=kernel).fit(X).gamma_ == 0.25
+    # nor where squares leave the range of float64
+    assert KernelDPMeans(0.1).fit(1e-160 * np.eye(4)).gamma_ == 0.25
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("order", ["shuffled", "sorted", "in turn"])
+def test_default_gamma_of_many_rows(dtype, order):
+    """Of some of them, the same ones every time, whatever their order."""
+    rng = np.random.default_rng(1)
+    truth = rng.integers(2, size=5000) if order == "shuffled" else np.arange(5000) % 2
+    truth = np.sort(truth) if order == "sorted" else truth
+    X = (rng.normal(size=(5000, 4)) + 3 * truth[:, None]).astype(dtype)
+    model = KernelDPMeans(2.5, max_memory=1e7).fit(X)
+    expected = 0.3 / np.median(pdist(X, "sqeuclidean"))
+    assert abs(model.gamma_ / expected - 1) < 0.15
+    assert clone(model).fit(X).gamma_ == model.gamma_
+
+
+def test_gamma_of_the_other_kernels():
+    X = np.random.default_rng(0).random((20, 4))
+    for kernel, expected in (
+        ("poly", 0.25),
+        ("polynomial", 0.25),
+        ("sigmoid", 0.25),
+        ("chi2", 1.0),
+        ("additive_chi2", None),
+        ("linear", None),
+        (lambda A, B: A @ B.T, None),
+    ):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".* the Gram matrix is indefinite")
+            model = KernelDPMeans(0.1, kernel=kernel).fit(X)
+        assert model.gamma_ == expected
+        new, used = X[::-1] / 2, model._kernel_between(X[:5] / 2, X)
+        if isinstance(kernel, str):
+            assert np.array_equal(used, pairwise_kernels(X[:5] / 2, X, metric=kernel))
+        assert model.predict(new).shape == (20,)
+    assert KernelDPMeans(0.1, kernel="precomputed").fit(X @ X.T).gamma_ is None
+    for given in ({"gamma": 3}, {"kernel_params": {"gamma": 3}}):
+        assert KernelDPMeans(0.1, **given).fit(X).gamma_ == 3
+        assert KernelDPMeans(0.1, kernel=rbf_kernel, **given).fit(X).gamma_ == 3
+
+
+def test_gamma_is_that_of_the_fit():
+    """In the methods too, whatever becomes of the parameter; another fit starts afresh."""
+    X, *_, rng = small(13, 200)
+    new = rng.normal(size=(30, X.shape[1]))
+    model = KernelDPMeans(0.2, kernel="rbf").fit(X)
+    labels, distances, score = model.predict(new), model.transform(new), model.score(new)
+    expected = 1 - 2 * rbf_kernel(new, X, gamma=model.gamma_)[:, model.labels_ == 0].mean(axis=1)
+    expected += model.center_norms_[0]
+    np.testing.assert_allclose(distances[:, 0] ** 2, expected, atol=1e-12)
+    assert model.n_clusters_ > 1 and np.array_equal(distances.argmin(axis=1), labels)
+    model.set_params(gamma=1e3)
+    assert np.array_equal(model.predict(new), labels)
+    assert np.array_equal(model.transform(new), distances) and model.score(new) == score
+    assert model.fit(X).gamma_ == 1e3
+    assert model.set_params(gamma=None).fit(2 * X).gamma_ < 1e3
+    assert model.set_params(kernel="linear").fit(X).gamma_ is None
 
 
 # Methods and memory --------------------------------------------------------------------------
