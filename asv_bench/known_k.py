@@ -1,8 +1,8 @@
 """How often is the number of clusters found? The README's comparison, on sets where it is known.
 
-``python asv_bench/known_k.py`` fits ``DPMeans()``; with ``--rivals`` also what scikit-learn has that
-needs no number: HDBSCAN, a variational mixture of at most 30 Gaussians, and k-means with the number
-from 2 to 50 that has the best silhouette (which takes most of the time).
+``python asv_bench/known_k.py`` fits ``DPMeans()``; with ``--rivals`` also what scikit-learn has for
+this: HDBSCAN, a variational mixture of at most 30 Gaussians, and k-means with the number from 2 to
+50 that has the best silhouette (which takes most of the time).
 
 "real" are sets that scikit-learn ships. If the folder in SMALLVAR_DATA has known_k/known_k.npz, 26
 sets more from M. Gagolewski's Clustering Benchmarks are among them: arrays NAME.X and NAME.y, the
