@@ -78,16 +78,17 @@ class Criterion:
             # r' S^-1 r, either by all directions or by what the q long ones take away from r'r / e_d
             metric, few = U / np.sqrt(e), 2 * q < d and e[0] < 1e4 * e[-1]
             W = U[:, :q] * np.sqrt(1.0 / e[-1] - 1.0 / e[:q]) if few else metric
-            W = np.ascontiguousarray(W.T / self.space.scale, dtype=np.float32)
-            squares, image = sweep.residuals(W)
-            V = value(squares, 0.0, 1)
+            long = np.sqrt(e[0])
+            W = np.ascontiguousarray(W.T * long, dtype=np.float32)
+            squares, image = sweep.residuals(W, 1.0 / long)
+            V = value(squares.copy(), 0.0, 1)
             squares = np.maximum(squares / e[-1] - image, 0.0) if few else image.astype(np.float64)
             V = min(V, value(squares, float(np.log(e).sum()), d * q - q * (q - 1) / 2 + 1))
         if d == 2:
             own = self._own(sweep)
             if own is not None:
                 V = min(V, value(*own, 3 * K, PER_COLUMN))
-        if K == 1:
+        if K == 1 and self.space.spread.min() > 0.0:
             box = 2.0 * u * float(np.log(self.space.spread).sum()) + unit * PRICE * 2 * d
             if box < V:
                 V, metric = box, None
@@ -95,19 +96,11 @@ class Criterion:
 
     def _own(self, sweep):
         """Squared distances by a covariance for each cluster (of two columns), and its log determinant."""
-        w, mass = self.weight, sweep.weights
-        R = np.asarray(self.X, dtype=np.float64) - sweep.centers[sweep.labels]
-        x, y = R.T
-        a, b, c = (
-            np.bincount(sweep.labels, v if w is None else v * w, sweep.k) for v in (x * x, x * y, y * y)
-        )
-        some = 3.0 * self.n / self.distinct  # rows of the pooled one, for clusters of few rows
-        a, b, c = ((v + some * v.sum() / self.n) / (mass + some) for v in (a, b, c))
-        det = a * c - b * b
-        if not (det > SMALL * np.square(a + c)).all():
+        squares, det = sweep.planes(3.0 * self.n / self.distinct)
+        if not det.min() > SMALL * det.max():
             return None
-        a, b, c = ((v / det)[sweep.labels] for v in (a, b, c))
-        return c * x * x - 2.0 * b * x * y + a * y * y, float(mass @ np.log(det)) / self.n
+        logdet = float(sweep.weights @ np.log(det)) / self.n
+        return squares, logdet - 4.0 * np.log(self.space.scale)
 
     def _directions(self, sweep):
         """How many long directions q are worth their price, and all eigenvalues (the others their mean) and vectors."""

@@ -641,16 +641,21 @@ class _FamilyCriterion:
         return V + 2.0 * np.log(u) * (K * (d + 1) - 1 + self.gamma), None
 
 
-def _family(rule):
+class _Family:
     """What a merge path needs to know of a divergence."""
 
-    def family(X, weight, n_threads):
-        about = _Reference(rule, X, _mean(X, None, weight))
-        labels = np.zeros(X.shape[0], dtype=np.int32)
-        sweep = _DivergenceMergeSweep(rule, X, weight, None, labels, about)
-        return _FamilyCriterion(rule, X, weight), Descent(X, weight, sweep)
+    def __init__(self, rule):
+        self.rule = rule
 
-    return family
+    def __call__(self, X, weight, n_threads):
+        about = _Reference(self.rule, X, _mean(X, None, weight))
+        labels = np.zeros(X.shape[0], dtype=np.int32)
+        sweep = _DivergenceMergeSweep(self.rule, X, weight, None, labels, about)
+        return _FamilyCriterion(self.rule, X, weight), Descent(X, weight, sweep)
+
+    def labels(self, X, centers):
+        """Labels of the nearest centers."""
+        return _sweep_at(self.rule, X, None, None, centers).label
 
 
 def _farthest_first(rule, X, rows, mean, n_clusters):
@@ -905,7 +910,7 @@ default="squared_euclidean"
             return _DivergenceStart(sweep, centers, float(lam), algorithm, given, cap)
 
         best = self._run(
-            X, weight, lam, given, rng, n_threads, start, family=_family(rule)
+            X, weight, lam, given, rng, n_threads, start, family=_Family(rule)
         )
         if visited is not None:
             # rows of weight zero are not visited: they get the label of predict

@@ -10,15 +10,18 @@ from sklearn.utils.random import sample_without_replacement
 from smallvar._base import DTYPES, Space, aligned, check_number, check_weights, nearest_sweep
 from smallvar._config import one_blas_thread, resolve_threads
 from smallvar._criterion import Criterion
+from smallvar._sweeps.dpmeans import column_statistics
 from smallvar._sweeps.merge import MergeSweep
 
-COARSE = 5000  # rows from which the number of clusters is first looked for
-FINER = 4  # times as many rows tell it exactly
-STEPS = 256  # numbers of clusters up to which the fine way down leaves none out
+COARSE = 5000  # rows from which the number of clusters is first looked for,
+NUMBERS = 1 << 18  # or half as many if that many numbers are fewer rows
+FINE, ROWS = 20_000, 20  # rows that tell it exactly, or so many for each cluster
+STEPS, FEW = 256, 32  # the fine way down leaves no number out between its floor and STEPS, and below FEW
 WIDER, GRAIN = 4, 1.5
 TURNS = 3  # ways down in the metric of the clusters, while they get better
-FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 10, 3, 5
+FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
+BLOCK = 4096
 
 
 def envelope(counts, errors, least=0.0):
@@ -66,7 +69,7 @@ class Descent:
             sums += [total[-1]] * (sweep.k + 1 - len(sums))
             if not total[-1] > 0.0:
                 break  # every row has its equal among the seeds
-            sweep.seed(_draw(total, min(size - sweep.k, max(1, sweep.k // 4)), rng))
+            sweep.seed(_draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng))
         return sums
 
     def start(self, centers):
@@ -136,12 +139,13 @@ def _draw(total, size, rng):
     return np.unique(np.minimum(rows, len(total) - 1))
 
 
-def _coarse_step(k):
+def _coarse(k):
     return max(1, k // 10)
 
 
-def _fine_step(k):
-    return max(1, k // STEPS)
+def _fine(floor):
+    """Single steps, for very many clusters a few at once; large ones from the floor down to FEW."""
+    return lambda k: max(1, k // STEPS) if k > floor or k <= FEW else min(k - FEW, max(1, k // 10))
 
 
 def _descent(X, weight, n_threads):
@@ -158,14 +162,22 @@ def squared_euclidean(X, weight, n_threads):
 
 
 class _Problem:
-    """The data of a path, rows without weight left out, and draws from them."""
+    """The data of a path: rows without weight and constant columns left out, weights near 1."""
 
     def __init__(self, X, weight, n_threads, family):
-        self.family = family
-        self.rows = None if weight is None or weight.all() else np.flatnonzero(weight)
-        self.X, self.weight, self.n_threads = X, weight, n_threads
+        self.family, self.n_threads = family, n_threads
+        self.rows, self.unit = None, 1.0
+        if weight is not None:
+            self.rows = None if weight.all() else np.flatnonzero(weight)
+            # a power of two, so that other units of weight change no bit of anything else
+            self.unit = 2.0 ** np.floor(np.log2(weight.mean()))
+            weight = weight / self.unit
+        self.X, self.weight = X, weight
         self.n = X.shape[0] if self.rows is None else len(self.rows)
         self.total = float(X.shape[0] if weight is None else weight.sum())
+        _, _, low, high = column_statistics(X, None, n_threads)
+        self.varying = low < high
+        self.constant = low
 
     def sample(self, size, rng):
         """So many rows, to go down on."""
@@ -175,44 +187,40 @@ class _Problem:
             rows = drawn if rows is None else rows[drawn]
         if rows is not None:
             X, weight = X[rows], None if weight is None else weight[rows]
+        if not self.varying.all():
+            X = X[:, self.varying]
         return _Sample(X, weight, self)
+
+    def whole(self, centers):
+        """Centers with the constant columns put back."""
+        out = np.tile(self.constant, (len(centers), 1))
+        out[:, self.varying] = centers
+        return out
+
+    def path(self, stops, best, share, tree, value):
+        """The path with the errors and penalties of all data."""
+        return LambdaPath(stops, best, share / self.unit, tree, self.X, value, self.family)
 
 
 class _Sample:
-    """Rows without their constant columns, a descent on them, and the criterion.
+    """Rows, a descent on them, and the criterion.
 
     ``share`` is the share of all weight that they have. Once turned, the descent is on the rows
     times a matrix; errors, criterion and centers are still those of the rows as they are.
     """
 
     def __init__(self, X, weight, problem):
-        self.first, self.varying = np.array(X[0], dtype=np.float64), np.zeros(X.shape[1], bool)
-        for start in range(0, X.shape[0], 4096):
-            self.varying |= (X[start : start + 4096] != X[:1]).any(axis=0)
-        if not self.varying.all():
-            X = X[:, self.varying]
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
         self.turned = False
-        if self.varying.any():
-            self.criterion, self.descent = problem.family(X, weight, problem.n_threads)
+        self.criterion, self.descent = problem.family(X, weight, problem.n_threads)
 
     def turn(self, metric, centers):
         """From here on go down in this metric; returns what the centers are in it."""
         c = self.criterion
-        X = np.concatenate(
-            [
-                (c.X[start : start + 4096] - c.space.origin) @ metric
-                for start in range(0, c.X.shape[0], 4096)
-            ]
-        )
-        self.descent, self.turned = _descent(X, c.weight, self.descent.sweep.n_threads), True
-        return (centers[:, self.varying] - c.space.origin) @ metric
-
-    def whole(self, centers):
-        """Centers with the constant columns put back."""
-        out = np.tile(self.first, (len(centers), 1))
-        out[:, self.varying] = centers
-        return out
+        blocks = range(0, c.X.shape[0], BLOCK)
+        X = np.concatenate([(c.X[i : i + BLOCK] - c.space.origin) @ metric for i in blocks])
+        self.descent, self.turned = _descent(X, c.weight, c.n_threads), True
+        return (centers - c.space.origin) @ metric
 
     def stop(self, judge, measure):
         """The clustering at which the descent is now; its criterion and its error where wanted."""
@@ -238,17 +246,22 @@ def find_path(
     as they do; the best one is the path. ``look``: from few rows is enough.
     """
     problem = _Problem(X, weight, n_threads, family)
+    if not problem.varying.any():
+        one = {1: SimpleNamespace(error=0.0, V=0.0, centers=problem.constant[None])}
+        return problem.path(one, 1, 1.0, [], 0.0)
+    if lam is not None:
+        lam = lam / problem.unit
     with one_blas_thread():
         path, metric, sample = _find(problem, rng, lam, most, init, look, verbose)
-        turns = 0 if lam is not None or init is not None or sample is None else TURNS
+        turns = TURNS if lam is None and init is None else 0
         for _ in range(turns):
             if metric is None:
                 break
-            start = sample.turn(metric, path.centers(path.longest))
-            other, metric = _descend(sample, start, lam, most, X)
+            start = sample.turn(metric, path.centers(path.longest)[:, problem.varying])
+            other, metric = _descend(problem, sample, start, lam, most)
             if verbose:
                 print(f"path: {other.longest} long clusters and fewer, best {other.best}")
-            if not other.value < path.value:
+            if not other.value < path.value - sample.criterion.tie:
                 break
             path = other
     return path
@@ -259,34 +272,43 @@ def _find(problem, rng, lam, most, init, look, verbose):
 
     Rows and clusters are doubled until there are at least twice as many clusters at the top.
     """
-    size, room = min(problem.n, COARSE), 0
+    size, room = min(problem.n, max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))), 0
     while True:
         sample = problem.sample(size, rng)
-        if not sample.varying.any():
-            one = {1: SimpleNamespace(error=0.0, V=0.0, centers=sample.first[None])}
-            return LambdaPath(one, 1, 1.0, np.empty((0, 4)), problem.X), None, None
         limit = max(2, size // 2) if lam is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
             start, wider = _look(sample, room, rng, lam, most, verbose)
         else:
-            start, wider = init, 1
+            start, wider = init[:, problem.varying], 1
         last = look or (size == problem.n and room == limit)
         if wider > 1 and not last:
             size, room = min(problem.n, 4 * size), wider * room
             continue
-        more = min(problem.n, FINER * size)
+        more = min(problem.n, max(size, FINE, ROWS * start.shape[0]))
         if more > size and not look:
             sample = problem.sample(more, rng)
-        path, metric = _descend(sample, start[:, sample.varying], lam, most, problem.X)
-        if verbose:
-            rows = sample.descent.X.shape[0]
-            print(f"path: {rows} rows, {path.longest} clusters and fewer, best {path.best}")
+        floor = 0 if init is not None else len(start) // 3
+        while True:
+            path, metric = _descend(problem, sample, start, lam, most, floor)
+            if verbose:
+                rows = sample.descent.X.shape[0]
+                print(f"path: {rows} rows, {path.longest} clusters and fewer, best {path.best}")
+            if path.best > floor or path.best <= FEW:
+                break
+            # the best lies where steps were large
+            start = path.centers(_top(path.n_clusters, path.best))[:, problem.varying]
+            floor = len(start) // 3
         full = path.best > 0.85 * path.longest and path.longest != most
         if full and init is None and not last:
             size, room = min(problem.n, 4 * size), 2 * room
             continue
         return path, metric, sample
+
+
+def _top(counts, best):
+    """The number of clusters from which to go down in single steps to about the best one."""
+    return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
 
 
 def _value(sample, stop, lam):
@@ -304,18 +326,16 @@ def _look(sample, room, rng, lam, most, verbose):
     grain = k > room and sums[room // WIDER] * sums[k] * GRAIN < sums[room] ** 2
     descent.start(descent.sweep.centers[:room])
     descent.settle(FIRST_SWEEPS)
-    stops = [
-        sample.stop(lam is None, lam is not None)
-        for _ in descent.down(_coarse_step, COARSE_SWEEPS)
-    ]
-    allowed = [stop for stop in stops if most is None or stop.k <= most]
-    best = min(reversed(allowed), key=lambda stop: _value(sample, stop, lam))
+    stops = {}
+    for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
+        if k == 1 or number % 2 == 0:
+            stops[k] = sample.stop(lam is None, lam is not None)
+    allowed = [stop for stop in stops.values() if most is None or stop.k <= most]
+    best = min(reversed(allowed), key=lambda stop: _value(sample, stop, lam)).k
     if verbose:
-        print(f"look: {n} rows, {stops[0].k} clusters and fewer, best {best.k}")
-    wanted = best.k + best.k // 4 + 10
-    top = min((stop for stop in stops if stop.k >= wanted), default=stops[0], key=lambda s: s.k)
-    wider = WIDER if grain else 2 if best.k > 0.45 * stops[0].k else 1
-    return sample.whole(top.centers), wider
+        print(f"look: {n} rows, {max(stops)} clusters and fewer, best {best}")
+    wider = WIDER if grain else 2 if best > 0.5 * max(stops) else 1
+    return stops[_top(stops, best)].centers, wider
 
 
 def _best(stops, sample, lam, most):
@@ -337,12 +357,18 @@ def _best(stops, sample, lam, most):
     return allowed[widest] if width[widest] > 0.0 else best
 
 
-def _descend(sample, start, lam, most, X):
-    """The way down in single steps."""
+def _descend(problem, sample, start, lam, most, floor=0):
+    """The way down in single steps; the metric of its best clusters, None where that is plain."""
     descent = sample.descent
     descent.start(start)
     descent.settle(FINE_SWEEPS)
-    found = [sample.stop(True, True) for _ in descent.down(_fine_step, FINE_SWEEPS)]
+    found, lowest = [], np.inf
+    for _ in descent.down(_fine(floor), FINE_SWEEPS):
+        found.append(sample.stop(True, True))
+        lowest = min(lowest, found[-1].V)
+        for stop in found:
+            if stop.V > lowest + sample.criterion.tie:
+                stop.metric = None
     stops = {}
     for stop in reversed(found):  # ascending: a number with no less error than a smaller one is no use
         if not stops or stop.error < least:
@@ -351,10 +377,10 @@ def _descend(sample, start, lam, most, X):
     taken = 0
     for k, stop in stops.items():
         taken += stop.centers.size
-        stop.centers = None if k > best.k + 1 and taken > max(ROOM, X.size) else sample.whole(stop.centers)
-    tree = np.array(descent.tree).reshape(-1, 4)
+        kept = k <= best.k + 1 or taken <= max(ROOM, problem.X.size)
+        stop.centers = problem.whole(stop.centers) if kept else None
     value = min(stop.V for stop in stops.values() if most is None or stop.k <= most)
-    return LambdaPath(stops, best.k, sample.share, tree, X, value), best.metric
+    return problem.path(stops, best.k, sample.share, descent.tree, value), best.metric
 
 
 class LambdaPath:
@@ -386,16 +412,16 @@ class LambdaPath:
         that of the merger before where that is more.
     """
 
-    def __init__(self, stops, best, share, tree, X, value=0.0):
+    def __init__(self, stops, best, share, tree, X, value, family):
         self.n_clusters = np.array(list(stops), dtype=np.intp)
         self.inertia = np.array([stop.error for stop in stops.values()]) / share
         self.criterion = np.array([stop.V for stop in stops.values()])
         self.lam_low, self.lam_high = envelope(self.n_clusters, self.inertia)
         self.best = int(best)
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
-        self.linkage = tree.copy()
+        self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
         self.linkage[:, 2] /= np.sqrt(share)
-        self.value = value
+        self.value, self._family = value, family
         self._centers = {k: stop.centers for k, stop in stops.items()}
         self._X = X
         i = int(np.searchsorted(self.n_clusters, self.best))
@@ -470,6 +496,8 @@ class LambdaPath:
             if X.shape[1] != centers.shape[1]:
                 raise ValueError(f"X must have {centers.shape[1]} columns, got {X.shape[1]}")
         check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+        if self._family is not squared_euclidean:
+            return self._family.labels(X, centers)
         return nearest_sweep(X, None, centers, resolve_threads(n_threads)).labels
 
     def to_dict(self):

@@ -24,18 +24,41 @@ cdef extern from "_costs.h" nogil:
                            double*, double*)
 
 cdef extern from "simd.h" nogil:
-    void sv_images(const float*, Py_ssize_t, const float*, Py_ssize_t, int, float*)
+    void sv_images(const float*, Py_ssize_t, const float*, Py_ssize_t, float*)
 
 cdef enum:
-    SEEDS = 64          # centers opened between two looks at the points
+    SEEDS = 256         # centers opened between two looks at the points
     LANES = 16
     PAYS = 30000000     # multiply-adds that are worth waking other threads
 
 cdef double SLACK = 1.0 + 2.0 ** -22    # more than a float32 rounds away
 
 
+cdef inline double squared_length(
+    const real_x* x, Py_ssize_t col, const double* c, Py_ssize_t d
+) noexcept nogil:
+    """As squared_distance, in four partial sums: nothing is decided by it."""
+    cdef double a = 0.0, b = 0.0, e = 0.0, f = 0.0, t
+    cdef Py_ssize_t j = 0
+    while j + 4 <= d:
+        t = <double> x[j * col] - c[j]
+        a += t * t
+        t = <double> x[(j + 1) * col] - c[j + 1]
+        b += t * t
+        t = <double> x[(j + 2) * col] - c[j + 2]
+        e += t * t
+        t = <double> x[(j + 3) * col] - c[j + 3]
+        f += t * t
+        j += 4
+    while j < d:
+        t = <double> x[j * col] - c[j]
+        a += t * t
+        j += 1
+    return (a + b) + (e + f)
+
+
 cdef void residuals_of_chunk(
-    const real_x* x, const Sweep* s, Py_ssize_t chunk, const float* w, Py_ssize_t rows, bint lower, float* block,
+    const real_x* x, const Sweep* s, Py_ssize_t chunk, const float* w, Py_ssize_t rows, double unit, float* block,
     double* length, float* image
 ) noexcept nogil:
     """Squared lengths of the residuals of one chunk's points, and of their images: see MergeSweep.residuals."""
@@ -44,6 +67,11 @@ cdef void residuals_of_chunk(
     cdef const real_x* xi
     cdef const double* c
     cdef double t, total
+    if rows == 0:
+        while i < stop:
+            length[i] = squared_length(point(x, s, i), s.col, s.c + s.label[i] * s.d, s.d)
+            i += 1
+        return
     while i < stop:
         size = min(<Py_ssize_t> LANES, stop - i)
         for m in range(size):
@@ -53,12 +81,11 @@ cdef void residuals_of_chunk(
             for j in range(s.d):
                 t = <double> xi[j * s.col] - c[j]
                 total += t * t
-                block[j * LANES + m] = <float> (t * s.scale)
+                block[j * LANES + m] = <float> (t * unit)
             length[i + m] = total
-        if rows > 0:
-            sv_images(block, s.d, w, rows, lower, images)
-            for m in range(size):
-                image[i + m] = images[m]
+        sv_images(block, s.d, w, rows, images)
+        for m in range(size):
+            image[i + m] = images[m]
         i += size
 
 
@@ -102,7 +129,7 @@ cdef class MergeSweep(DPSweep):
                 self.check_signals(s.n * (s.k - k0))
         self.n_before = s.k
         self.have_sums = False
-        s.swept = True
+        s.swept = False  # l holds for the centers each point met only
 
     @property
     def weights(self):
@@ -309,12 +336,66 @@ cdef class MergeSweep(DPSweep):
         """Whether float32 scores decided too little in the last sweep."""
         return self.decided_exactly * 50 > self.s.n
 
+    def planes(self, double some):
+        """Where there are two columns: squared distances by a covariance of each cluster's own.
+
+        Each is blended with ``some`` rows of the pooled one. Returns (n,) distances and (k,) determinants of the
+        covariances of the rows times the scale of the space.
+        """
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t i, k
+        cdef double w, x, y, det
+        cdef double[3] pooled
+        square_array = np.empty(s.n)
+        det_array = np.empty(s.k)
+        cdef double[::1] square = square_array
+        cdef double[::1] dets = det_array
+        cdef double[:, ::1] S = np.zeros((s.k, 4))
+        cdef double[:, ::1] R = np.empty((s.n, 2))
+        with nogil:
+            for i in range(s.n):
+                k = s.label[i]
+                w = 1.0 if s.weight == NULL else s.weight[i]
+                x = (self.coordinate(i, 0) - s.c[2 * k]) * s.scale
+                y = (self.coordinate(i, 1) - s.c[2 * k + 1]) * s.scale
+                R[i, 0] = x
+                R[i, 1] = y
+                S[k, 0] += w * x * x
+                S[k, 1] += w * x * y
+                S[k, 2] += w * y * y
+                S[k, 3] += w
+            for i in range(3):
+                pooled[i] = 0.0
+                w = 0.0
+                for k in range(s.k):
+                    pooled[i] += S[k, i]
+                    w += S[k, 3]
+                pooled[i] *= some / w
+            for k in range(s.k):
+                for i in range(3):
+                    S[k, i] = (S[k, i] + pooled[i]) / (S[k, 3] + some)
+                det = S[k, 0] * S[k, 2] - S[k, 1] * S[k, 1]
+                dets[k] = det
+                for i in range(3):
+                    S[k, i] /= det if det != 0.0 else 1.0
+            for i in range(s.n):
+                k = s.label[i]
+                x = R[i, 0]
+                y = R[i, 1]
+                square[i] = S[k, 2] * x * x - 2.0 * S[k, 1] * x * y + S[k, 0] * y * y
+        return square_array, det_array
+
+    cdef double coordinate(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+        if self.s.x_single:
+            return point(<const float*> self.s.x, &self.s, i)[j * self.s.col]
+        return point(<const double*> self.s.x, &self.s, i)[j * self.s.col]
+
     # ---- residuals -------------------------------------------------------------------------------------------
 
-    def residuals(self, const float[:, ::1] W=None, bint lower=False):
-        """Squared lengths ||x_i - mu_{z_i}||^2, (n,), and ||W (x_i - mu_{z_i}) scale||^2, (n,) in float32, or None.
+    def residuals(self, const float[:, ::1] W=None, double unit=1.0):
+        """Squared lengths ||x_i - mu_{z_i}||^2, (n,), and ||W (x_i - mu_{z_i}) unit||^2, (n,) in float32, or None.
 
-        W : IN array (r, d), or None;  lower: it is zero above its diagonal;  scale: that of the space
+        W : IN array (r, d), or None;  unit: brings residuals to where float32 is at home
         """
         cdef Sweep* s = &self.s
         cdef Py_ssize_t c, rows = 0 if W is None else W.shape[0]
@@ -332,10 +413,10 @@ cdef class MergeSweep(DPSweep):
                 for c in prange(first, last, schedule="dynamic",
                                 num_threads=self.n_threads if s.n * s.d * (rows + 4) > PAYS else 1):
                     if s.x_single:
-                        residuals_of_chunk(<const float*> s.x, s, c, w, rows, lower, <float*> self.block(), &length[0],
+                        residuals_of_chunk(<const float*> s.x, s, c, w, rows, unit, <float*> self.block(), &length[0],
                                            &image[0])
                     else:
-                        residuals_of_chunk(<const double*> s.x, s, c, w, rows, lower, <float*> self.block(), &length[0],
+                        residuals_of_chunk(<const double*> s.x, s, c, w, rows, unit, <float*> self.block(), &length[0],
                                            &image[0])
                 self.check_signals((last - first) * CHUNK * (rows + 1))
                 first = last
@@ -346,60 +427,69 @@ cdef class MergeSweep(DPSweep):
 
 cdef enum:
     N_SHAPES = 7
-    SHAPE_STEPS = 4
-    FINE_BITS = 6           # bins of squared distances: 64 an octave
+    SHAPE_STEPS = 2
+    FINE_BITS = 5           # bins of squared distances: 32 an octave
 
 cdef double[7] SHAPES = [200.0, 50.0, 20.0, 10.0, 6.0, 4.0, 3.0]
 
 
-def fit_shape(const double[::1] squares, const double[::1] weight, const int[::1] label, const double[::1] back,
+def fit_shape(double[::1] squares, const double[::1] weight, const int[::1] label, const double[::1] back,
               double n, Py_ssize_t d):
     """Fit a spherical law to squared distances r2 of n rows (weights included) in d dimensions.
 
-    Each is raised by mean(r2) * back[label]. Of the Gaussian and t laws with some degrees of freedom nu, the scale of
-    each by a few steps from that of the one before of
+    Each is raised by mean(r2) * back[label], in place. Of the Gaussian and t laws with some degrees of freedom nu, the
+    scale of each by a few steps from that of the one before of
 
         s2 <- (nu + d) / d  mean(r2 / (nu + r2 / s2)).
 
-    Returns -2 / n times the log-likelihood of the best, and whether it is a t law. Distances in the same 64th of an
+    Returns -2 / n times the log-likelihood of the best, and whether it is a t law. Distances in the same 32nd of an
     octave count as their mean: that is off by some 1e-5 a row.
     """
     cdef Py_ssize_t i, m, b, n_bins, used = 0, rows = squares.shape[0]
-    cdef double total = 0.0, mean, unit, s2, best, value, nu, w, largest = 0.0
-    cdef long long low = 0x7fffffffffffffff, high = 0, place
+    cdef double total = 0.0, mean, unit, s2, best, value, nu, largest = 0.0, smallest = HUGE_VAL
+    cdef double* r2 = &squares[0]
+    cdef const int* z = &label[0]
+    cdef const double* w = NULL if weight is None else &weight[0]
+    cdef long long low
     cdef bint shaped = False
-    cdef double[::1] raised = np.empty(rows)
     with nogil:
-        for i in range(rows):
-            total += squares[i] if weight is None else weight[i] * squares[i]
+        if w == NULL:
+            for i in range(rows):
+                total += r2[i]
+        else:
+            for i in range(rows):
+                total += w[i] * r2[i]
         mean = total / n
         total = 0.0
         for i in range(rows):
-            value = squares[i] + mean * back[label[i]]
-            raised[i] = value
-            total += value if weight is None else weight[i] * value
+            value = r2[i] + mean * back[z[i]]
+            r2[i] = value
+            total += value if w == NULL else w[i] * value
             largest = max(largest, value)
+            smallest = min(smallest, value)
         unit = max(total / n / d, 1e-300)
     best = d * (log(2.0 * pi) + 1.0)
     if largest < 1.05 * d * unit:
         return best + d * log(unit), False
-    for i in range(rows):
-        raised[i] /= unit
-        place = octave_part(raised[i])
-        low = min(low, place)
-        high = max(high, place)
-    n_bins = high - low + 1
+    low = octave_part(smallest / unit)
+    n_bins = octave_part(largest / unit) - low + 1
     cdef double[:, ::1] table = np.zeros((2, n_bins))
+    cdef double* mass = &table[0, 0]
+    cdef double* bin = &table[1, 0]
     with nogil:
         for i in range(rows):
-            b = octave_part(raised[i]) - low
-            w = 1.0 if weight is None else weight[i]
-            table[0, b] += w
-            table[1, b] += w * raised[i]
+            value = r2[i] / unit
+            b = octave_part(value) - low
+            if w == NULL:
+                mass[b] += 1.0
+                bin[b] += value
+            else:
+                mass[b] += w[i]
+                bin[b] += w[i] * value
         for b in range(n_bins):
-            if table[0, b] > 0.0:
-                table[1, used] = table[1, b] / table[0, b]
-                table[0, used] = table[0, b] / n
+            if mass[b] > 0.0:
+                bin[used] = bin[b] / mass[b]
+                mass[used] = mass[b] / n
                 used += 1
         s2 = 1.0
         for m in range(N_SHAPES):
@@ -407,11 +497,11 @@ def fit_shape(const double[::1] squares, const double[::1] weight, const int[::1
             for i in range(SHAPE_STEPS):
                 mean = 0.0
                 for b in range(used):
-                    mean += table[0, b] * table[1, b] / (nu + table[1, b] / s2)
+                    mean += mass[b] * bin[b] / (nu + bin[b] / s2)
                 s2 = (nu + d) / d * mean
             mean = 0.0
             for b in range(used):
-                mean += table[0, b] * log1p(table[1, b] / (nu * s2))
+                mean += mass[b] * log1p(bin[b] / (nu * s2))
             value = (nu + d) * mean - 2.0 * (lgamma((nu + d) / 2.0) - lgamma(nu / 2.0)) + d * log(nu * pi * s2)
             if value < best:
                 best = value

@@ -760,6 +760,8 @@ cdef class Engine:
     def set_centers(self, const double[:, ::1] centers):
         """Replace all centers; bounds no longer hold."""
         cdef Py_ssize_t k, j
+        if centers.shape[1] != self.s.d:
+            raise ValueError(f"centers must have {self.s.d} columns, got {centers.shape[1]}")
         self.s.k = 0
         self.reserve(centers.shape[0])
         self.s.k = centers.shape[0]

@@ -196,12 +196,12 @@ static void sv_distances(const double *restrict row, ptrdiff_t d, const double *
 }
 
 /* Squared lengths of the images of 16 points under W, in float32.
- * IN x: d x 16, 64-byte aligned; w: r x d, where lower is set zero above the diagonal.  OUT image: 16. */
+ * IN x: d x 16, 64-byte aligned; w: r x d.  OUT image: 16. */
 SMALLVAR_CLONES
-static void sv_images(const float *restrict x, ptrdiff_t d, const float *restrict w, ptrdiff_t r, int lower,
+static void sv_images(const float *restrict x, ptrdiff_t d, const float *restrict w, ptrdiff_t r,
                       float *restrict image)
 {
-    ptrdiff_t i = 0, j, m, end;
+    ptrdiff_t i = 0, j, m;
 #if SMALLVAR_VECTORS
     const sv_vfloat *v = (const sv_vfloat *)x;
     const sv_vfloat zero = (sv_vfloat){0};
@@ -209,8 +209,7 @@ static void sv_images(const float *restrict x, ptrdiff_t d, const float *restric
     for (; i + 6 <= r; i += 6) {
         const float *w0 = w + i * d, *w1 = w0 + d, *w2 = w1 + d, *w3 = w2 + d, *w4 = w3 + d, *w5 = w4 + d;
         sv_vfloat s0 = zero, s1 = zero, s2 = zero, s3 = zero, s4 = zero, s5 = zero;
-        end = lower && i + 6 < d ? i + 6 : d;
-        for (j = 0; j < end; j++) {
+        for (j = 0; j < d; j++) {
             sv_vfloat xj = v[j];
             s0 += xj * w0[j]; s1 += xj * w1[j]; s2 += xj * w2[j];
             s3 += xj * w3[j]; s4 += xj * w4[j]; s5 += xj * w5[j];
@@ -227,8 +226,7 @@ static void sv_images(const float *restrict x, ptrdiff_t d, const float *restric
     for (m = 0; m < 16; m++) image[m] = 0.0f;
     for (; i < r; i++) {
         float s[16] = {0};
-        end = lower && i + 1 < d ? i + 1 : d;
-        for (j = 0; j < end; j++)
+        for (j = 0; j < d; j++)
             for (m = 0; m < 16; m++) s[m] += x[j * 16 + m] * w[i * d + j];
         for (m = 0; m < 16; m++) image[m] += s[m] * s[m];
     }
