@@ -54,18 +54,16 @@ print("ways to write each digit:", dict(enumerate(ways.tolist())))
 # ---------------------------
 #
 # The fit has made clusterings into every number of clusters up to some, its path. For each there is
-# a criterion: how long a description of the pictures would be that names the clusters first. On the
-# right, the range of penalties for which each number is best.
+# a criterion: how long a description of the pictures would be that tells of the clusters first. The
+# squared error alone, on the right, does not say where to stop.
 
 path = model.path_
 fig, (left, right) = plt.subplots(1, 2, figsize=(7, 3))
 left.plot(path.n_clusters, path.criterion, "o-", ms=4)
 left.plot(path.best, path.criterion.min(), "o", ms=12, mfc="none")
 left.set(xlabel="number of clusters K", ylabel="criterion")
-for K, low, high in zip(path.n_clusters, path.lam_low, path.lam_high, strict=True):
-    if 0 < low < high < np.inf:
-        right.plot([low, high], [K, K], "C1" if path.best == K else "C0", lw=3)
-right.set(xscale="log", xlabel="lam", ylabel="K")
+right.plot(path.n_clusters, path.inertia, "o-", ms=4)
+right.set(xlabel="number of clusters K", ylabel="squared error", ylim=(0, None))
 for ax in (left, right):
     ax.spines[["top", "right"]].set_visible(False)
 
@@ -105,15 +103,12 @@ ax.spines[["top", "right", "bottom"]].set_visible(False)
 # -----------
 #
 # `lam_` is what a cluster must save: much more than any squared distance between a picture and the
-# mean of all. It belongs to `algorithm="merge"`. Algorithm 1 would read it as a distance, and open
-# nothing. (Here "merge" finds a few less. Without a number, the fit has also tried paths that
-# measure distances as the clusters do, which are longer in some directions; with a number it has
-# not.)
+# mean of all. Algorithm 1, which starts at that mean, would read it as a distance and open nothing.
+# It leads back to the clusters from their centers.
 
 farthest = ((X - X.mean(axis=0)) ** 2).sum(axis=1).max()
 print(f"lam_ {model.lam_:.0f}, the largest squared distance from the mean {farthest:.0f}")
-again = DPMeans(lam=model.lam_, algorithm="merge", random_state=0).fit(X)
-print(f"given back to merge: {again.n_clusters_} clusters")
-print(f"objective {model.objective_:.0f} without a number, {again.objective_:.0f} by merge")
+again = DPMeans(lam=model.lam_, init=model.cluster_centers_).fit(X)
+print(f"{again.n_clusters_} clusters, {(again.labels_ != model.labels_).sum()} labels differ")
 plt.show()
 # sphinx_gallery_thumbnail_number = 1
