@@ -126,9 +126,14 @@ def extension(name):
     )
 
 
+MODULES = ("nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")
+
 setup(
     ext_modules=cythonize(
-        [extension(name) for name in ("nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")],
+        [
+            extension(name)
+            for name in ("nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")
+        ],
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG,

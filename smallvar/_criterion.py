@@ -1,4 +1,4 @@
-"""How good a clustering is for its number of clusters: likelihood, entropy and a price for parameters."""
+"""How good a clustering is for its number of clusters: likelihood, entropy, price of parameters."""
 
 import numpy as np
 
@@ -13,11 +13,13 @@ BLOCK = 4096
 class Criterion:
     """V of a clustering of these rows: the lower, the better the data speak for it.
 
-    V = (u / n) (-2 sum_i w_i log f(x_i; mu_{z_i}) - 2 n sum_k p_k log p_k) + c log(u) parameters,
+    V = (u / n) (-2 sum_i w_i log f(x_i; mu_{z_i}) - 2 n sum_k p_k log p_k) + price of parameters,
 
     n the sum of weights, u the number of distinct rows, p_k = n_k / n. f is the best of a few
     shapes that all clusters share: t or Gaussian, with a covariance that is spherical, or
-    spherical but for q directions.
+    spherical but for q directions; in two columns also with a covariance for each cluster, and,
+    for a single cluster, a uniform box. The entropy of p makes this a likelihood of rows *and*
+    labels: by it a Gaussian, of any covariance, never gains by being cut.
     """
 
     def __init__(self, X, weight, space, n_threads):
@@ -65,7 +67,7 @@ class Criterion:
         base = -2.0 * u / n * float(mass @ np.log(mass / n))
         base += unit * ((K - 1) * (PER_COLUMN * d + PER_CLUSTER) + PRICE * d)
         # a center takes 1 / n_k of the variance of its rows along: give it back
-        back = n / (u - K) / mass if K < u else np.zeros(K)
+        back = n / (u - K) / mass if u > K else np.zeros(K)
 
         def value(squares, logdet, parameters, price=PRICE):
             deviance, shaped = fit_shape(squares, self.weight, sweep.labels, back, n, d)
@@ -75,8 +77,8 @@ class Criterion:
         if not q:
             V, metric = value(sweep.residuals()[0], 0.0, 1), None
         else:
-            # r' S^-1 r, either by all directions or by what the q long ones take away from r'r / e_d
-            metric, few = U / np.sqrt(e), 2 * q < d and e[0] < 1e4 * e[-1]
+            # r' S^-1 r by all directions, or by what the long ones take away from r'r / e_d
+            metric, few = U / np.sqrt(e), 2 * q < d and e[0] < 1e2 * e[-1]
             W = U[:, :q] * np.sqrt(1.0 / e[-1] - 1.0 / e[:q]) if few else metric
             long = np.sqrt(e[0])
             W = np.ascontiguousarray(W.T * long, dtype=np.float32)
@@ -95,7 +97,7 @@ class Criterion:
         return V, metric
 
     def _own(self, sweep):
-        """Squared distances by a covariance for each cluster (of two columns), and its log determinant."""
+        """Squared distances by clusters' own covariances, in two columns, and log determinant."""
         squares, det = sweep.planes(3.0 * self.n / self.distinct)
         if not det.min() > SMALL * det.max():
             return None
@@ -103,7 +105,11 @@ class Criterion:
         return squares, logdet - 4.0 * np.log(self.space.scale)
 
     def _directions(self, sweep):
-        """How many long directions q are worth their price, and all eigenvalues (the others their mean) and vectors."""
+        """How many directions q are worth their price; eigenvalues and vectors of the covariance.
+
+        q maximizes the penalized Gaussian likelihood of a covariance that is spherical but for q
+        directions; all other eigenvalues are their mean.
+        """
         d, u = self.d, self.distinct
         most = min(d - 1, u // 3 - sweep.k)
         if most < 1:

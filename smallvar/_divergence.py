@@ -21,7 +21,6 @@ from smallvar._base import (
     unchanged_on_error,
     warn_not_converged,
 )
-from smallvar._criterion import count_distinct
 from smallvar._dpmeans import NO_CAP, DPMeans, _Start
 from smallvar._path import Descent
 from smallvar._penalty import check_guess, farthest_by
@@ -539,7 +538,7 @@ class _DivergenceStart(_Start):
 
 
 class _DivergenceMergeSweep(_DivergenceSweep):
-    """The sweep of a merge path for a divergence, with the methods of the compiled ``MergeSweep``."""
+    """The sweep of a merge path for a divergence, with the methods of ``MergeSweep``."""
 
     crowded = False
     remap = None
@@ -563,7 +562,7 @@ class _DivergenceMergeSweep(_DivergenceSweep):
         return out
 
     def seed(self, rows):
-        """Centers near these rows; on their way to the mean, so that no component is on a border."""
+        """Centers near these rows, a bit towards the mean: no component is on a border."""
         seeds = np.asarray(self.X[rows], dtype=np.float64)
         self.set_centers(np.vstack([self.centers, seeds + 0.05 * (self.about.m0 - seeds)]))
         self.assign()
@@ -615,24 +614,25 @@ class _DivergenceMergeSweep(_DivergenceSweep):
 class _FamilyCriterion:
     """The criterion of a merge path for a divergence: the exact likelihood of its family.
 
-    V = (u / n) (2 sum_i w_i D_i / phi + ... - 2 n sum_k p_k log p_k) + 2 log(u) (K (d + 1) - 1),
+    V = 2 sum_i w_i D(x_i, mu_{z_i}) - 2 n sum_k p_k log p_k + 2 log(n) (K (d + 1) - 1),
 
-    with terms that do not depend on the clusters left out; phi is 1, and for "itakura_saito" the
-    shape of the gamma law is one more parameter, fitted.
+    n the sum of weights, terms that do not depend on the clusters left out; for "itakura_saito" the
+    shape of the gamma law is one more parameter, fitted. Equal rows are evidence each: bits and
+    counts repeat.
     """
 
-    def __init__(self, rule, X, weight):
+    def __init__(self, rule, X, weight, unit):
         self.gamma, self.d = isinstance(rule, _ItakuraSaito), X.shape[1]
         self.n = float(len(X) if weight is None else weight.sum())
-        self.distinct = count_distinct(X)
-        self.tie = 2.0 * np.log(self.distinct)
+        self.unit, self.distinct = unit, len(X)
+        self.tie = 2.0 * np.log(self.n * unit)
 
     def __call__(self, sweep):
-        n, d, u, K = self.n, self.d, self.distinct, sweep.k
+        n, d, u, K = self.n, self.d, self.n * self.unit, sweep.k
         p = sweep.weights / n
         loss = sweep.squared_error() / n
         if self.gamma:
-            # -2 log f = 2 a D + 2 (a - a log a + log Gamma(a)) + 2 log x; D on average log a - psi(a)
+            # -log f = a D + a - a log a + log Gamma(a) + log x; the mean of D is log a - psi(a)
             mean = min(max(loss / d, 1e-12), 1e5)
             low, high = 1e-6, 1.0 / mean + 1.0
             a = brentq(lambda a: np.log(a) - digamma(a) - mean, low, high)
@@ -647,11 +647,11 @@ class _Family:
     def __init__(self, rule):
         self.rule = rule
 
-    def __call__(self, X, weight, n_threads):
+    def __call__(self, X, weight, n_threads, unit):
         about = _Reference(self.rule, X, _mean(X, None, weight))
         labels = np.zeros(X.shape[0], dtype=np.int32)
         sweep = _DivergenceMergeSweep(self.rule, X, weight, None, labels, about)
-        return _FamilyCriterion(self.rule, X, weight), Descent(X, weight, sweep)
+        return _FamilyCriterion(self.rule, X, weight, unit), Descent(X, weight, sweep)
 
     def labels(self, X, centers):
         """Labels of the nearest centers."""
@@ -709,8 +709,9 @@ class BregmanDPMeans(DPMeans):
     ----------
     lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each cluster, in units of D, > 0 (0 is allowed together with ``max_clusters``).
-        "farthest-first" derives it from the data and the guess ``n_clusters``, with D as the
-        distance.
+        "auto" chooses the number of clusters by the likelihood of the divergence's family along a
+        merge path (see Notes). "farthest-first" derives a penalty from the data and the guess
+        ``n_clusters``, with D as the distance.
     divergence : {"squared_euclidean", "kl", "itakura_saito", "logistic"}, \
 default="squared_euclidean"
         D. With "squared_euclidean" this is :class:`DPMeans`, on the same compiled sweeps.
@@ -719,25 +720,26 @@ default="squared_euclidean"
         number as ``lam``.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
-    algorithm : {"serial", "delayed", "collapsed"}, default="serial"
+    algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
         As for :class:`DPMeans`. In "serial" and "delayed" a point x opens a cluster where
         w * D(x, mu) > ``lam`` for every center. In "collapsed" it goes where the objective is
         lowest: joining a cluster of weight s and mean m costs w D(x, m') + s D(m, m'), with m' the
-        joint mean.
+        joint mean. In "merge" two clusters become one at the cost s D(m, m') + s' D(m'', m').
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
         Starting centers, in the domain of D; "mean" is the (weighted) mean of the data.
     shuffle : bool, default=False
         Visit the points in random order instead of the given one.
     n_init : int, default=1
         Number of starts, the first in the given order (unless ``shuffle``), the others in random
-        order. The one with the lowest objective is kept.
+        order. The one with the lowest objective is kept; with "auto" that with the lowest
+        criterion.
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
-        Generator of the random orders.
+        Generator of the random orders, and of the first clusters of a merge path.
     n_threads : int, default=None
         Threads (of BLAS, but for "squared_euclidean"); None means all that this process may use.
         The labels do not depend on it.
@@ -762,6 +764,8 @@ default="squared_euclidean"
         The penalty used.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
+    path_ : LambdaPath
+        The merge path, with "auto" or "merge" only: see :func:`lambda_path`.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -779,6 +783,12 @@ default="squared_euclidean"
 
     Notes
     -----
+    "auto" takes the K on the merge path that minimizes minus twice the log-likelihood of rows and
+    labels, with the families above (for "itakura_saito" the gamma law, its shape fitted too), plus
+    2 log(n) for each of the K (d + 1) - 1 parameters, n the sum of weights. It takes the unit of
+    the data at its word: counts are counts. For "squared_euclidean" see
+    :func:`lambda_path`.
+
     0 log 0 is 0. A center with a component on the border of the domain (all members are 0 there,
     or 1) is infinitely far from every x that differs there: with "kl" and "logistic" a point that
     opens a cluster attracts nothing with a positive count where its own is 0. An infinite
@@ -909,9 +919,7 @@ default="squared_euclidean"
             centers = mean[None] if centers is None else centers
             return _DivergenceStart(sweep, centers, float(lam), algorithm, given, cap)
 
-        best = self._run(
-            X, weight, lam, given, rng, n_threads, start, family=_Family(rule)
-        )
+        best = self._run(X, weight, lam, given, rng, n_threads, start, family=_Family(rule))
         if visited is not None:
             # rows of weight zero are not visited: they get the label of predict
             idle = np.flatnonzero(weight == 0)

@@ -25,6 +25,7 @@ from smallvar._sweeps.dpmeans import DPSweep, nearest_seed
 
 NO_CAP = 2**31 - 1  # labels are int32
 LAMS = ("auto", "farthest-first")
+CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
 # Above this share of close calls, float32 scores decide too little and float64 ones are used.
 CLOSE_CALLS = 0.02
@@ -141,13 +142,15 @@ def _resolve_lam(lam, X, n_clusters, weight, n_threads):
 
 
 def _threshold(X, weight, centers, n_threads):
-    """A squared distance beyond all that lie within these clusters, below those between them."""
+    """A squared distance beyond all that lie within these clusters."""
     sweep = nearest_sweep(X, weight, centers, n_threads)
     distance = sweep.own_distances()
     within = float((distance if weight is None else weight * distance).max())
     if len(centers) == 1:
         return 4.0 * within if within > 0.0 else 1.0
     between = pdist(centers, "sqeuclidean")
+    if weight is not None:  # a row opens a cluster by its weighted distance
+        between *= weight[weight > 0.0].mean()
     between = float(between[between > 0.0].min(initial=np.inf))
     return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between)
 
@@ -159,39 +162,53 @@ class DPMeans(CenterEstimator):
 
         sum_i w_i ||x_i - mu_{z_i}||^2 + lam * K,
 
-    the k-means objective plus a price ``lam`` for each cluster. A point farther than ``lam``
-    (squared distance) from every center opens a cluster of its own.
+    the k-means objective plus a price ``lam`` for each cluster. By default the data choose ``lam``.
+
+    A number can be meant in two ways. As *what a cluster must save*, the objective read literally,
+    it is of the order of the squared error of a whole cluster: that is what "auto" finds, and what
+    ``algorithm="merge"`` minimizes. As *the squared distance at which a cluster opens* it is of the
+    order of the square of a cluster's radius: that is how the other algorithms, which look at one
+    point at a time, use it. Given the first kind of number they stop at a single cluster.
 
     Parameters
     ----------
-    lam : float or "farthest-first", default="farthest-first"
+    lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
-        ``max_clusters``: that is k-means). "farthest-first" derives it from the data and the guess
-        ``n_clusters``, see :func:`farthest_first_lambda`.
+        ``max_clusters``: that is k-means). "auto" chooses the number of clusters, and with it the
+        penalty, by how well they describe the data: see :func:`lambda_path`. "farthest-first"
+        derives it from the data and the guess ``n_clusters``, see :func:`farthest_first_lambda`.
     n_clusters : int, default=8
-        Guess of the number of clusters for ``lam="farthest-first"``, not a bound. Not used with a
-        number as ``lam``.
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound. Not used
+        otherwise.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
-    algorithm : {"serial", "delayed", "collapsed"}, default="serial"
-        "serial" is Algorithm 1 of the paper: points in order, each one beyond ``lam`` opens a
-        cluster at once. "delayed" opens at most one cluster a sweep, for the point with the
-        largest weighted distance: fewer redundant clusters. "collapsed" moves the means with each
-        point; it needs no start and stops only at stronger optima, but runs on one thread.
+    algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
+        How to minimize for a given ``lam``. "serial" is Algorithm 1 of the paper: points in order,
+        each one beyond ``lam`` opens a cluster at once. "delayed" opens at most one cluster a
+        sweep, for the point with the largest weighted distance: fewer redundant clusters.
+        "collapsed" moves the means with each point; it needs no start and stops only at stronger
+        optima, but runs on one thread. "merge" comes down from many clusters, always merging the
+        two that cost least, takes the three numbers with the lowest objective, and goes on from
+        them by collapsed sweeps: the lowest objective of all, and the only one for a large ``lam``.
+        With ``lam="auto"`` the clusters are those of the merge path, brought to a fixed point by
+        plain sweeps, or by collapsed ones with "collapsed": the others are then the same.
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
-        Starting centers; "mean" is the (weighted) mean of the data.
+        Starting centers; "mean" is the (weighted) mean of the data. With "auto" and "merge" given
+        centers are where the path begins: no more clusters than those are found.
     shuffle : bool, default=False
         Visit the points in random order instead of the given one.
     n_init : int, default=1
         Number of starts, the first in the given order (unless ``shuffle``), the others in random
-        order. The one with the lowest objective is kept.
+        order. The one with the lowest objective is kept; with "auto" the path with the lowest
+        criterion.
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
-        Generator of the random orders.
+        Generator of the random orders, and of the first clusters (and, of more than 5,000 rows,
+        the sample) of a merge path.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
@@ -215,6 +232,9 @@ class DPMeans(CenterEstimator):
         The penalty used.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
+    path_ : LambdaPath
+        The merge path, with "auto" or "merge" only: other numbers of clusters, what they cost, and
+        for which penalties they are best. See :func:`lambda_path`.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -229,13 +249,17 @@ class DPMeans(CenterEstimator):
     See Also
     --------
     MiniBatchDPMeans : The same from batches of the data.
-    farthest_first_lambda : The default penalty.
+    lambda_path : The merge path behind ``lam="auto"``.
+    farthest_first_lambda : A penalty from a guess of the number of clusters.
 
     Notes
     -----
     A point of weight w counts w times in means and objective, and opens a cluster at w * distance
     > ``lam``; rows of weight zero take no part and are labeled as by ``predict``. Ties go to the
     lowest index.
+
+    A warning tells of a fit that ends at a single cluster because ``lam`` exceeds every squared
+    distance from the mean, where merging would find a much lower objective.
 
     References
     ----------
@@ -257,6 +281,13 @@ class DPMeans(CenterEstimator):
     array([1], dtype=int32)
     >>> model.objective_
     13.0
+
+    Without a number, the data choose:
+
+    >>> from sklearn.datasets import make_blobs
+    >>> X, _ = make_blobs(300, centers=4, random_state=2)
+    >>> DPMeans(random_state=0).fit(X).n_clusters_
+    4
     """
 
     def __init__(
@@ -359,20 +390,28 @@ class DPMeans(CenterEstimator):
             known, cap = given is not None, self.max_clusters
             starts = (start(order, given, lam, self.algorithm, known, cap) for order in orders)
             return self._best_start(n, starts)
-        algorithm = "collapsed" if self.algorithm == "collapsed" else "serial"
+        algorithm = "serial" if lam is None and self.algorithm != "collapsed" else "collapsed"
         options = {"lam": lam, "most": self.max_clusters, "init": given, "verbose": self.verbose}
 
         def of_path(order, path):
-            centers = path.centers(path.best)
-            penalty, cap = (path.lam, path.best) if lam is None else (lam, self.max_clusters)
-            one = start(order, centers, penalty, algorithm, True, cap)
-            one.merge_path = path
-            return one
+            counts = [path.best]
+            if lam is not None:
+                objective = path.inertia + lam * path.n_clusters
+                counts = path.n_clusters[np.argsort(objective, kind="stable")[:CANDIDATES]]
+                most = np.inf if self.max_clusters is None else self.max_clusters
+                counts = [int(k) for k in counts if k <= min(most, path.longest)] or [path.best]
+            for k in counts:
+                penalty, cap = (path.lam, k) if lam is None else (lam, self.max_clusters)
+                one = start(order, path.centers(k), penalty, algorithm, True, cap)
+                one.merge_path = path
+                yield one
 
-        paths = ((order, find_path(X, weight, rng, n_threads, **options, **family)) for order in orders)
+        paths = (
+            (order, find_path(X, weight, rng, n_threads, **options, **family)) for order in orders
+        )
         if lam is None:  # the objectives of different penalties do not compare
             paths = [min(paths, key=lambda pair: pair[1].value)]
-        best = self._best_start(n, (of_path(*pair) for pair in paths))
+        best = self._best_start(n, (one for pair in paths for one in of_path(*pair)))
         self.path_ = best.merge_path
         return best
 
@@ -381,7 +420,9 @@ class DPMeans(CenterEstimator):
         if not self.lam_ < self.inertia_ or self.max_clusters == 1 or hasattr(self, "path_"):
             return
         rng = np.random.RandomState(0)
-        path = find_path(X, weight, rng, n_threads, lam=self.lam_, most=self.max_clusters, look=True)
+        path = find_path(
+            X, weight, rng, n_threads, lam=self.lam_, most=self.max_clusters, look=True
+        )
         objective = path.inertia + self.lam_ * path.n_clusters
         if objective.min() < MUCH_BETTER * self.objective_:
             warnings.warn(
@@ -429,10 +470,13 @@ class MiniBatchDPMeans(CenterEstimator):
 
     Parameters
     ----------
-    lam : float or "farthest-first", default="farthest-first"
+    lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
-        ``max_clusters``). "farthest-first" derives it from ``n_clusters`` and the data: all of
-        them in ``fit``, the first batch in ``partial_fit``, where it then stays.
+        ``max_clusters``): the squared distance at which a cluster opens. "auto" begins with the
+        clusters that :func:`lambda_path` finds, and with a distance beyond all within them:
+        from all data (a sample of them) in ``fit``, from the first batch in ``partial_fit``, where
+        the penalty then stays. "farthest-first" derives it likewise, from the guess
+        ``n_clusters``.
     n_clusters : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound.
     max_clusters : int, default=None
@@ -448,7 +492,7 @@ class MiniBatchDPMeans(CenterEstimator):
         ``fit`` stops when a pass lowers the mean cost of the batches (each before its update) by
         at most ``tol`` times that of the first pass.
     random_state : int, RandomState instance or None, default=None
-        Generator of the batches of ``fit``.
+        Generator of the batches of ``fit``, and of the path of ``lam="auto"``.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
@@ -474,6 +518,8 @@ class MiniBatchDPMeans(CenterEstimator):
         Passes over the data of ``fit``; 1 after ``partial_fit`` alone.
     n_steps_ : int
         Batches seen since the last ``fit`` began.
+    path_ : LambdaPath
+        The merge path behind ``lam="auto"``, with that only.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)

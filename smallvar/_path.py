@@ -1,4 +1,4 @@
-"""The merge path: clusterings into every number of clusters, and the penalties for which each is best."""
+"""The merge path: clusterings into every number of clusters, and the penalties that suit each."""
 
 from types import SimpleNamespace
 
@@ -16,8 +16,11 @@ from smallvar._sweeps.merge import MergeSweep
 COARSE = 5000  # rows from which the number of clusters is first looked for,
 NUMBERS = 1 << 18  # or half as many if that many numbers are fewer rows
 FINE, ROWS = 20_000, 20  # rows that tell it exactly, or so many for each cluster
-STEPS, FEW = 256, 32  # the fine way down leaves no number out between its floor and STEPS, and below FEW
-WIDER, GRAIN = 4, 1.5
+STEPS, FEW = (
+    50,
+    32,
+)  # the fine way down leaves no number out below twice the one, at its end below the other
+WIDER, GRAIN = 4, 1.5  # seeds looked at beyond the room, and how much more they must save
 TURNS = 3  # ways down in the metric of the clusters, while they get better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
@@ -143,9 +146,15 @@ def _coarse(k):
     return max(1, k // 10)
 
 
-def _fine(floor):
-    """Single steps, for very many clusters a few at once; large ones from the floor down to FEW."""
-    return lambda k: max(1, k // STEPS) if k > floor or k <= FEW else min(k - FEW, max(1, k // 10))
+def _fine(low, single):
+    """Single steps where few clusters are left, or above ``low`` if asked for; else larger ones."""
+
+    def step(k):
+        if k <= FEW or (single and k > low):
+            return 1
+        return max(1, k // (STEPS if k > low else 10))
+
+    return step
 
 
 def _descent(X, weight, n_threads):
@@ -155,8 +164,8 @@ def _descent(X, weight, n_threads):
     return Descent(X, weight, sweep, space)
 
 
-def squared_euclidean(X, weight, n_threads):
-    """Criterion and descent for squared distances."""
+def squared_euclidean(X, weight, n_threads, unit):
+    """Criterion and descent for squared distances; the unit of the weights is no matter."""
     descent = _descent(X, weight, n_threads)
     return Criterion(X, weight, descent.space, n_threads), descent
 
@@ -197,9 +206,9 @@ class _Problem:
         out[:, self.varying] = centers
         return out
 
-    def path(self, stops, best, share, tree, value):
+    def path(self, stops, best, share, tree, value, *facts):
         """The path with the errors and penalties of all data."""
-        return LambdaPath(stops, best, share / self.unit, tree, self.X, value, self.family)
+        return LambdaPath(stops, best, share / self.unit, tree, self.X, value, self.family, *facts)
 
 
 class _Sample:
@@ -212,7 +221,8 @@ class _Sample:
     def __init__(self, X, weight, problem):
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
         self.turned = False
-        self.criterion, self.descent = problem.family(X, weight, problem.n_threads)
+        made = problem.family(X, weight, problem.n_threads, problem.unit)
+        self.criterion, self.descent = made
 
     def turn(self, metric, centers):
         """From here on go down in this metric; returns what the centers are in it."""
@@ -237,7 +247,16 @@ class _Sample:
 
 
 def find_path(
-    X, weight, rng, n_threads, *, lam=None, most=None, init=None, look=False, verbose=0,
+    X,
+    weight,
+    rng,
+    n_threads,
+    *,
+    lam=None,
+    most=None,
+    init=None,
+    look=False,
+    verbose=0,
     family=squared_euclidean,
 ):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
@@ -248,7 +267,7 @@ def find_path(
     problem = _Problem(X, weight, n_threads, family)
     if not problem.varying.any():
         one = {1: SimpleNamespace(error=0.0, V=0.0, centers=problem.constant[None])}
-        return problem.path(one, 1, 1.0, [], 0.0)
+        return problem.path(one, 1, 1.0, [], 0.0, 0.0, problem.n)
     if lam is not None:
         lam = lam / problem.unit
     with one_blas_thread():
@@ -258,7 +277,7 @@ def find_path(
             if metric is None:
                 break
             start = sample.turn(metric, path.centers(path.longest)[:, problem.varying])
-            other, metric = _descend(problem, sample, start, lam, most)
+            other, metric = _descend(problem, sample, start, lam, most, _fine(0, False))
             if verbose:
                 print(f"path: {other.longest} long clusters and fewer, best {other.best}")
             if not other.value < path.value - sample.criterion.tie:
@@ -268,7 +287,7 @@ def find_path(
 
 
 def _find(problem, rng, lam, most, init, look, verbose):
-    """Number of clusters first from a few rows and in large steps, then from more and in single ones.
+    """First from a few rows and in large steps, then from more rows and in single steps.
 
     Rows and clusters are doubled until there are at least twice as many clusters at the top.
     """
@@ -288,19 +307,24 @@ def _find(problem, rng, lam, most, init, look, verbose):
         more = min(problem.n, max(size, FINE, ROWS * start.shape[0]))
         if more > size and not look:
             sample = problem.sample(more, rng)
-        floor = 0 if init is not None else len(start) // 3
+        low, single = (0, True) if init is not None else (len(start) // 3, False)
+        reach, turns = len(start), TURNS + 1
         while True:
-            path, metric = _descend(problem, sample, start, lam, most, floor)
+            path, metric = _descend(problem, sample, start, lam, most, _fine(low, single))
             if verbose:
                 rows = sample.descent.X.shape[0]
                 print(f"path: {rows} rows, {path.longest} clusters and fewer, best {path.best}")
-            if path.best > floor or path.best <= FEW:
+            missed = path.best <= low and path.best > FEW
+            step = path.best // (10 if missed else STEPS)
+            turns -= 1
+            if step < 2 or (single and not missed) or not turns:
                 break
-            # the best lies where steps were large
-            start = path.centers(_top(path.n_clusters, path.best))[:, problem.varying]
-            floor = len(start) // 3
-        full = path.best > 0.85 * path.longest and path.longest != most
-        if full and init is None and not last:
+            # the best is among the numbers left out around this one
+            above = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
+            top = above[0] if len(above) else path.longest
+            start = path.centers(min(top, path.longest))[:, problem.varying]
+            low, single = path.best - 2 * step, True
+        if path.best > 0.85 * reach and reach != most and init is None and not last:
             size, room = min(problem.n, 4 * size), 2 * room
             continue
         return path, metric, sample
@@ -317,17 +341,18 @@ def _value(sample, stop, lam):
 
 
 def _look(sample, room, rng, lam, most, verbose):
-    """The way down in large steps: where to begin that in single ones, and how much wider to look first."""
+    """The way down in large steps: where that in single ones begins, and how much wider to look."""
     descent = sample.descent
     n = descent.X.shape[0]
     sums = descent.seed(min(n, WIDER * room), rng)
     k = len(sums) - 1
-    # seeds beyond the room that lower the sum much faster than those before: clusters of a finer grain
+    # seeds beyond the room that lower the sum much more than those before: a finer grain
     grain = k > room and sums[room // WIDER] * sums[k] * GRAIN < sums[room] ** 2
     descent.start(descent.sweep.centers[:room])
     descent.settle(FIRST_SWEEPS)
-    stops = {}
+    stops, centers = {}, {}
     for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
+        centers[k] = descent.sweep.centers
         if k == 1 or number % 2 == 0:
             stops[k] = sample.stop(lam is None, lam is not None)
     allowed = [stop for stop in stops.values() if most is None or stop.k <= most]
@@ -335,7 +360,7 @@ def _look(sample, room, rng, lam, most, verbose):
     if verbose:
         print(f"look: {n} rows, {max(stops)} clusters and fewer, best {best}")
     wider = WIDER if grain else 2 if best > 0.5 * max(stops) else 1
-    return stops[_top(stops, best)].centers, wider
+    return centers[_top(centers, best)], wider
 
 
 def _best(stops, sample, lam, most):
@@ -352,26 +377,26 @@ def _best(stops, sample, lam, most):
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.where((low > 0.0) & (low < high), high / low, 0.0)
     near = best.V + sample.criterion.tie
-    close = [i for i, stop in enumerate(allowed) if stop.k > 1 and stop.V <= near]
+    close = [i for i, stop in enumerate(allowed) if stop.k > 1 and near >= stop.V]
     widest = max(close, key=lambda i: width[i])  # the first, with the fewest clusters, at a tie
     return allowed[widest] if width[widest] > 0.0 else best
 
 
-def _descend(problem, sample, start, lam, most, floor=0):
+def _descend(problem, sample, start, lam, most, step):
     """The way down in single steps; the metric of its best clusters, None where that is plain."""
     descent = sample.descent
     descent.start(start)
     descent.settle(FINE_SWEEPS)
     found, lowest = [], np.inf
-    for _ in descent.down(_fine(floor), FINE_SWEEPS):
+    for _ in descent.down(step, FINE_SWEEPS):
         found.append(sample.stop(True, True))
         lowest = min(lowest, found[-1].V)
         for stop in found:
-            if stop.V > lowest + sample.criterion.tie:
+            if lowest + sample.criterion.tie < stop.V:
                 stop.metric = None
-    stops = {}
-    for stop in reversed(found):  # ascending: a number with no less error than a smaller one is no use
-        if not stops or stop.error < least:
+    stops, least = {}, np.inf
+    for stop in reversed(found):  # from few clusters up: one more that saves nothing is left out
+        if stop.error < least:
             stops[stop.k], least = stop, stop.error
     best = _best(list(stops.values()), sample, lam, most)
     taken = 0
@@ -380,39 +405,49 @@ def _descend(problem, sample, start, lam, most, floor=0):
         kept = k <= best.k + 1 or taken <= max(ROOM, problem.X.size)
         stop.centers = problem.whole(stop.centers) if kept else None
     value = min(stop.V for stop in stops.values() if most is None or stop.k <= most)
-    return problem.path(stops, best.k, sample.share, descent.tree, value), best.metric
+    facts = sample.criterion.tie, descent.X.shape[0]
+    return problem.path(stops, best.k, sample.share, descent.tree, value, *facts), best.metric
 
 
 class LambdaPath:
-    """Clusterings of one set of rows into every number of clusters: what :func:`lambda_path` returns.
+    """Clusterings of the same rows into many numbers of clusters, found by :func:`lambda_path`.
 
     Attributes
     ----------
     n_clusters : ndarray of shape (n_path,), intp
-        The numbers of clusters K, ascending from 1. A number is left out where the clustering found
-        has no smaller error than one with fewer clusters, and some are left out above 256.
+        The numbers of clusters K, ascending from 1. All up to 32, and those around the best; of
+        others some are left out, above 100 most, and all whose clustering has no smaller error
+        than one with fewer clusters.
     inertia : ndarray of shape (n_path,), float64
         The weighted sum of squared distances to the centers.
     criterion : ndarray of shape (n_path,), float64
         What the chosen number has the least of, see :func:`lambda_path`; infinite for more clusters
         than a third of the distinct rows.
+    tie : float
+        Criteria that differ by less are as good as equal.
     lam_low, lam_high : ndarray of shape (n_path,), float64
         Between these penalties ``inertia + lam * K`` is lowest for this K. Where ``lam_low`` is not
         below ``lam_high``, another K is always better. ``lam_low`` is 0 at the end of the path.
     best : int
         The number chosen.
     lam : float
-        A penalty for it: the geometric mean of its ``lam_low`` and ``lam_high``, or twice
-        ``lam_low`` where it is 1.
+        A penalty for it: the geometric mean of its ``lam_low`` and ``lam_high`` (whichever is the
+        larger), or twice ``lam_low`` where it is 1. It is what a cluster must save, of the order of
+        the squared error of a whole cluster, and no distance.
     ranking : ndarray of shape (n_path,), intp
         All K, those of the lowest criterion first.
-    linkage : ndarray of shape (n_clusters[-1] - 1, 4), float64
+    longest : int
+        The largest K whose centers are kept.
+    n_samples : int
+        The rows that the path was found on: all, or a random sample of them.
+    linkage : ndarray of shape (n_leaves - 1, 4), float64
         The mergers, in the format of ``scipy.cluster.hierarchy``: the leaves are the clusters at
-        the end of the path, a height is the root of twice what a merger added to the inertia, or
-        that of the merger before where that is more.
+        which the way down began, a height is the root of twice what a merger added to the inertia
+        (in the metric of the clusters, where they are long), or that of the merger before where
+        that is more.
     """
 
-    def __init__(self, stops, best, share, tree, X, value, family):
+    def __init__(self, stops, best, share, tree, X, value, family, tie=0.0, n_samples=1):
         self.n_clusters = np.array(list(stops), dtype=np.intp)
         self.inertia = np.array([stop.error for stop in stops.values()]) / share
         self.criterion = np.array([stop.V for stop in stops.values()])
@@ -422,7 +457,9 @@ class LambdaPath:
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
         self.linkage[:, 2] /= np.sqrt(share)
         self.value, self._family = value, family
+        self.tie, self.n_samples = float(tie), int(n_samples)
         self._centers = {k: stop.centers for k, stop in stops.items()}
+        self.longest = int(max(k for k, centers in self._centers.items() if centers is not None))
         self._X = X
         i = int(np.searchsorted(self.n_clusters, self.best))
         low, high = self.lam_low[i], self.lam_high[i]
@@ -434,11 +471,6 @@ class LambdaPath:
             self.lam = np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0
         self.lam = float(self.lam)
 
-    @property
-    def longest(self):
-        """The largest K whose centers are kept."""
-        return max(k for k, centers in self._centers.items() if centers is not None)
-
     def __repr__(self):
         return (
             f"LambdaPath(n_clusters=1..{self.n_clusters[-1]}, best={self.best}, lam={self.lam:.6g})"
@@ -448,7 +480,7 @@ class LambdaPath:
         return {name: value for name, value in vars(self).items() if name != "_X"}
 
     def centers(self, k):
-        """Centers of the clustering into ``k`` clusters.
+        """Return the centers of the clustering into ``k`` clusters.
 
         Parameters
         ----------
@@ -470,7 +502,7 @@ class LambdaPath:
         return self._centers[k].copy()
 
     def labels(self, k, X=None, *, n_threads=None):
-        """Labels of the rows when there are ``k`` clusters: those of the nearest centers.
+        """Label rows by the nearest of the centers of ``k`` clusters.
 
         Parameters
         ----------
@@ -501,7 +533,7 @@ class LambdaPath:
         return nearest_sweep(X, None, centers, resolve_threads(n_threads)).labels
 
     def to_dict(self):
-        """Columns of the table of the path.
+        """Return the columns of the table of the path.
 
         Returns
         -------
@@ -512,7 +544,7 @@ class LambdaPath:
         return {name: getattr(self, name) for name in names}
 
     def to_pandas(self):
-        """Table of the path; needs pandas.
+        """Return the table of the path; needs pandas.
 
         Returns
         -------
@@ -564,6 +596,49 @@ def lambda_path(
     ------
     ValueError, TypeError
         If ``X`` is not a finite, numeric, two-dimensional array, or a parameter is out of bounds.
+
+    See Also
+    --------
+    DPMeans : With ``lam="auto"``, the clusters of the number chosen.
+
+    Notes
+    -----
+    With u distinct rows, n the sum of weights and p_k the share of cluster k, the criterion is ::
+
+        (u / n) (-2 sum_i w_i log f(x_i; mu_{z_i}) - 2 n sum_k p_k log p_k)
+            + log(u) (1.6 (K - 1) d + 3 (K - 1) + 2 d + 2 (parameters of f)),
+
+    f being the best of a few densities that all clusters share: t (with 3 to 200 degrees of
+    freedom) or Gaussian, round, or long in q directions (probabilistic principal components). In
+    two columns each cluster may also have a covariance of its own, and a single cluster may be a
+    uniform box. If clusters are long, the way down is taken again in the metric that makes them
+    round, from the same clusters, and is the path if its criterion is lower by more than
+    2 log(u), the price of a parameter. Numbers above 1 whose criteria differ by less are a tie:
+    the one with the widest range ``lam_high / lam_low`` is chosen.
+
+    Rows of weight zero and constant columns take no part. At most a third as many clusters as
+    distinct rows are chosen. Of more than 20,000 rows (and 20 for each cluster) a random sample
+    is used; penalties and inertia are those of all rows.
+
+    References
+    ----------
+    Ward (1963), Hierarchical grouping to optimize an objective function. Biernacki, Celeux &
+    Govaert (2000), Assessing a mixture model for clustering with the integrated completed
+    likelihood. Tipping & Bishop (1999), Mixtures of probabilistic principal component analyzers.
+    The penalty is that of Kulis & Jordan (2012), Revisiting k-means, section 3.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from smallvar import lambda_path
+    >>> X, _ = make_blobs(300, centers=4, random_state=2)
+    >>> path = lambda_path(X, random_state=0)
+    >>> path.best, path.ranking[:3].tolist()
+    (4, [4, 3, 5])
+    >>> path.lam_low[3].round(), path.lam_high[3].round()
+    (np.float64(66.0), np.float64(369.0))
+    >>> path.centers(4).shape, path.labels(2).max()
+    ((4, 2), np.int32(1))
     """
     check_number(max_clusters, "max_clusters", low=1, integer=True, none=True)
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)

@@ -10,10 +10,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
+from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 import smallvar
@@ -181,18 +183,14 @@ def test_report_is_that_of_the_labels_written(ran, blobs, tmp_path):
     assert "picture" not in report
 
 
-@pytest.mark.parametrize(("argv", "guess"), [([], 8), (["--n-clusters", 3], 3)])
-def test_penalty_from_a_guess(ran, blobs, argv, guess):
+@pytest.mark.parametrize("guess", [2, 3, 8])
+def test_penalty_from_a_guess(ran, blobs, guess):
     path, X = blobs
-    value, origin = ran(path, *argv)["lam"].split(maxsplit=1)
+    report = ran(path, "--n-clusters", guess)
+    value, origin = report["lam"].split(maxsplit=1)
     assert float(value) == pytest.approx(smallvar.farthest_first_lambda(X, guess), rel=1e-7)
     assert origin == f"(farthest-first, for a guess of {guess} clusters)"
-
-
-def test_default_guess_gives_way_to_few_rows(ran, tmp_path):
-    report = ran(write(tmp_path / "few.csv", "0,0\n1,1\n9,9\n"))
-    assert report["n"] == "3"
-    assert report["lam"].endswith("(farthest-first, for a guess of 3 clusters)")
+    assert report["K"].isdigit()
 
 
 def test_without_data_a_real_set_is_clustered(ran, run, fitted):
@@ -221,7 +219,7 @@ def test_options_reach_the_estimator(ran, blobs, fitted):
         *["--threads", "2", "--seed", "7"],
     )
     plain, chosen = (estimator.get_params() for estimator, _ in fitted)
-    assert plain == smallvar.DPMeans().get_params()
+    assert plain == smallvar.DPMeans(random_state=0).get_params()
     changed = {name: value for name, value in chosen.items() if value != plain[name]}
     assert changed == {
         "lam": 3.0,
@@ -231,6 +229,29 @@ def test_options_reach_the_estimator(ran, blobs, fitted):
         "random_state": 7,
         "shuffle": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("argv", "changed"),
+    [
+        ([], {"random_state": 0}),
+        (["--lam", "auto", "--seed", 3], {"random_state": 3}),
+        (["--lam", 60], {"lam": 60.0}),
+        (["--lam", 60, "--seed", 0], {"lam": 60.0, "random_state": 0, "shuffle": True}),
+        (["--n-clusters", 2], {"lam": "farthest-first", "n_clusters": 2}),
+        (
+            ["--n-clusters", 2, "--algorithm", "merge"],
+            {"lam": "farthest-first", "n_clusters": 2, "algorithm": "merge", "random_state": 0},
+        ),
+        (
+            ["--lam", 60, "--algorithm", "merge", "--seed", 5],
+            {"lam": 60.0, "algorithm": "merge", "random_state": 5},
+        ),
+    ],
+)
+def test_what_is_random(ran, blobs, fitted, argv, changed):
+    ran(blobs[0], *argv)
+    assert fitted[0][0].get_params() == smallvar.DPMeans().get_params() | changed
 
 
 def test_verbose_prints_a_line_per_sweep(run, blobs):
@@ -265,6 +286,350 @@ def test_names_the_terminal_cannot_show(tmp_path):
     assert "gr\\xf6\\xdfe" in done.stdout
 
 
+# The number of clusters, chosen from the data
+
+
+@pytest.fixture
+def iris(tmp_path):
+    """A table whose numbers 3 and 4 tie, of which 4 is ahead and 3 has the wider range of lam."""
+    np.save(tmp_path / "iris.npy", load_iris().data)
+    return tmp_path / "iris.npy", load_iris().data
+
+
+def number_of(k, low, high):
+    words = f"K = {k} is best from {low:.6g} to {high:.6g}"
+    return f"(what a cluster must save, not a distance; {words})"
+
+
+@pytest.mark.parametrize("argv", [[], ["--lam", "auto"], ["--algorithm", "merge"]])
+def test_the_data_choose(ran, blobs, tmp_path, argv):
+    path, X = blobs
+    report = ran(path, *argv, "--out", tmp_path / "l.csv")
+    expected = smallvar.lambda_path(X, random_state=0)
+    assert expected.ranking[:2].tolist() == [3, 4]
+    gap = expected.criterion[3] - expected.criterion[2]
+    tie = 2 * np.log(60)
+    assert gap > tie
+    assert report["K"] == (
+        f"3 (from the data; next best 4: {gap:,.1f} behind, where up to {tie:.1f} is a tie)"
+    )
+    value, words = report["lam"].split(maxsplit=1)
+    assert float(value) == pytest.approx(expected.lam, rel=1e-7)
+    assert words == number_of(3, expected.lam_low[2], expected.lam_high[2])
+    assert report["sizes"] == "20, 20, 20"
+    labels = np.loadtxt(tmp_path / "l.csv", skiprows=1, dtype=int)
+    assert len(np.unique(labels.reshape(3, 20)[:, 0])) == 3
+    assert (labels.reshape(3, 20) == labels.reshape(3, 20)[:, :1]).all()
+    sse = sum(((X[labels == k] - X[labels == k].mean(axis=0)) ** 2).sum() for k in range(3))
+    assert float(report["SSE"]) == pytest.approx(sse)
+    assert float(report["objective"].split()[0]) == pytest.approx(sse + 3 * expected.lam)
+
+
+def test_a_seed_repeats_the_search(run, iris):
+    def result(*argv):
+        return [line for line in run(iris[0], *argv)[1].splitlines() if "seconds" not in line]
+
+    assert result() == result("--seed", 0)
+    assert result("--seed", 5) == result("--seed", 5)
+
+
+def test_a_tie_is_called_one(ran, iris):
+    path, X = iris
+    expected = smallvar.lambda_path(X, random_state=0)
+    tie = 2 * np.log(len(np.unique(X, axis=0)))
+    ahead = expected.criterion[2] - expected.criterion[3]
+    assert expected.best == 3  # or else another table is needed
+    assert expected.ranking[0] == 4
+    assert 0 < ahead <= tie
+    assert ran(path)["K"] == (
+        f"3 (from the data; 4 is {ahead:.1f} ahead, but up to {tie:.1f} is a tie, "
+        "and 3 has the wider range of lam)"
+    )
+
+
+def made_up_path(criterion, low, high, best):
+    """A path with these criteria and ranges of lam for 1, 2, ... clusters."""
+    counts = np.arange(1, len(criterion) + 1)
+    criterion = np.array(criterion, dtype=float)
+    ranking = counts[np.argsort(criterion, kind="stable")]
+    low, high = np.array(low, dtype=float), np.array(high, dtype=float)
+    return SimpleNamespace(
+        n_clusters=counts,
+        inertia=100.0 / counts,
+        criterion=criterion,
+        lam_low=low,
+        lam_high=high,
+        best=best,
+        lam=1.0,
+        ranking=ranking,
+    )
+
+
+LOW, HIGH = [40, 20, 15, 10, 0], [np.inf, 40, 20, 15, 10]
+
+
+@pytest.mark.parametrize(
+    ("criterion", "best", "most", "words"),
+    [
+        ([90, 7, 30, 40, 60], 2, None, "2 (from the data; next best 3: 23.0 behind, where up to "),
+        ([90, 7, 7, 40, 60], 2, None, "3 is 0.0 behind, but up to 9.2 is a tie, and 2 has the wi"),
+        ([90, 7, 5, 6, 4], 2, None, "5 is 3.0 ahead and 2 others as close, but up to 9.2 is a tie"),
+        ([90, 7, 5, 60, 60], 2, None, "3 is 2.0 ahead, but up to 9.2 is a tie, and 2 has the wide"),
+        ([5, 7, 30, 40, 60], 1, None, "1 (from the data; 2 is 2.0 behind, but up to 9.2 is a tie)"),
+        ([9, 7, 30, 40, 60], 2, None, "2 (from the data; 1 is 2.0 behind, but up to 9.2 is a tie)"),
+        ([9, np.inf, np.inf, np.inf, np.inf], 1, None, "too few distinct rows to speak for anoth"),
+        ([9, 1, 8, 9, 9], 1, 1, "no other was allowed"),
+        (
+            [90, 70, 30, 4, 60],
+            2,
+            2,
+            "(from the data, 2 at most: 4 would be 66.0 ahead; next best",
+        ),
+        (
+            [90, 70, 69, 68, 67],
+            2,
+            2,
+            "2 (from the data; next best 1: 20.0 behind, where up to ",
+        ),
+        ([9e6, 1, 2e6, 3e6, 4e6], 2, None, "next best 3: 1,999,999.0 behind"),
+    ],
+)
+def test_how_sure_the_number_is(criterion, best, most, words):
+    path = made_up_path(criterion, LOW, HIGH, best)
+    choice = _cluster.Choice(path, np.arange(100.0).reshape(-1, 1), most)  # 2 log(100) = 9.2
+    assert words in choice.in_words(best)
+    assert choice.in_words(best).startswith(f"{best} (from the data")
+    assert choice.in_words(best - 1).startswith(f"{best - 1} ({best} from the data, fewer after")
+
+
+@pytest.mark.parametrize(
+    ("best", "low", "high", "words"),
+    [
+        (2, [4, 2, 0], [np.inf, 4, 2], "K = 2 is best from 2 to 4"),
+        (1, [4, 2, 0], [np.inf, 4, 2], "K = 1 is best from 4 on"),
+        (3, [4, 2, 0], [np.inf, 4, 2], "K = 3 is best up to 2"),
+        (2, [4, 5, 0], [np.inf, 4, 2], "K = 2 is best for no lam"),
+        (1, [0], [np.inf], "K = 1 is best for all lam"),
+    ],
+)
+def test_the_range_of_lam(best, low, high, words):
+    path = made_up_path([9, 9, 9][: len(low)], low, high, best)
+    choice = _cluster.Choice(path, np.ones((5, 1)), None)
+    assert choice.lam_in_words() == f"what a cluster must save, not a distance; {words}"
+
+
+def test_at_most_so_many_clusters(ran, blobs, tmp_path):
+    path, X = blobs
+    report = ran(path, "--max-clusters", 2, "--out", tmp_path / "l.csv")
+    expected = smallvar.lambda_path(X, max_clusters=2, random_state=0)
+    ahead = expected.criterion[1] - expected.criterion[2]
+    assert report["K"].startswith(f"2 (from the data, 2 at most: 3 would be {ahead:.1f} ahead; ")
+    assert set(np.loadtxt(tmp_path / "l.csv", skiprows=1)) == {0, 1}
+    assert ran(path, "--max-clusters", 7)["K"].startswith("3 (from the data; next best 4: ")
+    assert "no other was allowed" in ran(path, "--max-clusters", 1)["K"]
+
+
+def test_merge_with_a_penalty(ran, tmp_path):
+    X = np.random.default_rng(0).normal(size=(400, 1)) / 10
+    X[:200] += 1.0
+    np.save(tmp_path / "t.npy", X)  # no row is as far as sqrt(5) from the mean, but two save 95
+    done = python("-m", "smallvar", tmp_path / "t.npy", "--lam", 5)
+    assert re.search(r"^K +1$", done.stdout, re.M)
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("use --algorithm merge, or --lam auto.\n")
+    report = ran(tmp_path / "t.npy", "--lam", 5, "--algorithm", "merge")
+    assert (report["K"], report["lam"], report["sizes"]) == ("2", "5 (given)", "200, 200")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1,2\n", "1,2\n3,4\n", "1,2\n1,2\n"),  # fewer than 3 rows
+        *("1,2\n1,2\n1,2\n1,2\n1,2\n", "5\n" * 40),  # all of them equal
+    ],
+)
+@pytest.mark.parametrize("argv", [[], ["--scale"], ["--algorithm", "collapsed"]])
+def test_rows_that_make_one_cluster(ran, tmp_path, text, argv):
+    report = ran(write(tmp_path / "few.csv", text), *argv, "--out", tmp_path / "l.csv")
+    assert report["K"] == "1 (from the data; too few distinct rows to speak for another)"
+    assert report["sizes"] == report["n"] == str(text.count("\n"))
+    assert set((tmp_path / "l.csv").read_text().split()[1:]) == {"0"}
+
+
+@pytest.mark.parametrize("d", [1, 2, 6])
+def test_one_blob_is_one_cluster(ran, tmp_path, d):
+    X = np.random.default_rng(d).normal(size=(300, d))
+    np.savetxt(tmp_path / "t.csv", X, delimiter=",")
+    assert ran(tmp_path / "t.csv")["K"].startswith("1 (from the data; next best 2: ")
+
+
+def apart(rng, k, d):
+    """Centers whose blobs of standard deviation 1 do not touch."""
+    centers = [rng.uniform(-30, 30, d)]
+    while len(centers) < k:
+        center = rng.uniform(-30, 30, d)
+        if np.linalg.norm(center - centers, axis=1).min() > 10:
+            centers.append(center)
+    return np.array(centers)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_far_away_leaves_the_blobs(ran, tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    blob = np.arange(500) % 5
+    X = apart(rng, 5, 2)[blob] + rng.normal(size=(500, 2))
+    way = rng.normal(size=(8, 2))
+    noise = rng.uniform(150, 400, (8, 1)) * way / np.linalg.norm(way, axis=1, keepdims=True)
+    order = rng.permutation(508)
+    np.savetxt(tmp_path / "t.csv", np.concatenate([X, noise])[order], delimiter=",")
+    ran(tmp_path / "t.csv", "--out", tmp_path / "l.npy")
+    labels = np.empty(508)
+    labels[order] = np.load(tmp_path / "l.npy")
+    assert adjusted_rand_score(blob, labels[:500]) >= 0.98
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_outliers_leave_the_blobs(seed):
+    rng = np.random.default_rng(seed)
+    k, d = rng.integers(3, 9), rng.integers(2, 7)
+    blob = np.arange(500) % k
+    X = apart(rng, k, d)[blob] + rng.normal(size=(500, d))
+    way = rng.normal(size=(5, d))
+    outliers = X[rng.integers(0, 500, 5)] + 30 * way / np.linalg.norm(way, axis=1, keepdims=True)
+    model = smallvar.DPMeans(random_state=0).fit(np.concatenate([X, outliers]))
+    assert adjusted_rand_score(blob, model.labels_[:500]) >= 0.98
+
+
+# The path over the number of clusters
+
+
+def cluster_path_rows(out):
+    """The table that --path prints, as rows of words."""
+    lines = out.splitlines()
+    titles = ["K", "SSE", "criterion", "rank", "best", "for", "lam", "from", "to"]
+    assert lines[0].split() == titles
+    rows = [line for line in lines[1 : lines.index("")] if line[3] not in "*="]
+    return [row.replace("(path ends)", "ends").split() for row in rows]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_path_of_clusters(run, blobs, after):
+    path, X = blobs
+    code, out, err = run(*["--path", path] if after else [path, "--path"])
+    assert (code, err) == (0, "")
+    expected = smallvar.lambda_path(X, random_state=0)
+    rows = cluster_path_rows(out)
+    assert [int(row[0]) for row in rows] == expected.n_clusters.tolist()
+    ranks = {}
+    columns = list(expected.to_dict().values())[1:]
+    for row, sse, criterion, low, high in zip(rows, *columns, strict=True):
+        assert float(row[1]) == pytest.approx(sse, rel=1e-7)
+        if np.isfinite(criterion):
+            gap = criterion - expected.criterion.min()
+            assert row[2] == f"+{gap:,.1f}"
+            ranks[int(row[3])] = int(row[0])
+        else:
+            assert row[2:4] == ["-", "-"]
+        if low < high:
+            ends = low == 0 and sse > 0
+            assert row[4] == "ends" if ends else float(row[4]) == pytest.approx(low, rel=1e-7)
+            assert float(row[5]) == pytest.approx(high, rel=1e-7)
+        else:
+            assert row[4:6] == ["-", "-"]
+    assert [ranks[i] for i in sorted(ranks)] == expected.ranking[: len(ranks)].tolist()
+    assert [row[0] for row in rows if row[-1] == "*"] == ["3"]
+    assert "   * chosen: the lowest criterion\n" in out
+    report = dict(line.split(maxsplit=1) for line in out[out.index("\n\n") :].splitlines() if line)
+    assert list(report) == ["data", "n", "d", "lam", "K", "seconds"]
+    assert report["K"].startswith("3 (from the data; next best 4: ")
+    value, words = report["lam"].split(maxsplit=1)
+    assert float(value) == pytest.approx(expected.lam, rel=1e-7)
+    assert words == number_of(3, expected.lam_low[2], expected.lam_high[2])
+
+
+def test_path_with_a_tie(run, iris):
+    _, out, _ = run(iris[0], "--path")
+    marks = {row[0]: row[-1] for row in cluster_path_rows(out) if row[-1] in "*="}
+    assert marks == {"3": "*", "4": "="}
+    assert "   = within 10.0 of the lowest criterion, which is a tie\n" in out
+    assert "   * chosen: among those in the tie, the widest range of lam\n" in out
+
+
+def test_length_of_the_path_of_clusters(run, blobs, iris):
+    for argv in (["--path", "2", iris[0]], [iris[0], "--path", "2"]):
+        rows = cluster_path_rows(run(*argv)[1])
+        assert [row[0] for row in rows] == ["1", "2"]
+        assert rows[1][3] == "1"
+        assert rows[1][-1] == "*"
+    out = run(blobs[0], "--path", "1000")[1]
+    assert len(cluster_path_rows(out)) == len(cluster_path_rows(run(blobs[0], "--path")[1]))
+    assert "at most: 4 would be " in run(iris[0], "--path", "2")[1]
+
+
+def test_path_in_the_search_of_options(ran, run, blobs, monkeypatch):
+    asked, find = [], smallvar.lambda_path
+    monkeypatch.setattr(
+        smallvar, "lambda_path", lambda X, **options: asked.append(options) or find(X, **options)
+    )
+    ran(blobs[0], "--path")
+    ran(blobs[0], "--path", 7, "--seed", 4, "--threads", 2)
+    _, out, _ = run(blobs[0], "--path", "--verbose")
+    names = ("max_clusters", "random_state", "n_threads", "verbose")
+    expected = [(None, 0, None, 0), (7, 4, 2, 0), (None, 0, None, 1)]
+    assert asked == [dict(zip(names, values, strict=True)) for values in expected]
+    assert re.match(r"look: 60 rows, \d+ clusters and fewer, best 3\npath: 60 rows", out)
+
+
+@pytest.mark.parametrize("length", [[], ["2"]])
+def test_labels_of_a_path(run, ran, blobs, tmp_path, length):
+    path, _ = blobs
+    bound = ["--max-clusters", *length] if length else []
+    ran(path, *bound, "--out", tmp_path / "direct.csv")
+    _, without, _ = run(path, "--path", *length)
+    _, out, _ = run(path, "--path", *length, "--out", tmp_path / "path.csv")
+    assert (tmp_path / "path.csv").read_bytes() == (tmp_path / "direct.csv").read_bytes()
+    assert cluster_path_rows(out) == cluster_path_rows(without)
+    assert re.search(rf"^labels +{re.escape(str(tmp_path / 'path.csv'))}$", out, re.M)
+    _, out, err = run(path, "--path", *length, "--out", "-")
+    assert out.encode() == (tmp_path / "path.csv").read_bytes().replace(b"\r", b"")
+    assert cluster_path_rows(err) == cluster_path_rows(without)
+
+
+def test_labels_of_a_path_keep_the_dropped_rows(ran, tmp_path):
+    path = write(tmp_path / "t.csv", "a,b\n1,2\n,4\n1,3\n")
+    ran(path, "--path", "--drop-missing", "--out", tmp_path / "l.csv")
+    assert (tmp_path / "l.csv").read_text() == 'label\n0\n""\n0\n'
+
+
+def test_path_of_scaled_columns(run, ran, uneven):
+    path, X = uneven
+    _, out, _ = run(path, "--scale", "--path")
+    scaled = StandardScaler().fit_transform(X[:, :2])
+    assert float(cluster_path_rows(out)[0][1]) == pytest.approx((scaled**2).sum())
+    assert "\nscaled " in out
+
+
+def test_path_of_equal_rows(run, tmp_path):
+    np.save(tmp_path / "t.npy", np.full((9, 2), 7.0))
+    code, out, err = run(tmp_path / "t.npy", "--path")
+    assert (code, err) == (0, "")
+    assert cluster_path_rows(out) == [["1", "0", "+0.0", "1", "0", "inf", "*"]]
+    assert "K = 1 is best for all lam" in out
+
+
+def test_path_of_a_sample(run, tmp_path):
+    X = np.repeat([[0.0, 0.0], [9.0, 9.0]], 15_000, axis=0)
+    X += np.random.default_rng(0).normal(size=X.shape)
+    np.save(tmp_path / "t.npy", X)
+    code, out, err = run(tmp_path / "t.npy", "--path")
+    assert (code, err) == (0, "")
+    assert re.search(r"^sample +20,000 rows or more, drawn at random$", out, re.M)
+    assert re.search(r"^K +2 \(from the data; next best 3: ", out, re.M)
+    assert f"up to {2 * np.log(20_000):.1f} is a tie" in out
+    total = ((X - X.mean(axis=0)) ** 2).sum()
+    assert float(cluster_path_rows(out)[0][1]) == pytest.approx(total, rel=0.05)
+
+
 # Commands and arguments
 
 
@@ -295,11 +660,14 @@ def test_help_is_complete(run, argv):
     for option in (
         *("--lam", "--n-clusters", "--algorithm", "--max-clusters", "--columns", "--out"),
         *("--plot", "--threads", "--seed", "--verbose", "--version", "--show-config"),
-        *("--exclude", "--drop-missing", "--decimal", "--scale"),
+        *("--exclude", "--drop-missing", "--decimal", "--scale", "--path"),
     ):
         assert f"  {option}" in out
     assert "squared data units" in " ".join(out.split())
-    assert out.count("\n  smallvar ") == 2  # the examples
+    assert out.count("\n  smallvar ") == 3  # the examples
+    words = " ".join(out.split())
+    assert "where the data choose K, and with merge, the rows that the search begins from" in words
+    assert "(default: 0, so that the same command gives the same result)" in words
 
 
 def test_show_config(run, capsys):
@@ -324,6 +692,19 @@ def test_show_config(run, capsys):
         (["--threads", "0"], "argument --threads: must be an integer >= 1, got '0'"),
         (["--seed", "-1"], "argument --seed: must be an integer >= 0, got '-1'"),
         (["--algorithm", "magic"], "invalid choice: 'magic'"),
+        (["--lam", "auto", "--n-clusters", "3"], "not allowed with argument --lam"),
+        (["--lam", "Auto"], "argument --lam: must be a number >= 0, got 'Auto'"),
+        (["--path", "0"], "argument --path: must be an integer >= 1, got '0'"),
+        (["--path", "2.5"], "argument --path: must be an integer >= 1, got '2.5'"),
+        (["--path", "two"], "argument --path: must be an integer >= 1, got 'two'"),
+        (["--path", "--lam", "2"], "argument --lam: not allowed with argument --path"),
+        (["--path", "--lam", "auto"], "argument --lam: not allowed with argument --path"),
+        (["--path", "--n-clusters", "2"], "--n-clusters: not allowed with argument --path"),
+        (["--path", "--algorithm", "merge"], "--algorithm has no meaning with --path"),
+        (
+            ["--path", "5", "--max-clusters", "2"],
+            "--max-clusters has no meaning with --path: give --path M",
+        ),
         (["--alg", "serial"], "unrecognized arguments"),
         (["--max-clusters", "9" * 30], "argument --max-clusters: must be <= "),
         (["another.csv"], "unrecognized arguments: another.csv (see smallvar --help)"),
@@ -633,6 +1014,21 @@ def test_without_data_in_standard_input_there_is_a_stand_in(ran, stdin, monkeypa
 
 
 @POSIX
+def test_piped_input_chooses(run, blobs):
+    with open(blobs[0], "rb") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "smallvar", "--out", "-"],
+            input=file.read(),
+            capture_output=True,
+            timeout=120,
+        )
+    assert done.returncode == 0, done.stderr
+    labels = np.array(done.stdout.decode().split()[1:], dtype=int).reshape(3, 20)
+    assert sorted(labels[:, 0]) == [0, 1, 2]
+    assert (labels == labels[:, :1]).all()
+    assert b"3 (from the data; next best 4: " in done.stderr
+
+
 def test_pipes_between_processes(blobs):
     argv = [sys.executable, "-m", "smallvar", "--lam", "60", "--out", "-"]
     done = subprocess.run(argv, input=blobs[0].read_bytes(), capture_output=True, timeout=120)
@@ -1036,7 +1432,7 @@ def test_scaled_columns(ran, fitted, uneven, tmp_path):
     assert float(report["lam"].split()[0]) == pytest.approx(lam, rel=1e-7)
     labels = np.loadtxt(tmp_path / "labels.csv", skiprows=1, dtype=int)
     assert np.array_equal(labels, smallvar.DPMeans(lam).fit(Z).labels_)
-    assert "but" not in ran(path, "--scale", "--columns", "wide,narrow", "--lam", 9)["scaled"]
+    assert "but" not in ran(path, "--scale", "--columns", "wide,narrow", "--lam", 2)["scaled"]
     assert "scaled" not in ran(path, "--columns", "narrow")
 
 
@@ -1080,7 +1476,7 @@ def test_tenfold_is_uneven(run, tmp_path, factor, warned):
 def test_of_many_rows_some_tell_the_spread(run, tmp_path):
     X = np.random.default_rng(0).normal(size=(250_000, 2)).astype("f4") * [1, 100]
     np.save(tmp_path / "t.npy", X)
-    assert "column 2" in run(tmp_path / "t.npy", "--lam", 1e6)[2]
+    assert "column 2" in run(tmp_path / "t.npy", "--lam", 1e10)[2]
 
 
 def test_values_too_large_to_be_scaled(refused, no_fit, tmp_path):
@@ -1358,6 +1754,72 @@ def test_identical_points_can_be_drawn():
         figure = _picture.picture(_table.Table(X, ["x"] * d, "t.npy"), smallvar.DPMeans().fit(X))
         figure.draw_without_rendering()
         assert "K = 1," in figure.axes[0].get_title()
+
+
+def test_pictures_say_how_the_number_was_chosen():
+    pytest.importorskip("matplotlib")
+    X, data = table(300, 2, 3)
+    for lam, words in (
+        ("auto", "K = 3, chosen from the data, lam"),
+        (500.0, "K = 3, lam = 500;"),
+    ):
+        figure = _picture.picture(data, smallvar.DPMeans(lam, random_state=0).fit(X))
+        assert words in figure.axes[0].get_title()
+
+
+@pytest.mark.parametrize("suffix", ["png", "PDF", "svg"])
+@pytest.mark.parametrize("length", [[], ["2"]])
+def test_pictures_of_a_path_are_written(run, blobs, tmp_path, suffix, length):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / f"path.{suffix}"
+    code, out, err = run(blobs[0], "--path", *length, "--plot", picture)
+    assert (code, err) == (0, "")
+    assert re.search(rf"^picture +{re.escape(str(picture))}$", out, re.M)
+    start = {"png": b"\x89PNG\r\n", "PDF": b"%PDF-", "svg": b"<?xml"}[suffix]
+    assert picture.read_bytes().startswith(start)
+    assert picture.stat().st_size > 5000
+
+
+def test_picture_of_the_path_of_clusters(iris):
+    pytest.importorskip("matplotlib")
+    X = iris[1]
+    path = smallvar.lambda_path(X, random_state=0)
+    choice = _cluster.Choice(path, X, None)
+    data = _table.Table(X, list("abcd"), "$t_{.npy")
+    figure = _picture.merge_path_picture(data, choice)
+    figure.draw_without_rendering()
+    above, middle, below = figure.axes
+    expected = np.column_stack([path.n_clusters, path.criterion - path.criterion.min()])
+    assert np.array_equal(above.lines[0].get_xydata(), expected)
+    expected = np.column_stack([path.n_clusters, path.inertia])
+    assert np.array_equal(middle.lines[0].get_xydata(), expected)
+    for axes in (above, middle):
+        (ring,) = [drawn for drawn in axes.collections if drawn.get_label() == "K = 3, chosen"]
+        assert ring.get_offsets()[0][0] == 3
+    others, chosen = (lines.get_segments() for lines in below.collections)
+    ((x, low), (_, high)) = chosen[0]
+    assert (x, low, high) == (3, path.lam_low[2], path.lam_high[2])
+    shown = path.n_clusters[path.lam_low < path.lam_high]
+    assert sorted([segment[0][0] for segment in others] + [3]) == shown.tolist()
+    (tie,) = above.patches
+    assert tie.get_label() == "a tie: up to 10.0"
+    first, second = above.get_title().split("\n")
+    assert first == "$t_{.npy: n = 150, d = 4"
+    assert second == f"K = 3; {choice.lead_in_words()}"
+    above = _picture.merge_path_picture(data, choice, scaler=object()).axes[0]
+    assert above.get_title().startswith(f"{first}, columns scaled\n")
+
+
+@pytest.mark.parametrize("X", [np.ones((5, 2)), [[0.0, 1.0]], [[0.0, 1.0], [5.0, 2.0]]])
+def test_picture_of_a_path_of_few_rows(X):
+    pytest.importorskip("matplotlib")
+    X = np.array(X)
+    choice = _cluster.Choice(smallvar.lambda_path(X, random_state=0), X, None)
+    figure = _picture.merge_path_picture(_table.Table(X, ["a", "b"], "t.npy"), choice)
+    figure.draw_without_rendering()
+    assert "K = 1; too few distinct rows" in figure.axes[0].get_title()
+    ticks = figure.axes[2].get_xticks()
+    assert np.array_equal(ticks, np.round(ticks))
 
 
 def test_of_many_points_some_are_drawn():
@@ -2381,6 +2843,45 @@ sys.exit(main.main(sys.argv[1:]))
 
 
 @POSIX
+def test_progress_of_a_search(blobs):
+    program = """
+class Slow(smallvar.DPMeans):
+    def fit(self, X):
+        for line in LINES:
+            print(line)
+            time.sleep(0.2)
+        return super().fit(X)
+LINES = [
+    "look: 5000 rows, 282 clusters and fewer, best 42",
+    "path: 20000 rows, 62 clusters and fewer, best 40",
+    "sweep 1: 40 clusters",
+]
+smallvar.DPMeans = Slow
+sys.exit(main.main(sys.argv[1:]))
+"""
+    out, err = on_a_terminal(IMPATIENT + program, blobs[0])
+    states = [state.rstrip() for state in err.split("\r")]
+    assert "fitting: 0 s, about 42 clusters by 5,000 rows, looking closer" in states
+    assert "fitting: 0 s, 40 clusters by 20,000 rows" in states
+    assert any(re.fullmatch(r"fitting: \d s, sweep 1: 40 clusters", state) for state in states)
+    assert "look" not in out
+    assert re.search(r"^K +3 \(from the data; ", out, re.M)
+
+
+def test_lines_of_a_search_are_understood(capsys, blobs):
+    progress = SimpleNamespace()
+    smallvar.DPMeans(random_state=0, verbose=1).fit(blobs[1])
+    shown = []
+    for line in capsys.readouterr().out.splitlines():
+        _cluster.note(progress, line)
+        shown.append(progress.note)
+    assert shown[:2] == ["about 3 clusters by 60 rows, looking closer", "3 clusters by 60 rows"]
+    assert shown[-1].startswith("sweep ")
+    _cluster.note(progress, "look: 1 rows, 1 clusters and fewer, best 1")
+    assert progress.note == "about 1 cluster by 1 row, looking closer"
+
+
+@POSIX
 def test_time_left_of_tracks(stream):
     program = """
 class Slow(smallvar.DynamicMeans):
@@ -2455,7 +2956,7 @@ def test_vehicle_silhouettes(ran, refused, tmp_path):
     report = ran(*argv, warning="column Sc.Var.maxis")
     names = np.loadtxt(path, delimiter=",", max_rows=1, dtype=str)
     X = np.loadtxt(path, delimiter=",", skiprows=1)[:, :-1]
-    model = smallvar.DPMeans(n_clusters=4).fit(X)
+    model = smallvar.DPMeans("farthest-first", n_clusters=4).fit(X)
     assert names[-1] == "class"
     assert (report["n"], report["d"]) == ("846", "18")
     assert float(report["objective"].split()[0]) == pytest.approx(model.objective_, rel=1e-9)
@@ -2463,14 +2964,19 @@ def test_vehicle_silhouettes(ran, refused, tmp_path):
     assert "has no column 'none'" in refused(path, "--columns", "none")
 
 
-def test_wine(run, ran):
+def test_wine(run, ran, tmp_path):
     path = Path(os.environ.get("SMALLVAR_DATA", ""), "uci", "wine.csv")
     if not path.is_file():
         pytest.skip("SMALLVAR_DATA is not a folder with uci/wine.csv (UCI: Wine)")
     _, _, err = run(path, "--exclude", "class")
     assert "column proline (" in err
     assert "as wide as column nonflavanoid_phenols (" in err
-    assert ran(path, "--exclude", "class", "--scale")["d"] == "13"
+    report = ran(path, "--exclude", "class", "--scale", "--out", tmp_path / "labels.csv")
+    assert report["d"] == "13"
+    assert report["K"].startswith("3 (from the data; next best ")
+    classes = np.genfromtxt(path, delimiter=",", names=True)["class"]
+    labels = np.loadtxt(tmp_path / "labels.csv", skiprows=1)
+    assert adjusted_rand_score(classes, labels) > 0.85
 
 
 def test_penalty_of_aircraft(ran):

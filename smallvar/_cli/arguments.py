@@ -214,6 +214,31 @@ def number(kind, least, strict=False):
     return convert
 
 
+def length_or_data(text):
+    """Convert the argument of ``--path``: K, or where there is none the DATA that follow."""
+    try:
+        float(text)
+    except ValueError:
+        return text
+    return number(int, 1)(text)
+
+
+def path_and_data(args, length):
+    """Tell the K of ``--path`` from DATA that follow in its place.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for; ``path`` is from `length_or_data`.
+    length : object
+        What ``path`` is where K is left out.
+    """
+    if isinstance(args.path, str):
+        if args.data is not None:
+            raise UserError(f"argument --path: must be an integer >= 1, got {args.path!r}")
+        args.data, args.path = args.path, length
+
+
 def check_targets(args):
     """Make sure that the files asked for can be written later, and the picture drawn.
 

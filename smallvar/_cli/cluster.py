@@ -1,21 +1,35 @@
 """``smallvar cluster``: DP-means on the rows of a table."""
 
+import re
+
 import numpy as np
 
-from smallvar._cli.arguments import check_targets, new_parser, number, parse
+from smallvar._cli.arguments import (
+    check_targets,
+    length_or_data,
+    new_parser,
+    number,
+    parse,
+    path_and_data,
+)
 from smallvar._cli.data import dropped_in_words, load, scale_in_words, scaled
 from smallvar._cli.output import (
     in_short,
     out_in_words,
     report,
     save,
+    say,
     timed,
     write_labels,
     write_out,
 )
-from smallvar._cli.picture import picture
+from smallvar._cli.picture import merge_path_picture, picture
 from smallvar._cli.progress import on_terminal
-from smallvar._cli.table import columns_in_short, counted
+from smallvar._cli.table import UserError, columns_in_short, counted
+
+WHOLE = float("inf")  # length of --path without a K
+LOOK = re.compile(r"look: (\d+) rows, \d+ clusters and fewer, best (\d+)")
+PATH = re.compile(r"path: (\d+) rows, \d+ clusters and fewer, best (\d+)")
 
 
 def cluster(argv):
@@ -28,37 +42,55 @@ def cluster(argv):
     """
     parser = new_parser(
         prog="smallvar",
-        usage="smallvar [cluster] [DATA] [--lam L | --n-clusters K] [options]",
+        usage="smallvar [cluster] [DATA] [--lam L | --n-clusters K | --path [K]] [options]",
         description="""
             Cluster the rows of a table with DP-means: k-means that finds the number of
             clusters K by itself. It minimizes SSE + lam K, the sum of squared distances to
-            the cluster centers plus a penalty lam for every cluster.""",
+            the cluster centers plus a penalty lam for every cluster. Without --lam and
+            --n-clusters the data choose K, by a criterion of likelihood and description length,
+            and with it lam.""",
         examples="""
-            smallvar measurements.csv --n-clusters 10 --out labels.csv
+            smallvar measurements.csv --out labels.csv
+            smallvar measurements.csv --path --plot path.png
             smallvar points.npy --lam 2.5 --algorithm delayed --plot clusters.png
             sort -u samples.txt | smallvar --scale --drop-missing --out - > labels.csv""",
     )
     penalty = parser.add_mutually_exclusive_group()
     penalty.add_argument(
         "--lam",
-        type=number(float, 0),
+        type=penalty_or_auto,
         metavar="L",
         help="the penalty per cluster, in squared data units: a point farther than sqrt(L) from "
-        "every center opens a cluster, so a smaller L gives more clusters",
+        "every center opens a cluster, so a smaller L gives more clusters. auto (default): K is "
+        "chosen from the data, and the lam that goes with it is what a cluster must save of the "
+        "SSE, not a distance",
     )
     penalty.add_argument(
         "--n-clusters",
         type=number(int, 1),
         metavar="K",
         help="a guess at the number of clusters, not a bound: lam is then the squared distance "
-        "of the K-th of K points picked farthest-first (default: a guess of 8)",
+        "of the K-th of K points picked farthest-first",
+    )
+    penalty.add_argument(
+        "--path",
+        type=length_or_data,
+        nargs="?",
+        const=WHOLE,
+        metavar="K",
+        help="print the SSE, the criterion and the lam that leads there for 1, 2, ... clusters, "
+        "K at most (if left out, somewhat more than the data speak for); the number chosen among "
+        "these is marked, and --out writes its labels",
     )
     parser.add_argument(
         "--algorithm",
-        choices=["serial", "delayed", "collapsed"],
+        choices=["serial", "delayed", "collapsed", "merge"],
         help="serial (default): each point beyond lam opens a cluster at once; delayed: at most "
         "one new cluster per sweep, hence fewer and clearer ones where lam is small; "
-        "collapsed: the centers move with every point, which may lower the objective further",
+        "collapsed: the centers move with every point, which may lower the objective further; "
+        "merge: many clusters are merged until lam asks for no fewer, which also finds clusters "
+        "that no far point opens. Where the data choose K, all but collapsed are the same: they "
+        "start from merged clusters",
     )
     parser.add_argument(
         "--max-clusters", type=number(int, 1), metavar="M", help="never make more than M clusters"
@@ -67,51 +99,101 @@ def cluster(argv):
         parser,
         argv,
         out="write the labels, 0 to K - 1, one per row",
-        seed="visit the points in a random order drawn from S (default: in the order given)",
+        seed="draw from S what is random: where the data choose K, and with merge, the rows that "
+        "the search begins from (default: 0, so that the same command gives the same result); "
+        "otherwise the order in which the points are visited (default: the order given)",
+        lines="sweep, and for every stage of the search for K",
         scale="standardize the columns, each to mean 0 and standard deviation 1, so that all "
         "count alike; lam is then in these units. The picture of one or two columns stays in "
         "those of the data",
     )
+    path_and_data(args, WHOLE)
+    if args.path is not None:
+        for option in ("algorithm", "max_clusters"):
+            if getattr(args, option) is not None:
+                instead = ": give --path M" if option == "max_clusters" else ""
+                name = option.replace("_", "-")
+                raise UserError(f"--{name} has no meaning with --path{instead}")
+        if args.path != WHOLE:
+            args.max_clusters = args.path
     check_targets(args)
-
-    from smallvar import DPMeans
 
     table, reading = load(args, parser.prog)
     X, scaler = scaled(args, table)
-    n, d = X.shape
-    followed = on_terminal() and not args.verbose
+    if args.path is not None:
+        show_path(args, table, X, scaler, reading)
+    else:
+        show_clusters(args, table, X, scaler, reading)
+
+
+def penalty_or_auto(text):
+    """Convert the argument of ``--lam``."""
+    return text if text == "auto" else number(float, 0)(text)
+
+
+def new_model(args):
+    """Make the estimator that the options ask for."""
+    from smallvar import DPMeans
+
+    lam = args.lam
+    if lam is None:
+        lam = "auto" if args.n_clusters is None else "farthest-first"
     given = {
-        "lam": args.lam,
         "n_clusters": args.n_clusters,
         "max_clusters": args.max_clusters,
         "algorithm": args.algorithm,
         "random_state": args.seed,
         "n_threads": args.threads,
     }
-    model = DPMeans(
-        **{option: value for option, value in given.items() if value is not None},
-        shuffle=args.seed is not None,
-        verbose=int(args.verbose or followed),
-    )
-    if args.n_clusters is None:  # a guess nobody made is no reason to refuse a few rows
-        model.set_params(n_clusters=min(model.n_clusters, n))
-    _, fitting = timed(model.fit, X, follow=note if followed else None)
+    model = DPMeans(lam, **{name: value for name, value in given.items() if value is not None})
+    if lam == "auto" or args.algorithm == "merge":
+        return model.set_params(random_state=args.seed or 0)
+    return model.set_params(shuffle=args.seed is not None)
 
+
+def fitted(args, work, X, **options):
+    """Fit, printing lines for the user or for the line of progress; returns what `timed` does."""
+    followed = on_terminal() and not args.verbose
+    options["verbose"] = int(args.verbose or followed)
+    return timed(lambda: work(X, **options), follow=note if followed else None)
+
+
+def show_clusters(args, table, X, scaler, reading):
+    """Fit DP-means, write what is asked for, and report.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    table : Table
+        The data.
+    X : ndarray of shape (n, d)
+        What to cluster: the data, or their scaled columns.
+    scaler : StandardScaler or None
+        What leads back from there.
+    reading : float
+        The seconds it took to read the data.
+    """
+    model = new_model(args)
+    _, fitting = fitted(args, lambda X, verbose: model.set_params(verbose=verbose).fit(X), X)
+    chosen = model.lam == "auto"
     if args.out is not None:
         write_out(args, ["label"], model.labels_, table.kept, write_labels)
     if args.plot is not None:
         save(args.plot, picture(table, model, scaler))
 
-    guess = f"farthest-first, for a guess of {counted(model.n_clusters, 'cluster')}"
+    if chosen:
+        choice = Choice(model.path_, X, model.max_clusters)
+        origin = choice.lam_in_words()
+    elif args.lam is None:
+        origin = f"farthest-first, for a guess of {counted(model.n_clusters, 'cluster')}"
+    else:
+        origin = "given"
     report(
         {
-            "data": f"{table.name}, {columns_in_short(table.titles)}",
-            "n": n,
-            "dropped": dropped_in_words(args, table),
-            "d": d,
-            "scaled": scale_in_words(scaler),
-            "lam": f"{model.lam_:.8g} ({guess if args.lam is None else 'given'})",
-            "K": model.n_clusters_,
+            **of_data(args, table, X, scaler),
+            "lam": f"{model.lam_:.8g} ({origin})",
+            "K": choice.in_words(model.n_clusters_) if chosen else model.n_clusters_,
             "sweeps": model.n_iter_,
             "objective": f"{model.objective_:.10g} (SSE + lam K)",
             "SSE": f"{model.inertia_:.10g}",
@@ -123,6 +205,192 @@ def cluster(argv):
     )
 
 
+def show_path(args, table, X, scaler, reading):
+    """Print, and draw where asked for, how the clusterings compare over their number of clusters.
+
+    Parameters
+    ----------
+    args, table, X, scaler, reading
+        As for `show_clusters`.
+    """
+    from smallvar import lambda_path
+
+    model = new_model(args)
+    if args.out is None:
+        names = ("max_clusters", "random_state", "n_threads")
+        options = {name: getattr(model, name) for name in names}
+        path, fitting = fitted(args, lambda_path, X, **options)
+    else:  # the labels that there are without --path
+        _, fitting = fitted(args, lambda X, verbose: model.set_params(verbose=verbose).fit(X), X)
+        path = model.path_
+        write_out(args, ["label"], model.labels_, table.kept, write_labels)
+    choice = Choice(path, X, model.max_clusters)
+    if args.plot is not None:
+        save(args.plot, merge_path_picture(table, choice, scaler))
+    say(choice.as_table())
+    report(
+        {
+            **of_data(args, table, X, scaler),
+            "sample": choice.sample_in_words(len(X)),
+            "lam": f"{path.lam:.8g} ({choice.lam_in_words()})",
+            "K": choice.in_words(path.best),
+            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
+            "labels": out_in_words(args),
+            "picture": args.plot,
+        }
+    )
+
+
+def of_data(args, table, X, scaler):
+    """Say what the data are."""
+    return {
+        "data": f"{table.name}, {columns_in_short(table.titles)}",
+        "n": X.shape[0],
+        "dropped": dropped_in_words(args, table),
+        "d": X.shape[1],
+        "scaled": scale_in_words(scaler),
+    }
+
+
+class Choice:
+    """The number of clusters chosen on a path, and how sure that is.
+
+    Parameters
+    ----------
+    path : LambdaPath
+        The numbers of clusters and what the data say to each.
+    X : ndarray of shape (n, d)
+        The rows it is of.
+    most : int or None
+        The bound on the number of clusters.
+
+    Attributes
+    ----------
+    counts, errors, behind : ndarray
+        The numbers that were allowed, the SSE of each, and by how much its criterion is above the
+        lowest among them; infinite where so few rows do not tell.
+    low, high : ndarray
+        The range of lam for which each is best; empty, that is low >= high, for some.
+    ranked : list of int
+        Those with a criterion, the lowest first.
+    best : int
+        The number chosen.
+    tie : float
+        A difference that does not count: 2 log(distinct rows), the price of one parameter.
+    tied : list of int
+        Those besides ``best`` that are within ``tie`` of the lowest.
+    beyond : tuple of int and float, or None
+        The best number that was not allowed, and how far ahead of ``best`` it is; if it is by
+        more than ``tie``.
+    """
+
+    def __init__(self, path, X, most):
+        from smallvar._criterion import PRICE, count_distinct
+        from smallvar._path import COARSE, FINER
+
+        self.sample = COARSE * FINER  # rows that a path looks at, at least
+        self.tie = PRICE * float(np.log(min(count_distinct(X), self.sample)))
+        criterion = dict(zip(path.n_clusters.tolist(), path.criterion.tolist(), strict=True))
+        known = [k for k in path.ranking.tolist() if np.isfinite(criterion[k])]
+        self.best, self.lam, self.most = path.best, path.lam, most
+        self.ranked = [k for k in known if most is None or k <= most]
+        allowed = path.n_clusters <= (WHOLE if most is None else most)
+        self.counts, self.errors = path.n_clusters[allowed], path.inertia[allowed]
+        self.low, self.high = path.lam_low[allowed], path.lam_high[allowed]
+        self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
+        self.of = dict(zip(self.counts.tolist(), self.behind.tolist(), strict=True))
+        self.others = [k for k in self.ranked if k != self.best]
+        self.tied = [k for k in self.others if self.of[k] <= self.tie]
+        ahead = criterion[self.best] - criterion[known[0]]
+        self.beyond = None
+        if known[0] not in self.of and ahead > self.tie:
+            self.beyond = known[0], ahead
+
+    def in_words(self, found):
+        """Say which number it is, where it comes from, and how far behind the others are.
+
+        Parameters
+        ----------
+        found : int
+            The number of clusters after the last sweep.
+        """
+        words = "from the data"
+        if found != self.best:
+            words = f"{self.best} {words}, fewer after the sweeps"
+        if self.beyond:
+            words += f", {self.most} at most: {self.beyond[0]} would be {self.beyond[1]:,.1f} ahead"
+        return f"{found} ({words}; {self.lead_in_words()})"
+
+    def lead_in_words(self):
+        """Say how far behind the next best number is, or why there is none."""
+        if not self.others:
+            if self.most == 1:
+                return "no other was allowed"
+            return "too few distinct rows to speak for another"
+        other = self.others[0]
+        gap = self.of[other] - self.of[self.best]
+        distance = f"{abs(gap):,.1f} {'behind' if gap >= 0 else 'ahead'}"
+        if not self.tied:
+            return f"next best {other}: {distance}, where up to {self.tie:.1f} is a tie"
+        more = len(self.tied) - 1
+        some = f" and {counted(more, 'other')} as close" if more else ""
+        words = f"{other} is {distance}{some}, but up to {self.tie:.1f} is a tie"
+        if self.by_range:
+            words += f", and {self.best} has the wider range of lam"
+        return words
+
+    @property
+    def by_range(self):
+        """Tell whether the range of lam decided a tie; a single cluster takes no part in that."""
+        return self.best > 1 and any(k > 1 for k in self.tied)
+
+    def lam_in_words(self):
+        """Say what this lam is, and for which the number chosen is best."""
+        at = self.counts.searchsorted(self.best)
+        low, high = self.low[at], self.high[at]
+        if not low < high:
+            words = "for no lam"
+        elif low > 0:
+            words = f"from {low:.6g} " + (f"to {high:.6g}" if np.isfinite(high) else "on")
+        else:
+            words = f"up to {high:.6g}" if np.isfinite(high) else "for all lam"
+        return f"what a cluster must save, not a distance; K = {self.best} is best {words}"
+
+    def sample_in_words(self, n):
+        """Say how many rows the path was found on, where those are not all."""
+        return f"{self.sample:,} rows or more, drawn at random" if n > self.sample else None
+
+    def as_table(self):
+        """Print the path as a table: a row for each number, and what the marks mean."""
+        lines = [
+            f"{'K':>4}  {'SSE':>14}  {'criterion':>14}  {'rank':>4}  {'best for lam from':>17}  "
+            f"{'to':>14}"
+        ]
+        for k, error, behind, low, high in zip(
+            self.counts, self.errors, self.behind, self.low, self.high, strict=True
+        ):
+            place = f"{'-':>14}  {'-':>4}"
+            if np.isfinite(behind):
+                place = f"{f'+{behind:,.1f}':>14}  {self.ranked.index(k) + 1:>4}"
+            ends = "(path ends)" if low == 0 and error > 0 else f"{low:.8g}"
+            lam = f"{ends:>17}  {high:>14.8g}" if low < high else f"{'-':>17}  {'-':>14}"
+            mark = "  *" if k == self.best else "  =" if k in self.tied else ""
+            lines.append(f"{k:>4}  {error:>14.8g}  {place}  {lam}{mark}")
+        meaning = "the lowest criterion"
+        if self.tied:
+            lines.append(f"   = within {self.tie:.1f} of the lowest criterion, which is a tie")
+            if self.by_range:
+                meaning = "among those in the tie, the widest range of lam"
+        lines.append(f"   * chosen: {meaning}")
+        return "\n".join([*lines, ""])
+
+
 def note(progress, line):
-    """Show the latest sweep; how many there will be, nobody knows."""
+    """Show the latest sweep or stage of the search; how many there will be, nobody knows."""
+    if found := LOOK.fullmatch(line):
+        rows, best = map(int, found.groups())
+        line = f"about {counted(best, 'cluster')} by {counted(rows, 'row')}, looking closer"
+    elif found := PATH.fullmatch(line):
+        rows, best = map(int, found.groups())
+        line = f"{counted(best, 'cluster')} by {counted(rows, 'row')}"
     progress.note = line

@@ -6,7 +6,14 @@ import io
 
 import numpy as np
 
-from smallvar._cli.arguments import check_targets, new_parser, number, parse
+from smallvar._cli.arguments import (
+    check_targets,
+    length_or_data,
+    new_parser,
+    number,
+    parse,
+    path_and_data,
+)
 from smallvar._cli.data import dropped_in_words, load
 from smallvar._cli.output import (
     in_short,
@@ -133,10 +140,7 @@ def features(argv):
         seed="draw the random starts from S (default: 0, so that the same command gives the "
         "same result)",
     )
-    if isinstance(args.path, str):
-        if args.data is not None:
-            raise UserError(f"argument --path: must be an integer >= 1, got {args.path!r}")
-        args.data, args.path = args.path, PATH
+    path_and_data(args, PATH)
     refuse_misplaced(args)
     check_targets(args)
 
@@ -290,15 +294,6 @@ def show_path(args, options, table, reading):
             "picture": args.plot,
         }
     )
-
-
-def length_or_data(text):
-    """Convert the argument of ``--path``: K, or where there is none the DATA that follow."""
-    try:
-        float(text)
-    except ValueError:
-        return text
-    return number(int, 1)(text)
 
 
 def height_and_width(text):

@@ -6,6 +6,7 @@ put right is raised as `UserError` and ends in one line and exit code 2.
 """
 
 import os
+import re
 import sys
 import warnings
 from contextlib import redirect_stdout, suppress
@@ -18,6 +19,7 @@ from smallvar._cli.track import track
 
 COMMANDS = {"cluster": cluster, "features": features, "track": track}
 DEFAULT_COMMAND = "cluster"
+ARGUMENT = re.compile(r"\b(algorithm|lam)='(\w+)'")  # of an estimator, as its warnings advise it
 
 
 def main(argv=None):
@@ -41,7 +43,7 @@ def main(argv=None):
         # --help and its like end as SystemExit, errors as UserError.
         # With --out - the report goes elsewhere; redirect_stdout puts all back in the end.
         with suppress(SystemExit), warnings.catch_warnings(), redirect_stdout(sys.stdout):
-            warnings.showwarning = lambda warning, *_: complain("warning:", warning)
+            warnings.showwarning = lambda warning, *_: complain("warning:", in_options(warning))
             COMMANDS[argv[0]](argv[1:])
         sys.stdout.flush()
     except UserError as error:
@@ -55,3 +57,8 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return 0
+
+
+def in_options(warning):
+    """Turn the arguments that a warning advises into options of the command line."""
+    return ARGUMENT.sub(r"--\1 \2", str(warning))

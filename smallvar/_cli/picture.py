@@ -91,9 +91,10 @@ def picture(table, model, scaler=None):
     axes.set_ylabel(axis_titles[1], parse_math=False)
     some = f", {size:,} of them drawn" if size < n else ""
     marks = "numbered by label" if numbered else "as ringed dots"
+    origin = ", chosen from the data" if isinstance(model.lam, str) and model.lam == "auto" else ""
     axes.set_title(
         f"{table.name}: n = {n:,}{some}{', columns scaled' if scaler else ''}\n"
-        f"K = {k:,}, lam = {model.lam_:.6g}; centers {marks}",
+        f"K = {k:,}{origin}, lam = {model.lam_:.6g}; centers {marks}",
         size=11,
         parse_math=False,
     )
@@ -339,8 +340,6 @@ def path_picture(table, path, best):
         On a log scale unless there is a K without error.
     """
     Figure = import_matplotlib()[0]
-    from matplotlib.ticker import LogFormatter
-
     (n, d), counts = table.X.shape, path.n_components
     figure = Figure(figsize=(8, 5.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
@@ -368,10 +367,7 @@ def path_picture(table, path, best):
             linewidths=2,
             label=f"K = {best}: best for the widest range of lam",
         )
-    if path.error.all():
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(LogFormatter())
-        axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
+    logarithmic(axes, path.error)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(axis="y", which="both", color="#eeeeee", linewidth=0.7)
     axes.set_axisbelow(True)
@@ -381,6 +377,96 @@ def path_picture(table, path, best):
     axes.legend(frameon=False)
     axes.set_title(f"{table.name}: n = {n:,}, d = {d:,}", size=11, parse_math=False)
     return figure
+
+
+def merge_path_picture(table, choice, scaler=None):
+    """Draw criterion, SSE and ranges of lam over the number of clusters.
+
+    Parameters
+    ----------
+    table : Table
+        The data.
+    choice : Choice
+        The path, and the number chosen on it.
+    scaler : StandardScaler, optional
+        What was done to the data first.
+
+    Returns
+    -------
+    figure : matplotlib.figure.Figure
+        Three panels above each other. The criterion is above the lowest one, on a scale that is
+        linear where differences are a tie and logarithmic beyond.
+    """
+    Figure = import_matplotlib()[0]
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+    (n, d), K, blue, red = table.X.shape, choice.counts, "#4477aa", "#ee6677"
+    figure = Figure(figsize=(8, 9), dpi=150, layout="constrained")
+    above, middle, below = figure.subplots(3, 1, sharex=True, height_ratios=[3, 2, 2])
+    size = float(np.clip(1500 / len(K), 4, 36))
+    known = np.isfinite(choice.behind)
+    above.plot(K[known], choice.behind[known], color=blue, linewidth=1.2, zorder=1)
+    above.scatter(K[known], choice.behind[known], s=size, color=blue, zorder=2)
+    scale, top = choice.tie or 1.0, choice.behind[known].max()
+    above.set_yscale("symlog", linthresh=scale, linscale=0.5)
+    if choice.tie:
+        above.axhspan(0, scale, color="#eeeeee", label=f"a tie: up to {scale:.1f}", zorder=0)
+    above.set_ylim(-0.35 * scale, max(2 * scale, 2 * top))
+    steps = (1, 2, 5) if top < 100 * scale else (1,)
+    ticks = [step * 10.0**i for i in range(16) for step in steps]
+    above.set_yticks([0.0, *(tick for tick in ticks if scale < tick < 2 * top)])
+    above.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
+    above.yaxis.set_minor_locator(NullLocator())
+    above.set_ylabel("criterion above the lowest")
+
+    middle.plot(K, choice.errors, color=blue, linewidth=1.2, zorder=1)
+    middle.scatter(K, choice.errors, s=size, color=blue, zorder=2)
+    logarithmic(middle, choice.errors)
+    middle.set_ylabel("SSE")
+
+    shown = choice.low < choice.high
+    ends = np.concatenate([choice.low[shown], choice.high[shown]])
+    ends = ends[(ends > 0) & np.isfinite(ends)]
+    least, most = (ends.min() / 2, 2 * ends.max()) if len(ends) else (0.5, 2.0)
+    low, high = np.maximum(choice.low, least), np.minimum(choice.high, most)
+    width = float(np.clip(300 / len(K), 1, 9))
+    for color, some in ((blue, shown & (choice.best != K)), (red, shown & (choice.best == K))):
+        below.vlines(K[some], low[some], high[some], color=color, linewidth=width)
+    below.set_ylim(least, most)
+    logarithmic(below, np.array([least, most]))
+    below.set_ylabel("lam for which K is best")
+    below.set_xlabel("K, number of clusters")
+
+    at = K.searchsorted(choice.best)
+    for axes, values in ((above, choice.behind), (middle, choice.errors)):
+        chosen = f"K = {choice.best:,}, chosen"
+        ring = {"facecolors": "none", "edgecolors": red, "linewidths": 2}
+        axes.scatter(choice.best, values[at], s=150, label=chosen, zorder=3, **ring)
+    above.legend(frameon=False)
+    for axes in (above, middle, below):
+        axes.axvline(choice.best, color=red, linewidth=0.8, alpha=0.5, zorder=0)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.set_xlim(K[0] - 0.6, K[-1] + 0.6)
+        axes.grid(axis="y", color="#eeeeee", linewidth=0.7)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    above.set_title(
+        f"{table.name}: n = {n:,}, d = {d:,}{', columns scaled' if scaler else ''}\n"
+        f"K = {choice.best:,}; {choice.lead_in_words()}",
+        size=10,
+        parse_math=False,
+    )
+    return figure
+
+
+def logarithmic(axes, values):
+    """Give a y-axis a log scale with plain numbers, unless there is a 0 among the values."""
+    from matplotlib.ticker import LogFormatter
+
+    if values.all():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(LogFormatter())
+        axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
 
 
 def original_tracks(model, scaler):

@@ -184,7 +184,7 @@ cdef class MergeSweep(DPSweep):
     cdef prepare(self):
         """Means, weights and partners of all clusters, as they are now."""
         cdef Sweep* s = &self.s
-        cdef Py_ssize_t k, j, q, n_changed = 0, n_lost = 0
+        cdef Py_ssize_t k, j, n_changed = 0, n_lost = 0
         cdef double[:, ::1] tables
         cdef int[:, ::1] ints
         cdef bint same
@@ -272,14 +272,14 @@ cdef class MergeSweep(DPSweep):
         """Give the points, the centers and the tables the numbers that are left after mergers."""
         cdef Sweep* s = &self.s
         cdef Py_ssize_t k, j, i, kept = 0, d = s.d
-        cdef double t, drift, least
-        # how far each center is from the one that takes its place, drift still to be taken off the bounds included
+        cdef double t, drift
+        # how far each center is from the one that takes its place, with the drift that no sweep has taken off yet
         for k in range(s.k):
             drift = 0.0
             for j in range(d):
                 t = s.c[k * d + j] - self.mean[self.target[k] * d + j]
                 drift += t * t
-            s.near[k] = upper(drift, s.scale) + s.p[k]
+            s.near[k] = upper(drift, s.scale) + (<float> 0.0 if s.swept else s.p[k])
             s.fresh[k] = s.near[k]
         for k in range(s.k):
             # other points are at least as far from a union as from one of its parts, less that part's drift
@@ -317,6 +317,7 @@ cdef class MergeSweep(DPSweep):
         self.n_before = kept
         self.far_point = -1
         s.opened = False
+        s.swept = False
         self.place_centers()
         self.renew_tables()
 
@@ -494,7 +495,7 @@ def fit_shape(double[::1] squares, const double[::1] weight, const int[::1] labe
         s2 = 1.0
         for m in range(N_SHAPES):
             nu = SHAPES[m]
-            for i in range(SHAPE_STEPS):
+            for _ in range(SHAPE_STEPS):
                 mean = 0.0
                 for b in range(used):
                     mean += mass[b] * bin[b] / (nu + bin[b] / s2)
