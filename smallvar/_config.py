@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import threading
 
 import joblib
 from threadpoolctl import ThreadpoolController
@@ -14,8 +15,8 @@ _forked = False
 
 
 def _after_fork():
-    global _forked
-    _forked = True
+    global _forked, _one_thread
+    _forked, _one_thread = True, _OneThread()
 
 
 if hasattr(os, "register_at_fork"):
@@ -40,9 +41,31 @@ def _controller():
     return ThreadpoolController()
 
 
+class _OneThread:
+    """Fits that want BLAS to use one thread; the first sets the limit, the last lifts it."""
+
+    def __init__(self):
+        self.lock, self.inside, self.limit = threading.Lock(), 0, None
+
+    def __enter__(self):
+        with self.lock:
+            if self.inside == 0:
+                self.limit = _controller().limit(limits=1, user_api="blas")
+            self.inside += 1
+
+    def __exit__(self, *error):
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0:
+                self.limit.restore_original_limits()
+
+
+_one_thread = _OneThread()
+
+
 def one_blas_thread():
     """Context in which BLAS uses one thread: for matrices so small that more would only wait."""
-    return _controller().limit(limits=1, user_api="blas")
+    return _one_thread
 
 
 def resolve_threads(n_threads):

@@ -357,8 +357,9 @@ class DPMeans(CenterEstimator):
                 self.labels_[idle] = nearest_sweep(
                     X[idle], None, best.sweep.centers, n_threads
                 ).labels
-            if given is None and self.n_clusters_ == 1:
-                self._warn_if_out_of_reach(X, weight, n_threads)
+            reachable = self._reachable(X, weight, n_threads) if given is None else None
+        if reachable:
+            warnings.warn(reachable, UserWarning, stacklevel=2)
         if not (best.converged or best.enough):
             warn_not_converged(self, best.n_iter)
         return self
@@ -415,24 +416,22 @@ class DPMeans(CenterEstimator):
         self.path_ = best.merge_path
         return best
 
-    def _warn_if_out_of_reach(self, X, weight, n_threads):
-        """Tell where a single cluster is left only because no row alone is worth another one."""
-        if not self.lam_ < self.inertia_ or self.max_clusters == 1 or hasattr(self, "path_"):
-            return
-        rng = np.random.RandomState(0)
-        path = find_path(
-            X, weight, rng, n_threads, lam=self.lam_, most=self.max_clusters, look=True
-        )
+    def _reachable(self, X, weight, n_threads):
+        """What to tell of a single cluster that is left only because no row is worth another."""
+        alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
+        if not alone or not self.lam_ < self.inertia_:
+            return None
+        options = {"lam": self.lam_, "most": self.max_clusters, "look": True}
+        path = find_path(X, weight, np.random.RandomState(0), n_threads, **options)
         objective = path.inertia + self.lam_ * path.n_clusters
-        if objective.min() < MUCH_BETTER * self.objective_:
-            warnings.warn(
-                f"one cluster is left because lam={self.lam_:.6g} exceeds the squared distance of "
-                f"every point from the mean, but {path.n_clusters[objective.argmin()]} clusters "
-                f"would have an objective near {objective.min():.6g} instead of "
-                f"{self.objective_:.6g}: use algorithm='merge', or lam='auto'.",
-                UserWarning,
-                stacklevel=3,
-            )
+        if not objective.min() < MUCH_BETTER * self.objective_:
+            return None
+        return (
+            f"one cluster is left because lam={self.lam_:.6g} exceeds the squared distance of "
+            f"every point from the mean, but {path.n_clusters[objective.argmin()]} clusters would have "
+            f"an objective near {objective.min():.6g} instead of {self.objective_:.6g}: use "
+            "algorithm='merge', or lam='auto' to let the data choose."
+        )
 
     def _best_start(self, n, starts):
         """Run the starts; the one with the lowest objective becomes the result for n rows."""

@@ -183,7 +183,7 @@ def show_clusters(args, table, X, scaler, reading):
         save(args.plot, picture(table, model, scaler))
 
     if chosen:
-        choice = Choice(model.path_, X, model.max_clusters)
+        choice = Choice(model.path_, model.max_clusters)
         origin = choice.lam_in_words()
     elif args.lam is None:
         origin = f"farthest-first, for a guess of {counted(model.n_clusters, 'cluster')}"
@@ -224,7 +224,7 @@ def show_path(args, table, X, scaler, reading):
         _, fitting = fitted(args, lambda X, verbose: model.set_params(verbose=verbose).fit(X), X)
         path = model.path_
         write_out(args, ["label"], model.labels_, table.kept, write_labels)
-    choice = Choice(path, X, model.max_clusters)
+    choice = Choice(path, model.max_clusters)
     if args.plot is not None:
         save(args.plot, merge_path_picture(table, choice, scaler))
     say(choice.as_table())
@@ -284,12 +284,8 @@ class Choice:
         more than ``tie``.
     """
 
-    def __init__(self, path, X, most):
-        from smallvar._criterion import PRICE, count_distinct
-        from smallvar._path import COARSE, FINER
-
-        self.sample = COARSE * FINER  # rows that a path looks at, at least
-        self.tie = PRICE * float(np.log(min(count_distinct(X), self.sample)))
+    def __init__(self, path, most):
+        self.sample, self.tie = path.n_samples, path.tie
         criterion = dict(zip(path.n_clusters.tolist(), path.criterion.tolist(), strict=True))
         known = [k for k in path.ranking.tolist() if np.isfinite(criterion[k])]
         self.best, self.lam, self.most = path.best, path.lam, most
@@ -358,7 +354,7 @@ class Choice:
 
     def sample_in_words(self, n):
         """Say how many rows the path was found on, where those are not all."""
-        return f"{self.sample:,} rows or more, drawn at random" if n > self.sample else None
+        return f"{self.sample:,} rows, drawn at random" if n > self.sample else None
 
     def as_table(self):
         """Print the path as a table: a row for each number, and what the marks mean."""
