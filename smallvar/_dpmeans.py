@@ -428,8 +428,8 @@ class DPMeans(CenterEstimator):
             return None
         return (
             f"one cluster is left because lam={self.lam_:.6g} exceeds the squared distance of "
-            f"every point from the mean, but {path.n_clusters[objective.argmin()]} clusters would have "
-            f"an objective near {objective.min():.6g} instead of {self.objective_:.6g}: use "
+            f"every point from the mean, but {path.n_clusters[objective.argmin()]} clusters would "
+            f"have an objective near {objective.min():.6g} instead of {self.objective_:.6g}: use "
             "algorithm='merge', or lam='auto' to let the data choose."
         )
 
