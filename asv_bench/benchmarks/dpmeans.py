@@ -21,6 +21,28 @@ class Algorithms(Fit):
         return *blobs(n, d, k), DPMeans(penalty(d), algorithm=algorithm)
 
 
+class Auto(Fit):
+    """The data choose: the merge path, its criterion and the last sweeps."""
+
+    param_names = ["case"]
+    params = [list(CASES)]
+
+    def make(self, case):
+        n, d, k = CASES[case]
+        return *blobs(n, d, k), DPMeans(random_state=0)
+
+
+class Merge(Fit):
+    """The merge path for a given penalty, that of a tenth of a cluster's squared error."""
+
+    param_names = ["case"]
+    params = [[SMALL, MEDIUM]]
+
+    def make(self, case):
+        n, d, k = CASES[case]
+        return *blobs(n, d, k), DPMeans(n * d / k / 10, algorithm="merge", random_state=0)
+
+
 class Threads(Timed):
     """Both precisions, one thread and two, on the largest case."""
 
