@@ -152,7 +152,7 @@ def _fine(low, single):
     def step(k):
         if k <= FEW or (single and k > low):
             return 1
-        return max(1, k // (STEPS if k > low else 10))
+        return max(1, min(k - FEW, k // (STEPS if k > low else 10)))
 
     return step
 
@@ -294,7 +294,7 @@ def _find(problem, rng, lam, most, init, look, verbose):
     size, room = min(problem.n, max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))), 0
     while True:
         sample = problem.sample(size, rng)
-        limit = max(2, size // 2) if lam is None else size
+        limit = min(size, max(2, size // 2)) if lam is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
             start, wider = _look(sample, room, rng, lam, most, verbose)
@@ -347,7 +347,8 @@ def _look(sample, room, rng, lam, most, verbose):
     sums = descent.seed(min(n, WIDER * room), rng)
     k = len(sums) - 1
     # seeds beyond the room that lower the sum much more than those before: a finer grain
-    grain = k > room and sums[room // WIDER] * sums[k] * GRAIN < sums[room] ** 2
+    grain = k > room and sums[room] > 0.0
+    grain = grain and sums[room // WIDER] / sums[room] * (sums[k] / sums[room]) * GRAIN < 1.0
     descent.start(descent.sweep.centers[:room])
     descent.settle(FIRST_SWEEPS)
     stops, centers = {}, {}
