@@ -1540,7 +1540,7 @@ def law_of_distances(r2, w, u, d, counts, labels):
     the n / (u - K) that K centers of u distinct rows have taken from the mean.
     """
     n, K = w.sum(), len(counts)
-    back = n / (u - K) / counts if K < u else np.zeros(K)
+    back = n / (u - K) / counts if u > K else np.zeros(K)
     r2 = r2 + (w @ r2) / n * back[labels]
     unit = (w @ r2) / n / d
     gauss = d * (np.log(2 * np.pi) + 1)
@@ -1721,10 +1721,10 @@ class _Search:
 
     def stop(self):
         descent = self.descent
-        labels, K = descent.labels, len(descent.centers)
+        labels = descent.labels
         stop = Stop(weighted_means(self.x, self.mass, labels), descent.centers)
         stop.error = sum_of_squares(self.x, self.mass, labels, stop.centers)
-        if K <= max(1, self.u // 3):
+        if stop.k <= max(1, self.u // 3):
             stop.V, stop.metric = path_criterion(self.x, self.mass, labels, self.u)
         return stop
 
@@ -1756,9 +1756,8 @@ class _Search:
         if self.lam is None and best.k > 1:
             # as good: less than the price of a parameter apart; of these the widest range of lam
             wide = [b / a if 0 < a < b else 0.0 for a, b in zip(low, high, strict=True)]
-            near = [
-                i for i, s in enumerate(allowed) if s.k > 1 and s.V <= best.V + 2 * np.log(self.u)
-            ]
+            limit = best.V + 2 * np.log(self.u)
+            near = [i for i, s in enumerate(allowed) if s.k > 1 and self.value(s) <= limit]
             widest = max(near, key=lambda i: wide[i])
             best = allowed[widest] if wide[widest] > 0 else best
         i = stops.index(best)
