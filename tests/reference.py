@@ -15,8 +15,12 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from scipy.special import gammaln
+from sklearn.utils import check_random_state
+from sklearn.utils.random import sample_without_replacement
 
 RUN = 256  # rows whose distances `serial` takes at once; no result depends on it
+SAME = 0.01  # of the price of a parameter: criteria that are nearer are the same
 
 
 @dataclass
@@ -1492,3 +1496,331 @@ def forward_selection(K, a, budget):
             errors[j] = a @ K @ a - 2 * c @ K[some] @ a + c @ K[np.ix_(some, some)] @ c
         chosen.append(min(errors, key=errors.get))
     return chosen
+
+
+# The merge path: k-means for every number of clusters, from many down to one, and a criterion.
+
+
+@dataclass(eq=False)
+class Stop:
+    """The clustering at one number of clusters."""
+
+    centers: np.ndarray
+    start: np.ndarray  # the centers where the descent is: in its metric
+    V: float = np.inf
+    error: float = np.nan
+    metric: np.ndarray | None = None
+
+    @property
+    def k(self):
+        """Number of clusters."""
+        return len(self.centers)
+
+
+@dataclass
+class Path:
+    """What the search for a number of clusters returns."""
+
+    stops: list
+    best: int
+    lam: float
+    value: float
+    tree: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    emptied: int = 0  # clusters that lost their last row in a sweep
+    metric: bool = False  # whether it went down in the metric of the clusters
+    rounds: int = 1  # searches, each from more clusters than the one before
+
+
+def law_of_distances(r2, w, u, d, counts, labels):
+    """Mean of -2 log f for the best law f of squared distances, and whether it is a t law.
+
+    A center takes 1 / n_k of the variance of its n_k rows along; each row gets it back, out of
+    the n / (u - K) that K centers of u distinct rows have taken from the mean.
+    """
+    n, K = w.sum(), len(counts)
+    back = n / (u - K) / counts if u > K else np.zeros(K)
+    r2 = r2 + (w @ r2) / n * back[labels]
+    unit = (w @ r2) / n / d
+    gauss = d * (np.log(2 * np.pi) + 1)
+    if r2.max() < 1.05 * d * unit:
+        return gauss + d * np.log(unit), False
+    r2, s2, values = r2 / unit, 1.0, []
+    for nu in (200, 50, 20, 10, 6, 4, 3):
+        for _ in range(4):
+            s2 *= (nu + d) / d * (w @ (r2 / (nu * s2 + r2))) / n
+        norm = gammaln((nu + d) / 2) - gammaln(nu / 2) - d / 2 * np.log(nu * np.pi * s2)
+        values.append((nu + d) * (w @ np.log1p(r2 / (nu * s2))) / n - 2 * norm)
+    return min(gauss, *values) + d * np.log(unit), min(values) < gauss
+
+
+def path_criterion(X, w, labels, u):
+    """V of these labels, and the matrix that makes the clusters round (None: they are).
+
+    V = (u / n) (-2 sum_i w_i log f(x_i) - 2 n sum_k p_k log p_k) + log(u) x the price of K
+    centers and of f: spherical, spherical but for some directions, in the plane with a
+    covariance for each cluster, and a box where there is one cluster.
+    """
+    (n, d), counts = X.shape, np.bincount(labels, w)
+    n, K, unit = w.sum(), len(counts), np.log(u)
+    R = X - weighted_means(X, w, labels)[labels]
+    base = -2 * u * (counts / n) @ np.log(counts / n) + unit * ((K - 1) * (1.6 * d + 3) + 2 * d)
+
+    def value(r2, logdet, price):
+        deviance, is_t = law_of_distances(r2, w, u, d, counts, labels)
+        return base + u * (deviance + logdet) + unit * (price + 2 * is_t)
+
+    candidates, metric = [value(np.square(R).sum(axis=1), 0, 2)], None
+    S = (R * w[:, None]).T @ R / n
+    e, U = np.linalg.eigh(S)
+    e, U = e[::-1].clip(0), U[:, ::-1]
+    best = np.inf, 0, None  # cost, long directions, variances
+    for q in range(max(0, min(d - 1, u // 3 - K)) + 1):
+        variances = np.append(e[:q], np.full(d - q, e[q:].mean()))
+        if variances[-1] > 1e-9 * e[0]:
+            parameters = d * q - q * (q - 1) / 2
+            cost = u * np.log(variances).sum() + 2 * unit * parameters
+            if cost < best[0]:
+                best = cost, q, variances
+                price = 2 * (parameters + 1)
+    if best[1] > 0:
+        variances = best[2]
+        metric = U / np.sqrt(variances)
+        candidates.append(value(np.square(R @ metric).sum(axis=1), np.log(variances).sum(), price))
+    if d == 2:  # the pooled covariance counts as 3 n / u rows in each cluster
+        own = np.zeros((K, 2, 2))
+        np.add.at(own, labels, w[:, None, None] * R[:, :, None] * R[:, None, :])
+        some = 3 * n / u
+        own = (own + some * S) / (counts + some)[:, None, None]
+        det = np.linalg.det(own)
+        if np.all(det > 1e-9 * np.square(np.trace(own, axis1=1, axis2=2))):
+            r2 = np.einsum("ij,ijk,ik->i", R, np.linalg.inv(own)[labels], R)
+            candidates.append(value(r2, counts @ np.log(det) / n, 1.6 * 3 * K))
+    if K == 1:
+        box = 2 * u * np.log(np.ptp(X, axis=0)).sum() + unit * 2 * 2 * d
+        if box < min(candidates):
+            return box, None
+    return min(candidates), metric
+
+
+def best_penalties(counts, errors):
+    """Penalties from low to high for which each number of clusters has the least error + lam K."""
+    low, high = np.zeros(len(counts)), np.full(len(counts), np.inf)
+    for i, (k, error) in enumerate(zip(counts, errors, strict=True)):
+        for other, value in zip(counts, errors, strict=True):
+            if other > k:
+                low[i] = max(low[i], (error - value) / (other - k))
+            elif other < k:
+                high[i] = min(high[i], (value - error) / (k - other))
+    return low, high
+
+
+class _Descent:
+    """k-means on rows Y; merging takes it down to one cluster."""
+
+    def __init__(self, Y, w):
+        self.Y, self.w, self.emptied = Y, w, 0
+        # a mean of equal rows may be off by so much
+        largest = np.abs(Y).max(axis=0)[np.ptp(Y, axis=0) > 0]
+        self.noise = np.square(largest * 2.0**-49).sum()
+
+    def draw(self, weights, size, rng):
+        total = np.cumsum(weights)
+        rows = np.searchsorted(total, rng.uniform(size=size) * total[-1], side="right")
+        return np.unique(np.minimum(rows, len(total) - 1))
+
+    def seed(self, size, rng):
+        """Centers at rows drawn by weight times squared distance, a quarter more in each round."""
+        centers = self.Y[self.draw(self.w, 1, rng)]
+        while len(centers) < size:
+            distance = nearest(self.Y, centers)[1]
+            distance[distance <= self.noise] = 0
+            if not (self.w * distance).any():
+                break
+            more = min(size - len(centers), max(1, len(centers) // 4))
+            centers = np.vstack([centers, self.Y[self.draw(self.w * distance, more, rng)]])
+        self.start(centers)
+
+    def start(self, centers):
+        self.labels = without_gaps(nearest(self.Y, centers)[0])[0]
+        self.centers = weighted_means(self.Y, self.w, self.labels)
+        self.ids, self.tree, self.height = list(range(len(self.centers))), [], 0.0
+        self.size = [1] * len(self.centers)
+
+    def settle(self, sweeps):
+        for _ in range(sweeps):
+            labels = nearest(self.Y, self.centers)[0]
+            if np.array_equal(labels, self.labels):
+                break
+            self.labels, kept = without_gaps(labels)
+            for k in sorted(set(range(len(self.centers))) - set(kept)):
+                apart = squared_distances(self.centers[k : k + 1], self.centers[kept])
+                self.join(kept[apart.argmin()], k, 0.0)
+                self.emptied += 1
+            self.ids = [self.ids[k] for k in kept]
+            self.centers = weighted_means(self.Y, self.w, self.labels)
+
+    def join(self, a, b, cost):
+        """Note in the tree that cluster b became part of a."""
+        pair = sorted((self.ids[a], self.ids[b]))
+        self.height = max(self.height, np.sqrt(2 * cost))
+        self.size.append(self.size[pair[0]] + self.size[pair[1]])
+        self.tree.append((*pair, self.height, self.size[-1]))
+        self.ids[a] = len(self.size) - 1
+
+    def merge(self, count):
+        """Ward's mergers, the cheapest first, the lowest indices at a tie."""
+        mass = np.bincount(self.labels, self.w)
+        centers, alive = self.centers.copy(), np.ones(len(mass), dtype=bool)
+        table = np.full((len(mass), len(mass)), np.inf)
+        changed = range(len(mass))
+        for _ in range(count):
+            for k in changed:
+                cost = mass * mass[k] / (mass + mass[k])
+                cost = cost * squared_distances(centers[k : k + 1], centers)[0]
+                cost[~alive] = np.inf
+                table[k, k + 1 :], table[:k, k] = cost[k + 1 :], cost[:k]
+            a, b = np.unravel_index(table.argmin(), table.shape)
+            self.join(a, b, table[a, b])
+            centers[a] = (mass[a] * centers[a] + mass[b] * centers[b]) / (mass[a] + mass[b])
+            mass[a] += mass[b]
+            self.labels[self.labels == b] = a
+            alive[b], table[b], table[:, b] = False, np.inf, np.inf
+            changed = [a]
+        self.labels, kept = without_gaps(self.labels)
+        self.ids = [self.ids[k] for k in kept]
+        self.centers = weighted_means(self.Y, self.w, self.labels)
+
+    def down(self, share, sweeps):
+        """Yield at each stop; 1 / share of the clusters is merged at once."""
+        while True:
+            yield
+            if len(self.centers) == 1:
+                return
+            self.merge(max(1, len(self.centers) // share))
+            self.settle(sweeps)
+
+
+class _Search:
+    """The search for a path on rows X, with one metric."""
+
+    def __init__(self, X, w, rng, lam, most, metric, coarse):
+        self.X, self.w, self.rng, self.coarse = X, w, rng, coarse
+        self.lam, self.most, self.metric = lam, most, metric
+
+    def sample(self, size):
+        rows = np.arange(len(self.X))
+        if size < len(self.X):
+            rows = np.sort(sample_without_replacement(len(rows), size, random_state=self.rng))
+        self.x, self.mass = self.X[rows], self.w[rows]
+        self.share = self.mass.sum() / self.w.sum()
+        self.u = len(np.unique(self.x, axis=0))
+        Y = self.x if self.metric is None else (self.x - self.X.mean(axis=0)) @ self.metric
+        self.descent = _Descent(Y, self.mass)
+
+    def stop(self):
+        descent = self.descent
+        labels = descent.labels
+        stop = Stop(weighted_means(self.x, self.mass, labels), descent.centers)
+        stop.error = sum_of_squares(self.x, self.mass, labels, stop.centers)
+        if stop.k <= max(1, self.u // 3):
+            stop.V, stop.metric = path_criterion(self.x, self.mass, labels, self.u)
+        return stop
+
+    def value(self, stop):
+        return stop.V if self.lam is None else stop.error / self.share + self.lam * stop.k
+
+    def allowed(self, stops):
+        stops = sorted(stops, key=lambda stop: stop.k)
+        return [stop for stop in stops if self.most is None or stop.k <= self.most]
+
+    def coarse_way(self, room):
+        """From many clusters in steps of a tenth: where the way in single steps begins."""
+        self.descent.seed(room, self.rng)
+        self.descent.settle(10)
+        stops = [self.stop() for _ in self.descent.down(10, 3)]
+        best = min(self.allowed(stops), key=self.value).k
+        beyond = [stop for stop in stops if stop.k >= best + best // 4 + 10]
+        return (beyond or stops[:1])[-1].start, best > 0.45 * stops[0].k
+
+    def fine_way(self, start):
+        """In single steps (of 1 / 256 where there are more); numbers that save nothing left out."""
+        self.descent.start(start)
+        self.descent.settle(5)
+        every = [self.stop() for _ in self.descent.down(256, 5)][::-1]
+        stops = [s for i, s in enumerate(every) if all(s.error < t.error for t in every[:i])]
+        low, high = best_penalties([s.k for s in stops], [s.error for s in stops])
+        allowed = self.allowed(stops)
+        best = min(allowed, key=self.value)
+        if self.lam is None and best.k > 1:
+            # as good: less than the price of a parameter apart; of these the widest range of lam
+            wide = [b / a if 0 < a < b else 0.0 for a, b in zip(low, high, strict=True)]
+            limit = best.V + 2 * np.log(self.u)
+            near = [i for i, s in enumerate(allowed) if s.k > 1 and self.value(s) <= limit]
+            widest = max(near, key=lambda i: wide[i])
+            best = allowed[widest] if wide[widest] > 0 else best
+        i = stops.index(best)
+        if stops[0].error == 0:
+            lam = 1.0
+        elif i == 0:
+            lam = 2 * (low[0] if low[0] > 0 else stops[0].error)
+        else:
+            lam = np.sqrt(low[i] * high[i]) if low[i] > 0 else high[i] / 2
+        tree = np.array(self.descent.tree).reshape(-1, 4)
+        tree[:, 2] /= np.sqrt(self.share)
+        value = min(stop.V for stop in allowed)
+        share = self.share
+        path = Path(stops, best.k, lam / share, value, tree, low / share, high / share)
+        path.emptied, path.metric = self.descent.emptied, self.metric is not None
+        return path, best.metric
+
+    def run(self, init):
+        """More rows and twice the clusters until there are enough of them above the best."""
+        n, size, room, rounds = len(self.X), min(len(self.X), self.coarse), 0, 0
+        while True:
+            rounds += 1
+            self.sample(size)
+            limit = size if self.lam is not None else max(2, size // 2)
+            room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
+            start, few = (init, False) if init is not None else self.coarse_way(room)
+            grow = init is None and (size < n or room < limit)
+            if not (few and grow):
+                more = min(n, 4 * size)
+                if more > size:
+                    self.sample(more)
+                path, metric = self.fine_way(start)
+                path.rounds = rounds
+                last = path.stops[-1].k
+                if not (grow and path.best > 0.85 * last and last != self.most):
+                    return path, metric
+            size, room = min(n, 4 * size), 2 * room
+
+
+def merge_path(
+    X, random_state, *, lam=None, weights=None, init=None, max_clusters=None, coarse=5000
+):
+    """k-means on the way from many clusters down to one, best by V or for a given lam.
+
+    Where the best clusters are long in shared directions, there is a second way down in the
+    metric that makes them round; it is taken if its V is lower by more than rounding.
+    """
+    X, w, rows = _prepare(X, weights, None)
+    rng = check_random_state(random_state)
+    first, varying = X[rows[0]], np.ptp(X[rows], axis=0) > 0
+    X, w = X[rows][:, varying], w[rows]
+    if not varying.any():
+        one = Stop(first[None], first[None], V=0.0, error=0.0)
+        return Path([one], 1, 1.0, 0.0, np.empty((0, 4)), np.zeros(1), np.full(1, np.inf))
+    given = None if init is None else np.asarray(init, dtype=float)[:, varying]
+    arguments = (X, w, rng, lam, max_clusters)
+    path, metric = _Search(*arguments, None, coarse).run(given)
+    if metric is not None and init is None and lam is None:
+        other, _ = _Search(*arguments, metric, coarse).run(None)
+        if other.value < path.value - SAME * 2 * np.log(len(np.unique(X, axis=0))):
+            path = other
+    for stop in path.stops:
+        whole = np.tile(first, (stop.k, 1))
+        whole[:, varying] = stop.centers
+        stop.centers = whole
+    return path
