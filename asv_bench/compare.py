@@ -3,6 +3,9 @@
 ``python asv_bench/compare.py kmeans`` holds DPMeans against scikit-learn's KMeans on identical
 work: the same starting centers, a penalty that opens nothing, to strict convergence.
 
+``python asv_bench/compare.py auto`` times DPMeans() without a number against KMeans that is told
+the true one, and shows what was found.
+
 ``python asv_bench/compare.py delayed`` times delayed creation from the mean of the data. It takes
 smallvar if that can be imported, else pdc-dp-means, which needs an environment of its own
 (scikit-learn before 1.3).
@@ -29,6 +32,14 @@ KMEANS_CASES = [
     (100_000, 2, 20, 0.3, "float64"),
     (200_000, 8, 1000, 0.5, "float64"),
     (1000, 2, 5, 0.2, "float64"),
+]
+# the same, with clusters that can be told apart
+AUTO_CASES = [
+    (1000, 2, 5, 0.1, "float64"),
+    (100_000, 16, 50, 1.0, "float64"),
+    (1_000_000, 3, 20, 0.1, "float64"),
+    (1_000_000, 16, 50, 1.0, "float32"),
+    (100_000, 128, 200, 3.0, "float32"),
 ]
 # lam, clusters
 DELAYED_CASES = [(100.0, 50), (60.0, 50), (60.0, 200), (60.0, 300)]
@@ -75,6 +86,23 @@ def kmeans():
             f"KMeans {theirs:.4f} s ({km.n_iter_}, {km.inertia_:.6g}), ratio {ratios[-1]:.2f}"
         )
     print(f"geometric mean {np.exp(np.mean(np.log(ratios))):.2f}, worst {min(ratios):.2f}")
+
+
+def auto():
+    """DPMeans without a number against KMeans with the true one."""
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import adjusted_rand_score
+
+    from smallvar import DPMeans
+
+    for seed, (n, d, k, deviation, dtype) in enumerate(AUTO_CASES):
+        X, truth = mixture(n, d, k, deviation, dtype, seed)
+        told = []
+        for model in (DPMeans(random_state=0), KMeans(k, random_state=0)):
+            seconds = median_seconds(model, X, 3 if n < 1_000_000 else 1)
+            found = len(model.cluster_centers_), adjusted_rand_score(truth, model.labels_)
+            told.append("{:.3g} s, K {}, ARI {:.3f}".format(seconds, *found))
+        print(f"{n} x {d}, {k}: smallvar {told[0]}; KMeans {told[1]}", flush=True)
 
 
 def delayed():
@@ -174,4 +202,4 @@ def planted(n, d, k):
 
 
 if __name__ == "__main__":
-    {"kmeans": kmeans, "delayed": delayed, "features": features}[sys.argv[1]]()
+    {"kmeans": kmeans, "auto": auto, "delayed": delayed, "features": features}[sys.argv[1]]()
