@@ -453,14 +453,14 @@ class PathProblem:
     weights: np.ndarray | None = None
     init: np.ndarray | None = None
     max_clusters: int | None = None
-    coarse: int = 5000  # rows drawn to begin with
+    sizes: reference.Sizes = field(default_factory=reference.Sizes)  # of its search
 
 
 # fmt: off
 PATH_FAMILIES = (
     "plain", "uniform", "long", "own shapes", "heavy tails", "tiny", "weights", "zero weights",
     "float32", "constant columns", "repeated rows", "far", "max_clusters", "lam", "init",
-    "subsample", "many", "everything",
+    "subsample", "many", "steps", "everything",
 )
 # fmt: on
 
@@ -475,11 +475,11 @@ def path_problem(family, seed, n_max=400):
         n, d = max(n, 150), max(d, 2)
     if family == "own shapes":
         n, d = max(n, 100), 2
-    if family == "many":
+    if family in ("many", "steps"):
         n, k = max(n, 200), n_max // 5
     z = rng.integers(k, size=n)
     X = rng.normal(size=(k, d))[z] + rng.choice([0.02, 0.1, 0.4]) * rng.normal(size=(n, d))
-    if family == "many":  # more than the first look expects
+    if family in ("many", "steps"):  # more than the first look expects
         X = rng.normal(size=(k, d))[z] + 0.02 / k * rng.normal(size=(n, d))
     if family == "uniform":
         X = rng.random((n, d)) * rng.choice([1, 10], size=d)
@@ -524,5 +524,11 @@ def path_problem(family, seed, n_max=400):
         )
         problem.max_clusters = m + 1 if seed % 3 == 0 else None
     if family == "subsample" or (family == "everything" and seed % 2):
-        problem.coarse = max(10, n // int(rng.integers(2, 9)))
+        sizes = problem.sizes
+        sizes.coarse = max(10, n // int(rng.integers(2, 9)))
+        sizes.fine, sizes.rows = 2 * sizes.coarse, int(rng.integers(2, 20))
+        if seed % 3 == 0:
+            sizes.numbers = sizes.coarse * d * 2 // 3
+    if family == "steps" or (family == "everything" and seed % 4 == 1):
+        problem.sizes.steps, problem.sizes.few = int(rng.integers(6, 20)), int(rng.integers(1, 9))
     return problem

@@ -61,7 +61,8 @@ V_BOUND, V_BOUND_LONG = 2e-3, 3e-2
 def test_equals_twin(family, seed, monkeypatch):
     """In general position: the same path, labels at every K, K and penalty; the same fit."""
     p = path_problem(family, seed, n_max=400 if seed < 2 else 250)
-    monkeypatch.setattr(_path, "COARSE", p.coarse)
+    for name, value in vars(p.sizes).items():
+        monkeypatch.setattr(_path, name.upper(), value)
     model = DPMeans(
         "auto" if p.lam is None else p.lam,
         algorithm="serial" if p.lam is None else "merge",
@@ -78,7 +79,7 @@ def test_equals_twin(family, seed, monkeypatch):
         weights=p.weights,
         init=p.init,
         max_clusters=p.max_clusters,
-        coarse=p.coarse,
+        sizes=p.sizes,
     )
     X = np.asarray(p.X, dtype=float)
     share = check_share(path, twin)
@@ -95,11 +96,11 @@ def test_equals_twin(family, seed, monkeypatch):
     np.testing.assert_allclose(path.lam_low, twin.low, rtol=1e-6, atol=rounding)
     np.testing.assert_allclose(path.lam_high, twin.high, rtol=1e-6, atol=rounding)
     np.testing.assert_allclose(path.lam, twin.lam, rtol=1e-6)
-    last = path.n_clusters[-1]
-    assert path.linkage.shape == (last - 1, 4)
-    if len(twin.tree) == last - 1:
-        heights = 1e-9 * twin.tree[:, 2].max(initial=0)
-        np.testing.assert_allclose(path.linkage, twin.tree, rtol=1e-6, atol=heights)
+    heights = 1e-9 * twin.tree[:, 2].max(initial=0)
+    np.testing.assert_allclose(path.linkage, twin.tree, rtol=1e-6, atol=heights)
+    if path.inertia[0] > 0:
+        assert path.n_samples == twin.n_samples
+        np.testing.assert_allclose(path.tie, twin.tie, rtol=1e-12)
     check_last_sweeps(model, p, path)
 
 
@@ -110,12 +111,26 @@ def check_share(path, twin):
 
 
 def check_last_sweeps(model, p, path):
-    """The fit is Algorithm 1 from the centers of the path; no more clusters are opened."""
-    lam, cap = (path.lam, path.best) if p.lam is None else (p.lam, p.max_clusters)
-    twin = reference.serial(
-        p.X, lam, weights=p.weights, init=path.centers(path.best), max_clusters=cap
-    )
-    assert model.lam_ == lam
+    """The fit goes on from the centers of the path, and opens no more clusters, by Algorithm 1.
+
+    For a given lam it is the best of three collapsed ones.
+    """
+    if p.lam is None:
+        start = {"init": path.centers(path.best), "max_clusters": path.best}
+        twin = reference.serial(p.X, path.lam, weights=p.weights, **start)
+    else:
+        cap = np.inf if p.max_clusters is None else p.max_clusters
+        objective = path.inertia + p.lam * path.n_clusters
+        counts = path.n_clusters[np.argsort(objective, kind="stable")[:3]]
+        counts = [k for k in counts if k <= cap] or [path.best]
+        twins = [
+            reference.collapsed(
+                p.X, p.lam, weights=p.weights, init=path.centers(k), max_clusters=p.max_clusters
+            )
+            for k in counts
+        ]
+        twin = min(twins, key=lambda twin: twin.objective)
+    assert model.lam_ == (path.lam if p.lam is None else p.lam)
     assert np.array_equal(model.labels_, twin.labels)
     np.testing.assert_allclose(model.objective_path_, twin.objective_path, rtol=1e-9)
     check_state(model, p.X, p.weights)
@@ -130,7 +145,7 @@ def test_criterion_equals_twin(family, seed):
     X = X[rows][:, np.ptp(X[rows], axis=0) > 0]
     weight = None if p.weights is None else w[rows]
     u = len(np.unique(X, axis=0))
-    criterion, _ = _path.squared_euclidean(X, weight, 1, np.eye(X.shape[1]))
+    criterion, _ = _path.squared_euclidean(X, weight, 1, 1.0)
     for K in (1, 2, 5, 12):
         if u // 3 < K != 1:
             break
@@ -158,7 +173,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
     n, d = 2600, 1 + seed
     X = blobs(rng, n, d, 25, spread=0.3).astype(np.float32 if seed % 2 else np.float64)
     w = rng.gamma(1.0, size=n) + 0.01 if seed % 3 == 0 else None
-    _, descent = _path.squared_euclidean(X, w, 1 + seed % 3, None)
+    _, descent = _path.squared_euclidean(X, w, 1 + seed % 3, 1.0)
     twin = reference._Descent(X.astype(float), np.ones(n) if w is None else w)
     centers = X[rng.choice(n, 70, replace=False)].astype(float)
     descent.start(centers)
@@ -180,7 +195,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_sweeps_after_seeding_find_the_nearest_center(seed):
     p = path_problem("float32", seed, n_max=400)
-    _, descent = _path.squared_euclidean(p.X, None, 1, None)
+    _, descent = _path.squared_euclidean(p.X, None, 1, 1.0)
     descent.seed(len(p.X) // 4, check_random_state(seed))
     for _ in range(6):
         centers = descent.sweep.centers
@@ -245,8 +260,12 @@ def check_path(path, X, weights=None):
 
 
 def check_linkage(path):
-    """The mergers are a hierarchy of the clusters at the end of the path."""
-    Z, leaves = path.linkage, path.n_clusters[-1]
+    """The mergers are a hierarchy of the clusters where the way down began.
+
+    There may be more of these than the path has: sweeps may empty some, or one more save nothing.
+    """
+    Z, leaves = path.linkage, len(path.linkage) + 1
+    assert leaves >= path.n_clusters[-1]
     assert Z.shape == (leaves - 1, 4) and Z.dtype == np.float64
     if leaves == 1:
         return
@@ -359,7 +378,7 @@ def ways_down(centers, *rows):
     """For each (rows, weights): labels, criterion and the tree so far, at every K."""
     found = []
     for X, weight in rows:
-        criterion, descent = _path.squared_euclidean(np.ascontiguousarray(X), weight, 1, None)
+        criterion, descent = _path.squared_euclidean(np.ascontiguousarray(X), weight, 1, 1.0)
         descent.start(centers)
         descent.settle(5)
         found.append([])
@@ -500,7 +519,7 @@ def test_numbers_left_out_are_named():
     path = DPMeans(2e4, algorithm="merge", random_state=0).fit(X).path_
     assert path.n_clusters[-1] > 300
     left_out = sorted(set(range(1, path.n_clusters[-1])) - set(path.n_clusters))
-    assert left_out and left_out[0] > 256
+    assert left_out and left_out[0] > 32
     with pytest.raises(ValueError, match=f"k={left_out[0]}.*n_clusters"):
         path.centers(left_out[0])
 
