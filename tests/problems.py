@@ -439,3 +439,96 @@ def check_features(model, X, sample_weight=None):
         getattr(model, "algorithm", "stepwise") != "stepwise"
     ):  # each one has a user, and none depends on the others
         assert np.linalg.matrix_rank(Z[w > 0]) == len(A)
+
+
+# Paths -------------------------------------------------------------------------------------
+
+
+@dataclass
+class PathProblem:
+    """Random data and the arguments of one merge path."""
+
+    X: np.ndarray
+    lam: float | None = None
+    weights: np.ndarray | None = None
+    init: np.ndarray | None = None
+    max_clusters: int | None = None
+    sizes: reference.Sizes = field(default_factory=reference.Sizes)  # of its search
+
+
+# fmt: off
+PATH_FAMILIES = (
+    "plain", "uniform", "long", "own shapes", "heavy tails", "tiny", "weights", "zero weights",
+    "float32", "constant columns", "repeated rows", "far", "max_clusters", "lam", "init",
+    "subsample", "many", "steps", "everything",
+)
+# fmt: on
+
+
+def path_problem(family, seed, n_max=400):
+    """A problem in general position, with anything from 1 to many clusters."""
+    rng = np.random.default_rng([seed, zlib.crc32(family.encode())])
+    n, d, k = _log_uniform(rng, 20, n_max), _log_uniform(rng, 1, 12), _log_uniform(rng, 1, 12)
+    if family == "tiny":
+        n, k = int(rng.integers(1, 12)), int(rng.integers(1, 4))
+    if family in ("long", "everything"):
+        n, d = max(n, 150), max(d, 2)
+    if family == "own shapes":
+        n, d = max(n, 100), 2
+    if family in ("many", "steps"):
+        n, k = max(n, 200), n_max // 5
+    z = rng.integers(k, size=n)
+    X = rng.normal(size=(k, d))[z] + rng.choice([0.02, 0.1, 0.4]) * rng.normal(size=(n, d))
+    if family in ("many", "steps"):  # more than the first look expects
+        X = rng.normal(size=(k, d))[z] + 0.02 / k * rng.normal(size=(n, d))
+    if family == "uniform":
+        X = rng.random((n, d)) * rng.choice([1, 10], size=d)
+    if family in ("long", "everything"):
+        shape = rng.normal(size=(d, d)) @ np.diag(10.0 ** -rng.uniform(0, 1.5, size=d))
+        X = 2 * rng.normal(size=(k, d))[z] + rng.normal(size=(n, d)) @ shape
+    if family == "own shapes":
+        shape = rng.normal(size=(k, 2, 2)) * 10.0 ** -rng.uniform(0.3, 1, size=(k, 2, 1))
+        X = 2 * rng.normal(size=(k, 2))[z] + np.einsum(
+            "nj,njl->nl", rng.normal(size=(n, 2)), shape[z]
+        )
+    if family == "heavy tails":
+        X = rng.normal(size=(k, d))[z] + 0.05 * rng.standard_t(2, size=(n, d))
+    X = X * 10.0 ** rng.integers(-3, 4)
+    problem = PathProblem(X)
+    if family in ("weights", "everything"):
+        problem.weights = rng.gamma(1.0, size=n) + 1e-3
+    if family == "zero weights":
+        problem.weights = rng.gamma(1.0, size=n) * (rng.random(n) < 0.7)
+        problem.weights[rng.integers(n)] = 1.0
+    if family in ("constant columns", "everything"):
+        problem.X = np.insert(X, sorted(rng.integers(0, d + 1, size=2)), [0.1, -7e3], axis=1)
+    if family == "repeated rows":
+        problem.X = X[rng.integers(n, size=n)]
+        if seed % 3 == 0:
+            problem.X = X[rng.integers(1 + n // 8, size=n)]
+    if family in ("float32", "everything"):
+        problem.X = problem.X.astype(np.float32)
+    if family == "far":
+        problem.X = X / max(X.std(), 1e-3) + 1e6 * rng.normal(size=d)
+    if family == "max_clusters" or (family == "everything" and seed % 3 == 0):
+        problem.max_clusters = _log_uniform(rng, 1, 2 * k)
+    if family == "lam":
+        scatter = np.square(X - X.mean(axis=0)).sum()
+        problem.lam = float(scatter * 10.0 ** -rng.uniform(0, 8))
+        if seed % 4 == 0:
+            problem.lam, problem.max_clusters = 0.0, _log_uniform(rng, 1, 20)
+    if family == "init":
+        m = _log_uniform(rng, 1, 40)
+        problem.init = (X[rng.integers(n, size=m)] + X.std() * rng.normal(size=(m, d))).astype(
+            float
+        )
+        problem.max_clusters = m + 1 if seed % 3 == 0 else None
+    if family == "subsample" or (family == "everything" and seed % 2):
+        sizes = problem.sizes
+        sizes.coarse = max(10, n // int(rng.integers(2, 9)))
+        sizes.fine, sizes.rows = 2 * sizes.coarse, int(rng.integers(2, 20))
+        if seed % 3 == 0:
+            sizes.numbers = sizes.coarse * d * 2 // 3
+    if family == "steps" or (family == "everything" and seed % 4 == 1):
+        problem.sizes.steps, problem.sizes.few = int(rng.integers(6, 20)), int(rng.integers(1, 9))
+    return problem

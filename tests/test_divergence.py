@@ -67,6 +67,7 @@ def fit(model, X, weights=None):
     """Fit; whether a ConvergenceWarning came is returned, any other warning is an error."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "one cluster is left")
         warnings.simplefilter("always", ConvergenceWarning)
         model.fit(X, sample_weight=weights)
     return len(caught) > 0
@@ -141,7 +142,9 @@ def test_blocks_do_not_matter(name, algorithm, monkeypatch):
     """Blocks of 16 rows or all at once: the same labels; more rows than a block holds."""
     n = 400 if algorithm == "collapsed" else 5000
     X = draw(np.random.default_rng(3), name, n, 5, 12)
-    model = BregmanDPMeans(divergence=name, algorithm=algorithm, n_clusters=12, max_iter=3)
+    model = BregmanDPMeans(
+        "farthest-first", divergence=name, algorithm=algorithm, n_clusters=12, max_iter=3
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         usual = clone(model).fit(X)
@@ -154,7 +157,8 @@ def test_blocks_do_not_matter(name, algorithm, monkeypatch):
 
 def test_threads_do_not_matter():
     X = draw(np.random.default_rng(3), "kl", 6000, 40, 12)
-    one, two = (BregmanDPMeans(divergence="kl", n_clusters=12, n_threads=t).fit(X) for t in (1, 2))
+    model = BregmanDPMeans("farthest-first", divergence="kl", n_clusters=12)
+    one, two = (clone(model).set_params(n_threads=t).fit(X) for t in (1, 2))
     assert one.n_clusters_ > 5
     assert np.array_equal(one.labels_, two.labels_)
     np.testing.assert_allclose(one.objective_path_, two.objective_path_, rtol=1e-12)
@@ -309,6 +313,7 @@ def test_minus_log_likelihoods():
         np.testing.assert_allclose(D[:, 0] - D[:, 1], ratio, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:one cluster is left")
 def test_planted_counts():
     """Poisson rates of different sizes: the wide spread of large counts does not split them."""
     found = []
@@ -359,14 +364,17 @@ def test_infinite_divergence_is_far():
 def test_farthest_first(name):
     X = draw(np.random.default_rng(1), name, 200, 3, 6)
     for k in (1, 4, 9):
-        model = BregmanDPMeans(divergence=name, n_clusters=k, max_iter=500).fit(X)
+        model = BregmanDPMeans("farthest-first", divergence=name, n_clusters=k, max_iter=500).fit(X)
         expected = reference.bregman_farthest_first(X, k, name)
         np.testing.assert_allclose(model.lam_, expected, rtol=1e-12)
     same = np.tile(X[:1], (9, 1))
-    assert BregmanDPMeans(divergence=name, n_clusters=3).fit(same).lam_ == 1.0
+    assert BregmanDPMeans("farthest-first", divergence=name, n_clusters=3).fit(same).lam_ == 1.0
     w = np.r_[np.ones(100), np.zeros(100)]
-    half = BregmanDPMeans(divergence=name, n_clusters=4).fit(X, sample_weight=w)
-    assert half.lam_ == BregmanDPMeans(divergence=name, n_clusters=4).fit(X[:100]).lam_
+    half = BregmanDPMeans("farthest-first", divergence=name, n_clusters=4).fit(X, sample_weight=w)
+    assert (
+        half.lam_
+        == BregmanDPMeans("farthest-first", divergence=name, n_clusters=4).fit(X[:100]).lam_
+    )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -383,7 +391,7 @@ def test_one_row_and_one_cluster(name, algorithm):
 def test_layouts_and_types(name):
     """float32, Fortran order, read-only, lists: the same labels as of the same values."""
     X = draw(np.random.default_rng(7), name, 300, 4, 5).astype(np.float32)
-    model = BregmanDPMeans(divergence=name, n_clusters=5)
+    model = BregmanDPMeans("farthest-first", divergence=name, n_clusters=5)
     expected = clone(model).fit(X.astype(float))
     frozen = np.asfortranarray(X)
     frozen.setflags(write=False)
@@ -429,7 +437,10 @@ def test_outside_the_domain(name, value, message):
         ({"lam": 0}, "lam must be > 0 unless max_clusters is given, got lam=0"),
         ({"lam": -1.0}, "lam must be >= 0, got -1.0"),
         ({"algorithm": "lloyd"}, "algorithm must be one of"),
-        ({"n_clusters": 21}, "n_clusters must be <= n_samples=20, got n_clusters=21"),
+        (
+            {"lam": "farthest-first", "n_clusters": 21},
+            "n_clusters must be <= n_samples=20, got n_clusters=21",
+        ),
         ({"init": [[0.5]]}, r"init must have shape \(n_centers, 2\)"),
         ({"max_clusters": 1, "init": [[0.5, 0.5], [0.1, 0.1]]}, "at most max_clusters=1 rows"),
     ],
@@ -450,11 +461,15 @@ def test_bad_weights():
 
 
 @parametrize_with_checks(
-    [BregmanDPMeans(divergence="kl")],
-    expected_failed_checks=lambda _: {
-        "check_sample_weight_equivalence_on_dense_data": "a weight is a mass",
+    [BregmanDPMeans(lam, divergence="kl") for lam in ("auto", "farthest-first")],
+    expected_failed_checks=lambda estimator: {
         "check_clustering": "its data have negative values, whatever the tag says",
         "check_clustering(readonly_memmap=True)": "the same",
+        **(
+            {}
+            if estimator.lam == "auto"  # which finds a single cluster in the data of this check
+            else {"check_sample_weight_equivalence_on_dense_data": "a weight is a mass"}
+        ),
     },
 )
 def test_scikit_learn_contract(estimator, check):
@@ -796,7 +811,7 @@ def test_verbose(capsys):
     X = blobs(np.random.default_rng(0), 100, 2, 3)
     for model in (
         MahalanobisMeans(3, n_init=2, verbose=1, random_state=0),
-        BregmanDPMeans(divergence="kl", n_init=2, verbose=1, random_state=0),
+        BregmanDPMeans("farthest-first", divergence="kl", n_init=2, verbose=1, random_state=0),
     ):
         model.fit(np.abs(X))
         out = capsys.readouterr().out

@@ -158,7 +158,7 @@ BAD_PARAMETERS = [
     ("lam", -1.5, ("-1.5", "0")),
     ("lam", float("nan"), ("nan", "0")),
     ("lam", -np.inf, ("-inf", "0")),
-    ("lam", "farthest", ("farthest", "farthest-first")),
+    ("lam", "farthest", ("'farthest'", "'auto'", "'farthest-first'")),
     ("lam", None, ("None", "number")),
     ("lam", [1.0, 2.0], ("1.0, 2.0",)),
     ("n_clusters", 0, ("0", "1")),
@@ -168,8 +168,8 @@ BAD_PARAMETERS = [
     ("max_clusters", 0, ("0", "1")),
     ("max_clusters", -1, ("-1", "1")),
     ("max_clusters", 1.5, ("1.5",)),
-    ("algorithm", "parallel", ("parallel", "serial", "delayed", "collapsed")),
-    ("algorithm", None, ("None", "serial", "delayed", "collapsed")),
+    ("algorithm", "parallel", ("parallel", "serial", "delayed", "collapsed", "merge")),
+    ("algorithm", None, ("None", "serial", "delayed", "collapsed", "merge")),
     ("init", "random", ("random", "mean")),
     ("init", np.zeros((2, 4)), (r"\(2, 4\)", "3")),
     ("init", np.zeros(3), (r"\(3,\)",)),
@@ -350,7 +350,7 @@ def test_bad_values_raise_value_error():
         {"init": np.zeros((2, 4))}, {"n_threads": 0}, {"max_iter": 0}, {"max_clusters": 0},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=next(iter(arguments))):
-            DPMeans(**arguments).fit(X)
+            DPMeans(**{"lam": "farthest-first", **arguments}).fit(X)
 
 
 @BOTH
@@ -363,6 +363,7 @@ def test_lam_zero_with_a_cap_is_allowed():
     assert DPMeans(0, max_clusters=5).fit(X).n_clusters_ == 5
 
 
+@pytest.mark.filterwarnings("ignore:one cluster is left")
 def test_numpy_scalars_are_numbers():
     model = DPMeans(np.float32(0.25), max_clusters=np.int64(5), max_iter=np.int32(9)).fit(X)
     assert model.lam_ == 0.25
@@ -416,7 +417,7 @@ def test_interrupt(algorithm, fitted, interrupt):
 @pytest.mark.timeout(120, method="thread")
 def test_interrupt_of_the_penalty(interrupt):
     long = np.random.default_rng(0).random((1_000_000, 8))
-    model = DPMeans(n_clusters=900_000)
+    model = DPMeans("farthest-first", n_clusters=900_000)
     before = snapshot(model)
     interrupt(0.5)
     with pytest.raises(KeyboardInterrupt):

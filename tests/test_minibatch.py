@@ -93,10 +93,10 @@ def test_state_after_partial_fit():
         np.testing.assert_allclose(model.objective_, -model.score(X), rtol=1e-9)
 
 
-def test_default_penalty_is_frozen_at_the_first_batch():
+def test_penalty_for_a_guess_is_frozen_at_the_first_batch():
     rng = np.random.default_rng(0)
     A, B = rng.random((100, 2)), 5 * rng.random((100, 2))
-    model = MiniBatchDPMeans(n_clusters=5).partial_fit(A)
+    model = MiniBatchDPMeans("farthest-first", n_clusters=5).partial_fit(A)
     np.testing.assert_allclose(model.lam_, reference.farthest_first(A, 5), rtol=1e-12)
     model.partial_fit(B)
     np.testing.assert_allclose(model.lam_, reference.farthest_first(A, 5), rtol=1e-12)

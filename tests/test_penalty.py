@@ -22,7 +22,7 @@ def test_too_few_distinct_points():
     """A zero distance gives way to the smallest positive one, and that to 1."""
     assert farthest_first_lambda([[0.0], [0], [4], [4]], 3) == 4
     assert farthest_first_lambda(np.full((3, 2), 7.0), 2) == 1
-    assert DPMeans(n_clusters=3).fit(np.full((5, 2), 7.0)).n_clusters_ == 1
+    assert DPMeans("farthest-first", n_clusters=3).fit(np.full((5, 2), 7.0)).n_clusters_ == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

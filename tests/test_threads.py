@@ -88,7 +88,9 @@ def test_same_bits_for_any_number_of_threads(name):
 def test_minibatch_and_penalty_same_bits():
     X = blobs(np.random.default_rng(0), 50_000, 6, 30)
     models = [
-        MiniBatchDPMeans(n_clusters=30, random_state=0, max_iter=3, n_threads=t).fit(X)
+        MiniBatchDPMeans(
+            "farthest-first", n_clusters=30, random_state=0, max_iter=3, n_threads=t
+        ).fit(X)
         for t in (1, 2, 3)
     ]
     for model in models[1:]:
@@ -213,7 +215,9 @@ def test_fits_in_several_python_threads():
 
     def run(job):
         X, algorithm = job
-        model = DPMeans(n_clusters=15, algorithm=algorithm, n_threads=2, random_state=0)
+        model = DPMeans(
+            "farthest-first", n_clusters=15, algorithm=algorithm, n_threads=2, random_state=0
+        )
         return bits(model.fit(X))
 
     one_by_one = [run(job) for job in jobs]
@@ -244,7 +248,7 @@ def test_fits_of_features_in_several_python_threads():
 
 def test_one_fitted_model_serves_several_threads():
     X = blobs(np.random.default_rng(0), 20_000, 5, 15)
-    model = DPMeans(n_clusters=15, n_threads=2).fit(X)
+    model = DPMeans("farthest-first", n_clusters=15, n_threads=2).fit(X)
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: model.predict(X).tobytes(), range(12)))
     assert set(answers) == {model.labels_.tobytes()}

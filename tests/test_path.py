@@ -1,0 +1,1189 @@
+"""The merge path and lam="auto": equal to the twin, to known answers; invariants, bad input."""
+
+import _thread
+import copy
+import pickle
+import signal
+import threading
+import warnings
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import PATH_FAMILIES, blobs, check_state, path_problem
+from scipy.cluster import hierarchy
+from sklearn.datasets import load_iris, make_blobs
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils import check_random_state
+from test_input import assert_refuses, assert_unchanged, snapshot
+from test_properties import settings  # its profile
+
+from smallvar import BregmanDPMeans, DPMeans, MiniBatchDPMeans, _path, lambda_path
+
+assert settings
+
+ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
+X_SMALL = blobs(np.random.default_rng(0), 90, 2, 3, spread=0.05)
+
+
+def path_bits(path):
+    """All that a path holds, as bytes."""
+    centers = [path.centers(k).tobytes() for k in path.n_clusters]
+    arrays = [getattr(path, name).tobytes() for name in ARRAYS]
+    return [*arrays, *centers, path.best, path.lam.hex()]
+
+
+def planted(k, n_each=40, d=2, seed=0, spread=0.05):
+    """Round blobs at the points of a grid, 1 apart, and their labels."""
+    rng = np.random.default_rng(seed)
+    side = int(np.ceil(k ** (1 / d)))
+    grid = np.arange(k)[:, None] // side ** np.arange(d) % side
+    z = np.repeat(np.arange(k), n_each)
+    return grid[z] + spread * rng.normal(size=(len(z), d)), z
+
+
+# The twin -----------------------------------------------------------------------------------
+
+# V is in float32 where clusters are long and of most rows: what is added to V for a row is off by
+# 1e-7 of the longest direction's variance over the shortest's, and by 1e-5 from the bins.
+# Measured: 8e-4 log(u), but 1.7e-2 log(u) where that ratio is 1e2 to 1e4 and K far from the best.
+V_BOUND, V_BOUND_LONG = 2e-3, 3e-2
+
+
+@pytest.mark.parametrize(
+    ("family", "seed"), [(family, seed) for family in PATH_FAMILIES for seed in range(12)]
+)
+def test_equals_twin(family, seed, monkeypatch):
+    """In general position: the same path, labels at every K, K and penalty; the same fit."""
+    p = path_problem(family, seed, n_max=400 if seed < 2 else 250)
+    for name, value in vars(p.sizes).items():
+        monkeypatch.setattr(_path, name.upper(), value)
+    model = DPMeans(
+        "auto" if p.lam is None else p.lam,
+        algorithm="serial" if p.lam is None else "merge",
+        init="mean" if p.init is None else p.init,
+        max_clusters=p.max_clusters,
+        random_state=seed,
+        n_threads=1 + seed % 3,
+    ).fit(p.X, sample_weight=p.weights)
+    path = model.path_
+    twin = reference.merge_path(
+        p.X,
+        seed,
+        lam=p.lam,
+        weights=p.weights,
+        init=p.init,
+        max_clusters=p.max_clusters,
+        sizes=p.sizes,
+    )
+    X = np.asarray(p.X, dtype=float)
+    share = check_share(path, twin)
+    assert path.n_clusters.tolist() == [stop.k for stop in twin.stops]
+    assert path.best == twin.best
+    for stop in twin.stops:
+        assert np.array_equal(path.labels(stop.k), reference.nearest(X, stop.centers)[0])
+    errors = np.array([stop.error for stop in twin.stops]) / share
+    rounding = 1e-9 * errors[0] + 1e-300
+    np.testing.assert_allclose(path.inertia, errors, rtol=1e-9, atol=1e-6 * rounding)
+    V = np.array([stop.V for stop in twin.stops])
+    unit = np.log(max(2, len(np.unique(X, axis=0))))
+    np.testing.assert_allclose(path.criterion, V, rtol=0, atol=V_BOUND_LONG * unit)
+    np.testing.assert_allclose(path.lam_low, twin.low, rtol=1e-6, atol=rounding)
+    np.testing.assert_allclose(path.lam_high, twin.high, rtol=1e-6, atol=rounding)
+    np.testing.assert_allclose(path.lam, twin.lam, rtol=1e-6)
+    heights = 1e-9 * twin.tree[:, 2].max(initial=0)
+    np.testing.assert_allclose(path.linkage, twin.tree, rtol=1e-6, atol=heights)
+    if path.inertia[0] > 0:
+        assert path.n_samples == twin.n_samples
+        np.testing.assert_allclose(path.tie, twin.tie, rtol=1e-12)
+    check_last_sweeps(model, p, path)
+
+
+def check_share(path, twin):
+    """Share of the weight that the rows of the path have."""
+    first = twin.stops[0].error
+    return first / path.inertia[0] if first > 0 else 1.0
+
+
+def check_last_sweeps(model, p, path):
+    """The fit goes on from the centers of the path, and opens no more clusters, by Algorithm 1.
+
+    For a given lam it is the best of three collapsed ones.
+    """
+    if p.lam is None:
+        start = {"init": path.centers(path.best), "max_clusters": path.best}
+        twin = reference.serial(p.X, path.lam, weights=p.weights, **start)
+    else:
+        cap = np.inf if p.max_clusters is None else p.max_clusters
+        objective = path.inertia + p.lam * path.n_clusters
+        counts = path.n_clusters[np.argsort(objective, kind="stable")[:3]]
+        counts = [k for k in counts if k <= cap] or [path.best]
+        twins = [
+            reference.collapsed(
+                p.X, p.lam, weights=p.weights, init=path.centers(k), max_clusters=p.max_clusters
+            )
+            for k in counts
+        ]
+        twin = min(twins, key=lambda twin: twin.objective)
+    assert model.lam_ == (path.lam if p.lam is None else p.lam)
+    assert np.array_equal(model.labels_, twin.labels)
+    np.testing.assert_allclose(model.objective_path_, twin.objective_path, rtol=1e-9)
+    check_state(model, p.X, p.weights)
+
+
+@pytest.mark.parametrize("family", [f for f in PATH_FAMILIES if f not in ("tiny", "lam")])
+@pytest.mark.parametrize("seed", range(3))
+def test_criterion_equals_twin(family, seed):
+    """V of any labels, by any route: given ones, of all shapes of clusters."""
+    p = path_problem(family, seed, n_max=300)
+    X, w, rows = reference._prepare(p.X, p.weights, None)
+    X = X[rows][:, np.ptp(X[rows], axis=0) > 0]
+    weight = None if p.weights is None else w[rows]
+    u = len(np.unique(X, axis=0))
+    criterion, _ = _path.squared_euclidean(X, weight, 1, 1.0)
+    for K in (1, 2, 5, 12):
+        if u // 3 < K != 1:
+            break
+        centers = X[np.random.default_rng(seed).choice(len(X), K, replace=False)]
+        labels = reference.without_gaps(reference.nearest(X, centers)[0])[0]
+        V, metric = criterion(criterion.sweep_of(labels, labels.max() + 1))
+        expected, rounder = reference.path_criterion(X, w[rows], labels, u)
+        bound = V_BOUND
+        assert (metric is None) == (rounder is None)
+        if metric is not None:
+            variances = 1 / np.square(rounder).sum(axis=0)
+            if 50 < variances.max() / variances.min() < 2e4:
+                bound = V_BOUND_LONG
+            # the signs of directions are free, and among those of equal length all
+            np.testing.assert_allclose(
+                metric @ metric.T, rounder @ rounder.T, atol=1e-6 * np.square(rounder).max()
+            )
+        np.testing.assert_allclose(V, expected, rtol=0, atol=bound * np.log(max(u, 2)))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_way_down_equals_twin_on_many_chunks(seed):
+    """From the same centers, sweep by sweep: bounds that live through mergers are right."""
+    rng = np.random.default_rng(seed)
+    n, d = 2600, 1 + seed
+    X = blobs(rng, n, d, 25, spread=0.3).astype(np.float32 if seed % 2 else np.float64)
+    w = rng.gamma(1.0, size=n) + 0.01 if seed % 3 == 0 else None
+    _, descent = _path.squared_euclidean(X, w, 1 + seed % 3, 1.0)
+    twin = reference._Descent(X.astype(float), np.ones(n) if w is None else w)
+    centers = X[rng.choice(n, 70, replace=False)].astype(float)
+    descent.start(centers)
+    twin.start(centers)
+    while True:
+        for _ in range(6 if seed % 2 else 3):
+            assert np.array_equal(descent.sweep.labels, twin.labels)
+            descent.settle(1)
+            twin.settle(1)
+        np.testing.assert_allclose(descent.sweep.centers, twin.centers, atol=1e-12)
+        if descent.sweep.k == 1:
+            break
+        step = max(1, descent.sweep.k // (20 if seed % 2 else 6))
+        descent.merge(step)
+        twin.merge(step)
+    np.testing.assert_allclose(descent.tree, twin.tree, rtol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sweeps_after_seeding_find_the_nearest_center(seed):
+    p = path_problem("float32", seed, n_max=400)
+    _, descent = _path.squared_euclidean(p.X, None, 1, 1.0)
+    descent.seed(len(p.X) // 4, check_random_state(seed))
+    for _ in range(6):
+        centers = descent.sweep.centers
+        descent.sweep.assign()
+        expected = reference.nearest(p.X.astype(float), centers)[0]
+        assert np.array_equal(descent.sweep.labels, expected)
+        descent.sweep.move_centers()
+
+
+# Tied data: equal rows and grids, where rounding decides between equal mergers.
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tied_data(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, size=(int(rng.integers(2, 200)), 1 + seed % 3)) / 2
+    weights = 2.0 ** rng.integers(-2, 3, size=len(X)) if seed % 2 else None
+    path = lambda_path(X, sample_weight=weights, random_state=seed)
+    check_path(path, X, weights)
+    u = len(np.unique(X, axis=0))
+    assert path.n_clusters[-1] <= u
+    assert path.best <= max(1, u // 3)
+    model = DPMeans(random_state=seed).fit(X, sample_weight=weights)
+    check_state(model, X, weights)
+    all_apart = DPMeans(1e-9, algorithm="merge", random_state=seed).fit(X, sample_weight=weights)
+    assert all_apart.n_clusters_ == u
+    np.testing.assert_allclose(all_apart.inertia_, 0, atol=1e-20)
+
+
+def check_path(path, X, weights=None):
+    """Assert what holds for every path, whatever the data."""
+    X = np.asarray(X, dtype=float)
+    w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
+    K, inertia = path.n_clusters, path.inertia
+    assert K[0] == 1 and np.all(np.diff(K) > 0)
+    assert np.all(np.diff(inertia) < 0)
+    mean = np.average(X, axis=0, weights=w)
+    total = w @ np.square(X - mean).sum(axis=1)
+    np.testing.assert_allclose(inertia[0], total, rtol=1e-9, atol=1e-25 * np.square(X).sum())
+    assert path.best in K and sorted(path.ranking) == K.tolist()
+    ranked = path.criterion[np.searchsorted(K, path.ranking)]
+    assert np.all(ranked[:-1] <= ranked[1:])
+    assert 0 < path.lam < np.inf
+    hull = np.flatnonzero(path.lam_low < path.lam_high)
+    assert hull[0] == 0 and path.lam_high[0] == np.inf
+    assert hull[-1] == len(K) - 1 and path.lam_low[-1] == 0
+    assert np.array_equal(path.lam_high[hull[1:]], path.lam_low[hull[:-1]])
+    for i in hull:
+        lam = min(2 * path.lam_low[i] + 1, (path.lam_low[i] + path.lam_high[i]) / 2)
+        if path.lam_low[i] < lam < path.lam_high[i]:
+            assert (inertia + lam * K).argmin() == i
+    i = np.searchsorted(K, path.best)
+    if i in hull and len(K) > 1:
+        assert path.lam_low[i] <= path.lam <= path.lam_high[i]
+    centers = path.centers(path.best)
+    assert centers.shape == (path.best, X.shape[1])
+    assert path.labels(path.best).dtype == np.int32
+    for k, error in zip(K, inertia, strict=True):  # the nearest centers are at most better
+        value = reference.sum_of_squares(X, w, path.labels(k), path.centers(k))
+        assert value <= error * (1 + 1e-9) + 1e-25 * np.square(X).sum()
+    check_linkage(path)
+
+
+def check_linkage(path):
+    """The mergers are a hierarchy of the clusters where the way down began.
+
+    There may be more of these than the path has: sweeps may empty some, or one more save nothing.
+    """
+    Z, leaves = path.linkage, len(path.linkage) + 1
+    assert leaves >= path.n_clusters[-1]
+    assert Z.shape == (leaves - 1, 4) and Z.dtype == np.float64
+    if leaves == 1:
+        return
+    assert hierarchy.is_valid_linkage(Z)
+    assert hierarchy.is_monotonic(Z)
+    assert Z[-1, 3] == leaves
+    for k in range(1, leaves + 1, max(1, leaves // 5)):
+        assert len(np.unique(hierarchy.cut_tree(Z, n_clusters=k))) == k
+        found = hierarchy.fcluster(Z, k, criterion="maxclust").max()
+        assert found <= k
+        if 1 < k < leaves and Z[-k, 2] < Z[1 - k, 2]:
+            assert found == k
+
+
+# Properties ---------------------------------------------------------------------------------
+
+
+@st.composite
+def path_data(draw, n_max=90):
+    """Continuous data, clustered or not, round or long."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d, k = draw(st.integers(1, n_max)), draw(st.integers(1, 8)), draw(st.integers(1, 8))
+    shape = np.diag(10.0 ** -rng.uniform(0, draw(st.sampled_from([0.0, 1.5])), size=d))
+    spread = draw(st.sampled_from([0.02, 0.2, 1.0]))
+    X = rng.normal(size=(k, d))[rng.integers(k, size=n)] + spread * rng.normal(size=(n, d)) @ shape
+    return X * 10.0 ** draw(st.integers(-3, 3))
+
+
+def assert_same_path(one, two, factor=1.0):
+    """Everything equal but for a factor of squared units; V up to a constant."""
+    assert np.array_equal(one.n_clusters, two.n_clusters)
+    assert one.best == two.best
+    for name in ("inertia", "lam_low", "lam_high"):
+        np.testing.assert_allclose(getattr(two, name), factor * getattr(one, name), rtol=1e-9)
+    np.testing.assert_allclose(two.lam, one.lam * (factor if one.inertia[0] else 1.0), rtol=1e-9)
+    for k in one.n_clusters:
+        assert np.array_equal(one.labels(k), two.labels(k))
+    finite = np.isfinite(one.criterion)
+    assert np.array_equal(finite, np.isfinite(two.criterion))
+    shift = two.criterion[finite] - one.criterion[finite]
+    np.testing.assert_allclose(shift, shift[0], rtol=1e-9, atol=1e-2)
+
+
+@given(path_data(), st.booleans(), st.integers(0, 99))
+def test_any_path(X, weighted, seed):
+    weights = np.random.default_rng(seed).gamma(1.0, size=len(X)) if weighted else None
+    path = lambda_path(X, sample_weight=weights, random_state=seed)
+    check_path(path, X, weights)
+
+
+@given(path_data(), st.integers(-60, 60), st.booleans())
+def test_scale(X, exponent, single):
+    """A power of two changes no digit."""
+    X = X.astype(np.float32 if single else np.float64)
+    factor = X.dtype.type(2.0**exponent)
+    one, two = (lambda_path(data, random_state=0) for data in (X, X * factor))
+    assert_same_path(one, two, float(factor) ** 2)
+    assert two.lam == one.lam * float(factor) ** 2 or one.inertia[0] == 0
+    np.testing.assert_allclose(two.linkage[:, 2], one.linkage[:, 2] * factor, rtol=1e-9)
+
+
+@given(path_data(), st.sampled_from([-64.0, 1000.0, 2.0**20]))
+def test_translation(X, offset):
+    """By a round number, so that no digit is lost."""
+    X = np.round(X / np.abs(X).max() * 2**20) / 2**10
+    one, two = (lambda_path(data, random_state=0) for data in (X, X + offset))
+    assert_same_path(one, two)
+
+
+@given(path_data(), st.sampled_from([0.5, 2.0, 2.0**30]), st.booleans())
+def test_scale_of_weights(X, factor, weighted):
+    """Twice the weight is twice the price of a cluster."""
+    weights = np.random.default_rng(0).gamma(1.0, size=len(X)) if weighted else np.ones(len(X))
+    one, two = (
+        lambda_path(X, sample_weight=w, random_state=0) for w in (weights, factor * weights)
+    )
+    assert_same_path(one, two, factor)
+
+
+@given(path_data(), st.randoms(use_true_random=False))
+def test_order_of_rows_from_given_centers(X, random):
+    """Rows in another order: the same clusters on the way down, the same criterion."""
+    X = X[:, np.ptp(X, axis=0) > 0]
+    if not X.size:
+        return
+    order = list(range(len(X)))
+    random.shuffle(order)
+    one, two = ways_down(X[: 1 + len(X) // 2], (X, None), (X[order], None))
+    for (labels, V, tree), (other, other_V, other_tree) in zip(one, two, strict=True):
+        assert np.array_equal(labels[order], other)
+        np.testing.assert_allclose(V, other_V, rtol=1e-9, atol=1e-2)
+        np.testing.assert_allclose(tree, other_tree, rtol=1e-6)
+
+
+@given(path_data(), st.integers(0, 99))
+def test_weights_are_repeated_rows_from_given_centers(X, seed):
+    X = X[:, np.ptp(X, axis=0) > 0]
+    if not X.size:
+        return
+    repeats = np.random.default_rng(seed).integers(1, 4, size=len(X))
+    weighted, repeated = (X, repeats.astype(float)), (np.repeat(X, repeats, axis=0), None)
+    one, two = ways_down(X[: 1 + len(X) // 2], weighted, repeated)
+    for (labels, V, tree), (other, other_V, other_tree) in zip(one, two, strict=True):
+        assert np.array_equal(np.repeat(labels, repeats), other)
+        np.testing.assert_allclose(V, other_V, rtol=1e-9, atol=1e-2)
+        np.testing.assert_allclose(tree, other_tree, rtol=1e-6)
+
+
+def ways_down(centers, *rows):
+    """For each (rows, weights): labels, criterion and the tree so far, at every K."""
+    found = []
+    for X, weight in rows:
+        criterion, descent = _path.squared_euclidean(np.ascontiguousarray(X), weight, 1, 1.0)
+        descent.start(centers)
+        descent.settle(5)
+        found.append([])
+        for k in descent.down(lambda k: 1, 5):
+            V = criterion(descent.sweep)[0] if k <= max(1, criterion.distinct // 3) else 0.0
+            tree = np.array(descent.tree).reshape(-1, 4)
+            found[-1].append((descent.sweep.labels.copy(), V, tree))
+    return found
+
+
+# The same bits ------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("openmp")
+def test_same_bits_for_any_number_of_threads():
+    """More than 3e7 multiply-adds in a sweep, so that other threads are woken."""
+    X = planted(40, 600, d=32, spread=0.3, seed=1)[0] * np.random.default_rng(0).random(32)
+    weights = np.random.default_rng(1).gamma(1.0, size=len(X))
+    for data, w, threads in ((X, None, (1, 2, 3)), (X.astype(np.float32), weights, (1, 3))):
+        models = [DPMeans(random_state=0, n_threads=t) for t in threads]
+        for model in models:
+            model.fit(data, sample_weight=w)
+        one = models[0]
+        assert one.n_clusters_ > 1
+        for other in models[1:]:
+            assert path_bits(other.path_) == path_bits(one.path_)
+            assert other.labels_.tobytes() == one.labels_.tobytes()
+            assert other.cluster_centers_.tobytes() == one.cluster_centers_.tobytes()
+            assert (other.lam_, other.objective_) == (one.lam_, one.objective_)
+        labels = [one.path_.labels(one.n_clusters_, n_threads=t).tobytes() for t in (1, 3)]
+        assert labels[0] == labels[1]
+
+
+def test_same_bits_for_the_same_random_state():
+    X = blobs(np.random.default_rng(3), 7000, 3, 12, spread=0.3)
+    one, two = (lambda_path(X, random_state=5) for _ in range(2))
+    assert path_bits(one) == path_bits(two)
+    assert path_bits(lambda_path(X, random_state=6)) != path_bits(one)
+    shared = np.random.RandomState(5)
+    assert path_bits(lambda_path(X, random_state=shared)) == path_bits(one)
+    assert path_bits(lambda_path(X, random_state=shared)) != path_bits(one)
+
+
+# What a path can do -------------------------------------------------------------------------
+
+
+def test_pickled_path_has_no_rows():
+    path = lambda_path(X_SMALL, random_state=0)
+    assert len(pickle.dumps(path)) < 20_000 + X_SMALL.nbytes
+    for other in (pickle.loads(pickle.dumps(path)), copy.deepcopy(path)):
+        assert path_bits(other) == path_bits(path)
+        assert repr(other) == repr(path)
+        assert np.array_equal(other.labels(3, X_SMALL), path.labels(3))
+        with pytest.raises(ValueError, match="X must be given"):
+            other.labels(3)
+    model = pickle.loads(pickle.dumps(DPMeans(random_state=0).fit(X_SMALL)))
+    assert np.array_equal(model.path_.labels(3, X_SMALL), model.predict(X_SMALL))
+
+
+def test_tables():
+    path = lambda_path(X_SMALL, random_state=0)
+    table = path.to_pandas()
+    assert table.index.name == "n_clusters" and table.index.tolist() == path.n_clusters.tolist()
+    assert table.columns.tolist() == ["inertia", "criterion", "lam_low", "lam_high"]
+    columns = path.to_dict()
+    assert list(columns) == ["n_clusters", *table.columns]
+    for name in table.columns:
+        assert np.array_equal(table[name], columns[name])
+    assert f"best={path.best}" in repr(path)
+
+
+def test_linkage_of_blobs():
+    """Cut where it has K clusters, the tree gives those of the path."""
+    X, truth = planted(6)
+    path = lambda_path(X, random_state=0)
+    assert path.best == 6
+    cut = hierarchy.fcluster(path.linkage, 6, criterion="maxclust")
+    assert cut.max() == 6
+    leaves = path.labels(path.n_clusters[-1])
+    assert adjusted_rand_score(cut[leaves], path.labels(6)) == 1.0
+    assert adjusted_rand_score(truth, path.labels(6)) == 1.0
+    drawn = hierarchy.dendrogram(path.linkage, no_plot=True)
+    assert sorted(drawn["leaves"]) == list(range(path.n_clusters[-1]))
+    # Ward's mergers, without sweeps that would move rows between them: those of scipy
+    heights = hierarchy.ward(path.centers(6))[:, 2] * np.sqrt(40)
+    np.testing.assert_allclose(path.linkage[-5:, 2], heights, rtol=0.05)
+
+
+@pytest.mark.parametrize("seed", [5, 28, 46, 86, 99, 138, 169])
+def test_linkage_where_a_sweep_empties_a_cluster(seed, monkeypatch):
+    """From given centers, where that happens; the tree hands it to the nearest one."""
+    emptied = []
+    drop = _path.Descent._drop
+
+    def noted(self, remap, centers):
+        emptied.append(np.count_nonzero(remap < 0))
+        drop(self, remap, centers)
+
+    monkeypatch.setattr(_path.Descent, "_drop", noted)
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(20, 60)), int(rng.integers(1, 4))
+    X = rng.normal(size=(n, d))
+    init = X[rng.choice(n, n // 2, replace=False)] + 0.5 * rng.normal(size=(n // 2, d))
+    path = DPMeans(init=init, random_state=0).fit(X).path_
+    assert sum(emptied) > 0
+    check_path(path, X)
+
+
+def test_centers_and_labels_out_of_reach():
+    path = lambda_path(X_SMALL, random_state=0)
+    last = int(path.n_clusters[-1])
+    for method in (path.centers, path.labels):
+        for k, error, words in (
+            (0, ValueError, "k must be >= 1, got 0"),
+            (-3, ValueError, "k must be >= 1, got -3"),
+            (last + 1, ValueError, f"k={last + 1}.*ends at {last}"),
+            (2.0, TypeError, "k must be an integer, got 2.0"),
+            (True, TypeError, "k must be an integer, got True"),
+            ("2", TypeError, "k must be an integer, got '2'"),
+            (None, TypeError, "k must be an integer, got None"),
+        ):
+            with pytest.raises(error, match=words):
+                method(k)
+        assert len(method(np.int64(last))) in (last, len(X_SMALL))
+    with pytest.raises(ValueError, match="X must have 2 columns, got 3"):
+        path.labels(2, np.zeros((4, 3)))
+    with pytest.raises(ValueError, match="NaN"):
+        path.labels(2, [[np.nan, 1.0]])
+    with pytest.raises(ValueError, match="n_threads must be >= 1, got 0"):
+        path.labels(2, n_threads=0)
+    assert path.labels(2, [[0, 1]]).shape == (1,)
+    path.centers(2)[:] = 0  # a copy
+    assert path.centers(2).any()
+
+
+def test_numbers_left_out_are_named():
+    X = np.arange(3000.0)[:, None] ** 1.5
+    path = DPMeans(2e4, algorithm="merge", random_state=0).fit(X).path_
+    assert path.n_clusters[-1] > 300
+    left_out = sorted(set(range(1, path.n_clusters[-1])) - set(path.n_clusters))
+    assert left_out and left_out[0] > 32
+    with pytest.raises(ValueError, match=f"k={left_out[0]}.*n_clusters"):
+        path.centers(left_out[0])
+
+
+def test_centers_beyond_room_are_not_kept(monkeypatch):
+    X = blobs(np.random.default_rng(0), 40, 4, 3, spread=0.1)
+    whole = lambda_path(X, random_state=0)
+    monkeypatch.setattr(_path, "ROOM", 0)
+    path = lambda_path(X, random_state=0)
+    kept = path.best + 1
+    while 4 * (kept + 1) * (kept + 2) // 2 <= X.size:
+        kept += 1
+    assert kept < path.n_clusters[-1]
+    assert np.array_equal(path.centers(kept), whole.centers(kept))
+    with pytest.raises(ValueError, match=f"k must be <= {kept}, got k={kept + 1}"):
+        path.labels(kept + 1)
+
+
+# Bad input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"max_clusters": 0}, ValueError, "max_clusters must be >= 1, got 0"),
+        ({"max_clusters": 2.5}, TypeError, "max_clusters must be an integer or None, got 2.5"),
+        ({"n_threads": 0}, ValueError, "n_threads must be >= 1, got 0"),
+        ({"random_state": "x"}, ValueError, "'x'"),
+        ({"sample_weight": -np.ones(90)}, ValueError, "sample_weight must be >= 0, got .*-1.0"),
+        ({"sample_weight": np.zeros(90)}, ValueError, "sample_weight.*all zeros"),
+        ({"sample_weight": np.full(90, np.nan)}, ValueError, "sample_weight must be finite"),
+        ({"sample_weight": np.full(90, np.inf)}, ValueError, "sample_weight must be finite"),
+        ({"sample_weight": np.ones(89)}, ValueError, r"sample_weight.*\(90,\).*\(89,\)"),
+    ],
+)
+def test_bad_arguments(arguments, error, words):
+    with pytest.raises(error, match=words):
+        lambda_path(X_SMALL, **arguments)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_bad_rows(value):
+    bad = X_SMALL.copy()
+    bad[-1, -1] = value
+    for call in (lambda_path, DPMeans().fit, MiniBatchDPMeans().fit, BregmanDPMeans().fit):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            call(bad)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_scales_whose_squares_leave_the_range_of_float64(scale):
+    for call in (lambda_path, DPMeans().fit):
+        with pytest.raises(ValueError, match=r"X must.*1e-?140.*rescale"):
+            call(X_SMALL * scale)
+
+
+@pytest.mark.parametrize("exponent", [-450, -330, 250, 330, 450])
+def test_extreme_scales(exponent):
+    """In the plane, where clusters have covariances of their own."""
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(100, 2)) * shape for shape in ([1, 0.1], [0.1, 1])])
+    X[100:] += [3.0, 1.0]
+    one, two = (lambda_path(data, random_state=0) for data in (X, X * 2.0**exponent))
+    assert one.best == two.best == 4
+    assert two.lam == one.lam * 2.0 ** (2 * exponent)
+    finite = np.isfinite(one.criterion)
+    shift = two.criterion[finite] - one.criterion[finite]
+    np.testing.assert_allclose(shift, shift[0], rtol=1e-9, atol=1e-2)
+
+
+@pytest.mark.parametrize("far", [1e10, 1e30, 1e38, 1e60, 1e130])
+def test_a_row_at_the_end_of_the_world(far):
+    """A code for missing values: the path has it in a cluster of its own."""
+    path = lambda_path(np.vstack([X_SMALL, [[far, far]]]), random_state=0)
+    assert path.best >= 2 and np.isfinite(path.lam)
+    assert np.sum(path.labels(path.best) == path.labels(path.best)[-1]) == 1
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-100, 1e100])
+def test_extreme_weights(factor):
+    one = lambda_path(X_SMALL, random_state=0)
+    two = lambda_path(X_SMALL, sample_weight=np.full(90, factor), random_state=0)
+    assert np.array_equal(one.n_clusters, two.n_clusters)
+    np.testing.assert_allclose(two.criterion, one.criterion, rtol=1e-6)
+    np.testing.assert_allclose(two.lam, one.lam * factor, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_few_rows(n, d):
+    """At most a third of the rows is a number of clusters, but 1 always is."""
+    X = np.random.default_rng(n).normal(size=(n, d))
+    path = lambda_path(X, random_state=0)
+    check_path(path, X)
+    assert path.best <= max(1, n // 3)
+    assert np.isfinite(path.criterion[: max(1, n // 3)]).all()
+    assert np.isinf(path.criterion[path.n_clusters > max(1, n // 3)]).all()
+    for model in (DPMeans(random_state=0), MiniBatchDPMeans(random_state=0)):
+        assert model.fit(X).n_clusters_ <= max(1, n // 3)
+
+
+@pytest.mark.parametrize("X", [np.full((50, 3), 0.1), np.zeros((7, 1)), [[5.0, 1.0]]])
+def test_all_rows_equal(X):
+    weights = np.arange(1.0, len(X) + 1)
+    for w in (None, weights):
+        path = lambda_path(X, sample_weight=w, random_state=0)
+        assert (path.n_clusters.tolist(), path.best, path.lam) == ([1], 1, 1.0)
+        assert path.inertia.tolist() == [0.0]
+        assert path.linkage.shape == (0, 4)
+        assert not path.labels(1).any()
+        for algorithm in ("serial", "collapsed", "merge"):
+            model = DPMeans(algorithm=algorithm, random_state=0).fit(X, sample_weight=w)
+            assert (model.n_clusters_, model.inertia_, model.lam_) == (1, 0.0, 1.0)
+            assert np.array_equal(model.cluster_centers_[0], np.asarray(X)[0])
+    assert MiniBatchDPMeans().partial_fit(X).n_clusters_ == 1
+
+
+def test_only_one_row_has_weight():
+    weights = np.zeros(90)
+    weights[17] = 3.0
+    path = lambda_path(X_SMALL, sample_weight=weights, random_state=0)
+    assert path.best == 1
+    assert np.array_equal(path.centers(1)[0], X_SMALL[17])
+    model = DPMeans(random_state=0).fit(X_SMALL, sample_weight=weights)
+    assert model.n_clusters_ == 1 and not model.labels_.any()
+
+
+def test_rows_without_weight_change_nothing():
+    rng = np.random.default_rng(0)
+    far = np.vstack([100 * rng.random((50, 2)), X_SMALL])
+    weights = np.r_[np.zeros(50), np.ones(90)]
+    one = lambda_path(X_SMALL, random_state=0)
+    two = lambda_path(far, sample_weight=weights, random_state=0)
+    assert path_bits(one)[1:3] == path_bits(two)[1:3]
+    for k in one.n_clusters:
+        np.testing.assert_allclose(one.centers(k), two.centers(k), rtol=1e-12)
+        assert np.array_equal(two.labels(k)[50:], one.labels(k))
+    model = DPMeans(random_state=0).fit(far, sample_weight=weights)
+    assert np.array_equal(model.labels_, model.predict(far))
+
+
+def layouts(X, tmp_path):
+    """The same numbers in other kinds of arrays."""
+    locked = X.copy()
+    locked.setflags(write=False)
+    file = np.memmap(tmp_path / "data.bin", dtype=X.dtype, mode="w+", shape=X.shape)
+    file[:] = X
+    file.flush()
+    return {
+        "read-only": locked,
+        "memory map": np.memmap(tmp_path / "data.bin", dtype=X.dtype, mode="r", shape=X.shape),
+        "Fortran": np.asfortranarray(X),
+        "every other row": np.repeat(X, 2, axis=0)[::2],
+        "every other column": np.repeat(X, 2, axis=1)[:, ::2],
+        "backwards": X[::-1, ::-1].copy()[::-1, ::-1],
+        "list": X.tolist(),
+        "DataFrame": pd.DataFrame(X, columns=list("abc")),
+        "float32": X.astype(np.float32),
+        "int64": X.astype(np.int64),
+        "int16": X.astype(np.int16),
+        "big-endian": X.astype(">f8"),
+    }
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_layouts_and_types(constant, tmp_path):
+    X = np.round(planted(5, 60, d=3)[0] * 1000)
+    if constant:
+        X[:, 1] = 7.0
+    expected = lambda_path(X, random_state=0)
+    assert expected.best > 1
+    for name, data in layouts(X, tmp_path).items():
+        before = np.array(data)
+        path = lambda_path(data, random_state=0)
+        assert np.array_equal(path.n_clusters, expected.n_clusters), name
+        np.testing.assert_allclose(path.inertia, expected.inertia, rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(path.criterion, expected.criterion, rtol=1e-6, err_msg=name)
+        assert path.best == expected.best
+        assert np.array_equal(path.labels(path.best), expected.labels(path.best)), name
+        model = DPMeans(random_state=0).fit(data)
+        assert np.array_equal(model.labels_, path.labels(path.best)), name
+        assert np.array_equal(np.array(data), before), name
+
+
+def test_rows_repeated_a_thousand_times():
+    """Only distinct rows count as evidence."""
+    X = planted(4, 8)[0]
+    one = DPMeans(random_state=0).fit(X)
+    many = DPMeans(random_state=0).fit(np.repeat(X, 1000, axis=0))
+    assert one.n_clusters_ == many.n_clusters_ == 4
+    assert np.array_equal(many.labels_[::1000], many.predict(X))
+    weighted = DPMeans(random_state=0).fit(X, sample_weight=np.full(32, 1000.0))
+    assert weighted.n_clusters_ == 4
+    apart = DPMeans(1e-6, algorithm="merge", random_state=0).fit(np.repeat(X, 1000, axis=0))
+    assert apart.n_clusters_ == 32 and apart.inertia_ < 1e-20
+    for count in (3, 29):  # few distinct rows: few or no clusters
+        few = lambda_path(np.repeat(X[:count], 1000, axis=0), random_state=0)
+        assert few.n_clusters[-1] <= count and few.best <= max(1, count // 3)
+
+
+def test_a_column_that_varies_in_few_rows():
+    """The rows drawn to begin with do not know of it."""
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 20, size=8000)
+    X = 0.3 * rng.normal(size=(8000, 3)) + z[:, None] * [[3, -2, 1.0]]
+    rare = np.insert(X, 0, 0.0, axis=1)
+    rare[7, 0] = 1.0
+    for seed in range(4):
+        plain, path = (lambda_path(data, random_state=seed) for data in (X, rare))
+        assert plain.best == path.best == 20
+        np.testing.assert_allclose(path.inertia[19], plain.inertia[19], rtol=1e-2)
+        assert adjusted_rand_score(path.labels(20), z) > 0.999
+
+
+def test_rows_that_differ_are_few():
+    """So few that those drawn to begin with are all equal."""
+    X = np.zeros((10_000, 2))
+    X[3], X[5] = [1.0, 2.0], [4.0, 5.0]
+    path = lambda_path(X, random_state=0)
+    np.testing.assert_allclose(path.inertia[0], X.var(axis=0).sum() * 10_000, rtol=0.5)
+    model = DPMeans(random_state=0).fit(X)
+    np.testing.assert_allclose(model.inertia_, X.var(axis=0).sum() * 10_000)
+
+
+def test_long_clusters_far_from_the_origin():
+    """n > 5000 and a second way down: all samples are measured from the same origin."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(9000, 3)) * [4, 0.3, 0.3]
+    X[:, 1] += 3 * np.repeat(range(3), 3000)
+    X = np.round(X * 1024) / 1024
+    paths = [lambda_path(X + offset, random_state=0) for offset in ([0, 0, 0], [0, 30.5, 30.5])]
+    assert_same_path(*paths)
+
+
+@pytest.fixture
+def interrupt():
+    """Returns a function that lets Ctrl-C happen so many seconds from now."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timers = []
+
+    def after(seconds):
+        timers.append(threading.Timer(seconds, _thread.interrupt_main))
+        timers[-1].start()
+
+    yield after
+    for timer in timers:
+        timer.cancel()
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.mark.timeout(120, method="thread")
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize("kind", ["auto", "merge", "Bregman", "batch"])
+def test_interrupt_of_the_path(kind, fitted, interrupt):
+    long = np.random.default_rng(0).random((40_000, 8))
+    model = {
+        "auto": DPMeans(n_init=10**6, random_state=0),
+        "merge": DPMeans(1e-12, algorithm="merge", random_state=0),
+        "Bregman": BregmanDPMeans(1e-9, divergence="kl", algorithm="merge", random_state=0),
+        "batch": MiniBatchDPMeans(random_state=0),
+    }[kind]
+    if fitted:
+        options = {name: getattr(model, name) for name in ("lam", "n_init") if hasattr(model, name)}
+        model.set_params(**{**dict.fromkeys(options, 1), "lam": 0.1})
+        model.fit(X_SMALL - X_SMALL.min()).set_params(**options)
+    if kind == "batch":
+        long = np.repeat(long[:, :1], 400, axis=1) + np.repeat(np.eye(400), 100, axis=0)
+    before = snapshot(model)
+    interrupt(0.3)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(long)
+    assert_unchanged(model, before)
+
+
+def test_failed_fit_leaves_the_path():
+    model = DPMeans(random_state=0).fit(X_SMALL)
+    bad = X_SMALL.copy()
+    bad[0, 0] = np.nan
+    assert_refuses(model, lambda m: m.fit(bad), ValueError, "NaN")
+    assert_refuses(model, lambda m: m.fit(X_SMALL * 1e200), ValueError, "rescale")
+    assert_refuses(
+        model, lambda m: m.fit(X_SMALL, sample_weight=-np.ones(90)), ValueError, "sample_weight"
+    )
+    stream = MiniBatchDPMeans().partial_fit(X_SMALL)
+    assert_refuses(stream, lambda m: m.partial_fit(bad), ValueError, "NaN")
+    assert_refuses(stream, lambda m: m.fit(X_SMALL * 1e200), ValueError, "rescale")
+
+
+def test_refit_without_auto_drops_the_path():
+    model = DPMeans(random_state=0).fit(X_SMALL)
+    assert model.path_.best == 3
+    assert not hasattr(model.set_params(lam=0.1).fit(X_SMALL), "path_")
+    assert model.set_params(algorithm="merge").fit(X_SMALL).path_ is not None
+    assert not hasattr(
+        model.set_params(lam="farthest-first", algorithm="serial").fit(X_SMALL), "path_"
+    )
+    stream = MiniBatchDPMeans(random_state=0).fit(X_SMALL)
+    assert stream.path_.best == 3
+    assert not hasattr(stream.set_params(lam=0.1).fit(X_SMALL), "path_")
+
+
+# lam="auto" ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_auto(algorithm, weighted):
+    X, truth = planted(7, 50, d=3, spread=0.15)
+    weights = np.random.default_rng(0).gamma(2.0, size=len(X)) + 0.1 if weighted else None
+    model = DPMeans(algorithm=algorithm, random_state=0).fit(X, sample_weight=weights)
+    assert model.n_clusters_ == model.path_.best == 7
+    assert adjusted_rand_score(model.labels_, truth) > 0.98
+    assert model.lam_ == model.path_.lam
+    assert np.array_equal(model.labels_, model.predict(X))
+    check_state(model, X, weights)
+    i = list(model.path_.n_clusters).index(7)
+    assert model.inertia_ <= model.path_.inertia[i] * (1 + 1e-12)
+    if algorithm != "collapsed":  # nothing is opened at this penalty: a fixed point of Algorithm 1
+        again = DPMeans(model.lam_, init=model.cluster_centers_).fit(X, sample_weight=weights)
+        assert np.array_equal(again.labels_, model.labels_)
+
+
+def test_auto_is_the_default():
+    assert DPMeans().lam == MiniBatchDPMeans().lam == BregmanDPMeans().lam == "auto"
+    explicit = DPMeans("auto", random_state=0).fit(X_SMALL)
+    assert explicit.lam_ == DPMeans(random_state=0).fit(X_SMALL).lam_
+
+
+def test_cap_on_auto():
+    X = planted(6)[0]
+    free = lambda_path(X, random_state=0)
+    assert free.best == 6
+    for cap in (1, 2, 4, 5, 6, 7, 240, 10_000):
+        model = DPMeans(max_clusters=cap, random_state=0).fit(X)
+        path = lambda_path(X, max_clusters=cap, random_state=0)
+        assert path_bits(path) == path_bits(model.path_)
+        assert model.n_clusters_ == path.best <= cap
+        allowed = path.criterion[path.n_clusters <= cap]
+        chosen = path.criterion[path.n_clusters == path.best][0]
+        assert chosen <= allowed.min() + 2 * np.log(len(X))
+        assert cap < 6 or path.best == 6
+        check_state(model, X)
+
+
+def test_auto_from_given_centers():
+    """The way down begins at these centers."""
+    X, truth = planted(6)
+    init = X[::10]
+    model = DPMeans(init=init, random_state=0).fit(X)
+    assert model.n_clusters_ == 6 and adjusted_rand_score(model.labels_, truth) == 1.0
+    assert model.path_.n_clusters[-1] <= len(init)
+    other = DPMeans(init=init, random_state=1).fit(X)  # nothing is drawn
+    assert path_bits(other.path_) == path_bits(model.path_)
+    few = DPMeans(init=X[[0, 100, 200]], random_state=0).fit(X)
+    assert few.path_.n_clusters[-1] <= 3
+    one = DPMeans(init=X[:1], random_state=0).fit(X)
+    assert one.n_clusters_ == 1 and one.path_.n_clusters.tolist() == [1]
+    np.testing.assert_allclose(one.cluster_centers_[0], X.mean(axis=0), atol=1e-12)
+    far = DPMeans(init=[[1e6, 1e6], [0.0, 0.0]], random_state=0).fit(X)
+    assert far.n_clusters_ == 1
+    with pytest.raises(ValueError, match="init must have at most max_clusters=5"):
+        DPMeans(init=X[:6], max_clusters=5).fit(X)
+
+
+def test_starts_keep_the_path_of_the_lowest_criterion():
+    X = blobs(np.random.default_rng(2), 500, 2, 25, spread=0.09)
+    rng, found = check_random_state(3), []
+    for start in range(4):
+        if start:
+            rng.permutation(len(X))
+        found.append(lambda_path(X, random_state=rng))
+    values = [path.value for path in found]
+    assert len(set(values)) > 1
+    model = DPMeans(n_init=4, random_state=3).fit(X)
+    assert path_bits(model.path_) == path_bits(found[int(np.argmin(values))])
+    check_state(model, X)
+
+
+def test_starts_of_merge_keep_the_lowest_objective():
+    X = blobs(np.random.default_rng(8), 500, 4, 25, spread=0.25)
+    one = DPMeans(1.0, algorithm="merge", random_state=3).fit(X)
+    many = DPMeans(1.0, algorithm="merge", n_init=4, random_state=3).fit(X)
+    assert many.objective_ <= one.objective_
+    assert hasattr(many, "path_") and many.lam_ == 1.0
+
+
+def test_verbose(capsys):
+    DPMeans(random_state=0).fit(X_SMALL)
+    assert capsys.readouterr().out == ""
+    model = DPMeans(random_state=0, verbose=1).fit(X_SMALL)
+    out = capsys.readouterr().out
+    assert "look: 90 rows" in out and "path: 90 rows" in out and "sweep 1: 3 clusters" in out
+    assert f"best {model.n_clusters_}" in out
+    lambda_path(X_SMALL, random_state=0, verbose=1)
+    assert "best 3" in capsys.readouterr().out
+    MiniBatchDPMeans(random_state=0, verbose=1).fit(X_SMALL)
+    out = capsys.readouterr().out
+    assert "path: 90 rows" in out and "pass 1: 3 clusters" in out
+
+
+@pytest.mark.parametrize(
+    ("k", "d", "n_each"),
+    [(1, 3, 300), (2, 2, 80), (5, 4, 60), (12, 2, 50), (30, 3, 40), (60, 3, 9)],
+)
+def test_planted_clusters(k, d, n_each):
+    for seed in range(3):
+        X, truth = planted(k, n_each, d, seed=seed)
+        model = DPMeans(random_state=seed).fit(X)
+        assert model.n_clusters_ == k
+        assert adjusted_rand_score(model.labels_, truth) == 1.0
+        assert DPMeans(random_state=seed).fit(X.astype(np.float32)).n_clusters_ == k
+
+
+def test_known_sets():
+    assert DPMeans(random_state=0).fit(load_iris().data).n_clusters_ == 3
+    X, truth = make_blobs(600, centers=5, n_features=6, random_state=1)
+    model = DPMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == 5 and adjusted_rand_score(model.labels_, truth) == 1.0
+
+
+@pytest.mark.parametrize("n", [60, 800, 7000])
+@pytest.mark.parametrize("d", [1, 2, 6])
+def test_one_cluster(n, d):
+    """A Gaussian, a long one, and a box are one cluster."""
+    rng = np.random.default_rng([n, d])
+    for X in (
+        rng.normal(size=(n, d)),
+        rng.normal(size=(n, d)) * 10.0 ** np.linspace(0, 1, d),
+        rng.random((n, d)),
+    ):
+        assert DPMeans(random_state=0).fit(X).n_clusters_ == 1
+
+
+def test_long_clusters():
+    """All long in the same direction, longer than they are apart: two in three come out right."""
+    rng = np.random.default_rng(0)
+    shift = np.repeat([[0, 0, 0], [0, 3, 0], [0, 0, 3]], 200, axis=0)
+    X = rng.normal(size=(600, 3)) * [2.5, 0.3, 0.3] + shift
+    path = lambda_path(X, random_state=0)
+    assert path.best == 3
+    check_path(path, X)
+
+
+# Stream -------------------------------------------------------------------------------------
+
+
+def test_auto_of_a_stream():
+    """The penalty comes from the first batch, where the clusters are found, and stays."""
+    rng = np.random.default_rng(0)
+    X, truth = planted(8, 500, d=3)
+    order = rng.permutation(len(X))
+    model = MiniBatchDPMeans(random_state=0)
+    for i in range(10):
+        rows = order[i * 400 : (i + 1) * 400]
+        model.partial_fit(X[rows])
+        if i == 0:
+            lam, path = model.lam_, model.path_
+            assert path.best == model.n_clusters_ == 8
+        assert model.lam_ == lam and model.path_ is path
+        assert np.array_equal(model.labels_, model.predict(X[rows]))
+        np.testing.assert_allclose(model.objective_, model.inertia_ + lam * model.n_clusters_)
+    assert model.n_clusters_ == 8
+    assert adjusted_rand_score(model.predict(X), truth) == 1.0
+    late = np.full((5, 3), 40.0)  # a cluster that the first batch did not have
+    assert model.partial_fit(late).n_clusters_ == 9
+
+
+def test_auto_of_mini_batches():
+    X, truth = planted(12, 200, d=2)
+    model = MiniBatchDPMeans(random_state=0, batch_size=256).fit(X)
+    assert model.n_clusters_ == model.path_.best == 12
+    assert adjusted_rand_score(model.labels_, truth) == 1.0
+    capped = MiniBatchDPMeans(random_state=0, max_clusters=4).fit(X)
+    assert capped.n_clusters_ <= 4
+    given = MiniBatchDPMeans(random_state=0, init=X[::40]).fit(X)
+    assert given.n_clusters_ == 12
+    weights = np.random.default_rng(0).gamma(2.0, size=len(X)) + 0.1
+    for factor in (1.0, 1e-6, 1e6):
+        model = MiniBatchDPMeans(random_state=0, batch_size=256)
+        assert model.fit(X, sample_weight=factor * weights).n_clusters_ == 12
+        late = model.partial_fit(np.full((5, 2), 90.0), sample_weight=np.full(5, factor))
+        assert late.n_clusters_ == 13
+
+
+# Other divergences --------------------------------------------------------------------------
+
+
+def planted_means(seed, k, n_each, rates):
+    """Means of the rows of k clusters that differ in at least three of twelve columns."""
+    rng = np.random.default_rng(seed)
+    mean = np.zeros((k, 12))
+    while k > 1 and min((a != b).sum() for a, b in combinations(mean, 2)) < 3:
+        mean = rng.choice(rates, size=(k, 12))
+    z = np.repeat(np.arange(k), n_each)
+    return (mean if k > 1 else rng.choice(rates, size=(1, 12)))[z], z, rng
+
+
+PLANTED = {
+    "kl": ([2.0, 10.0, 30.0], lambda rng, mean: rng.poisson(mean).astype(float)),
+    "itakura_saito": ([0.1, 1.0, 10.0], lambda rng, mean: rng.gamma(4.0, mean / 4.0)),
+    "logistic": ([0.05, 0.95], lambda rng, mean: (rng.random(mean.shape) < mean).astype(float)),
+}
+
+
+@pytest.mark.parametrize("divergence", PLANTED)
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_auto_of_divergences(divergence, k):
+    rates, draw = PLANTED[divergence]
+    for seed in range(3):
+        mean, truth, rng = planted_means(seed, k, 80, rates)
+        X = draw(rng, mean)
+        model = BregmanDPMeans(divergence=divergence, random_state=seed).fit(X)
+        best = model.path_.best
+        assert model.n_clusters_ == best
+        if divergence == "logistic":  # equal rows count once, so that 0/1 rows are little evidence
+            assert min(k, 2) <= best <= k
+        else:
+            assert best == k
+            assert adjusted_rand_score(model.labels_, truth) > 0.9
+        assert np.array_equal(model.labels_, model.predict(X))
+        assert np.array_equal(model.path_.labels(best), model.labels_)
+        np.testing.assert_allclose(model.objective_, model.inertia_ + model.lam_ * best)
+        assert np.all(np.diff(model.objective_path_) <= 1e-9 * model.objective_path_[0])
+        assert np.all(np.diff(model.path_.inertia) < 0)
+        check_linkage(model.path_)
+
+
+def test_auto_of_squared_distances_is_that_of_dpmeans():
+    X = planted(5)[0]
+    one, two = DPMeans(random_state=0).fit(X), BregmanDPMeans(random_state=0).fit(X)
+    assert np.array_equal(one.labels_, two.labels_)
+    assert path_bits(one.path_) == path_bits(two.path_)
+
+
+@pytest.mark.parametrize("divergence", PLANTED)
+def test_merge_of_divergences(divergence):
+    """For a given penalty the objective is not above that of Algorithm 1 from the mean."""
+    rates, draw = PLANTED[divergence]
+    mean, _, rng = planted_means(0, 5, 60, rates)
+    X = draw(rng, mean)
+    options = {"divergence": divergence, "random_state": 0}
+    auto = BregmanDPMeans(**options).fit(X)
+    for factor in (0.3, 1.0, 3.0):
+        merged = BregmanDPMeans(factor * auto.lam_, algorithm="merge", **options).fit(X)
+        serial = BregmanDPMeans(factor * auto.lam_, **options).fit(X)
+        assert merged.objective_ <= serial.objective_ * (1 + 1e-9)
+    weights = rng.integers(0, 3, size=len(X)).astype(float)
+    weighted = BregmanDPMeans(**options).fit(X, sample_weight=weights)
+    assert weighted.n_clusters_ == auto.n_clusters_
+    assert np.array_equal(weighted.labels_, weighted.predict(X))
+    capped = BregmanDPMeans(max_clusters=2, **options).fit(X)
+    assert capped.n_clusters_ == 2
+
+
+# The warning --------------------------------------------------------------------------------
+
+
+def warned(model, X, **options):
+    """Texts of the warnings of a fit."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, **options)
+    assert not any(issubclass(w.category, ConvergenceWarning) for w in caught)
+    return [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed"])
+def test_warning_where_one_cluster_is_left_beside_better_ones(algorithm):
+    X = planted(4, 100)[0]
+    reach = np.square(X - X.mean(axis=0)).sum(axis=1).max()
+    for lam in (1.05 * reach, 5 * reach):
+        model = DPMeans(lam, algorithm=algorithm)
+        if algorithm == "collapsed" and warned(model, X) == []:
+            assert model.n_clusters_ > 1
+            continue
+        (text,) = warned(model, X)
+        assert model.n_clusters_ == 1
+        assert f"lam={lam:.6g}" in text and "4 clusters" in text
+        assert "algorithm='merge'" in text and "lam='auto'" in text
+        assert not hasattr(model, "path_")
+        merged = DPMeans(lam, algorithm="merge", random_state=0)
+        assert warned(merged, X) == []
+        assert merged.n_clusters_ == 4 and merged.objective_ < 0.9 * model.objective_
+
+
+def test_no_warning_where_none_is_due():
+    X = planted(4, 100)[0]
+    total = np.square(X - X.mean(axis=0)).sum()
+    reach = np.square(X - X.mean(axis=0)).sum(axis=1).max()
+    for model in (
+        DPMeans(total), DPMeans(2 * total), DPMeans(np.inf), DPMeans(5 * reach, max_clusters=1),
+        DPMeans(0.5 * reach), DPMeans(5 * reach, init=X[:1]), DPMeans(max_clusters=1),
+        DPMeans(5 * reach, algorithm="merge"), DPMeans("farthest-first", n_clusters=4),
+    ):  # fmt: skip
+        assert warned(model, X) == []
+    one = np.random.default_rng(0).normal(size=(300, 2))
+    for model in (DPMeans(300.0), DPMeans(random_state=0)):
+        assert warned(model, one) == []
+        assert model.n_clusters_ == 1
+    assert warned(DPMeans(3.0), [[0.0], [1.0]]) == []
+    weights = np.r_[np.zeros(200), np.ones(200)]
+    assert warned(DPMeans(2 * total), X, sample_weight=weights) == []
+
+
+# Merging for a given penalty ----------------------------------------------------------------
+
+
+def all_partitions(n):
+    """Labels of all partitions of n rows, in order of appearance."""
+    found = [[0]]
+    for _ in range(n - 1):
+        found = [[*labels, c] for labels in found for c in range(max(labels) + 2)]
+    return np.array(found)
+
+
+def test_merge_against_all_partitions():
+    """53 of 60 tiny problems end at the best objective of all; none below it, of course."""
+    reached = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(4, 9)), int(rng.integers(1, 4))
+        X = rng.normal(size=(n, d))
+        lam = float(np.square(X - X.mean(axis=0)).sum() * 10.0 ** -rng.uniform(0.2, 2))
+        labels = all_partitions(n)
+        member = np.eye(n)[labels]
+        size, total = member.sum(axis=1), np.einsum("pnk,nd->pkd", member, X)
+        saved = (np.square(total).sum(axis=2) / np.maximum(size, 1)).sum(axis=1)
+        objective = np.square(X).sum() - saved + lam * (labels.max(axis=1) + 1)
+        model = DPMeans(lam, algorithm="merge", random_state=0).fit(X)
+        assert model.objective_ >= objective.min() * (1 - 1e-9)
+        reached += model.objective_ <= objective.min() * (1 + 1e-9)
+    assert reached >= 50
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_merge_finds_better_objectives_where_lam_is_large(seed):
+    X = blobs(np.random.default_rng(seed), 600, 3, 12, spread=0.2)
+    auto = DPMeans(random_state=seed).fit(X)
+    for factor in (0.2, 1.0, 4.0):
+        lam = factor * auto.lam_
+        merged = DPMeans(lam, algorithm="merge", random_state=seed).fit(X)
+        assert merged.lam_ == lam
+        check_state(merged, X)
+        for algorithm in ("serial", "delayed"):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "one cluster is left")
+                other = DPMeans(lam, algorithm=algorithm).fit(X)
+            assert merged.objective_ <= other.objective_ * (1 + 1e-9)
+
+
+def test_merge_with_extreme_penalties():
+    X = np.random.default_rng(0).normal(size=(150, 2))
+    with pytest.raises(ValueError, match="lam must be > 0 unless max_clusters is given"):
+        DPMeans(0, algorithm="merge").fit(X)
+    capped = DPMeans(0, algorithm="merge", max_clusters=7, random_state=0).fit(X)
+    assert capped.n_clusters_ == 7 and capped.lam_ == 0
+    check_state(capped, X)
+    every = DPMeans(0, algorithm="merge", max_clusters=1000, random_state=0).fit(X)
+    assert every.n_clusters_ == 150
+    tiny = DPMeans(1e-9, algorithm="merge", random_state=0).fit(X)
+    assert tiny.n_clusters_ == tiny.path_.n_clusters[-1] == 150
+    np.testing.assert_allclose(tiny.objective_, 150e-9)
+    endless = DPMeans(np.inf, algorithm="merge", random_state=0).fit(X)
+    assert endless.n_clusters_ == 1 and endless.objective_ == np.inf
+    assert endless.path_.best == 1
+    guessed = DPMeans("farthest-first", n_clusters=6, algorithm="merge", random_state=0).fit(X)
+    assert guessed.lam_ == pytest.approx(reference.farthest_first(X, 6))
