@@ -1775,7 +1775,9 @@ class _Search:
         """
         descent = sample.descent
         seeds, sums = descent.seed(min(len(sample.X), 4 * room), self.rng)
-        grain = len(sums) > room + 1 and sums[room // 4] * sums[-1] * 1.5 < sums[room] ** 2
+        before, here, after = sums[room // 4], sums[room], sums[-1]
+        grain = len(sums) > room + 1 and here > 0
+        grain = grain and before / here * (after / here) * 1.5 < 1
         descent.start(seeds[:room])
         descent.settle(5)
         stops = [sample.stop() for _ in descent.down(lambda k: max(1, k // 10), 2)]
@@ -1795,7 +1797,7 @@ class _Search:
         def step(k):
             if k <= sizes.few or (single and k > low):
                 return 1
-            return max(1, k // (sizes.steps if k > low else 10))
+            return max(1, min(k - sizes.few, k // (sizes.steps if k > low else 10)))
 
         sample.descent.start(start)
         sample.descent.settle(5)
