@@ -471,6 +471,8 @@ def path_problem(family, seed, n_max=400):
     n, d, k = _log_uniform(rng, 20, n_max), _log_uniform(rng, 1, 12), _log_uniform(rng, 1, 12)
     if family == "tiny":
         n, k = int(rng.integers(1, 12)), int(rng.integers(1, 4))
+    if family == "subsample":
+        n, k = max(n, n_max // 2), min(k, 5)
     if family in ("long", "everything"):
         n, d = max(n, 150), max(d, 2)
     if family == "own shapes":
@@ -525,8 +527,8 @@ def path_problem(family, seed, n_max=400):
         problem.max_clusters = m + 1 if seed % 3 == 0 else None
     if family == "subsample" or (family == "everything" and seed % 2):
         sizes = problem.sizes
-        sizes.coarse = max(10, n // int(rng.integers(2, 9)))
-        sizes.fine, sizes.rows = 2 * sizes.coarse, int(rng.integers(2, 20))
+        sizes.coarse = max(10, n // int(rng.integers(3, 9)))
+        sizes.fine, sizes.rows = 2 * sizes.coarse, int(rng.integers(2, 6))
         if seed % 3 == 0:
             sizes.numbers = sizes.coarse * d * 2 // 3
     if family == "steps" or (family == "everything" and seed % 4 == 1):

@@ -349,6 +349,7 @@ def all_partitions(n):
     return [[*p, c] for p in all_partitions(n - 1) for c in range(max(p, default=-1) + 2)]
 
 
+@pytest.mark.filterwarnings("ignore:one cluster is left")
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("seed", range(24))
 def test_bound(seed, form):
