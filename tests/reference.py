@@ -1775,9 +1775,10 @@ class _Search:
         """
         descent = sample.descent
         seeds, sums = descent.seed(min(len(sample.X), 4 * room), self.rng)
-        before, here, after = sums[room // 4], sums[room], sums[-1]
-        grain = len(sums) > room + 1 and here > 0
-        grain = grain and before / here * (after / here) * 1.5 < 1
+        grain = len(sums) > room + 1 and sums[room] > 0
+        if grain:
+            before, here, after = sums[room // 4], sums[room], sums[-1]
+            grain = before / here * (after / here) * 1.5 < 1
         descent.start(seeds[:room])
         descent.settle(5)
         stops = [sample.stop() for _ in descent.down(lambda k: max(1, k // 10), 2)]
