@@ -473,6 +473,8 @@ def path_problem(family, seed, n_max=400):
         n, k = int(rng.integers(1, 12)), int(rng.integers(1, 4))
     if family == "subsample":
         n, k = max(n, n_max // 2), min(k, 5)
+        if seed % 4 == 3:  # a sample that is large enough for its clusters
+            n = 8 * n_max
     if family in ("long", "everything"):
         n, d = max(n, 150), max(d, 2)
     if family == "own shapes":
@@ -529,6 +531,8 @@ def path_problem(family, seed, n_max=400):
         sizes = problem.sizes
         sizes.coarse = max(10, n // int(rng.integers(3, 9)))
         sizes.fine, sizes.rows = 2 * sizes.coarse, int(rng.integers(2, 6))
+        if seed % 4 == 3 and family == "subsample":
+            sizes.coarse, sizes.fine, sizes.rows = 1100, 1300, int(rng.integers(5, 40))
         if seed % 3 == 0:
             sizes.numbers = sizes.coarse * d * 2 // 3
     if family == "steps" or (family == "everything" and seed % 4 == 1):
