@@ -398,9 +398,9 @@ class DPMeans(CenterEstimator):
             counts = [path.best]
             if lam is not None:
                 objective = path.inertia + lam * path.n_clusters
-                counts = path.n_clusters[np.argsort(objective, kind="stable")[:CANDIDATES]]
-                most = np.inf if self.max_clusters is None else self.max_clusters
-                counts = [int(k) for k in counts if k <= min(most, path.longest)] or [path.best]
+                most = path.longest if self.max_clusters is None else self.max_clusters
+                ranked = path.n_clusters[np.argsort(objective, kind="stable")].tolist()
+                counts = [k for k in ranked if k <= min(most, path.longest)][:CANDIDATES]
             for k in counts:
                 penalty, cap = (path.lam, k) if lam is None else (lam, self.max_clusters)
                 one = start(order, path.centers(k), penalty, algorithm, True, cap)

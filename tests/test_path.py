@@ -121,8 +121,8 @@ def check_last_sweeps(model, p, path):
     else:
         cap = np.inf if p.max_clusters is None else p.max_clusters
         objective = path.inertia + p.lam * path.n_clusters
-        counts = path.n_clusters[np.argsort(objective, kind="stable")[:3]]
-        counts = [k for k in counts if k <= cap] or [path.best]
+        counts = path.n_clusters[np.argsort(objective, kind="stable")]
+        counts = [k for k in counts if k <= cap][:3]
         twins = [
             reference.collapsed(
                 p.X, p.lam, weights=p.weights, init=path.centers(k), max_clusters=p.max_clusters
