@@ -2911,7 +2911,19 @@ def test_time_left_of_reading(tmp_path, suffix):
     lines = "".join(f"{i},{i * i}\n" for i in range(200_000)).encode()
     path = tmp_path / f"t{suffix}"
     path.write_bytes(gzip.compress(lines) if suffix == ".csv.gz" else lines)
-    program = "sys.exit(main.main(sys.argv[1:]))"
+    program = """
+from smallvar._cli import table
+class Slow(progress.Progress):  # gives the thread that draws its turn, however busy the machine is
+    share = None
+    def get(self):
+        return self.share
+    def put(self, share):
+        time.sleep(0.002)
+        self.share = share
+    done = property(get, put)
+table.Progress = Slow
+sys.exit(main.main(sys.argv[1:]))
+"""
     _, err = on_a_terminal(IMPATIENT + program, path, "--lam", "1e30")
     shares = [int(share) for share in re.findall(r"reading: (\d+)% after \d+ s, about", err)]
     assert len(shares) > 1
