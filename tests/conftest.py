@@ -1,5 +1,9 @@
 """Markers, the --slow switch and fixtures shared by the tests."""
 
+import _thread
+import signal
+import threading
+
 import pytest
 
 
@@ -39,3 +43,19 @@ def openmp():
 
     if not _config.openmp_enabled():
         pytest.skip("this build of smallvar has no OpenMP")
+
+
+@pytest.fixture
+def interrupt():
+    """Returns a function that lets Ctrl-C happen so many seconds from now."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timers = []
+
+    def after(seconds):
+        timers.append(threading.Timer(seconds, _thread.interrupt_main))
+        timers[-1].start()
+
+    yield after
+    for timer in timers:
+        timer.cancel()
+    signal.signal(signal.SIGINT, handler)

@@ -1,9 +1,6 @@
 """DynamicMeans: equal to its twin on streams, worked examples, state, records, bad input."""
 
-import _thread
 import pickle
-import signal
-import threading
 
 import numpy as np
 import pytest
@@ -586,22 +583,6 @@ def test_failed_fit_of_a_fitted_model_changes_nothing(monkeypatch):
     with pytest.raises(MemoryError):
         model.fit(np.random.default_rng(0).random((40, 3)))
     assert bits(model) == before
-
-
-@pytest.fixture
-def interrupt():
-    """Returns a function that lets Ctrl-C happen so many seconds from now."""
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timers = []
-
-    def after(seconds):
-        timers.append(threading.Timer(seconds, _thread.interrupt_main))
-        timers[-1].start()
-
-    yield after
-    for timer in timers:
-        timer.cancel()
-    signal.signal(signal.SIGINT, handler)
 
 
 @pytest.mark.timeout(120, method="thread")

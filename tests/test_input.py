@@ -1,8 +1,6 @@
 """Bad input gets a clear error and loses nothing; every kind of good input is taken."""
 
-import _thread
 import re
-import signal
 import subprocess
 import sys
 import textwrap
@@ -379,22 +377,6 @@ def test_refused_partial_fit():
 
 
 # Interruption -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def interrupt():
-    """Returns a function that lets Ctrl-C happen so many seconds from now."""
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timers = []
-
-    def after(seconds):
-        timers.append(threading.Timer(seconds, _thread.interrupt_main))
-        timers[-1].start()
-
-    yield after
-    for timer in timers:
-        timer.cancel()
-    signal.signal(signal.SIGINT, handler)
 
 
 @pytest.mark.timeout(120, method="thread")

@@ -1,10 +1,7 @@
 """The merge path and lam="auto": equal to the twin, to known answers; invariants, bad input."""
 
-import _thread
 import copy
 import pickle
-import signal
-import threading
 import warnings
 from itertools import combinations
 
@@ -752,22 +749,6 @@ def test_long_clusters_far_from_the_origin():
     X = np.round(X * 1024) / 1024
     paths = [lambda_path(X + offset, random_state=0) for offset in ([0, 0, 0], [0, 30.5, 30.5])]
     assert_same_path(*paths)
-
-
-@pytest.fixture
-def interrupt():
-    """Returns a function that lets Ctrl-C happen so many seconds from now."""
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timers = []
-
-    def after(seconds):
-        timers.append(threading.Timer(seconds, _thread.interrupt_main))
-        timers[-1].start()
-
-    yield after
-    for timer in timers:
-        timer.cancel()
-    signal.signal(signal.SIGINT, handler)
 
 
 @pytest.mark.timeout(120, method="thread")
