@@ -61,7 +61,7 @@ class Criterion:
         return self.judge
 
     def __call__(self, sweep):
-        """V, and the matrix that makes the clusters round; None where they are."""
+        """V, the matrix that makes the clusters round (None where they are), the squared error."""
         K, n, d, u = sweep.k, self.n, self.d, self.distinct
         mass, unit = sweep.weights, np.log(u)
         base = -2.0 * u / n * float(mass @ np.log(mass / n))
@@ -75,7 +75,9 @@ class Criterion:
 
         q, e, U = self._directions(sweep) if d > 1 else (0, None, None)
         if not q:
-            V, metric = value(sweep.residuals()[0], 0.0, 1), None
+            squares, metric = sweep.residuals()[0], None
+            error = self._sum(squares)
+            V = value(squares, 0.0, 1)
         else:
             # r' S^-1 r by all directions, or by what the long ones take away from r'r / e_d
             metric, few = U / np.sqrt(e), 2 * q < d and e[0] < 1e2 * e[-1]
@@ -83,6 +85,7 @@ class Criterion:
             long = np.sqrt(e[0])
             W = np.ascontiguousarray(W.T * long, dtype=np.float32)
             squares, image = sweep.residuals(W, 1.0 / long)
+            error = self._sum(squares)
             V = value(squares.copy(), 0.0, 1)
             squares = np.maximum(squares / e[-1] - image, 0.0) if few else image.astype(np.float64)
             V = min(V, value(squares, float(np.log(e).sum()), d * q - q * (q - 1) / 2 + 1))
@@ -94,7 +97,10 @@ class Criterion:
             box = 2.0 * u * float(np.log(self.space.spread).sum()) + unit * PRICE * 2 * d
             if box < V:
                 V, metric = box, None
-        return V, metric
+        return V, metric, error
+
+    def _sum(self, squares):
+        return float((squares if self.weight is None else self.weight * squares).sum())
 
     def _own(self, sweep):
         """Squared distances by clusters' own covariances, in two columns, and log determinant."""

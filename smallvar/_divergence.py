@@ -177,7 +177,7 @@ class _DivergenceSweep:
     """
 
     fresh_sums = True  # means are always added up anew
-    decided_exactly = 0
+    crowded = False  # there are no scores in float32
 
     def __init__(self, rule, X, weight, rows, label, about):
         self.rule, self.X, self.weight, self.rows, self.label = rule, X, weight, rows, label
@@ -540,7 +540,6 @@ class _DivergenceStart(_Start):
 class _DivergenceMergeSweep(_DivergenceSweep):
     """The sweep of a merge path for a divergence, with the methods of ``MergeSweep``."""
 
-    crowded = False
     remap = None
 
     @property
@@ -630,7 +629,8 @@ class _FamilyCriterion:
     def __call__(self, sweep):
         n, d, u, K = self.n, self.d, self.n * self.unit, sweep.k
         p = sweep.weights / n
-        loss = sweep.squared_error() / n
+        error = sweep.squared_error()
+        loss = error / n
         if self.gamma:
             # -log f = a D + a - a log a + log Gamma(a) + log x; the mean of D is log a - psi(a)
             mean = min(max(loss / d, 1e-12), 1e5)
@@ -638,7 +638,7 @@ class _FamilyCriterion:
             a = brentq(lambda a: np.log(a) - digamma(a) - mean, low, high)
             loss = a * loss + d * (a - a * np.log(a) + gammaln(a))
         V = u * 2.0 * (loss - float(p @ np.log(p)))
-        return V + 2.0 * np.log(u) * (K * (d + 1) - 1 + self.gamma), None
+        return V + 2.0 * np.log(u) * (K * (d + 1) - 1 + self.gamma), None, error
 
 
 class _Family:

@@ -27,8 +27,6 @@ NO_CAP = 2**31 - 1  # labels are int32
 LAMS = ("auto", "farthest-first")
 CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
-# Above this share of close calls, float32 scores decide too little and float64 ones are used.
-CLOSE_CALLS = 0.02
 
 
 class _Start:
@@ -112,7 +110,7 @@ class _Start:
             sweep.assign()
             if room:
                 sweep.open_farthest()
-        if sweep.decided_exactly > CLOSE_CALLS * len(self.label):
+        if sweep.crowded:
             sweep.use_double()
         return sweep.moved(), sweep.k - before
 

@@ -9,22 +9,18 @@ from sklearn.utils.random import sample_without_replacement
 
 from smallvar._base import DTYPES, Space, aligned, check_number, check_weights, nearest_sweep
 from smallvar._config import one_blas_thread, resolve_threads
-from smallvar._criterion import Criterion
+from smallvar._criterion import BLOCK, Criterion
 from smallvar._sweeps.dpmeans import column_statistics
 from smallvar._sweeps.merge import MergeSweep
 
 COARSE = 5000  # rows from which the number of clusters is first looked for,
 NUMBERS = 1 << 18  # or half as many if that many numbers are fewer rows
 FINE, ROWS = 20_000, 20  # rows that tell it exactly, or so many for each cluster
-STEPS, FEW = (
-    50,
-    32,
-)  # the fine way down leaves no number out below twice the one, at its end below the other
+STEPS, FEW = 50, 32  # the fine way down leaves no number out below 2 STEPS, at its end below FEW
 WIDER, GRAIN = 4, 1.5  # seeds looked at beyond the room, and how much more they must save
 TURNS = 3  # ways down in the metric of the clusters, while they get better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
-BLOCK = 4096
 
 
 def envelope(counts, errors, least=0.0):
@@ -171,10 +167,13 @@ def squared_euclidean(X, weight, n_threads, unit):
 
 
 class _Problem:
-    """The data of a path: rows without weight and constant columns left out, weights near 1."""
+    """The data of a path: rows without weight and constant columns left out, weights near 1.
 
-    def __init__(self, X, weight, n_threads, family):
-        self.family, self.n_threads = family, n_threads
+    And what is wanted: ``lam``, None for the lowest criterion, and at ``most`` so many clusters.
+    """
+
+    def __init__(self, X, weight, n_threads, family, lam, most):
+        self.family, self.n_threads, self.lam, self.most = family, n_threads, lam, most
         self.rows, self.unit = None, 1.0
         if weight is not None:
             self.rows = None if weight.all() else np.flatnonzero(weight)
@@ -206,20 +205,25 @@ class _Problem:
         out[:, self.varying] = centers
         return out
 
-    def path(self, stops, best, share, tree, value, *facts):
-        """The path with the errors and penalties of all data."""
-        return LambdaPath(stops, best, share / self.unit, tree, self.X, value, self.family, *facts)
+    def value(self, stop):
+        """What the best number of clusters has the least of."""
+        return stop.V if self.lam is None else stop.error + self.lam * stop.k
+
+    def allowed(self, stops):
+        """Those with no more clusters than are wanted."""
+        return [stop for stop in stops if self.most is None or stop.k <= self.most]
 
 
 class _Sample:
     """Rows, a descent on them, and the criterion.
 
-    ``share`` is the share of all weight that they have. Once turned, the descent is on the rows
-    times a matrix; errors, criterion and centers are still those of the rows as they are.
+    ``share`` is what an error of theirs is of that of all rows. Once turned, the descent is on the
+    rows times a matrix; errors, criterion and centers are still those of the rows as they are.
     """
 
     def __init__(self, X, weight, problem):
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
+        self.share /= problem.unit
         self.turned = False
         made = problem.family(X, weight, problem.n_threads, problem.unit)
         self.criterion, self.descent = made
@@ -239,10 +243,11 @@ class _Sample:
         if self.turned:
             sweep = self.criterion.sweep_of(sweep.labels, sweep.k)
         stop.centers = sweep.centers
-        if measure:
-            stop.error = sweep.squared_error()
         if judge and stop.k <= max(1, self.criterion.distinct // 3):
-            stop.V, stop.metric = self.criterion(sweep)
+            stop.V, stop.metric, error = self.criterion(sweep)
+            stop.error = error / self.share
+        elif measure:
+            stop.error = sweep.squared_error() / self.share
         return stop
 
 
@@ -264,20 +269,18 @@ def find_path(
     If the clusters found are long, all in the same directions, further ways down measure distances
     as they do; the best one is the path. ``look``: from few rows is enough.
     """
-    problem = _Problem(X, weight, n_threads, family)
+    problem = _Problem(X, weight, n_threads, family, lam, most)
     if not problem.varying.any():
-        one = {1: SimpleNamespace(error=0.0, V=0.0, centers=problem.constant[None])}
-        return problem.path(one, 1, 1.0, [], 0.0, 0.0, problem.n)
-    if lam is not None:
-        lam = lam / problem.unit
+        one = SimpleNamespace(k=1, error=0.0, V=0.0, centers=problem.constant[None])
+        return LambdaPath(problem, [one], one, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread():
-        path, metric, sample = _find(problem, rng, lam, most, init, look, verbose)
+        path, metric, sample = _find(problem, rng, init, look, verbose)
         turns = TURNS if lam is None and init is None else 0
         for _ in range(turns):
             if metric is None:
                 break
             start = sample.turn(metric, path.centers(path.longest)[:, problem.varying])
-            other, metric = _descend(problem, sample, start, lam, most, _fine(0, False))
+            other, metric = _descend(problem, sample, start, _fine(0, False))
             if verbose:
                 print(f"path: {other.longest} long clusters and fewer, best {other.best}")
             if not other.value < path.value - sample.criterion.tie:
@@ -286,7 +289,7 @@ def find_path(
     return path
 
 
-def _find(problem, rng, lam, most, init, look, verbose):
+def _find(problem, rng, init, look, verbose):
     """First from a few rows and in large steps, then from more rows and in single steps.
 
     Rows and clusters are doubled until there are at least twice as many clusters at the top.
@@ -294,10 +297,10 @@ def _find(problem, rng, lam, most, init, look, verbose):
     size, room = min(problem.n, max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))), 0
     while True:
         sample = problem.sample(size, rng)
-        limit = min(size, max(2, size // 2)) if lam is None else size
+        limit = min(size, max(2, size // 2)) if problem.lam is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
-            start, wider = _look(sample, room, rng, lam, most, verbose)
+            start, wider = _look(problem, sample, room, rng, verbose)
         else:
             start, wider = init[:, problem.varying], 1
         last = look or (size == problem.n and room == limit)
@@ -310,7 +313,7 @@ def _find(problem, rng, lam, most, init, look, verbose):
         low, single = (0, True) if init is not None else (len(start) // 3, False)
         reach, turns = len(start), TURNS + 1
         while True:
-            path, metric = _descend(problem, sample, start, lam, most, _fine(low, single))
+            path, metric = _descend(problem, sample, start, _fine(low, single))
             if verbose:
                 rows = sample.descent.X.shape[0]
                 print(f"path: {rows} rows, {path.longest} clusters and fewer, best {path.best}")
@@ -324,7 +327,8 @@ def _find(problem, rng, lam, most, init, look, verbose):
             top = above[0] if len(above) else path.longest
             start = path.centers(min(top, path.longest))[:, problem.varying]
             low, single = path.best - 2 * step, True
-        if path.best > 0.85 * reach and reach != most and init is None and not last:
+        full = path.best > 0.85 * reach and reach != problem.most
+        if full and init is None and not last:
             size, room = min(problem.n, 4 * size), 2 * room
             continue
         return path, metric, sample
@@ -335,12 +339,7 @@ def _top(counts, best):
     return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
 
 
-def _value(sample, stop, lam):
-    """What the best number of clusters has the least of."""
-    return stop.V if lam is None else stop.error / sample.share + lam * stop.k
-
-
-def _look(sample, room, rng, lam, most, verbose):
+def _look(problem, sample, room, rng, verbose):
     """The way down in large steps: where that in single ones begins, and how much wider to look."""
     descent = sample.descent
     n = descent.X.shape[0]
@@ -355,37 +354,35 @@ def _look(sample, room, rng, lam, most, verbose):
     for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
         if k == 1 or number % 2 == 0:
-            stops[k] = sample.stop(lam is None, lam is not None)
-    allowed = [stop for stop in stops.values() if most is None or stop.k <= most]
-    best = min(reversed(allowed), key=lambda stop: _value(sample, stop, lam)).k
+            stops[k] = sample.stop(problem.lam is None, problem.lam is not None)
+    best = min(reversed(problem.allowed(stops.values())), key=problem.value).k
     if verbose:
         print(f"look: {n} rows, {max(stops)} clusters and fewer, best {best}")
     wider = WIDER if grain else 2 if best > 0.5 * max(stops) else 1
     return centers[_top(centers, best)], wider
 
 
-def _best(stops, sample, lam, most):
+def _best(problem, stops, ranges, tie):
     """The stop with the lowest objective, or criterion.
 
     Criteria that differ by less than the price of a parameter are as good as equal: of the numbers
     above 1 among them, that whose clustering is best over the widest range of penalties is taken.
     """
-    allowed = [stop for stop in stops if most is None or stop.k <= most]
-    best = min(allowed, key=lambda stop: _value(sample, stop, lam))
-    if lam is not None or best.k == 1:
+    allowed = problem.allowed(stops)
+    best = min(allowed, key=problem.value)
+    if problem.lam is not None or best.k == 1:
         return best
-    low, high = envelope([stop.k for stop in stops], [stop.error for stop in stops])
+    low, high = ranges
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.where((low > 0.0) & (low < high), high / low, 0.0)
-    near = best.V + sample.criterion.tie
-    close = [i for i, stop in enumerate(allowed) if stop.k > 1 and near >= stop.V]
+    close = [i for i, stop in enumerate(allowed) if stop.k > 1 and best.V + tie >= stop.V]
     widest = max(close, key=lambda i: width[i])  # the first, with the fewest clusters, at a tie
     return allowed[widest] if width[widest] > 0.0 else best
 
 
-def _descend(problem, sample, start, lam, most, step):
+def _descend(problem, sample, start, step):
     """The way down in single steps; the metric of its best clusters, None where that is plain."""
-    descent = sample.descent
+    descent, tie = sample.descent, sample.criterion.tie
     descent.start(start)
     descent.settle(FINE_SWEEPS)
     found, lowest = [], np.inf
@@ -393,21 +390,24 @@ def _descend(problem, sample, start, lam, most, step):
         found.append(sample.stop(True, True))
         lowest = min(lowest, found[-1].V)
         for stop in found:
-            if lowest + sample.criterion.tie < stop.V:
+            if lowest + tie < stop.V:
                 stop.metric = None
-    stops, least = {}, np.inf
+    stops, least = [], np.inf
     for stop in reversed(found):  # from few clusters up: one more that saves nothing is left out
         if stop.error < least:
-            stops[stop.k], least = stop, stop.error
-    best = _best(list(stops.values()), sample, lam, most)
+            stops.append(stop)
+            least = stop.error
+    ranges = envelope([stop.k for stop in stops], [stop.error for stop in stops])
+    best = _best(problem, stops, ranges, tie)
     taken = 0
-    for k, stop in stops.items():
+    for stop in stops:
         taken += stop.centers.size
-        kept = k <= best.k + 1 or taken <= max(ROOM, problem.X.size)
+        kept = stop.k <= best.k + 1 or taken <= max(ROOM, problem.X.size)
         stop.centers = problem.whole(stop.centers) if kept else None
-    value = min(stop.V for stop in stops.values() if most is None or stop.k <= most)
-    facts = sample.criterion.tie, descent.X.shape[0]
-    return problem.path(stops, best.k, sample.share, descent.tree, value, *facts), best.metric
+    scale = np.sqrt(sample.share)
+    tree = [(a, b, height / scale, size) for a, b, height, size in descent.tree]
+    path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0])
+    return path, best.metric
 
 
 class LambdaPath:
@@ -448,20 +448,18 @@ class LambdaPath:
         that is more.
     """
 
-    def __init__(self, stops, best, share, tree, X, value, family, tie=0.0, n_samples=1):
-        self.n_clusters = np.array(list(stops), dtype=np.intp)
-        self.inertia = np.array([stop.error for stop in stops.values()]) / share
-        self.criterion = np.array([stop.V for stop in stops.values()])
-        self.lam_low, self.lam_high = envelope(self.n_clusters, self.inertia)
-        self.best = int(best)
+    def __init__(self, problem, stops, best, ranges, tree, tie, n_samples):
+        self.n_clusters = np.array([stop.k for stop in stops], dtype=np.intp)
+        self.inertia = np.array([stop.error for stop in stops])
+        self.criterion = np.array([stop.V for stop in stops])
+        self.lam_low, self.lam_high = (np.array(bound) for bound in ranges)
+        self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
-        self.linkage[:, 2] /= np.sqrt(share)
-        self.value, self._family = value, family
-        self.tie, self.n_samples = float(tie), int(n_samples)
-        self._centers = {k: stop.centers for k, stop in stops.items()}
-        self.longest = int(max(k for k, centers in self._centers.items() if centers is not None))
-        self._X = X
+        self.value = min(stop.V for stop in problem.allowed(stops))
+        self.longest = max(stop.k for stop in stops if stop.centers is not None)
+        self._centers = {stop.k: stop.centers for stop in stops}
+        self._X, self._family = problem.X, problem.family
         i = int(np.searchsorted(self.n_clusters, self.best))
         low, high = self.lam_low[i], self.lam_high[i]
         if self.inertia[0] == 0.0:

@@ -148,7 +148,9 @@ def test_criterion_equals_twin(family, seed):
             break
         centers = X[np.random.default_rng(seed).choice(len(X), K, replace=False)]
         labels = reference.without_gaps(reference.nearest(X, centers)[0])[0]
-        V, metric = criterion(criterion.sweep_of(labels, labels.max() + 1))
+        sweep = criterion.sweep_of(labels, labels.max() + 1)
+        V, metric, error = criterion(sweep)
+        assert error == pytest.approx(sweep.squared_error(), rel=1e-12)
         expected, rounder = reference.path_criterion(X, w[rows], labels, u)
         bound = V_BOUND
         assert (metric is None) == (rounder is None)

@@ -19,15 +19,17 @@
 #define restrict
 #endif
 
-/* The least of offset_k + factor_k ||x - c_k||^2, the first k that has it (-1: there is none) and the least of the others.
- * IN x: d; columns: d x room, the centers; offset, factor: k.  OUT cost: room; least; second. */
-SMALLVAR_EXACT_CLONES
-static ptrdiff_t sc_least(const double *restrict x, ptrdiff_t d, const double *restrict columns, ptrdiff_t room,
-                          ptrdiff_t k, const double *restrict offset, const double *restrict factor,
-                          double *restrict cost, double *least, double *second)
+#if defined(__GNUC__)
+#define SC_INLINE static inline __attribute__((always_inline)) /* into each clone, to be compiled like it */
+#else
+#define SC_INLINE static
+#endif
+
+/* Squared distances ||x - c_k||^2 to all centers.  IN x: d; columns: d x room.  OUT cost: k. */
+SC_INLINE void sc_squares(const double *restrict x, ptrdiff_t d, const double *restrict columns, ptrdiff_t room,
+                          ptrdiff_t k, double *restrict cost)
 {
-    ptrdiff_t i, j, arg = -1;
-    double best = HUGE_VAL, next = HUGE_VAL;
+    ptrdiff_t i, j;
     for (i = 0; i < k; i++) cost[i] = 0.0;
     for (j = 0; j < d; j++) {
         const double *c = columns + j * room;
@@ -38,6 +40,18 @@ static ptrdiff_t sc_least(const double *restrict x, ptrdiff_t d, const double *r
             cost[i] += t * t;
         }
     }
+}
+
+/* The least of offset_k + factor_k ||x - c_k||^2, the first k that has it (-1: there is none) and the least of the others.
+ * IN x: d; columns: d x room, the centers; offset, factor: k.  OUT cost: room; least; second. */
+SMALLVAR_EXACT_CLONES
+static ptrdiff_t sc_least(const double *restrict x, ptrdiff_t d, const double *restrict columns, ptrdiff_t room,
+                          ptrdiff_t k, const double *restrict offset, const double *restrict factor,
+                          double *restrict cost, double *least, double *second)
+{
+    ptrdiff_t i, arg = -1;
+    double best = HUGE_VAL, next = HUGE_VAL;
+    sc_squares(x, d, columns, room, k, cost);
     if (factor) {
 #pragma omp simd
         for (i = 0; i < k; i++) cost[i] = offset[i] + factor[i] * cost[i];
@@ -66,19 +80,10 @@ static ptrdiff_t sc_cheapest(const double *restrict x, ptrdiff_t d, const double
                              ptrdiff_t k, const double *restrict weight, ptrdiff_t self, double *restrict cost,
                              double *least)
 {
-    ptrdiff_t i, j, arg = -1;
+    ptrdiff_t i, arg = -1;
     const double w = weight[self];
     double best = HUGE_VAL;
-    for (i = 0; i < k; i++) cost[i] = 0.0;
-    for (j = 0; j < d; j++) {
-        const double *c = columns + j * room;
-        const double xj = x[j];
-#pragma omp simd
-        for (i = 0; i < k; i++) {
-            double t = xj - c[i];
-            cost[i] += t * t;
-        }
-    }
+    sc_squares(x, d, columns, room, k, cost);
 #pragma omp simd
     for (i = 0; i < k; i++) cost[i] = weight[i] > 0.0 ? w * weight[i] / (w + weight[i]) * cost[i] : HUGE_VAL;
     cost[self] = HUGE_VAL;

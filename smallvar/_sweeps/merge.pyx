@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 from smallvar._sweeps._openmp cimport omp_get_thread_num
 from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.dpmeans cimport DPSweep
-from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Sweep, point, upper
+from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Sweep, distances_to, point, upper
 
 import numpy as np
 
@@ -34,43 +34,21 @@ cdef enum:
 cdef double SLACK = 1.0 + 2.0 ** -22    # more than a float32 rounds away
 
 
-cdef inline double squared_length(
-    const real_x* x, Py_ssize_t col, const double* c, Py_ssize_t d
-) noexcept nogil:
-    """As squared_distance, in four partial sums: nothing is decided by it."""
-    cdef double a = 0.0, b = 0.0, e = 0.0, f = 0.0, t
-    cdef Py_ssize_t j = 0
-    while j + 4 <= d:
-        t = <double> x[j * col] - c[j]
-        a += t * t
-        t = <double> x[(j + 1) * col] - c[j + 1]
-        b += t * t
-        t = <double> x[(j + 2) * col] - c[j + 2]
-        e += t * t
-        t = <double> x[(j + 3) * col] - c[j + 3]
-        f += t * t
-        j += 4
-    while j < d:
-        t = <double> x[j * col] - c[j]
-        a += t * t
-        j += 1
-    return (a + b) + (e + f)
-
-
 cdef void residuals_of_chunk(
     const real_x* x, const Sweep* s, Py_ssize_t chunk, const float* w, Py_ssize_t rows, double unit, float* block,
     double* length, float* image
 ) noexcept nogil:
     """Squared lengths of the residuals of one chunk's points, and of their images: see MergeSweep.residuals."""
+    cdef unsigned short offset[CHUNK]
     cdef float images[LANES]
     cdef Py_ssize_t i = chunk * CHUNK, stop = min(s.n, (chunk + 1) * CHUNK), m, j, size
     cdef const real_x* xi
     cdef const double* c
     cdef double t, total
     if rows == 0:
-        while i < stop:
-            length[i] = squared_length(point(x, s, i), s.col, s.c + s.label[i] * s.d, s.d)
-            i += 1
+        for m in range(stop - i):
+            offset[m] = <unsigned short> m
+        distances_to(x, s, i, offset, stop - i, s.label + i, length + i)
         return
     while i < stop:
         size = min(<Py_ssize_t> LANES, stop - i)
@@ -332,11 +310,6 @@ cdef class MergeSweep(DPSweep):
             work = points * self.s.k * self.s.d
         return self.n_threads if work > PAYS else 1
 
-    @property
-    def crowded(self):
-        """Whether float32 scores decided too little in the last sweep."""
-        return self.decided_exactly * 50 > self.s.n
-
     def planes(self, double some):
         """Where there are two columns: squared distances by a covariance of each cluster's own.
 
@@ -511,7 +484,7 @@ def fit_shape(double[::1] squares, const double[::1] weight, const int[::1] labe
 
 
 cdef inline long long octave_part(double value) noexcept nogil:
-    """Number of the 64th of an octave that a value >= 0 lies in."""
+    """Number of the 32nd of an octave that a value >= 0 lies in."""
     cdef long long bits
     memcpy(&bits, &value, 8)
     return bits >> (52 - FINE_BITS)

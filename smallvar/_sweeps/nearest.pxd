@@ -89,6 +89,12 @@ cdef inline double squared_distance(
     return total
 
 
+cdef void distances_to(
+    const real_x* x, const Sweep* s, Py_ssize_t start, const unsigned short* offset, Py_ssize_t size, const int* z,
+    double* out
+) noexcept nogil
+
+
 cdef inline float upper(double squared, double scale) noexcept nogil:
     """A float32 not below the scaled distance (squares below 1e-38 vanish in float32, hence the term)."""
     return sqrtf(<float> (squared * scale * scale)) * <float> 1.0000005 + <float> 2e-19

@@ -757,6 +757,11 @@ cdef class Engine:
             total += self.s.n_exact[c]
         return total
 
+    @property
+    def crowded(self):
+        """Whether so many calls were close in the last sweep that float64 scores pay: more than one in 50."""
+        return 50 * self.decided_exactly > self.s.n
+
     def set_centers(self, const double[:, ::1] centers):
         """Replace all centers; bounds no longer hold."""
         cdef Py_ssize_t k, j
