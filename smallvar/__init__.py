@@ -11,14 +11,16 @@ except ImportError as error:
     ) from None
 
 from smallvar._bpmeans import BPMeans, KFeatures, feature_path
+from smallvar._bregman import BregmanDPMeans
 from smallvar._config import show_config
-from smallvar._divergence import BregmanDPMeans, MahalanobisMeans
-from smallvar._dpmeans import DPMeans, MiniBatchDPMeans
+from smallvar._dpmeans import DPMeans
 from smallvar._dynamic import DynamicMeans
 from smallvar._dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans, match_clusters
 from smallvar._graph import PenalizedCut, cut_path
 from smallvar._hdp import HDPMeans
 from smallvar._kernel import KernelDPMeans, KernelHDPMeans
+from smallvar._mahalanobis import MahalanobisMeans
+from smallvar._minibatch import MiniBatchDPMeans
 from smallvar._path import lambda_path
 from smallvar._penalty import farthest_first_lambda, hdp_lambdas
 from smallvar._spectral import SpectralDPMeans

@@ -267,8 +267,8 @@ def test_increment_is_the_difference_of_objectives(name):
     rng = np.random.default_rng(2)
     X, w = draw(rng, name, 30, 3, 4), rng.gamma(2.0, size=30)
     labels = np.arange(30, dtype=np.int32) % 4
-    about = _divergence._Reference(_divergence.DIVERGENCES[name], X, X.mean(axis=0))
-    sweep = _divergence._DivergenceSweep(_divergence.DIVERGENCES[name], X, w, None, labels, about)
+    about = _divergence.Reference(_divergence.DIVERGENCES[name], X, X.mean(axis=0))
+    sweep = _divergence.DivergenceSweep(_divergence.DIVERGENCES[name], X, w, None, labels, about)
     sweep.centers = X[:4]
     sweep.move_centers()
     state = _divergence._Collapsed(sweep, 1.0, 99)
