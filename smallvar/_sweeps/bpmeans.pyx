@@ -450,7 +450,7 @@ cdef void share(
     void (*each)(const Round*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil,
     const Problem* p, Start* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t start, Py_ssize_t stop
 ) noexcept nogil:
-    """each(round, t0, t1, scratch) for runs of the tiles first..last-1; it writes to these tiles and its scratch only."""
+    """each(round, t0, t1, scratch) for runs of the tiles first..last-1: it writes to these tiles and its scratch."""
     cdef Round r = Round(each, p, s, first, last, start, stop)
     run(share_item, &r, 0, (last - first + RUN - 1) // RUN, threads_for(p, s, last - first))
 

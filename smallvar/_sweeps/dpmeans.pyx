@@ -86,7 +86,7 @@ cdef inline void shifted_row(const real_x* x, const Sweep* s, Py_ssize_t i, doub
         row[j] = <double> xi[j * s.col] - s.shift[j]
 
 
-# ---- what threads share out: an item is a chunk and writes to its points or its place, or a group and its sums --------
+# ---- what threads share out: an item is a chunk and writes to its points or its place, or a group and its sums -----
 
 
 cdef struct PerPoint:

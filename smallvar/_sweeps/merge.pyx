@@ -66,7 +66,7 @@ cdef void residuals_of_chunk(
         i += size
 
 
-# ---- what threads share out: each item writes to its own points or its own cluster, and to its thread's scratch --------
+# ---- what threads share out: an item writes to its own points or its own cluster, and to its thread's scratch ------
 
 
 cdef struct Residuals:

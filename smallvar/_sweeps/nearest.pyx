@@ -575,7 +575,7 @@ cdef void lower_table_chunk(
             table[tile.index[m]] = min(table[tile.index[m]], lower(nearest))
 
 
-# ---- what threads share out: each item writes to its own points (or centers) and chunk, and to its thread's tile -------
+# ---- what threads share out: an item writes to its own points (or centers) and chunk, and to its thread's tile -----
 
 
 cdef struct Attraction:
