@@ -10,8 +10,8 @@ from smallvar._sweeps.pool cimport run
 
 import numpy as np
 
-cdef extern from "simd.h" nogil:
-    void sv_distances(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
+cdef extern from "_costs.h" nogil:
+    void sc_squares(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
 
 cdef enum:
     ROUND = 64          # clusters opened between two parallel steps of the creation pass
@@ -623,7 +623,7 @@ cdef class DPSweep(Engine):
                     shifted_row(<const double*> s.x, s, i, row)
                 own = s.label[i]
                 alone = self.sums.count[own] == 1.0
-                sv_distances(row, s.d, self.columns, self.room, s.k, self.cost)
+                sc_squares(row, s.d, self.columns, self.room, s.k, self.cost)
                 least = lam if live - alone < max_clusters else HUGE_VAL
                 for k in range(s.k):
                     if self.sums.count[k] == 0.0 or (alone and k == own):

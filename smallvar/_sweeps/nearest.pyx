@@ -12,7 +12,7 @@ nor on threads nor on the instruction set.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport HUGE_VAL, sqrt
+from libc.math cimport sqrt
 from libc.stdint cimport uintptr_t
 
 from smallvar._sweeps._types cimport real_c, real_x
@@ -39,7 +39,6 @@ cdef enum:
     MAX_RANKS = 12   # thresholds tried for the restless centers
     SAMPLE = 1000    # points asked
     ROWS = 64        # centers of an item of a table
-    FEW = 4          # restless centers up to which rows are read rather than gathered
 
 cdef double EPS_SINGLE = 2.0 ** -24
 cdef double EPS_DOUBLE = 2.0 ** -53
@@ -242,95 +241,6 @@ cdef void flush_restless(
     tile.size = 0
 
 
-cdef Py_ssize_t pass_few(
-    const real_x* x, Sweep* s, Py_ssize_t start, unsigned short* failed, Py_ssize_t size,
-    unsigned short* asked, double* nearest, double* distance
-) noexcept nogil:
-    """Let points pass that only the few restless centers keep from passing, if all of those are farther than u.
-
-    failed : INOUT list of the points that failed the test; returns how many are left of them
-    asked, nearest, distance : scratch
-    """
-    cdef int center[CHUNK]
-    cdef Py_ssize_t q, i, m, n_asked = 0, left = 0
-    cdef float low
-    cdef int y
-    for q in range(size):
-        i = start + failed[q]
-        asked[n_asked] = failed[q]
-        nearest[n_asked] = 1e300
-        failed[left] = failed[q]
-        if s.u[i] < s.l[i]:
-            n_asked += 1
-        else:
-            left += 1
-    for m in range(s.n_restless):
-        y = s.restless[m]
-        for q in range(n_asked):
-            center[q] = y
-        distances_to(x, s, start, asked, n_asked, center, distance)
-        for q in range(n_asked):
-            if y != s.label[start + asked[q]]:
-                nearest[q] = min(nearest[q], distance[q])
-    for q in range(n_asked):
-        i = start + asked[q]
-        low = min(s.l[i], lower(nearest[q] * s.scale * s.scale * (1.0 - 1e-8)))
-        if s.u[i] < low:
-            s.l[i] = low
-        else:
-            failed[left] = asked[q]
-            left += 1
-    return left
-
-
-cdef void meet_few(
-    const real_x* x, Sweep* s, Py_ssize_t start, const unsigned short* offset, Py_ssize_t size, double* least,
-    double* distance, unsigned char* flag
-) noexcept nogil:
-    """What flush_restless does, without tiles, where the restless centers are few.
-
-    least : the distances to the own centers, on return to the nearest ones;  distance : scratch
-    """
-    cdef int nearest[CHUNK]
-    cdef int center[CHUNK]
-    cdef double next_least[CHUNK]
-    cdef Py_ssize_t q, i, m, chunk = start // CHUNK
-    cdef double other
-    cdef bint nearer
-    cdef int y
-    for q in range(size):
-        nearest[q] = s.label[start + offset[q]]
-        next_least[q] = HUGE_VAL
-    for m in range(s.n_restless):
-        y = s.restless[m]
-        for q in range(size):
-            center[q] = y
-        distances_to(x, s, start, offset, size, center, distance)
-        for q in range(size):
-            i = start + offset[q]
-            if y == s.label[i]:
-                continue
-            other = distance[q]
-            nearer = other < least[q]
-            if other < least[q] * (1.0 + 1e-8) and least[q] < other * (1.0 + 1e-8):
-                least[q] = exact_distance(x, s, i, nearest[q])
-                other = exact_distance(x, s, i, y)
-                nearer = other < least[q] or (other == least[q] and y < nearest[q])
-            next_least[q] = min(next_least[q], least[q] if nearer else other)
-            if nearer:
-                least[q] = other
-                nearest[q] = y
-    for q in range(size):
-        i = start + offset[q]
-        s.l[i] = min(s.l[i], lower(min(next_least[q], 1e300) * s.scale * s.scale * (1.0 - 1e-8)))
-        if nearest[q] != s.label[i]:
-            record_move(s, i, nearest[q])
-            s.u[i] = upper(least[q], s.scale)
-        if s.seek and surely_far(x, s, i, least[q]):
-            flag[offset[q]] = 2
-    s.n_searched[chunk] += size * s.n_restless
-
-
 cdef void assign_chunk(
     const real_x* x, Sweep* s, Py_ssize_t chunk, real_c* block
 ) noexcept nogil:
@@ -364,8 +274,6 @@ cdef void assign_chunk(
         for o in range(size):
             failed[n_failed] = <unsigned short> o
             n_failed += flag[o]
-        if s.aside and s.n_restless <= FEW and not s.seek:
-            n_failed = pass_few(x, s, start, failed, n_failed, aside, own_aside, known)
         n_listed, n_failed = n_failed, 0
         for q in range(n_listed):
             center[q] = s.label[start + failed[q]]
@@ -396,9 +304,6 @@ cdef void assign_chunk(
             n_aside += restless
             if s.seek:
                 flag[o] = 2 if passes and surely_far(x, s, i, distance) else 0
-        if s.n_restless <= FEW:
-            meet_few(x, s, start, aside, n_aside, own_aside, known, flag)
-            n_aside = 0
         for q in range(n_aside):
             gather(x, s, start + aside[q], own_aside[q], &tile, block)
             if tile.size == lanes or q == n_aside - 1:
@@ -887,7 +792,6 @@ cdef class Engine:
         cdef Sweep* s = &self.s
         cdef Py_ssize_t k, q, m, best_m = 0, i, failed, n_ranks = 0, step = max(<Py_ssize_t> 1, s.n // SAMPLE)
         cdef double cost, best_cost, full
-        cdef bint few
         cdef Py_ssize_t rank_m[MAX_RANKS]
         cdef float rank_drift[MAX_RANKS]
         cdef Py_ssize_t still[MAX_RANKS]
@@ -931,13 +835,12 @@ cdef class Engine:
                     if not slack > rank_drift[q]:
                         still[q] += 1
             i += step
-        # in units of a center scored in a tile; gathering a point costs some 24 of them, reading its row 4
+        # in units of a center scored in a tile; gathering a point costs some 24 of them
         full = s.k + 24.0
         best_cost = 0.7 * failed * full
         for q in range(n_ranks):
-            few = rank_m[q] <= FEW
-            cost = (failed - still[q]) * (4.0 * rank_m[q] if few else rank_m[q] + 24.0) + still[q] * full
-            if cost < best_cost and ((few and (s.aside or self.restless_from < 96)) or rank_m[q] * 4 <= s.k):
+            cost = (failed - still[q]) * (rank_m[q] + 24.0) + still[q] * full
+            if cost < best_cost and rank_m[q] * 4 <= s.k:
                 best_cost = cost
                 best_m = q + 1
         if best_m == 0:
