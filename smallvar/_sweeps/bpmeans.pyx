@@ -11,7 +11,7 @@ from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps._types cimport real_x
-from smallvar._sweeps.pool cimport item_now, next_item, run
+from smallvar._sweeps.pool cimport PAYS, item_now, next_item, run
 
 import numpy as np
 
@@ -41,7 +41,6 @@ cdef enum:
     RUN = 16            # tiles that a thread takes at a time
     PACKED = 1 << 21    # data of at most this many values are held as tiles, larger ones gathered in each sweep
     SMALL = 1 << 18     # values up to which threads share out starts instead of points
-    THREADED = 1 << 22  # multiply-adds of a pass from which on it is shared out
     GROUPS = 16         # partial sums of a round, added in order,
     SUMS = 1 << 22      # and values they may have in all
     REFRESH = 32        # rank-one updates between two fresh inverses
@@ -443,7 +442,7 @@ cdef struct Round:
 
 cdef int threads_for(const Problem* p, const Start* s, Py_ssize_t tiles) noexcept nogil:
     """One thread where a pass over so many tiles is too short to be shared out."""
-    return s.threads if tiles * LANES * p.d * (2 * s.k + 1) >= THREADED else 1
+    return s.threads if tiles * LANES * p.d * (2 * s.k + 1) >= PAYS else 1
 
 
 cdef void share(

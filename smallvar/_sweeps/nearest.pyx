@@ -16,7 +16,7 @@ from libc.math cimport sqrt
 from libc.stdint cimport uintptr_t
 
 from smallvar._sweeps._types cimport real_c, real_x
-from smallvar._sweeps.pool cimport run
+from smallvar._sweeps.pool cimport PAYS, run
 
 import numpy as np
 
@@ -750,7 +750,7 @@ cdef class Engine:
 
     cdef Py_ssize_t chunks_at_once(self) noexcept nogil:
         """Chunks between two looks at the signals, of a sweep that may need every distance."""
-        return max(<Py_ssize_t> self.n_threads, WORK // (CHUNK * (self.s.k + 64) * self.s.d))
+        return max(<Py_ssize_t> 2 * self.n_threads, WORK // (CHUNK * (self.s.k + 64) * self.s.d))
 
     cdef int check_signals(self, Py_ssize_t rows) except -1 nogil:
         """Raise KeyboardInterrupt if Ctrl-C was pressed; looks at most every few tenths of a second.
@@ -902,7 +902,7 @@ cdef class Engine:
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
         """One thread where waking others would cost more than it gives."""
-        return self.n_threads if points * (self.s.k * self.s.d + 16) > 200000 else 1
+        return self.n_threads if points * (self.s.k * self.s.d + 16) > PAYS else 1
 
     cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
         run(assign_item, &self.s, first, last, self.threads_for((last - first) * CHUNK))

@@ -9,7 +9,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcmp, memcpy, memset
 
-from smallvar._sweeps.pool cimport run
+from smallvar._sweeps.pool cimport PAYS, run
 
 import numpy as np
 
@@ -19,7 +19,6 @@ cdef extern from "_costs.h" nogil:
 
 cdef enum:
     CHUNK = 512         # points a thread takes at a time; also those of a partial sum
-    SHORT = 1 << 20     # multiply-adds of a round from which on it is shared out
     LONGEST = 1 << 20   # points of a round
     WORK = 1 << 28      # multiply-adds between two looks at the signals
     OPEN = -2           # proposal: a new cluster
@@ -97,7 +96,7 @@ cdef void propose(
     """The cheapest cluster of the points start..stop-1, and its cost."""
     cdef Proposals a = Proposals(p, t, start, stop, label, cost)
     run(propose_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK,
-        p.threads if (stop - start) * p.d * t.k >= SHORT else 1)
+        p.threads if (stop - start) * p.d * t.k >= PAYS else 1)
 
 
 cdef struct Errors:
@@ -130,7 +129,7 @@ cdef double squared_error(
     cdef Py_ssize_t chunk, chunks = (p.n + CHUNK - 1) // CHUNK
     cdef double total = 0.0
     cdef Errors a = Errors(p, centers, label, partial)
-    run(error_item, &a, 0, chunks, p.threads if p.n * p.d >= SHORT else 1)
+    run(error_item, &a, 0, chunks, p.threads if p.n * p.d >= PAYS else 1)
     for chunk in range(chunks):
         total += partial[chunk]
     return total
@@ -287,7 +286,7 @@ cdef void look_at(const Points* p, const Table* t, const Lazy* s, Py_ssize_t sta
     """Proposals for the points start..stop-1."""
     cdef Looks a = Looks(p, t, s, start, stop)
     cdef Py_ssize_t work = (stop - start) * p.d * (t.k if s.full else 4)
-    run(look_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK, p.threads if work >= SHORT else 1)
+    run(look_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK, p.threads if work >= PAYS else 1)
 
 
 cdef double total(const double* values, Py_ssize_t n) noexcept nogil:
