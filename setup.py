@@ -3,8 +3,9 @@
 Environment variables read at build time:
 
 SMALLVAR_OPENMP
-    ``auto`` (default): use OpenMP if the compiler has it; fail where it always
-    should (Linux with gcc). ``1``: fail loudly without it. ``0``: build without it.
+    OpenMP is asked how many threads to use; the threads are the library's own.
+    ``auto`` (default): if the compiler has it; fail where it always should (Linux
+    with gcc). ``1``: fail loudly without it. ``0``: build without it.
 SMALLVAR_DEBUG
     ``1``: a slow build that checks memory accesses: Cython's bounds checks, and
     gcc's or clang's address and undefined-behavior sanitizers in the C code
@@ -82,9 +83,9 @@ class BuildExt(build_ext):
         if OPENMP == "1" or (sys.platform == "linux" and "gcc" in self.c_compiler_version()):
             raise SystemExit(
                 "smallvar: the C compiler cannot build an OpenMP program. Install its OpenMP "
-                "runtime, or set SMALLVAR_OPENMP=0 for a build that uses one thread."
+                "runtime, or set SMALLVAR_OPENMP=0 for a build that threadpoolctl cannot limit."
             )
-        print("smallvar: no OpenMP found, building for one thread", file=sys.stderr)
+        print("smallvar: no OpenMP found, threadpoolctl will not limit threads", file=sys.stderr)
         return [], []
 
     def links(self, compile_args, link_args):

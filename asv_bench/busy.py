@@ -4,10 +4,10 @@ Usage::
 
     python asv_bench/busy.py [--busy 2] [--repeats 9] [--quick] [--limit 1.3]
 
-Every processor that has other work delays whoever waits for it, so more threads can be slower than
-one. For each problem, fits with n_threads=1 and with the default take turns in one process, beside as
-many endless loops as --busy says (0: an idle machine). Printed are the medians and their ratio. With
---limit the exit status is 1 if a ratio is larger.
+A processor that has other work delays whoever waits for it, so more threads can be slower than one.
+For each problem, fits with n_threads=1 and with the default take turns in one process, beside as
+many endless loops as --busy says (0: an idle machine). Printed are the medians and their ratio.
+With --limit the exit status is 1 if a ratio is larger.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def problems(quick):
     X = blobs(40_000, 6, 12)[0]
     few, many, times = X[:300], X[:2_000], np.repeat(np.arange(4), 10_000)
     yield "DPMeans, lam", lambda t: DPMeans(0.3, n_threads=t, **options).fit(X)
-    yield "BPMeans 300 x 6, 8 starts", lambda t: BPMeans(5, n_threads=t, n_init=8, **options).fit(few)
+    yield "BPMeans 300 x 6", lambda t: BPMeans(5, n_threads=t, n_init=8, **options).fit(few)
     yield "BPMeans 40000 x 6", lambda t: BPMeans(500, n_threads=t, n_init=1, **options).fit(X)
     yield "HDPMeans", lambda t: HDPMeans(0.5, 1, n_threads=t, max_iter=4).fit(X, groups=times)
     yield "DynamicMeans", lambda t: DynamicMeans(0.5, n_threads=t).fit(X, times=times)
@@ -80,7 +80,7 @@ def problems(quick):
 @contextmanager
 def busy(count):
     """So many processes that do nothing useful; they end with this one, however it ends."""
-    script = "import os, sys\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**5))"
+    script = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**5))"
     processes = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(count)]
     try:
         yield

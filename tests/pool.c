@@ -83,6 +83,7 @@ static void item(void *context, Py_ssize_t i, int slot) {
     CHECK(i >= loop->first && i < loop->first + ITEMS && slot >= 0 && slot < loop->threads);
     CHECK(loop->busy[slot]++ == 0);
     for (int j = 0; j < loop->work * (i % 7); j++) x += j;
+    (void)x;
     if (loop->nested && i % 50 == 3) {
         struct loop inner = {.first = 10, .work = 1, .threads = 3, .nested = loop->nested - 1};
         pool_run(item, &inner, 10, 10 + ITEMS, 3);
