@@ -72,6 +72,42 @@ static ptrdiff_t sc_least(const double *restrict x, ptrdiff_t d, const double *r
     return arg;
 }
 
+/* sc_least for SC_POINTS points side by side, with the same bits, without factor and second.
+ * IN x: d x SC_POINTS.  OUT cost: k x SC_POINTS; least, arg: SC_POINTS. */
+#define SC_POINTS 8
+SMALLVAR_EXACT_CLONES
+static void sc_least_block(const double *restrict x, ptrdiff_t d, const double *restrict columns, ptrdiff_t room,
+                           ptrdiff_t k, const double *restrict offset, double *restrict cost, double *restrict least,
+                           double *restrict arg)
+{
+    ptrdiff_t i, j;
+    int l;
+    for (i = 0; i < k * SC_POINTS; i++) cost[i] = 0.0;
+    for (j = 0; j < d; j++) {
+        const double *xj = x + j * SC_POINTS, *c = columns + j * room;
+        for (i = 0; i < k; i++) {
+            double *cost_i = cost + i * SC_POINTS;
+            const double ci = c[i];
+#pragma omp simd
+            for (l = 0; l < SC_POINTS; l++) {
+                double t = xj[l] - ci;
+                cost_i[l] += t * t;
+            }
+        }
+    }
+    for (l = 0; l < SC_POINTS; l++) { least[l] = HUGE_VAL; arg[l] = -1.0; }
+    for (i = 0; i < k; i++) {
+        const double *cost_i = cost + i * SC_POINTS;
+        const double o = offset[i];
+#pragma omp simd
+        for (l = 0; l < SC_POINTS; l++) {
+            double t = o + cost_i[l];
+            arg[l] = t < least[l] ? (double)i : arg[l];
+            least[l] = t < least[l] ? t : least[l];
+        }
+    }
+}
+
 /* Ward's costs w_self w_k / (w_self + w_k) ||x - c_k||^2 of cluster self with all others of weight > 0; returns the
  * first one that has the least (-1: there is none).  IN x: d, its mean; columns: d x room, the means; weight: k.
  * OUT cost: room, infinite for itself and those of no weight; least. */

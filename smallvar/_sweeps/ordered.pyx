@@ -15,6 +15,10 @@ import numpy as np
 cdef extern from "_costs.h" nogil:
     Py_ssize_t sc_least(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, const double*,
                         double*, double*, double*)
+    void sc_least_block(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*,
+                        double*, double*)
+    enum:
+        POINTS "SC_POINTS"
 
 cdef enum:
     CHUNK = 512         # points a thread takes at a time; also those of a partial sum
@@ -22,6 +26,7 @@ cdef enum:
     LONGEST = 1 << 20   # points of a round
     WORK = 1 << 28      # multiply-adds between two looks at the signals
     OPEN = -2           # proposal: a new cluster
+    FEW = 3             # points from which on they go side by side
 
 
 cdef struct Points:
@@ -34,8 +39,8 @@ cdef struct Points:
     const Py_ssize_t* order     # point i of the sweep is row order[i]; NULL: as given
     const int* group    # data set of point i, or NULL
     int threads
-    double* rows        # threads x d
-    double* costs       # threads x room
+    double* rows        # threads x d x POINTS
+    double* costs       # threads x room x POINTS
 
 
 cdef struct Table:      # the clusters
@@ -50,32 +55,80 @@ cdef inline Py_ssize_t row_number(const Points* p, Py_ssize_t i) noexcept nogil:
     return i if p.order == NULL else p.order[i]
 
 
-cdef inline void read_row(const Points* p, Py_ssize_t i, double* out) noexcept nogil:
+cdef inline void read_row(const Points* p, Py_ssize_t i, double* out, Py_ssize_t step) noexcept nogil:
+    """The values of point i, ``step`` apart."""
     cdef Py_ssize_t j, start = row_number(p, i) * p.row
     if p.single:
         for j in range(p.d):
-            out[j] = (<const float*> p.x)[start + j * p.col]
+            out[j * step] = (<const float*> p.x)[start + j * p.col]
     else:
         for j in range(p.d):
-            out[j] = (<const double*> p.x)[start + j * p.col]
+            out[j * step] = (<const double*> p.x)[start + j * p.col]
+
+
+cdef inline const double* row_at(const Points* p, Py_ssize_t i, double* buffer) noexcept nogil:
+    """The values of point i where they lie, or else in the buffer."""
+    if p.col == 1 and not p.single:
+        return <const double*> p.x + row_number(p, i) * p.row
+    read_row(p, i, buffer, 1)
+    return buffer
+
+
+cdef inline double* row_space(const Points* p, int thread) noexcept nogil:
+    return p.rows + thread * p.d * POINTS
+
+
+cdef inline double* cost_space(const Points* p, const Table* t, int thread) noexcept nogil:
+    return p.costs + thread * t.room * POINTS
+
+
+cdef inline Py_ssize_t end_of_group(const Points* p, Py_ssize_t i, Py_ssize_t stop) noexcept nogil:
+    """The first point behind i that is of another data set, or stop."""
+    cdef Py_ssize_t last = i + 1
+    while last < stop and p.group[last] == p.group[i]:
+        last += 1
+    return last
+
+
+cdef inline double square(const Points* p, const double* x, const double* c) noexcept nogil:
+    """||x - c||^2, columns in order as in _costs.h."""
+    cdef Py_ssize_t j
+    cdef double total = 0.0
+    for j in range(p.d):
+        total += (x[j] - c[j]) * (x[j] - c[j])
+    return total
 
 
 cdef void propose_run(
     const Points* p, const Table* t, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first, int* label, double* cost,
     int thread
 ) noexcept nogil:
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i = start, l, last, points
     cdef double second
-    cdef double* x = p.rows + thread * p.d
+    cdef double least[POINTS]
+    cdef double arg[POINTS]
+    cdef double* x = row_space(p, thread)
+    cdef double* costs = cost_space(p, t, thread)
     cdef const double* offset = t.offset
-    for i in range(start, stop):
-        read_row(p, i, x)
+    while i < stop:
+        last = min(stop, i + POINTS)
         if p.group != NULL:
             offset = t.offset + p.group[i] * t.room
-        label[i - first] = <int> sc_least(
-            x, p.d, t.columns, t.room, t.k, offset, t.factor, p.costs + thread * t.room, &cost[i - first],
-            &second
-        )
+            last = end_of_group(p, i, last)
+        points = last - i
+        if points < FEW:
+            read_row(p, i, x, 1)
+            label[i - first] = <int> sc_least(
+                x, p.d, t.columns, t.room, t.k, offset, NULL, costs, &cost[i - first], &second
+            )
+            i += 1
+        else:
+            for l in range(POINTS):
+                read_row(p, min(i + l, last - 1), x + l, POINTS)
+            sc_least_block(x, p.d, t.columns, t.room, t.k, offset, costs, least, arg)
+            for l in range(points):
+                label[i + l - first], cost[i + l - first] = <int> arg[l], least[l]
+            i += points
 
 
 cdef void propose(
@@ -95,16 +148,10 @@ cdef void propose(
 cdef void error_run(
     const Points* p, const double* centers, const int* label, Py_ssize_t chunk, double* partial, int thread
 ) noexcept nogil:
-    cdef Py_ssize_t i, j
-    cdef double* x = p.rows + thread * p.d
-    cdef const double* c
-    cdef double t, total = 0.0
+    cdef Py_ssize_t i
+    cdef double total = 0.0
     for i in range(chunk * CHUNK, min(p.n, (chunk + 1) * CHUNK)):
-        read_row(p, i, x)
-        c = centers + label[i] * p.d
-        for j in range(p.d):
-            t = x[j] - c[j]
-            total += t * t
+        total += square(p, row_at(p, i, row_space(p, thread)), centers + label[i] * p.d)
     partial[chunk] = total
 
 
@@ -163,7 +210,7 @@ cdef class Sweep:
         if group is not None:
             groups = group
             self.p.group = &groups[0]
-        rows = np.empty(threads * d)
+        rows = np.empty(threads * d * POINTS)
         self.arrays.append(rows)
         self.p.rows = &rows[0]
         self.partial = np.empty((n + CHUNK - 1) // CHUNK)
@@ -183,7 +230,7 @@ cdef class Sweep:
             np.asarray(columns)[:, :k] = np.asarray(old_columns)[:, :k]
             np.asarray(offset)[:, :k] = np.asarray(old_offset)[:, :k]
             np.asarray(factor)[:k] = np.asarray(old_factor)[:k]
-        costs = np.empty(self.p.threads * room)
+        costs = np.empty(self.p.threads * room * POINTS)
         self.table_arrays = [columns, offset, factor, costs]
         self.t.columns, self.t.offset, self.t.room = &columns[0, 0], &offset[0, 0], room
         self.t.factor = &factor[0]
@@ -224,28 +271,17 @@ cdef struct Lazy:
     bint full                   # all costs of all points
 
 
-cdef inline const double* row_at(const Points* p, Py_ssize_t i, double* buffer) noexcept nogil:
-    if p.col == 1 and not p.single:
-        return <const double*> p.x + row_number(p, i) * p.row
-    read_row(p, i, buffer)
-    return buffer
-
-
 cdef void look_run(
     const Points* p, const Table* t, const Lazy* s, Py_ssize_t start, Py_ssize_t stop, int thread
 ) noexcept nogil:
-    cdef Py_ssize_t i, j, k
+    cdef Py_ssize_t i, k
     cdef double own, r, least, second
     cdef const double* x
-    cdef const double* c
     for i in range(start, stop):
-        x = row_at(p, i, p.rows + thread * p.d)
+        x = row_at(p, i, row_space(p, thread))
         if not s.full:
             k = s.label[i]
-            c = s.theta + k * p.d
-            own = 0.0
-            for j in range(p.d):
-                own += (x[j] - c[j]) * (x[j] - c[j])
+            own = square(p, x, s.theta + k * p.d)
             s.own[i] = own
             # |x - c'| >= root of its cost then - how far it moved; rounding is far below 1e-9 of them
             r = s.bound[i] - s.drift[k]
@@ -253,7 +289,7 @@ cdef void look_run(
                 s.proposal[i] = <int> k
                 continue
         k = sc_least(
-            x, p.d, t.columns, t.room, t.k, t.offset, t.factor, p.costs + thread * t.room, &least, &second
+            x, p.d, t.columns, t.room, t.k, t.offset, t.factor, cost_space(p, t, thread), &least, &second
         )
         if k >= 0 and least <= s.lam:
             s.proposal[i] = <int> k
@@ -570,7 +606,7 @@ cdef class HDPSweep(Sweep):
         for j in range(self.p.d):
             self.centers[0, j] = first[j]
         self.label = np.zeros(self.p.n, dtype=np.int32)
-        self.round = 1
+        self.round = CHUNK
 
     cdef void make_room(self, Py_ssize_t room):
         cdef Py_ssize_t k = self.t.k
@@ -623,24 +659,41 @@ cdef class HDPSweep(Sweep):
         return not same, created
 
     cdef Py_ssize_t advance(self, Py_ssize_t start) except -1 nogil:
-        """Step 4 until a cluster, local or global, is opened; returns the next point."""
-        cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i, k
+        """Step 4 for a round of points; returns the next point."""
+        cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i = start, end, k
         cdef double* offset
+        cdef bint everywhere
         propose(&self.p, &self.t, start, stop, &self.proposal[0], &self.cost[0])
         self.look((stop - start) * self.p.d * (self.t.k + 4))
-        for i in range(start, stop):
+        self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
+        while i < stop:
             k = self.proposal[i - start]
             offset = self.t.offset + self.p.group[i] * self.t.room
-            if self.cost[i - start] > self.lam_local + self.lam_global:
-                read_row(&self.p, i, self.p.rows)
-                k = self.open_global(self.p.rows)
+            everywhere = self.cost[i - start] > self.lam_local + self.lam_global
+            if everywhere:
+                if self.t.k == self.t.room:
+                    return i
+                k = self.open_global(row_at(&self.p, i, self.p.rows))
             self.label[i] = <int> k
+            i += 1
             if offset[k] != 0.0:
                 offset[k] = 0.0
-                self.round = 1
-                return i + 1
-        self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
+                # cheaper now for what lies behind, and nothing else is: a few points are amended, more proposed anew
+                end = stop if everywhere else end_of_group(&self.p, i - 1, stop)
+                if end - i > CHUNK:
+                    end = stop = i + CHUNK
+                    self.round = CHUNK
+                self.amend(i, end, k, start)
         return stop
+
+    cdef void amend(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t k, Py_ssize_t start) noexcept nogil:
+        """Proposals for the points i..stop-1 of a round that began at start, now that cluster k has become cheaper."""
+        cdef double t
+        for i in range(i, stop):
+            t = square(&self.p, row_at(&self.p, i, self.p.rows), &self.centers[k, 0])
+            t = self.t.offset[self.p.group[i] * self.t.room + k] + t
+            if t < self.cost[i - start] or (t == self.cost[i - start] and k < self.proposal[i - start]):
+                self.cost[i - start], self.proposal[i - start] = t, <int> k
 
     cdef Py_ssize_t open_global(self, const double* center) noexcept nogil:
         cdef Py_ssize_t k = self.t.k, j
@@ -657,6 +710,7 @@ cdef class HDPSweep(Sweep):
         """Step 5 for one data set, from the sums and sizes of its local clusters."""
         cdef Py_ssize_t i, j, c, p, d = self.p.d, there = self.t.k
         cdef double* x = self.p.rows
+        cdef const double* y
         cdef double least, second
         for c in range(there):
             self.count[c] = 0
@@ -664,9 +718,9 @@ cdef class HDPSweep(Sweep):
             c = self.label[i]
             if self.count[c] == 0:
                 memset(&self.sums[c, 0], 0, d * sizeof(double))
-            read_row(&self.p, i, x)
+            y = row_at(&self.p, i, x)
             for j in range(d):
-                self.sums[c, j] += x[j]
+                self.sums[c, j] += y[j]
             self.count[c] += 1
         for c in range(there):
             self.target[c] = <int> c if self.count[c] else -1
