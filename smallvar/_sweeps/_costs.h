@@ -80,6 +80,7 @@ static void sc_least_block(const double *restrict x, ptrdiff_t d, const double *
                            ptrdiff_t k, const double *restrict offset, double *restrict cost, double *restrict least,
                            double *restrict arg)
 {
+    double best[SC_POINTS], first[SC_POINTS];
     ptrdiff_t i, j;
     int l;
     for (i = 0; i < k * SC_POINTS; i++) cost[i] = 0.0;
@@ -95,17 +96,23 @@ static void sc_least_block(const double *restrict x, ptrdiff_t d, const double *
             }
         }
     }
-    for (l = 0; l < SC_POINTS; l++) { least[l] = HUGE_VAL; arg[l] = -1.0; }
+    for (l = 0; l < SC_POINTS; l++) { best[l] = HUGE_VAL; first[l] = -1.0; }
     for (i = 0; i < k; i++) {
-        const double *cost_i = cost + i * SC_POINTS;
+        double *cost_i = cost + i * SC_POINTS;
         const double o = offset[i];
 #pragma omp simd
         for (l = 0; l < SC_POINTS; l++) {
-            double t = o + cost_i[l];
-            arg[l] = t < least[l] ? (double)i : arg[l];
-            least[l] = t < least[l] ? t : least[l];
+            cost_i[l] = o + cost_i[l];
+            best[l] = cost_i[l] < best[l] ? cost_i[l] : best[l];
         }
     }
+    for (i = k - 1; i >= 0; i--) {
+        const double *cost_i = cost + i * SC_POINTS;
+        const double number = (double)i;
+#pragma omp simd
+        for (l = 0; l < SC_POINTS; l++) first[l] = cost_i[l] == best[l] ? number : first[l];
+    }
+    for (l = 0; l < SC_POINTS; l++) { least[l] = best[l]; arg[l] = first[l]; }
 }
 
 /* Ward's costs w_self w_k / (w_self + w_k) ||x - c_k||^2 of cluster self with all others of weight > 0; returns the

@@ -588,6 +588,8 @@ cdef class HDPSweep(Sweep):
     cdef Py_ssize_t[::1] count          # of one data set
     cdef Py_ssize_t[::1] members        # of all
     cdef int[::1] target                # where the local clusters of a data set went
+    cdef int[::1] nearest               # of each local cluster: the nearest global one,
+    cdef double[::1] least              # and its squared distance
     cdef double[::1] none               # no offsets
     cdef readonly Py_ssize_t n_local
     cdef readonly double error
@@ -621,6 +623,7 @@ cdef class HDPSweep(Sweep):
             sums[:k], count[:k] = self.sums[:k], self.count[:k]
         self.centers, self.members, self.totals, self.sums, self.count = centers, members, totals, sums, count
         self.target, self.none = np.zeros(room, dtype=np.int32), np.zeros(room)
+        self.nearest, self.least = np.zeros(room, dtype=np.int32), np.zeros(room)
 
     @property
     def k(self):
@@ -724,13 +727,17 @@ cdef class HDPSweep(Sweep):
             self.count[c] += 1
         for c in range(there):
             self.target[c] = <int> c if self.count[c] else -1
+        self.nearest_to_locals(there)
         for c in range(there):
             if self.target[c] < 0:
                 continue
             for j in range(d):
                 x[j] = self.sums[c, j] / self.count[c]
-            p = sc_least(x, d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least,
-                         &second)
+            p, least = self.nearest[c], self.least[c]
+            if p < 0 or self.t.k > there:
+                p = sc_least(
+                    x, d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least, &second
+                )
             if self.count[c] * least > self.lam_global:
                 p = self.open_global(x)
             if p == c:
@@ -742,6 +749,7 @@ cdef class HDPSweep(Sweep):
             self.count[p] += self.count[c]
             self.count[c] = 0
             self.target[c] = <int> p
+            self.nearest[p] = -1  # its mean is another now
         # what went to a cluster before that one's own turn went on with it
         for c in range(there - 1, -1, -1):
             p = self.target[c]
@@ -755,6 +763,28 @@ cdef class HDPSweep(Sweep):
                 self.members[p] += self.count[p]
                 for j in range(d):
                     self.totals[p, j] += self.sums[p, j]
+
+    cdef void nearest_to_locals(self, Py_ssize_t there) noexcept nogil:
+        """The global clusters nearest to the means of a data set's local clusters, as all of them stand."""
+        cdef Py_ssize_t c, j, l = 0, m
+        cdef double* x = self.p.rows
+        cdef double least[POINTS]
+        cdef double arg[POINTS]
+        cdef Py_ssize_t local[POINTS]
+        for c in range(there):
+            if self.count[c]:
+                local[l] = c
+                l += 1
+            if l == POINTS or (l and c == there - 1):
+                for m in range(POINTS):
+                    for j in range(self.p.d):
+                        x[j * POINTS + m] = self.sums[local[min(m, l - 1)], j] / self.count[local[min(m, l - 1)]]
+                sc_least_block(
+                    x, self.p.d, self.t.columns, self.t.room, there, &self.none[0], self.p.costs, least, arg
+                )
+                for m in range(l):
+                    self.nearest[local[m]], self.least[local[m]] = <int> arg[m], least[m]
+                l = 0
 
     cdef void finish(self) noexcept nogil:
         """Step 6: means over all data sets; empty clusters vanish."""
