@@ -81,18 +81,21 @@ static void sc_least_block(const double *restrict x, ptrdiff_t d, const double *
                            double *restrict arg)
 {
     double best[SC_POINTS], first[SC_POINTS];
-    ptrdiff_t i, j;
+    ptrdiff_t i, j, start;
     int l;
     for (i = 0; i < k * SC_POINTS; i++) cost[i] = 0.0;
-    for (j = 0; j < d; j++) {
-        const double *xj = x + j * SC_POINTS, *c = columns + j * room;
-        for (i = 0; i < k; i++) {
-            double *cost_i = cost + i * SC_POINTS;
-            const double ci = c[i];
+    for (start = 0; start < k; start += 128) { /* costs that stay in the nearest cache */
+        const ptrdiff_t stop = start + 128 < k ? start + 128 : k;
+        for (j = 0; j < d; j++) {
+            const double *xj = x + j * SC_POINTS, *c = columns + j * room;
+            for (i = start; i < stop; i++) {
+                double *cost_i = cost + i * SC_POINTS;
+                const double ci = c[i];
 #pragma omp simd
-            for (l = 0; l < SC_POINTS; l++) {
-                double t = xj[l] - ci;
-                cost_i[l] += t * t;
+                for (l = 0; l < SC_POINTS; l++) {
+                    double t = xj[l] - ci;
+                    cost_i[l] += t * t;
+                }
             }
         }
     }

@@ -26,7 +26,7 @@ cdef enum:
     LONGEST = 1 << 20   # points of a round
     WORK = 1 << 28      # multiply-adds between two looks at the signals
     OPEN = -2           # proposal: a new cluster
-    FEW = 3             # points from which on they go side by side
+    FEW = 300           # values of centers that may be read for naught, for each point that goes side by side
 
 
 cdef struct Points:
@@ -116,7 +116,7 @@ cdef void propose_run(
             offset = t.offset + p.group[i] * t.room
             last = end_of_group(p, i, last)
         points = last - i
-        if points < FEW:
+        if (POINTS - points) * p.d * t.k > FEW * points:
             read_row(p, i, x, 1)
             label[i - first] = <int> sc_least(
                 x, p.d, t.columns, t.room, t.k, offset, NULL, costs, &cost[i - first], &second
@@ -581,7 +581,8 @@ cdef class HDPSweep(Sweep):
     cdef Py_ssize_t sets
     cdef double lam_local
     cdef double lam_global
-    cdef readonly int[::1] label        # in the order of visit
+    cdef int[::1] label                 # in the order of visit
+    cdef int[::1] old                   # before the sweep
     cdef double[:, ::1] centers         # room x d
     cdef double[:, ::1] sums            # room x d: of one data set
     cdef double[:, ::1] totals          # room x d: of all
@@ -607,7 +608,7 @@ cdef class HDPSweep(Sweep):
         self.put(0, &first[0])
         for j in range(self.p.d):
             self.centers[0, j] = first[j]
-        self.label = np.zeros(self.p.n, dtype=np.int32)
+        self.label, self.old = np.zeros(self.p.n, dtype=np.int32), np.empty(self.p.n, dtype=np.int32)
         self.round = CHUNK
 
     cdef void make_room(self, Py_ssize_t room):
@@ -633,8 +634,8 @@ cdef class HDPSweep(Sweep):
     def sweep(self):
         """Steps 4 to 6; returns whether anything changed, and how many global clusters were created."""
         cdef Py_ssize_t start = 0, stop, before = self.t.k, created
-        cdef int[::1] old = np.array(self.label)
         cdef bint same
+        memcpy(&self.old[0], &self.label[0], self.p.n * sizeof(int))
         while start < self.p.n:
             if self.t.k == self.t.room:
                 self.make_room(2 * self.t.room)
@@ -644,19 +645,17 @@ cdef class HDPSweep(Sweep):
         memset(&self.totals[0, 0], 0, self.t.room * self.p.d * sizeof(double))
         self.n_local = 0
         start = 0
-        while start < self.p.n:
-            stop = start
-            while stop < self.p.n and self.p.group[stop] == self.p.group[start]:
-                stop += 1
-            if self.t.k + min(self.t.k, stop - start) > self.t.room:
-                self.make_room(2 * self.t.room)
-            with nogil:
+        with nogil:
+            while start < self.p.n:
+                stop = end_of_group(&self.p, start, self.p.n)
+                if self.t.k + min(self.t.k, stop - start) > self.t.room:
+                    with gil:
+                        self.make_room(2 * self.t.room)
                 self.move_locals(start, stop)
                 self.look((stop - start + self.t.k * self.t.k) * self.p.d)
-            start = stop
-        created = self.t.k - before
-        same = created == 0 and memcmp(&old[0], &self.label[0], self.p.n * sizeof(int)) == 0
-        with nogil:
+                start = stop
+            created = self.t.k - before
+            same = created == 0 and memcmp(&self.old[0], &self.label[0], self.p.n * sizeof(int)) == 0
             self.finish()
             self.error = squared_error(&self.p, &self.centers[0, 0], &self.label[0], &self.partial[0])
         return not same, created
@@ -713,56 +712,61 @@ cdef class HDPSweep(Sweep):
         """Step 5 for one data set, from the sums and sizes of its local clusters."""
         cdef Py_ssize_t i, j, c, p, d = self.p.d, there = self.t.k
         cdef double* x = self.p.rows
+        cdef double* sums = &self.sums[0, 0]
+        cdef double* totals = &self.totals[0, 0]
+        cdef Py_ssize_t* count = &self.count[0]
+        cdef int* target = &self.target[0]
+        cdef int* label = &self.label[0]
         cdef const double* y
         cdef double least, second
-        for c in range(there):
-            self.count[c] = 0
+        memset(count, 0, there * sizeof(Py_ssize_t))
         for i in range(start, stop):
-            c = self.label[i]
-            if self.count[c] == 0:
-                memset(&self.sums[c, 0], 0, d * sizeof(double))
+            c = label[i]
             y = row_at(&self.p, i, x)
+            if count[c] == 0:
+                for j in range(d):
+                    sums[c * d + j] = 0.0
             for j in range(d):
-                self.sums[c, j] += y[j]
-            self.count[c] += 1
+                sums[c * d + j] += y[j]
+            count[c] += 1
         for c in range(there):
-            self.target[c] = <int> c if self.count[c] else -1
+            target[c] = <int> c if count[c] else -1
         self.nearest_to_locals(there)
         for c in range(there):
-            if self.target[c] < 0:
+            if target[c] < 0:
                 continue
-            for j in range(d):
-                x[j] = self.sums[c, j] / self.count[c]
             p, least = self.nearest[c], self.least[c]
             if p < 0 or self.t.k > there:
+                for j in range(d):
+                    x[j] = sums[c * d + j] / count[c]
                 p = sc_least(
                     x, d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least, &second
                 )
-            if self.count[c] * least > self.lam_global:
+            if count[c] * least > self.lam_global:
+                for j in range(d):
+                    x[j] = sums[c * d + j] / count[c]
                 p = self.open_global(x)
             if p == c:
                 continue
-            if self.count[p] == 0:
-                memset(&self.sums[p, 0], 0, d * sizeof(double))
             for j in range(d):
-                self.sums[p, j] += self.sums[c, j]
-            self.count[p] += self.count[c]
-            self.count[c] = 0
-            self.target[c] = <int> p
+                sums[p * d + j] = (sums[p * d + j] if count[p] else 0.0) + sums[c * d + j]
+            count[p] += count[c]
+            count[c] = 0
+            target[c] = <int> p
             self.nearest[p] = -1  # its mean is another now
         # what went to a cluster before that one's own turn went on with it
         for c in range(there - 1, -1, -1):
-            p = self.target[c]
-            if c < p < there and self.target[p] >= 0:
-                self.target[c] = self.target[p]
+            p = target[c]
+            if c < p < there and target[p] >= 0:
+                target[c] = target[p]
         for i in range(start, stop):
-            self.label[i] = self.target[self.label[i]]
+            label[i] = target[label[i]]
         for p in range(self.t.k):
-            if self.count[p]:
+            if count[p]:
                 self.n_local += 1
-                self.members[p] += self.count[p]
+                self.members[p] += count[p]
                 for j in range(d):
-                    self.totals[p, j] += self.sums[p, j]
+                    totals[p * d + j] += sums[p * d + j]
 
     cdef void nearest_to_locals(self, Py_ssize_t there) noexcept nogil:
         """The global clusters nearest to the means of a data set's local clusters, as all of them stand."""
@@ -771,14 +775,17 @@ cdef class HDPSweep(Sweep):
         cdef double least[POINTS]
         cdef double arg[POINTS]
         cdef Py_ssize_t local[POINTS]
+        cdef const double* sums
+        cdef double count
         for c in range(there):
             if self.count[c]:
                 local[l] = c
                 l += 1
             if l == POINTS or (l and c == there - 1):
                 for m in range(POINTS):
+                    sums, count = &self.sums[local[min(m, l - 1)], 0], <double> self.count[local[min(m, l - 1)]]
                     for j in range(self.p.d):
-                        x[j * POINTS + m] = self.sums[local[min(m, l - 1)], j] / self.count[local[min(m, l - 1)]]
+                        x[j * POINTS + m] = sums[j] / count
                 sc_least_block(
                     x, self.p.d, self.t.columns, self.t.room, there, &self.none[0], self.p.costs, least, arg
                 )
@@ -788,10 +795,13 @@ cdef class HDPSweep(Sweep):
 
     cdef void finish(self) noexcept nogil:
         """Step 6: means over all data sets; empty clusters vanish."""
-        cdef Py_ssize_t k = 0, p, i, j, d = self.p.d
+        cdef Py_ssize_t k = 0, p, i, j, d = self.p.d, room = self.t.room
+        cdef double* offset = self.t.offset
+        cdef int* target = &self.target[0]
+        cdef int* label = &self.label[0]
         for p in range(self.t.k):
             if self.members[p]:
-                self.target[p] = <int> k
+                target[p] = <int> k
                 for j in range(d):
                     self.centers[k, j] = self.totals[p, j] / self.members[p]
                 self.members[k] = self.members[p]
@@ -800,16 +810,36 @@ cdef class HDPSweep(Sweep):
         self.t.k = k
         for i in range(self.sets):
             for p in range(k):
-                self.t.offset[i * self.t.room + p] = self.lam_local
+                offset[i * room + p] = self.lam_local
         for i in range(self.p.n):
-            self.label[i] = self.target[self.label[i]]
-            self.t.offset[self.p.group[i] * self.t.room + self.label[i]] = 0.0
+            label[i] = target[label[i]]
+            offset[self.p.group[i] * room + label[i]] = 0.0
 
     def result(self):
-        """Labels in the order of the rows, and the centers."""
-        labels = np.empty(self.p.n, dtype=np.int32)
-        labels[self.arrays[1]] = np.asarray(self.label)
-        return labels, np.asarray(self.centers)[: self.t.k].copy()
+        """Labels, local labels and centers, and the number and list of the global clusters that each data set uses."""
+        cdef Py_ssize_t start = 0, stop, i, k, g, begin = 0, end = 0
+        labels, local_labels = np.empty(self.p.n, dtype=np.int32), np.empty(self.p.n, dtype=np.int32)
+        all_used, sizes = np.empty(self.n_local, dtype=np.int32), np.empty(self.sets, dtype=np.int64)
+        cdef int[::1] label = labels, local = local_labels, used = all_used
+        cdef long long[::1] size = sizes
+        cdef list lists = [None] * self.sets
+        while start < self.p.n:
+            stop = end_of_group(&self.p, start, self.p.n)
+            memset(&self.count[0], 0, self.t.k * sizeof(Py_ssize_t))
+            for i in range(start, stop):
+                self.count[self.label[i]] = 1
+            for k in range(self.t.k):
+                if self.count[k]:
+                    self.target[k] = <int> (end - begin)
+                    used[end] = <int> k
+                    end += 1
+            for i in range(start, stop):
+                label[row_number(&self.p, i)] = self.label[i]
+                local[row_number(&self.p, i)] = self.target[self.label[i]]
+            g = self.p.group[start]
+            size[g], lists[g] = end - begin, all_used[begin:end]
+            start, begin = stop, end
+        return labels, local_labels, np.asarray(self.centers)[: self.t.k].copy(), sizes, lists
 
 
 def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, int n_threads):
