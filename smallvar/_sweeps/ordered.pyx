@@ -26,7 +26,7 @@ cdef enum:
     LONGEST = 1 << 20   # points of a round
     WORK = 1 << 28      # multiply-adds between two looks at the signals
     OPEN = -2           # proposal: a new cluster
-    FEW = 300           # values of centers that may be read for naught, for each point that goes side by side
+    FEW = 100           # values of centers that may be read for naught, for each point that goes side by side
 
 
 cdef struct Points:
