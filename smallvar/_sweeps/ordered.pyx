@@ -6,9 +6,10 @@ what lies behind that point is proposed anew. So the result is that of one point
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange, threadid
 from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcmp, memcpy, memset
+
+from smallvar._sweeps.pool cimport run
 
 import numpy as np
 
@@ -16,7 +17,7 @@ cdef extern from "_costs.h" nogil:
     Py_ssize_t sc_least(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, const double*,
                         double*, double*, double*)
     void sc_least_block(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*,
-                        double*, double*)
+                        double*)
     enum:
         POINTS "SC_POINTS"
 
@@ -40,7 +41,7 @@ cdef struct Points:
     const int* group    # data set of point i, or NULL
     int threads
     double* rows        # threads x d x POINTS
-    double* costs       # threads x room x POINTS
+    double* costs       # threads x room
 
 
 cdef struct Table:      # the clusters
@@ -78,10 +79,6 @@ cdef inline double* row_space(const Points* p, int thread) noexcept nogil:
     return p.rows + thread * p.d * POINTS
 
 
-cdef inline double* cost_space(const Points* p, const Table* t, int thread) noexcept nogil:
-    return p.costs + thread * t.room * POINTS
-
-
 cdef inline Py_ssize_t end_of_group(const Points* p, Py_ssize_t i, Py_ssize_t stop) noexcept nogil:
     """The first point behind i that is of another data set, or stop."""
     cdef Py_ssize_t last = i + 1
@@ -99,16 +96,28 @@ cdef inline double square(const Points* p, const double* x, const double* c) noe
     return total
 
 
-cdef void propose_run(
-    const Points* p, const Table* t, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first, int* label, double* cost,
-    int thread
-) noexcept nogil:
-    cdef Py_ssize_t i = start, l, last, points
+# What threads share out: an item is a chunk of points and writes to those, or to its place of partial sums, and to its
+# thread's row of the scratch (rows, costs).
+
+
+cdef struct Proposals:
+    const Points* p
+    const Table* t
+    Py_ssize_t start
+    Py_ssize_t stop
+    int* label
+    double* cost
+
+
+cdef void propose_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
+    cdef const Proposals* a = <const Proposals*> context
+    cdef const Points* p = a.p
+    cdef const Table* t = a.t
+    cdef Py_ssize_t l, last, points, i = a.start + chunk * CHUNK, stop = min(a.stop, i + CHUNK)
     cdef double second
     cdef double least[POINTS]
     cdef double arg[POINTS]
-    cdef double* x = row_space(p, thread)
-    cdef double* costs = cost_space(p, t, thread)
+    cdef double* x = row_space(p, slot)
     cdef const double* offset = t.offset
     while i < stop:
         last = min(stop, i + POINTS)
@@ -118,16 +127,16 @@ cdef void propose_run(
         points = last - i
         if (POINTS - points) * p.d * t.k > FEW * points:
             read_row(p, i, x, 1)
-            label[i - first] = <int> sc_least(
-                x, p.d, t.columns, t.room, t.k, offset, NULL, costs, &cost[i - first], &second
+            a.label[i - a.start] = <int> sc_least(
+                x, p.d, t.columns, t.room, t.k, offset, NULL, p.costs + slot * t.room, &a.cost[i - a.start], &second
             )
             i += 1
         else:
             for l in range(POINTS):
                 read_row(p, min(i + l, last - 1), x + l, POINTS)
-            sc_least_block(x, p.d, t.columns, t.room, t.k, offset, costs, least, arg)
+            sc_least_block(x, p.d, t.columns, t.room, t.k, offset, least, arg)
             for l in range(points):
-                label[i + l - first], cost[i + l - first] = <int> arg[l], least[l]
+                a.label[i + l - a.start], a.cost[i + l - a.start] = <int> arg[l], least[l]
             i += points
 
 
@@ -135,24 +144,26 @@ cdef void propose(
     const Points* p, const Table* t, Py_ssize_t start, Py_ssize_t stop, int* label, double* cost
 ) noexcept nogil:
     """The cheapest cluster of the points start..stop-1, and its cost."""
-    cdef Py_ssize_t chunk, chunks = (stop - start + CHUNK - 1) // CHUNK
-    if p.threads == 1 or chunks == 1 or (stop - start) * p.d * t.k < SHORT:
-        propose_run(p, t, start, stop, start, label, cost, 0)
-    else:
-        for chunk in prange(chunks, num_threads=p.threads, schedule="dynamic"):
-            propose_run(
-                p, t, start + chunk * CHUNK, min(stop, start + (chunk + 1) * CHUNK), start, label, cost, threadid()
-            )
+    cdef Proposals a = Proposals(p, t, start, stop, label, cost)
+    run(propose_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK,
+        p.threads if (stop - start) * p.d * t.k >= SHORT else 1)
 
 
-cdef void error_run(
-    const Points* p, const double* centers, const int* label, Py_ssize_t chunk, double* partial, int thread
-) noexcept nogil:
+cdef struct Errors:
+    const Points* p
+    const double* centers
+    const int* label
+    double* partial
+
+
+cdef void error_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
+    cdef const Errors* a = <const Errors*> context
+    cdef const Points* p = a.p
     cdef Py_ssize_t i
     cdef double total = 0.0
     for i in range(chunk * CHUNK, min(p.n, (chunk + 1) * CHUNK)):
-        total += square(p, row_at(p, i, row_space(p, thread)), centers + label[i] * p.d)
-    partial[chunk] = total
+        total += square(p, row_at(p, i, row_space(p, slot)), a.centers + a.label[i] * p.d)
+    a.partial[chunk] = total
 
 
 cdef double squared_error(
@@ -161,12 +172,8 @@ cdef double squared_error(
     """Sum of squared distances to the own centers (k x d), in fixed chunks added in order."""
     cdef Py_ssize_t chunk, chunks = (p.n + CHUNK - 1) // CHUNK
     cdef double total = 0.0
-    if p.threads == 1 or p.n * p.d < SHORT:
-        for chunk in range(chunks):
-            error_run(p, centers, label, chunk, partial, 0)
-    else:
-        for chunk in prange(chunks, num_threads=p.threads, schedule="static"):
-            error_run(p, centers, label, chunk, partial, threadid())
+    cdef Errors a = Errors(p, centers, label, partial)
+    run(error_item, &a, 0, chunks, p.threads if p.n * p.d >= SHORT else 1)
     for chunk in range(chunks):
         total += partial[chunk]
     return total
@@ -230,7 +237,7 @@ cdef class Sweep:
             np.asarray(columns)[:, :k] = np.asarray(old_columns)[:, :k]
             np.asarray(offset)[:, :k] = np.asarray(old_offset)[:, :k]
             np.asarray(factor)[:k] = np.asarray(old_factor)[:k]
-        costs = np.empty(self.p.threads * room * POINTS)
+        costs = np.empty(self.p.threads * room)
         self.table_arrays = [columns, offset, factor, costs]
         self.t.columns, self.t.offset, self.t.room = &columns[0, 0], &offset[0, 0], room
         self.t.factor = &factor[0]
@@ -271,14 +278,24 @@ cdef struct Lazy:
     bint full                   # all costs of all points
 
 
-cdef void look_run(
-    const Points* p, const Table* t, const Lazy* s, Py_ssize_t start, Py_ssize_t stop, int thread
-) noexcept nogil:
-    cdef Py_ssize_t i, k
+cdef struct Looks:
+    const Points* p
+    const Table* t
+    const Lazy* s
+    Py_ssize_t start
+    Py_ssize_t stop
+
+
+cdef void look_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
+    cdef const Looks* a = <const Looks*> context
+    cdef const Points* p = a.p
+    cdef const Table* t = a.t
+    cdef const Lazy* s = a.s
+    cdef Py_ssize_t i, k, start = a.start + chunk * CHUNK
     cdef double own, r, least, second
     cdef const double* x
-    for i in range(start, stop):
-        x = row_at(p, i, row_space(p, thread))
+    for i in range(start, min(a.stop, start + CHUNK)):
+        x = row_at(p, i, row_space(p, slot))
         if not s.full:
             k = s.label[i]
             own = square(p, x, s.theta + k * p.d)
@@ -289,7 +306,7 @@ cdef void look_run(
                 s.proposal[i] = <int> k
                 continue
         k = sc_least(
-            x, p.d, t.columns, t.room, t.k, t.offset, t.factor, cost_space(p, t, thread), &least, &second
+            x, p.d, t.columns, t.room, t.k, t.offset, t.factor, p.costs + slot * t.room, &least, &second
         )
         if k >= 0 and least <= s.lam:
             s.proposal[i] = <int> k
@@ -300,13 +317,9 @@ cdef void look_run(
 
 cdef void look_at(const Points* p, const Table* t, const Lazy* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Proposals for the points start..stop-1."""
-    cdef Py_ssize_t chunk, chunks = (stop - start + CHUNK - 1) // CHUNK
+    cdef Looks a = Looks(p, t, s, start, stop)
     cdef Py_ssize_t work = (stop - start) * p.d * (t.k if s.full else 4)
-    if p.threads == 1 or chunks == 1 or work < SHORT:
-        look_run(p, t, s, start, stop, 0)
-    else:
-        for chunk in prange(chunks, num_threads=p.threads, schedule="dynamic"):
-            look_run(p, t, s, start + chunk * CHUNK, min(stop, start + (chunk + 1) * CHUNK), threadid())
+    run(look_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK, p.threads if work >= SHORT else 1)
 
 
 cdef double total(const double* values, Py_ssize_t n) noexcept nogil:
@@ -787,7 +800,7 @@ cdef class HDPSweep(Sweep):
                     for j in range(self.p.d):
                         x[j * POINTS + m] = sums[j] / count
                 sc_least_block(
-                    x, self.p.d, self.t.columns, self.t.room, there, &self.none[0], self.p.costs, least, arg
+                    x, self.p.d, self.t.columns, self.t.room, there, &self.none[0], least, arg
                 )
                 for m in range(l):
                     self.nearest[local[m]], self.least[local[m]] = <int> arg[m], least[m]
