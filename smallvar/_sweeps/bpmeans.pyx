@@ -1103,6 +1103,21 @@ cdef int create(const Problem* p, Start* s, Py_ssize_t i, Py_ssize_t first, Py_s
     return 0
 
 
+cdef bint has_last_user(const Start* s, Py_ssize_t place) noexcept nogil:
+    """Whether a point of this tile of a round had a feature that now has one user."""
+    cdef Py_ssize_t k, l
+    cdef const unsigned char* old = s.old + place * s.room * LANES
+    cdef unsigned char any_
+    for k in range(s.k):
+        if s.count[k] == 1.0:
+            any_ = 0
+            for l in range(LANES):
+                any_ |= old[k * LANES + l]
+            if any_:
+                return True
+    return False
+
+
 cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
     """Walk through a round in order: refunds, removals, creations; returns where the features changed.
 
@@ -1120,7 +1135,7 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
         i += 1
         t, l = i // LANES, i % LANES
         place_of = t - first
-        if not sole and not s.touched[place_of] and not s.far[place_of]:
+        if not s.touched[place_of] and not s.far[place_of] and not (sole and has_last_user(s, place_of)):
             i = (t + 1) * LANES - 1
             continue
         if not sole and not (s.touched[place_of] >> l) & 1 and not weight_of(p, i) * s.rr[i] > p.lam:
