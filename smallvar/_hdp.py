@@ -201,16 +201,9 @@ class HDPMeans(ClusterMixin, Estimator):
                 if best is None or one[1][-1] < best[1][-1] * (1 - 1e-12):
                     best = one
             sweep, path, n_iter, converged = best
-            self.labels_, self.cluster_centers_ = sweep.result()
             self.groups_ = names
-            pairs, row = np.unique(
-                group.astype(np.int64) * sweep.k + self.labels_, return_inverse=True
-            )
-            owner = pairs // sweep.k
-            first = np.searchsorted(owner, np.arange(len(names) + 1))
-            self.local_labels_ = (row - first[group]).astype(np.int32)
-            self.local_clusters_ = np.split((pairs % sweep.k).astype(np.int32), first[1:-1])
-            self.n_local_clusters_ = np.diff(first).astype(np.int64)
+            self.labels_, self.local_labels_, self.cluster_centers_, *local = sweep.result()
+            self.n_local_clusters_, self.local_clusters_ = local
             self.n_clusters_ = sweep.k
             self.inertia_ = sweep.error
             self.objective_, self.objective_path_ = path[-1], np.array(path)

@@ -39,6 +39,7 @@ cdef extern from "_lanes.h" nogil:
 cdef enum:
     ROUND = 8192        # tiles of a round: proposals are made for it in parallel, then taken up in order
     RUN = 16            # tiles that a thread takes at a time
+    PART = 16           # tiles of a partial sum of squared residuals; no run ends within one
     PACKED = 1 << 21    # data of at most this many values are held as tiles, larger ones gathered in each sweep
     SMALL = 1 << 18     # values up to which threads share out starts instead of points
     GROUPS = 16         # partial sums of a round, added in order,
@@ -93,9 +94,10 @@ cdef struct Start:              # one start
     Py_ssize_t k                # features, dead ones included while a sweep lasts
     Py_ssize_t dead
     Py_ssize_t room             # features there is memory for, a multiple of 8
-    unsigned char* z            # tiles x room x LANES
+    unsigned char* z            # tiles x room x LANES, zero behind the features there are
     unsigned char* old          # the same for the tiles of a round, as it was before
     unsigned char* touched      # lanes of each tile of a round that changed
+    unsigned char* far          # whether a point of it is to open a feature
     double* rows                # room x d: A
     double* at                  # d x room: A transposed
     double* gram                # room x room: A A'
@@ -104,6 +106,7 @@ cdef struct Start:              # one start
     double* count               # room: users of each feature
     double* refund              # room
     double* rr                  # tiles x LANES: squared residuals, those of padding 0
+    double* parts               # their weighted sums over PART tiles each
     double* partial             # groups x (k x k + k + k x d)
     double* square              # 3 x room x room: for the small systems
     double* spare               # room x d: for the small systems
@@ -179,6 +182,7 @@ cdef void release(Start* s) noexcept nogil:
     sf_give(s.z)
     sf_give(s.old)
     sf_give(s.touched)
+    sf_give(s.far)
     sf_give(s.rows)
     sf_give(s.at)
     sf_give(s.gram)
@@ -187,6 +191,7 @@ cdef void release(Start* s) noexcept nogil:
     sf_give(s.count)
     sf_give(s.refund)
     sf_give(s.rr)
+    sf_give(s.parts)
     sf_give(s.partial)
     sf_give(s.square)
     sf_give(s.spare)
@@ -218,6 +223,7 @@ cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) exce
     s.old = <unsigned char*> take(length * room * LANES)
     memset(s.old, 0, length * room * LANES)
     s.touched = <unsigned char*> take(length)
+    s.far = <unsigned char*> take(length)
     s.rows = zeros(room * d)
     s.at = zeros(d * room)
     s.gram = zeros(room * room)
@@ -226,6 +232,7 @@ cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) exce
     s.count = zeros(room)
     s.refund = zeros(room)
     s.rr = zeros(p.tiles * LANES)
+    s.parts = zeros((p.tiles + PART - 1) // PART)
     s.partial = zeros(max(sums, min(groups * sums, <Py_ssize_t> SUMS)))
     s.square = zeros(3 * room * room)
     s.spare = zeros(room * d)
@@ -261,13 +268,26 @@ cdef void copy_square(const double* a, Py_ssize_t room, double* b, Py_ssize_t ne
         memcpy(b + i * new_room, a + i * room, k * sizeof(double))
 
 
+cdef struct Transfer:
+    const Problem* p
+    const Start* a
+    Start* b
+
+
+cdef void transfer_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
+    cdef const Transfer* c = <const Transfer*> context
+    cdef Py_ssize_t t, k = c.a.k
+    for t in range(item * RUN, min(c.p.tiles, (item + 1) * RUN)):
+        memcpy(c.b.z + t * c.b.room * LANES, c.a.z + t * c.a.room * LANES, k * LANES)
+        memset(c.b.z + (t * c.b.room + k) * LANES, 0, (c.b.room - k) * LANES)
+
+
 cdef void copy_state(const Problem* p, const Start* a, Start* b) noexcept nogil:
     """Z, A and the sums of one start into another that has room for them."""
-    cdef Py_ssize_t t, j, k = a.k
+    cdef Py_ssize_t j, k = a.k
     b.k, b.dead = k, a.dead
-    for t in range(p.tiles):
-        memcpy(b.z + t * b.room * LANES, a.z + t * a.room * LANES, k * LANES)
-        memset(b.z + (t * b.room + k) * LANES, 0, (b.room - k) * LANES)
+    cdef Transfer z = Transfer(p, a, b)
+    run(transfer_item, &z, 0, (p.tiles + RUN - 1) // RUN, threads_for(p, a, p.tiles))
     memcpy(b.rows, a.rows, k * p.d * sizeof(double))
     memcpy(b.b, a.b, k * p.d * sizeof(double))
     memset(b.b + k * p.d, 0, (b.room - k) * p.d * sizeof(double))
@@ -413,16 +433,26 @@ cdef void residual_of(const Problem* p, Start* s, Py_ssize_t i, double* r) noexc
         r[j] = s.scratch.r[j * LANES + i % LANES]
 
 
-cdef double total(const Problem* p, const Start* s) noexcept nogil:
-    """Sum of w ||r||^2."""
-    cdef double sum0 = 0.0, sum1 = 0.0
+cdef double total(const Problem* p, Start* s) noexcept nogil:
+    """Sum of w ||r||^2, and those of parts of PART tiles, which are added in order."""
+    cdef double sum0 = 0.0
     cdef Py_ssize_t i
-    for i in range(p.n):
-        sum1 += weight_of(p, i) * s.rr[i]
-        if i % 1024 == 1023:
-            sum0 += sum1
-            sum1 = 0.0
-    return sum0 + sum1
+    share(total_run, p, s, 0, p.tiles, 0, 0)
+    for i in range((p.tiles + PART - 1) // PART):
+        sum0 += s.parts[i]
+    return sum0
+
+
+cdef void total_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
+    cdef const Problem* p = r.p
+    cdef Start* s = r.s
+    cdef Py_ssize_t i, part
+    cdef double sum0
+    for part in range(t0 // PART, (t1 + PART - 1) // PART):
+        sum0 = 0.0
+        for i in range(part * PART * LANES, min(p.n, (part + 1) * PART * LANES)):
+            sum0 += weight_of(p, i) * s.rr[i]
+        s.parts[part] = sum0
 
 
 cdef inline double cleared(const Problem* p, double error) noexcept nogil:
@@ -543,7 +573,7 @@ cdef void propose_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) 
     """New rows for the tiles t0..t1-1 of a round."""
     cdef const Problem* p = r.p
     cdef Start* s = r.s
-    cdef Py_ssize_t t, first = r.first, start = r.start, stop = r.stop
+    cdef Py_ssize_t t, i, first = r.first, start = r.start, stop = r.stop
     cdef int mask
     for t in range(t0, t1):
         mask = lanes_of(p, t)
@@ -553,6 +583,9 @@ cdef void propose_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) 
             mask &= (1 << (stop - t * LANES)) - 1
         memcpy(s.old + (t - first) * s.room * LANES, s.z + t * s.room * LANES, s.k * LANES)
         s.touched[t - first] = visit(p, s, t, mask, NULL, w)
+        s.far[t - first] = 0
+        for i in range(t * LANES, min(p.n, (t + 1) * LANES)):
+            s.far[t - first] |= weight_of(p, i) * s.rr[i] > p.lam
 
 
 cdef void propose(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
@@ -712,8 +745,6 @@ cdef int add_feature(const Problem* p, Start* s) except -1 nogil:
     s.k += 1
     memcpy(s.rows + k * p.d, s.spare, p.d * sizeof(double))
     place(p, s, k)
-    for t in range(p.tiles):
-        memset(s.z + (t * s.room + k) * LANES, 0, LANES)
     s.count[k] = 0.0
     for t in range(s.k):
         s.m[k * s.room + t] = 0.0
@@ -722,13 +753,22 @@ cdef int add_feature(const Problem* p, Start* s) except -1 nogil:
     return 0
 
 
-cdef void compact(const Problem* p, Start* s, const Py_ssize_t* kept, Py_ssize_t k) noexcept nogil:
-    """Keep these features, in this (ascending) order."""
-    cdef Py_ssize_t t, i, j, d = p.d, room = s.room
-    for t in range(p.tiles):
+cdef void compact_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
+    cdef Start* s = r.s
+    cdef Py_ssize_t t, i, k = r.stop
+    cdef unsigned char* z
+    for t in range(t0, t1):
+        z = s.z + t * s.room * LANES
         for i in range(k):
-            memcpy(s.z + (t * room + i) * LANES, s.z + (t * room + kept[i]) * LANES, LANES)
-        memset(s.z + (t * room + k) * LANES, 0, (s.k - k) * LANES)
+            memcpy(z + i * LANES, z + s.kept[i] * LANES, LANES)
+        memset(z + k * LANES, 0, (s.k - k) * LANES)
+
+
+cdef void compact(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
+    """Keep the features kept[:k], in this (ascending) order."""
+    cdef Py_ssize_t i, j, d = p.d, room = s.room
+    cdef const Py_ssize_t* kept = s.kept
+    share(compact_run, p, s, 0, p.tiles, 0, k)
     for i in range(k):
         if kept[i] != i:
             memcpy(s.rows + i * d, s.rows + kept[i] * d, d * sizeof(double))
@@ -750,7 +790,7 @@ cdef void remove(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
         if i != k:
             s.kept[count] = i
             count += 1
-    compact(p, s, s.kept, count)
+    compact(p, s, count)
 
 
 cdef Py_ssize_t independent(const double* m, Py_ssize_t room, Py_ssize_t k, double* l, Py_ssize_t* kept) noexcept nogil:
@@ -872,7 +912,7 @@ cdef double settle(const Problem* p, Start* s) noexcept nogil:
                 count += 1
         if count < k:
             s.removed += k - count
-            compact(p, s, s.kept, count)
+            compact(p, s, count)
     place_all(p, s)
     s.settled = True
     return fall
@@ -921,8 +961,11 @@ cdef void join(const Problem* p, Start* s) noexcept nogil:
 cdef Py_ssize_t draw(const Problem* p, Start* s, double error) noexcept nogil:
     """A point with probability proportional to its weighted squared residual."""
     cdef double target = uniform(&s.rng) * error, sum0 = 0.0, part
-    cdef Py_ssize_t i, last = 0
-    for i in range(p.n):
+    cdef Py_ssize_t i = 0, last = 0, length = PART * LANES
+    while i + length < p.n and not sum0 + s.parts[i // length] > target:  # as total left them
+        sum0 += s.parts[i // length]
+        i += length
+    for i in range(i, p.n):
         part = weight_of(p, i) * s.rr[i]
         if part > 0.0:
             last = i
@@ -932,27 +975,50 @@ cdef Py_ssize_t draw(const Problem* p, Start* s, double error) noexcept nogil:
     return last
 
 
+cdef struct Means:
+    const Problem* p
+    Start* s
+    Py_ssize_t groups
+
+
+cdef void mean_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
+    """The sum of w x and of w over a group of tiles, whose points all take up feature 0."""
+    cdef const Means* a = <const Means*> context
+    cdef const Problem* p = a.p
+    cdef Start* s = a.s
+    cdef Py_ssize_t t, l, j, length = (p.tiles + a.groups - 1) // a.groups
+    cdef double weight
+    cdef double* sums = s.partial + item * (p.d + 1)
+    cdef const double* x
+    for t in range(item * length, min(p.tiles, (item + 1) * length)):
+        x = tile_of(p, t, s.scratch[slot].x)
+        for l in range(min(<Py_ssize_t> LANES, p.n - t * LANES)):
+            weight = weight_of(p, t * LANES + l)
+            for j in range(p.d):
+                sums[j] += weight * x[j * LANES + l]
+            sums[p.d] += weight
+            s.z[t * s.room * LANES + l] = 1
+
+
 cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
     """The greedy start of MB13 section 5, like k-means++. Leaves A as seeded, not as least squares."""
-    cdef Py_ssize_t i, j, l, t
-    cdef double error, mass = 0.0, before, weight
+    cdef Py_ssize_t i, groups
+    cdef double error, mass = 0.0, before
     cdef double* f = s.spare
-    cdef const double* x
+    cdef Means means
     s.k = s.dead = 0
     memset(s.z, 0, p.tiles * s.room * LANES)
     if mode == 0:
+        groups = group_count(1, p.d, p.tiles)
+        means = Means(p, s, groups)
+        memset(s.partial, 0, groups * (p.d + 1) * sizeof(double))
+        run(mean_item, &means, 0, groups, threads_for(p, s, p.tiles))
         memset(f, 0, p.d * sizeof(double))
-        for t in range(p.tiles):
-            x = tile_of(p, t, s.scratch.x)
-            for l in range(min(<Py_ssize_t> LANES, p.n - t * LANES)):
-                weight = weight_of(p, t * LANES + l)
-                mass += weight
-                for j in range(p.d):
-                    f[j] += weight * x[j * LANES + l]
+        for i in range(groups):
+            sf_axpy(p.d, 1.0, s.partial + i * (p.d + 1), f)
+            mass += s.partial[i * (p.d + 1) + p.d]
         scale(p.d, 1.0 / mass, f)
         add_feature(p, s)
-        for i in range(p.n):
-            bit(s, i, 0)[0] = 1
     error = evaluate(p, s)
     while s.k < p.cap and error > NOTHING * p.energy:
         i = draw(p, s, error)
@@ -1036,6 +1102,21 @@ cdef int create(const Problem* p, Start* s, Py_ssize_t i, Py_ssize_t first, Py_s
     return 0
 
 
+cdef bint has_last_user(const Start* s, Py_ssize_t place) noexcept nogil:
+    """Whether a point of this tile of a round had a feature that now has one user."""
+    cdef Py_ssize_t k, l
+    cdef const unsigned char* old = s.old + place * s.room * LANES
+    cdef unsigned char any_
+    for k in range(s.k):
+        if s.count[k] == 1.0:
+            any_ = 0
+            for l in range(LANES):
+                any_ |= old[k * LANES + l]
+            if any_:
+                return True
+    return False
+
+
 cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
     """Walk through a round in order: refunds, removals, creations; returns where the features changed.
 
@@ -1048,9 +1129,14 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
     cdef unsigned char* old
     for k in range(s.k):
         sole += s.count[k] == 1.0
-    for i in range(start, stop):
+    i = start - 1
+    while i + 1 < stop:
+        i += 1
         t, l = i // LANES, i % LANES
         place_of = t - first
+        if not s.touched[place_of] and not s.far[place_of] and not (sole and has_last_user(s, place_of)):
+            i = (t + 1) * LANES - 1
+            continue
         if not sole and not (s.touched[place_of] >> l) & 1 and not weight_of(p, i) * s.rr[i] > p.lam:
             continue
         old = s.old + place_of * s.room * LANES + l
@@ -1126,7 +1212,7 @@ cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
             if s.gram[i * s.room + i] != DEAD:
                 s.kept[k] = i
                 k += 1
-        compact(p, s, s.kept, k)
+        compact(p, s, k)
         s.dead = 0
     return 0
 
@@ -1156,7 +1242,7 @@ cdef int refresh(const Problem* p, Start* s) except -1 nogil:
     if rank < k:
         s.removed += k - rank
         s.updates = 0
-        compact(p, s, s.kept, rank)
+        compact(p, s, rank)
         k = rank
     cdef double* inverse = s.square + room * room
     memset(inverse, 0, k * k * sizeof(double))
@@ -1481,6 +1567,21 @@ cdef bint better(const Start* a, const Start* b) noexcept nogil:
     return b.number < 0 or a.objective < b.objective or (a.objective == b.objective and a.number < b.number)
 
 
+cdef struct Copies:
+    Py_ssize_t n
+    Py_ssize_t k
+    Start* s
+    int* out
+
+
+cdef void copy_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
+    cdef const Copies* a = <const Copies*> context
+    cdef Py_ssize_t i, j
+    for i in range(item * RUN * LANES, min(a.n, (item + 1) * RUN * LANES)):
+        for j in range(a.k):
+            a.out[i * a.k + j] = bit(a.s, i, j)[0]
+
+
 cdef class FeatureSweep:
     """Starts of BP-means or K-features on one set of data; the best one is kept.
 
@@ -1680,12 +1781,13 @@ cdef class FeatureSweep:
     def assignments(self):
         """Z, (n, k), int32."""
         cdef int[:, ::1] out
-        cdef Py_ssize_t i, j
+        cdef Copies a
         result = np.empty((self.p.n, self.best.k), dtype=np.int32)
-        out = result
-        for i in range(self.p.n):
-            for j in range(self.best.k):
-                out[i, j] = bit(&self.best, i, j)[0]
+        if self.best.k:
+            out = result
+            a = Copies(self.p.n, self.best.k, &self.best, &out[0, 0])
+            with nogil:
+                run(copy_item, &a, 0, self.p.tiles // RUN + 1, threads_for(&self.p, &self.best, self.p.tiles))
         return result
 
     def encode(self, const double[:, ::1] components):
