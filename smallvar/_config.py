@@ -96,7 +96,7 @@ def _blas_names():
 
 
 def show_config():
-    """Print version, compiler, OpenMP and BLAS of this installation.
+    """Print version, compiler, instruction set, OpenMP and BLAS of this installation.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def show_config():
     >>> smallvar.show_config()  # doctest: +ELLIPSIS
     smallvar: ...
     """
-    from smallvar._sweeps.nearest import compiler
+    from smallvar._sweeps.nearest import compiler, instruction_set, instruction_sets
 
     date = openmp_version()
     openmp = f"on (standard {date}), {resolve_threads(None)} threads" if date else "off, 1 thread"
@@ -112,5 +112,6 @@ def show_config():
     print(f"smallvar: {__version__}")
     print(f"python: {sys.version.split()[0]}")
     print(f"compiler: {compiler()}")
+    print(f"SIMD: {instruction_set()} (built: {', '.join(instruction_sets())})")
     print(f"OpenMP: {openmp}")
     print(f"BLAS: {numpy_blas} (of numpy and scipy; the sweeps of smallvar call none)")

@@ -63,7 +63,7 @@ static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT
                       const float *SV_RESTRICT h, float limit, unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
-#pragma omp simd
+#pragma omp simd simdlen(SV_BYTES / 4)
     for (i = 0; i < n; i++) {
         int z = label[i];
         float uu = SV_UP(u[i] + p[z]);
@@ -89,7 +89,7 @@ static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_R
     ptrdiff_t i;
     const double squared = limit * limit;
     const float radius = weight ? 1e15f : (float)limit;
-#pragma omp simd
+#pragma omp simd simdlen(SV_BYTES / 4)
     for (i = 0; i < n; i++) {
         int z = label[i], failed;
         float uu = SV_UP(u[i] + p[z]);
@@ -112,23 +112,23 @@ static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_R
 }
 
 /* Squared distances of rows to one center each, close to the deciding ones: within 1e-12 relative for d < 4000.
- * Eight rows go side by side: one alone would wait for its own sum.
+ * Several rows go side by side: one alone would wait for its own sum.
  * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
 #define OWN_DISTANCES(X, TAKE, PREFETCHED)                                                         \
     ptrdiff_t q = 0, j, m;                                                                         \
-    for (; q + 8 <= n; q += 8) {                                                                   \
+    for (; q + ROWS <= n; q += ROWS) {                                                                   \
         const X *const *x = rows + q;                                                              \
-        const double *y[8];                                                                        \
-        double part[8 * V_LANES];                                                                  \
-        SV_EIGHT(CLEAR)                                                                            \
-        for (m = 0; m < 8; m++) {                                                                  \
+        const double *y[ROWS];                                                                     \
+        double part[ROWS * V_LANES];                                                               \
+        FOR_ROWS(CLEAR)                                                                            \
+        for (m = 0; m < ROWS; m++) {                                                                  \
             y[m] = c + z[q + m] * d;                                                               \
             if (q + m + 12 < n)                                                                    \
                 for (j = 0; j < d && j < 8 * PREFETCHED; j += PREFETCHED) SV_PREFETCH(rows[q + m + 12] + j); \
         }                                                                                          \
-        for (j = 0; j + V_LANES <= d; j += V_LANES) { SV_EIGHT(TAKE) }                             \
-        SV_EIGHT(KEEP)                                                                             \
-        for (m = 0; m < 8; m++) {                                                                  \
+        for (j = 0; j + V_LANES <= d; j += V_LANES) { FOR_ROWS(TAKE) }                             \
+        FOR_ROWS(KEEP)                                                                             \
+        for (m = 0; m < ROWS; m++) {                                                                  \
             double s = 0.0, t;                                                                     \
             ptrdiff_t i;                                                                           \
             for (i = j; i < d; i++) { t = (double)x[m][i] - y[m][i]; s += t * t; }                 \
@@ -143,7 +143,13 @@ static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_R
         for (j = 0; j < d; j++) { t = (double)x[j] - y[j]; s += t * t; }                           \
         out[q] = s;                                                                                \
     }
-#define SV_EIGHT(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7)
+#if SV_X86 && SV_BYTES == 16 /* two registers for each row, of 16 */
+#define ROWS 4
+#define FOR_ROWS(f) f(0) f(1) f(2) f(3)
+#else
+#define ROWS 8
+#define FOR_ROWS(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7)
+#endif
 #define CLEAR(m) V s##m = V_SPREAD(0.0);
 #define KEEP(m) V_STORE(part + m * V_LANES, s##m);
 #define TAKE_D(m) { const V t = V_SUB(V_LOAD(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
@@ -162,7 +168,8 @@ static void SV_(sv_own_distances_f)(ptrdiff_t n, const float *const *rows, const
 }
 
 #undef OWN_DISTANCES
-#undef SV_EIGHT
+#undef ROWS
+#undef FOR_ROWS
 #undef CLEAR
 #undef KEEP
 #undef TAKE_D
