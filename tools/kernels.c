@@ -188,7 +188,8 @@ static void check_costs(ptrdiff_t d, ptrdiff_t k) /* they decide: not a bit may 
         else if (t < next) next = t;
         if (i != self && ward < cheapest) { cheapest = ward; cheap = i; }
     }
-    check("sc_least", (double)sc_least(x, d, columns, ROOM, k, offset, weight, cost, &least, &second), (double)arg, 0.0);
+    check("sc_least", (double)sc_least(x, d, columns, ROOM, k, offset, weight, cost, &least, &second), (double)arg,
+          0.0);
     check("sc_least least", least, best, 0.0);
     if (k > 1) check("sc_least second", second, next, 0.0);
     check("sc_cheapest", (double)sc_cheapest(x, d, columns, ROOM, k, weight, self, cost, &least), (double)cheap, 0.0);

@@ -1,5 +1,6 @@
 /* Kernels on a tile of points, for one compute type and one instruction set: included by simd.h with REAL and T (the
- * names' ending) defined. A tile is 64 bytes wide whatever the set: LANES points, value j of lane l at x[j * LANES + l].
+ * names' ending) defined. A tile is 64 bytes wide whatever the set: LANES points, value j of lane l at
+ * x[j * LANES + l].
  *
  * Registers decide the shape of a block: BLOCK centers times PARTS vectors of a tile are as many independent chains of
  * multiply-adds (they hide its latency) and fit the registers together with the tile's values and one center's. Every
