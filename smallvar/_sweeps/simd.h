@@ -122,8 +122,73 @@ static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_R
 
 #undef SV_LOOKUPS
 
+/* A full tile from rows: block[j * LANES + l] = (rows[l][j] - shift[j]) * scale and its square sum over j, in order.
+ * The first letter is the type of the rows, the second that of the block.
+ * IN rows: LANES pointers to d values (a row may come twice); shift: d.  OUT block: d x LANES; squares: LANES. */
+#define GATHER(TAKE, GIVE, LANES, TO)                                                              \
+    ptrdiff_t j, l, m;                                                                             \
+    for (l = 0; l < LANES; l += V_LANES) {                                                         \
+        const V factor = V_SPREAD(scale);                                                          \
+        V total = V_SPREAD(0.0);                                                                   \
+        for (j = 0; j + V_LANES <= d; j += V_LANES) {                                              \
+            V v[V_LANES];                                                                          \
+            SV_UNROLL for (m = 0; m < V_LANES; m++) v[m] = TAKE(rows[l + m] + j);                  \
+            V_TRANSPOSE(v);                                                                  \
+            SV_UNROLL for (m = 0; m < V_LANES; m++) {                                              \
+                const V t = V_MUL(V_SUB(v[m], V_SPREAD(shift[j + m])), factor);                    \
+                total = V_ADD(total, V_MUL(t, t));                                                 \
+                GIVE(block + (j + m) * LANES + l, t);                                              \
+            }                                                                                      \
+        }                                                                                          \
+        V_STORE(squares + l, total);                                                               \
+        for (m = 0; m < V_LANES; m++) {                                                            \
+            ptrdiff_t i;                                                                           \
+            double s = squares[l + m];                                                             \
+            for (i = j; i < d; i++) {                                                              \
+                const double t = ((double)rows[l + m][i] - shift[i]) * scale;                      \
+                s += t * t;                                                                        \
+                block[i * LANES + l + m] = (TO)t;                                                  \
+            }                                                                                      \
+            squares[l + m] = s;                                                                    \
+        }                                                                                          \
+    }
+
+static void SV_(sv_gather_ff)(const float *const *rows, ptrdiff_t d, const double *shift, double scale,
+                              float *SV_RESTRICT block, double *SV_RESTRICT squares)
+{
+    GATHER(V_TAKE_SINGLE, V_GIVE_SINGLE, 16, float)
+}
+
+static void SV_(sv_gather_fd)(const float *const *rows, ptrdiff_t d, const double *shift, double scale,
+                              double *SV_RESTRICT block, double *SV_RESTRICT squares)
+{
+    GATHER(V_TAKE_SINGLE, V_STORE, 8, double)
+}
+
+static void SV_(sv_gather_df)(const double *const *rows, ptrdiff_t d, const double *shift, double scale,
+                              float *SV_RESTRICT block, double *SV_RESTRICT squares)
+{
+    GATHER(V_LOAD, V_GIVE_SINGLE, 16, float)
+}
+
+static void SV_(sv_gather_dd)(const double *const *rows, ptrdiff_t d, const double *shift, double scale,
+                              double *SV_RESTRICT block, double *SV_RESTRICT squares)
+{
+    GATHER(V_LOAD, V_STORE, 8, double)
+}
+
+#undef GATHER
+
+#if SV_BYTES == 64
+#undef SV_BYTES
+#define SV_BYTES 32
+#define SV_SINGLE 0
+#include "_vector.h"
+#undef SV_SINGLE
+#endif
+
 /* Squared distances of rows to one center each, close to the deciding ones: within 1e-12 relative for d < 4000.
- * Several rows go side by side: one alone would wait for its own sum.
+ * Several rows go side by side: one alone would wait for its own sum. Rows end anywhere, so 64 bytes are too wide.
  * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
 #define OWN_DISTANCES(X, TAKE, PREFETCHED)                                                         \
     ptrdiff_t q = 0, j, m;                                                                         \
@@ -185,62 +250,5 @@ static void SV_(sv_own_distances_f)(ptrdiff_t n, const float *const *rows, const
 #undef KEEP
 #undef TAKE_D
 #undef TAKE_F
-
-/* A full tile from rows: block[j * LANES + l] = (rows[l][j] - shift[j]) * scale and its square sum over j, in order.
- * The first letter is the type of the rows, the second that of the block.
- * IN rows: LANES pointers to d values (a row may come twice); shift: d.  OUT block: d x LANES; squares: LANES. */
-#define GATHER(TAKE, GIVE, LANES, TO)                                                              \
-    ptrdiff_t j, l, m;                                                                             \
-    for (l = 0; l < LANES; l += V_LANES) {                                                         \
-        const V factor = V_SPREAD(scale);                                                          \
-        V total = V_SPREAD(0.0);                                                                   \
-        for (j = 0; j + V_LANES <= d; j += V_LANES) {                                              \
-            V v[V_LANES];                                                                          \
-            SV_UNROLL for (m = 0; m < V_LANES; m++) v[m] = TAKE(rows[l + m] + j);                  \
-            V_TRANSPOSE(v);                                                                  \
-            SV_UNROLL for (m = 0; m < V_LANES; m++) {                                              \
-                const V t = V_MUL(V_SUB(v[m], V_SPREAD(shift[j + m])), factor);                    \
-                total = V_ADD(total, V_MUL(t, t));                                                 \
-                GIVE(block + (j + m) * LANES + l, t);                                              \
-            }                                                                                      \
-        }                                                                                          \
-        V_STORE(squares + l, total);                                                               \
-        for (m = 0; m < V_LANES; m++) {                                                            \
-            ptrdiff_t i;                                                                           \
-            double s = squares[l + m];                                                             \
-            for (i = j; i < d; i++) {                                                              \
-                const double t = ((double)rows[l + m][i] - shift[i]) * scale;                      \
-                s += t * t;                                                                        \
-                block[i * LANES + l + m] = (TO)t;                                                  \
-            }                                                                                      \
-            squares[l + m] = s;                                                                    \
-        }                                                                                          \
-    }
-
-static void SV_(sv_gather_ff)(const float *const *rows, ptrdiff_t d, const double *shift, double scale,
-                              float *SV_RESTRICT block, double *SV_RESTRICT squares)
-{
-    GATHER(V_TAKE_SINGLE, V_GIVE_SINGLE, 16, float)
-}
-
-static void SV_(sv_gather_fd)(const float *const *rows, ptrdiff_t d, const double *shift, double scale,
-                              double *SV_RESTRICT block, double *SV_RESTRICT squares)
-{
-    GATHER(V_TAKE_SINGLE, V_STORE, 8, double)
-}
-
-static void SV_(sv_gather_df)(const double *const *rows, ptrdiff_t d, const double *shift, double scale,
-                              float *SV_RESTRICT block, double *SV_RESTRICT squares)
-{
-    GATHER(V_LOAD, V_GIVE_SINGLE, 16, float)
-}
-
-static void SV_(sv_gather_dd)(const double *const *rows, ptrdiff_t d, const double *shift, double scale,
-                              double *SV_RESTRICT block, double *SV_RESTRICT squares)
-{
-    GATHER(V_LOAD, V_STORE, 8, double)
-}
-
-#undef GATHER
 
 #endif
