@@ -110,7 +110,7 @@ def _blas_names():
 
 
 def show_config():
-    """Print version, compiler, threads, OpenMP and BLAS of this installation.
+    """Print version, compiler, instruction set, threads, OpenMP and BLAS of this installation.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def show_config():
     >>> smallvar.show_config()  # doctest: +ELLIPSIS
     smallvar: ...
     """
-    from smallvar._sweeps.nearest import compiler
+    from smallvar._sweeps.nearest import compiler, instruction_set, instruction_sets
 
     date = openmp_version()
     openmp = f"on (standard {date})" if date else "off"
@@ -127,5 +127,6 @@ def show_config():
     print(f"python: {sys.version.split()[0]}")
     print(f"compiler: {compiler()}")
     print(f"threads: {resolve_threads(None)}")
+    print(f"SIMD: {instruction_set()} (built: {', '.join(instruction_sets())})")
     print(f"OpenMP: {openmp} (asked for the number of threads only)")
     print(f"BLAS: {numpy_blas} (of numpy and scipy; the sweeps of smallvar call none)")

@@ -85,8 +85,8 @@ SV_INLINE double SV_(sc_min)(const double *cost, ptrdiff_t k)
     return best;
 }
 
-/* The least of offset_k + factor_k ||x - c_k||^2, the first k that has it (-1: there is none) and the least of the others.
- * IN x: d; columns: d x room, the centers; offset, factor: k.  OUT cost: room; least; second. */
+/* The least of offset_k + factor_k ||x - c_k||^2, the first k that has it (-1: there is none) and the least of the
+ * others.  IN x: d; columns: d x room, the centers; offset, factor: k.  OUT cost: room; least; second. */
 static ptrdiff_t SV_(sc_least)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
                                ptrdiff_t room, ptrdiff_t k, const double *SV_RESTRICT offset,
                                const double *SV_RESTRICT factor, double *SV_RESTRICT cost, double *least,

@@ -1,5 +1,6 @@
 /* Kernels on a tile of points, for one compute type and one instruction set: included by simd.h with REAL and T (the
- * names' ending) defined. A tile is 64 bytes wide whatever the set: LANES points, value j of lane l at x[j * LANES + l].
+ * names' ending) defined. A tile is 64 bytes wide whatever the set: LANES points, value j of lane l at
+ * x[j * LANES + l].
  *
  * Registers decide the shape of a block: BLOCK centers times PARTS vectors of a tile are as many independent chains of
  * multiply-adds (they hide its latency) and fit the registers together with the tile's values and one center's. Every
@@ -11,8 +12,10 @@
 #define REST_2(f, p) f(1, p)
 #define REST_6(f, p) f(1, p) f(2, p) f(3, p) f(4, p) f(5, p)
 #define REST_12(f, p) REST_6(f, p) f(6, p) f(7, p) f(8, p) f(9, p) f(10, p) f(11, p)
+#define REST_3(f, p) f(1, p) f(2, p)
 #define FOR_1(f, p) f(0, p)
 #define FOR_2(f, p) f(0, p) REST_2(f, p)
+#define FOR_3(f, p) f(0, p) REST_3(f, p)
 #define FOR_6(f, p) f(0, p) REST_6(f, p)
 #define FOR_12(f, p) f(0, p) REST_12(f, p)
 #if SV_SET == 4 /* 32 registers of a whole row of the tile */
@@ -30,10 +33,10 @@
 #else
 #define PARTS 4
 #define FOR_PARTS(f, b) f(b, 0) f(b, 1) f(b, 2) f(b, 3)
-#if SV_NEON /* 32 of a quarter */
-#define BLOCK 6
-#define FOR_BLOCK FOR_6
-#define REST_BLOCK REST_6
+#if SV_NEON /* 32 of a quarter; gcc wants several for values that it reads ahead */
+#define BLOCK 3
+#define FOR_BLOCK FOR_3
+#define REST_BLOCK REST_3
 #else /* 16, and no fused multiply-add: a product needs a register too */
 #define BLOCK 2
 #define FOR_BLOCK FOR_2
@@ -169,10 +172,12 @@ static void SV_(sv_images)(const float * x, ptrdiff_t d, const float * w, ptrdif
 
 #undef REST_1
 #undef REST_2
+#undef REST_3
 #undef REST_6
 #undef REST_12
 #undef FOR_1
 #undef FOR_2
+#undef FOR_3
 #undef FOR_6
 #undef FOR_12
 #undef FOR_BLOCK

@@ -24,6 +24,8 @@ cdef extern from "simd.h" nogil:
     const float HUGE_SCORE_f
     const double HUGE_SCORE_d
     const char* SMALLVAR_COMPILER
+    const char* sv_set_name()
+    const char* sv_set_names()
     void sv_own_distances_d(Py_ssize_t, const double**, const int*, const double*, Py_ssize_t, double*)
     void sv_own_distances_f(Py_ssize_t, const float**, const int*, const double*, Py_ssize_t, double*)
     void tile_top2_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, float*, float*, int*)
@@ -54,6 +56,16 @@ cdef struct Tile:
 def compiler():
     """Name and version of the C compiler."""
     return SMALLVAR_COMPILER.decode()
+
+
+def instruction_set():
+    """Name of the instruction set whose kernels run."""
+    return sv_set_name().decode()
+
+
+def instruction_sets():
+    """Names of the instruction sets that kernels are compiled for, lowest first."""
+    return sv_set_names().decode().split(", ")
 
 
 cdef inline double error_bound(const Sweep* s, double squares) noexcept nogil:

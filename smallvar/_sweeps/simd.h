@@ -54,6 +54,14 @@ SV_CHOOSE(sv_gather_dd)
 #undef REAL
 #undef T
 
+/* Loops that look up what belongs to a label: left to itself gcc takes 64 points at a time with AVX-512, for the sake
+ * of the bytes that come out, and loses a third of the speed; with less it knows best. */
+#if SV_SET == 4
+#define SV_LOOKUPS _Pragma("omp simd simdlen(16)")
+#else
+#define SV_LOOKUPS _Pragma("omp simd")
+#endif
+
 /* Drift of the bounds after the centers moved, and the test that lets a point pass without a distance:
  *     u + p_z < max(l - r_z, h_z),  and  u + p_z < limit  (limit: the penalty, as a distance).
  * Where it fails, l is a bound on the calm centers only: l - calm_z.
@@ -63,7 +71,7 @@ static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT
                       const float *SV_RESTRICT h, float limit, unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
-#pragma omp simd
+    SV_LOOKUPS
     for (i = 0; i < n; i++) {
         int z = label[i];
         float uu = SV_UP(u[i] + p[z]);
@@ -83,13 +91,14 @@ static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT
  * centre z to the nearest of them) or in this one (u < hd_z, half such a distance), or where points have weights. */
 static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT l, const int *SV_RESTRICT label,
                              const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT calm,
-                             const float *SV_RESTRICT h, const float *SV_RESTRICT hd, const float *SV_RESTRICT fresh, const double *SV_RESTRICT weight,
+                             const float *SV_RESTRICT h, const float *SV_RESTRICT hd,
+                             const float *SV_RESTRICT fresh, const double *SV_RESTRICT weight,
                              int aside, double limit, unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
     const double squared = limit * limit;
     const float radius = weight ? 1e15f : (float)limit;
-#pragma omp simd
+    SV_LOOKUPS
     for (i = 0; i < n; i++) {
         int z = label[i], failed;
         float uu = SV_UP(u[i] + p[z]);
@@ -111,62 +120,7 @@ static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_R
         for (i = 0; i < n; i++) fail[i] |= !(weight[i] * u[i] * u[i] < squared);
 }
 
-/* Squared distances of rows to one center each, close to the deciding ones: within 1e-12 relative for d < 4000.
- * Eight rows go side by side: one alone would wait for its own sum.
- * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
-#define OWN_DISTANCES(X, TAKE, PREFETCHED)                                                         \
-    ptrdiff_t q = 0, j, m;                                                                         \
-    for (; q + 8 <= n; q += 8) {                                                                   \
-        const X *const *x = rows + q;                                                              \
-        const double *y[8];                                                                        \
-        double part[8 * V_LANES];                                                                  \
-        SV_EIGHT(CLEAR)                                                                            \
-        for (m = 0; m < 8; m++) {                                                                  \
-            y[m] = c + z[q + m] * d;                                                               \
-            if (q + m + 12 < n)                                                                    \
-                for (j = 0; j < d && j < 8 * PREFETCHED; j += PREFETCHED) SV_PREFETCH(rows[q + m + 12] + j); \
-        }                                                                                          \
-        for (j = 0; j + V_LANES <= d; j += V_LANES) { SV_EIGHT(TAKE) }                             \
-        SV_EIGHT(KEEP)                                                                             \
-        for (m = 0; m < 8; m++) {                                                                  \
-            double s = 0.0, t;                                                                     \
-            ptrdiff_t i;                                                                           \
-            for (i = j; i < d; i++) { t = (double)x[m][i] - y[m][i]; s += t * t; }                 \
-            for (i = 0; i < V_LANES; i++) s += part[m * V_LANES + i];                              \
-            out[q + m] = s;                                                                        \
-        }                                                                                          \
-    }                                                                                              \
-    for (; q < n; q++) {                                                                           \
-        const X *x = rows[q];                                                                      \
-        const double *y = c + z[q] * d;                                                            \
-        double s = 0.0, t;                                                                         \
-        for (j = 0; j < d; j++) { t = (double)x[j] - y[j]; s += t * t; }                           \
-        out[q] = s;                                                                                \
-    }
-#define SV_EIGHT(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7)
-#define CLEAR(m) V s##m = V_SPREAD(0.0);
-#define KEEP(m) V_STORE(part + m * V_LANES, s##m);
-#define TAKE_D(m) { const V t = V_SUB(V_LOAD(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
-#define TAKE_F(m) { const V t = V_SUB(V_TAKE_SINGLE(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
-
-static void SV_(sv_own_distances_d)(ptrdiff_t n, const double *const *rows, const int *z, const double *c,
-                                    ptrdiff_t d, double *out)
-{
-    OWN_DISTANCES(double, TAKE_D, 8)
-}
-
-static void SV_(sv_own_distances_f)(ptrdiff_t n, const float *const *rows, const int *z, const double *c,
-                                    ptrdiff_t d, double *out)
-{
-    OWN_DISTANCES(float, TAKE_F, 16)
-}
-
-#undef OWN_DISTANCES
-#undef SV_EIGHT
-#undef CLEAR
-#undef KEEP
-#undef TAKE_D
-#undef TAKE_F
+#undef SV_LOOKUPS
 
 /* A full tile from rows: block[j * LANES + l] = (rows[l][j] - shift[j]) * scale and its square sum over j, in order.
  * The first letter is the type of the rows, the second that of the block.
@@ -224,5 +178,77 @@ static void SV_(sv_gather_dd)(const double *const *rows, ptrdiff_t d, const doub
 }
 
 #undef GATHER
+
+#if SV_BYTES == 64
+#undef SV_BYTES
+#define SV_BYTES 32
+#define SV_SINGLE 0
+#include "_vector.h"
+#undef SV_SINGLE
+#endif
+
+/* Squared distances of rows to one center each, close to the deciding ones: within 1e-12 relative for d < 4000.
+ * Several rows go side by side: one alone would wait for its own sum. Rows end anywhere, so 64 bytes are too wide.
+ * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
+#define OWN_DISTANCES(X, TAKE, PREFETCHED)                                                         \
+    ptrdiff_t q = 0, j, m;                                                                         \
+    for (; q + ROWS <= n; q += ROWS) {                                                                   \
+        const X *const *x = rows + q;                                                              \
+        const double *y[ROWS];                                                                     \
+        double part[ROWS * V_LANES];                                                               \
+        FOR_ROWS(CLEAR)                                                                            \
+        for (m = 0; m < ROWS; m++) {                                                                  \
+            y[m] = c + z[q + m] * d;                                                               \
+            if (q + m + 12 < n)                                                                    \
+                for (j = 0; j < d && j < 8 * PREFETCHED; j += PREFETCHED) SV_PREFETCH(rows[q + m + 12] + j); \
+        }                                                                                          \
+        for (j = 0; j + V_LANES <= d; j += V_LANES) { FOR_ROWS(TAKE) }                             \
+        FOR_ROWS(KEEP)                                                                             \
+        for (m = 0; m < ROWS; m++) {                                                                  \
+            double s = 0.0, t;                                                                     \
+            ptrdiff_t i;                                                                           \
+            for (i = j; i < d; i++) { t = (double)x[m][i] - y[m][i]; s += t * t; }                 \
+            for (i = 0; i < V_LANES; i++) s += part[m * V_LANES + i];                              \
+            out[q + m] = s;                                                                        \
+        }                                                                                          \
+    }                                                                                              \
+    for (; q < n; q++) {                                                                           \
+        const X *x = rows[q];                                                                      \
+        const double *y = c + z[q] * d;                                                            \
+        double s = 0.0, t;                                                                         \
+        for (j = 0; j < d; j++) { t = (double)x[j] - y[j]; s += t * t; }                           \
+        out[q] = s;                                                                                \
+    }
+#if SV_X86 && SV_BYTES == 16 /* two registers for each row, of 16 */
+#define ROWS 4
+#define FOR_ROWS(f) f(0) f(1) f(2) f(3)
+#else
+#define ROWS 8
+#define FOR_ROWS(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7)
+#endif
+#define CLEAR(m) V s##m = V_SPREAD(0.0);
+#define KEEP(m) V_STORE(part + m * V_LANES, s##m);
+#define TAKE_D(m) { const V t = V_SUB(V_LOAD(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
+#define TAKE_F(m) { const V t = V_SUB(V_TAKE_SINGLE(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
+
+static void SV_(sv_own_distances_d)(ptrdiff_t n, const double *const *rows, const int *z, const double *c,
+                                    ptrdiff_t d, double *out)
+{
+    OWN_DISTANCES(double, TAKE_D, 8)
+}
+
+static void SV_(sv_own_distances_f)(ptrdiff_t n, const float *const *rows, const int *z, const double *c,
+                                    ptrdiff_t d, double *out)
+{
+    OWN_DISTANCES(float, TAKE_F, 16)
+}
+
+#undef OWN_DISTANCES
+#undef ROWS
+#undef FOR_ROWS
+#undef CLEAR
+#undef KEEP
+#undef TAKE_D
+#undef TAKE_F
 
 #endif
