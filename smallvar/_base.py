@@ -21,20 +21,45 @@ from smallvar._config import resolve_threads
 from smallvar._sweeps.dpmeans import DPSweep, column_statistics
 
 DTYPES = (np.float64, np.float32)
+LARGEST = 2**63 - 1  # of integers
+
+
+def shown(value):
+    """A number as messages show it: one of thousands of digits cannot be printed."""
+    if isinstance(value, Integral) and abs(int(value)) > LARGEST:
+        return f"an integer of {int(value).bit_length()} bits"
+    return repr(value)
+
+
+def as_number(value, name, integer):
+    """A Python number: what the sweeps, in C, will see of ``value``."""
+    if integer:
+        if value > LARGEST:
+            raise ValueError(f"{name} must be <= {LARGEST}, got {shown(value)}")
+        return int(value)
+    try:
+        number = float(value)
+        if math.isinf(number) and value - value == 0:
+            raise OverflowError
+    except OverflowError:
+        bound = f"at most {np.finfo(np.float64).max:.4g} in absolute value"
+        raise ValueError(f"{name} must be {bound}, got {shown(value)}") from None
+    return number
 
 
 def check_number(value, name, *, low=None, low_open=False, integer=False, none=False):
-    """Return ``value`` if it is a number within its bound, else raise naming both."""
+    """Return ``value`` as int or float if it is within its bound, else raise naming both."""
     if none and value is None:
         return value
     kind, word = (Integral, "an integer") if integer else (Real, "a number")
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {word}{' or None' * none}, got {value!r}")
-    if value != value and low is None:
+    number = as_number(value, name, integer)
+    if number != number and low is None:
         raise ValueError(f"{name} must not be NaN, got {value!r}")
-    if value != value or (low is not None and (value < low or (low_open and value == low))):
-        raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {value!r}")
-    return value
+    if number != number or (low is not None and (number < low or (low_open and number == low))):
+        raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {shown(value)}")
+    return number
 
 
 def check_option(value, name, options):
@@ -58,11 +83,11 @@ def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-
         return
     if not isinstance(lam, Real) or isinstance(lam, (bool, np.bool_)):
         raise TypeError(f"{wanted}, got {lam!r}")
-    check_number(lam, name, low=0)
-    if lam == 0 and not capped:
+    number = check_number(lam, name, low=0)
+    if number == 0 and not capped:
         unless = "" if capped is None else " unless max_clusters is given"
-        raise ValueError(f"{name} must be > 0{unless}, got {name}=0")
-    if finite and np.isinf(lam):
+        raise ValueError(f"{name} must be > 0{unless}, got {name}={lam!s}")
+    if finite and math.isinf(number):
         raise ValueError(f"{name} must be finite, got {lam!r}")
 
 
@@ -174,6 +199,16 @@ def nearest_sweep(X, weight, centers, n_threads):
     sweep.set_centers(centers)
     sweep.assign()
     return sweep
+
+
+def counts(opened, path, counted, n):
+    """Whether the last sweep counts towards ``max_iter``; ``counted`` of those before did.
+
+    One that opens clusters does not, if the objective fell and no more than ``n`` sweeps, one for
+    each row, were let off before: where rounding opens clusters, it would never end.
+    """
+    fell = len(path) < 2 or path[-1] < path[-2]
+    return not (opened and fell and len(path) - counted <= n)
 
 
 def warn_not_converged(estimator, n_iter):

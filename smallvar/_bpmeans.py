@@ -258,7 +258,8 @@ class BPMeans(_FeatureEstimator):
         one, since their number is free ("stepwise" keeps it). Not in the paper; often worth more
         than as many starts.
     max_iter : int, default=300
-        Largest number of sweeps of a start; those that open features do not count.
+        Largest number of sweeps of a start; those that open features do not
+        count, but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop a start when a sweep lowers the objective by at most ``tol`` times its value after the
         first sweep. 0 runs to a fixed point.

@@ -76,7 +76,8 @@ default="squared_euclidean"
         order. The one with the lowest objective is kept; with "auto" that with the lowest
         criterion.
     max_iter : int, default=300
-        Largest number of sweeps; those that open clusters do not count.
+        Largest number of sweeps; those that open clusters do not count,
+        but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.

@@ -1,5 +1,6 @@
 """D-Means: clusters that move, die and come back from one time step to the next."""
 
+import math
 from contextlib import contextmanager
 
 import numpy as np
@@ -47,7 +48,7 @@ class MovingClusters(ClusterMixin, Estimator):
         check_number(self.q, "q", low=0, none=True)
         check_number(self.tau, "tau", low=0, none=True)
         for name in ("k_tau", "q", "tau"):
-            if pairs[name] is not None and np.isinf(pairs[name]):
+            if pairs[name] is not None and math.isinf(pairs[name]):
                 raise ValueError(f"{name} must be finite, got {pairs[name]!r}")
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_flag(self.record, "record")
@@ -93,7 +94,9 @@ class MovingClusters(ClusterMixin, Estimator):
         if self.q is not None:
             self.q_, self.tau_ = float(self.q), float(self.tau)
             return
-        t_q, k_tau = (DEFAULT_T_Q, DEFAULT_K_TAU) if self.t_q is None else (self.t_q, self.k_tau)
+        t_q, k_tau = DEFAULT_T_Q, DEFAULT_K_TAU
+        if self.t_q is not None:
+            t_q, k_tau = float(self.t_q), float(self.k_tau)
         self.q_ = float(self.lam_ / t_q)
         self.tau_ = float(k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1))
 
@@ -159,7 +162,7 @@ class MovingClusters(ClusterMixin, Estimator):
             return np.zeros(len(ages), dtype=bool)
         if self.q is not None:
             return self.q_ * ages > self.lam_
-        return ages > (DEFAULT_T_Q if self.t_q is None else self.t_q)
+        return ages > (DEFAULT_T_Q if self.t_q is None else float(self.t_q))
 
     def _record_of(self, field):
         """One field of what was recorded, step by step."""
@@ -461,7 +464,7 @@ class DynamicMeans(MovingClusters):
         for start in range(self.n_init):
             order = self._generator.permutation(X.shape[0]) if start else None
             sweep = DynamicStep(X, self.cluster_centers_, gamma, penalty, self.lam_, n_threads).run(
-                order, self.max_iter
+                order, min(self.max_iter, 2**31 - 1)
             )
             if best is None or sweep.objective < best.objective * (1 - 1e-12):
                 best = sweep

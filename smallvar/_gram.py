@@ -65,7 +65,7 @@ class KernelEstimator(Estimator):
         if self.kernel_params is not None and not isinstance(self.kernel_params, dict):
             raise TypeError(f"kernel_params must be a dict or None, got {self.kernel_params!r}")
         if self.gamma is not None:
-            if not np.isfinite(check_number(self.gamma, "gamma", low=0)):
+            if not math.isfinite(check_number(self.gamma, "gamma", low=0)):
                 raise ValueError(f"gamma must be finite, got {self.gamma!r}")
             if "gamma" in (self.kernel_params or {}):
                 raise ValueError("gamma must not be given twice, got it in kernel_params too")
@@ -82,7 +82,7 @@ class KernelEstimator(Estimator):
         """Parameters of the kernel as they are given."""
         given = dict(self.kernel_params or {})
         if self.gamma is not None:
-            given["gamma"] = self.gamma
+            given["gamma"] = float(self.gamma)
         return given
 
     def _find_gamma(self, X, weight=None):

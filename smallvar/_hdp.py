@@ -9,6 +9,7 @@ from smallvar._base import (
     check_lam,
     check_number,
     check_reach,
+    counts,
     unchanged_on_error,
     warn_not_converged,
 )
@@ -48,7 +49,8 @@ class HDPMeans(ClusterMixin, Estimator):
         Number of starts: the first visits data sets in sorted order and their rows as given, the
         others in random orders. The one with the lowest objective is kept.
     max_iter : int, default=300
-        Largest number of sweeps; those that open global clusters do not count.
+        Largest number of sweeps; those that open global clusters do not
+        count, but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
@@ -226,7 +228,7 @@ class HDPMeans(ClusterMixin, Estimator):
         while not converged and counted < self.max_iter:
             changed, created = sweep.sweep()
             path.append(sweep.error + lam_local * sweep.n_local + lam_global * sweep.k)
-            counted += not created or (len(path) > 1 and not path[-1] < path[-2])
+            counted += counts(created, path, counted, len(sweep.label))
             if self.verbose:
                 print(
                     f"sweep {len(path)}: {sweep.k} global clusters, {sweep.n_local} local ones, "

@@ -10,6 +10,7 @@ from smallvar._base import (
     check_number,
     check_option,
     check_weights,
+    counts,
     unchanged_on_error,
     warn_not_converged,
 )
@@ -192,7 +193,7 @@ class _Start:
                 clusters.put(label, clusters.k + opened, exact=verifying)
             self.path.append(self.objective)
             # with an indefinite matrix clusters may open without end
-            counted += not opened or not (len(self.path) < 2 or self.path[-1] < self.path[-2])
+            counted += counts(opened, self.path, counted, len(self.order))
             if verbose:
                 print(
                     f"sweep {self.n_iter}: {clusters.k} clusters, objective {self.path[-1]:.8g}, "
@@ -370,7 +371,7 @@ class _HDPStart:
                 number = clusters.put(label, k, exact=verifying)
                 self.seen = np.append(number, -1)[self.seen]
             self.path.append(self.objective)
-            counted += not created or not (len(self.path) < 2 or self.path[-1] < self.path[-2])
+            counted += counts(created, self.path, counted, len(self.order))
             if verbose:
                 print(
                     f"sweep {self.n_iter}: {clusters.k} global clusters, {self.n_local} local "
@@ -653,7 +654,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
         Number of starts, the first in the given order (unless ``shuffle``), the others in random
         order. The one with the lowest objective is kept.
     max_iter : int, default=300
-        Largest number of sweeps; those that open clusters do not count.
+        Largest number of sweeps; those that open clusters do not count,
+        but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
@@ -998,7 +1000,8 @@ class KernelHDPMeans(_KernelClusters):
         Number of starts: the first visits data sets in sorted order and their rows as given, the
         others in random orders. The one with the lowest objective is kept.
     max_iter : int, default=300
-        Largest number of sweeps; those that open global clusters do not count.
+        Largest number of sweeps; those that open global clusters do not
+        count, but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.

@@ -35,6 +35,7 @@ TINY = 16  # rows up to which components are solved together
 EQUAL = 1e-12  # of the largest: eigenvalues, squared distances and objectives closer than that
 ZERO_ROW = 1e-10  # of the longest row of Y: shorter ones are rounding
 TIED = 1e-9  # products of rows of Y closer than that: the first is taken
+ROUNDS = 1000  # of one start: rarely more than 50
 SEEDED = "rng" in inspect.signature(eigsh).parameters
 
 Implicit = namedtuple("Implicit", "shape product")
@@ -224,7 +225,7 @@ def _yu_shi(Y, rng, n_init, weight):
             overlap += np.abs(Y @ R[:, c])
             row = np.argmax(overlap <= overlap.min() + TIED)
         best, labels, n_iter = -np.inf, np.zeros(n, dtype=np.int32), 0
-        while m:
+        while m and n_iter < ROUNDS:
             turned = Y @ R
             new = np.argmax(turned >= turned.max(axis=1, keepdims=True) - TIED, axis=1)
             # ||X - Y R||^2 = 2 (sum of weights) - 2 tr(X' W Y R): the best R makes it sum(S)

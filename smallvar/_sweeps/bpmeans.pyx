@@ -44,6 +44,7 @@ cdef enum:
     GROUPS = 16         # partial sums of a round, added in order,
     SUMS = 1 << 22      # and values they may have in all
     REFRESH = 32        # rank-one updates between two fresh inverses
+    PASSES = 1000       # over the bits of a row: a few, but for ties that rounding hides
     WORK = 1 << 28      # multiply-adds between two looks at the signals
 
 cdef double DEPENDENT = 1e-9    # share of a column's square outside the span of the earlier ones that counts as zero
@@ -1229,6 +1230,7 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
     cdef double w = weight_of(p, i), h = 0.0, top = 0.0, rr, xx, f, t, sign, num, den, cost, old, margin
     cdef double new_num, new_den
     cdef bint alone, flipped = True
+    cdef int passes = 0
     row_of(p, i, x)
     for j in range(k):
         z[j] = bit(s, i, j)[0]
@@ -1273,8 +1275,9 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
     for j in range(size):
         xx += gg[j * room + j]
     margin = 1e-11 * sqrt(max(cost, old)) * sqrt(w * xx) + 1e-22 * w * xx  # what rounding may make of a cost
-    while flipped:
+    while flipped and passes < PASSES:
         flipped = False
+        passes += 1
         for j in range(size):
             sign = 1.0 - 2.0 * z[j]
             new_num = num - 2.0 * sign * g[j] + gg[j * room + j] - 2.0 * t * pz[j] * ar[j] + t * t * rr * pz[j] * pz[j]
@@ -1354,7 +1357,7 @@ cdef int collapsed_sweep(const Problem* p, Start* s) except -1 nogil:
 cdef int converge(const Problem* p, Start* s) except -1 nogil:
     """Sweeps until nothing changes, or tol or max_iter ends them."""
     cdef int counted = 0
-    cdef bint was_settled
+    cdef bint was_settled, fell
     cdef double fall, previous
     cdef Py_ssize_t begin = s.n_path
     s.converged = False
@@ -1391,7 +1394,9 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
         if p.tol > 0 and s.n_path > begin + 1 and s.path[s.n_path - 2] - s.objective <= p.tol * s.path[0]:
             s.converged = True
             break
-        counted += s.created == 0
+        # sweeps that open features do not count, but where rounding opens them it would never end
+        fell = s.n_path == begin + 1 or s.objective < s.path[s.n_path - 2]
+        counted += not (s.created and fell and s.n_path - begin - counted <= p.n)
         if counted >= p.max_iter:
             break
     return 0
@@ -1693,7 +1698,7 @@ cdef class FeatureSweep:
         if self.p.rule == EXACT:
             tabulate(&self.best)
         with nogil:
-            while changed and passes < 1000:  # a few, but for ties that rounding hides
+            while changed and passes < PASSES:
                 changed = encode_pass(&self.p, &self.best)
                 passes += 1
             self.best.error = evaluate(&self.p, &self.best)

@@ -626,16 +626,18 @@ cdef class HDPSweep(Sweep):
         """Step 4 until a cluster, local or global, is opened; returns the next point."""
         cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i, k
         cdef double* offset
+        cdef bint opened
         propose(&self.p, &self.t, start, stop, &self.proposal[0], &self.cost[0])
         self.look((stop - start) * self.p.d * (self.t.k + 4))
         for i in range(start, stop):
             k = self.proposal[i - start]
             offset = self.t.offset + self.p.group[i] * self.t.room
-            if self.cost[i - start] > self.lam_local + self.lam_global:
+            opened = self.cost[i - start] > self.lam_local + self.lam_global
+            if opened:
                 read_row(&self.p, i, self.p.rows)
                 k = self.open_global(self.p.rows)
             self.label[i] = <int> k
-            if offset[k] != 0.0:
+            if opened or offset[k] != 0.0:
                 offset[k] = 0.0
                 self.round = 1
                 return i + 1

@@ -1,0 +1,198 @@
+"""Nothing breaks it: loops that end, parameters at the edge of what floats hold, interruptions."""
+
+import pickle
+import re
+from copy import deepcopy
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import smallvar
+from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
+from smallvar._base import counts
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+
+
+def rows(n=40, d=3, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d)) + 5.0
+
+
+# Loops
+
+
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed"])
+@pytest.mark.parametrize("init", ["mean", "data"])
+@pytest.mark.parametrize(
+    ("X", "lam"),
+    [
+        (np.array([[0.6, 0.3], [0, 1e14], [0.8, 0.9]]), 0.5),
+        (rows(), 1e-300),
+        (rows(), 1e-30),
+        (rows() * 1e8, 1e-3),
+    ],
+)
+def test_features_opened_over_roundings_come_to_an_end(X, lam, init, algorithm):
+    for seed in range(5):
+        model = BPMeans(
+            lam, max_iter=5, algorithm=algorithm, init=init, random_state=seed, n_init=1
+        )
+        assert model.fit(X).n_iter_ <= 5 + len(X)
+        assert np.isfinite(model.objective_)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPMeans(1e-30, max_iter=5),
+        DPMeans(1e-30, max_iter=5, algorithm="delayed"),
+        DPMeans(1e-30, max_iter=5, algorithm="collapsed"),
+        BregmanDPMeans(lam=1e-30, max_iter=5),
+        BregmanDPMeans(lam=1e-30, max_iter=5, algorithm="collapsed"),
+        KernelDPMeans(1e-30, max_iter=5),
+        KernelDPMeans(1e-30, max_iter=5, algorithm="collapsed"),
+        HDPMeans(1e-30, 1e-30, max_iter=5),
+    ],
+    ids=lambda model: f"{type(model).__name__}-{getattr(model, 'algorithm', '')}",
+)
+@pytest.mark.parametrize("X", [rows(), rows() * [1, 1e-9, 1e9], rows() + 1e13])
+def test_clusters_opened_over_roundings_come_to_an_end(model, X):
+    assert model.fit(X).n_iter_ <= 5 + len(X)
+
+
+def test_what_counts_towards_max_iter():
+    assert counts(0, [3.0, 2.0], 0, 10)
+    assert not counts(1, [3.0], 0, 10)
+    assert not counts(1, [3.0, 2.0], 0, 10)
+    assert counts(1, [3.0, 3.0], 0, 10)
+    falling = np.arange(100.0, 0.0, -1.0)
+    counted = 0
+    for i in range(1, 50):
+        counted += counts(1, falling[:i], counted, 10)
+    assert counted == 49 - 10
+
+
+# Parameters
+
+ESTIMATORS = {
+    "BPMeans": BPMeans(4.0),
+    "BregmanDPMeans": smallvar.BregmanDPMeans(0.5),
+    "DPMeans": DPMeans(0.5),
+    "DPMeans-merge": DPMeans(algorithm="merge"),
+    "DynamicMeans": smallvar.DynamicMeans(0.5, t_q=6.8, k_tau=1.01),
+    "DynamicMeans-q": smallvar.DynamicMeans(0.5, q=0.1, tau=0.1),
+    "HDPMeans": HDPMeans(0.5, 0.5),
+    "KFeatures": smallvar.KFeatures(2),
+    "KernelDPMeans": KernelDPMeans(0.1, gamma=0.1),
+    "KernelDynamicMeans": smallvar.KernelDynamicMeans(0.1, gamma=0.1),
+    "KernelHDPMeans": smallvar.KernelHDPMeans(0.1, 0.1, gamma=0.1),
+    "MahalanobisMeans": smallvar.MahalanobisMeans(2),
+    "MahalanobisMeans-lam": smallvar.MahalanobisMeans(lam=5.0, scale=2.0, reg_covar=1.0),
+    "MiniBatchDPMeans": smallvar.MiniBatchDPMeans(0.5, max_clusters=9),
+    "PenalizedCut": smallvar.PenalizedCut(-0.5),
+    "SpectralDPMeans": smallvar.SpectralDPMeans(5.0, kernel="rbf", gamma=0.1),
+    "SpectralDynamicMeans": smallvar.SpectralDynamicMeans(0.1, gamma=0.1),
+}
+
+
+for one in ESTIMATORS.values():
+    one.set_params(random_state=0)
+
+
+def data_for(model, n=30):
+    """Rows, or the graph that PenalizedCut takes."""
+    X = rows(n)
+    if type(model).__name__ != "PenalizedCut":
+        return X
+    return np.exp(-np.square(X[:, None] - X).sum(axis=2))
+
+
+def numbers(model):
+    """The parameters that are numbers now or by their documentation."""
+    return [
+        name
+        for name, value in model.get_params().items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "verbose"
+    ]
+
+
+CASES = [
+    pytest.param(model, name, id=f"{key}-{name}")
+    for key, model in ESTIMATORS.items()
+    for name in [*numbers(model), "n_threads", "max_clusters", "random_state"]
+    if name in model.get_params()
+]
+
+
+def same_state(one, two):
+    return pickle.dumps(vars(one)) == pickle.dumps(vars(two))
+
+
+BEYOND = [
+    10**30,
+    10**400,
+    -(10**400),
+    10**5000,
+    Fraction(10**400),
+    np.longdouble("1e4000"),
+    np.longdouble("1e-4000"),
+    Fraction(1, 10**400),
+]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_a_number_beyond_the_range_of_c_is_refused_by_name(model, name):
+    named = "Seed|random" if name == "random_state" else name.replace("scale", "lam|scale")
+    X = data_for(model)
+    whole = isinstance(model.get_params()[name], (int, type(None)))
+    model = clone(model).fit(X)
+    for value in BEYOND:
+        model.set_params(**{name: value})
+        before = deepcopy(model)
+        if abs(value) < 10**300 and not whole:
+            try:
+                model.fit(X)
+            except (ValueError, TypeError) as error:
+                message = str(error)
+            else:
+                continue
+        else:
+            with pytest.raises((ValueError, TypeError)) as caught:
+                model.fit(X)
+            message = str(caught.value)
+        assert re.search(named, message), message
+        assert same_state(model, before)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_any_number_is_a_number(model, name):
+    """With its value as a Python number the result is the same."""
+    X = data_for(model)
+    value = model.get_params()[name]
+    whole = isinstance(value, int) or name in ("n_threads", "max_clusters", "random_state")
+    value = (value or 2) if whole else 2.0
+    expected = clone(model).set_params(**{name: value}).fit(X)
+    for kind in (np.int64, np.uint16) if whole else (Fraction, np.float32, np.longdouble, int):
+        found = clone(model).set_params(**{name: kind(value)}).fit(X)
+        for attribute in ("labels_", "objective_", "n_iter_", "assignments_", "cluster_centers_"):
+            if hasattr(expected, attribute):
+                assert np.array_equal(getattr(found, attribute), getattr(expected, attribute))
+
+
+def test_a_penalty_that_vanishes_in_float64():
+    """Its tables once overflowed: 0 stood for a local cluster that is there already."""
+    tiny = np.longdouble("1e-4000")
+    X = rows(400)
+    with pytest.raises(ValueError, match="lam_local must be > 0, got lam_local=1e-4000"):
+        HDPMeans(tiny, 1e-9).fit(X)
+    with pytest.raises(ValueError, match="lam_global must be > 0, got lam_global=1e-4000"):
+        HDPMeans(1e-9, tiny).fit(X)
+    model = HDPMeans(5e-324, 5e-324).fit(X)
+    assert np.isfinite(model.objective_)
