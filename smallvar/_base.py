@@ -149,6 +149,31 @@ def check_init(init, n_features, max_clusters):
     return centers
 
 
+def learned(estimator, name, *shape):
+    """A learned array, as the sweeps need it, unless it was replaced by one that does not fit.
+
+    In ``shape``, None stands for any number but 0.
+    """
+    value = getattr(estimator, name)
+    wanted = ", ".join("any" if size is None else str(size) for size in shape)
+    try:
+        array = np.ascontiguousarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from None
+    fits = array.ndim == len(shape) and all(
+        size > 0 if least is None else size == least
+        for size, least in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f"{name} must have shape ({wanted}), as learned, got {np.shape(value)}: "
+            "was it replaced? fit again"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, as learned, got NaN or infinity; fit again")
+    return array
+
+
 @contextmanager
 def unchanged_on_error(estimator):
     """Leave the estimator as it was before if the block fails or is interrupted."""
@@ -292,7 +317,8 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        return nearest_sweep(X, None, self.cluster_centers_, self._threads()).labels
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        return nearest_sweep(X, None, centers, self._threads()).labels
 
     def transform(self, X):
         """Euclidean distances (not squared) of each row to each center.
@@ -309,9 +335,10 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        distances = np.empty((X.shape[0], self.cluster_centers_.shape[0]), dtype=X.dtype)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        distances = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
         for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
-            distances[rows] = cdist(X[rows], self.cluster_centers_)
+            distances[rows] = cdist(X[rows], centers)
         return distances
 
     def score(self, X, y=None, sample_weight=None):
@@ -334,8 +361,9 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         weight = check_weights(sample_weight, X.shape[0])
-        sweep = nearest_sweep(X, weight, self.cluster_centers_, self._threads())
-        return -(sweep.squared_error() + self.lam_ * len(self.cluster_centers_))
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        sweep = nearest_sweep(X, weight, centers, self._threads())
+        return -(sweep.squared_error() + self.lam_ * len(centers))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -337,10 +337,10 @@ class DPMeans(CenterEstimator):
                     X[idle], None, best.sweep.centers, n_threads
                 ).labels
             reachable = self._reachable(X, weight, n_threads) if given is None else None
-        if reachable:
-            warnings.warn(reachable, UserWarning, stacklevel=2)
-        if not (best.converged or best.enough):
-            warn_not_converged(self, best.n_iter)
+            if reachable:
+                warnings.warn(reachable, UserWarning, stacklevel=2)
+            if not (best.converged or best.enough):
+                warn_not_converged(self, best.n_iter)
         return self
 
     def _fit(self, X, weight, given, rng, n_threads):

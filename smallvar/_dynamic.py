@@ -14,6 +14,7 @@ from smallvar._base import (
     check_lam,
     check_number,
     check_reach,
+    learned,
     unchanged_on_error,
     warn_not_converged,
 )
@@ -240,6 +241,8 @@ class MovingClusters(ClusterMixin, Estimator):
                 self._recorded = None
             elif self._recorded is None:
                 raise ValueError("record must be set before the first step, got record=True")
+            for name in ("weights_", "ages_"):
+                learned(self, name, len(self.cluster_ids_))
             for name, value in vars(self).get("_settled", {}).items():
                 if getattr(self, name) != value:
                     raise ValueError(
@@ -247,9 +250,8 @@ class MovingClusters(ClusterMixin, Estimator):
                         f"{getattr(self, name)!r}"
                     )
             with self._undone_on_error():
-                converged = self._step(X, n_threads, self.n_steps_)
-        if not converged:
-            warn_not_converged(self, self.n_iter_)
+                if not self._step(X, n_threads, self.n_steps_):
+                    warn_not_converged(self, self.n_iter_)
         return self
 
     def fit(self, X, y=None, *, times=None):
@@ -284,9 +286,9 @@ class MovingClusters(ClusterMixin, Estimator):
                     batch = X if times is None else X[rows]
                     converged &= self._step(batch, n_threads, value)
                     labels[rows] = self.labels_
-            self.labels_ = labels
-        if not converged:
-            warn_not_converged(self, self.n_iter_)
+                self.labels_ = labels
+                if not converged:
+                    warn_not_converged(self, self.n_iter_)
         return self
 
 
@@ -460,10 +462,11 @@ class DynamicMeans(MovingClusters):
         return farthest_first(X, guess, None, n_threads)
 
     def _cluster(self, X, gamma, penalty, n_threads):
+        phi = learned(self, "cluster_centers_", len(gamma), X.shape[1])
         best = None
         for start in range(self.n_init):
             order = self._generator.permutation(X.shape[0]) if start else None
-            sweep = DynamicStep(X, self.cluster_centers_, gamma, penalty, self.lam_, n_threads).run(
+            sweep = DynamicStep(X, phi, gamma, penalty, self.lam_, n_threads).run(
                 order, min(self.max_iter, 2**31 - 1)
             )
             if best is None or sweep.objective < best.objective * (1 - 1e-12):
@@ -499,10 +502,11 @@ class DynamicMeans(MovingClusters):
         n_threads = self._check_parameters()
         X = self._validate(X, reset=False)
         check_reach(X)
-        active = self.ages_ == 1
+        centers = learned(self, "cluster_centers_", len(self.cluster_ids_), X.shape[1])
+        active = learned(self, "ages_", len(self.cluster_ids_)) == 1
         if not active.any():
             raise ValueError("no cluster was seen in the last step, so none can be predicted")
-        centers = np.ascontiguousarray(self.cluster_centers_[active])
+        centers = centers[active]
         labels = assign(X, None, centers, np.zeros((1, len(centers))), n_threads)
         return self.cluster_ids_[active][labels]
 

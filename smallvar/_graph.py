@@ -462,8 +462,8 @@ class PenalizedCut(BaseEstimator):
             self.cut_, self.objective_ = best.cut, best.path[-1]
             self.objective_path_ = np.array(best.path)
             self.lam_, self.n_iter_ = float(lam), best.n_iter
-        if not best.converged:
-            warn_not_converged(self, self.n_iter_)
+            if not best.converged:
+                warn_not_converged(self, self.n_iter_)
         return self
 
     def _solve(self, graph, start, lam, rng):

@@ -10,6 +10,7 @@ from smallvar._base import (
     check_number,
     check_reach,
     counts,
+    learned,
     unchanged_on_error,
     warn_not_converged,
 )
@@ -218,8 +219,8 @@ class HDPMeans(ClusterMixin, Estimator):
             self.objective_, self.objective_path_ = path[-1], np.array(path)
             self.lam_local_, self.lam_global_ = lam_local, lam_global
             self.n_iter_ = n_iter
-        if not converged:
-            warn_not_converged(self, n_iter)
+            if not converged:
+                warn_not_converged(self, n_iter)
         return self
 
     def _run(self, sweep, lam_local, lam_global):
@@ -259,7 +260,8 @@ class HDPMeans(ClusterMixin, Estimator):
         n_threads = self._check_parameters()[1]
         X = self._validate(X, reset=False)
         check_reach(X)
-        offset = np.full((len(self.groups_) + 1, self.n_clusters_), self.lam_local_)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        offset = np.full((len(self.groups_) + 1, len(centers)), self.lam_local_)
         for j, used in enumerate(self.local_clusters_):
             offset[j, used] = 0.0
         group = np.full(X.shape[0], len(self.groups_), dtype=np.int32)
@@ -268,4 +270,4 @@ class HDPMeans(ClusterMixin, Estimator):
             known = {name: j for j, name in enumerate(comparable(self.groups_))}
             number_of = [known.get(name, len(self.groups_)) for name in comparable(names)]
             group = np.array(number_of, dtype=np.int32)[number]
-        return assign(X, group, self.cluster_centers_, offset, n_threads)
+        return assign(X, group, centers, offset, n_threads)

@@ -11,6 +11,7 @@ from smallvar._base import (
     check_option,
     check_weights,
     counts,
+    learned,
     unchanged_on_error,
     warn_not_converged,
 )
@@ -571,9 +572,14 @@ class _KernelClusters(ClusterMixin, KernelEstimator):
 
     def _costs(self, X):
         """Squared distances of rows to the means, less K(x, x): batches of rows, (K, m) arrays."""
-        used = np.flatnonzero(self.center_labels_ >= 0)
-        label, coefficient = self.center_labels_[used], -2.0 * self.center_weights_[used]
-        k, size = len(self.center_norms_), block_size(self.max_memory)
+        norms = learned(self, "center_norms_", None)
+        own = learned(self, "center_labels_", X.shape[1] if self._precomputed else len(self.X_fit_))
+        weights = learned(self, "center_weights_", len(own))
+        if own.max() >= len(norms):
+            raise ValueError(f"center_labels_ must be < {len(norms)}, got {own.max():.0f}")
+        used = np.flatnonzero(own >= 0)
+        label, coefficient = own[used].astype(np.int32), -2.0 * weights[used]
+        k, size = len(norms), block_size(self.max_memory)
         for few in batches(X.shape[0], max(1, min(4096, size // k))):
             cost = np.zeros((k, len(X[few])))
 
@@ -584,7 +590,7 @@ class _KernelClusters(ClusterMixin, KernelEstimator):
                 return K.T.astype(np.float64, copy=False)
 
             add_rows(cost, used, label, coefficient, rows, max(1, size // cost.shape[1]))
-            cost += self.center_norms_[:, None]
+            cost += norms[:, None]
             yield few, cost
 
     def _assign(self, X, offset=None):
@@ -837,8 +843,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
             self.objective_, self.objective_path_ = best.path[-1], np.array(best.path)
             self.lam_ = lam
             self.n_iter_ = best.n_iter
-        if not (best.converged or best.enough):
-            warn_not_converged(self, best.n_iter)
+            if not (best.converged or best.enough):
+                warn_not_converged(self, best.n_iter)
         return self
 
     def _penalty(self, gram, clusters, noise):
@@ -1188,8 +1194,8 @@ class KernelHDPMeans(_KernelClusters):
             self.objective_, self.objective_path_ = best.path[-1], np.array(best.path)
             self.lam_local_, self.lam_global_ = lam_local, lam_global
             self.n_iter_ = best.n_iter
-        if not best.converged:
-            warn_not_converged(self, best.n_iter)
+            if not best.converged:
+                warn_not_converged(self, best.n_iter)
         return self
 
     def predict(self, X, groups=None):

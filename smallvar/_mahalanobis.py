@@ -514,8 +514,8 @@ class MahalanobisMeans(CenterEstimator):
             self.reg_covar_ = reg
             self.lam_eff_ = cost
             self.n_iter_ = best.n_iter
-        if not (best.converged or best.enough):
-            warn_not_converged(self, best.n_iter)
+            if not (best.converged or best.enough):
+                warn_not_converged(self, best.n_iter)
         return self
 
     def _start(self, X, w, seeds, known, reg, cost, start, rng):

@@ -196,3 +196,71 @@ def test_a_penalty_that_vanishes_in_float64():
         HDPMeans(1e-9, tiny).fit(X)
     model = HDPMeans(5e-324, 5e-324).fit(X)
     assert np.isfinite(model.objective_)
+
+
+# Learned arrays that were replaced
+
+LEARNED = {
+    "BPMeans": ["components_"],
+    "BregmanDPMeans": ["cluster_centers_"],
+    "DPMeans": ["cluster_centers_"],
+    "DynamicMeans": ["cluster_centers_", "weights_", "ages_"],
+    "HDPMeans": ["cluster_centers_"],
+    "KFeatures": ["components_"],
+    "MiniBatchDPMeans": ["cluster_centers_", "cluster_weights_"],
+}
+USES = {
+    "weights_": ["partial_fit"],
+    "cluster_weights_": ["partial_fit"],
+    "ages_": ["predict", "partial_fit"],
+}
+CHANGES = {
+    "twice": lambda a: np.concatenate([a, a, a, a]),
+    "none": lambda a: a[:0],
+    "wide": lambda a: np.hstack([a] * 50) if a.ndim == 2 else a[:, None],
+    "narrow": lambda a: a[:, :1] if a.ndim == 2 else a[0],
+    "flat": lambda a: a.ravel() if a.ndim == 2 else np.array([[a]]),
+    "words": lambda a: np.full(a.shape, "x"),
+    "nan": lambda a: np.full(a.shape, np.nan),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("key", LEARNED)
+def test_replaced_arrays_are_refused(key, change):
+    X = rows(60)
+    fitted = ESTIMATORS[key].fit(X)
+    for name in LEARNED[key]:
+        free = name in ("cluster_centers_",) and key not in ("DynamicMeans",)
+        if free and change == "twice":
+            continue  # as many centers as one likes
+        for method in USES.get(name, ["predict", "transform", "score", "partial_fit"]):
+            model = deepcopy(fitted)
+            setattr(model, name, CHANGES[change](np.asarray(getattr(model, name))))
+            if not hasattr(model, method):
+                continue
+            before = deepcopy(model)
+            with pytest.raises(ValueError, match=rf"{name} must (be|have shape)"):
+                getattr(model, method)(X)
+            assert same_state(model, before)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("key", ESTIMATORS)
+def test_replaced_arrays_crash_nothing(key):
+    """What numpy alone sees may raise what it likes, or fit by chance."""
+    X = data_for(ESTIMATORS[key])
+    fitted = ESTIMATORS[key].fit(X)
+    for name, value in list(vars(fitted).items()):
+        if not isinstance(value, np.ndarray) or not name.endswith("_"):
+            continue
+        for change in CHANGES.values():
+            for method in ("predict", "transform", "score", "partial_fit"):
+                model = deepcopy(fitted)
+                try:
+                    setattr(model, name, change(value))
+                    getattr(model, method)(X)
+                except (ValueError, TypeError, IndexError, AttributeError):
+                    pass
+        model.fit(X)
+        assert np.array_equal(model.objective_, fitted.objective_)

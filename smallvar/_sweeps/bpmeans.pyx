@@ -1575,6 +1575,8 @@ cdef class FeatureSweep:
     def run_given(self, unsigned char[:, ::1] Z, uint64_t state):
         """One start from the rows of Z (IN)."""
         cdef Py_ssize_t i, j
+        if Z.shape[0] != self.p.n or Z.shape[1] > self.p.cap:
+            raise ValueError(f"Z must be ({self.p.n}, at most {self.p.cap}), got ({Z.shape[0]}, {Z.shape[1]})")
         self.measure()
         release(&self.best)
         allocate(&self.p, &self.best, max(Z.shape[1], self.first_room()), self.n_threads)
@@ -1687,6 +1689,10 @@ cdef class FeatureSweep:
         """
         cdef Py_ssize_t k = components.shape[0]
         cdef int passes = 0
+        if k and components.shape[1] != self.p.d:
+            raise ValueError(f"components must have {self.p.d} columns, got {components.shape[1]}")
+        if self.p.rule == EXACT and k != self.p.cap:
+            raise ValueError(f"components must be {self.p.cap}, got {k}")
         cdef bint changed = True
         self.measure()
         release(&self.best)
