@@ -2,12 +2,14 @@
 
 import pickle
 import re
+import warnings
 from copy import deepcopy
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import smallvar
 from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
@@ -264,3 +266,66 @@ def test_replaced_arrays_crash_nothing(key):
                     pass
         model.fit(X)
         assert np.array_equal(model.objective_, fitted.objective_)
+
+
+# Warnings as errors
+
+
+def warned(model, X, method="fit"):
+    """The warning of a fit that is an error, the estimator as before; None if there is none."""
+    before = deepcopy(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            getattr(model, method)(X)
+        except Warning as warning:
+            assert same_state(model, before)
+            return warning
+    return None
+
+
+SLOW_TO_CONVERGE = [
+    key
+    for key, model in ESTIMATORS.items()
+    if "max_iter" in model.get_params()
+    and key not in ("MiniBatchDPMeans", "DPMeans-merge", "MahalanobisMeans-lam")
+]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("key", SLOW_TO_CONVERGE)
+def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
+    first = data_for(ESTIMATORS[key])
+    fitted = clone(ESTIMATORS[key]).fit(first)
+    seen = []
+    for seed in range(3):
+        X = np.random.default_rng(seed).uniform(size=(200, 2))
+        if key == "PenalizedCut":
+            X = np.exp(-40 * np.square(X[:, None] - X).sum(axis=2)) * (1 - np.eye(200))
+        for model in (clone(ESTIMATORS[key]), deepcopy(fitted)):
+            model.set_params(max_iter=1, random_state=seed)
+            for name in {"lam", "lam_local", "lam_global"} & set(model.get_params()):
+                if key != "PenalizedCut":
+                    model.set_params(**{name: 0.02})
+            if key == "MahalanobisMeans":
+                model.set_params(n_clusters=9)
+            if hasattr(model, "n_features_in_"):
+                model.fit(np.vstack([X] if key == "PenalizedCut" else [X, X]))
+            seen.append(warned(model, X))
+            if hasattr(model, "partial_fit"):
+                seen.append(warned(model.partial_fit(X[:9]), X, "partial_fit"))
+    assert any(isinstance(warning, ConvergenceWarning) for warning in seen)
+
+
+@pytest.mark.parametrize(
+    ("model", "X"),
+    [
+        (DPMeans(40.0), np.repeat([[0.0], [1.0]], 200, axis=0) * 12.0),
+        (KernelDPMeans(0.5, kernel="sigmoid", gamma=1.0), rows() - 5.0),
+        (smallvar.PenalizedCut(5.0), data_for(smallvar.PenalizedCut())),
+        (smallvar.MahalanobisMeans(lam=50.0, scale=1.0, reg_covar=1.0), rows()),
+    ],
+    ids=["one cluster is left", "indefinite", "useless", "no effect"],
+)
+def test_other_warnings_that_are_errors(model, X):
+    assert isinstance(warned(model, X), UserWarning)
