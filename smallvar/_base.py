@@ -1,6 +1,8 @@
 """What all estimators share: checks of parameters and data, threads, undo, centers' methods."""
 
 import math
+import os
+import threading
 import warnings
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -127,6 +129,18 @@ def check_weights(sample_weight, n):
     return None if (weight == 1.0).all() else weight
 
 
+def check_ratio(weight, most, algorithm):
+    """Raise where rows that leave a cluster would take the light ones with them, by rounding."""
+    positive = None if weight is None else weight[weight > 0]
+    if weight is None or not positive.max() > most * positive.min():
+        return
+    ratio = float(positive.max()) / float(positive.min())
+    raise ValueError(
+        "sample_weight must have a ratio of largest to least positive weight of at most "
+        f"{most:.0e} with algorithm={algorithm!r}, got {ratio:.3g}: set tiny weights to 0, or use 'serial'"
+    )
+
+
 def check_init(init, n_features, max_clusters):
     """Given starting centers as a float64 array; None for ``"mean"``."""
     if isinstance(init, str):
@@ -174,9 +188,24 @@ def learned(estimator, name, *shape):
     return array
 
 
+_changing = {}  # the estimators that are being changed, by id, and the threads that do it
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_changing.clear)  # a child has none of these threads
+
+
 @contextmanager
 def unchanged_on_error(estimator):
-    """Leave the estimator as it was before if the block fails or is interrupted."""
+    """Leave the estimator as it was before if the block fails or is interrupted.
+
+    Two threads must not change the same one: each would undo or mix up what the other does.
+    """
+    mine = [threading.get_ident()]
+    holder = _changing.setdefault(id(estimator), mine)
+    if holder != mine:
+        raise RuntimeError(
+            f"this {type(estimator).__name__} is being fitted in another thread; "
+            "use sklearn.base.clone to have one for each thread"
+        )
     before = vars(estimator).copy()
     try:
         yield
@@ -184,6 +213,9 @@ def unchanged_on_error(estimator):
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
+    finally:
+        if holder is mine:
+            _changing.pop(id(estimator), None)
 
 
 def mean_noise(low, high):

@@ -8,6 +8,7 @@ from threadpoolctl import threadpool_limits
 from smallvar._base import (
     check_init,
     check_option,
+    check_ratio,
     check_reach,
     check_weights,
     learned,
@@ -25,7 +26,7 @@ from smallvar._divergence import (
     mean_of,
     sweep_at,
 )
-from smallvar._dpmeans import DPMeans
+from smallvar._dpmeans import WEIGHTS, DPMeans
 from smallvar._penalty import check_guess
 
 
@@ -231,6 +232,8 @@ default="squared_euclidean"
             rng, n_threads = self._check_parameters()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
+            if self.algorithm in ("collapsed", "merge"):
+                check_ratio(weight, WEIGHTS, self.algorithm)
             given = check_init(self.init, X.shape[1], self.max_clusters)
             if given is not None:
                 rule.check(given, "init", self.divergence)

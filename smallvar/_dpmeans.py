@@ -12,6 +12,7 @@ from smallvar._base import (
     check_lam,
     check_number,
     check_option,
+    check_ratio,
     check_weights,
     counts,
     nearest_sweep,
@@ -24,6 +25,7 @@ from smallvar._sweeps.dpmeans import DPSweep
 
 NO_CAP = 2**31 - 1  # labels are int32
 LAMS = ("auto", "farthest-first")
+WEIGHTS = 1e12  # largest ratio of weights where rows are taken out of clusters
 CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
 
@@ -328,6 +330,8 @@ class DPMeans(CenterEstimator):
             rng, n_threads = self._check_parameters()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
+            if self.algorithm in ("collapsed", "merge"):
+                check_ratio(weight, WEIGHTS, self.algorithm)
             given = check_init(self.init, X.shape[1], self.max_clusters)
             best = self._fit(X, weight, given, rng, n_threads)
             if self.algorithm == "collapsed" and weight is not None and not weight.all():

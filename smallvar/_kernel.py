@@ -9,6 +9,7 @@ from smallvar._base import (
     check_lam,
     check_number,
     check_option,
+    check_ratio,
     check_weights,
     counts,
     learned,
@@ -30,6 +31,7 @@ from smallvar._penalty import check_groups, check_guess, farthest_by, farthest_g
 NO_CAP = 2**31 - 1  # labels are int32
 TIE = 1e-13  # of the terms that a distance is the difference of: their rounding
 FIRST_WINDOW, LAST_WINDOW = 16, 4096  # points looked at together between two that move
+WEIGHTS = 1e6  # largest ratio of weights where rows are taken out of clusters
 TILE = 256  # rows of the local clusters whose kernel is taken at once
 # kernels that may have negative eigenvalues; gamma < 0 is not allowed
 INDEFINITE = ("precomputed", "sigmoid", "poly", "polynomial")
@@ -816,6 +818,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
             X = self._validate_kernel(X, reset=True)
             n = X.shape[0]
             weight = check_weights(sample_weight, n)
+            if self.algorithm == "collapsed":
+                check_ratio(weight, WEIGHTS, self.algorithm)
             label = check_labels(self.init, weight, n, self.max_clusters)
             if isinstance(self.lam, str):
                 check_guess(self.n_clusters, n)

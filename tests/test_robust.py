@@ -2,12 +2,14 @@
 
 import pickle
 import re
+import threading
 import warnings
 from copy import deepcopy
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from problems import never_rises
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -305,7 +307,7 @@ def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
         for model in (clone(ESTIMATORS[key]), deepcopy(fitted)):
             model.set_params(max_iter=1, random_state=seed)
             for name in {"lam", "lam_local", "lam_global"} & set(model.get_params()):
-                if key != "PenalizedCut":
+                if key not in ("PenalizedCut", "MahalanobisMeans"):
                     model.set_params(**{name: 0.02})
             if key == "MahalanobisMeans":
                 model.set_params(n_clusters=9)
@@ -329,3 +331,81 @@ def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
 )
 def test_other_warnings_that_are_errors(model, X):
     assert isinstance(warned(model, X), UserWarning)
+
+
+# Weights far apart
+
+
+@pytest.mark.parametrize(
+    ("model", "bound"),
+    [
+        (DPMeans(0.5, algorithm="collapsed"), 1e12),
+        (DPMeans(0.5, algorithm="merge"), 1e12),
+        (BregmanDPMeans(lam=0.5, algorithm="collapsed"), 1e12),
+        (BregmanDPMeans(lam=0.5, divergence="kl", algorithm="collapsed"), 1e12),
+        (KernelDPMeans(0.5, algorithm="collapsed"), 1e6),
+    ],
+    ids=["dp", "merge", "bregman", "kl", "kernel"],
+)
+def test_collapsed_sweeps_want_weights_of_some_size(model, bound):
+    X = np.abs(rows())
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        weight = bound ** rng.uniform(-1, 0, size=len(X))
+        weight[:3] = 0.0, 1.0, 1.0 / bound
+        model.set_params(lam=0.5 * bound ** -rng.uniform(0, 1)).fit(X, sample_weight=weight)
+        assert never_rises(model.objective_path_)
+    with pytest.raises(
+        ValueError, match=rf"sample_weight must have a ratio .* {bound:.0e}".replace("+", r"\+")
+    ):
+        model.fit(X, sample_weight=np.where(weight == 1.0, 3.0, weight))
+    serial = clone(model).set_params(algorithm="serial")
+    path = serial.fit(X, sample_weight=1e20 ** rng.uniform(-1, 0, size=len(X))).objective_path_
+    assert np.all(np.diff(path) <= 1e-6 * path[:-1])
+
+
+# Threads
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("key", ESTIMATORS)
+def test_one_object_in_two_threads_is_refused_or_works(key):
+    model, X = clone(ESTIMATORS[key]), data_for(ESTIMATORS[key], 200)
+    expected = clone(model).fit(X)
+    start, done = threading.Barrier(4), []
+
+    def fit():
+        start.wait()
+        for _ in range(5):
+            try:
+                done.append(model.fit(X) is model)
+            except RuntimeError as error:
+                done.append("is being fitted in another thread" in str(error))
+
+    threads = [threading.Thread(target=fit) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [True] * 20
+    assert model.fit(X).objective_ == expected.objective_
+
+
+def test_an_object_that_is_being_fitted_in_another_thread():
+    inside, leave = threading.Event(), threading.Event()
+
+    def kernel(A, B):
+        inside.set()
+        leave.wait()
+        return A @ B.T
+
+    model, other = KernelDPMeans(1.0, kernel=kernel), DPMeans(0.5)
+    thread = threading.Thread(target=model.fit, args=(rows(),))
+    thread.start()
+    inside.wait()
+    with pytest.raises(RuntimeError, match="this KernelDPMeans is being fitted in another thread"):
+        model.fit(rows())
+    other.fit(rows())
+    leave.set()
+    thread.join()
+    assert hasattr(model.fit(rows()), "labels_")
