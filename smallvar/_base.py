@@ -137,7 +137,8 @@ def check_ratio(weight, most, algorithm):
     ratio = float(positive.max()) / float(positive.min())
     raise ValueError(
         "sample_weight must have a ratio of largest to least positive weight of at most "
-        f"{most:.0e} with algorithm={algorithm!r}, got {ratio:.3g}: set tiny weights to 0, or use 'serial'"
+        f"{most:.0e} with algorithm={algorithm!r}, got {ratio:.3g}: set tiny weights to 0, or use "
+        "'serial'"
     )
 
 

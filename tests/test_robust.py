@@ -9,13 +9,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.linalg
 from problems import never_rises
+from scipy.linalg import LinAlgError
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import smallvar
 from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
 from smallvar._base import counts
+from smallvar._lapack import eigh, stoppable
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -409,3 +412,58 @@ def test_an_object_that_is_being_fitted_in_another_thread():
     leave.set()
     thread.join()
     assert hasattr(model.fit(rows()), "labels_")
+
+
+# LAPACK that can be stopped
+
+
+@pytest.mark.parametrize("n", [1, 5, 60, 520])
+def test_eigenpairs_are_those_of_scipy(n):
+    A = np.random.default_rng(n).normal(size=(n, n))
+    K = A @ A.T
+    for found, expected in (
+        (eigh(K, above=n), scipy.linalg.eigh(K, subset_by_value=(n, np.inf))),
+        (eigh(K, above=1e9), (np.empty(0), np.empty((n, 0)))),
+        (eigh(K, largest=1), scipy.linalg.eigh(K, subset_by_index=(n - 1, n - 1))),
+        (eigh(K), scipy.linalg.eigh(K)),
+    ):
+        assert found[0].shape == expected[0].shape
+        assert found[1].shape == expected[1].shape
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-10)
+        np.testing.assert_allclose(K @ found[1], found[1] * found[0], atol=1e-9 * n)
+
+
+def test_an_error_while_it_is_waited_for():
+    with pytest.raises(LinAlgError):
+        stoppable(np.linalg.inv, np.zeros((3, 3)))
+
+
+# Interruptions
+
+
+MANY = {
+    "BPMeans": (BPMeans(0.5, n_init=10**6), rows(30)),
+    "BPMeans-collapsed": (BPMeans(0.5, n_init=10**5, algorithm="collapsed"), rows(300)),
+    "DPMeans": (DPMeans(0.001, n_init=10**4), rows(3000)),
+    "DPMeans-delayed": (DPMeans(0.001, n_init=10**4, algorithm="delayed"), rows(3000)),
+    "DPMeans-merge": (DPMeans(0.1, n_init=10**4, algorithm="merge"), rows(3000)),
+    "HDPMeans": (HDPMeans(0.1, 0.1, n_init=10**5), rows(3000)),
+    "KFeatures": (smallvar.KFeatures(12, assign="exact", n_init=10**4), rows(3000, 20)),
+    "KernelDPMeans": (KernelDPMeans(0.01, n_init=10**4), rows(1500)),
+    "MahalanobisMeans": (smallvar.MahalanobisMeans(9, n_init=10**5), rows(3000)),
+    "MiniBatchDPMeans": (smallvar.MiniBatchDPMeans(0.001, max_clusters=500), rows(200_000)),
+    "SpectralDPMeans": (smallvar.SpectralDPMeans(1.0, kernel="rbf", gamma=1.0), rows(3000)),
+    "SpectralDynamicMeans": (smallvar.SpectralDynamicMeans(0.05, n_init=10**4), rows(900)),
+}
+
+
+@pytest.mark.parametrize("key", MANY)
+def test_interrupt_leaves_the_estimator_as_it_was(key, interrupt):
+    """(That it comes within a second is measured by hand: here only that it comes.)"""
+    model, X = deepcopy(MANY[key])
+    model.set_params(random_state=0)
+    before = deepcopy(model)
+    interrupt(0.7)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X)
+    assert same_state(model, before)

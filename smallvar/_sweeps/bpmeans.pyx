@@ -45,7 +45,8 @@ cdef enum:
     SUMS = 1 << 22      # and values they may have in all
     REFRESH = 32        # rank-one updates between two fresh inverses
     PASSES = 1000       # over the bits of a row: a few, but for ties that rounding hides
-    WORK = 1 << 28      # multiply-adds between two looks at the signals
+    CALL = 2000         # multiply-adds that take as long as what else a small sweep does
+    WORK = 1 << 26      # multiply-adds between two looks at the signals
 
 cdef double DEPENDENT = 1e-9    # share of a column's square outside the span of the earlier ones that counts as zero
 cdef double NOTHING = 1e-26     # share of the data's square that counts as zero
@@ -314,14 +315,14 @@ cdef int grow(const Problem* p, Start* s) except -1 nogil:
 
 
 cdef int look(Start* s, Py_ssize_t work) except -1 nogil:
-    """Raise KeyboardInterrupt if Ctrl-C was pressed; looks every few tenths of a second.
+    """Raise KeyboardInterrupt if Ctrl-C was pressed; looks several times a second.
 
     Only the main thread hears of it, so it leaves word for the others.
     """
     if s.stop != NULL and s.stop[0]:
         with gil:
             raise KeyboardInterrupt
-    s.work += work
+    s.work += work + CALL
     if s.work > WORK:
         s.work = 0
         with gil:
@@ -965,19 +966,29 @@ cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
 # Sweeps
 
 
+cdef inline Py_ssize_t row_work(const Problem* p, const Start* s) noexcept nogil:
+    """Multiply-adds of a new row of Z, K fixed."""
+    return p.d * (2 * s.k + 1) + ((s.k + 4) << s.k if p.rule == EXACT else 0)
+
+
+cdef inline Py_ssize_t work_tiles(const Problem* p, Py_ssize_t each) noexcept nogil:
+    """Tiles of the next round, so much work a row: not more than are done before the next look at the signals."""
+    return min(round_tiles(p), max(<Py_ssize_t> 64, WORK // (LANES * each)))
+
+
 cdef int fixed_sweep(const Problem* p, Start* s) except -1 nogil:
     """K-features: every row anew; then features that nobody uses restart as the largest residuals."""
-    cdef Py_ssize_t start = 0, stop, t, i, k, farthest
+    cdef Py_ssize_t start = 0, stop, t, i, k, farthest, each = row_work(p, s)
     cdef double largest
     if p.rule == EXACT:
         tabulate(s)
     while start < p.n:
-        stop = min(p.n, start + round_tiles(p) * LANES)
+        stop = min(p.n, start + work_tiles(p, each) * LANES)
         propose(p, s, start, stop)
         for t in range((stop - start + LANES - 1) // LANES):
             s.changes += bits_set(s.touched[t])
         add_round(p, s, start, stop)
-        look(s, (stop - start) * p.d * (2 * s.k + 1))
+        look(s, (stop - start) * each)
         start = stop
     for k in range(s.k):
         if s.count[k] != 0.0:
@@ -1107,7 +1118,7 @@ cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
         for k in range(s.k):
             s.count[k] = users[k]
         look(s, (stop - start) * p.d * (2 * s.k + 1))
-        s.round = 1 if reached < stop else min(2 * s.round, round_tiles(p))
+        s.round = 1 if reached < stop else min(2 * s.round, work_tiles(p, row_work(p, s)))
         start = reached
     if s.dead:
         k = 0
@@ -1712,14 +1723,14 @@ cdef class FeatureSweep:
 
 
 cdef bint encode_pass(const Problem* p, Start* s) except -1 nogil:
-    cdef Py_ssize_t start = 0, stop, t
+    cdef Py_ssize_t start = 0, stop, t, each = row_work(p, s)
     cdef bint changed = False
     while start < p.n:
-        stop = min(p.n, start + round_tiles(p) * LANES)
+        stop = min(p.n, start + work_tiles(p, each) * LANES)
         propose(p, s, start, stop)
         for t in range((stop - start + LANES - 1) // LANES):
             changed |= s.touched[t] != 0
-        look(s, (stop - start) * p.d * (2 * s.k + 1))
+        look(s, (stop - start) * each)
         start = stop
     return changed and p.rule != EXACT
 
