@@ -467,3 +467,18 @@ def test_interrupt_leaves_the_estimator_as_it_was(key, interrupt):
     with pytest.raises(KeyboardInterrupt):
         model.fit(X)
     assert same_state(model, before)
+
+
+# Data far from the origin
+
+
+@pytest.mark.parametrize("model", ["KernelDPMeans", "KernelDynamicMeans", "KernelHDPMeans"])
+def test_rbf_does_not_depend_on_where_the_origin_is(model):
+    X = np.round(rows(80) * 2.0**20) / 2.0**20
+    far = X + 2.0**30  # exact: no digit is lost
+    one, two = (clone(ESTIMATORS[model]).set_params(gamma=0.7).fit(x) for x in (X, far))
+    assert one.n_clusters_ > 1 if hasattr(one, "n_clusters_") else one.labels_.max() > 0
+    assert np.array_equal(one.labels_, two.labels_)
+    np.testing.assert_allclose(two.objective_, one.objective_, rtol=1e-9)
+    if hasattr(two, "objective_path_"):
+        assert never_rises(two.objective_path_)
