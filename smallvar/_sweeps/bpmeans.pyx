@@ -45,7 +45,9 @@ cdef enum:
     GROUPS = 16         # partial sums of a round, added in order,
     SUMS = 1 << 22      # and values they may have in all
     REFRESH = 32        # rank-one updates between two fresh inverses
-    WORK = 1 << 28      # multiply-adds between two looks at the signals
+    PASSES = 1000       # over the bits of a row: a few, but for ties that rounding hides
+    CALL = 2000         # multiply-adds that take as long as what else a small sweep does
+    WORK = 1 << 26      # multiply-adds between two looks at the signals
 
 cdef double DEPENDENT = 1e-9    # share of a column's square outside the span of the earlier ones that counts as zero
 cdef double NOTHING = 1e-26     # share of the data's square that counts as zero
@@ -333,14 +335,14 @@ cdef int grow(const Problem* p, Start* s) except -1 nogil:
 
 
 cdef int look(Start* s, Py_ssize_t work) except -1 nogil:
-    """Raise KeyboardInterrupt if Ctrl-C was pressed; looks every few tenths of a second.
+    """Raise KeyboardInterrupt if Ctrl-C was pressed; looks several times a second.
 
     Only the main thread hears of it, so it leaves word for the others.
     """
     if s.stop != NULL and item_now(s.stop):
         with gil:
             raise KeyboardInterrupt
-    s.work += work
+    s.work += work + CALL
     if s.work > WORK:
         s.work = 0
         with gil:
@@ -1042,19 +1044,29 @@ cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
 # Sweeps
 
 
+cdef inline Py_ssize_t row_work(const Problem* p, const Start* s) noexcept nogil:
+    """Multiply-adds of a new row of Z, K fixed."""
+    return p.d * (2 * s.k + 1) + ((s.k + 4) << s.k if p.rule == EXACT else 0)
+
+
+cdef inline Py_ssize_t work_tiles(const Problem* p, Py_ssize_t each) noexcept nogil:
+    """Tiles of the next round, so much work a row: not more than are done before the next look at the signals."""
+    return min(round_tiles(p), max(<Py_ssize_t> 64, WORK // (LANES * each)))
+
+
 cdef int fixed_sweep(const Problem* p, Start* s) except -1 nogil:
     """K-features: every row anew; then features that nobody uses restart as the largest residuals."""
-    cdef Py_ssize_t start = 0, stop, t, i, k, farthest
+    cdef Py_ssize_t start = 0, stop, t, i, k, farthest, each = row_work(p, s)
     cdef double largest
     if p.rule == EXACT:
         tabulate(s)
     while start < p.n:
-        stop = min(p.n, start + round_tiles(p) * LANES)
+        stop = min(p.n, start + work_tiles(p, each) * LANES)
         propose(p, s, start, stop)
         for t in range((stop - start + LANES - 1) // LANES):
             s.changes += bits_set(s.touched[t])
         add_round(p, s, start, stop)
-        look(s, (stop - start) * p.d * (2 * s.k + 1))
+        look(s, (stop - start) * each)
         start = stop
     for k in range(s.k):
         if s.count[k] != 0.0:
@@ -1204,7 +1216,7 @@ cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
         for k in range(s.k):
             s.count[k] = users[k]
         look(s, (stop - start) * p.d * (2 * s.k + 1))
-        s.round = 1 if reached < stop else min(2 * s.round, round_tiles(p))
+        s.round = 1 if reached < stop else min(2 * s.round, work_tiles(p, row_work(p, s)))
         start = reached
     if s.dead:
         k = 0
@@ -1327,6 +1339,7 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
     cdef double w = weight_of(p, i), h = 0.0, top = 0.0, rr, xx, f, t, sign, num, den, cost, old, margin
     cdef double new_num, new_den
     cdef bint alone, flipped = True
+    cdef int passes = 0
     row_of(p, i, x)
     for j in range(k):
         z[j] = bit(s, i, j)[0]
@@ -1371,8 +1384,9 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
     for j in range(size):
         xx += gg[j * room + j]
     margin = 1e-11 * sqrt(max(cost, old)) * sqrt(w * xx) + 1e-22 * w * xx  # what rounding may make of a cost
-    while flipped:
+    while flipped and passes < PASSES:
         flipped = False
+        passes += 1
         for j in range(size):
             sign = 1.0 - 2.0 * z[j]
             new_num = num - 2.0 * sign * g[j] + gg[j * room + j] - 2.0 * t * pz[j] * ar[j] + t * t * rr * pz[j] * pz[j]
@@ -1452,7 +1466,7 @@ cdef int collapsed_sweep(const Problem* p, Start* s) except -1 nogil:
 cdef int converge(const Problem* p, Start* s) except -1 nogil:
     """Sweeps until nothing changes, or tol or max_iter ends them."""
     cdef int counted = 0
-    cdef bint was_settled
+    cdef bint was_settled, fell
     cdef double fall, previous
     cdef Py_ssize_t begin = s.n_path
     s.converged = False
@@ -1489,7 +1503,9 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
         if p.tol > 0 and s.n_path > begin + 1 and s.path[s.n_path - 2] - s.objective <= p.tol * s.path[0]:
             s.converged = True
             break
-        counted += s.created == 0
+        # sweeps that open features do not count, but where rounding opens them it would never end
+        fell = s.n_path == begin + 1 or s.objective < s.path[s.n_path - 2]
+        counted += not (s.created and fell and s.n_path - begin - counted <= p.n)
         if counted >= p.max_iter:
             break
     return 0
@@ -1683,6 +1699,8 @@ cdef class FeatureSweep:
     def run_given(self, unsigned char[:, ::1] Z, uint64_t state):
         """One start from the rows of Z (IN)."""
         cdef Py_ssize_t i, j
+        if Z.shape[0] != self.p.n or Z.shape[1] > self.p.cap:
+            raise ValueError(f"Z must be ({self.p.n}, at most {self.p.cap}), got ({Z.shape[0]}, {Z.shape[1]})")
         self.measure()
         release(&self.best)
         allocate(&self.p, &self.best, max(Z.shape[1], self.first_room()), self.n_threads)
@@ -1797,6 +1815,10 @@ cdef class FeatureSweep:
         """
         cdef Py_ssize_t k = components.shape[0]
         cdef int passes = 0
+        if k and components.shape[1] != self.p.d:
+            raise ValueError(f"components must have {self.p.d} columns, got {components.shape[1]}")
+        if self.p.rule == EXACT and k != self.p.cap:
+            raise ValueError(f"components must be {self.p.cap}, got {k}")
         cdef bint changed = True
         self.measure()
         release(&self.best)
@@ -1808,7 +1830,7 @@ cdef class FeatureSweep:
         if self.p.rule == EXACT:
             tabulate(&self.best)
         with nogil:
-            while changed and passes < 1000:  # a few, but for ties that rounding hides
+            while changed and passes < PASSES:
                 changed = encode_pass(&self.p, &self.best)
                 passes += 1
             self.best.error = evaluate(&self.p, &self.best)
@@ -1816,14 +1838,14 @@ cdef class FeatureSweep:
 
 
 cdef bint encode_pass(const Problem* p, Start* s) except -1 nogil:
-    cdef Py_ssize_t start = 0, stop, t
+    cdef Py_ssize_t start = 0, stop, t, each = row_work(p, s)
     cdef bint changed = False
     while start < p.n:
-        stop = min(p.n, start + round_tiles(p) * LANES)
+        stop = min(p.n, start + work_tiles(p, each) * LANES)
         propose(p, s, start, stop)
         for t in range((stop - start + LANES - 1) // LANES):
             changed |= s.touched[t] != 0
-        look(s, (stop - start) * p.d * (2 * s.k + 1))
+        look(s, (stop - start) * each)
         start = stop
     return changed and p.rule != EXACT
 

@@ -374,6 +374,8 @@ cdef class DynamicStep(Sweep):
         self.phi, self.gamma, self.penalty, self.s.lam = centers, gamma, penalty, lam
         if gamma.shape[0] != self.old or penalty.shape[0] != self.old:
             raise ValueError("gamma and penalty must match centers")
+        if centers.shape[1] != X.shape[1]:
+            raise ValueError(f"centers must have {X.shape[1]} columns, got {centers.shape[1]}")
         self.attach(X, None, None, n_threads)
 
     def run(self, order, int max_iter):
@@ -690,7 +692,7 @@ cdef class HDPSweep(Sweep):
                 k = self.open_global(row_at(&self.p, i, self.p.rows))
             self.label[i] = <int> k
             i += 1
-            if offset[k] != 0.0:
+            if everywhere or offset[k] != 0.0:
                 offset[k] = 0.0
                 # cheaper now for what lies behind, and nothing else is: a few points are amended, more proposed anew
                 end = stop if everywhere else end_of_group(&self.p, i - 1, stop)
@@ -863,6 +865,12 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
     cdef Py_ssize_t k, start = 0, stop, n = X.shape[0]
     cdef int[::1] label = np.empty(n, dtype=np.int32)
     cdef double[::1] cost = np.empty(n)
+    k = centers.shape[0]
+    if k == 0 or centers.shape[1] != X.shape[1] or offset.shape[1] != k:
+        raise ValueError(f"centers must be some, of {X.shape[1]} columns, each with offsets, got {centers.shape[0]} of "
+                         f"{centers.shape[1]} columns and offsets for {offset.shape[1]}")
+    if group is not None and n and not 0 <= np.min(group) <= np.max(group) < offset.shape[0]:
+        raise ValueError(f"group must be the number of a row of offset, < {offset.shape[0]}")
     sweep.attach(X, None, group, n_threads)
     sweep.reserve(centers.shape[0], offset.shape[0])
     sweep.t.factor = NULL
