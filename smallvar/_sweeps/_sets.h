@@ -35,14 +35,17 @@
 #define SV_RESTRICT __restrict__
 #define SV_INLINE static inline __attribute__((always_inline))
 #define SV_PREFETCH(address) __builtin_prefetch(address)
+#define SV_UNROLL _Pragma("GCC unroll 8")
 #elif defined(_MSC_VER)
 #define SV_RESTRICT __restrict
 #define SV_INLINE static __forceinline
 #define SV_PREFETCH(address) ((void)0)
+#define SV_UNROLL
 #else
 #define SV_RESTRICT
 #define SV_INLINE static
 #define SV_PREFETCH(address) ((void)0)
+#define SV_UNROLL
 #endif
 
 #if defined(__x86_64__) || defined(_M_X64)

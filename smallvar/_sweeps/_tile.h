@@ -4,22 +4,28 @@
  * Registers decide the shape of a block: BLOCK centers times PARTS vectors of a tile are as many independent chains of
  * multiply-adds (they hide its latency) and fit the registers together with the tile's values and one center's. Every
  * value of a center is spread once for PARTS multiply-adds. A block is settled before it meets the result, which stays
- * in memory, so that nothing has to make room.
+ * in memory (no restrict here: compilers would keep it in registers that they do not have).
  */
 
+#define REST_1(f, p)
+#define REST_2(f, p) f(1, p)
+#define REST_6(f, p) f(1, p) f(2, p) f(3, p) f(4, p) f(5, p)
+#define REST_12(f, p) REST_6(f, p) f(6, p) f(7, p) f(8, p) f(9, p) f(10, p) f(11, p)
 #define FOR_1(f, p) f(0, p)
-#define FOR_2(f, p) FOR_1(f, p) f(1, p)
-#define FOR_6(f, p) FOR_2(f, p) f(2, p) f(3, p) f(4, p) f(5, p)
-#define FOR_12(f, p) FOR_6(f, p) f(6, p) f(7, p) f(8, p) f(9, p) f(10, p) f(11, p)
+#define FOR_2(f, p) f(0, p) REST_2(f, p)
+#define FOR_6(f, p) f(0, p) REST_6(f, p)
+#define FOR_12(f, p) f(0, p) REST_12(f, p)
 #if SV_SET == 4 /* 32 registers of a whole row of the tile */
 #define PARTS 1
 #define BLOCK 12
 #define FOR_BLOCK FOR_12
+#define REST_BLOCK REST_12
 #define FOR_PARTS(f, b) f(b, 0)
 #elif SV_SET == 3 /* 16 of half a row */
 #define PARTS 2
 #define BLOCK 6
 #define FOR_BLOCK FOR_6
+#define REST_BLOCK REST_6
 #define FOR_PARTS(f, b) f(b, 0) f(b, 1)
 #else
 #define PARTS 4
@@ -27,9 +33,11 @@
 #if SV_NEON /* 32 of a quarter */
 #define BLOCK 6
 #define FOR_BLOCK FOR_6
+#define REST_BLOCK REST_6
 #else /* 16, and no fused multiply-add: a product needs a register too */
 #define BLOCK 2
 #define FOR_BLOCK FOR_2
+#define REST_BLOCK REST_2
 #endif
 #endif
 #define LANES ((ptrdiff_t)(64 / sizeof(REAL)))
@@ -44,29 +52,29 @@
 /* s_b += x . row_b for all b of a block */
 #define DOTS(FOR) for (j = 0; j < d; j++) { FOR_PARTS(TAKE, 0) FOR(STEP, 0) }
 
-/* The block's least score, the first center that has it, and the second least score. */
-#define RANK(b, p)                                              \
-    {                                                           \
-        const V_MASK below = V_LESS(s##b##_##p, least);         \
-        second = V_LEAST(second, V_MOST(least, s##b##_##p));    \
-        least = V_LEAST(s##b##_##p, least);                     \
-        index = V_PICK(below, V_INDEX(i + b), index);           \
+/* The block's least score, the first center that has it and the second least score; then those of all so far. */
+#define RANK(b, p)                                             \
+    {                                                          \
+        const V_MASK below = V_LESS(s##b##_##p, least);        \
+        second = V_LEAST(second, V_MOST(least, s##b##_##p));   \
+        least = V_LEAST(s##b##_##p, least);                    \
+        index = VI_PICK(below, VI_SPREAD(b), index);           \
     }
-#define RANK_BLOCK(FOR, p)                                                            \
-    {                                                                                 \
-        V least = V_SPREAD(T(HUGE_SCORE)), second = least, index = V_INDEX(i), before;   \
-        V_MASK below;                                                                 \
-        FOR(RANK, p)                                                                  \
-        before = V_LOAD(out1 + p * V_LANES);                                          \
-        below = V_LESS(least, before);                                                \
-        second = V_LEAST(second, V_MOST(least, before));                              \
-        V_STORE(out1 + p * V_LANES, V_LEAST(least, before));                          \
-        V_STORE(out2 + p * V_LANES, V_LEAST(second, V_LOAD(out2 + p * V_LANES)));     \
-        memcpy(&before, first + p * sizeof(V), sizeof(V));                            \
-        index = V_PICK(below, index, before);                                         \
-        memcpy(first + p * sizeof(V), &index, sizeof(V));                             \
+#define RANK_BLOCK(REST, p)                                                       \
+    {                                                                             \
+        V least = s0_##p, second = V_SPREAD(T(HUGE_SCORE)), before;               \
+        VI index = VI_SPREAD(0), arg;                                             \
+        V_MASK below;                                                             \
+        REST(RANK, p)                                                             \
+        before = V_LOAD(out1 + p * V_LANES);                                      \
+        below = V_LESS(least, before);                                            \
+        second = V_LEAST(second, V_MOST(least, before));                          \
+        V_STORE(out1 + p * V_LANES, V_LEAST(least, before));                      \
+        V_STORE(out2 + p * V_LANES, V_LEAST(second, V_LOAD(out2 + p * V_LANES))); \
+        memcpy(&arg, first + p * sizeof(V), sizeof(V));                           \
+        arg = VI_PICK(below, VI_ADD(index, VI_SPREAD(i)), arg);                   \
+        memcpy(first + p * sizeof(V), &arg, sizeof(V));                           \
     }
-#define RANK_PARTS(FOR, p) RANK_BLOCK(FOR, p)
 #define CLEAR(_, p)                                    \
     V_STORE(out1 + p * V_LANES, V_SPREAD(T(HUGE_SCORE))); \
     V_STORE(out2 + p * V_LANES, V_SPREAD(T(HUGE_SCORE)));
@@ -77,9 +85,9 @@
  * error and decide close calls in plain float64 arithmetic.
  * IN  x: d x LANES; c: k x d, times -2; norm: k.
  * OUT out1, out2: LANES scores; best: LANES indices, 64 bytes of room. */
-static void SV_(T(tile_top2))(const REAL *SV_RESTRICT x, ptrdiff_t d, const REAL *SV_RESTRICT c,
-                              const REAL *SV_RESTRICT norm, ptrdiff_t k, REAL *SV_RESTRICT out1,
-                              REAL *SV_RESTRICT out2, int *SV_RESTRICT best)
+static void SV_(T(tile_top2))(const REAL * x, ptrdiff_t d, const REAL * c,
+                              const REAL * norm, ptrdiff_t k, REAL *out1,
+                              REAL *out2, int *best)
 {
     char *first = (char *)best; /* an index takes an element's bytes */
     ptrdiff_t q, i, j;
@@ -90,14 +98,14 @@ static void SV_(T(tile_top2))(const REAL *SV_RESTRICT x, ptrdiff_t d, const REAL
             const REAL *row = c + i * d, *start = norm + i;
             FOR_BLOCK(START, 0)
             DOTS(FOR_BLOCK)
-            FOR_PARTS(RANK_PARTS, FOR_BLOCK)
+            FOR_PARTS(RANK_BLOCK, REST_BLOCK)
         }
 #if BLOCK == 12
         if (i + 6 <= k) {
             const REAL *row = c + i * d, *start = norm + i;
             FOR_6(START, 0)
             DOTS(FOR_6)
-            FOR_PARTS(RANK_PARTS, FOR_6)
+            FOR_PARTS(RANK_BLOCK, REST_6)
             i += 6;
         }
 #endif
@@ -105,7 +113,7 @@ static void SV_(T(tile_top2))(const REAL *SV_RESTRICT x, ptrdiff_t d, const REAL
             const REAL *row = c + i * d, *start = norm + i;
             FOR_1(START, 0)
             DOTS(FOR_1)
-            FOR_PARTS(RANK_PARTS, FOR_1)
+            FOR_PARTS(RANK_BLOCK, REST_1)
         }
         x += PARTS * V_LANES;
         out1 += PARTS * V_LANES;
@@ -132,8 +140,8 @@ static void SV_(T(tile_top2))(const REAL *SV_RESTRICT x, ptrdiff_t d, const REAL
 #define CLEAR_IMAGE(_, p) V_STORE(image + p * V_LANES, V_SPREAD(0));
 
 /* Squared lengths of the images of 16 points under W, in float32.  IN x: d x 16; w: r x d.  OUT image: 16. */
-static void SV_(sv_images)(const float *SV_RESTRICT x, ptrdiff_t d, const float *SV_RESTRICT w, ptrdiff_t r,
-                           float *SV_RESTRICT image)
+static void SV_(sv_images)(const float * x, ptrdiff_t d, const float * w, ptrdiff_t r,
+                           float *image)
 {
     ptrdiff_t q, i, j;
     for (q = 0; q < LANES; q += PARTS * V_LANES) {
@@ -159,11 +167,16 @@ static void SV_(sv_images)(const float *SV_RESTRICT x, ptrdiff_t d, const float 
 #undef CLEAR_IMAGE
 #endif
 
+#undef REST_1
+#undef REST_2
+#undef REST_6
+#undef REST_12
 #undef FOR_1
 #undef FOR_2
 #undef FOR_6
 #undef FOR_12
 #undef FOR_BLOCK
+#undef REST_BLOCK
 #undef FOR_PARTS
 #undef PARTS
 #undef BLOCK
@@ -178,5 +191,4 @@ static void SV_(sv_images)(const float *SV_RESTRICT x, ptrdiff_t d, const float 
 #undef DOTS
 #undef RANK
 #undef RANK_BLOCK
-#undef RANK_PARTS
 #undef CLEAR
