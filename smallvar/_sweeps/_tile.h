@@ -75,7 +75,7 @@
         V_STORE(out1 + p * V_LANES, V_LEAST(least, before));                      \
         V_STORE(out2 + p * V_LANES, V_LEAST(second, V_LOAD(out2 + p * V_LANES))); \
         memcpy(&arg, first + p * sizeof(V), sizeof(V));                           \
-        arg = VI_PICK(below, VI_ADD(index, VI_SPREAD(i)), arg);                   \
+        arg = VI_PICK(below, VI_ADD(index, VI_SPREAD(from + i)), arg);                   \
         memcpy(first + p * sizeof(V), &arg, sizeof(V));                           \
     }
 #define CLEAR(_, p)                                    \
@@ -86,17 +86,24 @@
  * Scores are s_k = ||c_k||^2 - 2 x.c_k, the squared distance without ||x||^2. Centers are stored times -2, so a score
  * is one chain of multiply-adds that starts from the norm. They are approximate (fused or not): callers bound the
  * error and decide close calls in plain float64 arithmetic.
+ * These k centers are those from number ``from`` on; where that is not 0 the results go on from what they are.
  * IN  x: d x LANES; c: k x d, times -2; norm: k.
- * OUT out1, out2: LANES scores; best: LANES indices, 64 bytes of room. */
+ * INOUT out1, out2: LANES scores; best: LANES indices, 64 bytes of room. */
 static void SV_(T(tile_top2))(const REAL * x, ptrdiff_t d, const REAL * c,
-                              const REAL * norm, ptrdiff_t k, REAL *out1,
+                              const REAL * norm, ptrdiff_t k, ptrdiff_t from, REAL *out1,
                               REAL *out2, int *best)
 {
     char *first = (char *)best; /* an index takes an element's bytes */
     ptrdiff_t q, i, j;
-    memset(best, 0, 64);
+    if (from == 0) memset(best, 0, 64);
+#if !SV_SINGLE
+    for (i = LANES - 1; i >= 0; i--) {
+        const long long index = best[i];
+        memcpy((char *)best + i * sizeof(index), &index, sizeof(index));
+    }
+#endif
     for (q = 0; q < LANES; q += PARTS * V_LANES) {
-        FOR_PARTS(CLEAR, 0)
+        if (from == 0) { FOR_PARTS(CLEAR, 0) }
         for (i = 0; i + BLOCK <= k; i += BLOCK) {
             const REAL *row = c + i * d, *start = norm + i;
             FOR_BLOCK(START, 0)
@@ -131,6 +138,33 @@ static void SV_(T(tile_top2))(const REAL * x, ptrdiff_t d, const REAL * c,
     }
 #endif
 }
+
+#define GIVE_PART(b, p) V_STORE(score + (i + b) * LANES + p * V_LANES, s##b##_##p);
+#define GIVE(b, _) FOR_PARTS(GIVE_PART, b)
+
+/* The scores themselves.  OUT score: k x LANES. */
+static void SV_(T(tile_scores))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k, REAL *score)
+{
+    ptrdiff_t q, i, j;
+    for (q = 0; q < LANES; q += PARTS * V_LANES) {
+        for (i = 0; i + BLOCK <= k; i += BLOCK) {
+            const REAL *row = c + i * d, *start = norm + i;
+            FOR_BLOCK(START, 0)
+            DOTS(FOR_BLOCK)
+            FOR_BLOCK(GIVE, 0)
+        }
+        for (; i < k; i++) {
+            const REAL *row = c + i * d, *start = norm + i;
+            FOR_1(START, 0)
+            DOTS(FOR_1)
+            FOR_1(GIVE, 0)
+        }
+        x += PARTS * V_LANES;
+        score += PARTS * V_LANES;
+    }
+}
+#undef GIVE_PART
+#undef GIVE
 
 #if SV_SINGLE
 #define ADD_SQUARE(b, p) total = V_MULADD(s##b##_##p, s##b##_##p, total);

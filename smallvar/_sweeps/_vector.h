@@ -17,6 +17,7 @@
 #undef V_MUL
 #undef V_MULADD
 #undef V_MULSUB
+#undef V_ROOT
 #undef V_LEAST
 #undef V_MOST
 #undef V_MASK
@@ -107,6 +108,7 @@
 #define V_ADD(a, b) V_OP(add)(a, b)
 #define V_SUB(a, b) V_OP(sub)(a, b)
 #define V_MUL(a, b) V_OP(mul)(a, b)
+#define V_ROOT(a) V_OP(sqrt)(a)
 #define V_LEAST(a, b) V_OP(min)(a, b)
 #define V_MOST(a, b) V_OP(max)(a, b)
 #if SV_SET >= 3
@@ -146,6 +148,7 @@
 #define V_MUL(a, b) V_OP(mul)(a, b)
 #define V_MULADD(a, b, c) V_OP(fma)(c, a, b)
 #define V_MULSUB(a, b, c) V_OP(fms)(c, a, b)
+#define V_ROOT(a) V_OP(sqrt)(a)
 #define V_LEAST(a, b) V_OP(min)(a, b)
 #define V_MOST(a, b) V_OP(max)(a, b)
 #define V_LESS(a, b) V_OP(clt)(a, b)
@@ -164,6 +167,7 @@
 #define V_MUL(a, b) ((a) * (b))
 #define V_MULADD(a, b, c) ((a) * (b) + (c))
 #define V_MULSUB(a, b, c) ((c) - (a) * (b))
+#define V_ROOT(a) ((V_REAL)sqrt(a))
 #define V_LEAST(a, b) ((a) < (b) ? (a) : (b))
 #define V_MOST(a, b) ((a) > (b) ? (a) : (b))
 #define V_LESS(a, b) ((a) < (b))

@@ -4,6 +4,7 @@
 #ifndef SMALLVAR_SIMD_H
 #define SMALLVAR_SIMD_H
 
+#include <math.h>
 #include "_sets.h"
 
 /* Above every real score: data are scaled into [-1, 1] before they come here. */
@@ -14,12 +15,78 @@
 #define SV_UP(x) ((x) * 1.0000005f)
 #define SV_DOWN(x) ((x) * 0.9999995f)
 
+/* The deciding distances of rows to one center each, where columns are few; 0 if they are not.
+ * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
+#define SV_SQUARE(j) { const double t = (double)x[j] - y[j]; s += t * t; }
+#define SV_FEW(X, D, SQUARES)                            \
+    case D:                                              \
+        for (q = 0; q < n; q++) {                        \
+            const X *x = rows[q];                        \
+            const double *y = c + (ptrdiff_t)z[q] * D;   \
+            double s = 0.0;                              \
+            SQUARES                                      \
+            out[q] = s;                                  \
+        }                                                \
+        return 1;
+#define SV_FEW_DISTANCES(X)                                                                    \
+    ptrdiff_t q;                                                                               \
+    switch (d) {                                                                               \
+        SV_FEW(X, 1, SV_SQUARE(0))                                                             \
+        SV_FEW(X, 2, SV_SQUARE(0) SV_SQUARE(1))                                                \
+        SV_FEW(X, 3, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2))                                   \
+        SV_FEW(X, 4, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2) SV_SQUARE(3))                      \
+        SV_FEW(X, 5, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2) SV_SQUARE(3) SV_SQUARE(4))         \
+        SV_FEW(X, 6, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2) SV_SQUARE(3) SV_SQUARE(4) SV_SQUARE(5)) \
+    }                                                                                          \
+    return 0;
+
+static int sv_few_distances_d(ptrdiff_t n, const double *const *rows, const int *z, const double *c, ptrdiff_t d,
+                              double *out)
+{
+    SV_FEW_DISTANCES(double)
+}
+
+static int sv_few_distances_f(ptrdiff_t n, const float *const *rows, const int *z, const double *c, ptrdiff_t d,
+                              double *out)
+{
+    SV_FEW_DISTANCES(float)
+}
+
+/* Places in a list of flags, 0 or 1; returns how many there are. Without branches: which is set is anybody's guess. */
+static ptrdiff_t sv_list(ptrdiff_t n, const unsigned char *flag, unsigned short *place)
+{
+    ptrdiff_t i, count = 0;
+    for (i = 0; i < n; i++) {
+        place[count] = (unsigned short)i;
+        count += flag[i];
+    }
+    return count;
+}
+
+/* Those of a list, with their distances, that have this verdict. */
+static ptrdiff_t sv_select(ptrdiff_t n, const unsigned char *verdict, int wanted, const unsigned short *offset,
+                           const double *distance, unsigned short *out_offset, double *out_distance)
+{
+    ptrdiff_t q, count = 0;
+    for (q = 0; q < n; q++) {
+        out_offset[count] = offset[q];
+        out_distance[count] = distance[q];
+        count += verdict[q] == wanted;
+    }
+    return count;
+}
+
 #define SV_KERNELS "simd.h"
 #include "_each.h"
 
 SV_CHOOSE(tile_top2_f)
 SV_CHOOSE(tile_top2_d)
+SV_CHOOSE(tile_scores_f)
+SV_CHOOSE(tile_scores_d)
 SV_CHOOSE(sv_images)
+SV_CHOOSE(sv_upper)
+SV_CHOOSE(sv_second)
+SV_CHOOSE(sv_lower)
 SV_CHOOSE(sv_filter)
 SV_CHOOSE(sv_filter_opened)
 SV_CHOOSE(sv_own_distances_f)
@@ -178,6 +245,72 @@ static void SV_(sv_gather_dd)(const double *const *rows, ptrdiff_t d, const doub
 }
 
 #undef GATHER
+
+/* Scaled distances from squared ones, as float32 that are not below; squares vanish there below 1e-38, hence the term. */
+static void SV_(sv_upper)(ptrdiff_t n, const double *squared, double scale, float *out)
+{
+    const V factor = V_SPREAD(scale * scale), up = V_SPREAD(1.0000005), least = V_SPREAD(2e-19);
+    ptrdiff_t i = 0;
+    for (; i + V_LANES <= n; i += V_LANES)
+        V_GIVE_SINGLE(out + i, V_ADD(V_MUL(V_ROOT(V_MUL(V_LOAD(squared + i), factor)), up), least));
+    for (; i < n; i++) out[i] = (float)(sqrt(squared[i] * (scale * scale)) * 1.0000005 + 2e-19);
+}
+
+/* Distances from squared ones, scaled already, as float32 that are not above; 0 where rounding made them negative. */
+static void SV_(sv_lower)(ptrdiff_t n, const double *squared, float *out)
+{
+    const V down = V_SPREAD(0.9999995), zero = V_SPREAD(0.0);
+    ptrdiff_t i = 0;
+    for (; i + V_LANES <= n; i += V_LANES)
+        V_GIVE_SINGLE(out + i, V_MUL(V_ROOT(V_MOST(V_LOAD(squared + i), zero)), down));
+    for (; i < n; i++) out[i] = (float)(sqrt(squared[i] > 0.0 ? squared[i] : 0.0) * 0.9999995);
+}
+
+/* The test once more for points whose u is exact by now, and which the filter left with the bound on the calm centers:
+ *     passes    u < max(l - (r_z - calm_z), h_z)   (and, where centers were opened in this sweep, u < hd_z)
+ *     restless  u < l: only the few restless centers can be nearer
+ * Where a center set aside was opened in the last sweep, l does not know it yet: it is fresh_z - p_z - moved - u away.
+ * IN offset: n, places in l; z: n, labels; u: n; l.  OUT low: n, new values for l; verdict: n, 0: passes, 1: restless,
+ * 2: neither. */
+static void SV_(sv_second)(ptrdiff_t n, const unsigned short *SV_RESTRICT offset, const int *SV_RESTRICT label,
+                           const float *SV_RESTRICT u, const float *SV_RESTRICT l, const float *SV_RESTRICT p,
+                           const float *SV_RESTRICT r, const float *SV_RESTRICT calm, const float *SV_RESTRICT h,
+                           const float *SV_RESTRICT hd, const float *SV_RESTRICT fresh, int opened, int aside,
+                           float moved, int restless, float *SV_RESTRICT low, unsigned char *SV_RESTRICT verdict)
+{
+    ptrdiff_t q;
+    if (!opened) {
+#pragma omp simd
+        for (q = 0; q < n; q++) {
+            const int z = label[q];
+            const float of_calm = l[offset[q]];
+            float of_all = (of_calm - (r[z] - calm[z])) * 0.999999f, bound;
+            int passes;
+            of_all = of_all > 0.0f ? of_all : 0.0f;
+            bound = of_all > h[z] ? of_all : h[z];
+            passes = u[q] < bound;
+            low[q] = passes ? of_all : of_calm;
+            verdict[q] = (unsigned char)(passes ? 0 : restless && u[q] < of_calm ? 1 : 2);
+        }
+        return;
+    }
+#pragma omp simd
+    for (q = 0; q < n; q++) {
+        const int z = label[q];
+        const float of_calm = l[offset[q]], before = fresh[z] - p[z] - moved - u[q];
+        float of_all = of_calm - (r[z] - calm[z]), bound;
+        int passes;
+        of_all = aside && before < of_all ? before : of_all;
+        of_all = of_all * 0.999999f;
+        of_all = of_all > 0.0f ? of_all : 0.0f;
+        bound = of_all > h[z] ? of_all : h[z];
+        bound = bound < hd[z] ? bound : hd[z];
+        passes = u[q] < bound;
+        low[q] = passes ? of_all : of_calm;
+        bound = of_calm < hd[z] ? of_calm : hd[z];
+        verdict[q] = (unsigned char)(passes ? 0 : restless && u[q] < bound ? 1 : 2);
+    }
+}
 
 #if SV_BYTES == 64
 #undef SV_BYTES
