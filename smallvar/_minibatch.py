@@ -197,7 +197,7 @@ class MiniBatchDPMeans(CenterEstimator):
             centers, mass = np.vstack([centers, *opened]), np.append(mass, np.zeros(len(opened)))
             sweep = nearest_sweep(X, weight, centers, n_threads)
         error = sweep.squared_error()
-        total, added = sweep.cluster_sums()
+        total, added = (table[: sweep.k] for table in sweep.cluster_sums().totals)
         mass = mass + added
         touched = added > 0
         step = total[touched] - added[touched, None] * (centers[touched] - sweep.shift)
@@ -282,7 +282,7 @@ class MiniBatchDPMeans(CenterEstimator):
                 previous = cost
             self.n_iter_ = n_iter
             sweep = nearest_sweep(X, weight, self.cluster_centers_, n_threads)
-            kept = sweep.cluster_sums()[1] > 0
+            kept = sweep.cluster_sums().counts[: sweep.k] > 0
             sweep.drop_empty()
             self.cluster_centers_, self.cluster_weights_ = (
                 sweep.centers,

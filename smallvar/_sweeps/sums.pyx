@@ -1,0 +1,296 @@
+"""Sums, means and totals that depend neither on the order of the rows nor on how they are shared out: see _sums.h."""
+
+from cpython.exc cimport PyErr_CheckSignals
+from cython.parallel cimport prange
+from libc.math cimport HUGE_VAL
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from smallvar._sweeps._types cimport real_x
+
+import numpy as np
+
+cdef extern from "_sums.h" nogil:
+    void sums_f_range(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, float*, float*)
+    void sums_d_range(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, double*, double*)
+    void sums_f_small(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
+                      const double*, double*)
+    void sums_d_small(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
+                      const double*, double*)
+    void wide_add_one(int64_t*, Py_ssize_t, double)
+
+cdef enum:
+    PART = 1 << 16      # elements read at a time by one thread
+    STEP = 256          # such parts between two looks at the signals
+    RUN = 256           # rows handed to the sums at a time
+    MANY = 200000       # elements that are worth waking other threads
+    KEEP = 50           # bits that are kept of a number,
+    FEW = 128           # but for one row in so many
+    WIDEST = 40         # bits of a bin
+    MOST_BINS = 64
+
+
+cdef inline Py_ssize_t rows_of_part(Py_ssize_t d) noexcept nogil:
+    return max(<Py_ssize_t> 64, PART // d)
+
+
+cdef void range_part(
+    const real_x[:, :] x, const double* weight, Py_ssize_t part, double* low, double* high, real_x* least, real_x* most
+) noexcept nogil:
+    cdef Py_ssize_t j, d = x.shape[1], row = x.strides[0] // sizeof(real_x), col = x.strides[1] // sizeof(real_x)
+    cdef Py_ssize_t start = part * rows_of_part(d), size = min(rows_of_part(d), x.shape[0] - start)
+    cdef const double* w = NULL if weight == NULL else weight + start
+    for j in range(d):
+        least[j] = <real_x> HUGE_VAL
+        most[j] = <real_x> -HUGE_VAL
+    if real_x is float:
+        sums_f_range(&x[start, 0], row, col, size, d, w, least, most)
+    else:
+        sums_d_range(&x[start, 0], row, col, size, d, w, least, most)
+    for j in range(d):
+        low[j] = min(low[j], <double> least[j])
+        high[j] = max(high[j], <double> most[j])
+
+
+cdef void small_part(
+    const real_x[:, :] x, const double* weight, Py_ssize_t part, const double* origin, const double* limit,
+    double* small
+) noexcept nogil:
+    cdef Py_ssize_t d = x.shape[1], row = x.strides[0] // sizeof(real_x), col = x.strides[1] // sizeof(real_x)
+    cdef Py_ssize_t start = part * rows_of_part(d), size = min(rows_of_part(d), x.shape[0] - start)
+    cdef const double* w = NULL if weight == NULL else weight + start
+    if real_x is float:
+        sums_f_small(&x[start, 0], row, col, size, d, w, origin, limit, small)
+    else:
+        sums_d_small(&x[start, 0], row, col, size, d, w, origin, limit, small)
+
+
+def column_range(const real_x[:, :] X, const double[::1] weight, int n_threads):
+    """Least and greatest value of each column, over the rows of positive weight: two float64 arrays of shape (d,).
+
+    X : IN array (n, d);  weight : IN array (n,) or None
+    """
+    cdef Py_ssize_t n = X.shape[0], d = X.shape[1], p, first, last, parts = (n + rows_of_part(d) - 1) // rows_of_part(d)
+    cdef const double* w = NULL if weight is None else &weight[0]
+    table_array = np.empty((2, min(<Py_ssize_t> STEP, parts), d))
+    table_array[0], table_array[1] = np.inf, -np.inf
+    cdef double[:, :, ::1] table = table_array
+    cdef real_x[:, :, ::1] scratch = np.empty((2, min(<Py_ssize_t> STEP, parts), d),
+                                              dtype=np.float32 if real_x is float else np.float64)
+    for first in range(0, parts, STEP):
+        last = min(parts, first + STEP)
+        for p in prange(first, last, nogil=True, schedule="dynamic", num_threads=n_threads if n * d > MANY else 1):
+            range_part(X, w, p, &table[0, p - first, 0], &table[1, p - first, 0], &scratch[0, p - first, 0],
+                       &scratch[1, p - first, 0])
+        PyErr_CheckSignals()
+    return table_array[0].min(axis=0), table_array[1].max(axis=0)
+
+
+def count_small(const real_x[:, :] X, const double[::1] weight, const double[::1] origin, const double[::1] limit,
+                int n_threads):
+    """How many rows of positive weight have 0 < |x - origin| < limit, for each column: float64 array (d,)."""
+    cdef Py_ssize_t n = X.shape[0], d = X.shape[1], p, first, last, parts = (n + rows_of_part(d) - 1) // rows_of_part(d)
+    cdef const double* w = NULL if weight is None else &weight[0]
+    cdef double[:, ::1] small = np.zeros((min(<Py_ssize_t> STEP, parts), d))
+    for first in range(0, parts, STEP):
+        last = min(parts, first + STEP)
+        for p in prange(first, last, nogil=True, schedule="dynamic", num_threads=n_threads if n * d > MANY else 1):
+            small_part(X, w, p, &origin[0], &limit[0], &small[p - first, 0])
+        PyErr_CheckSignals()
+    return np.asarray(small).sum(axis=0)
+
+
+def power_above(values):
+    """The least power of two that is not below each value, 0 for 0."""
+    fraction, exponent = np.frexp(values)
+    return np.where(fraction > 0.0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)
+
+
+def round_origin(low, high):
+    """Where the sums of a column are taken from, so that those of round numbers stay exact.
+
+    0 where that is within its width of the data, else a round number near their middle (a constant column's own).
+    """
+    half = 0.5 * high - 0.5 * low
+    middle = low + half
+    step = 2.0 ** np.floor(np.log2(half, where=half > 0.0, out=np.zeros_like(half)))
+    far = np.where(half > 0.0, np.round(middle / step) * step, low)
+    return np.where(np.abs(middle) <= 2.0 * half, 0.0, far)
+
+
+class Layout:
+    """The bins in which the rows of some data are summed; it follows from the data as a set.
+
+    ``unit`` (d + 1,) bounds each column's w |x - origin|, and the weights; ``bins`` bins of ``width`` bits keep 50 bits
+    of every number, but for one row in 128 of a column that may lie too near to its origin.
+
+    X : IN array (n, d), float32 or float64;  weight : IN array (n,) or None
+    origin : IN array (d,), or None: a round point near the data
+    low, high : IN arrays (d,), the column_range of X and weight, where it is known
+    """
+
+    def __init__(self, X, weight, n_threads, *, origin=None, low=None, high=None):
+        if low is None:
+            low, high = column_range(X, weight, n_threads)
+        self.low, self.high = low, high
+        self.origin = round_origin(low, high) if origin is None else np.ascontiguousarray(origin, dtype=np.float64)
+        self.weighted = weight is not None
+        reach = power_above(np.maximum(np.abs(high - self.origin), np.abs(low - self.origin)))
+        top, bits, n = 1.0, KEEP, X.shape[0]
+        if weight is not None:
+            used = weight[weight > 0.0]
+            n = len(used)
+            top = float(power_above(used.max()))
+            bits += int(np.ceil(np.log2(top) - np.log2(used.min())))
+        self.unit = np.append(reach * top, top)
+        self.width = max(1, min(WIDEST, 52 - (n - 1).bit_length()))
+        self.bins = max(2, (bits + self.width - 1) // self.width)
+        while self.bins < MOST_BINS:
+            limit = np.ldexp(reach, bits - self.bins * self.width)
+            if FEW * count_small(X, weight, self.origin, limit, n_threads).max() <= n:
+                break
+            self.bins += 1
+        grain = np.ldexp(self.unit, -self.width * np.arange(1, self.bins + 1)[:, None])
+        self.magic = np.ldexp(1.5 * grain, 52)
+
+    def mean(self, X, weight, n_threads):
+        """The mean of these rows."""
+        sums = Sums(self, 1)
+        sums.add(X, np.zeros(X.shape[0], dtype=np.int32), weight, n_threads)
+        return sums.means[0]
+
+
+cdef class Sums:
+    """Sums of w (x - origin), of w, and the numbers of members, of clusters of rows.
+
+    Layout : where the bins are;  k : clusters there is room for
+    """
+
+    def __init__(self, layout, Py_ssize_t k):
+        cdef const double[::1] origin = layout.origin
+        cdef const double[:, ::1] magic = layout.magic
+        self.layout = layout
+        self.s.d, self.s.bins, self.s.weighted = origin.shape[0], layout.bins, layout.weighted
+        self.s.origin, self.s.magic = &origin[0], &magic[0, 0]
+        self.reserve(k)
+
+    cpdef reserve(self, Py_ssize_t k):
+        """Room for k clusters; those that are there stay."""
+        cdef double[:, :, ::1] cell
+        cdef double[::1] count
+        if k <= self.room:
+            return
+        old, size = self.arrays, k if self.arrays is None else 2 * k + 8
+        arrays = np.zeros((size, self.s.bins, self.s.d + 1)), np.zeros(size)
+        if old is not None:
+            for new_array, old_array in zip(arrays, old):
+                new_array[:len(old_array)] = old_array
+        cell, count = arrays
+        self.s.cell, self.s.count = &cell[0, 0, 0], &count[0]
+        self.arrays, self.room = arrays, size
+
+    def add(self, const real_x[:, :] X, const int[::1] label, const double[::1] weight, int n_threads=1):
+        """Rows X (n, d) of these weights (n,) or None join the clusters label (n,)."""
+        cdef Py_ssize_t n = X.shape[0]
+        self._check(X.shape[1], n, label, weight)
+        cdef Py_ssize_t p, parts = 1 if n * self.s.d < MANY else min(<Py_ssize_t> n_threads, n // RUN)
+        parts = max(<Py_ssize_t> 1, min(parts, n // (4 * self.room)))
+        cdef sums_t[64] part
+        parts = min(parts, <Py_ssize_t> 64)
+        others = [Sums(self.layout, self.room) for p in range(1, parts)]
+        part[0] = self.s
+        for p in range(1, parts):
+            part[p] = (<Sums> others[p - 1]).s
+        cdef const double* w = NULL if weight is None else &weight[0]
+        for p in prange(parts, nogil=True, schedule="static", num_threads=parts):
+            add_rows(X, p * n // parts, (p + 1) * n // parts, NULL, &label[0], w, &part[p])
+        for other in others:
+            self.merge(other)
+
+    def move(self, const real_x[:, :] X, const int[::1] label, const int[::1] to, const double[::1] weight):
+        """Rows X (n, d) go from the clusters label (n,) to other ones; -1: nowhere."""
+        self._check(X.shape[1], X.shape[0], label, weight)
+        self._check(X.shape[1], X.shape[0], to, weight)
+        add_rows(X, 0, X.shape[0], &label[0], &to[0], NULL if weight is None else &weight[0], &self.s)
+
+    def _check(self, Py_ssize_t d, Py_ssize_t n, const int[::1] label, weight):
+        if d != self.s.d or label.shape[0] != n or (weight is not None) != self.s.weighted:
+            raise ValueError("X, label and weight must match the layout and each other")
+        if weight is not None and weight.shape[0] != n:
+            raise ValueError("weight must match X")
+        if n and not (-1 <= np.min(label) and np.max(label) < self.room):
+            raise ValueError(f"label must be >= -1 and < {self.room}")
+
+    def merge(self, Sums other):
+        """Every cluster takes in the members of its like in another object with the same layout."""
+        cdef Py_ssize_t k
+        if other.layout is not self.layout and not (
+            np.array_equal(other.layout.magic, self.layout.magic)
+            and np.array_equal(other.layout.origin, self.layout.origin)
+            and other.layout.weighted == self.layout.weighted
+        ):
+            raise ValueError("only sums of one layout can be merged")
+        self.reserve(other.room)
+        for k in range(other.room):
+            sums_unite(&self.s, k, &other.s, k)
+
+    @property
+    def cells(self):
+        """What the bins hold, (room, bins, d + 1), the last column for the weights: not a copy."""
+        return self.arrays[0]
+
+    @property
+    def counts(self):
+        """Numbers of members, (room,): not a copy."""
+        return self.arrays[1]
+
+    @property
+    def totals(self):
+        """Sums of w (x - origin), (room, d), and of w, (room,)."""
+        cdef Py_ssize_t k, j
+        cdef double[:, ::1] total = np.empty((self.room, self.s.d))
+        cdef double[::1] weight = np.empty(self.room)
+        for k in range(self.room):
+            weight[k] = sums_weight(&self.s, k)
+            for j in range(self.s.d):
+                total[k, j] = sums_total(&self.s, k, j)
+        return np.asarray(total), np.asarray(weight)
+
+    @property
+    def means(self):
+        """Means, (room, d); NaN where there are no members."""
+        total, weight = self.totals
+        with np.errstate(invalid="ignore"):
+            return self.layout.origin + total / weight[:, None]
+
+
+cdef void add_rows(
+    const real_x[:, :] x, Py_ssize_t start, Py_ssize_t stop, const int* label, const int* to, const double* weight,
+    const sums_t* sums
+) noexcept nogil:
+    cdef Py_ssize_t[RUN] at
+    cdef Py_ssize_t i, m, size, row = x.strides[0] // sizeof(real_x), col = x.strides[1] // sizeof(real_x)
+    cdef const double* w = NULL
+    cdef const int* a = NULL
+    i = start
+    while i < stop:
+        size = min(<Py_ssize_t> RUN, stop - i)
+        for m in range(size):
+            at[m] = (i + m) * row
+        if weight != NULL:
+            w = weight + i
+        if label != NULL:
+            a = label + i
+        if real_x is float:
+            sums_move_f(&x[0, 0], col, size, at, a, to + i, w, sums)
+        else:
+            sums_move_d(&x[0, 0], col, size, at, a, to + i, w, sums)
+        i += size
+
+
+def exact_total(const double[::1] values):
+    """The sum of finite numbers, rounded once."""
+    cdef Wide wide
+    memset(&wide, 0, sizeof(wide))
+    wide_add(wide.digit, &values[0] if values.shape[0] else NULL, values.shape[0])
+    return wide_read(wide.digit, 0, WIDE_DIGITS)
