@@ -126,7 +126,7 @@ def extension(name):
     )
 
 
-MODULES = ("sums", "nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")
+MODULES = ("pool", "sums", "nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")
 
 setup(
     ext_modules=cythonize(

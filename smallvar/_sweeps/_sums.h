@@ -10,15 +10,14 @@
  * so that a bin holds 2^(53 - width) rows and what is cut off a row is at most half the last grain. Needs every operation
  * rounded as written: no contraction, no reassociation.
  */
+#ifndef SV_SET
+
 #ifndef SMALLVAR_SUMS_H
 #define SMALLVAR_SUMS_H
 
 #include <math.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
-
-#include "_costs.h"
+#include "_sets.h"
 
 typedef struct {
     ptrdiff_t d;
@@ -33,77 +32,15 @@ typedef struct {
 #define SUMS_STRIDE(s) ((s)->d + 1)
 #define SUMS_CELL(s, k) ((s)->cell + (k) * (s)->bins * SUMS_STRIDE(s))
 
-/* The row's pieces go from cluster a to cluster b (-1: nowhere).  bins: a constant, for the loops to be unrolled. */
-#define SUMS_ROW(real, name)                                                                                           \
-    SC_INLINE void name(const real *restrict x, ptrdiff_t col, double w, const sums_t *s, ptrdiff_t bins,              \
-                        double *restrict from, double *restrict to)                                                   \
-    {                                                                                                                  \
-        const double *restrict origin = s->origin, *restrict magic = s->magic;                                         \
-        ptrdiff_t j, b, d = s->d, stride = d + 1;                                                                      \
-        if (from && to) {                                                                                              \
-            for (j = 0; j < d; j++) {                                                                                  \
-                double t = w * ((double)x[j * col] - origin[j]);                                                       \
-                for (b = 0; b < bins; b++) {                                                                           \
-                    double piece = (t + magic[b * stride + j]) - magic[b * stride + j];                                \
-                    t -= piece;                                                                                        \
-                    from[b * stride + j] -= piece;                                                                     \
-                    to[b * stride + j] += piece;                                                                       \
-                }                                                                                                      \
-            }                                                                                                          \
-        } else {                                                                                                       \
-            double *restrict cell = to ? to : from;                                                                    \
-            const double v = to ? w : -w;                                                                              \
-            for (j = 0; j < d; j++) {                                                                                  \
-                double t = v * ((double)x[j * col] - origin[j]);                                                       \
-                for (b = 0; b < bins; b++) {                                                                           \
-                    double piece = (t + magic[b * stride + j]) - magic[b * stride + j];                                \
-                    t -= piece;                                                                                        \
-                    cell[b * stride + j] += piece;                                                                     \
-                }                                                                                                      \
-            }                                                                                                          \
-        }                                                                                                              \
-    }
+#define SV_KERNELS "_sums.h"
+#include "_each.h"
 
-SUMS_ROW(float, sums_row_f)
-SUMS_ROW(double, sums_row_d)
-
-/* Rows at x + at[i] go from cluster from[i] to cluster to[i], -1: nowhere; rows of weight 0 stay out of it.
- * IN x: elements of a row are col apart; at, to, from (or NULL: nowhere), w (or NULL: 1 each): n. */
-#define SUMS_MOVE(real, name, row)                                                                                     \
-    SMALLVAR_EXACT_CLONES                                                                                              \
-    static void name(const real *x, ptrdiff_t col, ptrdiff_t n, const ptrdiff_t *at, const int *from, const int *to,   \
-                     const double *w, const sums_t *s)                                                                 \
-    {                                                                                                                  \
-        ptrdiff_t i, b, stride = SUMS_STRIDE(s);                                                                       \
-        for (i = 0; i < n; i++) {                                                                                      \
-            const double wi = w ? w[i] : 1.0;                                                                          \
-            const int a = from ? from[i] : -1, c = to[i];                                                              \
-            const real *xi = x + at[i];                                                                                \
-            double *left = a < 0 ? NULL : SUMS_CELL(s, a), *joined = c < 0 ? NULL : SUMS_CELL(s, c);                   \
-            if (wi == 0.0 || a == c) continue;                                                                         \
-            if (s->bins == 2 && col == 1)                                                                              \
-                row(xi, 1, wi, s, 2, left, joined);                                                                    \
-            else if (s->bins == 3 && col == 1)                                                                         \
-                row(xi, 1, wi, s, 3, left, joined);                                                                    \
-            else                                                                                                       \
-                row(xi, col, wi, s, s->bins, left, joined);                                                            \
-            if (a >= 0) s->count[a] -= 1.0;                                                                            \
-            if (c >= 0) s->count[c] += 1.0;                                                                            \
-            if (s->weighted) {                                                                                         \
-                double t = wi;                                                                                         \
-                for (b = 0; b < s->bins; b++) {                                                                        \
-                    const double magic = s->magic[b * stride + s->d];                                                  \
-                    const double piece = (t + magic) - magic;                                                          \
-                    t -= piece;                                                                                        \
-                    if (left) left[b * stride + s->d] -= piece;                                                        \
-                    if (joined) joined[b * stride + s->d] += piece;                                                    \
-                }                                                                                                      \
-            }                                                                                                          \
-        }                                                                                                              \
-    }
-
-SUMS_MOVE(float, sums_move_f, sums_row_f)
-SUMS_MOVE(double, sums_move_d, sums_row_d)
+SV_CHOOSE(sums_move_f)
+SV_CHOOSE(sums_move_d)
+SV_CHOOSE(sums_range_f)
+SV_CHOOSE(sums_range_d)
+SV_CHOOSE(sums_small_f)
+SV_CHOOSE(sums_small_d)
 
 /* The sum of w (x - origin) of cluster k in column j, from the last bin up. */
 static inline double sums_total(const sums_t *s, ptrdiff_t k, ptrdiff_t j)
@@ -131,8 +68,8 @@ static inline void sums_clear(const sums_t *s, ptrdiff_t k0, ptrdiff_t k1)
 /* Cluster a takes in all members of cluster b of t, which has the same bins. */
 static inline void sums_unite(const sums_t *s, ptrdiff_t a, const sums_t *t, ptrdiff_t b)
 {
-    double *restrict cell = SUMS_CELL(s, a);
-    const double *restrict other = SUMS_CELL(t, b);
+    double *SV_RESTRICT cell = SUMS_CELL(s, a);
+    const double *SV_RESTRICT other = SUMS_CELL(t, b);
     ptrdiff_t i, size = s->bins * SUMS_STRIDE(s);
     for (i = 0; i < size; i++) cell[i] += other[i];
     s->count[a] += t->count[b];
@@ -145,48 +82,6 @@ static inline void sums_copy(const sums_t *s, ptrdiff_t a, ptrdiff_t b)
     memcpy(SUMS_CELL(s, a), SUMS_CELL(s, b), (size_t)(s->bins * SUMS_STRIDE(s)) * sizeof(double));
     s->count[a] = s->count[b];
 }
-
-/* Least and greatest value of each column, and how many entries lie within limit of the origin without being there.
- * INOUT low, high: d; small: d, or NULL. */
-#define SUMS_SURVEY(real, name)                                                                                        \
-    SMALLVAR_EXACT_CLONES                                                                                              \
-    static void name##_range(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,   \
-                             real *restrict low, real *restrict high)                                                  \
-    {                                                                                                                  \
-        ptrdiff_t i, j;                                                                                                \
-        for (i = 0; i < n; i++) {                                                                                      \
-            const real *restrict xi = x + i * row;                                                                     \
-            if (w && w[i] == 0.0) continue;                                                                            \
-            if (col == 1) {                                                                                            \
-                for (j = 0; j < d; j++) {                                                                              \
-                    low[j] = xi[j] < low[j] ? xi[j] : low[j];                                                          \
-                    high[j] = xi[j] > high[j] ? xi[j] : high[j];                                                       \
-                }                                                                                                      \
-            } else {                                                                                                   \
-                for (j = 0; j < d; j++) {                                                                              \
-                    low[j] = xi[j * col] < low[j] ? xi[j * col] : low[j];                                              \
-                    high[j] = xi[j * col] > high[j] ? xi[j * col] : high[j];                                           \
-                }                                                                                                      \
-            }                                                                                                          \
-        }                                                                                                              \
-    }                                                                                                                  \
-    SMALLVAR_EXACT_CLONES                                                                                              \
-    static void name##_small(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,   \
-                             const double *restrict origin, const double *restrict limit, double *restrict small_)     \
-    {                                                                                                                  \
-        ptrdiff_t i, j;                                                                                                \
-        for (i = 0; i < n; i++) {                                                                                      \
-            const real *restrict xi = x + i * row;                                                                     \
-            if (w && w[i] == 0.0) continue;                                                                            \
-            for (j = 0; j < d; j++) {                                                                                  \
-                const double t = fabs((double)xi[j * col] - origin[j]);                                                \
-                small_[j] += (t < limit[j]) & (t > 0.0) ? 1.0 : 0.0;                                                   \
-            }                                                                                                          \
-        }                                                                                                              \
-    }
-
-SUMS_SURVEY(float, sums_f)
-SUMS_SURVEY(double, sums_d)
 
 /* A sum of any float64 numbers, exactly: integers of 32 bits and room for carries, digit q counting 2^(32 q - 1075)
  * (after Neal 2015, Fast exact summation using small and large superaccumulators). A window of the digits
@@ -266,5 +161,124 @@ static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
     if (next | rest) lead |= 1;
     return ldexp((double)lead, (int)(32 * (first + top - 1) - 1075 - shift));
 }
+
+#endif
+
+#else /* for each instruction set */
+
+/* The row's pieces go from cluster a to cluster b (-1: nowhere).  bins: a constant, for the loops to be unrolled. */
+#define SUMS_ROW(real, name)                                                                                           \
+    SV_INLINE void name(const real *SV_RESTRICT x, ptrdiff_t col, double w, const sums_t *s, ptrdiff_t bins,              \
+                        double *SV_RESTRICT from, double *SV_RESTRICT to)                                                   \
+    {                                                                                                                  \
+        const double *SV_RESTRICT origin = s->origin, *SV_RESTRICT magic = s->magic;                                         \
+        ptrdiff_t j, b, d = s->d, stride = d + 1;                                                                      \
+        if (from && to) {                                                                                              \
+            for (j = 0; j < d; j++) {                                                                                  \
+                double t = w * ((double)x[j * col] - origin[j]);                                                       \
+                for (b = 0; b < bins; b++) {                                                                           \
+                    double piece = (t + magic[b * stride + j]) - magic[b * stride + j];                                \
+                    t -= piece;                                                                                        \
+                    from[b * stride + j] -= piece;                                                                     \
+                    to[b * stride + j] += piece;                                                                       \
+                }                                                                                                      \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            double *SV_RESTRICT cell = to ? to : from;                                                                    \
+            const double v = to ? w : -w;                                                                              \
+            for (j = 0; j < d; j++) {                                                                                  \
+                double t = v * ((double)x[j * col] - origin[j]);                                                       \
+                for (b = 0; b < bins; b++) {                                                                           \
+                    double piece = (t + magic[b * stride + j]) - magic[b * stride + j];                                \
+                    t -= piece;                                                                                        \
+                    cell[b * stride + j] += piece;                                                                     \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+SUMS_ROW(float, SV_(sums_row_f))
+SUMS_ROW(double, SV_(sums_row_d))
+
+/* Rows at x + at[i] go from cluster from[i] to cluster to[i], -1: nowhere; rows of weight 0 stay out of it.
+ * IN x: elements of a row are col apart; at, to, from (or NULL: nowhere), w (or NULL: 1 each): n. */
+#define SUMS_MOVE(real, name, row)                                                                                     \
+    static void name(const real *x, ptrdiff_t col, ptrdiff_t n, const ptrdiff_t *at, const int *from, const int *to,   \
+                     const double *w, const sums_t *s)                                                                 \
+    {                                                                                                                  \
+        ptrdiff_t i, b, stride = SUMS_STRIDE(s);                                                                       \
+        for (i = 0; i < n; i++) {                                                                                      \
+            const double wi = w ? w[i] : 1.0;                                                                          \
+            const int a = from ? from[i] : -1, c = to[i];                                                              \
+            const real *xi = x + at[i];                                                                                \
+            double *left = a < 0 ? NULL : SUMS_CELL(s, a), *joined = c < 0 ? NULL : SUMS_CELL(s, c);                   \
+            if (wi == 0.0 || a == c) continue;                                                                         \
+            if (s->bins == 2 && col == 1)                                                                              \
+                row(xi, 1, wi, s, 2, left, joined);                                                                    \
+            else if (s->bins == 3 && col == 1)                                                                         \
+                row(xi, 1, wi, s, 3, left, joined);                                                                    \
+            else                                                                                                       \
+                row(xi, col, wi, s, s->bins, left, joined);                                                            \
+            if (a >= 0) s->count[a] -= 1.0;                                                                            \
+            if (c >= 0) s->count[c] += 1.0;                                                                            \
+            if (s->weighted) {                                                                                         \
+                double t = wi;                                                                                         \
+                for (b = 0; b < s->bins; b++) {                                                                        \
+                    const double magic = s->magic[b * stride + s->d];                                                  \
+                    const double piece = (t + magic) - magic;                                                          \
+                    t -= piece;                                                                                        \
+                    if (left) left[b * stride + s->d] -= piece;                                                        \
+                    if (joined) joined[b * stride + s->d] += piece;                                                    \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+SUMS_MOVE(float, SV_(sums_move_f), SV_(sums_row_f))
+SUMS_MOVE(double, SV_(sums_move_d), SV_(sums_row_d))
+
+/* Least and greatest value of each column, and how many entries lie within limit of the origin without being there.
+ * INOUT low, high: d; small: d, or NULL. */
+#define SUMS_SURVEY(real, range_, few_)                                                                                        \
+    static void range_(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,   \
+                             real *SV_RESTRICT low, real *SV_RESTRICT high)                                                  \
+    {                                                                                                                  \
+        ptrdiff_t i, j;                                                                                                \
+        for (i = 0; i < n; i++) {                                                                                      \
+            const real *SV_RESTRICT xi = x + i * row;                                                                     \
+            if (w && w[i] == 0.0) continue;                                                                            \
+            if (col == 1) {                                                                                            \
+                for (j = 0; j < d; j++) {                                                                              \
+                    low[j] = xi[j] < low[j] ? xi[j] : low[j];                                                          \
+                    high[j] = xi[j] > high[j] ? xi[j] : high[j];                                                       \
+                }                                                                                                      \
+            } else {                                                                                                   \
+                for (j = 0; j < d; j++) {                                                                              \
+                    low[j] = xi[j * col] < low[j] ? xi[j * col] : low[j];                                              \
+                    high[j] = xi[j * col] > high[j] ? xi[j * col] : high[j];                                           \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void few_(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,   \
+                             const double *SV_RESTRICT origin, const double *SV_RESTRICT limit, double *SV_RESTRICT small_)     \
+    {                                                                                                                  \
+        ptrdiff_t i, j;                                                                                                \
+        for (i = 0; i < n; i++) {                                                                                      \
+            const real *SV_RESTRICT xi = x + i * row;                                                                     \
+            if (w && w[i] == 0.0) continue;                                                                            \
+            for (j = 0; j < d; j++) {                                                                                  \
+                const double t = fabs((double)xi[j * col] - origin[j]);                                                \
+                small_[j] += (t < limit[j]) & (t > 0.0) ? 1.0 : 0.0;                                                   \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+SUMS_SURVEY(float, SV_(sums_range_f), SV_(sums_small_f))
+SUMS_SURVEY(double, SV_(sums_range_d), SV_(sums_small_d))
+
+#undef SUMS_ROW
+#undef SUMS_MOVE
+#undef SUMS_SURVEY
 
 #endif

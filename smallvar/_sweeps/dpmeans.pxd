@@ -1,7 +1,7 @@
 """The sweep of DP-means, for the sweeps that build on it."""
 
 from smallvar._sweeps.nearest cimport Engine
-from smallvar._sweeps.sums cimport Sums, sums_t
+from smallvar._sweeps.sums cimport Sums
 
 
 cdef class DPSweep(Engine):
@@ -32,7 +32,6 @@ cdef class DPSweep(Engine):
     cdef add_up(self)
     cdef add_moves(self, Py_ssize_t moved)
     cdef account(self, bint moves, Py_ssize_t points)
-    cdef void account_block(self, Py_ssize_t b, bint moves, const sums_t* sums) noexcept nogil
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil
     cdef double shift_centers(self) noexcept nogil
     cdef void renew_tables(self) noexcept nogil

@@ -1,13 +1,13 @@
 """Sweeps of DP-means: ordered creation, sums and means, collapsed updates, farthest-first."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange, threadid
 from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Engine, Sweep, is_far, lower, point, squared_distance, upper
+from smallvar._sweeps.pool cimport run
 from smallvar._sweeps.sums cimport (
     WIDE_DIGITS,
     Sums,
@@ -26,13 +26,12 @@ from smallvar._sweeps.sums cimport (
 
 import numpy as np
 
-cdef extern from "simd.h" nogil:
-    void sv_distances(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
+cdef extern from "_costs.h" nogil:
+    void sc_squares(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
 
 cdef enum:
     ROUND = 64          # clusters opened between two parallel steps of the creation pass
     MOST_PARTS = 64     # threads that add up at a time
-    BLOCK = 4           # chunks that a thread adds up at a time
     SHARED = 100000     # elements to add up that are worth waking other threads
 
 
@@ -90,6 +89,76 @@ cdef inline void shifted_row(const real_x* x, const Sweep* s, Py_ssize_t i, doub
     cdef Py_ssize_t j
     for j in range(s.d):
         row[j] = <double> xi[j * s.col] - s.shift[j]
+
+
+# ---- what threads share out: an item is a chunk, and writes to its points or to what belongs to its slot ---------------
+
+
+cdef struct PerPoint:
+    Sweep* s
+    double* out
+    const int* remap
+
+
+cdef struct Squares:
+    const Sweep* s
+    const double* about
+    int64_t* digits     # of each slot
+
+
+cdef struct Adding:
+    const Sweep* s
+    bint moves          # what the chunks list, or all their points
+    sums_t* part        # of each slot
+
+
+cdef void distance_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef const PerPoint* a = <const PerPoint*> context
+    cdef const Sweep* s = a.s
+    cdef const double* center
+    cdef Py_ssize_t i
+    for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
+        center = s.c + s.label[i] * s.d
+        if s.x_single:
+            a.out[i] = squared_distance(point(<const float*> s.x, s, i), s.col, center, s.d)
+        else:
+            a.out[i] = squared_distance(point(<const double*> s.x, s, i), s.col, center, s.d)
+
+
+cdef void relabel_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef const PerPoint* a = <const PerPoint*> context
+    cdef Sweep* s = a.s
+    cdef Py_ssize_t i
+    cdef int z
+    for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
+        z = a.remap[s.label[i]]
+        if z < 0:
+            s.label[i] = 0
+            if s.u != NULL:
+                s.u[i] = BIG
+        else:
+            s.label[i] = z
+
+
+cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef const Squares* a = <const Squares*> context
+    if a.s.x_single:
+        squares_of_chunk(<const float*> a.s.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
+    else:
+        squares_of_chunk(<const double*> a.s.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
+
+
+cdef void add_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef const Adding* a = <const Adding*> context
+    if a.moves:
+        if a.s.x_single:
+            move_chunk(<const float*> a.s.x, a.s, c, &a.part[slot])
+        else:
+            move_chunk(<const double*> a.s.x, a.s, c, &a.part[slot])
+    elif a.s.x_single:
+        add_chunk(<const float*> a.s.x, a.s, c, &a.part[slot])
+    else:
+        add_chunk(<const double*> a.s.x, a.s, c, &a.part[slot])
 
 
 cdef class DPSweep(Engine):
@@ -315,10 +384,10 @@ cdef class DPSweep(Engine):
 
     def own_distances(self):
         """Squared distance of each point to its own center, (n,)."""
-        cdef Py_ssize_t i
         cdef double[::1] out = np.empty(self.s.n)
-        for i in prange(self.s.n, nogil=True, schedule="static", num_threads=self.threads_for(self.s.n)):
-            out[i] = self.distance(i, self.s.label[i])
+        cdef PerPoint a = PerPoint(&self.s, &out[0], NULL)
+        with nogil:
+            run(distance_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))
         return np.asarray(out)
 
     def squared_error(self):
@@ -328,19 +397,17 @@ cdef class DPSweep(Engine):
     cdef double reduce(self, const double* about) except? -1.0:
         """Sum of the squared distances to the own centers (about NULL) or to one place."""
         cdef Sweep* s = &self.s
-        cdef int64_t[:, ::1] wide = np.zeros((self.n_threads, WIDE_DIGITS), dtype=np.int64)
-        cdef Py_ssize_t c, t, first = 0, last
+        cdef int threads = self.threads_for(s.n)
+        cdef int64_t[:, ::1] wide = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
+        cdef Squares a = Squares(s, about, &wide[0, 0])
+        cdef Py_ssize_t t, first = 0, last
         with nogil:
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
-                for c in prange(first, last, schedule="dynamic", num_threads=self.threads_for(s.n)):
-                    if s.x_single:
-                        squares_of_chunk(<const float*> s.x, s, c, about, &wide[threadid(), 0])
-                    else:
-                        squares_of_chunk(<const double*> s.x, s, c, about, &wide[threadid(), 0])
+                run(squares_item, &a, first, last, threads)
                 self.check_signals((last - first) * CHUNK)
                 first = last
-            for t in range(1, self.n_threads):
+            for t in range(1, threads):
                 wide_unite(&wide[0, 0], &wide[t, 0])
             return wide_read(&wide[0, 0], 0, WIDE_DIGITS)
 
@@ -379,9 +446,10 @@ cdef class DPSweep(Engine):
     cdef account(self, bint moves, Py_ssize_t points):
         """Add the points of all chunks, or their moves, so many in all, to the sums."""
         cdef Sweep* s = &self.s
-        cdef Py_ssize_t b, t, k = s.k, first = 0, last, blocks = (self.n_chunks + BLOCK - 1) // BLOCK
+        cdef Py_ssize_t c, t, k = s.k, first = 0, last
         cdef int threads = 1
         cdef sums_t[MOST_PARTS] part
+        cdef Adding a = Adding(s, moves, &part[0])
         if points * s.d > SHARED and points > 8 * k:
             threads = min(self.n_threads, <int> MOST_PARTS)
         while len(self.parts) < threads - 1:
@@ -392,29 +460,14 @@ cdef class DPSweep(Engine):
             part[t] = (<Sums> self.parts[t - 1]).s
             sums_clear(&part[t], 0, k)
         with nogil:
-            while first < blocks:
-                last = min(blocks, first + max(1, WORK // (BLOCK * CHUNK * s.d)))
-                for b in prange(first, last, schedule="dynamic", num_threads=threads):
-                    self.account_block(b, moves, &part[threadid()])
-                self.check_signals((last - first) * BLOCK * CHUNK)
+            while first < self.n_chunks:
+                last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
+                run(add_item, &a, first, last, threads)
+                self.check_signals((last - first) * CHUNK)
                 first = last
             for t in range(1, threads):
-                for b in range(k):
-                    sums_unite(&part[0], b, &part[t], b)
-
-    cdef void account_block(self, Py_ssize_t b, bint moves, const sums_t* sums) noexcept nogil:
-        cdef Sweep* s = &self.s
-        cdef Py_ssize_t c
-        for c in range(b * BLOCK, min(self.n_chunks, (b + 1) * BLOCK)):
-            if moves:
-                if s.x_single:
-                    move_chunk(<const float*> s.x, s, c, sums)
-                else:
-                    move_chunk(<const double*> s.x, s, c, sums)
-            elif s.x_single:
-                add_chunk(<const float*> s.x, s, c, sums)
-            else:
-                add_chunk(<const double*> s.x, s, c, sums)
+                for c in range(k):
+                    sums_unite(&part[0], c, &part[t], c)
 
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil:
         """Point i goes from one cluster to another one."""
@@ -489,17 +542,8 @@ cdef class DPSweep(Engine):
 
     cdef void relabel(self) noexcept nogil:
         """Labels after clusters were dropped. Only points of weight zero can have lost theirs: they start anew."""
-        cdef Sweep* s = &self.s
-        cdef Py_ssize_t i
-        cdef int z
-        for i in prange(s.n, schedule="static", num_threads=self.threads_for(s.n)):
-            z = self.remap[s.label[i]]
-            if z < 0:
-                s.label[i] = 0
-                if s.u != NULL:
-                    s.u[i] = BIG
-            else:
-                s.label[i] = z
+        cdef PerPoint a = PerPoint(&self.s, NULL, self.remap)
+        run(relabel_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))
 
     # ---- collapsed updates -----------------------------------------------------------------------------------
 
@@ -554,7 +598,7 @@ cdef class DPSweep(Engine):
                     shifted_row(<const double*> s.x, s, i, row)
                 own = s.label[i]
                 alone = self.sums.s.count[own] == 1.0
-                sv_distances(row, s.d, self.columns, self.room, s.k, self.cost)
+                sc_squares(row, s.d, self.columns, self.room, s.k, self.cost)
                 least = lam if live - alone < max_clusters else HUGE_VAL
                 for k in range(s.k):
                     if self.sums.s.count[k] == 0.0 or (alone and k == own):
@@ -595,25 +639,55 @@ cdef class DPSweep(Engine):
 
 # ---- passes over the data alone ------------------------------------------------------------------------------
 
-cdef void nearest_seed_chunk(
-    const real_x[:, :] x, const double[::1] seed, const double* weight, double[::1] distance, Py_ssize_t chunk,
-    double* far_distance, Py_ssize_t* far_index
-) noexcept nogil:
+cdef struct Pass:
+    const void* x               # n x d
+    bint x_single
+    Py_ssize_t row              # strides in elements
+    Py_ssize_t col
+    Py_ssize_t n
+    Py_ssize_t d
+    const double* weight        # n, or NULL
+    const double* seed          # d
+    double* distance            # n
+    double* far_distance        # of each chunk
+    Py_ssize_t* far_index
+
+
+cdef Pass pass_over(const real_x[:, :] X, const double[::1] weight) except *:
+    cdef Pass a
+    memset(&a, 0, sizeof(Pass))
+    if weight is not None and weight.shape[0] != X.shape[0]:
+        raise ValueError("weight must match X")
+    a.x, a.x_single, a.n, a.d = &X[0, 0], real_x is float, X.shape[0], X.shape[1]
+    a.row, a.col = X.strides[0] // sizeof(real_x), X.strides[1] // sizeof(real_x)
+    a.weight = NULL if weight is None else &weight[0]
+    return a
+
+
+cdef void nearest_seed_chunk(const real_x* x, const Pass* a, Py_ssize_t chunk) noexcept nogil:
     """distance[i] = min(distance[i], ||x_i - seed||^2); the largest one and its first index."""
-    cdef Py_ssize_t i, d = x.shape[1], col = x.strides[1] // sizeof(real_x)
-    cdef double t
-    far_distance[0] = -1.0
-    far_index[0] = -1
-    for i in range(chunk * CHUNK, min(x.shape[0], (chunk + 1) * CHUNK)):
-        if weight != NULL and weight[i] == 0.0:
+    cdef Py_ssize_t i, index = -1
+    cdef double t, largest = -1.0
+    for i in range(chunk * CHUNK, min(a.n, (chunk + 1) * CHUNK)):
+        if a.weight != NULL and a.weight[i] == 0.0:
             continue
-        t = squared_distance(&x[i, 0], col, &seed[0], d)
-        if t < distance[i]:
-            distance[i] = t
-        t = distance[i] if weight == NULL else weight[i] * distance[i]
-        if t > far_distance[0]:
-            far_distance[0] = t
-            far_index[0] = i
+        t = squared_distance(x + i * a.row, a.col, a.seed, a.d)
+        if t < a.distance[i]:
+            a.distance[i] = t
+        t = a.distance[i] if a.weight == NULL else a.weight[i] * a.distance[i]
+        if t > largest:
+            largest = t
+            index = i
+    a.far_distance[chunk] = largest
+    a.far_index[chunk] = index
+
+
+cdef void nearest_seed_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
+    cdef const Pass* a = <const Pass*> context
+    if a.x_single:
+        nearest_seed_chunk(<const float*> a.x, a, chunk)
+    else:
+        nearest_seed_chunk(<const double*> a.x, a, chunk)
 
 
 def nearest_seed(const real_x[:, :] X, const double[::1] weight, const double[::1] seed, double[::1] distance,
@@ -625,15 +699,15 @@ def nearest_seed(const real_x[:, :] X, const double[::1] weight, const double[::
     """
     cdef Py_ssize_t n = X.shape[0], chunks = (n + CHUNK - 1) // CHUNK, c, best_index = -1
     cdef Py_ssize_t first = 0, last
-    cdef const double* w = NULL if weight is None else &weight[0]
     cdef double best = -1.0
     cdef double[::1] far_distance = np.empty(chunks)
     cdef Py_ssize_t[::1] far_index = np.empty(chunks, dtype=np.intp)
+    cdef Pass a = pass_over(X, weight)
+    a.seed, a.distance, a.far_distance, a.far_index = &seed[0], &distance[0], &far_distance[0], &far_index[0]
     while first < chunks:
         last = min(chunks, first + max(1, WORK // (CHUNK * X.shape[1])))
-        for c in prange(first, last, nogil=True, schedule="static",
-                        num_threads=n_threads if n * X.shape[1] > 100000 else 1):
-            nearest_seed_chunk(X, seed, w, distance, c, &far_distance[c], &far_index[c])
+        with nogil:
+            run(nearest_seed_item, &a, first, last, n_threads if n * a.d > 100000 else 1)
         PyErr_CheckSignals()
         first = last
     for c in range(chunks):

@@ -1,23 +1,21 @@
 """Sums, means and totals that depend neither on the order of the rows nor on how they are shared out: see _sums.h."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange
-from libc.math cimport HUGE_VAL
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from smallvar._sweeps._types cimport real_x
+from smallvar._sweeps.pool cimport Body, run
 
 import numpy as np
 
 cdef extern from "_sums.h" nogil:
-    void sums_f_range(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, float*, float*)
-    void sums_d_range(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, double*, double*)
-    void sums_f_small(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
+    void sums_range_f(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, float*, float*)
+    void sums_range_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, double*, double*)
+    void sums_small_f(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
-    void sums_d_small(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
+    void sums_small_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
-    void wide_add_one(int64_t*, Py_ssize_t, double)
 
 cdef enum:
     PART = 1 << 16      # elements read at a time by one thread
@@ -28,41 +26,101 @@ cdef enum:
     FEW = 128           # but for one row in so many
     WIDEST = 40         # bits of a bin
     MOST_BINS = 64
+    MOST_PARTS = 64     # threads that add up at a time
 
 
 cdef inline Py_ssize_t rows_of_part(Py_ssize_t d) noexcept nogil:
     return max(<Py_ssize_t> 64, PART // d)
 
 
-cdef void range_part(
-    const real_x[:, :] x, const double* weight, Py_ssize_t part, double* low, double* high, real_x* least, real_x* most
-) noexcept nogil:
-    cdef Py_ssize_t j, d = x.shape[1], row = x.strides[0] // sizeof(real_x), col = x.strides[1] // sizeof(real_x)
-    cdef Py_ssize_t start = part * rows_of_part(d), size = min(rows_of_part(d), x.shape[0] - start)
-    cdef const double* w = NULL if weight == NULL else weight + start
-    for j in range(d):
-        least[j] = <real_x> HUGE_VAL
-        most[j] = <real_x> -HUGE_VAL
-    if real_x is float:
-        sums_f_range(&x[start, 0], row, col, size, d, w, least, most)
-    else:
-        sums_d_range(&x[start, 0], row, col, size, d, w, least, most)
-    for j in range(d):
-        low[j] = min(low[j], <double> least[j])
-        high[j] = max(high[j], <double> most[j])
+cdef struct Pass:
+    const void* x           # n x d
+    bint single
+    Py_ssize_t row          # strides in elements
+    Py_ssize_t col
+    Py_ssize_t n
+    Py_ssize_t d
+    const double* weight    # n, or NULL
+    const double* origin    # d
+    const double* limit     # d
+    void* low               # of each slot, d: of the type of x
+    void* high
+    double* small           # of each slot, d
+    const int* label        # n
+    sums_t* part            # of each slot
 
 
-cdef void small_part(
-    const real_x[:, :] x, const double* weight, Py_ssize_t part, const double* origin, const double* limit,
-    double* small
-) noexcept nogil:
-    cdef Py_ssize_t d = x.shape[1], row = x.strides[0] // sizeof(real_x), col = x.strides[1] // sizeof(real_x)
-    cdef Py_ssize_t start = part * rows_of_part(d), size = min(rows_of_part(d), x.shape[0] - start)
-    cdef const double* w = NULL if weight == NULL else weight + start
-    if real_x is float:
-        sums_f_small(&x[start, 0], row, col, size, d, w, origin, limit, small)
+cdef Pass pass_over(const real_x[:, :] X, const double[::1] weight) except *:
+    cdef Pass a
+    memset(&a, 0, sizeof(Pass))
+    if weight is not None and weight.shape[0] != X.shape[0]:
+        raise ValueError("weight must match X")
+    a.x, a.single, a.n, a.d = &X[0, 0], real_x is float, X.shape[0], X.shape[1]
+    a.row, a.col = X.strides[0] // sizeof(real_x), X.strides[1] // sizeof(real_x)
+    a.weight = NULL if weight is None else &weight[0]
+    return a
+
+
+cdef run_all(Body body, Pass* a, int threads):
+    """All parts of the rows, with a look at the signals now and then."""
+    cdef Py_ssize_t first = 0, parts = (a.n + rows_of_part(a.d) - 1) // rows_of_part(a.d)
+    while first < parts:
+        with nogil:
+            run(body, a, first, min(parts, first + STEP), threads)
+        PyErr_CheckSignals()
+        first += STEP
+
+
+cdef void range_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
+    cdef const Pass* a = <const Pass*> context
+    cdef Py_ssize_t start = part * rows_of_part(a.d), size = min(rows_of_part(a.d), a.n - start)
+    cdef const double* w = NULL if a.weight == NULL else a.weight + start
+    if a.single:
+        sums_range_f(<const float*> a.x + start * a.row, a.row, a.col, size, a.d, w, <float*> a.low + slot * a.d,
+                     <float*> a.high + slot * a.d)
     else:
-        sums_d_small(&x[start, 0], row, col, size, d, w, origin, limit, small)
+        sums_range_d(<const double*> a.x + start * a.row, a.row, a.col, size, a.d, w, <double*> a.low + slot * a.d,
+                     <double*> a.high + slot * a.d)
+
+
+cdef void small_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
+    cdef const Pass* a = <const Pass*> context
+    cdef Py_ssize_t start = part * rows_of_part(a.d), size = min(rows_of_part(a.d), a.n - start)
+    cdef const double* w = NULL if a.weight == NULL else a.weight + start
+    cdef double* small = a.small + slot * a.d
+    if a.single:
+        sums_small_f(<const float*> a.x + start * a.row, a.row, a.col, size, a.d, w, a.origin, a.limit, small)
+    else:
+        sums_small_d(<const double*> a.x + start * a.row, a.row, a.col, size, a.d, w, a.origin, a.limit, small)
+
+
+cdef void add_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
+    cdef const Pass* a = <const Pass*> context
+    cdef Py_ssize_t start = part * rows_of_part(a.d)
+    add_rows(a, start, min(a.n, start + rows_of_part(a.d)), NULL, a.label, &a.part[slot])
+
+
+cdef void add_rows(
+    const Pass* a, Py_ssize_t start, Py_ssize_t stop, const int* left, const int* joined, const sums_t* sums
+) noexcept nogil:
+    """Rows start..stop-1 go from clusters left (NULL: nowhere) to clusters joined."""
+    cdef Py_ssize_t[RUN] at
+    cdef Py_ssize_t i = start, m, size
+    cdef const double* w = NULL
+    cdef const int* source = NULL
+    while i < stop:
+        size = min(<Py_ssize_t> RUN, stop - i)
+        for m in range(size):
+            at[m] = (i + m) * a.row
+        if a.weight != NULL:
+            w = a.weight + i
+        if left != NULL:
+            source = left + i
+        if a.single:
+            sums_move_f(<const float*> a.x, a.col, size, at, source, joined + i, w, sums)
+        else:
+            sums_move_d(<const double*> a.x, a.col, size, at, source, joined + i, w, sums)
+        i += size
 
 
 def column_range(const real_x[:, :] X, const double[::1] weight, int n_threads):
@@ -70,33 +128,24 @@ def column_range(const real_x[:, :] X, const double[::1] weight, int n_threads):
 
     X : IN array (n, d);  weight : IN array (n,) or None
     """
-    cdef Py_ssize_t n = X.shape[0], d = X.shape[1], p, first, last, parts = (n + rows_of_part(d) - 1) // rows_of_part(d)
-    cdef const double* w = NULL if weight is None else &weight[0]
-    table_array = np.empty((2, min(<Py_ssize_t> STEP, parts), d))
-    table_array[0], table_array[1] = np.inf, -np.inf
-    cdef double[:, :, ::1] table = table_array
-    cdef real_x[:, :, ::1] scratch = np.empty((2, min(<Py_ssize_t> STEP, parts), d),
-                                              dtype=np.float32 if real_x is float else np.float64)
-    for first in range(0, parts, STEP):
-        last = min(parts, first + STEP)
-        for p in prange(first, last, nogil=True, schedule="dynamic", num_threads=n_threads if n * d > MANY else 1):
-            range_part(X, w, p, &table[0, p - first, 0], &table[1, p - first, 0], &scratch[0, p - first, 0],
-                       &scratch[1, p - first, 0])
-        PyErr_CheckSignals()
-    return table_array[0].min(axis=0), table_array[1].max(axis=0)
+    cdef int threads = n_threads if X.shape[0] * X.shape[1] > MANY else 1
+    cdef Pass a = pass_over(X, weight)
+    table_array = np.full((2, threads, X.shape[1]), np.inf, dtype=np.float32 if real_x is float else np.float64)
+    table_array[1] = -np.inf
+    cdef real_x[:, :, ::1] table = table_array
+    a.low, a.high = &table[0, 0, 0], &table[1, 0, 0]
+    run_all(range_item, &a, threads)
+    return table_array[0].min(axis=0).astype(np.float64), table_array[1].max(axis=0).astype(np.float64)
 
 
 def count_small(const real_x[:, :] X, const double[::1] weight, const double[::1] origin, const double[::1] limit,
                 int n_threads):
     """How many rows of positive weight have 0 < |x - origin| < limit, for each column: float64 array (d,)."""
-    cdef Py_ssize_t n = X.shape[0], d = X.shape[1], p, first, last, parts = (n + rows_of_part(d) - 1) // rows_of_part(d)
-    cdef const double* w = NULL if weight is None else &weight[0]
-    cdef double[:, ::1] small = np.zeros((min(<Py_ssize_t> STEP, parts), d))
-    for first in range(0, parts, STEP):
-        last = min(parts, first + STEP)
-        for p in prange(first, last, nogil=True, schedule="dynamic", num_threads=n_threads if n * d > MANY else 1):
-            small_part(X, w, p, &origin[0], &limit[0], &small[p - first, 0])
-        PyErr_CheckSignals()
+    cdef int threads = n_threads if X.shape[0] * X.shape[1] > MANY else 1
+    cdef Pass a = pass_over(X, weight)
+    cdef double[:, ::1] small = np.zeros((threads, X.shape[1]))
+    a.origin, a.limit, a.small = &origin[0], &limit[0], &small[0, 0]
+    run_all(small_item, &a, threads)
     return np.asarray(small).sum(axis=0)
 
 
@@ -191,19 +240,19 @@ cdef class Sums:
 
     def add(self, const real_x[:, :] X, const int[::1] label, const double[::1] weight, int n_threads=1):
         """Rows X (n, d) of these weights (n,) or None join the clusters label (n,)."""
-        cdef Py_ssize_t n = X.shape[0]
+        cdef Py_ssize_t t, n = X.shape[0]
+        cdef int threads = 1
+        cdef sums_t[MOST_PARTS] part
+        cdef Pass a = pass_over(X, weight)
         self._check(X.shape[1], n, label, weight)
-        cdef Py_ssize_t p, parts = 1 if n * self.s.d < MANY else min(<Py_ssize_t> n_threads, n // RUN)
-        parts = max(<Py_ssize_t> 1, min(parts, n // (4 * self.room)))
-        cdef sums_t[64] part
-        parts = min(parts, <Py_ssize_t> 64)
-        others = [Sums(self.layout, self.room) for p in range(1, parts)]
+        if n * self.s.d > MANY and n > 8 * self.room:
+            threads = min(n_threads, <int> MOST_PARTS)
+        others = [Sums(self.layout, self.room) for t in range(1, threads)]
         part[0] = self.s
-        for p in range(1, parts):
-            part[p] = (<Sums> others[p - 1]).s
-        cdef const double* w = NULL if weight is None else &weight[0]
-        for p in prange(parts, nogil=True, schedule="static", num_threads=parts):
-            add_rows(X, p * n // parts, (p + 1) * n // parts, NULL, &label[0], w, &part[p])
+        for t in range(1, threads):
+            part[t] = (<Sums> others[t - 1]).s
+        a.label, a.part = &label[0], &part[0]
+        run_all(add_item, &a, threads)
         for other in others:
             self.merge(other)
 
@@ -211,7 +260,8 @@ cdef class Sums:
         """Rows X (n, d) go from the clusters label (n,) to other ones; -1: nowhere."""
         self._check(X.shape[1], X.shape[0], label, weight)
         self._check(X.shape[1], X.shape[0], to, weight)
-        add_rows(X, 0, X.shape[0], &label[0], &to[0], NULL if weight is None else &weight[0], &self.s)
+        cdef Pass a = pass_over(X, weight)
+        add_rows(&a, 0, X.shape[0], &label[0], &to[0], &self.s)
 
     def _check(self, Py_ssize_t d, Py_ssize_t n, const int[::1] label, weight):
         if d != self.s.d or label.shape[0] != n or (weight is not None) != self.s.weighted:
@@ -262,30 +312,6 @@ cdef class Sums:
         total, weight = self.totals
         with np.errstate(invalid="ignore"):
             return self.layout.origin + total / weight[:, None]
-
-
-cdef void add_rows(
-    const real_x[:, :] x, Py_ssize_t start, Py_ssize_t stop, const int* label, const int* to, const double* weight,
-    const sums_t* sums
-) noexcept nogil:
-    cdef Py_ssize_t[RUN] at
-    cdef Py_ssize_t i, m, size, row = x.strides[0] // sizeof(real_x), col = x.strides[1] // sizeof(real_x)
-    cdef const double* w = NULL
-    cdef const int* a = NULL
-    i = start
-    while i < stop:
-        size = min(<Py_ssize_t> RUN, stop - i)
-        for m in range(size):
-            at[m] = (i + m) * row
-        if weight != NULL:
-            w = weight + i
-        if label != NULL:
-            a = label + i
-        if real_x is float:
-            sums_move_f(&x[0, 0], col, size, at, a, to + i, w, sums)
-        else:
-            sums_move_d(&x[0, 0], col, size, at, a, to + i, w, sums)
-        i += size
 
 
 def exact_total(const double[::1] values):
