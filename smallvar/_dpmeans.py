@@ -63,7 +63,7 @@ class _Start:
             moved, opened = self.step()
             self.n_iter += 1
             counted += not opened
-            # the first sweep from given centers may keep all labels: it has not moved the centers yet
+            # a first sweep that keeps all labels: given centers have not moved to their means yet
             self.converged = not (moved or opened) and (self.n_iter > 1 or not self.given)
             if self.converged and self.path:
                 self.path.append(self.path[-1])

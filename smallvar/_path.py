@@ -10,8 +10,8 @@ from sklearn.utils.random import sample_without_replacement
 from smallvar._base import DTYPES, Space, aligned, check_number, check_weights, nearest_sweep
 from smallvar._config import one_blas_thread, resolve_threads
 from smallvar._criterion import BLOCK, Criterion
-from smallvar._sweeps.sums import column_range
 from smallvar._sweeps.merge import MergeSweep
+from smallvar._sweeps.sums import column_range
 
 COARSE = 5000  # rows from which the number of clusters is first looked for,
 NUMBERS = 1 << 18  # or half as many if that many numbers are fewer rows

@@ -166,13 +166,13 @@ static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
 
 #else /* for each instruction set */
 
-/* The row's pieces go from cluster a to cluster b (-1: nowhere).  bins: a constant, for the loops to be unrolled. */
+/* The row's pieces go from one cluster to another one (NULL: nowhere).  bins, d: constants, for the loops to be unrolled. */
 #define SUMS_ROW(real, name)                                                                                           \
-    SV_INLINE void name(const real *SV_RESTRICT x, ptrdiff_t col, double w, const sums_t *s, ptrdiff_t bins,              \
+    SV_INLINE void name(const real *SV_RESTRICT x, ptrdiff_t col, double w, const sums_t *s, ptrdiff_t bins, ptrdiff_t d, \
                         double *SV_RESTRICT from, double *SV_RESTRICT to)                                                   \
     {                                                                                                                  \
         const double *SV_RESTRICT origin = s->origin, *SV_RESTRICT magic = s->magic;                                         \
-        ptrdiff_t j, b, d = s->d, stride = d + 1;                                                                      \
+        ptrdiff_t j, b, stride = d + 1;                                                                                 \
         if (from && to) {                                                                                              \
             for (j = 0; j < d; j++) {                                                                                  \
                 double t = w * ((double)x[j * col] - origin[j]);                                                       \
@@ -213,12 +213,16 @@ SUMS_ROW(double, SV_(sums_row_d))
             const real *xi = x + at[i];                                                                                \
             double *left = a < 0 ? NULL : SUMS_CELL(s, a), *joined = c < 0 ? NULL : SUMS_CELL(s, c);                   \
             if (wi == 0.0 || a == c) continue;                                                                         \
-            if (s->bins == 2 && col == 1)                                                                              \
-                row(xi, 1, wi, s, 2, left, joined);                                                                    \
+            if (s->bins == 2 && col == 1 && s->d == 2)                                                                 \
+                row(xi, 1, wi, s, 2, 2, left, joined);                                                                 \
+            else if (s->bins == 2 && col == 1 && s->d == 3)                                                            \
+                row(xi, 1, wi, s, 2, 3, left, joined);                                                                 \
+            else if (s->bins == 2 && col == 1)                                                                         \
+                row(xi, 1, wi, s, 2, s->d, left, joined);                                                              \
             else if (s->bins == 3 && col == 1)                                                                         \
-                row(xi, 1, wi, s, 3, left, joined);                                                                    \
+                row(xi, 1, wi, s, 3, s->d, left, joined);                                                              \
             else                                                                                                       \
-                row(xi, col, wi, s, s->bins, left, joined);                                                            \
+                row(xi, col, wi, s, s->bins, s->d, left, joined);                                                      \
             if (a >= 0) s->count[a] -= 1.0;                                                                            \
             if (c >= 0) s->count[c] += 1.0;                                                                            \
             if (s->weighted) {                                                                                         \

@@ -123,11 +123,31 @@ cdef void add_rows(
         i += size
 
 
-def column_range(const real_x[:, :] X, const double[::1] weight, int n_threads):
+def widened(X, weight):
+    """Rows that lie side by side as fewer and wider ones, for the loops over columns, and how many became one."""
+    n, d = X.shape
+    times = 32 // d
+    if times < 2 or n < times or weight is not None or not X.flags.c_contiguous:
+        return X, 1
+    return X[: n - n % times].reshape(-1, times * d), times
+
+
+def column_range(X, weight, int n_threads):
     """Least and greatest value of each column, over the rows of positive weight: two float64 arrays of shape (d,).
 
     X : IN array (n, d);  weight : IN array (n,) or None
     """
+    wide, times = widened(X, weight)
+    low, high = range_of(wide, weight, n_threads)
+    if times > 1:
+        low, high = low.reshape(times, -1).min(axis=0), high.reshape(times, -1).max(axis=0)
+        if X.shape[0] % times:
+            rest = X[X.shape[0] - X.shape[0] % times :]
+            low, high = np.minimum(low, rest.min(axis=0)), np.maximum(high, rest.max(axis=0))
+    return low, high
+
+
+def range_of(const real_x[:, :] X, const double[::1] weight, int n_threads):
     cdef int threads = n_threads if X.shape[0] * X.shape[1] > MANY else 1
     cdef Pass a = pass_over(X, weight)
     table_array = np.full((2, threads, X.shape[1]), np.inf, dtype=np.float32 if real_x is float else np.float64)
@@ -138,9 +158,18 @@ def column_range(const real_x[:, :] X, const double[::1] weight, int n_threads):
     return table_array[0].min(axis=0).astype(np.float64), table_array[1].max(axis=0).astype(np.float64)
 
 
-def count_small(const real_x[:, :] X, const double[::1] weight, const double[::1] origin, const double[::1] limit,
-                int n_threads):
+def count_small(X, weight, origin, limit, int n_threads):
     """How many rows of positive weight have 0 < |x - origin| < limit, for each column: float64 array (d,)."""
+    wide, times = widened(X, weight)
+    small = small_of(wide, weight, np.tile(origin, times), np.tile(limit, times), n_threads)
+    if times > 1:
+        rest = np.abs(X[X.shape[0] - X.shape[0] % times :] - origin)
+        small = small.reshape(times, -1).sum(axis=0) + ((rest < limit) & (rest > 0.0)).sum(axis=0)
+    return small
+
+
+def small_of(const real_x[:, :] X, const double[::1] weight, const double[::1] origin, const double[::1] limit,
+             int n_threads):
     cdef int threads = n_threads if X.shape[0] * X.shape[1] > MANY else 1
     cdef Pass a = pass_over(X, weight)
     cdef double[:, ::1] small = np.zeros((threads, X.shape[1]))
