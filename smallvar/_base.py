@@ -151,11 +151,12 @@ class Space:
     ``origin``, a round point near the rows, that sums and scores are taken from; ``scale``, a power
     of two that brings data and centers, less the origin, into [-1, 1]; ``noise``, the squared
     distance up to which a mean of equal rows may be off by rounding; ``layout`` of the sums, and
-    ``mean`` (weighted), when they are asked for. Rows without weight matter to the scale alone.
+    ``mean`` (weighted), when they are asked for; sums are taken from ``sums_from`` where that is
+    given. Rows without weight matter to the scale alone.
     """
 
-    def __init__(self, X, weight, n_threads, centers=None):
-        self._data = X, weight, n_threads
+    def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
+        self._data, self._sums_from = (X, weight, n_threads), sums_from
         low, high = self._range = column_range(X, weight, n_threads)
         self.origin = round_origin(low, high)
         self.noise = mean_noise(low, high)
@@ -176,7 +177,8 @@ class Space:
     def layout(self):
         """The bins of the sums."""
         low, high = self._range
-        return Layout(*self._data, origin=self.origin, low=low, high=high)
+        origin = self.origin if self._sums_from is None else self._sums_from
+        return Layout(*self._data, origin=origin, low=low, high=high)
 
     @cached_property
     def mean(self):
@@ -184,9 +186,9 @@ class Space:
         return self.layout.mean(*self._data)
 
 
-def nearest_sweep(X, weight, centers, n_threads):
+def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
     """A sweep over the data whose labels are the nearest of these centers."""
-    space = Space(X, weight, n_threads, centers)
+    space = Space(X, weight, n_threads, centers, sums_from)
     labels = np.zeros(X.shape[0], dtype=np.int32)
     sweep = DPSweep(X, weight, None, labels, space, n_threads, len(centers), False)
     sweep.set_centers(centers)

@@ -1,4 +1,4 @@
-"""Sums that depend on no order, partition or thread: against the twin, against fractions, in fits."""
+"""Sums that depend on no order, partition or thread: the twin, fractions, fits."""
 
 import math
 from fractions import Fraction
@@ -43,7 +43,8 @@ def rows(kind, n=3000, d=4, seed=0):
 
 
 KINDS = (
-    "plain", "far", "scales", "outlier", "tiny", "weights", "heavy", "float32", "Fortran order", "grid",
+    "plain", "far", "scales", "outlier", "tiny", "weights", "heavy", "float32", "Fortran order",
+    "grid",
 )  # fmt: skip
 
 
@@ -100,7 +101,7 @@ def test_off_by_what_is_cut_off(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_means_are_as_good_as_float64_can_tell(kind):
-    """Where a column spans 60 orders of magnitude, too: within a few roundings of the true means."""
+    """Where a column spans 60 orders of magnitude, too: within a few roundings of the truth."""
     X, weights, labels = rows(kind)
     means = sums_of(Layout(X, weights, 1), X, weights, labels).means
     w = np.ones(len(X)) if weights is None else weights

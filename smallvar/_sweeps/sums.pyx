@@ -14,6 +14,8 @@ cdef extern from "_sums.h" nogil:
     void sums_range_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, double*, double*)
     void sums_small_f(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
+    void wide_add_one(int64_t*, Py_ssize_t, double)
+    void wide_carry(int64_t*, Py_ssize_t)
     void sums_small_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
 
@@ -341,6 +343,84 @@ cdef class Sums:
         total, weight = self.totals
         with np.errstate(invalid="ignore"):
             return self.layout.origin + total / weight[:, None]
+
+
+class Stream:
+    """Sums of w x and of w of clusters over all batches there ever were, exactly.
+
+    ``digits`` (k, d + 1, size) are those of wide numbers, see _sums.h, from the digit ``first`` on. A batch that has
+    larger or finer numbers than those before makes the window wider.
+    """
+
+    def __init__(self, digits, first):
+        self.digits, self.first = digits, first
+
+    @classmethod
+    def of(cls, centers, weights):
+        """As if each cluster had had one row at its center so far, none where the weight is 0."""
+        stream = cls(np.zeros((0, centers.shape[1] + 1, 1), dtype=np.int64), 0)
+        used = np.flatnonzero(weights > 0.0)
+        if len(used) == 0:
+            return stream.with_batch(None, len(centers))
+        X, weights = np.ascontiguousarray(centers[used]), np.ascontiguousarray(weights[used])
+        sums = Sums(Layout(X, weights, 1, origin=np.zeros(X.shape[1])), len(centers))
+        sums.add(X, used.astype(np.int32), weights)
+        return stream.with_batch(sums, len(centers))
+
+    def with_batch(self, Sums sums, Py_ssize_t k):
+        """The first k clusters, some of them new, with the members that a batch brings them, as a new object."""
+        cdef Py_ssize_t c, first = self.first, size = self.digits.shape[2], last
+        if sums is not None:
+            unit = sums.layout.unit[sums.layout.unit > 0.0]
+            low = int(np.log2(unit.min())) - sums.layout.width * sums.layout.bins
+            last = (int(np.log2(unit.max())) + 64 + 1075) // 32 + 1  # so many rows that none will see it overflow
+            c = max(0, low + 1075) // 32
+            if len(self.digits):
+                c, last = min(c, first), max(last, first + size - 1)
+            first, size = c, last - c + 1
+        digits = np.zeros((k, self.digits.shape[1], size), dtype=np.int64)
+        kept = self.digits[:k]
+        if kept.size:
+            digits[: len(kept), :, self.first - first : self.first - first + kept.shape[2]] = kept
+        if sums is not None:
+            absorb(digits, first, sums)
+        return Stream(digits, first)
+
+    def only(self, kept):
+        """Those of the clusters for which ``kept`` is true."""
+        return Stream(self.digits[kept], self.first)
+
+    def __len__(self):
+        return len(self.digits)
+
+    def read(self):
+        """Sums of w x, (k, d), and of w, (k,), each rounded once."""
+        total = read_wide(np.array(self.digits), self.first)
+        return total[:, :-1], total[:, -1]
+
+
+cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
+    cdef Py_ssize_t k, j, b, stride = sums.s.d + 1
+    cdef const double* cell
+    for k in range(min(digits.shape[0], sums.room)):
+        if sums.s.count[k] == 0.0:
+            continue
+        for j in range(stride):
+            for b in range(sums.s.bins):
+                cell = sums.s.cell + (k * sums.s.bins + b) * stride + j
+                wide_add_one(&digits[k, j, 0], first, cell[0])
+            if j == sums.s.d and not sums.s.weighted:
+                wide_add_one(&digits[k, j, 0], first, sums.s.count[k])
+            wide_carry(&digits[k, j, 0], digits.shape[2])
+
+
+cdef read_wide(int64_t[:, :, ::1] digits, Py_ssize_t first):
+    cdef Py_ssize_t k, j
+    cdef double[:, ::1] out = np.empty((digits.shape[0], digits.shape[1]))
+    for k in range(digits.shape[0]):
+        for j in range(digits.shape[1]):
+            out[k, j] = wide_read(&digits[k, j, 0], first, digits.shape[2])
+    return np.asarray(out)
 
 
 def exact_total(const double[::1] values):
