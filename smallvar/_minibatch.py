@@ -205,10 +205,12 @@ class MiniBatchDPMeans(CenterEstimator):
         error = sweep.squared_error()
         sums = sweep.cluster_sums()
         stream = self._stream.with_batch(sums, sweep.k)
-        total, mass = stream.read()
-        touched = sums.counts[: sweep.k] > 0
-        centers = centers.copy()
-        centers[touched] = total[touched] / mass[touched, None]
+        touched = np.flatnonzero(sums.counts[: sweep.k])
+        total, weights = stream.read(touched)
+        centers, mass = centers.copy(), np.zeros(sweep.k)
+        if self.cluster_weights_ is not None:
+            mass[: len(self.cluster_weights_)] = self.cluster_weights_
+        centers[touched], mass[touched] = total / weights[:, None], weights
         if self.cluster_centers_ is None and mass[0] == 0:
             # the mean of the first batch was only a place to start from
             stream, centers, mass = stream.only(slice(1, None)), centers[1:], mass[1:]

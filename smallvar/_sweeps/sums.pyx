@@ -358,7 +358,7 @@ class Stream:
     @classmethod
     def of(cls, centers, weights):
         """As if each cluster had had one row at its center so far, none where the weight is 0."""
-        stream = cls(np.zeros((0, centers.shape[1] + 1, 1), dtype=np.int64), 0)
+        stream = cls(np.zeros((0, centers.shape[1] + 1, 0), dtype=np.int64), 0)
         used = np.flatnonzero(weights > 0.0)
         if len(used) == 0:
             return stream.with_batch(None, len(centers))
@@ -375,7 +375,7 @@ class Stream:
             low = int(np.log2(unit.min())) - sums.layout.width * sums.layout.bins
             last = (int(np.log2(unit.max())) + 64 + 1075) // 32 + 1  # so many rows that none will see it overflow
             c = max(0, low + 1075) // 32
-            if len(self.digits):
+            if size:
                 c, last = min(c, first), max(last, first + size - 1)
             first, size = c, last - c + 1
         digits = np.zeros((k, self.digits.shape[1], size), dtype=np.int64)
@@ -393,9 +393,9 @@ class Stream:
     def __len__(self):
         return len(self.digits)
 
-    def read(self):
-        """Sums of w x, (k, d), and of w, (k,), each rounded once."""
-        total = read_wide(np.array(self.digits), self.first)
+    def read(self, clusters):
+        """Sums of w x, (m, d), and of w, (m,), of these clusters that have members, each rounded once."""
+        total = read_wide(self.digits[clusters], self.first)
         return total[:, :-1], total[:, -1]
 
 
