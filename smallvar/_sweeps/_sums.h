@@ -155,8 +155,13 @@ static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
     next = top > 1 ? (uint64_t)digit[top - 2] : 0;
     for (q = 0; q + 2 < top; q++) rest |= (uint64_t)digit[q];
     if (lead == 0) return 0.0;
+#if defined(__GNUC__)
+    shift = __builtin_clzll(lead);
+    lead <<= shift;
+#else
     while (!(lead >> 63)) lead <<= 1, shift++;
-    lead |= next >> (32 - shift); /* shift < 32 */
+#endif
+    lead |= next >> (32 - shift); /* shift < 32: the leading digit is not 0 */
     next = next << shift & 0xffffffffULL;
     if (next | rest) lead |= 1;
     return ldexp((double)lead, (int)(32 * (first + top - 1) - 1075 - shift));
