@@ -5,6 +5,7 @@ import os
 import threading
 import warnings
 from contextlib import contextmanager
+from functools import cached_property
 from numbers import Integral, Real
 
 import numpy as np
@@ -20,7 +21,8 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from smallvar._config import resolve_threads
-from smallvar._sweeps.dpmeans import DPSweep, column_statistics
+from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.sums import Layout, column_range, round_origin
 
 DTYPES = (np.float64, np.float32)
 LARGEST = 2**63 - 1  # of integers
@@ -227,15 +229,23 @@ def mean_noise(low, high):
 
 
 class Space:
-    """Where the data lie, as the sweeps need it.
+    """Where the data lie, as the sweeps need it; all of it follows from the rows as a set.
 
-    ``mean`` (weighted) of the columns; ``origin``, a round point near them that sums and scores are
-    taken from; ``scale``, a power of two that brings data and centers, less the origin, into [-1,
-    1]; ``noise``, the squared distance up to which a mean of equal rows may be off by rounding.
+    ``origin``, a round point near the rows, that sums and scores are taken from; ``scale``, a power
+    of two that brings data and centers, less the origin, into [-1, 1]; ``noise``, the squared
+    distance up to which a mean of equal rows may be off by rounding; ``layout`` of the sums, and
+    ``mean`` (weighted), when they are asked for; sums are taken from ``sums_from`` where that is
+    given. Rows without weight matter to the scale alone.
     """
 
-    def __init__(self, X, weight, n_threads, centers=None):
-        self.mean, self.origin, low, high = column_statistics(X, weight, n_threads)
+    def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
+        self._data, self._sums_from = (X, weight, n_threads), sums_from
+        low, high = self._range = column_range(X, weight, n_threads)
+        self.origin = round_origin(low, high)
+        self.noise = mean_noise(low, high)
+        self.spread = high - low
+        if weight is not None and not weight.all():
+            low, high = column_range(X, None, n_threads)
         reach = max((high - self.origin).max(), (self.origin - low).max())
         if centers is not None:
             reach = max(reach, np.abs(centers - self.origin).max())
@@ -245,13 +255,23 @@ class Space:
                 "squared distances would leave the range of float64; rescale the data"
             )
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
-        self.noise = mean_noise(low, high)
-        self.spread = high - low
+
+    @cached_property
+    def layout(self):
+        """The bins of the sums."""
+        low, high = self._range
+        origin = self.origin if self._sums_from is None else self._sums_from
+        return Layout(*self._data, origin=origin, low=low, high=high)
+
+    @cached_property
+    def mean(self):
+        """The mean of all rows."""
+        return self.layout.mean(*self._data)
 
 
-def nearest_sweep(X, weight, centers, n_threads):
+def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
     """A sweep over the data whose labels are the nearest of these centers."""
-    space = Space(X, None, n_threads, centers)
+    space = Space(X, weight, n_threads, centers, sums_from)
     labels = np.zeros(X.shape[0], dtype=np.int32)
     sweep = DPSweep(X, weight, None, labels, space, n_threads, len(centers), False)
     sweep.set_centers(centers)

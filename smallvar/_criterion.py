@@ -57,7 +57,7 @@ class Criterion:
             )
         self.judge.start(np.zeros((k, self.d)))
         self.judge.labels[:] = labels
-        self.judge.move_centers(True)
+        self.judge.move_centers()
         return self.judge
 
     def __call__(self, sweep):

@@ -159,7 +159,6 @@ class DivergenceSweep:
     or None, ``label`` their labels, which are written to, and ``about`` a Reference of all X.
     """
 
-    fresh_sums = True  # means are always added up anew
     crowded = False  # there are no scores in float32
 
     def __init__(self, rule, X, weight, rows, label, about):
@@ -369,7 +368,7 @@ class DivergenceSweep:
             # so that the mean of equal values is exact
             return np.clip(total / self.mass[:, None], low, high)
 
-    def move_centers(self, from_scratch=False):
+    def move_centers(self):
         """Means of the members, empty clusters dropped; returns the weighted sum of divergences."""
         centers = self._add_up()
         kept = self.count > 0

@@ -60,29 +60,23 @@ class _Start:
             if self.given:
                 sweep.assign()
             sweep.move_centers()
-        self.converged = self.enough = verifying = False
+        self.converged = self.enough = False
         while not (self.converged or self.enough):
             moved, opened = self.step()
-            unchanged = not (moved or opened)
-            if verifying and unchanged:
-                self.converged = True
-                break
             self.n_iter += 1
-            settled = unchanged and (self.n_iter > 1 or not self.given)
-            if settled and sweep.fresh_sums and self.path:
-                self.converged = True
+            # a first sweep that keeps all labels: given centers have not moved to their means yet
+            self.converged = not (moved or opened) and (self.n_iter > 1 or not self.given)
+            if self.converged and self.path:
                 self.path.append(self.path[-1])
             else:
-                # running sums drift: a fixed point counts once it is one of fresh means
-                self.note(sweep.move_centers(settled or counted + (not opened) >= max_iter))
-                verifying = settled
+                self.note(sweep.move_centers())
             if verbose:
                 print(
                     f"sweep {self.n_iter}: {sweep.k} clusters, objective {self.path[-1]:.8g}, "
                     f"{moved} points moved, {opened} clusters opened"
                 )
             counted += counts(opened, self.path, counted, len(self.label))
-            if not settled:
+            if not self.converged:
                 if tol > 0 and len(self.path) > 1:
                     self.enough = self.path[-2] - self.path[-1] <= tol * self.path[0]
                 if counted >= max_iter:
@@ -111,7 +105,7 @@ class _Start:
         return sweep.moved(), sweep.k - before
 
     def note(self, error):
-        """Append the objective after a sweep, from running sums where they are accurate enough."""
+        """Append the objective after a sweep, from the sums where that is accurate enough."""
         if not error > 1e-6 * self.sweep.total:
             error = self.sweep.squared_error()
         self.path.append(error + self.lam * self.sweep.k)
@@ -119,8 +113,6 @@ class _Start:
     def close(self):
         """Labels of the nearest centers where the sweeps did not end at a fixed point."""
         sweep = self.sweep
-        if not sweep.fresh_sums:
-            sweep.move_centers(True)
         sweep.seek_farthest(self.lam, False)
         sweep.assign()
         sweep.drop_empty()

@@ -18,6 +18,7 @@ from smallvar._base import (
 from smallvar._dpmeans import LAMS, NO_CAP, resolve_lam
 from smallvar._path import find_path
 from smallvar._sweeps.dpmeans import nearest_seed
+from smallvar._sweeps.sums import Stream
 
 
 def _threshold(X, weight, centers, n_threads):
@@ -177,15 +178,20 @@ class MiniBatchDPMeans(CenterEstimator):
             self.lam_ = resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
         self.cluster_centers_ = given
         self.cluster_weights_ = None if given is None else np.zeros(len(given))
+        self._stream = None if given is None else Stream.of(given, self.cluster_weights_)
         self.n_steps_ = 0
 
     def _step(self, X, weight, n_threads):
         """One batch: open clusters, move the centers; returns the squared error before the move."""
         cap = NO_CAP if self.max_clusters is None else self.max_clusters
-        centers, mass = self.cluster_centers_, self.cluster_weights_
+        centers = self.cluster_centers_
         if centers is None:
-            centers, mass = Space(X, weight, n_threads).mean.reshape(1, -1), np.zeros(1)
-        sweep = nearest_sweep(X, weight, centers, n_threads)
+            centers = Space(X, weight, n_threads).mean.reshape(1, -1)
+            self._stream = Stream.of(centers, np.zeros(1))
+        elif len(self._stream) != len(centers):
+            self._stream = Stream.of(centers, self.cluster_weights_)
+        zero = np.zeros(X.shape[1])  # one origin for all batches, wherever they lie
+        sweep = nearest_sweep(X, weight, centers, n_threads, zero)
         distance = sweep.own_distances()
         opened = []
         weighted = distance if weight is None else weight * distance
@@ -195,19 +201,21 @@ class MiniBatchDPMeans(CenterEstimator):
             opened.append(np.array(X[farthest], dtype=np.float64))
             farthest, largest = nearest_seed(X, weight, opened[-1], distance, n_threads)
         if opened:
-            centers, mass = np.vstack([centers, *opened]), np.append(mass, np.zeros(len(opened)))
-            sweep = nearest_sweep(X, weight, centers, n_threads)
+            centers = np.vstack([centers, *opened])
+            sweep = nearest_sweep(X, weight, centers, n_threads, zero)
         error = sweep.squared_error()
-        total, added = sweep.cluster_sums()
-        mass = mass + added
-        touched = added > 0
-        step = total[touched] - added[touched, None] * (centers[touched] - sweep.shift)
-        centers = centers.copy()
-        centers[touched] += step / mass[touched, None]
+        sums = sweep.cluster_sums()
+        stream = self._stream.with_batch(sums, sweep.k)
+        touched = np.flatnonzero(sums.counts[: sweep.k])
+        total, weights = stream.read(touched)
+        centers, mass = centers.copy(), np.zeros(sweep.k)
+        if self.cluster_weights_ is not None:
+            mass[: len(self.cluster_weights_)] = self.cluster_weights_
+        centers[touched], mass[touched] = total / weights[:, None], weights
         if self.cluster_centers_ is None and mass[0] == 0:
             # the mean of the first batch was only a place to start from
-            centers, mass = centers[1:], mass[1:]
-        self.cluster_centers_, self.cluster_weights_ = centers, mass
+            stream, centers, mass = stream.only(slice(1, None)), centers[1:], mass[1:]
+        self._stream, self.cluster_centers_, self.cluster_weights_ = stream, centers, mass
         self.n_steps_ += 1
         return error
 
@@ -287,12 +295,13 @@ class MiniBatchDPMeans(CenterEstimator):
                 previous = cost
             self.n_iter_ = n_iter
             sweep = nearest_sweep(X, weight, self.cluster_centers_, n_threads)
-            kept = sweep.cluster_sums()[1] > 0
+            kept = sweep.cluster_sums().counts[: sweep.k] > 0
             sweep.drop_empty()
             self.cluster_centers_, self.cluster_weights_ = (
                 sweep.centers,
                 self.cluster_weights_[kept],
             )
+            self._stream = self._stream.only(kept)
             self._finish(sweep)
         return self
 

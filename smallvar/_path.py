@@ -10,8 +10,8 @@ from sklearn.utils.random import sample_without_replacement
 from smallvar._base import DTYPES, Space, aligned, check_number, check_weights, nearest_sweep
 from smallvar._config import one_blas_thread, resolve_threads
 from smallvar._criterion import BLOCK, Criterion
-from smallvar._sweeps.dpmeans import column_statistics
 from smallvar._sweeps.merge import MergeSweep
+from smallvar._sweeps.sums import column_range
 
 COARSE = 5000  # rows from which the number of clusters is first looked for,
 NUMBERS = 1 << 18  # or half as many if that many numbers are fewer rows
@@ -183,7 +183,7 @@ class _Problem:
         self.X, self.weight = X, weight
         self.n = X.shape[0] if self.rows is None else len(self.rows)
         self.total = float(X.shape[0] if weight is None else weight.sum())
-        _, _, low, high = column_statistics(X, None, n_threads)
+        low, high = column_range(X, None, n_threads)
         self.varying = low < high
         self.constant = low
 

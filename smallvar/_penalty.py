@@ -5,7 +5,8 @@ from sklearn.utils import check_array, column_or_1d
 
 from smallvar._base import DTYPES, aligned, check_number, mean_noise
 from smallvar._config import resolve_threads
-from smallvar._sweeps.dpmeans import column_statistics, nearest_seed
+from smallvar._sweeps.dpmeans import nearest_seed
+from smallvar._sweeps.sums import Layout
 
 
 def check_guess(guess, n_samples, name="n_clusters"):
@@ -17,8 +18,8 @@ def check_guess(guess, n_samples, name="n_clusters"):
 
 def rough_mean(X, mask, n_threads):
     """The mean, and the squared distance by which it may be off by rounding."""
-    mean, _, low, high = column_statistics(X, mask, n_threads)
-    return mean, mean_noise(low, high)
+    layout = Layout(X, mask, n_threads)
+    return layout.mean(X, mask, n_threads), mean_noise(layout.low, layout.high)
 
 
 def farthest_first(X, n_clusters, weight, n_threads):

@@ -11,6 +11,7 @@ label of their nearest center in the end.
 Features (X is about Z A, Z binary) stand at the end of the file.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import product
 
@@ -58,18 +59,90 @@ def nearest(X, centers):
     return labels, distances
 
 
-def weighted_means(X, weights, labels):
-    """Mean of each cluster 0..K-1 (none empty), summed in extended precision."""
-    order = np.argsort(labels, kind="stable")
-    first = np.searchsorted(labels[order], np.arange(labels.max() + 1))
-    w = weights[order].astype(np.longdouble)[:, None]
-    total = np.add.reduceat(w * X[order], first, axis=0)
-    return (total / np.add.reduceat(w, first, axis=0)).astype(float)
+@dataclass
+class Bins:
+    """How numbers are cut for sums that depend on no order: see `cut`."""
+
+    origin: np.ndarray
+    unit: np.ndarray
+    width: int
+    bins: int
+
+
+def power_above(values):
+    """The least power of two not below each value, 0 for 0."""
+    powers = [2.0 ** math.ceil(math.log2(v)) if v > 0 else 0.0 for v in np.ravel(values)]
+    return np.array(powers).reshape(np.shape(values))
+
+
+def layout(X, weights):
+    """Bins for the sums of these rows; it depends on the rows as a set.
+
+    The origin is 0 where the data are not farther from it than they are wide, else a round number
+    near their middle. Units bound w |x - origin|, and the weights. A bin of b bits adds up 2^(53-b)
+    rows without rounding. There are as many bins as it takes to keep 50 bits of all weights, and of
+    all but one in 128 of the w (x - origin) that are not 0.
+    """
+    used = weights > 0
+    X, weights = X[used], weights[used]
+    low, high = X.min(axis=0), X.max(axis=0)
+    half = high / 2 - low / 2
+    middle = low + half
+    step = np.array([2.0 ** math.floor(math.log2(h)) if h > 0 else 1.0 for h in half])
+    round_middle = np.where(half > 0, np.rint(middle / step) * step, low)
+    origin = np.where(np.abs(middle) <= 2 * half, 0.0, round_middle)
+    reach = power_above(np.maximum(np.abs(high - origin), np.abs(low - origin)))
+    heaviest = float(power_above(weights.max()))
+    bits = 50 + math.ceil(math.log2(heaviest) - math.log2(weights.min()))
+    width = max(1, min(40, 52 - (len(X) - 1).bit_length()))
+    bins = max(2, math.ceil(bits / width))
+    size = np.abs(X - origin)
+    while bins < 64:
+        small = (size > 0) & (size < np.ldexp(reach, bits - bins * width))
+        if 128 * small.sum(axis=0).max() <= len(X):
+            break
+        bins += 1
+    return Bins(origin, np.append(reach, 1.0) * heaviest, width, bins)
+
+
+def cut(values, unit, b):
+    """The pieces of values (n, d), |value| <= unit (d,): multiples of unit 2^(-width m), m = 1, 2..
+
+    Each is the multiple nearest to what the ones before have left, the even one at a tie.
+    """
+    pieces, left = [], values
+    for m in range(1, b.bins + 1):
+        grain = np.ldexp(np.where(unit > 0, unit, 1.0), -m * b.width)
+        pieces.append(np.rint(left / grain) * grain)
+        left = left - pieces[-1]
+    return pieces
+
+
+def exact_sums(X, weights, labels, k, b):
+    """Sums of w (x - origin) and of w of clusters 0..k-1: those of the pieces, the last first.
+
+    All sums of pieces are exact, so that it is all one how bincount adds them.
+    """
+    table = np.column_stack([weights[:, None] * (X - b.origin), weights])
+    total = np.zeros((k, table.shape[1]))
+    for piece in reversed(cut(table, b.unit, b)):
+        total += np.array([np.bincount(labels, column, k) for column in piece.T]).T
+    return total[:, :-1], total[:, -1]
+
+
+def weighted_means(X, weights, labels, b=None):
+    """Mean of each cluster 0..K-1 (none empty), from the exact sums of the pieces."""
+    b = layout(X, weights) if b is None else b
+    total, mass = exact_sums(X, weights, labels, labels.max() + 1, b)
+    return b.origin + total / mass[:, None]
 
 
 def sum_of_squares(X, weights, labels, centers):
-    """Weighted SSE of given labels and centers."""
-    return float(weights @ np.square(X - centers[labels]).sum(axis=1))
+    """Weighted SSE of given labels and centers: the sum of the float64 terms, rounded once."""
+    own = np.zeros(len(X))
+    for j in range(X.shape[1]):
+        own += np.square(X[:, j] - centers[labels, j])
+    return math.fsum(weights * own)
 
 
 def without_gaps(labels):

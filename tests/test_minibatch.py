@@ -1,5 +1,8 @@
 """MiniBatchDPMeans: one batch against the twin, a stream, and fit as a whole."""
 
+import pickle
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import reference
@@ -190,3 +193,39 @@ def test_verbose_tells_every_pass(capsys):
 def test_bad_batch_size(batch_size):
     with pytest.raises((TypeError, ValueError), match=f"batch_size.*{batch_size}"):
         MiniBatchDPMeans(0.1, batch_size=batch_size).fit(np.eye(3))
+
+
+def test_a_stream_is_summed_exactly():
+    """Batches of ever larger, finer and farther rows, one cluster: the mean of all of them."""
+    rng = np.random.default_rng(0)
+    model, seen, weights = MiniBatchDPMeans(np.inf), [], []
+    for i in range(60):
+        X = rng.normal(size=(20, 3)) * [10.0**i, 10.0**-i, 1.0] + [0, 0, 1e9 * (i < 30)]
+        w = rng.gamma(1.0, size=20) if i % 2 else None
+        model.partial_fit(X, sample_weight=w)
+        seen += X.tolist()
+        weights += [1.0] * 20 if w is None else w.tolist()
+    parts = zip(weights, seen, strict=True)
+    terms = [[Fraction(w) * Fraction(x) for x in row] for w, row in parts]
+    mass = sum(map(Fraction, weights))
+    assert model.cluster_weights_.tolist() == [float(mass)]
+    for mean, column in zip(model.cluster_centers_[0], zip(*terms, strict=True), strict=True):
+        size = sum(map(abs, column)) / mass
+        assert abs(Fraction(mean) - sum(column) / mass) <= size * Fraction(2.0**-52)
+
+
+def test_rows_that_leave_no_rounding_behind():
+    """Batches in any order, and split in any way, to the same clusters: the same bits."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(3000, 2)) + 100 * np.arange(6).repeat(500)[:, None]
+    init = 100.0 * np.arange(6)[:, None] + np.zeros(2)
+    states = set()
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(3000)
+        model = MiniBatchDPMeans(1e9, init=init)
+        for rows in np.array_split(order, 3 + 7 * seed):
+            model.partial_fit(X[rows])
+        states.add((model.cluster_centers_.tobytes(), model.cluster_weights_.tobytes()))
+    assert len(states) == 1
+    copy = pickle.loads(pickle.dumps(model)).partial_fit(X[:10])
+    assert np.array_equal(copy.cluster_centers_, model.partial_fit(X[:10]).cluster_centers_)

@@ -1,12 +1,7 @@
 """The sweep of DP-means, for the sweeps that build on it."""
 
 from smallvar._sweeps.nearest cimport Engine
-
-
-cdef struct Sums:
-    double* total       # k x d: sum of w (x - shift)
-    double* weight      # k
-    double* count       # k: members of positive weight
+from smallvar._sweeps.sums cimport Sums
 
 
 cdef class DPSweep(Engine):
@@ -14,36 +9,32 @@ cdef class DPSweep(Engine):
     cdef Py_ssize_t n_before        # centers at the start of the sweep
     cdef Py_ssize_t far_point       # the point that open_farthest moved, or -1
     cdef int far_from               # and the cluster it left
-    cdef Sums sums
-    cdef int* remap
-    cdef object sum_arrays
-    cdef object group_array
-    cdef object partial_array
+    cdef object space
+    cdef Sums sums                  # of the points as they were labeled when these were last brought up to date
+    cdef list parts                 # the same for what each other thread adds
     cdef bint have_sums
-    cdef readonly bint fresh_sums   # added up from scratch and not changed since
-    cdef Py_ssize_t n_changes       # moves added to the sums since they were fresh
-    cdef readonly double total      # sum of w ||x - shift||^2
+    cdef int* remap
+    cdef object remap_array
+    cdef readonly double total      # sum of w ||x - origin||^2, -1: not known
     # collapsed sweeps
     cdef object columns_array
-    cdef object cost_array
     cdef double* columns            # d x room, the means in columns
     cdef double* cost               # room
+    cdef double* mass               # room: weights
     cdef Py_ssize_t room
 
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil
     cdef double distance(self, Py_ssize_t i, Py_ssize_t k) noexcept nogil
     cdef void settle_far(self, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t* creator) noexcept nogil
     cdef void open_at(self, Py_ssize_t i) noexcept nogil
-    cdef double reduce(self, bint about_shift) except? -1.0
+    cdef double reduce(self, const double* about) except? -1.0
     cdef grow_sums(self, Py_ssize_t k)
-    cdef Py_ssize_t group_sums(self, Py_ssize_t points, Sums* groups) except -1
-    cdef void add_groups(self, Sums* groups, Py_ssize_t n_groups) noexcept nogil
-    cdef void clear_sums(self, Py_ssize_t k0, Py_ssize_t k1) noexcept nogil
     cdef add_up(self)
     cdef add_moves(self, Py_ssize_t moved)
+    cdef account(self, bint moves, Py_ssize_t points)
+    cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil
     cdef double shift_centers(self) noexcept nogil
     cdef void renew_tables(self) noexcept nogil
     cdef void relabel(self) noexcept nogil
     cdef load(self)
     cdef void set_column(self, Py_ssize_t k) noexcept nogil
-    cdef void hand_over(self, const double* row, double w, Py_ssize_t k, double sign) noexcept nogil

@@ -2,11 +2,27 @@
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL, sqrt
+from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Engine, Sweep, is_far, lower, point, squared_distance, upper
 from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.sums cimport (
+    WIDE_DIGITS,
+    Sums,
+    sums_clear,
+    sums_copy,
+    sums_move_d,
+    sums_move_f,
+    sums_t,
+    sums_total,
+    sums_unite,
+    sums_weight,
+    wide_add,
+    wide_read,
+    wide_unite,
+)
 
 import numpy as np
 
@@ -15,68 +31,57 @@ cdef extern from "_costs.h" nogil:
 
 cdef enum:
     ROUND = 64          # clusters opened between two parallel steps of the creation pass
-    MAX_GROUPS = 64     # partial sums of a reduction, added in order
+    MOST_PARTS = 64     # threads that add up at a time
+    SHARED = 100000     # elements to add up that are worth waking other threads
 
 
-cdef Py_ssize_t group_count(Py_ssize_t points, Py_ssize_t k, Py_ssize_t d) noexcept nogil:
-    """Groups of a sum over points into k x d cells: a function of the problem alone, never of the threads."""
-    cdef Py_ssize_t groups = min(<Py_ssize_t> MAX_GROUPS, points // (4 * k + 512))
-    return max(<Py_ssize_t> 1, min(groups, (<Py_ssize_t> 1 << 21) // (k * (d + 2))))
-
-
-cdef void add_point(
-    const real_x* x, const Sweep* s, Py_ssize_t i, int label, double sign, Sums* sums
+cdef inline void hand_over(
+    const real_x* x, const Sweep* s, Py_ssize_t size, const Py_ssize_t* at, const int* left, const int* joined,
+    const double* w, const sums_t* sums
 ) noexcept nogil:
-    """sums[label] += sign * w_i * (x_i - shift, 1)."""
-    cdef double w = 1.0 if s.weight == NULL else s.weight[i]
-    cdef double* total = sums.total + label * s.d
-    cdef const real_x* xi = point(x, s, i)
-    cdef Py_ssize_t j
-    if w == 0.0:
-        return
-    w = w * sign
-    if s.col == 1:
-        for j in range(s.d):
-            total[j] += w * (<double> xi[j] - s.shift[j])
+    """Rows go from clusters left (or NULL: from nowhere) to clusters joined."""
+    if real_x is float:
+        sums_move_f(x, s.col, size, at, left, joined, w, sums)
     else:
-        for j in range(s.d):
-            total[j] += w * (<double> xi[j * s.col] - s.shift[j])
-    sums.weight[label] += w
-    sums.count[label] += 1 if sign > 0.0 else -1
+        sums_move_d(x, s.col, size, at, left, joined, w, sums)
 
 
-cdef void add_points(const real_x* x, const Sweep* s, Py_ssize_t start, Py_ssize_t stop, Sums* sums) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(start, stop):
-        add_point(x, s, i, s.label[i], 1.0, sums)
+cdef void add_chunk(const real_x* x, const Sweep* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
+    """The points of a chunk join their clusters."""
+    cdef Py_ssize_t[CHUNK] at
+    cdef Py_ssize_t m, start = chunk * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK)
+    for m in range(size):
+        at[m] = point(x, s, start + m) - x
+    hand_over(x, s, size, at, NULL, s.label + start, NULL if s.weight == NULL else s.weight + start, sums)
 
 
-cdef void move_points(
-    const real_x* x, const Sweep* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t far_point, int far_from, Sums* sums
+cdef void move_chunk(const real_x* x, const Sweep* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
+    """The moves that a chunk lists."""
+    cdef Py_ssize_t[CHUNK] at
+    cdef int[CHUNK] joined
+    cdef double[CHUNK] w
+    cdef Py_ssize_t m, i, size = s.n_moved[chunk]
+    for m in range(size):
+        i = chunk * CHUNK + s.moved[chunk * CHUNK + m]
+        at[m] = point(x, s, i) - x
+        joined[m] = s.label[i]
+        w[m] = 1.0 if s.weight == NULL else s.weight[i]
+    hand_over(x, s, size, at, s.moved_from + chunk * CHUNK, joined, w, sums)
+
+
+cdef void squares_of_chunk(
+    const real_x* x, const Sweep* s, Py_ssize_t chunk, const double* about, int64_t* digits
 ) noexcept nogil:
-    """The moves that chunks first..last-1 list; far_point left far_from after they were listed."""
-    cdef Py_ssize_t chunk, m, place, i
-    cdef int to
-    for chunk in range(first, last):
-        for m in range(s.n_moved[chunk]):
-            place = chunk * CHUNK + m
-            i = chunk * CHUNK + s.moved[place]
-            to = far_from if i == far_point else s.label[i]
-            add_point(x, s, i, s.moved_from[place], -1.0, sums)
-            add_point(x, s, i, to, 1.0, sums)
-        if chunk == far_point // CHUNK and far_point >= 0:
-            add_point(x, s, far_point, far_from, -1.0, sums)
-            add_point(x, s, far_point, s.label[far_point], 1.0, sums)
-
-
-cdef double squares_of_chunk(const real_x* x, const Sweep* s, Py_ssize_t chunk, bint about_shift) noexcept nogil:
-    """Weighted squared distances of a chunk's points to their own centers, or to the shift."""
-    cdef Py_ssize_t i
-    cdef double t, total = 0.0
-    for i in range(chunk * CHUNK, min(s.n, (chunk + 1) * CHUNK)):
-        t = squared_distance(point(x, s, i), s.col, s.shift if about_shift else s.c + s.label[i] * s.d, s.d)
-        total += t if s.weight == NULL else t * s.weight[i]
-    return total
+    """Weighted squared distances of a chunk's points to one place, or to their own centers (about NULL)."""
+    cdef double[CHUNK] square
+    cdef Py_ssize_t i, start = chunk * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK)
+    for i in range(size):
+        square[i] = squared_distance(
+            point(x, s, start + i), s.col, s.c + s.label[start + i] * s.d if about == NULL else about, s.d
+        )
+        if s.weight != NULL:
+            square[i] *= s.weight[start + i]
+    wide_add(digits, square, size)
 
 
 cdef inline void shifted_row(const real_x* x, const Sweep* s, Py_ssize_t i, double* row) noexcept nogil:
@@ -86,7 +91,7 @@ cdef inline void shifted_row(const real_x* x, const Sweep* s, Py_ssize_t i, doub
         row[j] = <double> xi[j * s.col] - s.shift[j]
 
 
-# ---- what threads share out: an item is a chunk and writes to its points or its place, or a group and its sums -----
+# ---- what threads share out: an item is a chunk, and writes to its points or to what belongs to its slot -----------
 
 
 cdef struct PerPoint:
@@ -97,17 +102,14 @@ cdef struct PerPoint:
 
 cdef struct Squares:
     const Sweep* s
-    bint about_shift
-    double* partial
+    const double* about
+    int64_t* digits     # of each slot
 
 
 cdef struct Adding:
     const Sweep* s
-    Sums* groups
-    Py_ssize_t n_groups
-    Py_ssize_t chunks
-    Py_ssize_t far_point
-    int far_from
+    bint moves          # what the chunks list, or all their points
+    sums_t* part        # of each slot
 
 
 cdef void distance_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
@@ -141,35 +143,22 @@ cdef void relabel_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
 cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const Squares* a = <const Squares*> context
     if a.s.x_single:
-        a.partial[c] = squares_of_chunk(<const float*> a.s.x, a.s, c, a.about_shift)
+        squares_of_chunk(<const float*> a.s.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
     else:
-        a.partial[c] = squares_of_chunk(<const double*> a.s.x, a.s, c, a.about_shift)
+        squares_of_chunk(<const double*> a.s.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
 
 
-cdef inline Sums* clear_group(const Adding* a, Py_ssize_t g) noexcept nogil:
-    memset(a.groups[g].total, 0, a.s.k * (a.s.d + 2) * sizeof(double))
-    return &a.groups[g]
-
-
-cdef void add_item(void* context, Py_ssize_t g, int slot) noexcept nogil:
+cdef void add_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const Adding* a = <const Adding*> context
-    cdef Sums* sums = clear_group(a, g)
-    cdef Py_ssize_t start = g * a.chunks // a.n_groups * CHUNK
-    cdef Py_ssize_t stop = min(a.s.n, (g + 1) * a.chunks // a.n_groups * CHUNK)
-    if a.s.x_single:
-        add_points(<const float*> a.s.x, a.s, start, stop, sums)
+    if a.moves:
+        if a.s.x_single:
+            move_chunk(<const float*> a.s.x, a.s, c, &a.part[slot])
+        else:
+            move_chunk(<const double*> a.s.x, a.s, c, &a.part[slot])
+    elif a.s.x_single:
+        add_chunk(<const float*> a.s.x, a.s, c, &a.part[slot])
     else:
-        add_points(<const double*> a.s.x, a.s, start, stop, sums)
-
-
-cdef void move_item(void* context, Py_ssize_t g, int slot) noexcept nogil:
-    cdef const Adding* a = <const Adding*> context
-    cdef Sums* sums = clear_group(a, g)
-    cdef Py_ssize_t first = g * a.chunks // a.n_groups, last = (g + 1) * a.chunks // a.n_groups
-    if a.s.x_single:
-        move_points(<const float*> a.s.x, a.s, first, last, a.far_point, a.far_from, sums)
-    else:
-        move_points(<const double*> a.s.x, a.s, first, last, a.far_point, a.far_from, sums)
+        add_chunk(<const double*> a.s.x, a.s, c, &a.part[slot])
 
 
 cdef class DPSweep(Engine):
@@ -181,7 +170,8 @@ cdef class DPSweep(Engine):
     def __init__(self, *args):
         super().__init__(*args)
         self.step = 4 * CHUNK * self.n_threads
-        self.partial_array = np.zeros(self.n_chunks)
+        self.space = args[4]
+        self.parts = []
         self.total = -1.0
 
     def start(self, const double[:, ::1] centers):
@@ -347,7 +337,7 @@ cdef class DPSweep(Engine):
             total += self.s.n_moved[c]
         return total
 
-    def move_centers(self, bint from_scratch=False):
+    def move_centers(self):
         """Close the sweep: means from sums, empty clusters dropped, bounds and tables made ready for the next one.
 
         Returns the weighted sum of squared errors of the present labels about the new means, from the sums.
@@ -355,11 +345,12 @@ cdef class DPSweep(Engine):
         cdef Py_ssize_t moved = self.moved()
         cdef bint opened_in_order = self.s.k > self.n_before and self.far_point < 0
         cdef double error
-        if (from_scratch or not self.have_sums or opened_in_order or 4 * moved > self.s.n
-                or self.n_changes > 4 * self.s.n):
+        if not self.have_sums or opened_in_order or 2 * moved > self.s.n:
             self.add_up()
         elif moved > 0 or self.far_point >= 0:
             self.add_moves(moved)
+        if self.total < 0.0:
+            self.total = self.reduce(self.sums.s.origin)
         with nogil:
             error = self.shift_centers()
         self.n_before = self.s.k
@@ -372,8 +363,8 @@ cdef class DPSweep(Engine):
         self.add_up()
         cdef Py_ssize_t k, j, kept = 0, old_k = self.s.k
         for k in range(old_k):
-            self.remap[k] = <int> kept if self.sums.count[k] > 0.0 else -1
-            if self.sums.count[k] > 0.0:
+            self.remap[k] = <int> kept if self.sums.s.count[k] > 0.0 else -1
+            if self.sums.s.count[k] > 0.0:
                 for j in range(self.s.d):
                     self.s.c[kept * self.s.d + j] = self.s.c[k * self.s.d + j]
                 kept += 1
@@ -387,9 +378,9 @@ cdef class DPSweep(Engine):
         return kept < old_k
 
     def cluster_sums(self):
-        """Sum of w (x - shift) and of w for each cluster: arrays (k, d) and (k,)."""
+        """The sums of the clusters as they are labeled now: not a copy."""
         self.add_up()
-        return self.sum_arrays[0][:self.s.k].copy(), self.sum_arrays[1][:self.s.k].copy()
+        return self.sums
 
     def own_distances(self):
         """Squared distance of each point to its own center, (n,)."""
@@ -400,135 +391,118 @@ cdef class DPSweep(Engine):
         return np.asarray(out)
 
     def squared_error(self):
-        """Weighted sum of squared distances to the own centers, added up point by point."""
-        return self.reduce(False)
+        """Weighted sum of squared distances to the own centers: that of the rounded ones, rounded once."""
+        return self.reduce(NULL)
 
-    cdef double reduce(self, bint about_shift) except? -1.0:
-        """Sum over chunks, in order, of the squared distances to the own centers or to the shift."""
+    cdef double reduce(self, const double* about) except? -1.0:
+        """Sum of the squared distances to the own centers (about NULL) or to one place."""
         cdef Sweep* s = &self.s
-        cdef double[::1] partial = self.partial_array
-        cdef Squares a = Squares(s, about_shift, &partial[0])
-        cdef Py_ssize_t c
-        cdef double total = 0.0
-        cdef Py_ssize_t first = 0, last
+        cdef int threads = self.threads_for(s.n)
+        cdef int64_t[:, ::1] wide = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
+        cdef Squares a = Squares(s, about, &wide[0, 0])
+        cdef Py_ssize_t t, first = 0, last
         with nogil:
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
-                run(squares_item, &a, first, last, self.threads_for(s.n))
+                run(squares_item, &a, first, last, threads)
                 self.check_signals((last - first) * CHUNK)
                 first = last
-            for c in range(self.n_chunks):
-                total += partial[c]
-        return total
+            for t in range(1, threads):
+                wide_unite(&wide[0, 0], &wide[t, 0])
+            return wide_read(&wide[0, 0], 0, WIDE_DIGITS)
 
     cdef grow_sums(self, Py_ssize_t k):
         """Room for the sums of k clusters; those that are there stay."""
-        cdef double[:, ::1] total
-        cdef double[::1] weight, count
         cdef int[::1] remap
-        old = self.sum_arrays
-        if old is not None and len(old[1]) >= k:
-            return
-        size = 2 * k + 8
-        arrays = np.zeros((size, self.s.d)), np.zeros(size), np.zeros(size), np.zeros(size, dtype=np.int32)
-        if old is not None:
-            for new_array, old_array in zip(arrays, old):
-                new_array[:len(old_array)] = old_array
-        total, weight, count, remap = arrays
-        self.sums.total, self.sums.weight, self.sums.count = &total[0, 0], &weight[0], &count[0]
-        self.remap = &remap[0]
-        self.sum_arrays = arrays
-
-    cdef Py_ssize_t group_sums(self, Py_ssize_t points, Sums* groups) except -1:
-        """Buffers for each group of a reduction."""
-        cdef Py_ssize_t k = self.s.k, d = self.s.d, g, size = k * (d + 2)
-        cdef Py_ssize_t n_groups = min(group_count(points, k, d), self.n_chunks)
-        cdef double[::1] doubles
-        if self.group_array is None or len(self.group_array) < n_groups * size:
-            self.group_array = np.empty(n_groups * size)
-        doubles = self.group_array
-        for g in range(n_groups):
-            groups[g].total = &doubles[g * size]
-            groups[g].weight = &doubles[g * size + k * d]
-            groups[g].count = &doubles[g * size + k * d + k]
-        return n_groups
-
-    cdef void add_groups(self, Sums* groups, Py_ssize_t n_groups) noexcept nogil:
-        """Add the groups to the sums, in order of the groups."""
-        cdef Py_ssize_t g, j, k = self.s.k
-        for g in range(n_groups):
-            for j in range(k * self.s.d):
-                self.sums.total[j] += groups[g].total[j]
-            for j in range(k):
-                self.sums.weight[j] += groups[g].weight[j]
-                self.sums.count[j] += groups[g].count[j]
-
-    cdef void clear_sums(self, Py_ssize_t k0, Py_ssize_t k1) noexcept nogil:
-        memset(self.sums.total + k0 * self.s.d, 0, (k1 - k0) * self.s.d * sizeof(double))
-        memset(self.sums.weight + k0, 0, (k1 - k0) * sizeof(double))
-        memset(self.sums.count + k0, 0, (k1 - k0) * sizeof(double))
+        if self.sums is None:
+            self.sums = Sums(self.space.layout, k)
+        self.sums.reserve(k)
+        if self.remap_array is None or len(self.remap_array) < k:
+            self.remap_array = remap = np.zeros(self.sums.room, dtype=np.int32)
+            self.remap = &remap[0]
 
     cdef add_up(self):
-        """Sums from scratch."""
-        cdef Sweep* s = &self.s
-        cdef Sums groups[MAX_GROUPS]
-        cdef Py_ssize_t n_groups, first = 0, last, k = s.k
-        cdef Adding a
-        self.grow_sums(k)
-        n_groups = self.group_sums(s.n, groups)
-        a = Adding(s, &groups[0], n_groups, self.n_chunks, -1, 0)
-        with nogil:
-            while first < n_groups:
-                last = min(n_groups, first + max(1, n_groups * WORK // (s.n * s.d)))
-                run(add_item, &a, first, last, self.threads_for(s.n))
-                self.check_signals((last - first) * (s.n // n_groups))
-                first = last
-            self.clear_sums(0, k)
-            self.add_groups(groups, n_groups)
-        if self.total < 0.0:
-            self.total = self.reduce(True)
+        """Sums of all points."""
+        self.grow_sums(self.s.k)
+        sums_clear(&self.sums.s, 0, self.s.k)
+        self.account(False, self.s.n)
         self.have_sums = True
-        self.fresh_sums = True
-        self.n_changes = 0
 
     cdef add_moves(self, Py_ssize_t moved):
         """Sums changed by the points that moved, each counted out of its old and into its new cluster."""
         cdef Sweep* s = &self.s
-        cdef Sums groups[MAX_GROUPS]
-        cdef Py_ssize_t n_groups, k = s.k
-        cdef Adding a
+        cdef Py_ssize_t k = s.k, chunk, m
+        cdef bint listed = False
         self.grow_sums(k)
-        self.clear_sums(self.n_before, k)
-        n_groups = self.group_sums(2 * moved, groups)
-        a = Adding(s, &groups[0], n_groups, self.n_chunks, self.far_point, self.far_from)
+        sums_clear(&self.sums.s, self.n_before, k)
+        self.account(True, moved)
+        if self.far_point >= 0:  # if it moved before it left for its own cluster, that is listed
+            chunk = self.far_point // CHUNK
+            for m in range(s.n_moved[chunk]):
+                listed |= chunk * CHUNK + s.moved[chunk * CHUNK + m] == self.far_point
+            if not listed:
+                self.move_point(self.far_point, self.far_from, s.label[self.far_point])
+
+    cdef account(self, bint moves, Py_ssize_t points):
+        """Add the points of all chunks, or their moves, so many in all, to the sums."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t c, t, k = s.k, first = 0, last
+        cdef int threads = 1
+        cdef sums_t[MOST_PARTS] part
+        cdef Adding a = Adding(s, moves, &part[0])
+        if points * s.d > SHARED and points > 8 * k:
+            threads = min(self.n_threads, <int> MOST_PARTS)
+        while len(self.parts) < threads - 1:
+            self.parts.append(Sums(self.space.layout, k))
+        part[0] = self.sums.s
+        for t in range(1, threads):
+            (<Sums> self.parts[t - 1]).reserve(k)
+            part[t] = (<Sums> self.parts[t - 1]).s
+            sums_clear(&part[t], 0, k)
         with nogil:
-            run(move_item, &a, 0, n_groups, self.threads_for(moved))
-            self.add_groups(groups, n_groups)
-        self.fresh_sums = False
-        self.n_changes += moved + 1
+            while first < self.n_chunks:
+                last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
+                run(add_item, &a, first, last, threads)
+                self.check_signals((last - first) * CHUNK)
+                first = last
+            for t in range(1, threads):
+                for c in range(k):
+                    sums_unite(&part[0], c, &part[t], c)
+
+    cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil:
+        """Point i goes from one cluster to another one."""
+        cdef Sweep* s = &self.s
+        cdef const double* w = NULL if s.weight == NULL else s.weight + i
+        cdef Py_ssize_t at
+        if s.x_single:
+            at = point(<const float*> s.x, s, i) - <const float*> s.x
+            sums_move_f(<const float*> s.x, s.col, 1, &at, &left, &joined, w, &self.sums.s)
+        else:
+            at = point(<const double*> s.x, s, i) - <const double*> s.x
+            sums_move_d(<const double*> s.x, s.col, 1, &at, &left, &joined, w, &self.sums.s)
 
     cdef double shift_centers(self) noexcept nogil:
-        """Means, drift, remaining clusters; the error is sum w ||x||^2 - sum_c s_c ||mean_c||^2, about the shift."""
+        """Means, drift, remaining clusters; the error is sum w ||x||^2 - sum_c s_c ||mean_c||^2, about the origin."""
         cdef Sweep* s = &self.s
+        cdef const sums_t* sums = &self.sums.s
         cdef Py_ssize_t k, j, kept = 0, d = s.d, old_k = s.k
-        cdef double t, m, drift, squares, error = self.total
+        cdef double t, m, mass, drift, squares, error = self.total
         for k in range(old_k):
             self.remap[k] = -1
-            if self.sums.count[k] <= 0.0:
+            if sums.count[k] <= 0.0:
                 continue
             self.remap[k] = <int> kept
+            mass = sums_weight(sums, k)
             drift = 0.0
             squares = 0.0
             for j in range(d):
-                m = self.sums.total[k * d + j] / self.sums.weight[k]
+                m = sums_total(sums, k, j) / mass
                 squares += m * m
-                t = s.shift[j] + m - s.c[k * d + j]
+                t = sums.origin[j] + m - s.c[k * d + j]
                 drift += t * t
-                s.c[kept * d + j] = s.shift[j] + m
-                self.sums.total[kept * d + j] = self.sums.total[k * d + j]
-            self.sums.weight[kept] = self.sums.weight[k]
-            self.sums.count[kept] = self.sums.count[k]
-            error -= self.sums.weight[kept] * squares
+                s.c[kept * d + j] = sums.origin[j] + m
+            sums_copy(sums, kept, k)
+            error -= mass * squares
             s.p[kept] = upper(drift, s.scale)
             s.fresh[kept] = <float> 2.0 * s.hd[k]
             kept += 1
@@ -577,20 +551,21 @@ cdef class DPSweep(Engine):
         """Means of all clusters in columns, so that the distances of a point to all of them are d passes over rows."""
         cdef Py_ssize_t k, room = 2 * self.s.k + 16
         cdef double[:, ::1] columns
-        cdef double[::1] cost
         if self.columns_array is None or self.columns_array.shape[1] < self.s.k + 1:
-            self.columns_array = np.zeros((self.s.d, room))
-            self.cost_array = np.zeros(room)
-        columns, cost = self.columns_array, self.cost_array
-        self.columns, self.cost, self.room = &columns[0, 0], &cost[0], columns.shape[1]
+            self.columns_array = np.zeros((self.s.d + 2, room))
+        columns = self.columns_array
+        self.columns, self.room = &columns[0, 0], columns.shape[1]
+        self.cost, self.mass = &columns[self.s.d, 0], &columns[self.s.d + 1, 0]
         self.grow_sums(self.room)
         for k in range(self.s.k):
             self.set_column(k)
 
     cdef void set_column(self, Py_ssize_t k) noexcept nogil:
         cdef Py_ssize_t j
+        cdef double mass = sums_weight(&self.sums.s, k)
         for j in range(self.s.d):
-            self.columns[j * self.room + k] = self.sums.total[k * self.s.d + j] / self.sums.weight[k]
+            self.columns[j * self.room + k] = sums_total(&self.sums.s, k, j) / mass
+        self.mass[k] = mass
 
     def collapse(self, double lam, Py_ssize_t max_clusters):
         """One collapsed sweep (Broderick, Kulis & Jordan 2013, eq. 8-9): means are right at all times.
@@ -607,7 +582,7 @@ cdef class DPSweep(Engine):
         cdef double[::1] row_array = np.empty(s.d)
         cdef double* row = &row_array[0]
         cdef bint alone
-        if not (self.have_sums and self.fresh_sums):
+        if not self.have_sums:
             self.add_up()
         self.load()
         live = s.k
@@ -622,16 +597,16 @@ cdef class DPSweep(Engine):
                 else:
                     shifted_row(<const double*> s.x, s, i, row)
                 own = s.label[i]
-                alone = self.sums.count[own] == 1.0
+                alone = self.sums.s.count[own] == 1.0
                 sc_squares(row, s.d, self.columns, self.room, s.k, self.cost)
                 least = lam if live - alone < max_clusters else HUGE_VAL
                 for k in range(s.k):
-                    if self.sums.count[k] == 0.0 or (alone and k == own):
+                    if self.sums.s.count[k] == 0.0 or (alone and k == own):
                         self.cost[k] = HUGE_VAL
                     elif k == own:  # ||x - m|| = ||x - mean|| W / (W - w), W and mean those with i
-                        self.cost[k] *= w * self.sums.weight[k] / (self.sums.weight[k] - w)
+                        self.cost[k] *= w * self.mass[k] / (self.mass[k] - w)
                     else:
-                        self.cost[k] *= w * self.sums.weight[k] / (self.sums.weight[k] + w)
+                        self.cost[k] *= w * self.mass[k] / (self.mass[k] + w)
                     least = min(least, self.cost[k])
                 # a mean is off by 1e-12 ||x|| at the most, a cost c then by about sqrt(c w) times that
                 size = 0.0
@@ -650,25 +625,16 @@ cdef class DPSweep(Engine):
                     s.k += 1
                     live += 1
                     opened += 1
-                    self.clear_sums(best, s.k)
+                    sums_clear(&self.sums.s, best, s.k)
                 moved += 1
                 live -= alone
-                self.hand_over(row, w, own, -1.0)
-                self.hand_over(row, w, best, 1.0)
+                self.move_point(i, <int> own, <int> best)
+                if not alone:
+                    self.set_column(own)
+                self.set_column(best)
                 s.label[i] = <int> best
         self.reserve(s.k)
-        self.have_sums = moved == 0
         return moved, opened
-
-    cdef void hand_over(self, const double* row, double w, Py_ssize_t k, double sign) noexcept nogil:
-        """Add a point to cluster k or take it away."""
-        cdef Py_ssize_t j
-        for j in range(self.s.d):
-            self.sums.total[k * self.s.d + j] += sign * w * row[j]
-        self.sums.weight[k] += sign * w
-        self.sums.count[k] += sign
-        if self.sums.count[k] > 0.0:
-            self.set_column(k)
 
 
 # ---- passes over the data alone ------------------------------------------------------------------------------
@@ -681,8 +647,6 @@ cdef struct Pass:
     Py_ssize_t n
     Py_ssize_t d
     const double* weight        # n, or NULL
-    Py_ssize_t n_groups
-    double* partial             # n_groups x 4 x d
     const double* seed          # d
     double* distance            # n
     double* far_distance        # of each chunk
@@ -698,70 +662,6 @@ cdef Pass pass_over(const real_x[:, :] X, const double[::1] weight) except *:
     a.row, a.col = X.strides[0] // sizeof(real_x), X.strides[1] // sizeof(real_x)
     a.weight = NULL if weight is None else &weight[0]
     return a
-
-
-cdef void column_sums(const real_x* x, const Pass* a, Py_ssize_t group) noexcept nogil:
-    """Sum of w (x - x_0) and of w x, least and greatest value of each column."""
-    cdef Py_ssize_t i, j, d = a.d, start = group * a.n // a.n_groups, stop = (group + 1) * a.n // a.n_groups
-    cdef double* total = a.partial + 4 * d * group
-    cdef double* raw = total + d
-    cdef double* low = raw + d
-    cdef double* high = low + d
-    cdef double t, w
-    for j in range(d):
-        total[j] = 0.0
-        raw[j] = 0.0
-        low[j] = x[start * a.row + j * a.col]
-        high[j] = low[j]
-    for i in range(start, stop):
-        w = 1.0 if a.weight == NULL else a.weight[i]
-        for j in range(d):
-            t = x[i * a.row + j * a.col]
-            low[j] = min(low[j], t)
-            high[j] = max(high[j], t)
-            total[j] += w * (t - x[j * a.col])
-            raw[j] += w * t
-
-
-cdef void column_item(void* context, Py_ssize_t group, int slot) noexcept nogil:
-    cdef const Pass* a = <const Pass*> context
-    if a.x_single:
-        column_sums(<const float*> a.x, a, group)
-    else:
-        column_sums(<const double*> a.x, a, group)
-
-
-def column_statistics(const real_x[:, :] X, const double[::1] weight, int n_threads):
-    """Weighted mean, origin, least and greatest value of each column: float64 arrays of shape (d,).
-
-    The origin is where sums are best taken from: 0 where the data lie around it, so that sums of round numbers stay
-    exact, else a round number near the mean, so that x - origin is exact for them.
-
-    X : IN array (n, d);  weight : IN array (n,) or None
-    """
-    cdef Py_ssize_t n = X.shape[0], d = X.shape[1], first = 0, last
-    cdef Py_ssize_t n_groups = max(<Py_ssize_t> 1, min(<Py_ssize_t> MAX_GROUPS, n // 4096))
-    cdef Pass a = pass_over(X, weight)
-    partial_array = np.empty((n_groups, 4, d))
-    cdef double[:, :, ::1] partial = partial_array
-    a.n_groups, a.partial = n_groups, &partial[0, 0, 0]
-    while first < n_groups:
-        last = min(n_groups, first + max(1, n_groups * WORK // (n * d)))
-        with nogil:
-            run(column_item, &a, first, last, n_threads if 8 * n * d > PAYS else 1)
-        PyErr_CheckSignals()
-        first = last
-    mass = float(n) if weight is None else float(np.sum(weight))
-    low, high = partial_array[:, 2].min(axis=0), partial_array[:, 3].max(axis=0)
-    # summed in order of the groups: numpy adds along the first axis one row after the other
-    mean = np.asarray(X[0], dtype=np.float64) + partial_array[:, 0].sum(axis=0) / mass
-    raw_mean = partial_array[:, 1].sum(axis=0) / mass
-    reach = np.maximum(high - mean, mean - low)
-    around_zero = np.abs(mean) <= reach
-    mean = np.where(around_zero, raw_mean, mean)
-    step = 2.0 ** np.floor(np.log2(reach, where=reach > 0.0, out=np.zeros(d)))
-    origin = np.where(around_zero, 0.0, np.where(reach > 0.0, np.round(mean / step) * step, mean))
-    return mean, origin, low, high
 
 
 cdef void nearest_seed_chunk(const real_x* x, const Pass* a, Py_ssize_t chunk) noexcept nogil:

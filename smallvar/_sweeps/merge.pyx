@@ -15,6 +15,7 @@ from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.dpmeans cimport DPSweep
 from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Sweep, distances_to, point, tile_of, upper
 from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.sums cimport sums_copy, sums_t, sums_total, sums_unite, sums_weight
 
 import numpy as np
 
@@ -171,12 +172,13 @@ cdef class MergeSweep(DPSweep):
     @property
     def weights(self):
         """Copy of the weights of the clusters, (k,)."""
-        return self.sum_arrays[1][:self.s.k].copy()
+        cdef Py_ssize_t k
+        return np.array([sums_weight(&self.sums.s, k) for k in range(self.s.k)])
 
     @property
     def remap(self):
         """Where each cluster went when ``move_centers`` last dropped empty ones; -1: nowhere."""
-        return self.sum_arrays[3].copy()
+        return self.remap_array.copy()
 
     # ---- mergers ---------------------------------------------------------------------------------------------
 
@@ -240,13 +242,13 @@ cdef class MergeSweep(DPSweep):
             self.add_up()
         with nogil:
             for k in range(s.k):
-                same = self.known == s.k and self.mass[k] == self.sums.weight[k]
+                same = self.known == s.k and self.mass[k] == sums_weight(&self.sums.s, k)
                 for j in range(s.d):
                     same = same and self.mean[k * s.d + j] == s.c[k * s.d + j]
                 self.target[k] = not same
                 if not same:
                     n_changed += 1
-                    self.mass[k] = self.sums.weight[k]
+                    self.mass[k] = sums_weight(&self.sums.s, k)
                     for j in range(s.d):
                         self.mean[k * s.d + j] = s.c[k * s.d + j]
                         self.column[j * self.width + k] = s.c[k * s.d + j]
@@ -285,15 +287,13 @@ cdef class MergeSweep(DPSweep):
     cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
         """Cluster a becomes the union of a and b; b is gone."""
         cdef Sweep* s = &self.s
+        cdef const sums_t* sums = &self.sums.s
         cdef Py_ssize_t j, k, n_lost = 0
+        sums_unite(sums, a, sums, b)
+        self.mass[a] = sums_weight(sums, a)
         for j in range(s.d):
-            self.sums.total[a * s.d + j] += self.sums.total[b * s.d + j]
-        self.sums.weight[a] += self.sums.weight[b]
-        self.sums.count[a] += self.sums.count[b]
-        for j in range(s.d):
-            self.mean[a * s.d + j] = s.shift[j] + self.sums.total[a * s.d + j] / self.sums.weight[a]
+            self.mean[a * s.d + j] = sums.origin[j] + sums_total(sums, a, j) / self.mass[a]
             self.column[j * self.width + a] = self.mean[a * s.d + j]
-        self.mass[a] = self.sums.weight[a]
         self.mass[b] = 0.0
         self.ward[b] = HUGE_VAL
         self.target[b] = <int> a
@@ -330,13 +330,11 @@ cdef class MergeSweep(DPSweep):
                 self.mass[kept] = self.mass[k]
                 self.ward[kept] = self.ward[k]
                 self.partner[kept] = self.partner[k]
-                self.sums.weight[kept] = self.sums.weight[k]
-                self.sums.count[kept] = self.sums.count[k]
+                sums_copy(&self.sums.s, kept, k)
                 s.p[kept] = s.fresh[k] * <float> SLACK
                 for j in range(d):
                     self.mean[kept * d + j] = self.mean[k * d + j]
                     s.c[kept * d + j] = self.mean[k * d + j]
-                    self.sums.total[kept * d + j] = self.sums.total[k * d + j]
                 kept += 1
         for j in range(d):
             for k in range(kept):

@@ -10,6 +10,18 @@ from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcmp, memcpy, memset
 
 from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.sums cimport (
+    WIDE_DIGITS,
+    Sums,
+    Wide,
+    sums_move_d,
+    sums_move_f,
+    sums_total,
+    wide_add,
+    wide_read,
+)
+
+from smallvar._sweeps.sums import Layout
 
 import numpy as np
 
@@ -322,19 +334,11 @@ cdef void look_at(const Points* p, const Table* t, const Lazy* s, Py_ssize_t sta
 
 
 cdef double total(const double* values, Py_ssize_t n) noexcept nogil:
-    """Sum in a fixed order, eight at a time."""
-    cdef double part[8]
-    cdef Py_ssize_t i, j
-    cdef double sum_ = 0.0
-    memset(part, 0, sizeof(part))
-    for i in range(n // 8):
-        for j in range(8):
-            part[j] += values[8 * i + j]
-    for i in range(n - n % 8, n):
-        sum_ += values[i]
-    for j in range(8):
-        sum_ += part[j]
-    return sum_
+    """Their sum, rounded once."""
+    cdef Wide wide
+    memset(&wide, 0, sizeof(wide))
+    wide_add(wide.digit, values, n)
+    return wide_read(wide.digit, 0, WIDE_DIGITS)
 
 
 cdef class DynamicStep(Sweep):
@@ -355,7 +359,7 @@ cdef class DynamicStep(Sweep):
     cdef const double[::1] penalty
     cdef Py_ssize_t[::1] count
     cdef double[:, ::1] theta
-    cdef double[:, ::1] sums            # of the points, kept up with every change
+    cdef Sums sums                      # of the points, kept up with every change
     cdef double[::1] drift
     cdef double[::1] own
     cdef double[::1] bound
@@ -377,6 +381,8 @@ cdef class DynamicStep(Sweep):
         if centers.shape[1] != X.shape[1]:
             raise ValueError(f"centers must have {X.shape[1]} columns, got {centers.shape[1]}")
         self.attach(X, None, None, n_threads)
+        # about 0: a mean is not that of the points alone
+        self.sums = Sums(Layout(X, None, n_threads, origin=np.zeros(self.p.d)), self.old + 8)
 
     def run(self, order, int max_iter):
         """Sweeps with the points in this order (IN, or None for the order given)."""
@@ -424,22 +430,17 @@ cdef class DynamicStep(Sweep):
                 break
             with nogil:
                 self.move()
-        with nogil:
-            self.sum_up()
-            self.move()
-            self.objective = self.fixed + squared_error(&self.p, &self.theta[0, 0], &self.label[0], &self.partial[0])
-        self.values[len(self.values) - 1] = self.objective
         return self
 
     cdef void make_room(self, Py_ssize_t room):
         cdef Py_ssize_t k = self.t.k
         self.reserve(room, 1)
         count, drift = np.zeros(room, dtype=np.intp), np.zeros(room)
-        theta, sums = np.zeros((room, self.p.d)), np.zeros((room, self.p.d))
+        theta = np.zeros((room, self.p.d))
         if k:
-            count[:k], drift[:k] = self.count[:k], self.drift[:k]
-            theta[:k], sums[:k] = self.theta[:k], self.sums[:k]
-        self.count, self.drift, self.theta, self.sums = count, drift, theta, sums
+            count[:k], drift[:k], theta[:k] = self.count[:k], self.drift[:k], self.theta[:k]
+        self.count, self.drift, self.theta = count, drift, theta
+        self.sums.reserve(room)
         self.s.drift, self.s.theta = &self.drift[0], &self.theta[0, 0]
 
     cdef void rest(self, Py_ssize_t k) noexcept nogil:
@@ -482,8 +483,6 @@ cdef class DynamicStep(Sweep):
             y = row_at(&self.p, i, self.p.rows)
             if left >= 0:
                 self.count[left] -= 1
-                for j in range(self.p.d):
-                    self.sums[left, j] -= y[j]
                 if self.count[left] == 0:
                     event = True
             if k == OPEN:
@@ -494,17 +493,12 @@ cdef class DynamicStep(Sweep):
             changes[0] += 1
             self.count[k] += 1
             self.label[i] = <int> k
-            if self.count[k] == 1:
+            self.hand_over(i, left, <int> k)
+            if self.count[k] == 1 and k < self.old:  # revive it, between its center and the point
                 for j in range(self.p.d):
-                    self.sums[k, j] = y[j]
-                if k < self.old:  # revive it, between its center and the point
-                    for j in range(self.p.d):
-                        revived[j] = (self.gamma[k] * self.phi[k, j] + y[j]) / (self.gamma[k] + 1.0)
-                    self.open_at(k, revived)
-                    event = True
-            else:
-                for j in range(self.p.d):
-                    self.sums[k, j] += y[j]
+                    revived[j] = (self.gamma[k] * self.phi[k, j] + y[j]) / (self.gamma[k] + 1.0)
+                self.open_at(k, revived)
+                event = True
             if event:
                 if left >= 0 and self.count[left] == 0:
                     if left >= self.old:
@@ -520,15 +514,13 @@ cdef class DynamicStep(Sweep):
         self.put(k, center)
         self.t.offset[k], self.t.factor[k] = 0.0, 1.0
 
-    cdef void sum_up(self) noexcept nogil:
-        """Sums of the points free of the rounding of changes."""
-        cdef Py_ssize_t i, j
-        cdef const double* y
-        memset(&self.sums[0, 0], 0, self.sums.shape[0] * self.p.d * sizeof(double))
-        for i in range(self.p.n):
-            y = row_at(&self.p, i, self.p.rows)
-            for j in range(self.p.d):
-                self.sums[self.label[i], j] += y[j]
+    cdef void hand_over(self, Py_ssize_t i, int left, int joined) noexcept nogil:
+        """Point i goes from one cluster (-1: from nowhere) to another one."""
+        cdef Py_ssize_t at = row_number(&self.p, i) * self.p.row
+        if self.p.single:
+            sums_move_f(<const float*> self.p.x, self.p.col, 1, &at, &left, &joined, NULL, &self.sums.s)
+        else:
+            sums_move_d(<const double*> self.p.x, self.p.col, 1, &at, &left, &joined, NULL, &self.sums.s)
 
     cdef void move(self) noexcept nogil:
         """Means of the active clusters, theta = (gamma phi + sum y) / (gamma + n), and how far they moved."""
@@ -545,11 +537,11 @@ cdef class DynamicStep(Sweep):
             moved = 0.0
             for j in range(d):
                 if k < self.old:
-                    self.theta[k, j] = (gamma * self.phi[k, j] + self.sums[k, j]) / (gamma + self.count[k])
+                    self.theta[k, j] = (gamma * self.phi[k, j] + sums_total(&self.sums.s, k, j)) / (gamma + self.count[k])
                     t = self.theta[k, j] - self.phi[k, j]
                     self.fixed += gamma * t * t
                 else:
-                    self.theta[k, j] = self.sums[k, j] / self.count[k]
+                    self.theta[k, j] = sums_total(&self.sums.s, k, j) / self.count[k]
                 t = self.theta[k, j] - self.t.columns[k + j * self.t.room]
                 moved += t * t
             self.put(k, &self.theta[k, 0])

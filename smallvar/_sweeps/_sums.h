@@ -1,0 +1,293 @@
+/* Sums that depend neither on the order of the rows nor on how they were shared out.
+ *
+ * Each row is cut, column by column, into pieces that are multiples of the grains of a few bins, and each bin adds
+ * integers times its grain: exactly, as long as they stay below 2^53. With unit a power of two >= |t|, t = w (x - origin),
+ * and grain_b = unit 2^(-width (b + 1)),
+ *
+ *     piece_b = t rounded to a multiple of grain_b = (t + magic_b) - magic_b,   magic_b = 1.5 2^52 grain_b,
+ *     t <- t - piece_b   (exact; at most grain_b / 2 is left)
+ *
+ * so that a bin holds 2^(53 - width) rows and what is cut off a row is at most half the last grain. Needs every operation
+ * rounded as written: no contraction, no reassociation.
+ */
+#ifndef SV_SET
+
+#ifndef SMALLVAR_SUMS_H
+#define SMALLVAR_SUMS_H
+
+#include <math.h>
+#include <stdint.h>
+#include "_sets.h"
+
+typedef struct {
+    ptrdiff_t d;
+    ptrdiff_t bins;
+    int weighted;
+    const double *origin; /* d */
+    const double *magic;  /* bins x (d + 1), the last column for the weights themselves; 0 where the unit is */
+    double *cell;         /* clusters x bins x (d + 1) */
+    double *count;        /* clusters: members */
+} sums_t;
+
+#define SUMS_STRIDE(s) ((s)->d + 1)
+#define SUMS_CELL(s, k) ((s)->cell + (k) * (s)->bins * SUMS_STRIDE(s))
+
+#define SV_KERNELS "_sums.h"
+#include "_each.h"
+
+SV_CHOOSE(sums_move_f)
+SV_CHOOSE(sums_move_d)
+SV_CHOOSE(sums_range_f)
+SV_CHOOSE(sums_range_d)
+SV_CHOOSE(sums_small_f)
+SV_CHOOSE(sums_small_d)
+
+/* The sum of w (x - origin) of cluster k in column j, from the last bin up. */
+static inline double sums_total(const sums_t *s, ptrdiff_t k, ptrdiff_t j)
+{
+    const double *cell = SUMS_CELL(s, k) + j;
+    ptrdiff_t b = s->bins - 1;
+    double total = cell[b * SUMS_STRIDE(s)];
+    while (b-- > 0) total += cell[b * SUMS_STRIDE(s)];
+    return total;
+}
+
+static inline double sums_weight(const sums_t *s, ptrdiff_t k)
+{
+    return s->weighted ? sums_total(s, k, s->d) : s->count[k];
+}
+
+/* Clusters k0..k1-1 have no members. */
+static inline void sums_clear(const sums_t *s, ptrdiff_t k0, ptrdiff_t k1)
+{
+    if (k1 <= k0) return;
+    memset(SUMS_CELL(s, k0), 0, (size_t)((k1 - k0) * s->bins * SUMS_STRIDE(s)) * sizeof(double));
+    memset(s->count + k0, 0, (size_t)(k1 - k0) * sizeof(double));
+}
+
+/* Cluster a takes in all members of cluster b of t, which has the same bins. */
+static inline void sums_unite(const sums_t *s, ptrdiff_t a, const sums_t *t, ptrdiff_t b)
+{
+    double *SV_RESTRICT cell = SUMS_CELL(s, a);
+    const double *SV_RESTRICT other = SUMS_CELL(t, b);
+    ptrdiff_t i, size = s->bins * SUMS_STRIDE(s);
+    for (i = 0; i < size; i++) cell[i] += other[i];
+    s->count[a] += t->count[b];
+}
+
+/* Cluster a becomes what cluster b is. */
+static inline void sums_copy(const sums_t *s, ptrdiff_t a, ptrdiff_t b)
+{
+    if (a == b) return;
+    memcpy(SUMS_CELL(s, a), SUMS_CELL(s, b), (size_t)(s->bins * SUMS_STRIDE(s)) * sizeof(double));
+    s->count[a] = s->count[b];
+}
+
+/* A sum of any float64 numbers, exactly: integers of 32 bits and room for carries, digit q counting 2^(32 q - 1075)
+ * (after Neal 2015, Fast exact summation using small and large superaccumulators). A window of the digits
+ * first..first+size-1 is enough where the numbers allow. */
+#define WIDE_DIGITS 68
+#define WIDE_RUN 1024 /* numbers that may be added between two carries */
+
+static inline void wide_add_one(int64_t *digit, ptrdiff_t first, double value)
+{
+    uint64_t bits, mantissa;
+    int64_t low, high;
+    ptrdiff_t exponent, q;
+    memcpy(&bits, &value, 8);
+    exponent = (ptrdiff_t)(bits >> 52 & 2047);
+    mantissa = bits & 0xfffffffffffffULL;
+    if (exponent) mantissa |= 0x10000000000000ULL;
+    else exponent = 1;
+    q = (exponent >> 5) - first;
+    low = (int64_t)(mantissa << (exponent & 31) & 0xffffffffULL);
+    high = (int64_t)(mantissa >> (32 - (exponent & 31)));
+    if (bits >> 63) low = -low, high = -high;
+    if (low) digit[q] += low; /* a digit that the number does not reach may lie outside of the window */
+    if (high) digit[q + 1] += high;
+}
+
+/* Every digit but the last to 0..2^32-1. */
+static inline void wide_carry(int64_t *digit, ptrdiff_t size)
+{
+    ptrdiff_t q;
+    for (q = 0; q < size - 1; q++) {
+        int64_t low = (int64_t)((uint64_t)digit[q] & 0xffffffffULL);
+        digit[q + 1] += (digit[q] - low) / ((int64_t)1 << 32);
+        digit[q] = low;
+    }
+}
+
+static inline void wide_add(int64_t *digit, const double *values, ptrdiff_t n)
+{
+    ptrdiff_t i, stop;
+    for (i = 0; i < n;) {
+        stop = i + WIDE_RUN < n ? i + WIDE_RUN : n;
+        for (; i < stop; i++) wide_add_one(digit, 0, values[i]);
+        wide_carry(digit, WIDE_DIGITS);
+    }
+}
+
+static inline void wide_unite(int64_t *digit, const int64_t *other)
+{
+    ptrdiff_t q;
+    for (q = 0; q < WIDE_DIGITS; q++) digit[q] += other[q];
+    wide_carry(digit, WIDE_DIGITS);
+}
+
+/* The nearest float64, at a tie the even one.  INOUT digit: carried. */
+static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
+{
+    ptrdiff_t q, top = size - 1;
+    uint64_t lead, next, rest = 0;
+    int shift = 0;
+    wide_carry(digit, size);
+    if (digit[size - 1] < 0) {
+        double value;
+        for (q = 0; q < size; q++) digit[q] = -digit[q];
+        value = -wide_read(digit, first, size);
+        for (q = 0; q < size; q++) digit[q] = -digit[q];
+        wide_carry(digit, size);
+        return value;
+    }
+    while (top > 0 && digit[top] == 0) top--;
+    lead = (uint64_t)digit[top] << 32 | (top > 0 ? (uint64_t)digit[top - 1] : 0); /* no carry reaches the last digit */
+    next = top > 1 ? (uint64_t)digit[top - 2] : 0;
+    for (q = 0; q + 2 < top; q++) rest |= (uint64_t)digit[q];
+    if (lead == 0) return 0.0;
+#if defined(__GNUC__)
+    shift = __builtin_clzll(lead);
+    lead <<= shift;
+#else
+    while (!(lead >> 63)) lead <<= 1, shift++;
+#endif
+    lead |= next >> (32 - shift); /* shift < 32: the leading digit is not 0 */
+    next = next << shift & 0xffffffffULL;
+    if (next | rest) lead |= 1;
+    return ldexp((double)lead, (int)(32 * (first + top - 1) - 1075 - shift));
+}
+
+#endif
+
+#else /* for each instruction set */
+
+/* The row's pieces go from one cluster to another one (NULL: nowhere).  bins, d: constants, for the loops to be unrolled. */
+#define SUMS_ROW(real, name)                                                                                           \
+    SV_INLINE void name(const real *SV_RESTRICT x, ptrdiff_t col, double w, const sums_t *s, ptrdiff_t bins, ptrdiff_t d, \
+                        double *SV_RESTRICT from, double *SV_RESTRICT to)                                                   \
+    {                                                                                                                  \
+        const double *SV_RESTRICT origin = s->origin, *SV_RESTRICT magic = s->magic;                                         \
+        ptrdiff_t j, b, stride = d + 1;                                                                                 \
+        if (from && to) {                                                                                              \
+            for (j = 0; j < d; j++) {                                                                                  \
+                double t = w * ((double)x[j * col] - origin[j]);                                                       \
+                for (b = 0; b < bins; b++) {                                                                           \
+                    double piece = (t + magic[b * stride + j]) - magic[b * stride + j];                                \
+                    t -= piece;                                                                                        \
+                    from[b * stride + j] -= piece;                                                                     \
+                    to[b * stride + j] += piece;                                                                       \
+                }                                                                                                      \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            double *SV_RESTRICT cell = to ? to : from;                                                                    \
+            const double v = to ? w : -w;                                                                              \
+            for (j = 0; j < d; j++) {                                                                                  \
+                double t = v * ((double)x[j * col] - origin[j]);                                                       \
+                for (b = 0; b < bins; b++) {                                                                           \
+                    double piece = (t + magic[b * stride + j]) - magic[b * stride + j];                                \
+                    t -= piece;                                                                                        \
+                    cell[b * stride + j] += piece;                                                                     \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+SUMS_ROW(float, SV_(sums_row_f))
+SUMS_ROW(double, SV_(sums_row_d))
+
+/* Rows at x + at[i] go from cluster from[i] to cluster to[i], -1: nowhere; rows of weight 0 stay out of it.
+ * IN x: elements of a row are col apart; at, to, from (or NULL: nowhere), w (or NULL: 1 each): n. */
+#define SUMS_MOVE(real, name, row)                                                                                     \
+    static void name(const real *x, ptrdiff_t col, ptrdiff_t n, const ptrdiff_t *at, const int *from, const int *to,   \
+                     const double *w, const sums_t *s)                                                                 \
+    {                                                                                                                  \
+        ptrdiff_t i, b, stride = SUMS_STRIDE(s);                                                                       \
+        for (i = 0; i < n; i++) {                                                                                      \
+            const double wi = w ? w[i] : 1.0;                                                                          \
+            const int a = from ? from[i] : -1, c = to[i];                                                              \
+            const real *xi = x + at[i];                                                                                \
+            double *left = a < 0 ? NULL : SUMS_CELL(s, a), *joined = c < 0 ? NULL : SUMS_CELL(s, c);                   \
+            if (wi == 0.0 || a == c) continue;                                                                         \
+            if (s->bins == 2 && col == 1 && s->d == 2)                                                                 \
+                row(xi, 1, wi, s, 2, 2, left, joined);                                                                 \
+            else if (s->bins == 2 && col == 1 && s->d == 3)                                                            \
+                row(xi, 1, wi, s, 2, 3, left, joined);                                                                 \
+            else if (s->bins == 2 && col == 1)                                                                         \
+                row(xi, 1, wi, s, 2, s->d, left, joined);                                                              \
+            else if (s->bins == 3 && col == 1)                                                                         \
+                row(xi, 1, wi, s, 3, s->d, left, joined);                                                              \
+            else                                                                                                       \
+                row(xi, col, wi, s, s->bins, s->d, left, joined);                                                      \
+            if (a >= 0) s->count[a] -= 1.0;                                                                            \
+            if (c >= 0) s->count[c] += 1.0;                                                                            \
+            if (s->weighted) {                                                                                         \
+                double t = wi;                                                                                         \
+                for (b = 0; b < s->bins; b++) {                                                                        \
+                    const double magic = s->magic[b * stride + s->d];                                                  \
+                    const double piece = (t + magic) - magic;                                                          \
+                    t -= piece;                                                                                        \
+                    if (left) left[b * stride + s->d] -= piece;                                                        \
+                    if (joined) joined[b * stride + s->d] += piece;                                                    \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+SUMS_MOVE(float, SV_(sums_move_f), SV_(sums_row_f))
+SUMS_MOVE(double, SV_(sums_move_d), SV_(sums_row_d))
+
+/* Least and greatest value of each column, and how many entries lie within limit of the origin without being there.
+ * INOUT low, high: d; small: d, or NULL. */
+#define SUMS_SURVEY(real, range_, few_)                                                                                        \
+    static void range_(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,   \
+                             real *SV_RESTRICT low, real *SV_RESTRICT high)                                                  \
+    {                                                                                                                  \
+        ptrdiff_t i, j;                                                                                                \
+        for (i = 0; i < n; i++) {                                                                                      \
+            const real *SV_RESTRICT xi = x + i * row;                                                                     \
+            if (w && w[i] == 0.0) continue;                                                                            \
+            if (col == 1) {                                                                                            \
+                for (j = 0; j < d; j++) {                                                                              \
+                    low[j] = xi[j] < low[j] ? xi[j] : low[j];                                                          \
+                    high[j] = xi[j] > high[j] ? xi[j] : high[j];                                                       \
+                }                                                                                                      \
+            } else {                                                                                                   \
+                for (j = 0; j < d; j++) {                                                                              \
+                    low[j] = xi[j * col] < low[j] ? xi[j * col] : low[j];                                              \
+                    high[j] = xi[j * col] > high[j] ? xi[j * col] : high[j];                                           \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void few_(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,   \
+                             const double *SV_RESTRICT origin, const double *SV_RESTRICT limit, double *SV_RESTRICT small_)     \
+    {                                                                                                                  \
+        ptrdiff_t i, j;                                                                                                \
+        for (i = 0; i < n; i++) {                                                                                      \
+            const real *SV_RESTRICT xi = x + i * row;                                                                     \
+            if (w && w[i] == 0.0) continue;                                                                            \
+            for (j = 0; j < d; j++) {                                                                                  \
+                const double t = fabs((double)xi[j * col] - origin[j]);                                                \
+                small_[j] += (t < limit[j]) & (t > 0.0) ? 1.0 : 0.0;                                                   \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+SUMS_SURVEY(float, SV_(sums_range_f), SV_(sums_small_f))
+SUMS_SURVEY(double, SV_(sums_range_d), SV_(sums_small_d))
+
+#undef SUMS_ROW
+#undef SUMS_MOVE
+#undef SUMS_SURVEY
+
+#endif

@@ -1,0 +1,431 @@
+"""Sums, means and totals that depend neither on the order of the rows nor on how they are shared out: see _sums.h."""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from smallvar._sweeps._types cimport real_x
+from smallvar._sweeps.pool cimport Body, run
+
+import numpy as np
+
+cdef extern from "_sums.h" nogil:
+    void sums_range_f(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, float*, float*)
+    void sums_range_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, double*, double*)
+    void sums_small_f(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
+                      const double*, double*)
+    void wide_add_one(int64_t*, Py_ssize_t, double)
+    void wide_carry(int64_t*, Py_ssize_t)
+    void sums_small_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
+                      const double*, double*)
+
+cdef enum:
+    PART = 1 << 16      # elements read at a time by one thread
+    STEP = 256          # such parts between two looks at the signals
+    RUN = 256           # rows handed to the sums at a time
+    MANY = 200000       # elements that are worth waking other threads
+    KEEP = 50           # bits that are kept of a number,
+    FEW = 128           # but for one row in so many
+    WIDEST = 40         # bits of a bin
+    MOST_BINS = 64
+    MOST_PARTS = 64     # threads that add up at a time
+
+
+cdef inline Py_ssize_t rows_of_part(Py_ssize_t d) noexcept nogil:
+    return max(<Py_ssize_t> 64, PART // d)
+
+
+cdef struct Pass:
+    const void* x           # n x d
+    bint single
+    Py_ssize_t row          # strides in elements
+    Py_ssize_t col
+    Py_ssize_t n
+    Py_ssize_t d
+    const double* weight    # n, or NULL
+    const double* origin    # d
+    const double* limit     # d
+    void* low               # of each slot, d: of the type of x
+    void* high
+    double* small           # of each slot, d
+    const int* label        # n
+    sums_t* part            # of each slot
+
+
+cdef Pass pass_over(const real_x[:, :] X, const double[::1] weight) except *:
+    cdef Pass a
+    memset(&a, 0, sizeof(Pass))
+    if weight is not None and weight.shape[0] != X.shape[0]:
+        raise ValueError("weight must match X")
+    a.x, a.single, a.n, a.d = &X[0, 0], real_x is float, X.shape[0], X.shape[1]
+    a.row, a.col = X.strides[0] // sizeof(real_x), X.strides[1] // sizeof(real_x)
+    a.weight = NULL if weight is None else &weight[0]
+    return a
+
+
+cdef run_all(Body body, Pass* a, int threads):
+    """All parts of the rows, with a look at the signals now and then."""
+    cdef Py_ssize_t first = 0, parts = (a.n + rows_of_part(a.d) - 1) // rows_of_part(a.d)
+    while first < parts:
+        with nogil:
+            run(body, a, first, min(parts, first + STEP), threads)
+        PyErr_CheckSignals()
+        first += STEP
+
+
+cdef void range_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
+    cdef const Pass* a = <const Pass*> context
+    cdef Py_ssize_t start = part * rows_of_part(a.d), size = min(rows_of_part(a.d), a.n - start)
+    cdef const double* w = NULL if a.weight == NULL else a.weight + start
+    if a.single:
+        sums_range_f(<const float*> a.x + start * a.row, a.row, a.col, size, a.d, w, <float*> a.low + slot * a.d,
+                     <float*> a.high + slot * a.d)
+    else:
+        sums_range_d(<const double*> a.x + start * a.row, a.row, a.col, size, a.d, w, <double*> a.low + slot * a.d,
+                     <double*> a.high + slot * a.d)
+
+
+cdef void small_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
+    cdef const Pass* a = <const Pass*> context
+    cdef Py_ssize_t start = part * rows_of_part(a.d), size = min(rows_of_part(a.d), a.n - start)
+    cdef const double* w = NULL if a.weight == NULL else a.weight + start
+    cdef double* small = a.small + slot * a.d
+    if a.single:
+        sums_small_f(<const float*> a.x + start * a.row, a.row, a.col, size, a.d, w, a.origin, a.limit, small)
+    else:
+        sums_small_d(<const double*> a.x + start * a.row, a.row, a.col, size, a.d, w, a.origin, a.limit, small)
+
+
+cdef void add_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
+    cdef const Pass* a = <const Pass*> context
+    cdef Py_ssize_t start = part * rows_of_part(a.d)
+    add_rows(a, start, min(a.n, start + rows_of_part(a.d)), NULL, a.label, &a.part[slot])
+
+
+cdef void add_rows(
+    const Pass* a, Py_ssize_t start, Py_ssize_t stop, const int* left, const int* joined, const sums_t* sums
+) noexcept nogil:
+    """Rows start..stop-1 go from clusters left (NULL: nowhere) to clusters joined."""
+    cdef Py_ssize_t[RUN] at
+    cdef Py_ssize_t i = start, m, size
+    cdef const double* w = NULL
+    cdef const int* source = NULL
+    while i < stop:
+        size = min(<Py_ssize_t> RUN, stop - i)
+        for m in range(size):
+            at[m] = (i + m) * a.row
+        if a.weight != NULL:
+            w = a.weight + i
+        if left != NULL:
+            source = left + i
+        if a.single:
+            sums_move_f(<const float*> a.x, a.col, size, at, source, joined + i, w, sums)
+        else:
+            sums_move_d(<const double*> a.x, a.col, size, at, source, joined + i, w, sums)
+        i += size
+
+
+def widened(X, weight):
+    """Rows that lie side by side as fewer and wider ones, for the loops over columns, and how many became one."""
+    n, d = X.shape
+    times = 32 // d
+    if times < 2 or n < times or weight is not None or not X.flags.c_contiguous:
+        return X, 1
+    return X[: n - n % times].reshape(-1, times * d), times
+
+
+def column_range(X, weight, int n_threads):
+    """Least and greatest value of each column, over the rows of positive weight: two float64 arrays of shape (d,).
+
+    X : IN array (n, d);  weight : IN array (n,) or None
+    """
+    wide, times = widened(X, weight)
+    low, high = range_of(wide, weight, n_threads)
+    if times > 1:
+        low, high = low.reshape(times, -1).min(axis=0), high.reshape(times, -1).max(axis=0)
+        if X.shape[0] % times:
+            rest = X[X.shape[0] - X.shape[0] % times :]
+            low, high = np.minimum(low, rest.min(axis=0)), np.maximum(high, rest.max(axis=0))
+    return low, high
+
+
+def range_of(const real_x[:, :] X, const double[::1] weight, int n_threads):
+    cdef int threads = n_threads if X.shape[0] * X.shape[1] > MANY else 1
+    cdef Pass a = pass_over(X, weight)
+    table_array = np.full((2, threads, X.shape[1]), np.inf, dtype=np.float32 if real_x is float else np.float64)
+    table_array[1] = -np.inf
+    cdef real_x[:, :, ::1] table = table_array
+    a.low, a.high = &table[0, 0, 0], &table[1, 0, 0]
+    run_all(range_item, &a, threads)
+    return table_array[0].min(axis=0).astype(np.float64), table_array[1].max(axis=0).astype(np.float64)
+
+
+def count_small(X, weight, origin, limit, int n_threads):
+    """How many rows of positive weight have 0 < |x - origin| < limit, for each column: float64 array (d,)."""
+    wide, times = widened(X, weight)
+    small = small_of(wide, weight, np.tile(origin, times), np.tile(limit, times), n_threads)
+    if times > 1:
+        rest = np.abs(X[X.shape[0] - X.shape[0] % times :] - origin)
+        small = small.reshape(times, -1).sum(axis=0) + ((rest < limit) & (rest > 0.0)).sum(axis=0)
+    return small
+
+
+def small_of(const real_x[:, :] X, const double[::1] weight, const double[::1] origin, const double[::1] limit,
+             int n_threads):
+    cdef int threads = n_threads if X.shape[0] * X.shape[1] > MANY else 1
+    cdef Pass a = pass_over(X, weight)
+    cdef double[:, ::1] small = np.zeros((threads, X.shape[1]))
+    a.origin, a.limit, a.small = &origin[0], &limit[0], &small[0, 0]
+    run_all(small_item, &a, threads)
+    return np.asarray(small).sum(axis=0)
+
+
+def power_above(values):
+    """The least power of two that is not below each value, 0 for 0."""
+    fraction, exponent = np.frexp(values)
+    return np.where(fraction > 0.0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)
+
+
+def round_origin(low, high):
+    """Where the sums of a column are taken from, so that those of round numbers stay exact.
+
+    0 where that is within its width of the data, else a round number near their middle (a constant column's own).
+    """
+    half = 0.5 * high - 0.5 * low
+    middle = low + half
+    step = 2.0 ** np.floor(np.log2(half, where=half > 0.0, out=np.zeros_like(half)))
+    far = np.where(half > 0.0, np.round(middle / step) * step, low)
+    return np.where(np.abs(middle) <= 2.0 * half, 0.0, far)
+
+
+class Layout:
+    """The bins in which the rows of some data are summed; it follows from the data as a set.
+
+    ``unit`` (d + 1,) bounds each column's w |x - origin|, and the weights; ``bins`` bins of ``width`` bits keep 50 bits
+    of every number, but for one row in 128 of a column that may lie too near to its origin.
+
+    X : IN array (n, d), float32 or float64;  weight : IN array (n,) or None
+    origin : IN array (d,), or None: a round point near the data
+    low, high : IN arrays (d,), the column_range of X and weight, where it is known
+    """
+
+    def __init__(self, X, weight, n_threads, *, origin=None, low=None, high=None):
+        if low is None:
+            low, high = column_range(X, weight, n_threads)
+        self.low, self.high = low, high
+        self.origin = round_origin(low, high) if origin is None else np.ascontiguousarray(origin, dtype=np.float64)
+        self.weighted = weight is not None
+        reach = power_above(np.maximum(np.abs(high - self.origin), np.abs(low - self.origin)))
+        top, bits, n = 1.0, KEEP, X.shape[0]
+        if weight is not None:
+            used = weight[weight > 0.0]
+            n = len(used)
+            top = float(power_above(used.max()))
+            bits += int(np.ceil(np.log2(top) - np.log2(used.min())))
+        self.unit = np.append(reach * top, top)
+        self.width = max(1, min(WIDEST, 52 - (n - 1).bit_length()))
+        self.bins = max(2, (bits + self.width - 1) // self.width)
+        while self.bins < MOST_BINS:
+            limit = np.ldexp(reach, bits - self.bins * self.width)
+            if FEW * count_small(X, weight, self.origin, limit, n_threads).max() <= n:
+                break
+            self.bins += 1
+        grain = np.ldexp(self.unit, -self.width * np.arange(1, self.bins + 1)[:, None])
+        self.magic = np.ldexp(1.5 * grain, 52)
+
+    def mean(self, X, weight, n_threads):
+        """The mean of these rows."""
+        sums = Sums(self, 1)
+        sums.add(X, np.zeros(X.shape[0], dtype=np.int32), weight, n_threads)
+        return sums.means[0]
+
+
+cdef class Sums:
+    """Sums of w (x - origin), of w, and the numbers of members, of clusters of rows.
+
+    Layout : where the bins are;  k : clusters there is room for
+    """
+
+    def __init__(self, layout, Py_ssize_t k):
+        cdef const double[::1] origin = layout.origin
+        cdef const double[:, ::1] magic = layout.magic
+        self.layout = layout
+        self.s.d, self.s.bins, self.s.weighted = origin.shape[0], layout.bins, layout.weighted
+        self.s.origin, self.s.magic = &origin[0], &magic[0, 0]
+        self.reserve(k)
+
+    cpdef reserve(self, Py_ssize_t k):
+        """Room for k clusters; those that are there stay."""
+        cdef double[:, :, ::1] cell
+        cdef double[::1] count
+        if k <= self.room:
+            return
+        old, size = self.arrays, k if self.arrays is None else 2 * k + 8
+        arrays = np.zeros((size, self.s.bins, self.s.d + 1)), np.zeros(size)
+        if old is not None:
+            for new_array, old_array in zip(arrays, old):
+                new_array[:len(old_array)] = old_array
+        cell, count = arrays
+        self.s.cell, self.s.count = &cell[0, 0, 0], &count[0]
+        self.arrays, self.room = arrays, size
+
+    def add(self, const real_x[:, :] X, const int[::1] label, const double[::1] weight, int n_threads=1):
+        """Rows X (n, d) of these weights (n,) or None join the clusters label (n,)."""
+        cdef Py_ssize_t t, n = X.shape[0]
+        cdef int threads = 1
+        cdef sums_t[MOST_PARTS] part
+        cdef Pass a = pass_over(X, weight)
+        self._check(X.shape[1], n, label, weight)
+        if n * self.s.d > MANY and n > 8 * self.room:
+            threads = min(n_threads, <int> MOST_PARTS)
+        others = [Sums(self.layout, self.room) for t in range(1, threads)]
+        part[0] = self.s
+        for t in range(1, threads):
+            part[t] = (<Sums> others[t - 1]).s
+        a.label, a.part = &label[0], &part[0]
+        run_all(add_item, &a, threads)
+        for other in others:
+            self.merge(other)
+
+    def move(self, const real_x[:, :] X, const int[::1] label, const int[::1] to, const double[::1] weight):
+        """Rows X (n, d) go from the clusters label (n,) to other ones; -1: nowhere."""
+        self._check(X.shape[1], X.shape[0], label, weight)
+        self._check(X.shape[1], X.shape[0], to, weight)
+        cdef Pass a = pass_over(X, weight)
+        add_rows(&a, 0, X.shape[0], &label[0], &to[0], &self.s)
+
+    def _check(self, Py_ssize_t d, Py_ssize_t n, const int[::1] label, weight):
+        if d != self.s.d or label.shape[0] != n or (weight is not None) != self.s.weighted:
+            raise ValueError("X, label and weight must match the layout and each other")
+        if weight is not None and weight.shape[0] != n:
+            raise ValueError("weight must match X")
+        if n and not (-1 <= np.min(label) and np.max(label) < self.room):
+            raise ValueError(f"label must be >= -1 and < {self.room}")
+
+    def merge(self, Sums other):
+        """Every cluster takes in the members of its like in another object with the same layout."""
+        cdef Py_ssize_t k
+        if other.layout is not self.layout and not (
+            np.array_equal(other.layout.magic, self.layout.magic)
+            and np.array_equal(other.layout.origin, self.layout.origin)
+            and other.layout.weighted == self.layout.weighted
+        ):
+            raise ValueError("only sums of one layout can be merged")
+        self.reserve(other.room)
+        for k in range(other.room):
+            sums_unite(&self.s, k, &other.s, k)
+
+    @property
+    def cells(self):
+        """What the bins hold, (room, bins, d + 1), the last column for the weights: not a copy."""
+        return self.arrays[0]
+
+    @property
+    def counts(self):
+        """Numbers of members, (room,): not a copy."""
+        return self.arrays[1]
+
+    @property
+    def totals(self):
+        """Sums of w (x - origin), (room, d), and of w, (room,)."""
+        cdef Py_ssize_t k, j
+        cdef double[:, ::1] total = np.empty((self.room, self.s.d))
+        cdef double[::1] weight = np.empty(self.room)
+        for k in range(self.room):
+            weight[k] = sums_weight(&self.s, k)
+            for j in range(self.s.d):
+                total[k, j] = sums_total(&self.s, k, j)
+        return np.asarray(total), np.asarray(weight)
+
+    @property
+    def means(self):
+        """Means, (room, d); NaN where there are no members."""
+        total, weight = self.totals
+        with np.errstate(invalid="ignore"):
+            return self.layout.origin + total / weight[:, None]
+
+
+class Stream:
+    """Sums of w x and of w of clusters over all batches there ever were, exactly.
+
+    ``digits`` (k, d + 1, size) are those of wide numbers, see _sums.h, from the digit ``first`` on. A batch that has
+    larger or finer numbers than those before makes the window wider.
+    """
+
+    def __init__(self, digits, first):
+        self.digits, self.first = digits, first
+
+    @classmethod
+    def of(cls, centers, weights):
+        """As if each cluster had had one row at its center so far, none where the weight is 0."""
+        stream = cls(np.zeros((0, centers.shape[1] + 1, 0), dtype=np.int64), 0)
+        used = np.flatnonzero(weights > 0.0)
+        if len(used) == 0:
+            return stream.with_batch(None, len(centers))
+        X, weights = np.ascontiguousarray(centers[used]), np.ascontiguousarray(weights[used])
+        sums = Sums(Layout(X, weights, 1, origin=np.zeros(X.shape[1])), len(centers))
+        sums.add(X, used.astype(np.int32), weights)
+        return stream.with_batch(sums, len(centers))
+
+    def with_batch(self, Sums sums, Py_ssize_t k):
+        """The first k clusters, some of them new, with the members that a batch brings them, as a new object."""
+        cdef Py_ssize_t c, first = self.first, size = self.digits.shape[2], last
+        if sums is not None:
+            unit = sums.layout.unit[sums.layout.unit > 0.0]
+            low = int(np.log2(unit.min())) - sums.layout.width * sums.layout.bins
+            last = (int(np.log2(unit.max())) + 64 + 1075) // 32 + 1  # so many rows that none will see it overflow
+            c = max(0, low + 1075) // 32
+            if size:
+                c, last = min(c, first), max(last, first + size - 1)
+            first, size = c, last - c + 1
+        digits = np.zeros((k, self.digits.shape[1], size), dtype=np.int64)
+        kept = self.digits[:k]
+        if kept.size:
+            digits[: len(kept), :, self.first - first : self.first - first + kept.shape[2]] = kept
+        if sums is not None:
+            absorb(digits, first, sums)
+        return Stream(digits, first)
+
+    def only(self, kept):
+        """Those of the clusters for which ``kept`` is true."""
+        return Stream(self.digits[kept], self.first)
+
+    def __len__(self):
+        return len(self.digits)
+
+    def read(self, clusters):
+        """Sums of w x, (m, d), and of w, (m,), of these clusters that have members, each rounded once."""
+        total = read_wide(self.digits[clusters], self.first)
+        return total[:, :-1], total[:, -1]
+
+
+cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
+    cdef Py_ssize_t k, j, b, stride = sums.s.d + 1
+    cdef const double* cell
+    for k in range(min(digits.shape[0], sums.room)):
+        if sums.s.count[k] == 0.0:
+            continue
+        for j in range(stride):
+            for b in range(sums.s.bins):
+                cell = sums.s.cell + (k * sums.s.bins + b) * stride + j
+                wide_add_one(&digits[k, j, 0], first, cell[0])
+            if j == sums.s.d and not sums.s.weighted:
+                wide_add_one(&digits[k, j, 0], first, sums.s.count[k])
+            wide_carry(&digits[k, j, 0], digits.shape[2])
+
+
+cdef read_wide(int64_t[:, :, ::1] digits, Py_ssize_t first):
+    cdef Py_ssize_t k, j
+    cdef double[:, ::1] out = np.empty((digits.shape[0], digits.shape[1]))
+    for k in range(digits.shape[0]):
+        for j in range(digits.shape[1]):
+            out[k, j] = wide_read(&digits[k, j, 0], first, digits.shape[2])
+    return np.asarray(out)
+
+
+def exact_total(const double[::1] values):
+    """The sum of finite numbers, rounded once."""
+    cdef Wide wide
+    memset(&wide, 0, sizeof(wide))
+    wide_add(wide.digit, &values[0] if values.shape[0] else NULL, values.shape[0])
+    return wide_read(wide.digit, 0, WIDE_DIGITS)
