@@ -126,14 +126,11 @@ def extension(name):
     )
 
 
-MODULES = ("nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")
+MODULES = ("pool", "nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")
 
 setup(
     ext_modules=cythonize(
-        [
-            extension(name)
-            for name in ("nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")
-        ],
+        [extension(name) for name in MODULES],
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG,

@@ -8,7 +8,7 @@ import threading
 import joblib
 from threadpoolctl import ThreadpoolController
 
-from smallvar._sweeps.nearest import max_threads, openmp_version
+from smallvar._sweeps.pool import max_threads, openmp_version
 from smallvar._version import __version__
 
 _forked = False

@@ -2,7 +2,7 @@
 
 import numpy as np
 import reference
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from problems import check_features, check_state, never_rises
@@ -80,6 +80,24 @@ def test_objective_never_rises_on_tied_data(X, lam, algorithm, data):
 def test_tied_data_has_the_objective_of_the_twin(X, lam, algorithm):
     model = DPMeans(lam, algorithm=algorithm).fit(X)
     twin = getattr(reference, algorithm)(X, lam)
+    np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9)
+
+
+# So few different rows that most of them meet a center at distance zero.
+grids = st.tuples(st.integers(1, 40), st.integers(1, 2)).flatmap(
+    lambda shape: arrays(np.float64, shape, elements=st.integers(0, 3))
+)
+
+
+@settings(max_examples=300)
+@given(grids, st.sampled_from([0.01, 0.2, 0.6, 1.0, 2.1]), algorithms)
+@example(np.array([[2.0], [0], [1], [2], [1], [0], [0]]), 0.01, "delayed")
+def test_grids_have_the_clusters_of_the_twin(X, lam, algorithm):
+    """Two centers at one place would be a cluster too many."""
+    model = DPMeans(lam, algorithm=algorithm).fit(X)
+    twin = getattr(reference, algorithm)(X, lam)
+    check_state(model, X)
+    assert len(np.unique(model.cluster_centers_, axis=0)) == model.n_clusters_ == twin.n_clusters
     np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9)
 
 

@@ -1,94 +1,125 @@
-/* Costs with an offset for each cluster, decided in plain float64: no contraction, columns added in order. */
+/* Squared distances to many centers, stored in columns, and costs made of them. They decide: plain float64, nothing
+ * fused, the features added in their order, so that all instruction sets give the same bits.
+ */
+#ifndef SV_SET
+
 #ifndef SMALLVAR_COSTS_H
 #define SMALLVAR_COSTS_H
 
 #include <math.h>
-#include <stddef.h>
+#include "_sets.h"
 
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(SMALLVAR_DEBUG)
-#if __GNUC__ >= 12
-#define SMALLVAR_EXACT_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define SMALLVAR_EXACT_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-#else
-#define SMALLVAR_EXACT_CLONES
-#endif
+#define SV_KERNELS "_costs.h"
+#include "_each.h"
 
-#if !defined(__GNUC__)
-#define restrict
+SV_CHOOSE(sc_squares)
+SV_CHOOSE(sc_least)
+SV_CHOOSE(sc_cheapest)
+
 #endif
 
-#if defined(__GNUC__)
-#define SC_INLINE static inline __attribute__((always_inline)) /* into each clone, to be compiled like it */
-#else
-#define SC_INLINE static
-#endif
+#else /* for each instruction set */
+
+#define SV_SINGLE 0
+#include "_vector.h"
+#undef SV_SINGLE
 
 /* Squared distances ||x - c_k||^2 to all centers.  IN x: d; columns: d x room.  OUT cost: k. */
-SC_INLINE void sc_squares(const double *restrict x, ptrdiff_t d, const double *restrict columns, ptrdiff_t room,
-                          ptrdiff_t k, double *restrict cost)
+static void SV_(sc_squares)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
+                            ptrdiff_t room, ptrdiff_t k, double *SV_RESTRICT cost)
 {
-    ptrdiff_t i, j;
-    for (i = 0; i < k; i++) cost[i] = 0.0;
-    for (j = 0; j < d; j++) {
-        const double *c = columns + j * room;
-        const double xj = x[j];
-#pragma omp simd
-        for (i = 0; i < k; i++) {
-            double t = xj - c[i];
-            cost[i] += t * t;
+    ptrdiff_t i = 0, j;
+#define STEP(s, m)                                                      \
+    t = V_SUB(xj, V_LOAD(columns + j * room + i + (m) * V_LANES));      \
+    s = V_ADD(s, V_MUL(t, t));
+    for (; i + 4 * V_LANES <= k; i += 4 * V_LANES) {
+        V s0 = V_SPREAD(0.0), s1 = s0, s2 = s0, s3 = s0, t;
+        for (j = 0; j < d; j++) {
+            const V xj = V_SPREAD(x[j]);
+            STEP(s0, 0)
+            STEP(s1, 1)
+            STEP(s2, 2)
+            STEP(s3, 3)
         }
+        V_STORE(cost + i, s0);
+        V_STORE(cost + i + V_LANES, s1);
+        V_STORE(cost + i + 2 * V_LANES, s2);
+        V_STORE(cost + i + 3 * V_LANES, s3);
     }
+    for (; i + V_LANES <= k; i += V_LANES) {
+        V s = V_SPREAD(0.0), t;
+        for (j = 0; j < d; j++) {
+            const V xj = V_SPREAD(x[j]);
+            STEP(s, 0)
+        }
+        V_STORE(cost + i, s);
+    }
+#undef STEP
+    for (; i < k; i++) {
+        double s = 0.0;
+        for (j = 0; j < d; j++) {
+            const double t = x[j] - columns[j * room + i];
+            s += t * t;
+        }
+        cost[i] = s;
+    }
+}
+
+/* The least of k costs, HUGE_VAL if there are none. */
+SV_INLINE double SV_(sc_min)(const double *cost, ptrdiff_t k)
+{
+    V least = V_SPREAD(HUGE_VAL), other = least;
+    double part[V_LANES], best = HUGE_VAL;
+    ptrdiff_t i = 0, l;
+    for (; i + 2 * V_LANES <= k; i += 2 * V_LANES) {
+        const V a = V_LOAD(cost + i), b = V_LOAD(cost + i + V_LANES);
+        least = V_PICK(V_LESS(a, least), a, least);
+        other = V_PICK(V_LESS(b, other), b, other);
+    }
+    V_STORE(part, V_PICK(V_LESS(other, least), other, least));
+    for (; i < k; i++) best = cost[i] < best ? cost[i] : best;
+    for (l = 0; l < V_LANES; l++) best = part[l] < best ? part[l] : best;
+    return best;
 }
 
 /* The least of offset_k + factor_k ||x - c_k||^2, the first k that has it (-1: there is none) and the least of the others.
  * IN x: d; columns: d x room, the centers; offset, factor: k.  OUT cost: room; least; second. */
-SMALLVAR_EXACT_CLONES
-static ptrdiff_t sc_least(const double *restrict x, ptrdiff_t d, const double *restrict columns, ptrdiff_t room,
-                          ptrdiff_t k, const double *restrict offset, const double *restrict factor,
-                          double *restrict cost, double *least, double *second)
+static ptrdiff_t SV_(sc_least)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
+                               ptrdiff_t room, ptrdiff_t k, const double *SV_RESTRICT offset,
+                               const double *SV_RESTRICT factor, double *SV_RESTRICT cost, double *least,
+                               double *second)
 {
     ptrdiff_t i, arg = -1;
-    double best = HUGE_VAL, next = HUGE_VAL;
-    sc_squares(x, d, columns, room, k, cost);
-    if (factor) {
-#pragma omp simd
+    double best;
+    SV_(sc_squares)(x, d, columns, room, k, cost);
+    if (factor)
         for (i = 0; i < k; i++) cost[i] = offset[i] + factor[i] * cost[i];
-    } else {
-#pragma omp simd
+    else
         for (i = 0; i < k; i++) cost[i] = offset[i] + cost[i];
-    }
-#pragma omp simd reduction(min : best)
-    for (i = 0; i < k; i++) best = cost[i] < best ? cost[i] : best;
+    best = SV_(sc_min)(cost, k);
     if (best < HUGE_VAL) {
         for (arg = 0; cost[arg] != best; arg++) {}
         cost[arg] = HUGE_VAL;
     }
-#pragma omp simd reduction(min : next)
-    for (i = 0; i < k; i++) next = cost[i] < next ? cost[i] : next;
     *least = best;
-    *second = next;
+    *second = SV_(sc_min)(cost, k);
     return arg;
 }
 
 /* Ward's costs w_self w_k / (w_self + w_k) ||x - c_k||^2 of cluster self with all others of weight > 0; returns the
  * first one that has the least (-1: there is none).  IN x: d, its mean; columns: d x room, the means; weight: k.
  * OUT cost: room, infinite for itself and those of no weight; least. */
-SMALLVAR_EXACT_CLONES
-static ptrdiff_t sc_cheapest(const double *restrict x, ptrdiff_t d, const double *restrict columns, ptrdiff_t room,
-                             ptrdiff_t k, const double *restrict weight, ptrdiff_t self, double *restrict cost,
-                             double *least)
+static ptrdiff_t SV_(sc_cheapest)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
+                                  ptrdiff_t room, ptrdiff_t k, const double *SV_RESTRICT weight, ptrdiff_t self,
+                                  double *SV_RESTRICT cost, double *least)
 {
     ptrdiff_t i, arg = -1;
     const double w = weight[self];
-    double best = HUGE_VAL;
-    sc_squares(x, d, columns, room, k, cost);
-#pragma omp simd
+    double best;
+    SV_(sc_squares)(x, d, columns, room, k, cost);
     for (i = 0; i < k; i++) cost[i] = weight[i] > 0.0 ? w * weight[i] / (w + weight[i]) * cost[i] : HUGE_VAL;
     cost[self] = HUGE_VAL;
-#pragma omp simd reduction(min : best)
-    for (i = 0; i < k; i++) best = cost[i] < best ? cost[i] : best;
+    best = SV_(sc_min)(cost, k);
     if (best < HUGE_VAL)
         for (arg = 0; cost[arg] != best; arg++) {}
     *least = best;

@@ -1,33 +1,16 @@
-/* Inner loops of feature allocations: SF_LANES points side by side in the lanes of a vector.
+/* Inner loops of feature allocations: SF_LANES points side by side in the lanes of vectors.
  *
  * A tile holds SF_LANES points, value j of lane l at x[j * SF_LANES + l]; rows of Z likewise. The features A come
  * transposed, value j of feature k at at[j * room + k], so that the loop over k reads along memory.
  */
+#ifndef SV_SET
+
 #ifndef SMALLVAR_LANES_H
 #define SMALLVAR_LANES_H
 
-#include <string.h>
-#include "simd.h"
+#include "_sets.h"
 
-#if SMALLVAR_VECTORS
 #define SF_LANES 8
-typedef sv_vdouble sf_v;
-typedef double sf_any __attribute__((vector_size(64), aligned(8))); /* anywhere in memory */
-typedef unsigned char sf_bytes __attribute__((vector_size(8), aligned(1)));
-#define SF_WHERE(mask) (-__builtin_convertvector((mask), sf_v)) /* 1.0 where true, else 0.0 */
-#define SF_LANE(v, l) ((v)[l])
-#define SF_INLINE static inline __attribute__((always_inline))
-#define SF_UNROLL _Pragma("GCC unroll 8")
-#else
-#define SF_LANES 1
-typedef double sf_v;
-typedef double sf_any;
-#define SF_WHERE(mask) ((double)(mask))
-#define SF_LANE(v, l) (v)
-#define SF_INLINE static inline
-#define SF_UNROLL
-#endif
-
 #define SF_TIE 0x1p-44 /* share of the squares compared by which rounding may miss a tie */
 #define SF_DEAD 1e300 /* squared norm of a removed feature: no point takes it up */
 
@@ -62,149 +45,185 @@ static void sf_store_bits(ptrdiff_t k, const double *z, unsigned char *bits)
     for (i = 0; i < k * SF_LANES; i++) bits[i] = z[i] != 0.0;
 }
 
-#if SMALLVAR_VECTORS
-typedef float sf_floats __attribute__((vector_size(32), aligned(4)));
+#define SV_KERNELS "_lanes.h"
+#include "_each.h"
 
-#define SF_PAIR(a, b, i0, i1, i2, i3, i4, i5, i6, i7) \
-    __builtin_shuffle(a, b, (sv_vlong){i0, i1, i2, i3, i4, i5, i6, i7})
-#define SF_LOW(a, b) SF_PAIR(a, b, 0, 8, 2, 10, 4, 12, 6, 14)
-#define SF_HIGH(a, b) SF_PAIR(a, b, 1, 9, 3, 11, 5, 13, 7, 15)
+SV_CHOOSE(sf_gather_d)
+SV_CHOOSE(sf_gather_f)
+SV_CHOOSE(sf_residual)
+SV_CHOOSE(sf_dots)
+SV_CHOOSE(sf_flip)
+SV_CHOOSE(sf_exact)
+SV_CHOOSE(sf_with)
+SV_CHOOSE(sf_dot)
+SV_CHOOSE(sf_axpy)
+SV_CHOOSE(sf_axpy_f)
 
-/* Eight rows of eight values to eight columns. */
-SF_INLINE void sf_transpose(const sf_v *v, sf_v *out)
-{
-    sf_v t[8], u[8];
-    int i;
-    for (i = 0; i < 8; i += 2) { t[i] = SF_LOW(v[i], v[i + 1]); t[i + 1] = SF_HIGH(v[i], v[i + 1]); }
-    for (i = 0; i < 8; i += 4) {
-        u[i] = SF_PAIR(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-        u[i + 1] = SF_PAIR(t[i + 1], t[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
-        u[i + 2] = SF_PAIR(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-        u[i + 3] = SF_PAIR(t[i + 1], t[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-    for (i = 0; i < 4; i++) {
-        out[i] = SF_PAIR(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        out[i + 4] = SF_PAIR(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-}
+#endif
+
+#else /* for each instruction set */
+
+#define SV_SINGLE 0
+#include "_vector.h"
+#undef V_TRANSPOSE
+#define V_TRANSPOSE SV_(sf_transpose)
+#include "_transpose.h"
+#undef SV_SINGLE
+
+/* Registers decide how many vectors of a row of lanes go through a loop together: PARTS. */
+#define EACH_2(f, p) f(0, p) f(1, p)
+#define EACH_3(f, p) EACH_2(f, p) f(2, p)
+#define EACH_4(f, p) EACH_3(f, p) f(3, p)
+#define EACH_1(f, p) f(0, p)
+#define EACH_5(f, p) EACH_4(f, p) f(4, p)
+#define EACH_6(f, p) EACH_5(f, p) f(5, p)
+#define EACH_7(f, p) EACH_6(f, p) f(6, p)
+#define EACH_8(f, p) EACH_7(f, p) f(7, p)
+#if SV_SET == 4
+#define PARTS 1
+#define FOR_PARTS(f, b) f(b, 0)
+#else
+#define PARTS 2
+#define FOR_PARTS(f, b) f(b, 0) f(b, 1)
+#endif
+#define GROUP (PARTS * V_LANES)
+#define AT(base, i, p) ((base) + (i) * SF_LANES + q + (p) * V_LANES) /* part p of row i */
 
 /* A tile from rows that are contiguous: how many of the d values of each it moved (the rest is the caller's).
  * IN x: SF_LANES rows, row elements apart.  OUT out: d x LANES. */
-SMALLVAR_CLONES
-static ptrdiff_t sf_gather_d(const double *x, ptrdiff_t row, ptrdiff_t d, double *out)
-{
-    ptrdiff_t j, l;
-    for (j = 0; j + 8 <= d; j += 8) {
-        sf_v v[8];
-        for (l = 0; l < 8; l++) {
-            v[l] = *(const sf_any *)(x + l * row + j);
-            SV_PREFETCH(x + (8 + l) * row + j); /* the next tile's */
-        }
-        sf_transpose(v, (sf_v *)out + j);
-    }
-    return j;
-}
+#define GATHER(REAL, TAKE)                                                                                     \
+    ptrdiff_t j, l, m, most = d - d % V_LANES;                                                                 \
+    for (j = 0; j < most; j += V_LANES) {                                                                      \
+        for (l = 0; l < SF_LANES; l += V_LANES) {                                                              \
+            V v[V_LANES];                                                                                      \
+            SV_UNROLL for (m = 0; m < V_LANES; m++) {                                                          \
+                v[m] = TAKE(x + (l + m) * row + j);                                                            \
+                SV_PREFETCH(x + (SF_LANES + l + m) * row + j); /* the next tile's */                           \
+            }                                                                                                  \
+            V_TRANSPOSE(v);                                                                              \
+            SV_UNROLL for (m = 0; m < V_LANES; m++) V_STORE(out + (j + m) * SF_LANES + l, v[m]);               \
+        }                                                                                                      \
+    }                                                                                                          \
+    return most;
 
-SMALLVAR_CLONES
-static ptrdiff_t sf_gather_f(const float *x, ptrdiff_t row, ptrdiff_t d, double *out)
-{
-    ptrdiff_t j, l;
-    for (j = 0; j + 8 <= d; j += 8) {
-        sf_v v[8];
-        for (l = 0; l < 8; l++) {
-            v[l] = __builtin_convertvector(*(const sf_floats *)(x + l * row + j), sf_v);
-            SV_PREFETCH(x + (8 + l) * row + j);
-        }
-        sf_transpose(v, (sf_v *)out + j);
-    }
-    return j;
-}
-#else
-#define sf_gather_d(x, row, d, out) 0
-#define sf_gather_f(x, row, d, out) 0
-#endif
+static ptrdiff_t SV_(sf_gather_d)(const double *x, ptrdiff_t row, ptrdiff_t d, double *out) { GATHER(double, V_LOAD) }
+static ptrdiff_t SV_(sf_gather_f)(const float *x, ptrdiff_t row, ptrdiff_t d, double *out) { GATHER(float, V_TAKE_SINGLE) }
 
 /* r = x - z A and rr = ||r||^2.  IN x: d x LANES; z: k x LANES; at: d x room.  OUT r: d x LANES; rr: LANES. */
-SMALLVAR_CLONES
-static void sf_residual(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double *restrict x, const double *restrict z,
-                        const double *restrict at, double *restrict r, double *restrict rr)
+static void SV_(sf_residual)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT x,
+                             const double *SV_RESTRICT z, const double *SV_RESTRICT at, double *SV_RESTRICT r,
+                             double *SV_RESTRICT rr)
 {
-    const sf_v *xv = (const sf_v *)x, *zv = (const sf_v *)z;
-    sf_v *rv = (sf_v *)r, s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
-    ptrdiff_t i, j = 0;
-    for (; j + 4 <= d; j += 4) { /* four independent chains hide the latency of a multiply-add */
-        const double *a = at + j * room;
-        sf_v r0 = xv[j], r1 = xv[j + 1], r2 = xv[j + 2], r3 = xv[j + 3];
-        for (i = 0; i < k; i++) {
-            sf_v zi = zv[i];
-            r0 -= zi * a[i];
-            r1 -= zi * a[room + i];
-            r2 -= zi * a[2 * room + i];
-            r3 -= zi * a[3 * room + i];
+    ptrdiff_t i, j, q;
+#define CLEAR(_, p) V sum##p = V_SPREAD(0.0);
+#define START_PART(b, p) V r##b##_##p = V_LOAD(AT(x, j + b, p));
+#define START(b, _) FOR_PARTS(START_PART, b)
+#define TAKE(_, p) const V z##p = V_LOAD(AT(z, i, p));
+#define STEP_PART(b, p) r##b##_##p = V_MULSUB(z##p, a, r##b##_##p);
+#define STEP(b, _) { const V a = V_SPREAD(at[(j + b) * room + i]); FOR_PARTS(STEP_PART, b) }
+#define GIVE_PART(b, p) V_STORE(AT(r, j + b, p), r##b##_##p);
+#define GIVE(b, _) FOR_PARTS(GIVE_PART, b)
+#define SUM(_, p)                                                                                      \
+    sum##p = V_ADD(sum##p, V_ADD(V_MULADD(r1_##p, r1_##p, V_MUL(r0_##p, r0_##p)),                      \
+                                 V_MULADD(r3_##p, r3_##p, V_MUL(r2_##p, r2_##p))));
+#define SUM_ONE(_, p) sum##p = V_MULADD(r0_##p, r0_##p, sum##p);
+#define END(_, p) V_STORE(AT(rr, 0, p), sum##p);
+    for (q = 0; q < SF_LANES; q += GROUP) {
+        FOR_PARTS(CLEAR, 0)
+        for (j = 0; j + 4 <= d; j += 4) { /* independent chains hide the latency of a multiply-add */
+            EACH_4(START, 0)
+            for (i = 0; i < k; i++) { FOR_PARTS(TAKE, 0) EACH_4(STEP, 0) }
+            EACH_4(GIVE, 0)
+            FOR_PARTS(SUM, 0)
         }
-        rv[j] = r0; rv[j + 1] = r1; rv[j + 2] = r2; rv[j + 3] = r3;
-        s0 += r0 * r0; s1 += r1 * r1; s2 += r2 * r2; s3 += r3 * r3;
+        for (; j < d; j++) {
+            START(0, 0)
+            for (i = 0; i < k; i++) { FOR_PARTS(TAKE, 0) STEP(0, 0) }
+            GIVE(0, 0)
+            FOR_PARTS(SUM_ONE, 0)
+        }
+        FOR_PARTS(END, 0)
     }
-    for (; j < d; j++) {
-        sf_v r0 = xv[j];
-        for (i = 0; i < k; i++) r0 -= zv[i] * at[j * room + i];
-        rv[j] = r0;
-        s0 += r0 * r0;
-    }
-    *(sf_any *)rr = (s0 + s1) + (s2 + s3);
+#undef CLEAR
+#undef START_PART
+#undef START
+#undef TAKE
+#undef STEP_PART
+#undef STEP
+#undef GIVE_PART
+#undef GIVE
+#undef SUM
+#undef SUM_ONE
+#undef END
 }
 
-#define SF_DOTS(U)                                                                           \
-    do {                                                                                     \
-        sf_v even[U], odd[U];                                                                \
-        ptrdiff_t u, j;                                                                      \
-        SF_UNROLL for (u = 0; u < U; u++) even[u] = odd[u] = zero;                           \
-        for (j = 0; j + 2 <= d; j += 2) {                                                    \
-            sf_v r0 = rv[j], r1 = rv[j + 1];                                                 \
-            SF_UNROLL for (u = 0; u < U; u++) even[u] += r0 * at[j * room + i + u];          \
-            SF_UNROLL for (u = 0; u < U; u++) odd[u] += r1 * at[(j + 1) * room + i + u];     \
-        }                                                                                    \
-        if (j < d) { SF_UNROLL for (u = 0; u < U; u++) even[u] += rv[j] * at[j * room + i + u]; } \
-        SF_UNROLL for (u = 0; u < U; u++) gv[i + u] = even[u] + odd[u];                      \
-    } while (0)
-
-/* g = A r.  IN r: d x LANES; at: d x room.  OUT g: k x LANES. */
-SMALLVAR_CLONES
-static void sf_dots(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double *restrict r, const double *restrict at,
-                    double *restrict g)
+/* g = A r.  IN r: d x LANES; at: d x room.  OUT g: k x LANES.  Two chains for each feature: parts, or even and odd j. */
+static void SV_(sf_dots)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT r,
+                         const double *SV_RESTRICT at, double *SV_RESTRICT g)
 {
-    const sf_v zero = {0}, *rv = (const sf_v *)r;
-    sf_v *gv = (sf_v *)g;
-    ptrdiff_t i = 0;
-    for (; i + 8 <= k; i += 8) SF_DOTS(8);
-    switch (k - i) {
-    case 7: SF_DOTS(7); break;
-    case 6: SF_DOTS(6); break;
-    case 5: SF_DOTS(5); break;
-    case 4: SF_DOTS(4); break;
-    case 3: SF_DOTS(3); break;
-    case 2: SF_DOTS(2); break;
-    case 1: SF_DOTS(1); break;
+    ptrdiff_t i, j, q;
+#define START(b, _) V s##b##_0 = V_SPREAD(0.0), s##b##_1 = s##b##_0;
+#if PARTS == 1
+#define MOST 8
+#define STEP_0(b, _) s##b##_0 = V_MULADD(r0, V_SPREAD(at[j * room + i + b]), s##b##_0);
+#define STEP_1(b, _) s##b##_1 = V_MULADD(r1, V_SPREAD(at[(j + 1) * room + i + b]), s##b##_1);
+#define GIVE(b, _) V_STORE(AT(g, i + b, 0), V_ADD(s##b##_0, s##b##_1));
+#define DOTS(U)                                                                      \
+    {                                                                                \
+        EACH_##U(START, 0)                                                           \
+        for (j = 0; j + 2 <= d; j += 2) {                                            \
+            const V r0 = V_LOAD(AT(r, j, 0)), r1 = V_LOAD(AT(r, j + 1, 0));          \
+            EACH_##U(STEP_0, 0)                                                      \
+            EACH_##U(STEP_1, 0)                                                      \
+        }                                                                            \
+        if (j < d) { const V r0 = V_LOAD(AT(r, j, 0)); EACH_##U(STEP_0, 0) }         \
+        EACH_##U(GIVE, 0)                                                            \
     }
-}
-
-SF_INLINE int sf_mask(sf_v flags)
-{
-    int mask = 0, l;
-    for (l = 0; l < SF_LANES; l++) mask |= (SF_LANE(flags, l) != 0.0) << l;
-    return mask;
-}
-
-SF_INLINE sf_v sf_lanes(int mask)
-{
-    sf_v v = {0};
-#if SMALLVAR_VECTORS
-    int l;
-    for (l = 0; l < SF_LANES; l++) v[l] = (double)((mask >> l) & 1);
 #else
-    v = (double)(mask & 1);
+#define MOST 6
+#define STEP(b, _)                                          \
+    {                                                       \
+        const V a = V_SPREAD(at[j * room + i + b]);         \
+        s##b##_0 = V_MULADD(r0, a, s##b##_0);               \
+        s##b##_1 = V_MULADD(r1, a, s##b##_1);               \
+    }
+#define GIVE(b, _) V_STORE(AT(g, i + b, 0), s##b##_0); V_STORE(AT(g, i + b, 1), s##b##_1);
+#define DOTS(U)                                                                 \
+    {                                                                           \
+        EACH_##U(START, 0)                                                      \
+        for (j = 0; j < d; j++) {                                               \
+            const V r0 = V_LOAD(AT(r, j, 0)), r1 = V_LOAD(AT(r, j, 1));         \
+            EACH_##U(STEP, 0)                                                   \
+        }                                                                       \
+        EACH_##U(GIVE, 0)                                                       \
+    }
 #endif
-    return v;
+    for (q = 0; q < SF_LANES; q += GROUP) {
+        for (i = 0; i + MOST <= k; i += MOST)
+#if MOST == 8
+            DOTS(8)
+#else
+            DOTS(6)
+#endif
+        switch (k - i) {
+#if MOST == 8
+        case 7: DOTS(7) break;
+        case 6: DOTS(6) break;
+#endif
+        case 5: DOTS(5) break;
+        case 4: DOTS(4) break;
+        case 3: DOTS(3) break;
+        case 2: DOTS(2) break;
+        case 1: DOTS(1) break;
+        }
+    }
+#undef START
+#undef MOST
+#undef STEP
+#undef STEP_0
+#undef STEP_1
+#undef GIVE
+#undef DOTS
 }
 
 /* Coordinate steps: for each k in turn, flip z_k where that makes ||x - z A||^2, less the refund of a feature that
@@ -212,104 +231,165 @@ SF_INLINE sf_v sf_lanes(int mask)
  * IN gram: A A', k x room; refund: k, or NULL; mask: lanes to visit.  INOUT z, g: k x LANES; rr: LANES.
  * OUT swing: LANES, squared norms of the features flipped (what rounding in rr is relative to).
  * Returns the lanes that changed. */
-SMALLVAR_CLONES
-static int sf_flip(ptrdiff_t k, ptrdiff_t room, const double *restrict gram, const double *restrict refund, int mask,
-                   double *restrict z, double *restrict g, double *restrict rr, double *restrict swing)
+static int SV_(sf_flip)(ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT gram, const double *SV_RESTRICT refund,
+                        int mask, double *SV_RESTRICT z, double *SV_RESTRICT g, double *SV_RESTRICT rr,
+                        double *SV_RESTRICT swing)
 {
-    sf_v *zv = (sf_v *)z, *gv = (sf_v *)g, active = sf_lanes(mask), zero = {0};
-    sf_v changed = zero, e = *(sf_any *)rr, moved = zero;
-    ptrdiff_t i, j;
-    for (i = 0; i < k; i++) {
-        const double *row = gram + i * room;
-        sf_v sign = 1.0 - 2.0 * zv[i];
-        sf_v gain = row[i] - 2.0 * sign * gv[i];
-        sf_v refunded = refund ? gain - zv[i] * refund[i] : gain;
-        sf_v flip = SF_WHERE(refunded < -SF_TIE * (row[i] + e)) * active;
-        sf_v step = flip * sign;
-        zv[i] += step;
-        for (j = 0; j < k; j++) gv[j] -= step * row[j];
-        e += flip * gain;
-        moved += flip * row[i];
-        changed += flip;
+    const V zero = V_SPREAD(0.0), one = V_SPREAD(1.0), two = V_SPREAD(2.0), tie = V_SPREAD(-SF_TIE);
+    double visit[SF_LANES], turned[SF_LANES];
+    ptrdiff_t i, j, l, q;
+    int changed = 0;
+    for (l = 0; l < SF_LANES; l++) visit[l] = (double)((mask >> l) & 1);
+    for (q = 0; q < SF_LANES; q += V_LANES) {
+        const V active = V_LOAD(visit + q);
+        V e = V_LOAD(rr + q), moved = zero, flips = zero;
+        for (i = 0; i < k; i++) {
+            const double *row = gram + i * room;
+            const V norm = V_SPREAD(row[i]), zi = V_LOAD(AT(z, i, 0));
+            const V sign = V_MULSUB(two, zi, one);
+            const V gain = V_MULSUB(V_MUL(two, sign), V_LOAD(AT(g, i, 0)), norm);
+            const V refunded = refund ? V_MULSUB(zi, V_SPREAD(refund[i]), gain) : gain;
+            const V flip = V_PICK(V_LESS(refunded, V_MUL(tie, V_ADD(norm, e))), active, zero);
+            const V step = V_MUL(flip, sign);
+            V_STORE(AT(z, i, 0), V_ADD(zi, step));
+            for (j = 0; j < k; j++) V_STORE(AT(g, j, 0), V_MULSUB(step, V_SPREAD(row[j]), V_LOAD(AT(g, j, 0))));
+            e = V_MULADD(flip, gain, e);
+            moved = V_MULADD(flip, norm, moved);
+            flips = V_ADD(flips, flip);
+        }
+        V_STORE(rr + q, e);
+        V_STORE(swing + q, moved);
+        V_STORE(turned + q, flips);
     }
-    *(sf_any *)rr = e;
-    *(sf_any *)swing = moved;
-    return sf_mask(changed);
+    for (l = 0; l < SF_LANES; l++) changed |= (turned[l] != 0.0) << l;
+    return changed;
 }
 
 /* The best of all 2^k rows, in Gray code: ||x - z A||^2 = ||x||^2 - 2 z.c + z G z', c = A x.
  * IN quadratic: 2^k, z G z' in Gray order; flips: 2^k, the bit that each step turns; z, g: k x LANES.
  * OUT best: LANES, codes as doubles; fall: LANES, how much lower the best row is than z. */
-SMALLVAR_CLONES
-static void sf_exact(ptrdiff_t k, ptrdiff_t room, const double *restrict gram, const double *restrict quadratic,
-                     const int *restrict flips, const double *restrict z, const double *restrict g,
-                     double *restrict work, double *restrict best, double *restrict fall)
+static void SV_(sf_exact)(ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT gram,
+                          const double *SV_RESTRICT quadratic, const int *SV_RESTRICT flips,
+                          const double *SV_RESTRICT z, const double *SV_RESTRICT g, double *SV_RESTRICT work,
+                          double *SV_RESTRICT best, double *SV_RESTRICT fall)
 {
-    const sf_v *zv = (const sf_v *)z, *gv = (const sf_v *)g;
-    sf_v *c = (sf_v *)work, zero = {0}, least, arg = zero, sum = zero, now = zero;
-    ptrdiff_t i, j, step, codes = (ptrdiff_t)1 << k;
-    ptrdiff_t code = 0;
-    for (i = 0; i < k; i++) { /* c = A x = A r + G z' */
-        sf_v t = gv[i];
-        for (j = 0; j < k; j++) t += zv[j] * gram[i * room + j];
-        c[i] = 2.0 * t;
-        now += zv[i] * (gv[i] + t); /* z.c + z.g: zGz' - 2 z.c = -(z.c + z.g) */
+    const ptrdiff_t codes = (ptrdiff_t)1 << k;
+    ptrdiff_t i, j, q, step;
+#define START(_, p) V sum##p = V_SPREAD(0.0), least##p = sum##p, arg##p = sum##p;
+#define TAKE(_, p) const V c##p = V_LOAD(AT(work, bit, p));
+#define GROW(_, p) sum##p = V_ADD(sum##p, c##p);
+#define SHRINK(_, p) sum##p = V_SUB(sum##p, c##p);
+#define TRY(_, p)                                              \
+    {                                                          \
+        const V value = V_SUB(quad, sum##p);                   \
+        const V_MASK lower = V_LESS(value, least##p);          \
+        least##p = V_LEAST(value, least##p);                   \
+        arg##p = V_PICK(lower, now, arg##p);                   \
     }
-    least = zero;
-    for (step = 1; step < codes; step++) {
-        int bit = flips[step];
-        sf_v value, lower;
-        code ^= (ptrdiff_t)1 << bit;
-        sum = (code >> bit) & 1 ? sum + c[bit] : sum - c[bit];
-        value = quadratic[step] - sum;
-        lower = SF_WHERE(value < least);
-        least += lower * (value - least);
-        arg += lower * ((double)code - arg);
+#define END(_, p)                                                                     \
+    V_STORE(AT(best, 0, p), arg##p);                                                  \
+    V_STORE(AT(fall, 0, p), V_SUB(V_LOAD(AT(fall, 0, p)), least##p));
+    for (q = 0; q < SF_LANES; q += V_LANES) {
+        V here = V_SPREAD(0.0); /* -(zGz' - 2 z.c) = z.c + z.g */
+        for (i = 0; i < k; i++) { /* c = A x = A r + G z' */
+            const V gi = V_LOAD(AT(g, i, 0));
+            V t = gi;
+            for (j = 0; j < k; j++) t = V_MULADD(V_LOAD(AT(z, j, 0)), V_SPREAD(gram[i * room + j]), t);
+            V_STORE(AT(work, i, 0), V_ADD(t, t));
+            here = V_MULADD(V_LOAD(AT(z, i, 0)), V_ADD(gi, t), here);
+        }
+        V_STORE(AT(fall, 0, 0), V_SUB(V_SPREAD(0.0), here));
     }
-    *(sf_any *)best = arg;
-    *(sf_any *)fall = -now - least;
+    for (q = 0; q < SF_LANES; q += GROUP) {
+        ptrdiff_t code = 0;
+        FOR_PARTS(START, 0)
+        for (step = 1; step < codes; step++) {
+            const int bit = flips[step];
+            const V quad = V_SPREAD(quadratic[step]);
+            V now;
+            FOR_PARTS(TAKE, 0)
+            code ^= (ptrdiff_t)1 << bit;
+            now = V_SPREAD((double)code);
+            if ((code >> bit) & 1) { FOR_PARTS(GROW, 0) } else { FOR_PARTS(SHRINK, 0) }
+            FOR_PARTS(TRY, 0)
+        }
+        FOR_PARTS(END, 0)
+    }
+#undef START
+#undef TAKE
+#undef GROW
+#undef SHRINK
+#undef TRY
+#undef END
 }
 
-/* What a new feature f does: rr = ||r||^2 without it, rf = ||r - f||^2 with it. */
-SMALLVAR_CLONES
-static void sf_with(ptrdiff_t d, const double *restrict r, const double *restrict f, double *restrict rf)
+/* What a new feature f does: rf = ||r - f||^2.  IN r: d x LANES; f: d.  OUT rf: LANES. */
+static void SV_(sf_with)(ptrdiff_t d, const double *SV_RESTRICT r, const double *SV_RESTRICT f, double *SV_RESTRICT rf)
 {
-    const sf_v *rv = (const sf_v *)r;
-    sf_v s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
-    ptrdiff_t j = 0;
-    for (; j + 4 <= d; j += 4) {
-        sf_v t0 = rv[j] - f[j], t1 = rv[j + 1] - f[j + 1], t2 = rv[j + 2] - f[j + 2], t3 = rv[j + 3] - f[j + 3];
-        s0 += t0 * t0; s1 += t1 * t1; s2 += t2 * t2; s3 += t3 * t3;
+    ptrdiff_t j, q;
+#define START(b, _) V s##b = V_SPREAD(0.0);
+#define STEP(b, _)                                                             \
+    {                                                                          \
+        const V t = V_SUB(V_LOAD(AT(r, j + b, 0)), V_SPREAD(f[j + b]));        \
+        s##b = V_MULADD(t, t, s##b);                                           \
     }
-    for (; j < d; j++) { sf_v t = rv[j] - f[j]; s0 += t * t; }
-    *(sf_any *)rf = (s0 + s1) + (s2 + s3);
+    for (q = 0; q < SF_LANES; q += V_LANES) {
+        EACH_4(START, 0)
+        for (j = 0; j + 4 <= d; j += 4) { EACH_4(STEP, 0) }
+        for (; j < d; j++) STEP(0, 0)
+        V_STORE(AT(rf, 0, 0), V_ADD(V_ADD(s0, s1), V_ADD(s2, s3)));
+    }
+#undef START
+#undef STEP
 }
 
-SMALLVAR_CLONES
-static double sf_dot(ptrdiff_t d, const double *restrict a, const double *restrict b)
+static double SV_(sf_dot)(ptrdiff_t d, const double *SV_RESTRICT a, const double *SV_RESTRICT b)
 {
-    double s = 0.0;
-    ptrdiff_t j;
-#pragma omp simd reduction(+ : s)
-    for (j = 0; j < d; j++) s += a[j] * b[j];
+    V s0 = V_SPREAD(0.0), s1 = s0, s2 = s0, s3 = s0;
+    double part[V_LANES], s = 0.0;
+    ptrdiff_t j, l;
+    for (j = 0; j + 4 * V_LANES <= d; j += 4 * V_LANES) {
+        s0 = V_MULADD(V_LOAD(a + j), V_LOAD(b + j), s0);
+        s1 = V_MULADD(V_LOAD(a + j + V_LANES), V_LOAD(b + j + V_LANES), s1);
+        s2 = V_MULADD(V_LOAD(a + j + 2 * V_LANES), V_LOAD(b + j + 2 * V_LANES), s2);
+        s3 = V_MULADD(V_LOAD(a + j + 3 * V_LANES), V_LOAD(b + j + 3 * V_LANES), s3);
+    }
+    for (; j + V_LANES <= d; j += V_LANES) s0 = V_MULADD(V_LOAD(a + j), V_LOAD(b + j), s0);
+    V_STORE(part, V_ADD(V_ADD(s0, s1), V_ADD(s2, s3)));
+    for (; j < d; j++) s += a[j] * b[j];
+    for (l = 0; l < V_LANES; l++) s += part[l];
     return s;
 }
 
 /* y += s x */
-SMALLVAR_CLONES
-static void sf_axpy(ptrdiff_t d, double s, const double *restrict x, double *restrict y)
+static void SV_(sf_axpy)(ptrdiff_t d, double s, const double *SV_RESTRICT x, double *SV_RESTRICT y)
 {
+    const V factor = V_SPREAD(s);
     ptrdiff_t j;
-#pragma omp simd
-    for (j = 0; j < d; j++) y[j] += s * x[j];
+    for (j = 0; j + V_LANES <= d; j += V_LANES) V_STORE(y + j, V_MULADD(factor, V_LOAD(x + j), V_LOAD(y + j)));
+    for (; j < d; j++) y[j] += s * x[j];
 }
 
-SMALLVAR_CLONES
-static void sf_axpy_f(ptrdiff_t d, double s, const float *restrict x, double *restrict y)
+static void SV_(sf_axpy_f)(ptrdiff_t d, double s, const float *SV_RESTRICT x, double *SV_RESTRICT y)
 {
+    const V factor = V_SPREAD(s);
     ptrdiff_t j;
-#pragma omp simd
-    for (j = 0; j < d; j++) y[j] += s * (double)x[j];
+    for (j = 0; j + V_LANES <= d; j += V_LANES) V_STORE(y + j, V_MULADD(factor, V_TAKE_SINGLE(x + j), V_LOAD(y + j)));
+    for (; j < d; j++) y[j] += s * (double)x[j];
 }
+
+#undef EACH_1
+#undef EACH_2
+#undef EACH_3
+#undef EACH_4
+#undef EACH_5
+#undef EACH_6
+#undef EACH_7
+#undef EACH_8
+#undef PARTS
+#undef FOR_PARTS
+#undef GROUP
+#undef AT
+#undef GATHER
 
 #endif

@@ -1,77 +1,194 @@
-/* Template for one compute type: included by simd.h with REAL, INT, LANES, VREAL, VINT and NAME defined.
+/* Kernels on a tile of points, for one compute type and one instruction set: included by simd.h with REAL and T (the
+ * names' ending) defined. A tile is 64 bytes wide whatever the set: LANES points, value j of lane l at x[j * LANES + l].
  *
- * Scores are s_k = ||c_k||^2 - 2 x.c_k, the squared distance without ||x||^2. Centres are stored times -2,
- * so a score is one chain of multiply-adds that starts from the norm. They are approximate (any contraction,
- * any vector width): callers bound the error and decide close calls in plain float64 arithmetic.
+ * Registers decide the shape of a block: BLOCK centers times PARTS vectors of a tile are as many independent chains of
+ * multiply-adds (they hide its latency) and fit the registers together with the tile's values and one center's. Every
+ * value of a center is spread once for PARTS multiply-adds. A block is settled before it meets the result, which stays
+ * in memory (no restrict here: compilers would keep it in registers that they do not have).
  */
 
-#if SMALLVAR_VECTORS
-
-#define SPREAD(value) ((VREAL){0} + (value))
-#define PICK(mask, a, b) ((VREAL)(((VINT)(a) & (mask)) | ((VINT)(b) & ~(mask))))
-/* Running least and second least score of every lane, and the first centre to reach the least. */
-#define RANK(s, index)                                       \
-    do {                                                     \
-        VINT below = (s) < m1;                               \
-        VREAL larger = PICK(below, m1, s);                   \
-        VINT second = larger < m2;                           \
-        m2 = PICK(second, larger, m2);                       \
-        m1 = PICK(below, s, m1);                             \
-        arg = (((VINT){0} + (INT)(index)) & below) | (arg & ~below); \
-    } while (0)
-
-/* One tile of LANES points against centres 0..k-1.
- * IN  x: d x LANES, 64-byte aligned; c: k x d, times -2; norm: k.   OUT m1, m2: LANES scores; best: LANES indices. */
-SMALLVAR_CLONES
-static void NAME(tile_top2)(const REAL *restrict x, ptrdiff_t d, const REAL *restrict c, const REAL *restrict norm,
-                            ptrdiff_t k, REAL *restrict out1, REAL *restrict out2, int *restrict best)
-{
-    const VREAL *v = (const VREAL *)x;
-    VREAL m1 = SPREAD(NAME(HUGE_SCORE)), m2 = m1;
-    VINT arg = (VINT){0};
-    ptrdiff_t i = 0, j;
-    for (; i + 6 <= k; i += 6) { /* six independent chains hide the latency of a multiply-add */
-        const REAL *c0 = c + i * d, *c1 = c0 + d, *c2 = c1 + d, *c3 = c2 + d, *c4 = c3 + d, *c5 = c4 + d;
-        VREAL s0 = SPREAD(norm[i]), s1 = SPREAD(norm[i + 1]), s2 = SPREAD(norm[i + 2]);
-        VREAL s3 = SPREAD(norm[i + 3]), s4 = SPREAD(norm[i + 4]), s5 = SPREAD(norm[i + 5]);
-        for (j = 0; j < d; j++) {
-            VREAL xj = v[j];
-            s0 += xj * c0[j]; s1 += xj * c1[j]; s2 += xj * c2[j];
-            s3 += xj * c3[j]; s4 += xj * c4[j]; s5 += xj * c5[j];
-        }
-        RANK(s0, i); RANK(s1, i + 1); RANK(s2, i + 2); RANK(s3, i + 3); RANK(s4, i + 4); RANK(s5, i + 5);
-    }
-    for (; i < k; i++) {
-        VREAL s = SPREAD(norm[i]);
-        for (j = 0; j < d; j++) s += v[j] * c[i * d + j];
-        RANK(s, i);
-    }
-    for (i = 0; i < LANES; i++) { out1[i] = m1[i]; out2[i] = m2[i]; best[i] = (int)arg[i]; }
-}
-
-#undef RANK
-#undef PICK
-#undef SPREAD
-
+#define REST_1(f, p)
+#define REST_2(f, p) f(1, p)
+#define REST_6(f, p) f(1, p) f(2, p) f(3, p) f(4, p) f(5, p)
+#define REST_12(f, p) REST_6(f, p) f(6, p) f(7, p) f(8, p) f(9, p) f(10, p) f(11, p)
+#define FOR_1(f, p) f(0, p)
+#define FOR_2(f, p) f(0, p) REST_2(f, p)
+#define FOR_6(f, p) f(0, p) REST_6(f, p)
+#define FOR_12(f, p) f(0, p) REST_12(f, p)
+#if SV_SET == 4 /* 32 registers of a whole row of the tile */
+#define PARTS 1
+#define BLOCK 12
+#define FOR_BLOCK FOR_12
+#define REST_BLOCK REST_12
+#define FOR_PARTS(f, b) f(b, 0)
+#elif SV_SET == 3 /* 16 of half a row */
+#define PARTS 2
+#define BLOCK 6
+#define FOR_BLOCK FOR_6
+#define REST_BLOCK REST_6
+#define FOR_PARTS(f, b) f(b, 0) f(b, 1)
 #else
+#define PARTS 4
+#define FOR_PARTS(f, b) f(b, 0) f(b, 1) f(b, 2) f(b, 3)
+#if SV_NEON /* 32 of a quarter */
+#define BLOCK 6
+#define FOR_BLOCK FOR_6
+#define REST_BLOCK REST_6
+#else /* 16, and no fused multiply-add: a product needs a register too */
+#define BLOCK 2
+#define FOR_BLOCK FOR_2
+#define REST_BLOCK REST_2
+#endif
+#endif
+#define LANES ((ptrdiff_t)(64 / sizeof(REAL)))
 
-static void NAME(tile_top2)(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm,
-                            ptrdiff_t k, REAL *out1, REAL *out2, int *best)
-{
-    ptrdiff_t i, j, w;
-    for (w = 0; w < LANES; w++) { out1[w] = NAME(HUGE_SCORE); out2[w] = NAME(HUGE_SCORE); best[w] = 0; }
-    for (i = 0; i < k; i++) {
-        REAL s[LANES];
-        for (w = 0; w < LANES; w++) s[w] = norm[i];
-        for (j = 0; j < d; j++)
-            for (w = 0; w < LANES; w++) s[w] += x[j * LANES + w] * c[i * d + j];
-        for (w = 0; w < LANES; w++) {
-            REAL larger = s[w] < out1[w] ? out1[w] : s[w];
-            out2[w] = larger < out2[w] ? larger : out2[w];
-            best[w] = s[w] < out1[w] ? (int)i : best[w];
-            out1[w] = s[w] < out1[w] ? s[w] : out1[w];
-        }
+#define START_PART(b, p) V s##b##_##p = V_SPREAD(start[b]);
+#define START(b, _) FOR_PARTS(START_PART, b)
+#define START_ZERO_PART(b, p) V s##b##_##p = V_SPREAD(0);
+#define START_ZERO(b, _) FOR_PARTS(START_ZERO_PART, b)
+#define TAKE(_, p) const V x##p = V_LOAD(x + j * LANES + p * V_LANES);
+#define STEP_PART(b, p) s##b##_##p = V_MULADD(x##p, y, s##b##_##p);
+#define STEP(b, _) { const V y = V_SPREAD(row[b * d + j]); FOR_PARTS(STEP_PART, b) }
+/* s_b += x . row_b for all b of a block */
+#define DOTS(FOR) for (j = 0; j < d; j++) { FOR_PARTS(TAKE, 0) FOR(STEP, 0) }
+
+/* The block's least score, the first center that has it and the second least score; then those of all so far. */
+#define RANK(b, p)                                             \
+    {                                                          \
+        const V_MASK below = V_LESS(s##b##_##p, least);        \
+        second = V_LEAST(second, V_MOST(least, s##b##_##p));   \
+        least = V_LEAST(s##b##_##p, least);                    \
+        index = VI_PICK(below, VI_SPREAD(b), index);           \
     }
+#define RANK_BLOCK(REST, p)                                                       \
+    {                                                                             \
+        V least = s0_##p, second = V_SPREAD(T(HUGE_SCORE)), before;               \
+        VI index = VI_SPREAD(0), arg;                                             \
+        V_MASK below;                                                             \
+        REST(RANK, p)                                                             \
+        before = V_LOAD(out1 + p * V_LANES);                                      \
+        below = V_LESS(least, before);                                            \
+        second = V_LEAST(second, V_MOST(least, before));                          \
+        V_STORE(out1 + p * V_LANES, V_LEAST(least, before));                      \
+        V_STORE(out2 + p * V_LANES, V_LEAST(second, V_LOAD(out2 + p * V_LANES))); \
+        memcpy(&arg, first + p * sizeof(V), sizeof(V));                           \
+        arg = VI_PICK(below, VI_ADD(index, VI_SPREAD(i)), arg);                   \
+        memcpy(first + p * sizeof(V), &arg, sizeof(V));                           \
+    }
+#define CLEAR(_, p)                                    \
+    V_STORE(out1 + p * V_LANES, V_SPREAD(T(HUGE_SCORE))); \
+    V_STORE(out2 + p * V_LANES, V_SPREAD(T(HUGE_SCORE)));
+
+/* One tile against centers 0..k-1: the least score of every lane, the first center to reach it, the second least.
+ * Scores are s_k = ||c_k||^2 - 2 x.c_k, the squared distance without ||x||^2. Centers are stored times -2, so a score
+ * is one chain of multiply-adds that starts from the norm. They are approximate (fused or not): callers bound the
+ * error and decide close calls in plain float64 arithmetic.
+ * IN  x: d x LANES; c: k x d, times -2; norm: k.
+ * OUT out1, out2: LANES scores; best: LANES indices, 64 bytes of room. */
+static void SV_(T(tile_top2))(const REAL * x, ptrdiff_t d, const REAL * c,
+                              const REAL * norm, ptrdiff_t k, REAL *out1,
+                              REAL *out2, int *best)
+{
+    char *first = (char *)best; /* an index takes an element's bytes */
+    ptrdiff_t q, i, j;
+    memset(best, 0, 64);
+    for (q = 0; q < LANES; q += PARTS * V_LANES) {
+        FOR_PARTS(CLEAR, 0)
+        for (i = 0; i + BLOCK <= k; i += BLOCK) {
+            const REAL *row = c + i * d, *start = norm + i;
+            FOR_BLOCK(START, 0)
+            DOTS(FOR_BLOCK)
+            FOR_PARTS(RANK_BLOCK, REST_BLOCK)
+        }
+#if BLOCK == 12
+        if (i + 6 <= k) {
+            const REAL *row = c + i * d, *start = norm + i;
+            FOR_6(START, 0)
+            DOTS(FOR_6)
+            FOR_PARTS(RANK_BLOCK, REST_6)
+            i += 6;
+        }
+#endif
+        for (; i < k; i++) {
+            const REAL *row = c + i * d, *start = norm + i;
+            FOR_1(START, 0)
+            DOTS(FOR_1)
+            FOR_PARTS(RANK_BLOCK, REST_1)
+        }
+        x += PARTS * V_LANES;
+        out1 += PARTS * V_LANES;
+        out2 += PARTS * V_LANES;
+        first += PARTS * sizeof(V);
+    }
+#if !SV_SINGLE
+    for (i = 0; i < LANES; i++) {
+        long long index;
+        memcpy(&index, (const char *)best + i * sizeof(index), sizeof(index));
+        best[i] = (int)index;
+    }
+#endif
 }
 
+#if SV_SINGLE
+#define ADD_SQUARE(b, p) total = V_MULADD(s##b##_##p, s##b##_##p, total);
+#define ADD_SQUARES(FOR, p)                        \
+    {                                              \
+        V total = V_LOAD(image + p * V_LANES);     \
+        FOR(ADD_SQUARE, p)                         \
+        V_STORE(image + p * V_LANES, total);       \
+    }
+#define CLEAR_IMAGE(_, p) V_STORE(image + p * V_LANES, V_SPREAD(0));
+
+/* Squared lengths of the images of 16 points under W, in float32.  IN x: d x 16; w: r x d.  OUT image: 16. */
+static void SV_(sv_images)(const float * x, ptrdiff_t d, const float * w, ptrdiff_t r,
+                           float *image)
+{
+    ptrdiff_t q, i, j;
+    for (q = 0; q < LANES; q += PARTS * V_LANES) {
+        FOR_PARTS(CLEAR_IMAGE, 0)
+        for (i = 0; i + BLOCK <= r; i += BLOCK) {
+            const float *row = w + i * d;
+            FOR_BLOCK(START_ZERO, 0)
+            DOTS(FOR_BLOCK)
+            FOR_PARTS(ADD_SQUARES, FOR_BLOCK)
+        }
+        for (; i < r; i++) {
+            const float *row = w + i * d;
+            FOR_1(START_ZERO, 0)
+            DOTS(FOR_1)
+            FOR_PARTS(ADD_SQUARES, FOR_1)
+        }
+        x += PARTS * V_LANES;
+        image += PARTS * V_LANES;
+    }
+}
+#undef ADD_SQUARE
+#undef ADD_SQUARES
+#undef CLEAR_IMAGE
 #endif
+
+#undef REST_1
+#undef REST_2
+#undef REST_6
+#undef REST_12
+#undef FOR_1
+#undef FOR_2
+#undef FOR_6
+#undef FOR_12
+#undef FOR_BLOCK
+#undef REST_BLOCK
+#undef FOR_PARTS
+#undef PARTS
+#undef BLOCK
+#undef LANES
+#undef START_PART
+#undef START
+#undef START_ZERO_PART
+#undef START_ZERO
+#undef TAKE
+#undef STEP_PART
+#undef STEP
+#undef DOTS
+#undef RANK
+#undef RANK_BLOCK
+#undef CLEAR

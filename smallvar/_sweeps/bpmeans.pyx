@@ -5,12 +5,13 @@ sweeps, least squares, until nothing changes. Small problems run in parallel ove
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange, threadid
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.math cimport HUGE_VAL, fabs, sqrt
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps._types cimport real_x
+from smallvar._sweeps.pool cimport item_now, next_item, run
 
 import numpy as np
 
@@ -134,7 +135,7 @@ cdef struct Start:              # one start
     bint converged
     int n_iter
     Py_ssize_t number           # which start this is
-    int* stop                   # set where the other starts are to end, or NULL
+    Py_ssize_t* stop            # not 0 where the other starts are to end, or NULL
     Py_ssize_t work
 
 
@@ -317,7 +318,7 @@ cdef int look(Start* s, Py_ssize_t work) except -1 nogil:
 
     Only the main thread hears of it, so it leaves word for the others.
     """
-    if s.stop != NULL and s.stop[0]:
+    if s.stop != NULL and item_now(s.stop):
         with gil:
             raise KeyboardInterrupt
     s.work += work
@@ -328,7 +329,7 @@ cdef int look(Start* s, Py_ssize_t work) except -1 nogil:
                 PyErr_CheckSignals()
             except BaseException:
                 if s.stop != NULL:
-                    s.stop[0] = 1
+                    next_item(s.stop)
                 raise
     return 0
 
@@ -430,27 +431,46 @@ cdef inline double cleared(const Problem* p, double error) noexcept nogil:
     return error if error > NOTHING * p.energy else 0.0
 
 
-cdef bint one_thread(const Problem* p, const Start* s, Py_ssize_t tiles) noexcept nogil:
-    """Whether a pass over so many tiles is too short to be shared out."""
-    return s.threads == 1 or tiles * LANES * p.d * (2 * s.k + 1) < THREADED
+cdef struct Round:
+    void (*each)(const Round*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil
+    const Problem* p
+    Start* s
+    Py_ssize_t first            # tiles
+    Py_ssize_t last
+    Py_ssize_t start            # points
+    Py_ssize_t stop
+
+
+cdef int threads_for(const Problem* p, const Start* s, Py_ssize_t tiles) noexcept nogil:
+    """One thread where a pass over so many tiles is too short to be shared out."""
+    return s.threads if tiles * LANES * p.d * (2 * s.k + 1) >= THREADED else 1
+
+
+cdef void share(
+    void (*each)(const Round*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil,
+    const Problem* p, Start* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t start, Py_ssize_t stop
+) noexcept nogil:
+    """each(round, t0, t1, scratch) for runs of the tiles first..last-1; it writes to these tiles and its scratch only."""
+    cdef Round r = Round(each, p, s, first, last, start, stop)
+    run(share_item, &r, 0, (last - first + RUN - 1) // RUN, threads_for(p, s, last - first))
+
+
+cdef void share_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
+    cdef const Round* r = <const Round*> context
+    cdef Py_ssize_t t0 = r.first + item * RUN
+    r.each(r, t0, min(r.last, t0 + RUN), &r.s.scratch[slot])
 
 
 cdef double evaluate(const Problem* p, Start* s) noexcept nogil:
     """All residuals from the data themselves; returns the sum of their weighted squares."""
-    cdef Py_ssize_t run, t, runs = (p.tiles + RUN - 1) // RUN
-    if one_thread(p, s, p.tiles):
-        for t in range(p.tiles):
-            residuals(p, s, t, s.scratch)
-    else:
-        for run in prange(runs, num_threads=s.threads, schedule="dynamic"):
-            evaluate_run(p, s, run, &s.scratch[threadid()])
+    share(evaluate_run, p, s, 0, p.tiles, 0, 0)
     return total(p, s)
 
 
-cdef void evaluate_run(const Problem* p, Start* s, Py_ssize_t run, Scratch* w) noexcept nogil:
+cdef void evaluate_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
     cdef Py_ssize_t t
-    for t in range(run * RUN, min(p.tiles, (run + 1) * RUN)):
-        residuals(p, s, t, w)
+    for t in range(t0, t1):
+        residuals(r.p, r.s, t, w)
 
 
 cdef int keep_better(
@@ -520,12 +540,11 @@ cdef int visit(
     return changed
 
 
-cdef void propose_run(
-    const Problem* p, Start* s, Py_ssize_t first, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t t0, Py_ssize_t t1,
-    Scratch* w
-) noexcept nogil:
-    """New rows for the tiles t0..t1-1 of a round that begins with tile ``first`` and the point ``start``."""
-    cdef Py_ssize_t t
+cdef void propose_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
+    """New rows for the tiles t0..t1-1 of a round."""
+    cdef const Problem* p = r.p
+    cdef Start* s = r.s
+    cdef Py_ssize_t t, first = r.first, start = r.start, stop = r.stop
     cdef int mask
     for t in range(t0, t1):
         mask = lanes_of(p, t)
@@ -539,16 +558,7 @@ cdef void propose_run(
 
 cdef void propose(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """New rows of Z for the points start..stop-1, all from the same features."""
-    cdef Py_ssize_t first = start // LANES, last = (stop + LANES - 1) // LANES
-    cdef Py_ssize_t run, runs = (last - first + RUN - 1) // RUN
-    if one_thread(p, s, last - first):
-        propose_run(p, s, first, start, stop, first, last, s.scratch)
-    else:
-        for run in prange(runs, num_threads=s.threads, schedule="dynamic"):
-            propose_run(
-                p, s, first, start, stop, first + run * RUN, min(last, first + (run + 1) * RUN),
-                &s.scratch[threadid()]
-            )
+    share(propose_run, p, s, start // LANES, (stop + LANES - 1) // LANES, start, stop)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -599,24 +609,32 @@ cdef void add_group(
                     sf_axpy(d, sign, <const double*> p.x + (t * LANES + l) * p.row, b + k * d)
 
 
+cdef struct Groups:
+    const Problem* p
+    Start* s
+    Py_ssize_t first
+    Py_ssize_t last
+    Py_ssize_t length           # tiles of a group
+
+
+cdef void add_item(void* context, Py_ssize_t g, int slot) noexcept nogil:
+    """Group g, into sums of its own."""
+    cdef const Groups* a = <const Groups*> context
+    cdef Py_ssize_t t0 = a.first + g * a.length, size = a.s.k * (a.s.k + 1 + a.p.d)
+    add_group(
+        a.p, a.s, a.first, t0, min(a.last, t0 + a.length), a.s.partial + g * size, &a.s.scratch[slot]
+    )
+
+
 cdef void add_round(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """The changes of a round, in groups that depend on the problem alone."""
     cdef Py_ssize_t first = start // LANES, last = (stop + LANES - 1) // LANES
     cdef Py_ssize_t k = s.k, groups = group_count(k, p.d, last - first), g, i, j
-    cdef Py_ssize_t size = k * (k + 1 + p.d), length = (last - first + groups - 1) // groups
+    cdef Py_ssize_t size = k * (k + 1 + p.d)
+    cdef Groups a = Groups(p, s, first, last, (last - first + groups - 1) // groups)
     cdef double* sums
     memset(s.partial, 0, groups * size * sizeof(double))
-    if groups == 1 or one_thread(p, s, last - first):
-        for g in range(groups):
-            add_group(
-                p, s, first, first + g * length, min(last, first + (g + 1) * length), s.partial + g * size, s.scratch
-            )
-    else:
-        for g in prange(groups, num_threads=s.threads, schedule="dynamic"):
-            add_group(
-                p, s, first, first + g * length, min(last, first + (g + 1) * length), s.partial + g * size,
-                &s.scratch[threadid()]
-            )
+    run(add_item, &a, 0, groups, threads_for(p, s, last - first))
     for g in range(groups):
         sums = s.partial + g * size
         for i in range(k):
@@ -876,11 +894,12 @@ cdef inline double uniform(uint64_t* state) noexcept nogil:
     return <double> (z >> 11) * (1.0 / 9007199254740992.0)
 
 
-cdef void join_run(
-    const Problem* p, Start* s, Py_ssize_t t0, Py_ssize_t t1, const double* f, Scratch* w
-) noexcept nogil:
+cdef void join_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
     """Points whose residual strictly shrinks take up the last feature, f."""
+    cdef const Problem* p = r.p
+    cdef Start* s = r.s
     cdef Py_ssize_t t, l, i, k = s.k - 1
+    cdef const double* f = s.rows + k * p.d
     cdef double rr[LANES]
     cdef double rf[LANES]
     cdef const double* x
@@ -897,13 +916,7 @@ cdef void join_run(
 
 
 cdef void join(const Problem* p, Start* s) noexcept nogil:
-    cdef const double* f = s.rows + (s.k - 1) * p.d
-    cdef Py_ssize_t run, runs = (p.tiles + RUN - 1) // RUN
-    if one_thread(p, s, p.tiles):
-        join_run(p, s, 0, p.tiles, f, s.scratch)
-    else:
-        for run in prange(runs, num_threads=s.threads, schedule="dynamic"):
-            join_run(p, s, run * RUN, min(p.tiles, (run + 1) * RUN), f, &s.scratch[threadid()])
+    share(join_run, p, s, 0, p.tiles, 0, 0)
 
 
 cdef Py_ssize_t draw(const Problem* p, Start* s, double error) noexcept nogil:
@@ -1481,7 +1494,7 @@ cdef class FeatureSweep:
     cdef Problem p
     cdef Start best
     cdef Start trial
-    cdef int stopped
+    cdef Py_ssize_t stopped
     cdef readonly object X, weight
     cdef readonly int n_threads
     cdef readonly object objectives     # of all starts
@@ -1589,6 +1602,7 @@ cdef class FeatureSweep:
         cdef int threads = self.n_threads, inner
         cdef double[::1] objectives
         cdef Start* starts
+        cdef Starts a
         self.objectives = np.empty(count)
         objectives = self.objectives
         self.measure()
@@ -1603,13 +1617,13 @@ cdef class FeatureSweep:
                 starts[i].number = -1
                 starts[i].stop = &self.stopped
             self.stopped = 0
+            a = Starts(&self.p, starts, 0, count, &states[0], &modes[0], &objectives[0], &self.stopped, 0, NULL)
             with nogil:
-                if slots == 1:
-                    for i in range(count):
-                        one(&self.p, starts, i, states[i], modes[i], &objectives[i])
-                else:
-                    for i in prange(count, num_threads=slots, schedule="dynamic"):
-                        one(&self.p, starts + 3 * threadid(), i, states[i], modes[i], &objectives[i])
+                run(starts_item, &a, 0, slots, slots)
+            if a.error != NULL:
+                error = <object> a.error
+                Py_DECREF(error)
+                raise error
             for i in range(slots):
                 if starts[3 * i].number >= 0 and better(&starts[3 * i], &self.best):
                     release(&self.best)
@@ -1727,6 +1741,40 @@ cdef int one(
         slot[1] = slot[0]
         slot[0] = better_one
     return 0
+
+
+cdef struct Starts:
+    const Problem* p
+    Start* slots                # three for each thread
+    Py_ssize_t next             # the start to be made next
+    Py_ssize_t count
+    const uint64_t* states
+    const int* modes
+    double* objectives
+    Py_ssize_t* stop
+    Py_ssize_t failed
+    PyObject* error             # what ended them
+
+
+cdef void starts_item(void* context, Py_ssize_t item, int slot) noexcept with gil:
+    """Starts, one after the other, until none is left; each writes to its own objective and its thread's slot.
+
+    Whoever may raise an error needs a thread state, and to make one takes the GIL: once for all starts.
+    """
+    cdef Starts* a = <Starts*> context
+    cdef Py_ssize_t i
+    try:
+        with nogil:
+            while True:
+                i = next_item(&a.next)
+                if i >= a.count:
+                    break
+                one(a.p, a.slots + 3 * slot, i, a.states[i], a.modes[i], &a.objectives[i])
+    except BaseException as error:
+        if next_item(&a.failed) == 0:
+            Py_INCREF(error)
+            a.error = <PyObject*> error
+        next_item(a.stop)
 
 
 def uniforms(uint64_t state, Py_ssize_t count):

@@ -1,17 +1,17 @@
 """Sweeps of DP-means: ordered creation, sums and means, collapsed updates, farthest-first."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memset
 
 from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Engine, Sweep, is_far, lower, point, squared_distance, upper
+from smallvar._sweeps.pool cimport run
 
 import numpy as np
 
-cdef extern from "simd.h" nogil:
-    void sv_distances(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
+cdef extern from "_costs.h" nogil:
+    void sc_squares(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
 
 cdef enum:
     ROUND = 64          # clusters opened between two parallel steps of the creation pass
@@ -84,6 +84,92 @@ cdef inline void shifted_row(const real_x* x, const Sweep* s, Py_ssize_t i, doub
     cdef Py_ssize_t j
     for j in range(s.d):
         row[j] = <double> xi[j * s.col] - s.shift[j]
+
+
+# ---- what threads share out: an item is a chunk and writes to its points or its place, or a group and its sums --------
+
+
+cdef struct PerPoint:
+    Sweep* s
+    double* out
+    const int* remap
+
+
+cdef struct Squares:
+    const Sweep* s
+    bint about_shift
+    double* partial
+
+
+cdef struct Adding:
+    const Sweep* s
+    Sums* groups
+    Py_ssize_t n_groups
+    Py_ssize_t chunks
+    Py_ssize_t far_point
+    int far_from
+
+
+cdef void distance_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef const PerPoint* a = <const PerPoint*> context
+    cdef const Sweep* s = a.s
+    cdef const double* center
+    cdef Py_ssize_t i
+    for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
+        center = s.c + s.label[i] * s.d
+        if s.x_single:
+            a.out[i] = squared_distance(point(<const float*> s.x, s, i), s.col, center, s.d)
+        else:
+            a.out[i] = squared_distance(point(<const double*> s.x, s, i), s.col, center, s.d)
+
+
+cdef void relabel_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef const PerPoint* a = <const PerPoint*> context
+    cdef Sweep* s = a.s
+    cdef Py_ssize_t i
+    cdef int z
+    for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
+        z = a.remap[s.label[i]]
+        if z < 0:
+            s.label[i] = 0
+            if s.u != NULL:
+                s.u[i] = BIG
+        else:
+            s.label[i] = z
+
+
+cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef const Squares* a = <const Squares*> context
+    if a.s.x_single:
+        a.partial[c] = squares_of_chunk(<const float*> a.s.x, a.s, c, a.about_shift)
+    else:
+        a.partial[c] = squares_of_chunk(<const double*> a.s.x, a.s, c, a.about_shift)
+
+
+cdef inline Sums* clear_group(const Adding* a, Py_ssize_t g) noexcept nogil:
+    memset(a.groups[g].total, 0, a.s.k * (a.s.d + 2) * sizeof(double))
+    return &a.groups[g]
+
+
+cdef void add_item(void* context, Py_ssize_t g, int slot) noexcept nogil:
+    cdef const Adding* a = <const Adding*> context
+    cdef Sums* sums = clear_group(a, g)
+    cdef Py_ssize_t start = g * a.chunks // a.n_groups * CHUNK
+    cdef Py_ssize_t stop = min(a.s.n, (g + 1) * a.chunks // a.n_groups * CHUNK)
+    if a.s.x_single:
+        add_points(<const float*> a.s.x, a.s, start, stop, sums)
+    else:
+        add_points(<const double*> a.s.x, a.s, start, stop, sums)
+
+
+cdef void move_item(void* context, Py_ssize_t g, int slot) noexcept nogil:
+    cdef const Adding* a = <const Adding*> context
+    cdef Sums* sums = clear_group(a, g)
+    cdef Py_ssize_t first = g * a.chunks // a.n_groups, last = (g + 1) * a.chunks // a.n_groups
+    if a.s.x_single:
+        move_points(<const float*> a.s.x, a.s, first, last, a.far_point, a.far_from, sums)
+    else:
+        move_points(<const double*> a.s.x, a.s, first, last, a.far_point, a.far_from, sums)
 
 
 cdef class DPSweep(Engine):
@@ -307,10 +393,10 @@ cdef class DPSweep(Engine):
 
     def own_distances(self):
         """Squared distance of each point to its own center, (n,)."""
-        cdef Py_ssize_t i
         cdef double[::1] out = np.empty(self.s.n)
-        for i in prange(self.s.n, nogil=True, schedule="static", num_threads=self.threads_for(self.s.n)):
-            out[i] = self.distance(i, self.s.label[i])
+        cdef PerPoint a = PerPoint(&self.s, &out[0], NULL)
+        with nogil:
+            run(distance_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))
         return np.asarray(out)
 
     def squared_error(self):
@@ -321,17 +407,14 @@ cdef class DPSweep(Engine):
         """Sum over chunks, in order, of the squared distances to the own centers or to the shift."""
         cdef Sweep* s = &self.s
         cdef double[::1] partial = self.partial_array
+        cdef Squares a = Squares(s, about_shift, &partial[0])
         cdef Py_ssize_t c
         cdef double total = 0.0
         cdef Py_ssize_t first = 0, last
         with nogil:
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
-                for c in prange(first, last, schedule="dynamic", num_threads=self.threads_for(s.n)):
-                    if s.x_single:
-                        partial[c] = squares_of_chunk(<const float*> s.x, s, c, about_shift)
-                    else:
-                        partial[c] = squares_of_chunk(<const double*> s.x, s, c, about_shift)
+                run(squares_item, &a, first, last, self.threads_for(s.n))
                 self.check_signals((last - first) * CHUNK)
                 first = last
             for c in range(self.n_chunks):
@@ -389,20 +472,15 @@ cdef class DPSweep(Engine):
         """Sums from scratch."""
         cdef Sweep* s = &self.s
         cdef Sums groups[MAX_GROUPS]
-        cdef Py_ssize_t n_groups, g, a, b, first = 0, last, k = s.k, chunks = self.n_chunks
+        cdef Py_ssize_t n_groups, first = 0, last, k = s.k
+        cdef Adding a
         self.grow_sums(k)
         n_groups = self.group_sums(s.n, groups)
+        a = Adding(s, &groups[0], n_groups, self.n_chunks, -1, 0)
         with nogil:
             while first < n_groups:
                 last = min(n_groups, first + max(1, n_groups * WORK // (s.n * s.d)))
-                for g in prange(first, last, schedule="dynamic", num_threads=self.threads_for(s.n)):
-                    memset(groups[g].total, 0, k * (s.d + 2) * sizeof(double))
-                    a = g * chunks // n_groups * CHUNK
-                    b = min(s.n, (g + 1) * chunks // n_groups * CHUNK)
-                    if s.x_single:
-                        add_points(<const float*> s.x, s, a, b, &groups[g])
-                    else:
-                        add_points(<const double*> s.x, s, a, b, &groups[g])
+                run(add_item, &a, first, last, self.threads_for(s.n))
                 self.check_signals((last - first) * (s.n // n_groups))
                 first = last
             self.clear_sums(0, k)
@@ -417,19 +495,14 @@ cdef class DPSweep(Engine):
         """Sums changed by the points that moved, each counted out of its old and into its new cluster."""
         cdef Sweep* s = &self.s
         cdef Sums groups[MAX_GROUPS]
-        cdef Py_ssize_t n_groups, g, a, b, k = s.k, chunks = self.n_chunks
+        cdef Py_ssize_t n_groups, k = s.k
+        cdef Adding a
         self.grow_sums(k)
         self.clear_sums(self.n_before, k)
         n_groups = self.group_sums(2 * moved, groups)
+        a = Adding(s, &groups[0], n_groups, self.n_chunks, self.far_point, self.far_from)
         with nogil:
-            for g in prange(n_groups, schedule="dynamic", num_threads=self.threads_for(moved)):
-                memset(groups[g].total, 0, k * (s.d + 2) * sizeof(double))
-                a = g * chunks // n_groups
-                b = (g + 1) * chunks // n_groups
-                if s.x_single:
-                    move_points(<const float*> s.x, s, a, b, self.far_point, self.far_from, &groups[g])
-                else:
-                    move_points(<const double*> s.x, s, a, b, self.far_point, self.far_from, &groups[g])
+            run(move_item, &a, 0, n_groups, self.threads_for(moved))
             self.add_groups(groups, n_groups)
         self.fresh_sums = False
         self.n_changes += moved + 1
@@ -495,17 +568,8 @@ cdef class DPSweep(Engine):
 
     cdef void relabel(self) noexcept nogil:
         """Labels after clusters were dropped. Only points of weight zero can have lost theirs: they start anew."""
-        cdef Sweep* s = &self.s
-        cdef Py_ssize_t i
-        cdef int z
-        for i in prange(s.n, schedule="static", num_threads=self.threads_for(s.n)):
-            z = self.remap[s.label[i]]
-            if z < 0:
-                s.label[i] = 0
-                if s.u != NULL:
-                    s.u[i] = BIG
-            else:
-                s.label[i] = z
+        cdef PerPoint a = PerPoint(&self.s, NULL, self.remap)
+        run(relabel_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))
 
     # ---- collapsed updates -----------------------------------------------------------------------------------
 
@@ -559,7 +623,7 @@ cdef class DPSweep(Engine):
                     shifted_row(<const double*> s.x, s, i, row)
                 own = s.label[i]
                 alone = self.sums.count[own] == 1.0
-                sv_distances(row, s.d, self.columns, self.room, s.k, self.cost)
+                sc_squares(row, s.d, self.columns, self.room, s.k, self.cost)
                 least = lam if live - alone < max_clusters else HUGE_VAL
                 for k in range(s.k):
                     if self.sums.count[k] == 0.0 or (alone and k == own):
@@ -609,26 +673,62 @@ cdef class DPSweep(Engine):
 
 # ---- passes over the data alone ------------------------------------------------------------------------------
 
-cdef void column_sums(
-    const real_x[:, :] x, const double* weight, Py_ssize_t start, Py_ssize_t stop,
-    double* total, double* raw, double* low, double* high
-) noexcept nogil:
+cdef struct Pass:
+    const void* x               # n x d
+    bint x_single
+    Py_ssize_t row              # strides in elements
+    Py_ssize_t col
+    Py_ssize_t n
+    Py_ssize_t d
+    const double* weight        # n, or NULL
+    Py_ssize_t n_groups
+    double* partial             # n_groups x 4 x d
+    const double* seed          # d
+    double* distance            # n
+    double* far_distance        # of each chunk
+    Py_ssize_t* far_index
+
+
+cdef Pass pass_over(const real_x[:, :] X, const double[::1] weight) except *:
+    cdef Pass a
+    memset(&a, 0, sizeof(Pass))
+    if weight is not None and weight.shape[0] != X.shape[0]:
+        raise ValueError("weight must match X")
+    a.x, a.x_single, a.n, a.d = &X[0, 0], real_x is float, X.shape[0], X.shape[1]
+    a.row, a.col = X.strides[0] // sizeof(real_x), X.strides[1] // sizeof(real_x)
+    a.weight = NULL if weight is None else &weight[0]
+    return a
+
+
+cdef void column_sums(const real_x* x, const Pass* a, Py_ssize_t group) noexcept nogil:
     """Sum of w (x - x_0) and of w x, least and greatest value of each column."""
-    cdef Py_ssize_t i, j, d = x.shape[1]
+    cdef Py_ssize_t i, j, d = a.d, start = group * a.n // a.n_groups, stop = (group + 1) * a.n // a.n_groups
+    cdef double* total = a.partial + 4 * d * group
+    cdef double* raw = total + d
+    cdef double* low = raw + d
+    cdef double* high = low + d
     cdef double t, w
     for j in range(d):
         total[j] = 0.0
         raw[j] = 0.0
-        low[j] = x[start, j]
-        high[j] = x[start, j]
+        low[j] = x[start * a.row + j * a.col]
+        high[j] = low[j]
     for i in range(start, stop):
-        w = 1.0 if weight == NULL else weight[i]
+        w = 1.0 if a.weight == NULL else a.weight[i]
         for j in range(d):
-            t = x[i, j]
+            t = x[i * a.row + j * a.col]
             low[j] = min(low[j], t)
             high[j] = max(high[j], t)
-            total[j] += w * (t - x[0, j])
+            total[j] += w * (t - x[j * a.col])
             raw[j] += w * t
+
+
+cdef void column_item(void* context, Py_ssize_t group, int slot) noexcept nogil:
+    cdef const Pass* a = <const Pass*> context
+    if a.x_single:
+        column_sums(<const float*> a.x, a, group)
+    else:
+        column_sums(<const double*> a.x, a, group)
 
 
 def column_statistics(const real_x[:, :] X, const double[::1] weight, int n_threads):
@@ -639,18 +739,16 @@ def column_statistics(const real_x[:, :] X, const double[::1] weight, int n_thre
 
     X : IN array (n, d);  weight : IN array (n,) or None
     """
-    cdef Py_ssize_t n = X.shape[0], d = X.shape[1], g, first = 0, last
+    cdef Py_ssize_t n = X.shape[0], d = X.shape[1], first = 0, last
     cdef Py_ssize_t n_groups = max(<Py_ssize_t> 1, min(<Py_ssize_t> MAX_GROUPS, n // 4096))
-    cdef const double* w = NULL if weight is None else &weight[0]
+    cdef Pass a = pass_over(X, weight)
     partial_array = np.empty((n_groups, 4, d))
     cdef double[:, :, ::1] partial = partial_array
-    if weight is not None and weight.shape[0] != n:
-        raise ValueError("weight must match X")
+    a.n_groups, a.partial = n_groups, &partial[0, 0, 0]
     while first < n_groups:
         last = min(n_groups, first + max(1, n_groups * WORK // (n * d)))
-        for g in prange(first, last, nogil=True, schedule="dynamic", num_threads=n_threads if n * d > 100000 else 1):
-            column_sums(X, w, g * n // n_groups, (g + 1) * n // n_groups,
-                        &partial[g, 0, 0], &partial[g, 1, 0], &partial[g, 2, 0], &partial[g, 3, 0])
+        with nogil:
+            run(column_item, &a, first, last, n_threads if n * d > 100000 else 1)
         PyErr_CheckSignals()
         first = last
     mass = float(n) if weight is None else float(np.sum(weight))
@@ -666,25 +764,30 @@ def column_statistics(const real_x[:, :] X, const double[::1] weight, int n_thre
     return mean, origin, low, high
 
 
-cdef void nearest_seed_chunk(
-    const real_x[:, :] x, const double[::1] seed, const double* weight, double[::1] distance, Py_ssize_t chunk,
-    double* far_distance, Py_ssize_t* far_index
-) noexcept nogil:
+cdef void nearest_seed_chunk(const real_x* x, const Pass* a, Py_ssize_t chunk) noexcept nogil:
     """distance[i] = min(distance[i], ||x_i - seed||^2); the largest one and its first index."""
-    cdef Py_ssize_t i, d = x.shape[1], col = x.strides[1] // sizeof(real_x)
-    cdef double t
-    far_distance[0] = -1.0
-    far_index[0] = -1
-    for i in range(chunk * CHUNK, min(x.shape[0], (chunk + 1) * CHUNK)):
-        if weight != NULL and weight[i] == 0.0:
+    cdef Py_ssize_t i, index = -1
+    cdef double t, largest = -1.0
+    for i in range(chunk * CHUNK, min(a.n, (chunk + 1) * CHUNK)):
+        if a.weight != NULL and a.weight[i] == 0.0:
             continue
-        t = squared_distance(&x[i, 0], col, &seed[0], d)
-        if t < distance[i]:
-            distance[i] = t
-        t = distance[i] if weight == NULL else weight[i] * distance[i]
-        if t > far_distance[0]:
-            far_distance[0] = t
-            far_index[0] = i
+        t = squared_distance(x + i * a.row, a.col, a.seed, a.d)
+        if t < a.distance[i]:
+            a.distance[i] = t
+        t = a.distance[i] if a.weight == NULL else a.weight[i] * a.distance[i]
+        if t > largest:
+            largest = t
+            index = i
+    a.far_distance[chunk] = largest
+    a.far_index[chunk] = index
+
+
+cdef void nearest_seed_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
+    cdef const Pass* a = <const Pass*> context
+    if a.x_single:
+        nearest_seed_chunk(<const float*> a.x, a, chunk)
+    else:
+        nearest_seed_chunk(<const double*> a.x, a, chunk)
 
 
 def nearest_seed(const real_x[:, :] X, const double[::1] weight, const double[::1] seed, double[::1] distance,
@@ -696,15 +799,15 @@ def nearest_seed(const real_x[:, :] X, const double[::1] weight, const double[::
     """
     cdef Py_ssize_t n = X.shape[0], chunks = (n + CHUNK - 1) // CHUNK, c, best_index = -1
     cdef Py_ssize_t first = 0, last
-    cdef const double* w = NULL if weight is None else &weight[0]
     cdef double best = -1.0
     cdef double[::1] far_distance = np.empty(chunks)
     cdef Py_ssize_t[::1] far_index = np.empty(chunks, dtype=np.intp)
+    cdef Pass a = pass_over(X, weight)
+    a.seed, a.distance, a.far_distance, a.far_index = &seed[0], &distance[0], &far_distance[0], &far_index[0]
     while first < chunks:
         last = min(chunks, first + max(1, WORK // (CHUNK * X.shape[1])))
-        for c in prange(first, last, nogil=True, schedule="static",
-                        num_threads=n_threads if n * X.shape[1] > 100000 else 1):
-            nearest_seed_chunk(X, seed, w, distance, c, &far_distance[c], &far_index[c])
+        with nogil:
+            run(nearest_seed_item, &a, first, last, n_threads if n * a.d > 100000 else 1)
         PyErr_CheckSignals()
         first = last
     for c in range(chunks):

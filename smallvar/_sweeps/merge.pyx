@@ -8,14 +8,13 @@ Each cluster remembers its cheapest partner, so that a merger looks again only a
 The bounds of the points go on through mergers: a center that takes the place of two has drifted from each of them.
 """
 
-from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, M_PI as pi, lgamma, log, log1p
 from libc.string cimport memcpy
 
-from smallvar._sweeps._openmp cimport omp_get_thread_num
 from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.dpmeans cimport DPSweep
-from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Sweep, distances_to, point, upper
+from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Sweep, distances_to, point, tile_of, upper
+from smallvar._sweeps.pool cimport run
 
 import numpy as np
 
@@ -65,6 +64,67 @@ cdef void residuals_of_chunk(
         for m in range(size):
             image[i + m] = images[m]
         i += size
+
+
+# ---- what threads share out: each item writes to its own points or its own cluster, and to its thread's scratch --------
+
+
+cdef struct Residuals:
+    const Sweep* s
+    const float* w
+    Py_ssize_t rows
+    double unit
+    double* length
+    float* image
+
+
+cdef struct Partners:       # see MergeSweep
+    Py_ssize_t k
+    Py_ssize_t d
+    Py_ssize_t width
+    const double* mean
+    const double* column
+    const double* mass
+    const int* listed
+    double* cost
+    double* ward
+    int* partner
+
+
+cdef struct Closing:
+    Sweep* s
+    const int* remap
+
+
+cdef void residuals_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef const Residuals* a = <const Residuals*> context
+    cdef const Sweep* s = a.s
+    cdef float* tile = <float*> tile_of(s, slot)
+    if s.x_single:
+        residuals_of_chunk(<const float*> s.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
+    else:
+        residuals_of_chunk(<const double*> s.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
+
+
+cdef void find_partner(const Partners* a, Py_ssize_t k, int slot) noexcept nogil:
+    a.partner[k] = <int> sc_cheapest(a.mean + k * a.d, a.d, a.column, a.width, a.k, a.mass, k, a.cost + slot * a.width,
+                                     &a.ward[k])
+
+
+cdef void partner_item(void* context, Py_ssize_t q, int slot) noexcept nogil:
+    cdef const Partners* a = <const Partners*> context
+    find_partner(a, a.listed[q], slot)
+
+
+cdef void close_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    """Bounds and labels of a chunk's points after mergers."""
+    cdef const Closing* a = <const Closing*> context
+    cdef Sweep* s = a.s
+    cdef Py_ssize_t i
+    for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
+        if s.near[s.label[i]] > 0.0:
+            s.u[i] = (s.u[i] + s.near[s.label[i]]) * <float> SLACK
+        s.label[i] = a.remap[s.label[i]]
 
 
 cdef class MergeSweep(DPSweep):
@@ -205,20 +265,19 @@ cdef class MergeSweep(DPSweep):
 
     cdef void find_partners(self, Py_ssize_t size) noexcept nogil:
         """The cheapest partner of each listed cluster, from all others."""
-        cdef Py_ssize_t q
-        for q in prange(size, schedule="dynamic",
-                        num_threads=self.n_threads if size * self.s.k * self.s.d > PAYS else 1):
-            self.find_partner(self.listed[q])
+        cdef Partners a = self.partners()
+        run(partner_item, &a, 0, size, self.n_threads if size * a.k * a.d > PAYS else 1)
 
-    cdef void find_partner(self, Py_ssize_t k) noexcept nogil:
-        self.partner[k] = <int> sc_cheapest(self.mean + k * self.s.d, self.s.d, self.column, self.width, self.s.k,
-                                            self.mass, k, &self.costs[omp_get_thread_num(), 0], &self.ward[k])
+    cdef Partners partners(self) noexcept nogil:
+        return Partners(self.s.k, self.s.d, self.width, self.mean, self.column, self.mass, self.listed,
+                        &self.costs[0, 0], self.ward, self.partner)
 
     cdef void meet(self, Py_ssize_t k) noexcept nogil:
         """All clusters consider cluster k, whose mean has changed, as their partner; its own is found on the way."""
-        cdef double* cost = &self.costs[omp_get_thread_num(), 0]
+        cdef double* cost = &self.costs[0, 0]
         cdef Py_ssize_t c
-        self.find_partner(k)
+        cdef Partners a = self.partners()
+        find_partner(&a, k, 0)
         for c in range(self.s.k):
             if cost[c] < self.ward[c] or (cost[c] == self.ward[c] and k < self.partner[c]):
                 self.ward[c] = cost[c]
@@ -249,7 +308,8 @@ cdef class MergeSweep(DPSweep):
     cdef void close_up(self) noexcept nogil:
         """Give the points, the centers and the tables the numbers that are left after mergers."""
         cdef Sweep* s = &self.s
-        cdef Py_ssize_t k, j, i, kept = 0, d = s.d
+        cdef Closing closing = Closing(s, self.remap)
+        cdef Py_ssize_t k, j, kept = 0, d = s.d
         cdef double t, drift
         # how far each center is from the one that takes its place, with the drift that no sweep has taken off yet
         for k in range(s.k):
@@ -286,10 +346,7 @@ cdef class MergeSweep(DPSweep):
             self.partner[k] = self.remap[self.partner[k]] if kept > 1 else 0
         for k in range(s.k):
             self.remap[k] = self.remap[self.target[k]]
-        for i in prange(s.n, schedule="static", num_threads=self.threads_for(s.n)):
-            if s.near[s.label[i]] > 0.0:
-                s.u[i] = (s.u[i] + s.near[s.label[i]]) * <float> SLACK
-            s.label[i] = self.remap[s.label[i]]
+        run(close_item, &closing, 0, self.n_chunks, self.threads_for(s.n))
         s.k = kept
         self.known = kept
         self.n_before = kept
@@ -372,26 +429,20 @@ cdef class MergeSweep(DPSweep):
         W : IN array (r, d), or None;  unit: brings residuals to where float32 is at home
         """
         cdef Sweep* s = &self.s
-        cdef Py_ssize_t c, rows = 0 if W is None else W.shape[0]
+        cdef Py_ssize_t rows = 0 if W is None else W.shape[0]
         length_array = np.empty(s.n)
         image_array = np.zeros(s.n if rows else 1, dtype=np.float32)
         cdef double[::1] length = length_array
         cdef float[::1] image = image_array
         cdef const float* w = &W[0, 0] if rows else NULL
+        cdef Residuals a = Residuals(s, w, rows, unit, &length[0], &image[0])
         cdef Py_ssize_t first = 0, last
         if rows and W.shape[1] != s.d:
             raise ValueError(f"W must have {s.d} columns, got {W.shape[1]}")
         with nogil:
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + max(<Py_ssize_t> self.n_threads, WORK // (CHUNK * s.d * (rows + 4))))
-                for c in prange(first, last, schedule="dynamic",
-                                num_threads=self.n_threads if s.n * s.d * (rows + 4) > PAYS else 1):
-                    if s.x_single:
-                        residuals_of_chunk(<const float*> s.x, s, c, w, rows, unit, <float*> self.block(), &length[0],
-                                           &image[0])
-                    else:
-                        residuals_of_chunk(<const double*> s.x, s, c, w, rows, unit, <float*> self.block(), &length[0],
-                                           &image[0])
+                run(residuals_item, &a, first, last, self.n_threads if s.n * s.d * (rows + 4) > PAYS else 1)
                 self.check_signals((last - first) * CHUNK * (rows + 1))
                 first = last
         return length_array, image_array if rows else None

@@ -70,6 +70,14 @@ cdef struct Sweep:
     int* n_exact
     double* far_distance
     Py_ssize_t* far_index
+    # a tile for each thread, on cache lines of its own
+    char* tiles
+    Py_ssize_t tile_size
+
+
+cdef inline char* tile_of(const Sweep* s, int slot) noexcept nogil:
+    """The tile of the thread that has this slot."""
+    return s.tiles + slot * s.tile_size
 
 
 cdef inline const real_x* point(const real_x* x, const Sweep* s, Py_ssize_t i) noexcept nogil:
@@ -120,8 +128,6 @@ cdef class Engine:
     cdef Py_ssize_t n_chunks
     cdef list arrays            # keeps every buffer alive
     cdef object center_arrays   # raw centers, tables, scaled centers and norms, the restless and theirs
-    cdef unsigned char[::1] workspace
-    cdef Py_ssize_t workspace_size
     cdef Py_ssize_t work
 
     cdef keep(self, array)
@@ -135,7 +141,6 @@ cdef class Engine:
     cdef void pad_centers(self) noexcept nogil
     cdef void place_centers(self) noexcept nogil
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil
-    cdef char* block(self) noexcept nogil
     cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil
     cdef void attract_chunks(
         self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator

@@ -12,12 +12,11 @@ nor on threads nor on the instruction set.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange
-from libc.math cimport HUGE_VAL, sqrt
+from libc.math cimport sqrt
 from libc.stdint cimport uintptr_t
 
-from smallvar._sweeps._openmp cimport SMALLVAR_OPENMP, omp_get_max_threads, omp_get_thread_num
 from smallvar._sweeps._types cimport real_c, real_x
+from smallvar._sweeps.pool cimport run
 
 import numpy as np
 
@@ -39,7 +38,7 @@ cdef enum:
     MAX_LANES = 16
     MAX_RANKS = 12   # thresholds tried for the restless centers
     SAMPLE = 1000    # points asked
-    FEW = 4          # restless centers up to which rows are read rather than gathered
+    ROWS = 64        # centers of an item of a table
 
 cdef double EPS_SINGLE = 2.0 ** -24
 cdef double EPS_DOUBLE = 2.0 ** -53
@@ -52,19 +51,9 @@ cdef struct Tile:
     double squares[MAX_LANES]   # ||x||^2 after shift and scale
 
 
-def openmp_version():
-    """Date of the OpenMP standard this build uses (201511 is 4.5), 0 without OpenMP."""
-    return SMALLVAR_OPENMP
-
-
 def compiler():
     """Name and version of the C compiler."""
     return SMALLVAR_COMPILER.decode()
-
-
-def max_threads():
-    """Threads OpenMP would use now: OMP_NUM_THREADS, affinity and surrounding limits respected."""
-    return omp_get_max_threads()
 
 
 cdef inline double error_bound(const Sweep* s, double squares) noexcept nogil:
@@ -252,95 +241,6 @@ cdef void flush_restless(
     tile.size = 0
 
 
-cdef Py_ssize_t pass_few(
-    const real_x* x, Sweep* s, Py_ssize_t start, unsigned short* failed, Py_ssize_t size,
-    unsigned short* asked, double* nearest, double* distance
-) noexcept nogil:
-    """Let points pass that only the few restless centers keep from passing, if all of those are farther than u.
-
-    failed : INOUT list of the points that failed the test; returns how many are left of them
-    asked, nearest, distance : scratch
-    """
-    cdef int center[CHUNK]
-    cdef Py_ssize_t q, i, m, n_asked = 0, left = 0
-    cdef float low
-    cdef int y
-    for q in range(size):
-        i = start + failed[q]
-        asked[n_asked] = failed[q]
-        nearest[n_asked] = 1e300
-        failed[left] = failed[q]
-        if s.u[i] < s.l[i]:
-            n_asked += 1
-        else:
-            left += 1
-    for m in range(s.n_restless):
-        y = s.restless[m]
-        for q in range(n_asked):
-            center[q] = y
-        distances_to(x, s, start, asked, n_asked, center, distance)
-        for q in range(n_asked):
-            if y != s.label[start + asked[q]]:
-                nearest[q] = min(nearest[q], distance[q])
-    for q in range(n_asked):
-        i = start + asked[q]
-        low = min(s.l[i], lower(nearest[q] * s.scale * s.scale * (1.0 - 1e-8)))
-        if s.u[i] < low:
-            s.l[i] = low
-        else:
-            failed[left] = asked[q]
-            left += 1
-    return left
-
-
-cdef void meet_few(
-    const real_x* x, Sweep* s, Py_ssize_t start, const unsigned short* offset, Py_ssize_t size, double* least,
-    double* distance, unsigned char* flag
-) noexcept nogil:
-    """What flush_restless does, without tiles, where the restless centers are few.
-
-    least : the distances to the own centers, on return to the nearest ones;  distance : scratch
-    """
-    cdef int nearest[CHUNK]
-    cdef int center[CHUNK]
-    cdef double next_least[CHUNK]
-    cdef Py_ssize_t q, i, m, chunk = start // CHUNK
-    cdef double other
-    cdef bint nearer
-    cdef int y
-    for q in range(size):
-        nearest[q] = s.label[start + offset[q]]
-        next_least[q] = HUGE_VAL
-    for m in range(s.n_restless):
-        y = s.restless[m]
-        for q in range(size):
-            center[q] = y
-        distances_to(x, s, start, offset, size, center, distance)
-        for q in range(size):
-            i = start + offset[q]
-            if y == s.label[i]:
-                continue
-            other = distance[q]
-            nearer = other < least[q]
-            if other < least[q] * (1.0 + 1e-8) and least[q] < other * (1.0 + 1e-8):
-                least[q] = exact_distance(x, s, i, nearest[q])
-                other = exact_distance(x, s, i, y)
-                nearer = other < least[q] or (other == least[q] and y < nearest[q])
-            next_least[q] = min(next_least[q], least[q] if nearer else other)
-            if nearer:
-                least[q] = other
-                nearest[q] = y
-    for q in range(size):
-        i = start + offset[q]
-        s.l[i] = min(s.l[i], lower(min(next_least[q], 1e300) * s.scale * s.scale * (1.0 - 1e-8)))
-        if nearest[q] != s.label[i]:
-            record_move(s, i, nearest[q])
-            s.u[i] = upper(least[q], s.scale)
-        if s.seek and surely_far(x, s, i, least[q]):
-            flag[offset[q]] = 2
-    s.n_searched[chunk] += size * s.n_restless
-
-
 cdef void assign_chunk(
     const real_x* x, Sweep* s, Py_ssize_t chunk, real_c* block
 ) noexcept nogil:
@@ -374,8 +274,6 @@ cdef void assign_chunk(
         for o in range(size):
             failed[n_failed] = <unsigned short> o
             n_failed += flag[o]
-        if s.aside and s.n_restless <= FEW and not s.seek:
-            n_failed = pass_few(x, s, start, failed, n_failed, aside, own_aside, known)
         n_listed, n_failed = n_failed, 0
         for q in range(n_listed):
             center[q] = s.label[start + failed[q]]
@@ -406,9 +304,6 @@ cdef void assign_chunk(
             n_aside += restless
             if s.seek:
                 flag[o] = 2 if passes and surely_far(x, s, i, distance) else 0
-        if s.n_restless <= FEW:
-            meet_few(x, s, start, aside, n_aside, own_aside, known, flag)
-            n_aside = 0
         for q in range(n_aside):
             gather(x, s, start + aside[q], own_aside[q], &tile, block)
             if tile.size == lanes or q == n_aside - 1:
@@ -585,6 +480,63 @@ cdef void lower_table_chunk(
             table[tile.index[m]] = min(table[tile.index[m]], lower(nearest))
 
 
+# ---- what threads share out: each item writes to its own points (or centers) and chunk, and to its thread's tile -------
+
+
+cdef struct Attraction:
+    Sweep* s
+    Py_ssize_t start
+    Py_ssize_t stop
+    Py_ssize_t k0
+    const Py_ssize_t* creator
+
+
+cdef struct Lowering:
+    Sweep* s
+    Py_ssize_t k0
+    Py_ssize_t k1
+    float* table
+
+
+cdef void assign_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef Sweep* s = <Sweep*> context
+    cdef char* tile = tile_of(s, slot)
+    if s.x_single:
+        if s.single:
+            assign_chunk[float, float](<const float*> s.x, s, c, <float*> tile)
+        else:
+            assign_chunk[float, double](<const float*> s.x, s, c, <double*> tile)
+    elif s.single:
+        assign_chunk[double, float](<const double*> s.x, s, c, <float*> tile)
+    else:
+        assign_chunk[double, double](<const double*> s.x, s, c, <double*> tile)
+
+
+cdef void attract_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef const Attraction* a = <const Attraction*> context
+    cdef Sweep* s = a.s
+    cdef Py_ssize_t start = max(a.start, c * CHUNK), stop = min(a.stop, (c + 1) * CHUNK)
+    cdef char* tile = tile_of(s, slot)
+    if s.x_single:
+        if s.single:
+            attract_chunk[float, float](<const float*> s.x, s, start, stop, a.k0, a.creator, <float*> tile)
+        else:
+            attract_chunk[float, double](<const float*> s.x, s, start, stop, a.k0, a.creator, <double*> tile)
+    elif s.single:
+        attract_chunk[double, float](<const double*> s.x, s, start, stop, a.k0, a.creator, <float*> tile)
+    else:
+        attract_chunk[double, double](<const double*> s.x, s, start, stop, a.k0, a.creator, <double*> tile)
+
+
+cdef void lower_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef const Lowering* a = <const Lowering*> context
+    cdef Py_ssize_t start = c * ROWS, stop = min(a.s.k, (c + 1) * ROWS)
+    if a.s.single:
+        lower_table_chunk[float](a.s, start, stop, a.k0, a.k1, a.table, <float*> tile_of(a.s, slot))
+    else:
+        lower_table_chunk[double](a.s, start, stop, a.k0, a.k1, a.table, <double*> tile_of(a.s, slot))
+
+
 cdef class Engine:
     """Points, centers and bounds of a fit, and the sweeps over them.
 
@@ -608,6 +560,7 @@ cdef class Engine:
         cdef const double[::1] shift = space.origin
         cdef Py_ssize_t n = X.shape[0], d = X.shape[1], chunks = (n + CHUNK - 1) // CHUNK
         cdef float[::1] bound
+        cdef unsigned char[::1] tiles
         cdef unsigned short[::1] offsets
         cdef int[::1] ints
         cdef double[::1] doubles
@@ -665,9 +618,9 @@ cdef class Engine:
             bound = self.keep(np.empty(2 * n, dtype=np.float32))
             self.s.u = &bound[0]
             self.s.l = &bound[n]
-        # one tile for each thread, on cache lines of its own
-        self.workspace_size = d * 64 + 64
-        self.workspace = self.keep(np.empty(self.workspace_size * n_threads + 64, dtype=np.uint8))
+        self.s.tile_size = d * 64 + 64
+        tiles = self.keep(np.empty(self.s.tile_size * n_threads + 64, dtype=np.uint8))
+        self.s.tiles = <char*> ((<uintptr_t> &tiles[0] + 63) // 64 * 64)
         self.reserve(capacity)
 
     cdef keep(self, array):
@@ -839,7 +792,6 @@ cdef class Engine:
         cdef Sweep* s = &self.s
         cdef Py_ssize_t k, q, m, best_m = 0, i, failed, n_ranks = 0, step = max(<Py_ssize_t> 1, s.n // SAMPLE)
         cdef double cost, best_cost, full
-        cdef bint few
         cdef Py_ssize_t rank_m[MAX_RANKS]
         cdef float rank_drift[MAX_RANKS]
         cdef Py_ssize_t still[MAX_RANKS]
@@ -883,13 +835,12 @@ cdef class Engine:
                     if not slack > rank_drift[q]:
                         still[q] += 1
             i += step
-        # in units of a center scored in a tile; gathering a point costs some 24 of them, reading its row 4
+        # in units of a center scored in a tile; gathering a point costs some 24 of them
         full = s.k + 24.0
         best_cost = 0.7 * failed * full
         for q in range(n_ranks):
-            few = rank_m[q] <= FEW
-            cost = (failed - still[q]) * (4.0 * rank_m[q] if few else rank_m[q] + 24.0) + still[q] * full
-            if cost < best_cost and ((few and (s.aside or self.restless_from < 96)) or rank_m[q] * 4 <= s.k):
+            cost = (failed - still[q]) * (rank_m[q] + 24.0) + still[q] * full
+            if cost < best_cost and rank_m[q] * 4 <= s.k:
                 best_cost = cost
                 best_m = q + 1
         if best_m == 0:
@@ -953,57 +904,17 @@ cdef class Engine:
         """One thread where waking others would cost more than it gives."""
         return self.n_threads if points * (self.s.k * self.s.d + 16) > 200000 else 1
 
-    cdef char* block(self) noexcept nogil:
-        """This thread's tile, aligned to a cache line."""
-        cdef uintptr_t base = (<uintptr_t> &self.workspace[0] + 63) // 64 * 64
-        return <char*> (base + <uintptr_t> (omp_get_thread_num() * self.workspace_size))
-
     cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-        cdef Sweep* s = &self.s
-        cdef Py_ssize_t c
-        cdef char* block
-        for c in prange(first, last, schedule="dynamic", num_threads=self.threads_for((last - first) * CHUNK)):
-            block = self.block()
-            if s.x_single:
-                if s.single:
-                    assign_chunk[float, float](<const float*> s.x, s, c, <float*> block)
-                else:
-                    assign_chunk[float, double](<const float*> s.x, s, c, <double*> block)
-            elif s.single:
-                assign_chunk[double, float](<const double*> s.x, s, c, <float*> block)
-            else:
-                assign_chunk[double, double](<const double*> s.x, s, c, <double*> block)
+        run(assign_item, &self.s, first, last, self.threads_for((last - first) * CHUNK))
 
     cdef void attract_chunks(
         self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator
     ) noexcept nogil:
         """Points start..stop-1 meet the centers k0.. opened at points before them."""
-        cdef Sweep* s = &self.s
-        cdef Py_ssize_t c, a, b
-        cdef char* block
-        for c in prange(start // CHUNK, (stop + CHUNK - 1) // CHUNK, schedule="dynamic",
-                        num_threads=self.threads_for(stop - start)):
-            block = self.block()
-            a = max(start, c * CHUNK)
-            b = min(stop, (c + 1) * CHUNK)
-            if s.x_single:
-                if s.single:
-                    attract_chunk[float, float](<const float*> s.x, s, a, b, k0, creator, <float*> block)
-                else:
-                    attract_chunk[float, double](<const float*> s.x, s, a, b, k0, creator, <double*> block)
-            elif s.single:
-                attract_chunk[double, float](<const double*> s.x, s, a, b, k0, creator, <float*> block)
-            else:
-                attract_chunk[double, double](<const double*> s.x, s, a, b, k0, creator, <double*> block)
+        cdef Attraction a = Attraction(&self.s, start, stop, k0, creator)
+        run(attract_item, &a, start // CHUNK, (stop + CHUNK - 1) // CHUNK, self.threads_for(stop - start))
 
     cdef void lower_table(self, Py_ssize_t k0, Py_ssize_t k1, float* table) noexcept nogil:
         """table[c] = min(table[c], distance from center c to the nearest other one of k0..k1-1), for all c."""
-        cdef Sweep* s = &self.s
-        cdef Py_ssize_t c, step = 64
-        cdef char* block
-        for c in prange(0, (s.k + step - 1) // step, schedule="dynamic", num_threads=self.threads_for(s.k)):
-            block = self.block()
-            if s.single:
-                lower_table_chunk[float](s, c * step, min((c + 1) * step, s.k), k0, k1, table, <float*> block)
-            else:
-                lower_table_chunk[double](s, c * step, min((c + 1) * step, s.k), k0, k1, table, <double*> block)
+        cdef Lowering a = Lowering(&self.s, k0, k1, table)
+        run(lower_item, &a, 0, (self.s.k + ROWS - 1) // ROWS, self.threads_for(self.s.k))

@@ -6,9 +6,10 @@ what lies behind that point is proposed anew. So the result is that of one point
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from cython.parallel cimport prange, threadid
 from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcmp, memcpy, memset
+
+from smallvar._sweeps.pool cimport run
 
 import numpy as np
 
@@ -60,21 +61,33 @@ cdef inline void read_row(const Points* p, Py_ssize_t i, double* out) noexcept n
             out[j] = (<const double*> p.x)[start + j * p.col]
 
 
-cdef void propose_run(
-    const Points* p, const Table* t, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first, int* label, double* cost,
-    int thread
-) noexcept nogil:
-    cdef Py_ssize_t i
+# What threads share out: an item is a chunk of points and writes to those, or to its place of partial sums, and to its
+# thread's row of the scratch (rows, costs).
+
+
+cdef struct Proposals:
+    const Points* p
+    const Table* t
+    Py_ssize_t start
+    Py_ssize_t stop
+    int* label
+    double* cost
+
+
+cdef void propose_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
+    cdef const Proposals* a = <const Proposals*> context
+    cdef const Points* p = a.p
+    cdef const Table* t = a.t
+    cdef Py_ssize_t i, start = a.start + chunk * CHUNK
     cdef double second
-    cdef double* x = p.rows + thread * p.d
+    cdef double* x = p.rows + slot * p.d
     cdef const double* offset = t.offset
-    for i in range(start, stop):
+    for i in range(start, min(a.stop, start + CHUNK)):
         read_row(p, i, x)
         if p.group != NULL:
             offset = t.offset + p.group[i] * t.room
-        label[i - first] = <int> sc_least(
-            x, p.d, t.columns, t.room, t.k, offset, t.factor, p.costs + thread * t.room, &cost[i - first],
-            &second
+        a.label[i - a.start] = <int> sc_least(
+            x, p.d, t.columns, t.room, t.k, offset, t.factor, p.costs + slot * t.room, &a.cost[i - a.start], &second
         )
 
 
@@ -82,30 +95,32 @@ cdef void propose(
     const Points* p, const Table* t, Py_ssize_t start, Py_ssize_t stop, int* label, double* cost
 ) noexcept nogil:
     """The cheapest cluster of the points start..stop-1, and its cost."""
-    cdef Py_ssize_t chunk, chunks = (stop - start + CHUNK - 1) // CHUNK
-    if p.threads == 1 or chunks == 1 or (stop - start) * p.d * t.k < SHORT:
-        propose_run(p, t, start, stop, start, label, cost, 0)
-    else:
-        for chunk in prange(chunks, num_threads=p.threads, schedule="dynamic"):
-            propose_run(
-                p, t, start + chunk * CHUNK, min(stop, start + (chunk + 1) * CHUNK), start, label, cost, threadid()
-            )
+    cdef Proposals a = Proposals(p, t, start, stop, label, cost)
+    run(propose_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK,
+        p.threads if (stop - start) * p.d * t.k >= SHORT else 1)
 
 
-cdef void error_run(
-    const Points* p, const double* centers, const int* label, Py_ssize_t chunk, double* partial, int thread
-) noexcept nogil:
+cdef struct Errors:
+    const Points* p
+    const double* centers
+    const int* label
+    double* partial
+
+
+cdef void error_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
+    cdef const Errors* a = <const Errors*> context
+    cdef const Points* p = a.p
     cdef Py_ssize_t i, j
-    cdef double* x = p.rows + thread * p.d
+    cdef double* x = p.rows + slot * p.d
     cdef const double* c
     cdef double t, total = 0.0
     for i in range(chunk * CHUNK, min(p.n, (chunk + 1) * CHUNK)):
         read_row(p, i, x)
-        c = centers + label[i] * p.d
+        c = a.centers + a.label[i] * p.d
         for j in range(p.d):
             t = x[j] - c[j]
             total += t * t
-    partial[chunk] = total
+    a.partial[chunk] = total
 
 
 cdef double squared_error(
@@ -114,12 +129,8 @@ cdef double squared_error(
     """Sum of squared distances to the own centers (k x d), in fixed chunks added in order."""
     cdef Py_ssize_t chunk, chunks = (p.n + CHUNK - 1) // CHUNK
     cdef double total = 0.0
-    if p.threads == 1 or p.n * p.d < SHORT:
-        for chunk in range(chunks):
-            error_run(p, centers, label, chunk, partial, 0)
-    else:
-        for chunk in prange(chunks, num_threads=p.threads, schedule="static"):
-            error_run(p, centers, label, chunk, partial, threadid())
+    cdef Errors a = Errors(p, centers, label, partial)
+    run(error_item, &a, 0, chunks, p.threads if p.n * p.d >= SHORT else 1)
     for chunk in range(chunks):
         total += partial[chunk]
     return total
@@ -231,15 +242,25 @@ cdef inline const double* row_at(const Points* p, Py_ssize_t i, double* buffer) 
     return buffer
 
 
-cdef void look_run(
-    const Points* p, const Table* t, const Lazy* s, Py_ssize_t start, Py_ssize_t stop, int thread
-) noexcept nogil:
-    cdef Py_ssize_t i, j, k
+cdef struct Looks:
+    const Points* p
+    const Table* t
+    const Lazy* s
+    Py_ssize_t start
+    Py_ssize_t stop
+
+
+cdef void look_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
+    cdef const Looks* a = <const Looks*> context
+    cdef const Points* p = a.p
+    cdef const Table* t = a.t
+    cdef const Lazy* s = a.s
+    cdef Py_ssize_t i, j, k, start = a.start + chunk * CHUNK
     cdef double own, r, least, second
     cdef const double* x
     cdef const double* c
-    for i in range(start, stop):
-        x = row_at(p, i, p.rows + thread * p.d)
+    for i in range(start, min(a.stop, start + CHUNK)):
+        x = row_at(p, i, p.rows + slot * p.d)
         if not s.full:
             k = s.label[i]
             c = s.theta + k * p.d
@@ -253,7 +274,7 @@ cdef void look_run(
                 s.proposal[i] = <int> k
                 continue
         k = sc_least(
-            x, p.d, t.columns, t.room, t.k, t.offset, t.factor, p.costs + thread * t.room, &least, &second
+            x, p.d, t.columns, t.room, t.k, t.offset, t.factor, p.costs + slot * t.room, &least, &second
         )
         if k >= 0 and least <= s.lam:
             s.proposal[i] = <int> k
@@ -264,13 +285,9 @@ cdef void look_run(
 
 cdef void look_at(const Points* p, const Table* t, const Lazy* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Proposals for the points start..stop-1."""
-    cdef Py_ssize_t chunk, chunks = (stop - start + CHUNK - 1) // CHUNK
+    cdef Looks a = Looks(p, t, s, start, stop)
     cdef Py_ssize_t work = (stop - start) * p.d * (t.k if s.full else 4)
-    if p.threads == 1 or chunks == 1 or work < SHORT:
-        look_run(p, t, s, start, stop, 0)
-    else:
-        for chunk in prange(chunks, num_threads=p.threads, schedule="dynamic"):
-            look_run(p, t, s, start + chunk * CHUNK, min(stop, start + (chunk + 1) * CHUNK), threadid())
+    run(look_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK, p.threads if work >= SHORT else 1)
 
 
 cdef double total(const double* values, Py_ssize_t n) noexcept nogil:

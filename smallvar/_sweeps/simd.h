@@ -1,96 +1,66 @@
-/* Inner loops of the block-distance engine. Nothing here decides anything: see nearest.pyx.
- *
- * SMALLVAR_CLONES compiles a function for several instruction sets, the best one chosen when the library is
- * loaded, and lets multiply-adds contract (the rest of the library is compiled without contraction).
- */
+/* Inner loops of the block-distance engine. Nothing here decides anything: see nearest.pyx. */
+#ifndef SV_SET
+
 #ifndef SMALLVAR_SIMD_H
 #define SMALLVAR_SIMD_H
 
-#include <stddef.h>
-#include <stdlib.h>
-
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(SMALLVAR_DEBUG)
-#if __GNUC__ >= 12
-#define SMALLVAR_CLONES \
-    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("fp-contract=fast")))
-#else
-#define SMALLVAR_CLONES __attribute__((target_clones("avx512f", "avx2", "default"), optimize("fp-contract=fast")))
-#endif
-#else
-#define SMALLVAR_CLONES
-#endif
-
-#if defined(__clang__)
-#define SMALLVAR_COMPILER __VERSION__
-#elif defined(__GNUC__)
-#define SMALLVAR_COMPILER "gcc " __VERSION__
-#elif defined(_MSC_VER)
-#define SMALLVAR_COMPILER "msvc"
-#else
-#define SMALLVAR_COMPILER "unknown"
-#endif
-
-#if defined(__GNUC__)
-#define SMALLVAR_VECTORS 1
-typedef float sv_vfloat __attribute__((vector_size(64)));
-typedef int sv_vint __attribute__((vector_size(64)));
-typedef double sv_vdouble __attribute__((vector_size(64)));
-typedef long long sv_vlong __attribute__((vector_size(64)));
-#else
-#define SMALLVAR_VECTORS 0
-#define restrict
-#endif
-
-#if defined(__GNUC__)
-#define SV_PREFETCH(address) __builtin_prefetch(address)
-#else
-#define SV_PREFETCH(address) ((void)0)
-#endif
+#include "_sets.h"
 
 /* Above every real score: data are scaled into [-1, 1] before they come here. */
 #define HUGE_SCORE_f 1e30f
 #define HUGE_SCORE_d 1e30
 
-#define NAME(x) x##_f
-#define REAL float
-#define INT int
-#define VREAL sv_vfloat
-#define VINT sv_vint
-#define LANES 16
-#include "_tile.h"
-#undef NAME
-#undef REAL
-#undef INT
-#undef VREAL
-#undef VINT
-#undef LANES
-
-#define NAME(x) x##_d
-#define REAL double
-#define INT long long
-#define VREAL sv_vdouble
-#define VINT sv_vlong
-#define LANES 8
-#include "_tile.h"
-#undef NAME
-#undef REAL
-#undef INT
-#undef VREAL
-#undef VINT
-#undef LANES
-
 /* One ulp or more outwards, so that bounds stay bounds after float32 rounding. */
 #define SV_UP(x) ((x) * 1.0000005f)
 #define SV_DOWN(x) ((x) * 0.9999995f)
+
+#define SV_KERNELS "simd.h"
+#include "_each.h"
+
+SV_CHOOSE(tile_top2_f)
+SV_CHOOSE(tile_top2_d)
+SV_CHOOSE(sv_images)
+SV_CHOOSE(sv_filter)
+SV_CHOOSE(sv_filter_opened)
+SV_CHOOSE(sv_own_distances_f)
+SV_CHOOSE(sv_own_distances_d)
+SV_CHOOSE(sv_gather_ff)
+SV_CHOOSE(sv_gather_fd)
+SV_CHOOSE(sv_gather_df)
+SV_CHOOSE(sv_gather_dd)
+
+#endif
+
+#else /* for each instruction set */
+
+#define SV_SINGLE 1
+#define REAL float
+#define T(name) name##_f
+#include "_vector.h"
+#include "_tile.h"
+#undef SV_SINGLE
+#undef REAL
+#undef T
+
+#define SV_SINGLE 0
+#define REAL double
+#define T(name) name##_d
+#include "_vector.h"
+#include "_tile.h"
+#undef V_TRANSPOSE
+#define V_TRANSPOSE SV_(sv_transpose)
+#include "_transpose.h"
+#undef SV_SINGLE
+#undef REAL
+#undef T
 
 /* Drift of the bounds after the centers moved, and the test that lets a point pass without a distance:
  *     u + p_z < max(l - r_z, h_z),  and  u + p_z < limit  (limit: the penalty, as a distance).
  * Where it fails, l is a bound on the calm centers only: l - calm_z.
  * IN label, p, r, calm, h.  INOUT u, l.  OUT fail: 1 where the test fails. */
-SMALLVAR_CLONES
-static void sv_filter(ptrdiff_t n, float *restrict u, float *restrict l, const int *restrict label,
-                      const float *restrict p, const float *restrict r, const float *restrict calm,
-                      const float *restrict h, float limit, unsigned char *restrict fail)
+static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT l, const int *SV_RESTRICT label,
+                      const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT calm,
+                      const float *SV_RESTRICT h, float limit, unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
 #pragma omp simd
@@ -111,11 +81,10 @@ static void sv_filter(ptrdiff_t n, float *restrict u, float *restrict l, const i
 
 /* The same where centres were opened in the last sweep (l is lowered by fresh_z - u, fresh_z the distance from
  * centre z to the nearest of them) or in this one (u < hd_z, half such a distance), or where points have weights. */
-SMALLVAR_CLONES
-static void sv_filter_opened(ptrdiff_t n, float *restrict u, float *restrict l, const int *restrict label,
-                             const float *restrict p, const float *restrict r, const float *restrict calm,
-                             const float *restrict h, const float *restrict hd, const float *restrict fresh, const double *restrict weight,
-                             int aside, double limit, unsigned char *restrict fail)
+static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT l, const int *SV_RESTRICT label,
+                             const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT calm,
+                             const float *SV_RESTRICT h, const float *SV_RESTRICT hd, const float *SV_RESTRICT fresh, const double *SV_RESTRICT weight,
+                             int aside, double limit, unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
     const double squared = limit * limit;
@@ -143,94 +112,117 @@ static void sv_filter_opened(ptrdiff_t n, float *restrict u, float *restrict l, 
 }
 
 /* Squared distances of rows to one center each, close to the deciding ones: within 1e-12 relative for d < 4000.
+ * Eight rows go side by side: one alone would wait for its own sum.
  * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
-SMALLVAR_CLONES
-static void sv_own_distances_d(ptrdiff_t n, const double *const *rows, const int *z, const double *c, ptrdiff_t d,
-                               double *out)
-{
-    ptrdiff_t q, j;
-    for (q = 0; q < n; q++) {
-        const double *x = rows[q], *y = c + z[q] * d;
-        double s = 0.0;
-        if (q + 12 < n)
-            for (j = 0; j < d && j < 64; j += 8) SV_PREFETCH(rows[q + 12] + j);
-#pragma omp simd reduction(+ : s)
-        for (j = 0; j < d; j++) s += (x[j] - y[j]) * (x[j] - y[j]);
-        out[q] = s;
+#define OWN_DISTANCES(X, TAKE, PREFETCHED)                                                         \
+    ptrdiff_t q = 0, j, m;                                                                         \
+    for (; q + 8 <= n; q += 8) {                                                                   \
+        const X *const *x = rows + q;                                                              \
+        const double *y[8];                                                                        \
+        double part[8 * V_LANES];                                                                  \
+        SV_EIGHT(CLEAR)                                                                            \
+        for (m = 0; m < 8; m++) {                                                                  \
+            y[m] = c + z[q + m] * d;                                                               \
+            if (q + m + 12 < n)                                                                    \
+                for (j = 0; j < d && j < 8 * PREFETCHED; j += PREFETCHED) SV_PREFETCH(rows[q + m + 12] + j); \
+        }                                                                                          \
+        for (j = 0; j + V_LANES <= d; j += V_LANES) { SV_EIGHT(TAKE) }                             \
+        SV_EIGHT(KEEP)                                                                             \
+        for (m = 0; m < 8; m++) {                                                                  \
+            double s = 0.0, t;                                                                     \
+            ptrdiff_t i;                                                                           \
+            for (i = j; i < d; i++) { t = (double)x[m][i] - y[m][i]; s += t * t; }                 \
+            for (i = 0; i < V_LANES; i++) s += part[m * V_LANES + i];                              \
+            out[q + m] = s;                                                                        \
+        }                                                                                          \
+    }                                                                                              \
+    for (; q < n; q++) {                                                                           \
+        const X *x = rows[q];                                                                      \
+        const double *y = c + z[q] * d;                                                            \
+        double s = 0.0, t;                                                                         \
+        for (j = 0; j < d; j++) { t = (double)x[j] - y[j]; s += t * t; }                           \
+        out[q] = s;                                                                                \
     }
+#define SV_EIGHT(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7)
+#define CLEAR(m) V s##m = V_SPREAD(0.0);
+#define KEEP(m) V_STORE(part + m * V_LANES, s##m);
+#define TAKE_D(m) { const V t = V_SUB(V_LOAD(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
+#define TAKE_F(m) { const V t = V_SUB(V_TAKE_SINGLE(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
+
+static void SV_(sv_own_distances_d)(ptrdiff_t n, const double *const *rows, const int *z, const double *c,
+                                    ptrdiff_t d, double *out)
+{
+    OWN_DISTANCES(double, TAKE_D, 8)
 }
 
-SMALLVAR_CLONES
-static void sv_own_distances_f(ptrdiff_t n, const float *const *rows, const int *z, const double *c, ptrdiff_t d,
-                               double *out)
+static void SV_(sv_own_distances_f)(ptrdiff_t n, const float *const *rows, const int *z, const double *c,
+                                    ptrdiff_t d, double *out)
 {
-    ptrdiff_t q, j;
-    for (q = 0; q < n; q++) {
-        const float *x = rows[q];
-        const double *y = c + z[q] * d;
-        double s = 0.0;
-        if (q + 12 < n)
-            for (j = 0; j < d && j < 128; j += 16) SV_PREFETCH(rows[q + 12] + j);
-#pragma omp simd reduction(+ : s)
-        for (j = 0; j < d; j++) s += ((double)x[j] - y[j]) * ((double)x[j] - y[j]);
-        out[q] = s;
-    }
+    OWN_DISTANCES(float, TAKE_F, 16)
 }
 
-/* Squared distances of one point to k centers stored in columns: IN row: d; columns: d x room.  OUT out: k. */
-SMALLVAR_CLONES
-static void sv_distances(const double *restrict row, ptrdiff_t d, const double *restrict columns, ptrdiff_t room,
-                         ptrdiff_t k, double *restrict out)
-{
-    ptrdiff_t i, j;
-    for (i = 0; i < k; i++) out[i] = 0.0;
-    for (j = 0; j < d; j++) {
-        const double *c = columns + j * room;
-        double x = row[j];
-#pragma omp simd
-        for (i = 0; i < k; i++) {
-            double t = x - c[i];
-            out[i] += t * t;
-        }
+#undef OWN_DISTANCES
+#undef SV_EIGHT
+#undef CLEAR
+#undef KEEP
+#undef TAKE_D
+#undef TAKE_F
+
+/* A full tile from rows: block[j * LANES + l] = (rows[l][j] - shift[j]) * scale and its square sum over j, in order.
+ * The first letter is the type of the rows, the second that of the block.
+ * IN rows: LANES pointers to d values (a row may come twice); shift: d.  OUT block: d x LANES; squares: LANES. */
+#define GATHER(TAKE, GIVE, LANES, TO)                                                              \
+    ptrdiff_t j, l, m;                                                                             \
+    for (l = 0; l < LANES; l += V_LANES) {                                                         \
+        const V factor = V_SPREAD(scale);                                                          \
+        V total = V_SPREAD(0.0);                                                                   \
+        for (j = 0; j + V_LANES <= d; j += V_LANES) {                                              \
+            V v[V_LANES];                                                                          \
+            SV_UNROLL for (m = 0; m < V_LANES; m++) v[m] = TAKE(rows[l + m] + j);                  \
+            V_TRANSPOSE(v);                                                                  \
+            SV_UNROLL for (m = 0; m < V_LANES; m++) {                                              \
+                const V t = V_MUL(V_SUB(v[m], V_SPREAD(shift[j + m])), factor);                    \
+                total = V_ADD(total, V_MUL(t, t));                                                 \
+                GIVE(block + (j + m) * LANES + l, t);                                              \
+            }                                                                                      \
+        }                                                                                          \
+        V_STORE(squares + l, total);                                                               \
+        for (m = 0; m < V_LANES; m++) {                                                            \
+            ptrdiff_t i;                                                                           \
+            double s = squares[l + m];                                                             \
+            for (i = j; i < d; i++) {                                                              \
+                const double t = ((double)rows[l + m][i] - shift[i]) * scale;                      \
+                s += t * t;                                                                        \
+                block[i * LANES + l + m] = (TO)t;                                                  \
+            }                                                                                      \
+            squares[l + m] = s;                                                                    \
+        }                                                                                          \
     }
+
+static void SV_(sv_gather_ff)(const float *const *rows, ptrdiff_t d, const double *shift, double scale,
+                              float *SV_RESTRICT block, double *SV_RESTRICT squares)
+{
+    GATHER(V_TAKE_SINGLE, V_GIVE_SINGLE, 16, float)
 }
 
-/* Squared lengths of the images of 16 points under W, in float32.
- * IN x: d x 16, 64-byte aligned; w: r x d.  OUT image: 16. */
-SMALLVAR_CLONES
-static void sv_images(const float *restrict x, ptrdiff_t d, const float *restrict w, ptrdiff_t r,
-                      float *restrict image)
+static void SV_(sv_gather_fd)(const float *const *rows, ptrdiff_t d, const double *shift, double scale,
+                              double *SV_RESTRICT block, double *SV_RESTRICT squares)
 {
-    ptrdiff_t i = 0, j, m;
-#if SMALLVAR_VECTORS
-    const sv_vfloat *v = (const sv_vfloat *)x;
-    const sv_vfloat zero = (sv_vfloat){0};
-    sv_vfloat total = zero;
-    for (; i + 6 <= r; i += 6) {
-        const float *w0 = w + i * d, *w1 = w0 + d, *w2 = w1 + d, *w3 = w2 + d, *w4 = w3 + d, *w5 = w4 + d;
-        sv_vfloat s0 = zero, s1 = zero, s2 = zero, s3 = zero, s4 = zero, s5 = zero;
-        for (j = 0; j < d; j++) {
-            sv_vfloat xj = v[j];
-            s0 += xj * w0[j]; s1 += xj * w1[j]; s2 += xj * w2[j];
-            s3 += xj * w3[j]; s4 += xj * w4[j]; s5 += xj * w5[j];
-        }
-        total += s0 * s0 + s1 * s1 + s2 * s2 + s3 * s3 + s4 * s4 + s5 * s5;
-    }
-    for (; i < r; i++) {
-        sv_vfloat s = zero;
-        for (j = 0; j < d; j++) s += v[j] * w[i * d + j];
-        total += s * s;
-    }
-    for (m = 0; m < 16; m++) image[m] = total[m];
-#else
-    for (m = 0; m < 16; m++) image[m] = 0.0f;
-    for (; i < r; i++) {
-        float s[16] = {0};
-        for (j = 0; j < d; j++)
-            for (m = 0; m < 16; m++) s[m] += x[j * 16 + m] * w[i * d + j];
-        for (m = 0; m < 16; m++) image[m] += s[m] * s[m];
-    }
-#endif
+    GATHER(V_TAKE_SINGLE, V_STORE, 8, double)
 }
+
+static void SV_(sv_gather_df)(const double *const *rows, ptrdiff_t d, const double *shift, double scale,
+                              float *SV_RESTRICT block, double *SV_RESTRICT squares)
+{
+    GATHER(V_LOAD, V_GIVE_SINGLE, 16, float)
+}
+
+static void SV_(sv_gather_dd)(const double *const *rows, ptrdiff_t d, const double *shift, double scale,
+                              double *SV_RESTRICT block, double *SV_RESTRICT squares)
+{
+    GATHER(V_LOAD, V_STORE, 8, double)
+}
+
+#undef GATHER
 
 #endif

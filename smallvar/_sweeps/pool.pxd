@@ -1,0 +1,7 @@
+"""Loops whose items are shared out to threads."""
+
+ctypedef void (*Body)(void* context, Py_ssize_t item, int slot) noexcept nogil
+
+cdef Py_ssize_t item_now(Py_ssize_t* place) noexcept nogil
+cdef Py_ssize_t next_item(Py_ssize_t* place) noexcept nogil
+cdef void run(Body body, void* context, Py_ssize_t first, Py_ssize_t last, int threads) noexcept nogil
