@@ -12,6 +12,7 @@ from smallvar._base import (
     check_lam,
     check_number,
     check_option,
+    check_reach,
     check_weights,
     nearest_sweep,
     unchanged_on_error,
@@ -133,6 +134,7 @@ def resolve_lam(lam, X, n_clusters, weight, n_threads):
     """The penalty as a number."""
     if isinstance(lam, str):
         check_guess(n_clusters, X.shape[0])
+        check_reach(X)
         return farthest_first(X, n_clusters, weight, n_threads)
     return float(lam)
 

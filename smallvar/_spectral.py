@@ -667,6 +667,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     def _keep_means(self, X, rows, labels, problem):
         """What ``predict`` needs: cluster means, here or in feature space."""
+        self._learned_by = self.kernel
         M = _means(labels, problem.weight)
         if self._kernel_is("linear"):
             centers = M.T @ problem.X
@@ -725,6 +726,10 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             Cluster of each row; at a tie the lowest one.
         """
         check_is_fitted(self)
+        if type(self.kernel) is not type(self._learned_by) or self.kernel != self._learned_by:
+            raise ValueError(
+                f"kernel must stay what it was in fit, {self._learned_by!r}, got {self.kernel!r}"
+            )
         return self._nearest(self._validate_kernel(X, reset=False))
 
     def __sklearn_tags__(self):

@@ -735,3 +735,14 @@ def test_bad_weights_and_predictions():
         model.fit(X)
         with pytest.raises(ValueError, match="2 features, but SpectralDPMeans is expecting 3"):
             model.predict(X[:, :2])
+
+
+def test_predict_with_another_kernel():
+    """What was learned is of one kernel: with another there is no answer."""
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    for before, after in (("linear", "rbf"), ("rbf", "linear"), ("rbf", "laplacian")):
+        model = SpectralDPMeans(2.0, kernel=before).fit(X)
+        labels = model.predict(X)
+        with pytest.raises(ValueError, match=f"kernel must stay .*'{before}', got '{after}'"):
+            model.set_params(kernel=after).predict(X)
+        assert np.array_equal(model.set_params(kernel=before).predict(X), labels)
