@@ -294,7 +294,7 @@ class Case:
         value = self.r.choice(bad if bad and (self.strange() or not good) else good)
         known = name in ("lam", "lam_local", "lam_global", "q", "scale", "reg_covar")
         if known and value in good and self.scale != "1.0" and value[0] in "0123456789n":
-            return f"{value} * {self.scale} ** 2"
+            return f"float({value}) * {self.scale} ** 2"
         return value
 
     def choose(self):
@@ -324,7 +324,7 @@ class Case:
             if value is None:
                 value = self.chosen[name] = self.value(name, *table[name])
             elif name == "lam" and self.scale != "1.0" and value[0] in "0123456789n":
-                value = f"{value} * {self.scale} ** 2"
+                value = f"float({value}) * {self.scale} ** 2"
             parts.append(f"{name}={value}")
         return ", ".join(parts)
 
@@ -822,7 +822,7 @@ def check_exception(error, op, replaced):
     where = f"{type(error).__name__}: {str(error)[:200]} ({Path(last.filename).name}:{last.lineno})"
     if isinstance(error, pickle.PicklingError) and "lambda" in str(error):
         return
-    if last.filename == "<case>" and (op == "init" or len(frames) > 2):
+    if op == "init" or (last.filename == "<case>" and (op == "set_params" or len(frames) > 2)):
         return  # an argument that cannot be made, or the user's own function
     if replaced and isinstance(error, Exception):
         return  # anything but a crash is an answer
@@ -975,6 +975,8 @@ class Run:
                 need(np.isin(out, labels).all(), "predict gives labels that are none")
         elif op in ("transform", "score", "inverse_transform") and not self.replaced:
             out = space["out"]
+            if op == "score" and not np.isfinite(getattr(m, "lam_", 0.0) or 0.0):
+                return True
             fine = ~np.isnan(out) if self.case.name == "BregmanDPMeans" else np.isfinite(out)
             need(np.all(fine), f"{op} is not finite")
         return True

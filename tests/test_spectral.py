@@ -746,3 +746,9 @@ def test_predict_with_another_kernel():
         with pytest.raises(ValueError, match=f"kernel must stay .*'{before}', got '{after}'"):
             model.set_params(kernel=after).predict(X)
         assert np.array_equal(model.set_params(kernel=before).predict(X), labels)
+
+
+def test_refit_with_another_kernel_starts_afresh():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = SpectralDPMeans(2.0, kernel="rbf").fit(X).set_params(kernel="linear").fit(X)
+    assert vars(model).keys() == vars(SpectralDPMeans(2.0).fit(X)).keys()
