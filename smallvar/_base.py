@@ -1,6 +1,8 @@
 """What all estimators share: checks of parameters and data, threads, undo, centers' methods."""
 
 import math
+import os
+import threading
 import warnings
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -21,20 +23,45 @@ from smallvar._config import resolve_threads
 from smallvar._sweeps.dpmeans import DPSweep, column_statistics
 
 DTYPES = (np.float64, np.float32)
+LARGEST = 2**63 - 1  # of integers
+
+
+def shown(value):
+    """A number as messages show it: one of thousands of digits cannot be printed."""
+    if isinstance(value, Integral) and abs(int(value)) > LARGEST:
+        return f"an integer of {int(value).bit_length()} bits"
+    return repr(value)
+
+
+def as_number(value, name, integer):
+    """A Python number: what the sweeps, in C, will see of ``value``."""
+    if integer:
+        if value > LARGEST:
+            raise ValueError(f"{name} must be <= {LARGEST}, got {shown(value)}")
+        return int(value)
+    try:
+        number = float(value)
+        if math.isinf(number) and value - value == 0:
+            raise OverflowError
+    except OverflowError:
+        bound = f"at most {np.finfo(np.float64).max:.4g} in absolute value"
+        raise ValueError(f"{name} must be {bound}, got {shown(value)}") from None
+    return number
 
 
 def check_number(value, name, *, low=None, low_open=False, integer=False, none=False):
-    """Return ``value`` if it is a number within its bound, else raise naming both."""
+    """Return ``value`` as int or float if it is within its bound, else raise naming both."""
     if none and value is None:
         return value
     kind, word = (Integral, "an integer") if integer else (Real, "a number")
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {word}{' or None' * none}, got {value!r}")
-    if value != value and low is None:
+    number = as_number(value, name, integer)
+    if number != number and low is None:
         raise ValueError(f"{name} must not be NaN, got {value!r}")
-    if value != value or (low is not None and (value < low or (low_open and value == low))):
-        raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {value!r}")
-    return value
+    if number != number or (low is not None and (number < low or (low_open and number == low))):
+        raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {shown(value)}")
+    return number
 
 
 def check_option(value, name, options):
@@ -58,11 +85,11 @@ def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-
         return
     if not isinstance(lam, Real) or isinstance(lam, (bool, np.bool_)):
         raise TypeError(f"{wanted}, got {lam!r}")
-    check_number(lam, name, low=0)
-    if lam == 0 and not capped:
+    number = check_number(lam, name, low=0)
+    if number == 0 and not capped:
         unless = "" if capped is None else " unless max_clusters is given"
-        raise ValueError(f"{name} must be > 0{unless}, got {name}=0")
-    if finite and np.isinf(lam):
+        raise ValueError(f"{name} must be > 0{unless}, got {name}={lam!s}")
+    if finite and math.isinf(number):
         raise ValueError(f"{name} must be finite, got {lam!r}")
 
 
@@ -131,6 +158,19 @@ def check_weights(sample_weight, n):
     return None if (weight == 1.0).all() else weight
 
 
+def check_ratio(weight, most, algorithm):
+    """Raise where rows that leave a cluster would take the light ones with them, by rounding."""
+    positive = None if weight is None else weight[weight > 0]
+    if weight is None or not positive.max() > most * positive.min():
+        return
+    ratio = float(positive.max()) / float(positive.min())
+    raise ValueError(
+        "sample_weight must have a ratio of largest to least positive weight of at most "
+        f"{most:.0e} with algorithm={algorithm!r}, got {ratio:.3g}: set tiny weights to 0, or use "
+        "'serial'"
+    )
+
+
 def check_init(init, n_features, max_clusters):
     """Given starting centers as a float64 array; None for ``"mean"``."""
     if isinstance(init, str):
@@ -153,9 +193,49 @@ def check_init(init, n_features, max_clusters):
     return centers
 
 
+def learned(estimator, name, *shape):
+    """A learned array, as the sweeps need it, unless it was replaced by one that does not fit.
+
+    In ``shape``, None stands for any number but 0.
+    """
+    value = getattr(estimator, name)
+    wanted = ", ".join("any" if size is None else str(size) for size in shape)
+    try:
+        array = np.ascontiguousarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from None
+    fits = array.ndim == len(shape) and all(
+        size > 0 if least is None else size == least
+        for size, least in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f"{name} must have shape ({wanted}), as learned, got {np.shape(value)}: "
+            "was it replaced? fit again"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, as learned, got NaN or infinity; fit again")
+    return array
+
+
+_changing = {}  # the estimators that are being changed, by id, and the threads that do it
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_changing.clear)  # a child has none of these threads
+
+
 @contextmanager
 def unchanged_on_error(estimator):
-    """Leave the estimator as it was before if the block fails or is interrupted."""
+    """Leave the estimator as it was before if the block fails or is interrupted.
+
+    Two threads must not change the same one: each would undo or mix up what the other does.
+    """
+    mine = [threading.get_ident()]
+    holder = _changing.setdefault(id(estimator), mine)
+    if holder != mine:
+        raise RuntimeError(
+            f"this {type(estimator).__name__} is being fitted in another thread; "
+            "use sklearn.base.clone to have one for each thread"
+        )
     before = vars(estimator).copy()
     try:
         yield
@@ -163,6 +243,9 @@ def unchanged_on_error(estimator):
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
+    finally:
+        if holder is mine:
+            _changing.pop(id(estimator), None)
 
 
 def mean_noise(low, high):
@@ -203,6 +286,16 @@ def nearest_sweep(X, weight, centers, n_threads):
     sweep.set_centers(centers)
     sweep.assign()
     return sweep
+
+
+def counts(opened, path, counted, n):
+    """Whether the last sweep counts towards ``max_iter``; ``counted`` of those before did.
+
+    One that opens clusters does not, if the objective fell and no more than ``n`` sweeps, one for
+    each row, were let off before: where rounding opens clusters, it would never end.
+    """
+    fell = len(path) < 2 or path[-1] < path[-2]
+    return not (opened and fell and len(path) - counted <= n)
 
 
 def warn_not_converged(estimator, n_iter):
@@ -286,7 +379,8 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        return nearest_sweep(X, None, self.cluster_centers_, self._threads()).labels
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        return nearest_sweep(X, None, centers, self._threads()).labels
 
     def transform(self, X):
         """Euclidean distances (not squared) of each row to each center.
@@ -303,10 +397,11 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        distances = np.empty((X.shape[0], self.cluster_centers_.shape[0]), dtype=X.dtype)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        distances = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
         for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
             with np.errstate(over="ignore"):
-                distances[rows] = cdist(X[rows], self.cluster_centers_)
+                distances[rows] = cdist(X[rows], centers)
         if not np.isfinite(distances).all():
             raise ValueError(
                 "X must be so near the centers that squared distances, and distances as "
@@ -334,8 +429,9 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         weight = check_weights(sample_weight, X.shape[0])
-        sweep = nearest_sweep(X, weight, self.cluster_centers_, self._threads())
-        return -(sweep.squared_error() + self.lam_ * len(self.cluster_centers_))
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        sweep = nearest_sweep(X, weight, centers, self._threads())
+        return -(sweep.squared_error() + self.lam_ * len(centers))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -15,6 +15,7 @@ from smallvar._base import (
     check_option,
     check_reach,
     check_weights,
+    learned,
     unchanged_on_error,
     warn_not_converged,
 )
@@ -114,14 +115,13 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
 
     def _keep(self, sweep, X, used, n_threads):
         """Learned attributes."""
-        self.components_ = sweep.components()
+        self.components_, self.n_components_ = sweep.components(), sweep.k
         self.assignments_ = sweep.assignments()
         if used is not None:
             rows = np.empty((len(used), sweep.k), dtype=np.int32)
             rows[used] = self.assignments_
             rows[~used] = self._encode(np.ascontiguousarray(X[~used]), None, n_threads)[0]
             self.assignments_ = rows
-        self.n_components_ = sweep.k
         self.reconstruction_err_ = float(np.sqrt(sweep.error))
         self.objective_ = sweep.objective
         self.objective_path_ = sweep.path()
@@ -129,10 +129,13 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
 
     def _encode(self, X, weight, n_threads):
         """Rows of Z for data, and the weighted squared error."""
-        k = len(self.components_)
+        components = learned(self, "components_", self.n_components_, X.shape[1])
+        k = len(components)
         rule = "exact" if self._exact else "coordinate"
+        if self._exact:
+            _check_exact(k, "n_components_")
         sweep = FeatureSweep(X, weight, rule, 0.0, k, 1, 0.0, 0, n_threads, False)
-        return sweep.encode(self.components_)
+        return sweep.encode(components)
 
     @property
     def _n_features_out(self):
@@ -259,7 +262,8 @@ class BPMeans(_FeatureEstimator):
         one, since their number is free ("stepwise" keeps it). Not in the paper; often worth more
         than as many starts.
     max_iter : int, default=300
-        Largest number of sweeps of a start; those that open features do not count.
+        Largest number of sweeps of a start; those that open features do not
+        count, but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop a start when a sweep lowers the objective by at most ``tol`` times its value after the
         first sweep. 0 runs to a fixed point.
@@ -418,8 +422,8 @@ class BPMeans(_FeatureEstimator):
             self._keep(sweep, X, used, n_threads)
             if self.algorithm == "stepwise":
                 self.objective_, self.objective_path_ = path[-1], np.array(path)
-        if not converged:
-            warn_not_converged(self, self.n_iter_)
+            if not converged:
+                warn_not_converged(self, self.n_iter_)
         return self
 
     def _stepwise(self, X, weight, lam, cap, rng, n_threads):
@@ -602,8 +606,8 @@ class KFeatures(_FeatureEstimator):
             sweep = self._sweep(rows, weight, self.assign, 0.0, self.n_components, n_threads)
             self._start(sweep, rng, Z)
             self._keep(sweep, X, used, n_threads)
-        if not sweep.converged:
-            warn_not_converged(self, self.n_iter_)
+            if not sweep.converged:
+                warn_not_converged(self, self.n_iter_)
         return self
 
 

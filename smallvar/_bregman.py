@@ -8,8 +8,10 @@ from threadpoolctl import threadpool_limits
 from smallvar._base import (
     check_init,
     check_option,
+    check_ratio,
     check_reach,
     check_weights,
+    learned,
     unchanged_on_error,
     warn_not_converged,
 )
@@ -24,7 +26,7 @@ from smallvar._divergence import (
     mean_of,
     sweep_at,
 )
-from smallvar._dpmeans import DPMeans
+from smallvar._dpmeans import WEIGHTS, DPMeans
 from smallvar._penalty import check_guess
 
 
@@ -76,7 +78,8 @@ default="squared_euclidean"
         order. The one with the lowest objective is kept; with "auto" that with the lowest
         criterion.
     max_iter : int, default=300
-        Largest number of sweeps; those that open clusters do not count.
+        Largest number of sweeps; those that open clusters do not count,
+        but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
@@ -229,13 +232,15 @@ default="squared_euclidean"
             rng, n_threads = self._check_parameters()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
+            if self.algorithm in ("collapsed", "merge"):
+                check_ratio(weight, WEIGHTS, self.algorithm)
             given = check_init(self.init, X.shape[1], self.max_clusters)
             if given is not None:
                 rule.check(given, "init", self.divergence)
             with threadpool_limits(n_threads, user_api="blas"), np.errstate(over="ignore"):
                 best = self._fit_rule(rule, X, weight, given, rng, n_threads)
-        if not (best.converged or best.enough):
-            warn_not_converged(self, best.n_iter)
+            if not (best.converged or best.enough):
+                warn_not_converged(self, best.n_iter)
         return self
 
     def _fit_rule(self, rule, X, weight, given, rng, n_threads):
@@ -286,8 +291,9 @@ default="squared_euclidean"
             return super().predict(X)
         check_is_fitted(self)
         X = self._validate(X, reset=False)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
         with threadpool_limits(self._threads(), user_api="blas"):
-            return sweep_at(rule, X, None, None, self.cluster_centers_).label
+            return sweep_at(rule, X, None, None, centers).label
 
     def transform(self, X):
         """Divergence of each row from each center.
@@ -308,7 +314,7 @@ default="squared_euclidean"
         rule = self._rule()
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        centers = self.cluster_centers_
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
         out = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
         for rows in blocks(X.shape[0], centers.size):
             x = X[rows].astype(np.float64, copy=False)
@@ -342,11 +348,12 @@ default="squared_euclidean"
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         weight = check_weights(sample_weight, X.shape[0])
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
         rows = None if weight is None else np.flatnonzero(weight)
         w = None if weight is None else weight[rows]
         with threadpool_limits(self._threads(), user_api="blas"):
-            sweep = sweep_at(rule, X, w, rows, self.cluster_centers_)
-            return -(sweep.squared_error() + self.lam_ * len(self.cluster_centers_))
+            sweep = sweep_at(rule, X, w, rows, centers)
+            return -(sweep.squared_error() + self.lam_ * len(centers))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

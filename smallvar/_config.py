@@ -8,25 +8,35 @@ import threading
 import joblib
 from threadpoolctl import ThreadpoolController
 
-from smallvar._sweeps.pool import max_threads, openmp_version
+from smallvar._sweeps.pool import MOST_THREADS, max_threads, openmp_version
 from smallvar._version import __version__
-
-_forked = False
 
 
 def _after_fork():
-    global _forked, _one_thread
-    _forked, _one_thread = True, _OneThread()
+    global _one_thread
+    _one_thread = _OneThread()
 
 
 if hasattr(os, "register_at_fork"):
-    # GNU OpenMP hangs in a child whose parent used its threads: one thread is always safe.
+    # its lock may be held by a thread that the child does not have
     os.register_at_fork(after_in_child=_after_fork)
 
 
 def openmp_enabled():
-    """Whether this build runs its sweeps on several threads."""
+    """Whether this build asks OpenMP how many threads to use (the threads are its own)."""
     return openmp_version() > 0
+
+
+def _cores():
+    return os.cpu_count() or 1
+
+
+def _openmp_threads():
+    """Threads by OMP_NUM_THREADS or threadpoolctl, else those OpenMP finds; 0: nothing is known."""
+    if openmp_enabled():
+        return max_threads()
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(first) if first.isdecimal() else 0
 
 
 @functools.cache
@@ -69,15 +79,19 @@ def one_blas_thread():
 
 
 def resolve_threads(n_threads):
-    """Number of threads for ``n_threads``: None means all that this process may use."""
-    if n_threads is None:
-        available = max_threads()
-        if "OMP_NUM_THREADS" not in os.environ:
-            # OpenMP knows the affinity mask, joblib the limits of containers as well
-            available = min(available, _cpus_allowed())
+    """Number of threads for ``n_threads``: None means all that this process may use.
+
+    More than the machine has processors only where OMP_NUM_THREADS or threadpoolctl allow more.
+    """
+    limit = _openmp_threads()
+    if n_threads is not None:
+        available = min(n_threads, max(_cores(), limit))
+    elif "OMP_NUM_THREADS" in os.environ and limit:
+        available = limit
     else:
-        available = n_threads
-    return 1 if _forked or not openmp_enabled() else max(1, int(available))
+        # OpenMP knows the affinity mask, joblib the limits of containers as well
+        available = min(limit or MOST_THREADS, _cpus_allowed())
+    return max(1, min(int(available), MOST_THREADS))
 
 
 def _blas_names():
@@ -96,7 +110,7 @@ def _blas_names():
 
 
 def show_config():
-    """Print version, compiler, OpenMP and BLAS of this installation.
+    """Print version, compiler, instruction set, threads, OpenMP and BLAS of this installation.
 
     Examples
     --------
@@ -104,13 +118,15 @@ def show_config():
     >>> smallvar.show_config()  # doctest: +ELLIPSIS
     smallvar: ...
     """
-    from smallvar._sweeps.nearest import compiler
+    from smallvar._sweeps.nearest import compiler, instruction_set, instruction_sets
 
     date = openmp_version()
-    openmp = f"on (standard {date}), {resolve_threads(None)} threads" if date else "off, 1 thread"
+    openmp = f"on (standard {date})" if date else "off"
     numpy_blas = ", ".join(dict.fromkeys(_blas_names()))
     print(f"smallvar: {__version__}")
     print(f"python: {sys.version.split()[0]}")
     print(f"compiler: {compiler()}")
-    print(f"OpenMP: {openmp}")
+    print(f"threads: {resolve_threads(None)}")
+    print(f"SIMD: {instruction_set()} (built: {', '.join(instruction_sets())})")
+    print(f"OpenMP: {openmp} (asked for the number of threads only)")
     print(f"BLAS: {numpy_blas} (of numpy and scipy; the sweeps of smallvar call none)")

@@ -12,8 +12,10 @@ from smallvar._base import (
     check_lam,
     check_number,
     check_option,
+    check_ratio,
     check_reach,
     check_weights,
+    counts,
     nearest_sweep,
     unchanged_on_error,
     warn_not_converged,
@@ -24,6 +26,7 @@ from smallvar._sweeps.dpmeans import DPSweep
 
 NO_CAP = 2**31 - 1  # labels are int32
 LAMS = ("auto", "farthest-first")
+WEIGHTS = 1e12  # largest ratio of weights where rows are taken out of clusters
 CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
 
@@ -59,7 +62,6 @@ class _Start:
                 sweep.assign()
             sweep.move_centers()
         self.converged = self.enough = verifying = False
-        idle = 0
         while not (self.converged or self.enough):
             moved, opened = self.step()
             unchanged = not (moved or opened)
@@ -67,24 +69,20 @@ class _Start:
                 self.converged = True
                 break
             self.n_iter += 1
-            counted += not opened
             settled = unchanged and (self.n_iter > 1 or not self.given)
             if settled and sweep.fresh_sums and self.path:
                 self.converged = True
                 self.path.append(self.path[-1])
             else:
                 # running sums drift: a fixed point counts once it is one of fresh means
-                self.note(sweep.move_centers(settled or counted >= max_iter))
+                self.note(sweep.move_centers(settled or counted + (not opened) >= max_iter))
                 verifying = settled
             if verbose:
                 print(
                     f"sweep {self.n_iter}: {sweep.k} clusters, objective {self.path[-1]:.8g}, "
                     f"{moved} points moved, {opened} clusters opened"
                 )
-            fell = len(self.path) < 2 or self.path[-1] < self.path[-2]
-            idle = idle + 1 if opened and not fell else 0
-            if idle == 10:  # clusters opened over roundings: it would never end
-                break
+            counted += counts(opened, self.path, counted, len(self.label))
             if not settled:
                 if tol > 0 and len(self.path) > 1:
                     self.enough = self.path[-2] - self.path[-1] <= tol * self.path[0]
@@ -186,7 +184,8 @@ class DPMeans(CenterEstimator):
         order. The one with the lowest objective is kept; with "auto" the path with the lowest
         criterion.
     max_iter : int, default=300
-        Largest number of sweeps; those that open clusters do not count.
+        Largest number of sweeps; those that open clusters do not count,
+        but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
@@ -333,6 +332,8 @@ class DPMeans(CenterEstimator):
             rng, n_threads = self._check_parameters()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
+            if self.algorithm in ("collapsed", "merge"):
+                check_ratio(weight, WEIGHTS, self.algorithm)
             given = check_init(self.init, X.shape[1], self.max_clusters)
             best = self._fit(X, weight, given, rng, n_threads)
             if self.algorithm == "collapsed" and weight is not None and not weight.all():
@@ -342,10 +343,10 @@ class DPMeans(CenterEstimator):
                     X[idle], None, best.sweep.centers, n_threads
                 ).labels
             reachable = self._reachable(X, weight, n_threads) if given is None else None
-        if reachable:
-            warnings.warn(reachable, UserWarning, stacklevel=2)
-        if not (best.converged or best.enough):
-            warn_not_converged(self, best.n_iter)
+            if reachable:
+                warnings.warn(reachable, UserWarning, stacklevel=2)
+            if not (best.converged or best.enough):
+                warn_not_converged(self, best.n_iter)
         return self
 
     def _fit(self, X, weight, given, rng, n_threads):

@@ -1,5 +1,6 @@
 """D-Means: clusters that move, die and come back from one time step to the next."""
 
+import math
 from contextlib import contextmanager
 
 import numpy as np
@@ -13,6 +14,7 @@ from smallvar._base import (
     check_lam,
     check_number,
     check_reach,
+    learned,
     unchanged_on_error,
     warn_not_converged,
 )
@@ -47,7 +49,7 @@ class MovingClusters(ClusterMixin, Estimator):
         check_number(self.q, "q", low=0, none=True)
         check_number(self.tau, "tau", low=0, none=True)
         for name in ("k_tau", "q", "tau"):
-            if pairs[name] is not None and np.isinf(pairs[name]):
+            if pairs[name] is not None and math.isinf(pairs[name]):
                 raise ValueError(f"{name} must be finite, got {pairs[name]!r}")
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_flag(self.record, "record")
@@ -93,7 +95,9 @@ class MovingClusters(ClusterMixin, Estimator):
         if self.q is not None:
             self.q_, self.tau_ = float(self.q), float(self.tau)
             return
-        t_q, k_tau = (DEFAULT_T_Q, DEFAULT_K_TAU) if self.t_q is None else (self.t_q, self.k_tau)
+        t_q, k_tau = DEFAULT_T_Q, DEFAULT_K_TAU
+        if self.t_q is not None:
+            t_q, k_tau = float(self.t_q), float(self.k_tau)
         self.q_ = float(self.lam_ / t_q)
         self.tau_ = float(k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1))
 
@@ -159,7 +163,7 @@ class MovingClusters(ClusterMixin, Estimator):
             return np.zeros(len(ages), dtype=bool)
         if self.q is not None:
             return self.q_ * ages > self.lam_
-        return ages > (DEFAULT_T_Q if self.t_q is None else self.t_q)
+        return ages > (DEFAULT_T_Q if self.t_q is None else float(self.t_q))
 
     def _record_of(self, field):
         """One field of what was recorded, step by step."""
@@ -237,6 +241,8 @@ class MovingClusters(ClusterMixin, Estimator):
                 self._recorded = None
             elif self._recorded is None:
                 raise ValueError("record must be set before the first step, got record=True")
+            for name in ("weights_", "ages_"):
+                learned(self, name, len(self.cluster_ids_))
             for name, value in vars(self).get("_settled", {}).items():
                 if getattr(self, name) != value:
                     raise ValueError(
@@ -244,9 +250,8 @@ class MovingClusters(ClusterMixin, Estimator):
                         f"{getattr(self, name)!r}"
                     )
             with self._undone_on_error():
-                converged = self._step(X, n_threads, self.n_steps_)
-        if not converged:
-            warn_not_converged(self, self.n_iter_)
+                if not self._step(X, n_threads, self.n_steps_):
+                    warn_not_converged(self, self.n_iter_)
         return self
 
     def fit(self, X, y=None, *, times=None):
@@ -281,9 +286,9 @@ class MovingClusters(ClusterMixin, Estimator):
                     batch = X if times is None else X[rows]
                     converged &= self._step(batch, n_threads, value)
                     labels[rows] = self.labels_
-            self.labels_ = labels
-        if not converged:
-            warn_not_converged(self, self.n_iter_)
+                self.labels_ = labels
+                if not converged:
+                    warn_not_converged(self, self.n_iter_)
         return self
 
 
@@ -457,11 +462,12 @@ class DynamicMeans(MovingClusters):
         return farthest_first(X, guess, None, n_threads)
 
     def _cluster(self, X, gamma, penalty, n_threads):
+        phi = learned(self, "cluster_centers_", len(gamma), X.shape[1])
         best = None
         for start in range(self.n_init):
             order = self._generator.permutation(X.shape[0]) if start else None
-            sweep = DynamicStep(X, self.cluster_centers_, gamma, penalty, self.lam_, n_threads).run(
-                order, self.max_iter
+            sweep = DynamicStep(X, phi, gamma, penalty, self.lam_, n_threads).run(
+                order, min(self.max_iter, 2**31 - 1)
             )
             if best is None or sweep.objective < best.objective * (1 - 1e-12):
                 best = sweep
@@ -496,10 +502,11 @@ class DynamicMeans(MovingClusters):
         n_threads = self._check_parameters()
         X = self._validate(X, reset=False)
         check_reach(X)
-        active = self.ages_ == 1
+        centers = learned(self, "cluster_centers_", len(self.cluster_ids_), X.shape[1])
+        active = learned(self, "ages_", len(self.cluster_ids_)) == 1
         if not active.any():
             raise ValueError("no cluster was seen in the last step, so none can be predicted")
-        centers = np.ascontiguousarray(self.cluster_centers_[active])
+        centers = centers[active]
         labels = assign(X, None, centers, np.zeros((1, len(centers))), n_threads)
         return self.cluster_ids_[active][labels]
 

@@ -5,7 +5,6 @@ from functools import partial
 from inspect import signature
 
 import numpy as np
-from scipy.linalg import eigh
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_array, check_is_fitted
@@ -13,6 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from smallvar._base import check_number
 from smallvar._dynamic import MovingClusters
 from smallvar._gram import KernelEstimator
+from smallvar._lapack import eigh
 from smallvar._penalty import farthest_by
 from smallvar._spectral import eigen_above, first_appearance, yu_shi
 

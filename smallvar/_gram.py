@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 from scipy.linalg import eigvalsh, eigvalsh_tridiagonal
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist
 from sklearn.metrics.pairwise import KERNEL_PARAMS, kernel_metrics, pairwise_kernels
 
 from smallvar._base import DTYPES, Estimator, check_number
@@ -17,6 +17,7 @@ DENSE = 500  # rows of which all eigenvalues are looked at for negative ones
 STEPS, FEW_STEPS, MANY = 40, 8, 4000  # of Lanczos beyond that, few for more rows than MANY
 # kernels exp(-gamma distance), whose gamma has the unit of one over that distance
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
+FAR = 1e6  # squares of rows, of their squared spread, beyond which rows are subtracted first
 SHARE = 0.3  # gamma times the typical distance, where gamma is not given
 SAMPLE = 500  # rows that the typical distance is taken from
 
@@ -38,6 +39,14 @@ def typical_distance(X, weight, metric):
     distance = pdist(X[rows], metric)
     distance = distance[distance > 0]
     return float(np.median(distance)) if len(distance) else 0.0
+
+
+def far_away(X, Y):
+    """Whether squared distances from squares and products lose 6 digits and more."""
+    low = np.minimum(X.min(axis=0), Y.min(axis=0)).astype(np.float64)
+    high = np.maximum(X.max(axis=0), Y.max(axis=0)).astype(np.float64)
+    reach, spread = np.maximum(np.abs(low), np.abs(high)), high - low
+    return float(reach @ reach) > FAR * float(spread @ spread) > 0
 
 
 def block_size(max_memory):
@@ -65,7 +74,7 @@ class KernelEstimator(Estimator):
         if self.kernel_params is not None and not isinstance(self.kernel_params, dict):
             raise TypeError(f"kernel_params must be a dict or None, got {self.kernel_params!r}")
         if self.gamma is not None:
-            if not np.isfinite(check_number(self.gamma, "gamma", low=0)):
+            if not math.isfinite(check_number(self.gamma, "gamma", low=0)):
                 raise ValueError(f"gamma must be finite, got {self.gamma!r}")
             if "gamma" in (self.kernel_params or {}):
                 raise ValueError("gamma must not be given twice, got it in kernel_params too")
@@ -82,7 +91,7 @@ class KernelEstimator(Estimator):
         """Parameters of the kernel as they are given."""
         given = dict(self.kernel_params or {})
         if self.gamma is not None:
-            given["gamma"] = self.gamma
+            given["gamma"] = float(self.gamma)
         return given
 
     def _find_gamma(self, X, weight=None):
@@ -110,7 +119,10 @@ class KernelEstimator(Estimator):
         arguments = self._kernel_arguments()
         if getattr(self, "gamma_", None) is not None:
             arguments["gamma"] = self.gamma_
-        if isinstance(self.kernel, str):
+        if isinstance(self.kernel, str) and self.kernel == "rbf" and far_away(X, Y):
+            K = np.exp(-arguments.get("gamma", 1.0 / X.shape[1]) * cdist(X, Y, "sqeuclidean"))
+            K = K.astype(np.result_type(X, Y), copy=False)
+        elif isinstance(self.kernel, str):
             with np.errstate(over="ignore", invalid="ignore"):  # checked below
                 K = pairwise_kernels(X, Y, metric=self.kernel, **arguments)
         else:

@@ -1,5 +1,6 @@
 """Clusters of the nodes of a graph: normalized and ratio cut with a penalty."""
 
+import math
 import sys
 import warnings
 from dataclasses import dataclass
@@ -201,8 +202,12 @@ class _Descent:
         """Single nodes, then clusters as nodes, and so on; then back; until nothing changes."""
         # on the way up a level that hardly changes is left: clusters merge faster as nodes
         self.settle(self.graph, labels, self.order, len(labels) // FEW)
-        merged, settled = True, False
+        merged, settled, rounds = True, False, 0
         while merged and self.converged:
+            if rounds == self.max_iter:
+                self.converged = False
+                break
+            rounds += 1
             merged = False
             levels, graph, order = [], self.graph, self.order
             while True:
@@ -422,8 +427,7 @@ class PenalizedCut(BaseEstimator):
     def _check_parameters(self):
         check_option(self.cut, "cut", ("normalized", "ratio"))
         check_option(self.algorithm, "algorithm", ("multilevel", "incremental", "batch"))
-        check_number(self.lam, "lam", none=True)
-        if self.lam is not None and not np.isfinite(self.lam):
+        if not math.isfinite(check_number(self.lam, "lam", none=True) or 0.0):
             raise ValueError(f"lam must be finite, got {self.lam!r}")
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
@@ -453,14 +457,14 @@ class PenalizedCut(BaseEstimator):
             if lam is None:
                 lam = -0.5 if self.cut == "normalized" else -0.5 * float(graph.out.mean())
             elif graph.indices.size:
-                warn_useless(lam, graph, self.cut)
+                warn_useless(float(lam), graph, self.cut)
             best = self._solve(graph, start, float(lam), rng)
             self.labels_, self.n_clusters_ = best.labels, best.n_clusters
             self.cut_, self.objective_ = best.cut, best.path[-1]
             self.objective_path_ = np.array(best.path)
             self.lam_, self.n_iter_ = float(lam), best.n_iter
-        if not best.converged:
-            warn_not_converged(self, self.n_iter_)
+            if not best.converged:
+                warn_not_converged(self, self.n_iter_)
         return self
 
     def _solve(self, graph, start, lam, rng):

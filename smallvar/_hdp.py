@@ -9,6 +9,8 @@ from smallvar._base import (
     check_lam,
     check_number,
     check_reach,
+    counts,
+    learned,
     unchanged_on_error,
     warn_not_converged,
 )
@@ -48,7 +50,8 @@ class HDPMeans(ClusterMixin, Estimator):
         Number of starts: the first visits data sets in sorted order and their rows as given, the
         others in random orders. The one with the lowest objective is kept.
     max_iter : int, default=300
-        Largest number of sweeps; those that open global clusters do not count.
+        Largest number of sweeps; those that open global clusters do not
+        count, but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
@@ -201,23 +204,16 @@ class HDPMeans(ClusterMixin, Estimator):
                 if best is None or one[1][-1] < best[1][-1] * (1 - 1e-12):
                     best = one
             sweep, path, n_iter, converged = best
-            self.labels_, self.cluster_centers_ = sweep.result()
             self.groups_ = names
-            pairs, row = np.unique(
-                group.astype(np.int64) * sweep.k + self.labels_, return_inverse=True
-            )
-            owner = pairs // sweep.k
-            first = np.searchsorted(owner, np.arange(len(names) + 1))
-            self.local_labels_ = (row - first[group]).astype(np.int32)
-            self.local_clusters_ = np.split((pairs % sweep.k).astype(np.int32), first[1:-1])
-            self.n_local_clusters_ = np.diff(first).astype(np.int64)
+            self.labels_, self.local_labels_, self.cluster_centers_, *local = sweep.result()
+            self.n_local_clusters_, self.local_clusters_ = local
             self.n_clusters_ = sweep.k
             self.inertia_ = sweep.error
             self.objective_, self.objective_path_ = path[-1], np.array(path)
             self.lam_local_, self.lam_global_ = lam_local, lam_global
             self.n_iter_ = n_iter
-        if not converged:
-            warn_not_converged(self, n_iter)
+            if not converged:
+                warn_not_converged(self, n_iter)
         return self
 
     def _run(self, sweep, lam_local, lam_global):
@@ -226,7 +222,7 @@ class HDPMeans(ClusterMixin, Estimator):
         while not converged and counted < self.max_iter:
             changed, created = sweep.sweep()
             path.append(sweep.error + lam_local * sweep.n_local + lam_global * sweep.k)
-            counted += not created or (len(path) > 1 and not path[-1] < path[-2])
+            counted += counts(created, path, counted, len(sweep.label))
             if self.verbose:
                 print(
                     f"sweep {len(path)}: {sweep.k} global clusters, {sweep.n_local} local ones, "
@@ -257,7 +253,8 @@ class HDPMeans(ClusterMixin, Estimator):
         n_threads = self._check_parameters()[1]
         X = self._validate(X, reset=False)
         check_reach(X)
-        offset = np.full((len(self.groups_) + 1, self.n_clusters_), self.lam_local_)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        offset = np.full((len(self.groups_) + 1, len(centers)), self.lam_local_)
         for j, used in enumerate(self.local_clusters_):
             offset[j, used] = 0.0
         group = np.full(X.shape[0], len(self.groups_), dtype=np.int32)
@@ -266,4 +263,4 @@ class HDPMeans(ClusterMixin, Estimator):
             known = {name: j for j, name in enumerate(comparable(self.groups_))}
             number_of = [known.get(name, len(self.groups_)) for name in comparable(names)]
             group = np.array(number_of, dtype=np.int32)[number]
-        return assign(X, group, self.cluster_centers_, offset, n_threads)
+        return assign(X, group, centers, offset, n_threads)

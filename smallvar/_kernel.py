@@ -9,7 +9,10 @@ from smallvar._base import (
     check_lam,
     check_number,
     check_option,
+    check_ratio,
     check_weights,
+    counts,
+    learned,
     unchanged_on_error,
     warn_not_converged,
 )
@@ -28,6 +31,7 @@ from smallvar._penalty import check_groups, check_guess, farthest_by, farthest_g
 NO_CAP = 2**31 - 1  # labels are int32
 TIE = 1e-13  # of the terms that a distance is the difference of: their rounding
 FIRST_WINDOW, LAST_WINDOW = 16, 4096  # points looked at together between two that move
+WEIGHTS = 1e6  # largest ratio of weights where rows are taken out of clusters
 TILE = 256  # rows of the local clusters whose kernel is taken at once
 # kernels that may have negative eigenvalues; gamma < 0 is not allowed
 INDEFINITE = ("precomputed", "sigmoid", "poly", "polynomial")
@@ -192,7 +196,7 @@ class _Start:
                 clusters.put(label, clusters.k + opened, exact=verifying)
             self.path.append(self.objective)
             # with an indefinite matrix clusters may open without end
-            counted += not opened or not (len(self.path) < 2 or self.path[-1] < self.path[-2])
+            counted += counts(opened, self.path, counted, len(self.order))
             if verbose:
                 print(
                     f"sweep {self.n_iter}: {clusters.k} clusters, objective {self.path[-1]:.8g}, "
@@ -370,7 +374,7 @@ class _HDPStart:
                 number = clusters.put(label, k, exact=verifying)
                 self.seen = np.append(number, -1)[self.seen]
             self.path.append(self.objective)
-            counted += not created or not (len(self.path) < 2 or self.path[-1] < self.path[-2])
+            counted += counts(created, self.path, counted, len(self.order))
             if verbose:
                 print(
                     f"sweep {self.n_iter}: {clusters.k} global clusters, {self.n_local} local "
@@ -570,9 +574,14 @@ class _KernelClusters(ClusterMixin, KernelEstimator):
 
     def _costs(self, X):
         """Squared distances of rows to the means, less K(x, x): batches of rows, (K, m) arrays."""
-        used = np.flatnonzero(self.center_labels_ >= 0)
-        label, coefficient = self.center_labels_[used], -2.0 * self.center_weights_[used]
-        k, size = len(self.center_norms_), block_size(self.max_memory)
+        norms = learned(self, "center_norms_", None)
+        own = learned(self, "center_labels_", X.shape[1] if self._precomputed else len(self.X_fit_))
+        weights = learned(self, "center_weights_", len(own))
+        if own.max() >= len(norms):
+            raise ValueError(f"center_labels_ must be < {len(norms)}, got {own.max():.0f}")
+        used = np.flatnonzero(own >= 0)
+        label, coefficient = own[used].astype(np.int32), -2.0 * weights[used]
+        k, size = len(norms), block_size(self.max_memory)
         for few in batches(X.shape[0], max(1, min(4096, size // k))):
             cost = np.zeros((k, len(X[few])))
 
@@ -583,7 +592,7 @@ class _KernelClusters(ClusterMixin, KernelEstimator):
                 return K.T.astype(np.float64, copy=False)
 
             add_rows(cost, used, label, coefficient, rows, max(1, size // cost.shape[1]))
-            cost += self.center_norms_[:, None]
+            cost += norms[:, None]
             yield few, cost
 
     def _assign(self, X, offset=None):
@@ -653,7 +662,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
         Number of starts, the first in the given order (unless ``shuffle``), the others in random
         order. The one with the lowest objective is kept.
     max_iter : int, default=300
-        Largest number of sweeps; those that open clusters do not count.
+        Largest number of sweeps; those that open clusters do not count,
+        but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
@@ -808,6 +818,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
             X = self._validate_kernel(X, reset=True)
             n = X.shape[0]
             weight = check_weights(sample_weight, n)
+            if self.algorithm == "collapsed":
+                check_ratio(weight, WEIGHTS, self.algorithm)
             label = check_labels(self.init, weight, n, self.max_clusters)
             if isinstance(self.lam, str):
                 check_guess(self.n_clusters, n)
@@ -835,8 +847,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
             self.objective_, self.objective_path_ = best.path[-1], np.array(best.path)
             self.lam_ = lam
             self.n_iter_ = best.n_iter
-        if not (best.converged or best.enough):
-            warn_not_converged(self, best.n_iter)
+            if not (best.converged or best.enough):
+                warn_not_converged(self, best.n_iter)
         return self
 
     def _penalty(self, gram, clusters, noise):
@@ -998,7 +1010,8 @@ class KernelHDPMeans(_KernelClusters):
         Number of starts: the first visits data sets in sorted order and their rows as given, the
         others in random orders. The one with the lowest objective is kept.
     max_iter : int, default=300
-        Largest number of sweeps; those that open global clusters do not count.
+        Largest number of sweeps; those that open global clusters do not
+        count, but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
@@ -1185,8 +1198,8 @@ class KernelHDPMeans(_KernelClusters):
             self.objective_, self.objective_path_ = best.path[-1], np.array(best.path)
             self.lam_local_, self.lam_global_ = lam_local, lam_global
             self.n_iter_ = best.n_iter
-        if not best.converged:
-            warn_not_converged(self, best.n_iter)
+            if not best.converged:
+                warn_not_converged(self, best.n_iter)
         return self
 
     def predict(self, X, groups=None):

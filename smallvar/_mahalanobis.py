@@ -1,5 +1,6 @@
 """K-means with a covariance for each cluster."""
 
+import math
 import warnings
 
 import numpy as np
@@ -15,6 +16,7 @@ from smallvar._base import (
     check_option,
     check_reach,
     check_weights,
+    counts,
     unchanged_on_error,
     warn_not_converged,
 )
@@ -126,14 +128,14 @@ class _GaussianStart:
 
     def run(self, label, first, max_iter, tol, verbose):
         """Sweep from these labels to a fixed point; ``first``: they are the first sweep."""
-        state, counted, idle = self.state, 0, 0
+        state, counted = self.state, 0
         self.label = label
         objective = state.refit(label, self.k)
         self.converged = self.enough = False
         if first:
             self._close_sweep(objective, len(label), 0, verbose)
             counted = 1
-        while not (self.converged or self.enough) and counted < max_iter and idle < 10:
+        while not (self.converged or self.enough) and counted < max_iter:
             before, least = self.label, None
             self.label, least = state.assign()
             if self.cost is None:
@@ -148,10 +150,8 @@ class _GaussianStart:
                 self.label, self.k = label.astype(np.int32), len(kept)
             if not self.converged:
                 objective = state.refit(self.label, self.k)
-            counted += not opened
             self._close_sweep(objective, moved, opened, verbose)
-            fell = len(self.path) < 2 or self.path[-1] < self.path[-2]
-            idle = idle + 1 if opened and not fell else 0
+            counted += counts(opened, self.path, counted, len(label))
             if tol > 0 and len(self.path) > 1 and not self.converged:
                 self.enough = self.path[-2] - self.path[-1] <= tol * abs(self.path[0])
         if not self.converged:
@@ -247,7 +247,8 @@ class MahalanobisMeans(CenterEstimator):
         the rows, the others in random orders). The one with the lowest objective is kept. An array
         of seeds with K fixed has one start.
     max_iter : int, default=300
-        Largest number of sweeps; those that open clusters do not count.
+        Largest number of sweeps; those that open clusters do not count,
+        but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times the absolute value of that
         after the first sweep. 0 runs to a fixed point.
@@ -370,7 +371,7 @@ class MahalanobisMeans(CenterEstimator):
         else:
             check_number(self.reg_covar, "reg_covar", low=0)
         for name in ("scale", "reg_covar"):
-            if getattr(self, name) == np.inf:
+            if getattr(self, name) == math.inf:
                 raise ValueError(f"{name} must be finite, got inf")
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
@@ -433,27 +434,28 @@ class MahalanobisMeans(CenterEstimator):
         """What a cluster costs that begins at a point; None with K fixed."""
         if self.lam is None:
             return None
+        lam, scale = float(self.lam), float(self.scale)
         if known is not None:
             roots, logdet = _roots(known[None], None)
-            cost = self.lam + reg * np.square(roots).sum() + self.scale * logdet[0]
+            cost = lam + reg * np.square(roots).sum() + scale * logdet[0]
         elif reg == 0:
             raise ValueError("reg_covar must be > 0 with lam given, got 0")
         else:
-            cost = self.lam + self.scale * d * (1.0 + np.log(reg / self.scale))
+            cost = lam + scale * d * (1.0 + np.log(reg / scale))
         cost = float(cost)
-        rest = cost - self.lam if np.isfinite(self.lam) else 0.0
+        rest = cost - lam if np.isfinite(lam) else 0.0
         if not cost > 0:
             raise ValueError(
                 f"lam must be > {-rest:.8g}, so that lam_eff, what opening a cluster costs, is > 0 "
-                f"(n_features={d}, reg_covar={reg:.6g}, scale={self.scale:.6g}); got "
-                f"lam={self.lam!r} and lam_eff={cost:.6g}"
+                f"(n_features={d}, reg_covar={reg:.6g}, scale={scale:.6g}); got "
+                f"lam={lam!r} and lam_eff={cost:.6g}"
             )
-        if known is None and cost >= self.scale:
+        if known is None and cost >= scale:
             warnings.warn(
-                f"MahalanobisMeans: lam={self.lam:.8g} makes opening a cluster cost "
-                f"lam_eff={cost:.6g}, but no point is ever as far as scale={self.scale:.6g} from "
+                f"MahalanobisMeans: lam={lam:.8g} makes opening a cluster cost "
+                f"lam_eff={cost:.6g}, but no point is ever as far as scale={scale:.6g} from "
                 "its own center: no cluster will be opened. To have an effect lam must be below "
-                f"{self.scale - rest:.8g}; K then tends to nearly n_samples.",
+                f"{scale - rest:.8g}; K then tends to nearly n_samples.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -513,8 +515,8 @@ class MahalanobisMeans(CenterEstimator):
             self.reg_covar_ = reg
             self.lam_eff_ = cost
             self.n_iter_ = best.n_iter
-        if not (best.converged or best.enough):
-            warn_not_converged(self, best.n_iter)
+            if not (best.converged or best.enough):
+                warn_not_converged(self, best.n_iter)
         return self
 
     def _start(self, X, w, seeds, known, reg, cost, start, rng):

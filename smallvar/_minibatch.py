@@ -11,6 +11,7 @@ from smallvar._base import (
     check_lam,
     check_number,
     check_weights,
+    learned,
     nearest_sweep,
     unchanged_on_error,
 )
@@ -243,6 +244,10 @@ class MiniBatchDPMeans(CenterEstimator):
             if first:
                 self._begin(X, weight, rng, n_threads)
                 self.n_iter_ = 1
+            else:
+                centers = learned(self, "cluster_centers_", None, X.shape[1])
+                learned(self, "cluster_weights_", len(centers))
+                self.cluster_centers_ = centers
             self._step(X, weight, n_threads)
             self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
         return self

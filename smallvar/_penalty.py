@@ -102,7 +102,8 @@ def check_groups(groups, n_samples):
     """The distinct groups, sorted, and the number of each row's."""
     if groups is None:
         return np.zeros(1, dtype=np.int64), np.zeros(n_samples, dtype=np.int32)
-    groups = column_or_1d(groups)
+    if type(groups) is not np.ndarray or groups.ndim != 1 or groups.dtype.kind not in "iu":
+        groups = column_or_1d(groups)
     if len(groups) != n_samples:
         raise ValueError(f"groups must have shape ({n_samples},), got {groups.shape}")
     if groups.dtype.kind in "fmMO" and (groups != groups).any():

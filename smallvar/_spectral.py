@@ -5,7 +5,7 @@ import warnings
 from collections import namedtuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, eigh, svd
+from scipy.linalg import LinAlgError
 from scipy.sparse import csr_array, issparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
@@ -28,6 +28,7 @@ from smallvar._base import (
 )
 from smallvar._config import resolve_threads
 from smallvar._gram import ASYMMETRY, BLOCK, KernelEstimator
+from smallvar._lapack import eigh, stoppable, svd
 from smallvar._penalty import check_guess, farthest_by, farthest_first
 
 DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
@@ -35,6 +36,7 @@ TINY = 16  # rows up to which components are solved together
 EQUAL = 1e-12  # of the largest: eigenvalues, squared distances and objectives closer than that
 ZERO_ROW = 1e-10  # of the longest row of Y: shorter ones are rounding
 TIED = 1e-9  # products of rows of Y closer than that: the first is taken
+ROUNDS = 1000  # of one start: rarely more than 50
 SEEDED = "rng" in inspect.signature(eigsh).parameters
 
 Implicit = namedtuple("Implicit", "shape product")
@@ -70,14 +72,14 @@ def _dense(K, threshold, least):
     n = K.shape[0]
     if threshold < np.inf:
         try:
-            values, vectors = eigh(K, subset_by_value=(threshold, np.inf))
+            values, vectors = eigh(K, above=threshold)
         except LinAlgError:  # inverse iteration may fail where all at once do not
-            return eigh(K, driver="evd")
+            return stoppable(np.linalg.eigh, K)
         if len(values) >= least:
             return values, vectors
     if not least:
         return np.empty(0), np.empty((n, 0))
-    return eigh(K, subset_by_index=(n - least, n - 1))
+    return eigh(K, largest=least)
 
 
 def _by_component(K, threshold, rng, least):
@@ -224,7 +226,7 @@ def _yu_shi(Y, rng, n_init, weight):
             overlap += np.abs(Y @ R[:, c])
             row = np.argmax(overlap <= overlap.min() + TIED)
         best, labels, n_iter = -np.inf, np.zeros(n, dtype=np.int32), 0
-        while m:
+        while m and n_iter < ROUNDS:
             turned = Y @ R
             new = np.argmax(turned >= turned.max(axis=1, keepdims=True) - TIED, axis=1)
             # ||X - Y R||^2 = 2 (sum of weights) - 2 tr(X' W Y R): the best R makes it sum(S)

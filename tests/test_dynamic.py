@@ -874,7 +874,7 @@ def test_batches_of_one_data_set(seed):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("openmp")
+@pytest.mark.usefixtures("eight_cores")
 @pytest.mark.parametrize(("d", "dtype"), [(2, np.float64), (12, np.float32)])
 def test_same_bits_for_any_number_of_threads(d, dtype):
     rng = np.random.default_rng(d)

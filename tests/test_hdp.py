@@ -112,18 +112,33 @@ def test_equals_twin(seed):
     check(model, X, groups)
 
 
-@pytest.mark.parametrize("d", [2, 9])
-def test_large_problems_equal_twin(d):
-    """Rounds longer than a chunk."""
+@pytest.mark.parametrize(("d", "sets"), [(2, 7), (9, 7), (3, 1), (3, 600)])
+def test_large_problems_equal_twin(d, sets):
+    """Rounds and sets longer than a chunk; sets of a few rows."""
     rng = np.random.default_rng(d)
     centers = 3 * rng.random((25, d))
-    groups = rng.integers(7, size=3000)
+    groups = rng.integers(sets, size=3000)
     X = centers[(3 * groups + rng.integers(5, size=3000)) % 25] + 0.1 * rng.normal(size=(3000, d))
-    model = HDPMeans(1.0, 5.0, n_threads=2).fit(X, groups=groups)
-    twin = reference.hdp(X, groups, 1.0, 5.0)
+    lam_local, lam_global = (1.0, 5.0) if sets == 7 else (0.1, 0.5)
+    model = HDPMeans(lam_local, lam_global, n_threads=2).fit(X, groups=groups)
+    twin = reference.hdp(X, groups, lam_local, lam_global)
+    assert model.n_clusters_ > 5
     assert np.array_equal(model.labels_, twin.labels)
     np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9)
     check(model, X, groups)
+
+
+def test_ties_equal_twin():
+    """Grids: costs that are equal are so in both, and the first one is taken."""
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(0, 4, size=(32, 2)).astype(float)
+        groups = np.arange(32) // int(rng.choice([2, 4, 16]))
+        lam_local, lam_global = rng.choice([0.25, 0.5, 1.0], size=2)
+        model = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+        twin = reference.hdp(X, groups, lam_local, lam_global)
+        assert np.array_equal(model.labels_, twin.labels), seed
+        assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
 
 
 @pytest.mark.timeout(60, method="thread")
@@ -388,7 +403,7 @@ def test_pickle_and_verbose(capsys):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("openmp")
+@pytest.mark.usefixtures("eight_cores")
 @pytest.mark.parametrize(("d", "dtype"), [(2, np.float64), (7, np.float32)])
 def test_same_bits_for_any_number_of_threads(d, dtype):
     rng = np.random.default_rng(d)

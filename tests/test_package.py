@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import inspect
+import os
 import re
 import shutil
 import subprocess
@@ -115,7 +116,13 @@ def test_show_config(capsys):
     assert facts["BLAS"].strip()
     on = smallvar._config.openmp_enabled()
     assert facts["OpenMP"].strip().startswith("on" if on else "off")
-    assert re.search(r"\d+ thread", facts["OpenMP"])
+    assert int(facts["threads"]) == smallvar._config.resolve_threads(None)
+    runs, built = re.fullmatch(r" (\w+) \(built: ([\w, ]+)\)", facts["SIMD"]).groups()
+    assert runs in built.split(", ")
+    # "lowest first", and a build that leaves out the higher ones does leave them out
+    if runs in ("v2", "v3", "v4"):
+        assert built.split(", ") == sorted(built.split(", "))
+        assert built.split(", ")[-1] <= os.environ.get("SMALLVAR_SIMD", "v4")
 
 
 def test_unbuilt_source_tree(tmp_path):

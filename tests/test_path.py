@@ -391,7 +391,7 @@ def ways_down(centers, *rows):
 # The same bits ------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("openmp")
+@pytest.mark.usefixtures("eight_cores")
 def test_same_bits_for_any_number_of_threads():
     """More than 3e7 multiply-adds in a sweep, so that other threads are woken."""
     X = planted(40, 600, d=32, spread=0.3, seed=1)[0] * np.random.default_rng(0).random(32)

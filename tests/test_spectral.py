@@ -46,7 +46,7 @@ def grid(A, B):
 
 def random_symmetric(rng, n, density):
     """A sparse symmetric matrix."""
-    A = sp.random_array((n, n), density=density, rng=rng, data_sampler=rng.standard_normal)
+    A = sp.random_array((n, n), density=density, random_state=rng, data_sampler=rng.standard_normal)
     return A + A.T
 
 
@@ -470,7 +470,7 @@ def test_sparse_data_stay_sparse(shape, monkeypatch):
     """Both sides of X X', by Lanczos: as the dense fit."""
     monkeypatch.setattr(_spectral, "DENSE", 40)
     rng = np.random.default_rng(0)
-    X = sp.csr_array(sp.random_array(shape, density=0.02, rng=rng))
+    X = sp.csr_array(sp.random_array(shape, density=0.02, random_state=rng))
     w = rng.random(shape[0])
     dense = X.toarray()
     monkeypatch.setattr(sp.csr_array, "toarray", None)

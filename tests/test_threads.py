@@ -1,18 +1,23 @@
-"""The same bits for any number of threads; fork; fits in several Python threads."""
+"""The same bits for any number of threads; fork; other processes; several Python threads."""
 
 import os
 import subprocess
 import sys
 import textwrap
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
+import threadpoolctl
 from problems import blobs, planted_features
 
 from smallvar import (
     BPMeans,
     DPMeans,
+    DynamicMeans,
+    HDPMeans,
     KFeatures,
     MiniBatchDPMeans,
     _config,
@@ -20,6 +25,7 @@ from smallvar import (
     feature_path,
 )
 
+THREADS = (1, 2, 3, 8)
 LEARNED = ("labels_", "cluster_centers_", "objective_path_")
 
 
@@ -55,7 +61,7 @@ CASES = {
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("openmp")
+@pytest.mark.usefixtures("eight_cores")
 @pytest.mark.parametrize("name", CASES)
 def test_same_bits_for_any_number_of_threads(name):
     n, d, k, options = CASES[name]
@@ -71,11 +77,10 @@ def test_same_bits_for_any_number_of_threads(name):
         options["init"], lam = X[:k].astype(float), 1e30
     models = [
         DPMeans(lam, random_state=0, n_threads=t, **options).fit(X, sample_weight=weights)
-        for t in (1, 2, 3)
+        for t in THREADS
     ]
     assert models[0].n_clusters_ > 3
-    assert bits(models[1]) == bits(models[0])
-    assert bits(models[2]) == bits(models[0])
+    assert all(bits(model) == bits(models[0]) for model in models[1:])
     new = X[::-1] + np.asarray(0.01, dtype=X.dtype)
     predicted = [model.predict(new).tobytes() for model in models]
     transformed = [model.transform(new[:3000]).tobytes() for model in models]
@@ -84,14 +89,14 @@ def test_same_bits_for_any_number_of_threads(name):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("openmp")
+@pytest.mark.usefixtures("eight_cores")
 def test_minibatch_and_penalty_same_bits():
     X = blobs(np.random.default_rng(0), 50_000, 6, 30)
     models = [
         MiniBatchDPMeans(
             "farthest-first", n_clusters=30, random_state=0, max_iter=3, n_threads=t
         ).fit(X)
-        for t in (1, 2, 3)
+        for t in THREADS
     ]
     for model in models[1:]:
         assert model.cluster_centers_.tobytes() == models[0].cluster_centers_.tobytes()
@@ -129,7 +134,7 @@ FEATURES = {
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("openmp")
+@pytest.mark.usefixtures("eight_cores")
 @pytest.mark.parametrize("name", FEATURES)
 def test_features_same_bits_for_any_number_of_threads(name):
     estimator, n, d, k, options = FEATURES[name]
@@ -144,7 +149,7 @@ def test_features_same_bits_for_any_number_of_threads(name):
         options["init"] = Z ^ (rng.random(Z.shape) < 0.2)
     first = k if estimator is KFeatures else 0.01 * float(np.square(X, dtype=float).sum())
     models = [
-        estimator(first, n_threads=t, **options).fit(X, sample_weight=weights) for t in (1, 2, 3)
+        estimator(first, n_threads=t, **options).fit(X, sample_weight=weights) for t in THREADS
     ]
     learned = [
         [
@@ -157,23 +162,22 @@ def test_features_same_bits_for_any_number_of_threads(name):
         for model in models
     ]
     assert models[0].n_components_ > 1
-    assert learned[1] == learned[0]
-    assert learned[2] == learned[0]
+    assert all(one == learned[0] for one in learned[1:])
     new = X[::-1] + np.asarray(0.01, dtype=X.dtype)
     assert len({model.transform(new).tobytes() for model in models}) == 1
     assert len({model.score(new, sample_weight=weights) for model in models}) == 1
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("openmp")
+@pytest.mark.usefixtures("eight_cores")
 def test_path_and_penalty_of_features_same_bits():
     for n in (2_000, 100_000):
         X = planted_features("shared", 0, n=n, d=8, k=4)[0]
         options = {"n_init": 2, "max_iter": 5, "random_state": 0}
-        paths = [feature_path(X, 5, n_threads=t, **options) for t in (1, 2, 3)]
+        paths = [feature_path(X, 5, n_threads=t, **options) for t in THREADS]
         assert len({path.error.tobytes() for path in paths}) == 1
-        lams = [BPMeans(max_features=2, n_threads=t, **options).fit(X).lam_ for t in (1, 2, 3)]
-        assert lams[1] == lams[2] == lams[0]
+        lams = [BPMeans(max_features=2, n_threads=t, **options).fit(X).lam_ for t in THREADS]
+        assert len(set(lams)) == 1
 
 
 def test_features_of_rows_in_any_memory_layout():
@@ -254,46 +258,217 @@ def test_one_fitted_model_serves_several_threads():
     assert set(answers) == {model.labels_.tobytes()}
 
 
-FORK = textwrap.dedent(
-    """
-    import os, sys
-    import numpy as np
-    from smallvar import DPMeans
+# ---- other processes, other threads, the end of the process ----
 
-    X = np.random.default_rng(0).random((60_000, 6))
+needs_fork = pytest.mark.skipif(
+    not hasattr(os, "fork") or sys.platform == "darwin",
+    reason="no fork, or libraries that do not survive it",
+)
+sees_threads = pytest.mark.skipif(
+    not os.path.isdir("/proc/self/task"), reason="only Linux shows the threads of a process"
+)
 
-    def fit():
-        model = DPMeans(0.4, n_threads=N_THREADS, max_iter=3).fit(X)
-        assert np.array_equal(model.predict(X), model.labels_)
-        return model.labels_
+# Sweeps of many short loops, from which a second thread is hardly ever away.
+START = """
+import os, sys, threading, time, warnings
+import numpy as np
+from smallvar import BPMeans, DPMeans, _config
 
-    parent = fit()
+warnings.simplefilter("ignore")
+_config._cores = lambda: 4
+X = np.random.default_rng(0).random((20_000, 6))
+
+def fit(n_threads=3):
+    model = DPMeans(0.4, n_threads=n_threads, max_iter=3).fit(X)
+    assert np.array_equal(model.predict(X), model.labels_)
+    features = BPMeans(1.0, n_init=6, n_threads=n_threads, max_iter=3, random_state=0).fit(X[:300])
+    return model.labels_.tobytes(), features.objective_
+
+def threads():
+    return len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 99
+
+"""
+
+
+def in_a_process(tmp_path, script, **environment):
+    """What a script prints; it must end by itself, in time and well."""
+    path = tmp_path / "script.py"
+    path.write_text(START + textwrap.dedent(script))
+    env = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    run = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, timeout=120, check=False,
+        env={**env, **environment, "PYTHONPATH": str(Path(_config.__file__).parents[1])},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout.split()
+
+
+@needs_fork
+@pytest.mark.parametrize("n_threads", [None, 3])
+def test_fit_in_a_forked_child(tmp_path, n_threads):
+    """A child has none of the threads its parent started: it starts its own."""
+    script = f"""
+    parent = fit({n_threads})
     children = []
     for _ in range(2):
         pid = os.fork()
         if pid == 0:
-            same = np.array_equal(fit(), parent)
-            os._exit(0 if same else 7)
+            before, alone = threads(), _config.resolve_threads({n_threads}) == 1
+            same = fit({n_threads}) == parent
+            os._exit(0 if same and (alone or threads() > before or before == 99) else 7)
         children.append(pid)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
-    assert np.array_equal(fit(), parent)
+    print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
+    assert fit({n_threads}) == parent
+    """
+    # BLAS has threads of its own, and its own ways of coming through a fork
+    assert in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1") == ["[0,", "0]"]
+
+
+@needs_fork
+def test_fork_while_another_thread_fits(tmp_path):
+    script = """
+    parent, end = fit(), []
+    def go_on():
+        while not end:
+            fit()
+    others = [threading.Thread(target=go_on) for _ in range(2)]
+    for other in others:
+        other.start()
+    codes = set()
+    for i in range(8):
+        time.sleep(0.01 * i)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if fit() == parent else 7)
+        codes.add(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    end.append(1)
+    for other in others:
+        other.join()
     print(codes)
     """
-)
+    assert in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1") == ["{0}"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.skipif(sys.platform == "darwin", reason="macOS libraries do not survive a fork")
-@pytest.mark.parametrize("n_threads", [None, 2])
-def test_fit_in_a_forked_child(n_threads):
-    """GNU OpenMP hangs when a child uses threads its parent had started."""
-    script = "import warnings; warnings.simplefilter('ignore')\n"
-    script += FORK.replace("N_THREADS", str(n_threads))
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.strip() == "[0, 0]"
+@pytest.mark.parametrize("method", ["fork", "spawn", "loky", "threading"])
+def test_workers_of_multiprocessing_and_joblib(tmp_path, method):
+    """Fits before, in and after the workers; those of joblib's threads call the pool at once."""
+    if method == "fork" and (not hasattr(os, "fork") or sys.platform == "darwin"):
+        pytest.skip("no fork, or libraries that do not survive it")
+    script = f"""
+    def job(_):
+        return fit()
+
+    def outer(i):
+        import joblib
+        return joblib.Parallel(2, backend="threading")(joblib.delayed(job)(j) for j in range(2))
+
+    if __name__ == "__main__":
+        import joblib, multiprocessing
+        first = fit()
+        if "{method}" in ("fork", "spawn"):
+            with multiprocessing.get_context("{method}").Pool(2) as pool:
+                found = pool.map(job, range(4))
+        else:
+            workers = joblib.Parallel(2, backend="{method}")
+            found = sum(workers(joblib.delayed(outer)(i) for i in range(2)), [])
+        print(len(found), set(found) == {{first}} == {{fit()}})
+    """
+    assert in_a_process(tmp_path, script) == ["4", "True"]
+
+
+def test_different_estimators_in_several_python_threads(eight_cores):
+    """They share the threads there are; each finds what it finds alone."""
+    X = blobs(np.random.default_rng(0), 30_000, 4, 12)
+    times = np.repeat(np.arange(3), 10_000)
+    options = {"max_iter": 3, "random_state": 0}
+    jobs = [
+        lambda: DPMeans(0.1, n_threads=4, max_iter=5).fit(X).labels_,
+        lambda: HDPMeans(0.2, 0.5, n_threads=3, max_iter=3).fit(X, groups=times).labels_,
+        lambda: DynamicMeans(0.2, n_threads=4, random_state=0).fit(X, times=times).labels_,
+        lambda: BPMeans(3.0, n_threads=3, n_init=6, **options).fit(X[:900]).assignments_,
+        lambda: BPMeans(300.0, n_threads=8, n_init=1, **options).fit(X).assignments_,
+        lambda: MiniBatchDPMeans(0.1, n_threads=2, **options).fit(X).labels_,
+    ]
+
+    def run(job):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return job().tobytes()
+
+    one_by_one = [run(job) for job in jobs]
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(2):
+            assert list(pool.map(run, jobs)) == one_by_one
+
+
+def test_the_process_ends_whatever_the_threads_do(tmp_path):
+    """Asleep, or in the middle of a fit that a daemon thread began."""
+    assert in_a_process(tmp_path, "fit(); print(1)") == ["1"]
+    script = """
+    fit()
+    threading.Thread(target=lambda: [fit() for _ in range(10**6)], daemon=True).start()
+    time.sleep(0.2)
+    print(2)
+    """
+    assert in_a_process(tmp_path, script) == ["2"]
+
+
+@sees_threads
+def test_threads_leave_signals_to_python(tmp_path):
+    """SIGINT is the main thread's: every thread that a fit starts blocks it."""
+    script = """
+    import signal
+    before = set(os.listdir("/proc/self/task"))
+    fit(3)
+    new = set(os.listdir("/proc/self/task")) - before
+    for task in new:
+        fields = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
+        blocked = int(fields["SigBlk"], 16)
+        assert blocked >> signal.SIGINT - 1 & 1 and blocked >> signal.SIGTERM - 1 & 1
+        assert not blocked >> signal.SIGSEGV - 1 & 1
+    print(len(new))
+    """
+    assert in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1") == ["2"]
+
+
+@sees_threads
+def test_no_more_threads_than_the_machine_can_have(tmp_path):
+    script = """
+    _config._cores = lambda: 3
+    few = fit(1)
+    before = threads()
+    assert fit(100_000) == few
+    print(threads() - before)
+    """
+    assert in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1") == ["2"]
+
+
+def test_number_of_threads_is_capped(monkeypatch):
+    monkeypatch.setattr(_config, "_cores", lambda: 5)
+    monkeypatch.setattr(_config, "_openmp_threads", lambda: 2)
+    monkeypatch.setattr(_config, "_cpus_allowed", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [_config.resolve_threads(n) for n in (None, 1, 3, 10**9)] == [2, 1, 3, 5]
+    monkeypatch.setattr(_config, "_openmp_threads", lambda: 0)
+    assert [_config.resolve_threads(n) for n in (None, 3, 10**9)] == [4, 3, 5]
+    monkeypatch.setattr(_config, "_openmp_threads", lambda: 10**9)
+    assert _config.resolve_threads(10**9) == _config.MOST_THREADS
+    monkeypatch.setenv("OMP_NUM_THREADS", "10000000000")
+    assert _config.resolve_threads(None) == _config.MOST_THREADS
+
+
+def test_threadpoolctl_limits_the_default():
+    if not _config.openmp_enabled():
+        pytest.skip("threadpoolctl knows OpenMP only")
+    with threadpoolctl.threadpool_limits(1, user_api="openmp"):
+        assert _config.resolve_threads(None) == 1
+
+
+@pytest.mark.parametrize(("value", "threads"), [("3", 3), ("3,2", 3), ("", 0), ("many", 0)])
+def test_environment_of_a_build_without_openmp(monkeypatch, value, threads):
+    monkeypatch.setattr(_config, "openmp_enabled", lambda: False)
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert _config._openmp_threads() == threads
 
 
 @pytest.mark.parametrize("environment", ["1", None])

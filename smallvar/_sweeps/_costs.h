@@ -9,11 +9,14 @@
 #include <math.h>
 #include "_sets.h"
 
+#define SC_POINTS 8
+
 #define SV_KERNELS "_costs.h"
 #include "_each.h"
 
 SV_CHOOSE(sc_squares)
 SV_CHOOSE(sc_least)
+SV_CHOOSE(sc_least_block)
 SV_CHOOSE(sc_cheapest)
 
 #endif
@@ -82,8 +85,8 @@ SV_INLINE double SV_(sc_min)(const double *cost, ptrdiff_t k)
     return best;
 }
 
-/* The least of offset_k + factor_k ||x - c_k||^2, the first k that has it (-1: there is none) and the least of the others.
- * IN x: d; columns: d x room, the centers; offset, factor: k.  OUT cost: room; least; second. */
+/* The least of offset_k + factor_k ||x - c_k||^2, the first k that has it (-1: there is none) and the least of the
+ * others.  IN x: d; columns: d x room, the centers; offset, factor: k.  OUT cost: room; least; second. */
 static ptrdiff_t SV_(sc_least)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
                                ptrdiff_t room, ptrdiff_t k, const double *SV_RESTRICT offset,
                                const double *SV_RESTRICT factor, double *SV_RESTRICT cost, double *least,
@@ -104,6 +107,53 @@ static ptrdiff_t SV_(sc_least)(const double *SV_RESTRICT x, ptrdiff_t d, const d
     *least = best;
     *second = SV_(sc_min)(cost, k);
     return arg;
+}
+
+/* sc_least for SC_POINTS points side by side, with the same bits, without factor and second.
+ * IN x: d x SC_POINTS.  OUT least, arg: SC_POINTS. */
+static void SV_(sc_least_block)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
+                                ptrdiff_t room, ptrdiff_t k, const double *SV_RESTRICT offset,
+                                double *SV_RESTRICT least, double *SV_RESTRICT arg)
+{
+    ptrdiff_t i, j, l;
+#define STEP(s, m)                       \
+    t = V_SUB(xj, V_SPREAD(c[m]));       \
+    s = V_ADD(s, V_MUL(t, t));
+#define TAKE(s, m)                                                \
+    t = V_ADD(V_SPREAD(offset[i + (m)]), s);                      \
+    first = V_PICK(V_LESS(t, best), V_SPREAD((double)(i + (m))), first); \
+    best = V_LEAST(t, best);
+    for (l = 0; l < SC_POINTS; l += V_LANES) {
+        V best = V_SPREAD(HUGE_VAL), first = V_SPREAD(-1.0);
+        for (i = 0; i + 4 <= k; i += 4) { /* four sums hide each other's latency */
+            V s0 = V_SPREAD(0.0), s1 = s0, s2 = s0, s3 = s0, t;
+            for (j = 0; j < d; j++) {
+                const V xj = V_LOAD(x + j * SC_POINTS + l);
+                const double *c = columns + j * room + i;
+                STEP(s0, 0)
+                STEP(s1, 1)
+                STEP(s2, 2)
+                STEP(s3, 3)
+            }
+            TAKE(s0, 0)
+            TAKE(s1, 1)
+            TAKE(s2, 2)
+            TAKE(s3, 3)
+        }
+        for (; i < k; i++) {
+            V s0 = V_SPREAD(0.0), t;
+            for (j = 0; j < d; j++) {
+                const V xj = V_LOAD(x + j * SC_POINTS + l);
+                const double *c = columns + j * room + i;
+                STEP(s0, 0)
+            }
+            TAKE(s0, 0)
+        }
+        V_STORE(least + l, best);
+        V_STORE(arg + l, first);
+    }
+#undef STEP
+#undef TAKE
 }
 
 /* Ward's costs w_self w_k / (w_self + w_k) ||x - c_k||^2 of cluster self with all others of weight > 0; returns the

@@ -91,7 +91,7 @@ SV_CHOOSE(sf_axpy_f)
 
 /* A tile from rows that are contiguous: how many of the d values of each it moved (the rest is the caller's).
  * IN x: SF_LANES rows, row elements apart.  OUT out: d x LANES. */
-#define GATHER(REAL, TAKE)                                                                                     \
+#define GATHER(TAKE)                                                                                           \
     ptrdiff_t j, l, m, most = d - d % V_LANES;                                                                 \
     for (j = 0; j < most; j += V_LANES) {                                                                      \
         for (l = 0; l < SF_LANES; l += V_LANES) {                                                              \
@@ -106,8 +106,8 @@ SV_CHOOSE(sf_axpy_f)
     }                                                                                                          \
     return most;
 
-static ptrdiff_t SV_(sf_gather_d)(const double *x, ptrdiff_t row, ptrdiff_t d, double *out) { GATHER(double, V_LOAD) }
-static ptrdiff_t SV_(sf_gather_f)(const float *x, ptrdiff_t row, ptrdiff_t d, double *out) { GATHER(float, V_TAKE_SINGLE) }
+static ptrdiff_t SV_(sf_gather_d)(const double *x, ptrdiff_t row, ptrdiff_t d, double *out) { GATHER(V_LOAD) }
+static ptrdiff_t SV_(sf_gather_f)(const float *x, ptrdiff_t row, ptrdiff_t d, double *out) { GATHER(V_TAKE_SINGLE) }
 
 /* r = x - z A and rr = ||r||^2.  IN x: d x LANES; z: k x LANES; at: d x room.  OUT r: d x LANES; rr: LANES. */
 static void SV_(sf_residual)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT x,
@@ -157,7 +157,8 @@ static void SV_(sf_residual)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const dou
 #undef END
 }
 
-/* g = A r.  IN r: d x LANES; at: d x room.  OUT g: k x LANES.  Two chains for each feature: parts, or even and odd j. */
+/* g = A r, in two chains for each feature: parts, or even and odd j.
+ * IN r: d x LANES; at: d x room.  OUT g: k x LANES. */
 static void SV_(sf_dots)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT r,
                          const double *SV_RESTRICT at, double *SV_RESTRICT g)
 {

@@ -17,7 +17,6 @@ one less). A helper belongs to one caller (TAKEN) from being chosen until that c
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
-#include <windows.h>
 #ifdef _WIN64
 #define pool_swap(place, value) ((intptr_t)_InterlockedExchange64((volatile __int64 *)(place), (value)))
 #define pool_add(place, value) ((intptr_t)_InterlockedExchangeAdd64((volatile __int64 *)(place), (value)))
@@ -29,7 +28,11 @@ one less). A helper belongs to one caller (TAKEN) from being chosen until that c
 #define pool_switch(place, from, to) (_InterlockedCompareExchange((volatile long *)(place), (to), (from)) == (from))
 #endif
 #define pool_read(place) pool_add(place, 0)
-#define pool_pause() YieldProcessor()
+#if defined(_M_ARM64) || defined(_M_ARM)
+#define pool_pause() __yield()
+#else
+#define pool_pause() _mm_pause()
+#endif
 #else
 static inline intptr_t pool_swap(intptr_t *place, intptr_t value) {
     return __atomic_exchange_n(place, value, __ATOMIC_SEQ_CST);

@@ -1,5 +1,6 @@
 /* Kernels on a tile of points, for one compute type and one instruction set: included by simd.h with REAL and T (the
- * names' ending) defined. A tile is 64 bytes wide whatever the set: LANES points, value j of lane l at x[j * LANES + l].
+ * names' ending) defined. A tile is 64 bytes wide whatever the set: LANES points, value j of lane l at
+ * x[j * LANES + l].
  *
  * Registers decide the shape of a block: BLOCK centers times PARTS vectors of a tile are as many independent chains of
  * multiply-adds (they hide its latency) and fit the registers together with the tile's values and one center's. Every
@@ -11,8 +12,10 @@
 #define REST_2(f, p) f(1, p)
 #define REST_6(f, p) f(1, p) f(2, p) f(3, p) f(4, p) f(5, p)
 #define REST_12(f, p) REST_6(f, p) f(6, p) f(7, p) f(8, p) f(9, p) f(10, p) f(11, p)
+#define REST_3(f, p) f(1, p) f(2, p)
 #define FOR_1(f, p) f(0, p)
 #define FOR_2(f, p) f(0, p) REST_2(f, p)
+#define FOR_3(f, p) f(0, p) REST_3(f, p)
 #define FOR_6(f, p) f(0, p) REST_6(f, p)
 #define FOR_12(f, p) f(0, p) REST_12(f, p)
 #if SV_SET == 4 /* 32 registers of a whole row of the tile */
@@ -30,10 +33,10 @@
 #else
 #define PARTS 4
 #define FOR_PARTS(f, b) f(b, 0) f(b, 1) f(b, 2) f(b, 3)
-#if SV_NEON /* 32 of a quarter */
-#define BLOCK 6
-#define FOR_BLOCK FOR_6
-#define REST_BLOCK REST_6
+#if SV_NEON /* 32 of a quarter; gcc wants several for values that it reads ahead */
+#define BLOCK 3
+#define FOR_BLOCK FOR_3
+#define REST_BLOCK REST_3
 #else /* 16, and no fused multiply-add: a product needs a register too */
 #define BLOCK 2
 #define FOR_BLOCK FOR_2
@@ -72,7 +75,7 @@
         V_STORE(out1 + p * V_LANES, V_LEAST(least, before));                      \
         V_STORE(out2 + p * V_LANES, V_LEAST(second, V_LOAD(out2 + p * V_LANES))); \
         memcpy(&arg, first + p * sizeof(V), sizeof(V));                           \
-        arg = VI_PICK(below, VI_ADD(index, VI_SPREAD(i)), arg);                   \
+        arg = VI_PICK(below, VI_ADD(index, VI_SPREAD(from + i)), arg);                   \
         memcpy(first + p * sizeof(V), &arg, sizeof(V));                           \
     }
 #define CLEAR(_, p)                                    \
@@ -83,17 +86,24 @@
  * Scores are s_k = ||c_k||^2 - 2 x.c_k, the squared distance without ||x||^2. Centers are stored times -2, so a score
  * is one chain of multiply-adds that starts from the norm. They are approximate (fused or not): callers bound the
  * error and decide close calls in plain float64 arithmetic.
+ * These k centers are those from number ``from`` on; where that is not 0 the results go on from what they are.
  * IN  x: d x LANES; c: k x d, times -2; norm: k.
- * OUT out1, out2: LANES scores; best: LANES indices, 64 bytes of room. */
+ * INOUT out1, out2: LANES scores; best: LANES indices, 64 bytes of room. */
 static void SV_(T(tile_top2))(const REAL * x, ptrdiff_t d, const REAL * c,
-                              const REAL * norm, ptrdiff_t k, REAL *out1,
+                              const REAL * norm, ptrdiff_t k, ptrdiff_t from, REAL *out1,
                               REAL *out2, int *best)
 {
     char *first = (char *)best; /* an index takes an element's bytes */
     ptrdiff_t q, i, j;
-    memset(best, 0, 64);
+    if (from == 0) memset(best, 0, 64);
+#if !SV_SINGLE
+    for (i = LANES - 1; i >= 0; i--) {
+        const long long index = best[i];
+        memcpy((char *)best + i * sizeof(index), &index, sizeof(index));
+    }
+#endif
     for (q = 0; q < LANES; q += PARTS * V_LANES) {
-        FOR_PARTS(CLEAR, 0)
+        if (from == 0) { FOR_PARTS(CLEAR, 0) }
         for (i = 0; i + BLOCK <= k; i += BLOCK) {
             const REAL *row = c + i * d, *start = norm + i;
             FOR_BLOCK(START, 0)
@@ -128,6 +138,33 @@ static void SV_(T(tile_top2))(const REAL * x, ptrdiff_t d, const REAL * c,
     }
 #endif
 }
+
+#define GIVE_PART(b, p) V_STORE(score + (i + b) * LANES + p * V_LANES, s##b##_##p);
+#define GIVE(b, _) FOR_PARTS(GIVE_PART, b)
+
+/* The scores themselves.  OUT score: k x LANES. */
+static void SV_(T(tile_scores))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k, REAL *score)
+{
+    ptrdiff_t q, i, j;
+    for (q = 0; q < LANES; q += PARTS * V_LANES) {
+        for (i = 0; i + BLOCK <= k; i += BLOCK) {
+            const REAL *row = c + i * d, *start = norm + i;
+            FOR_BLOCK(START, 0)
+            DOTS(FOR_BLOCK)
+            FOR_BLOCK(GIVE, 0)
+        }
+        for (; i < k; i++) {
+            const REAL *row = c + i * d, *start = norm + i;
+            FOR_1(START, 0)
+            DOTS(FOR_1)
+            FOR_1(GIVE, 0)
+        }
+        x += PARTS * V_LANES;
+        score += PARTS * V_LANES;
+    }
+}
+#undef GIVE_PART
+#undef GIVE
 
 #if SV_SINGLE
 #define ADD_SQUARE(b, p) total = V_MULADD(s##b##_##p, s##b##_##p, total);
@@ -169,10 +206,12 @@ static void SV_(sv_images)(const float * x, ptrdiff_t d, const float * w, ptrdif
 
 #undef REST_1
 #undef REST_2
+#undef REST_3
 #undef REST_6
 #undef REST_12
 #undef FOR_1
 #undef FOR_2
+#undef FOR_3
 #undef FOR_6
 #undef FOR_12
 #undef FOR_BLOCK

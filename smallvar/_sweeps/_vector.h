@@ -1,7 +1,7 @@
 /* Vectors of SV_BYTES bytes of floats (SV_SINGLE 1) or doubles (0), the same words for every instruction set. V is the
- * type, V_LANES its elements, VI as many integers of the same size. Memory need not be aligned. V_MULADD(a, b, c), a b + c,
- * and V_MULSUB, c - a b, round once where the set can. V_PICK takes a where the mask is set, else b. Zeros' signs and
- * NaN are nobody's business here.
+ * type, V_LANES its elements, VI as many integers of the same size. Memory need not be aligned. V_MULADD(a, b, c),
+ * a b + c, and V_MULSUB, c - a b, round once where the set can. V_PICK takes a where the mask is set, else b. Zeros'
+ * signs and NaN are nobody's business here.
  *
  * Of doubles only: V_TAKE_SINGLE and V_GIVE_SINGLE read and write V_LANES floats.
  */
@@ -17,6 +17,7 @@
 #undef V_MUL
 #undef V_MULADD
 #undef V_MULSUB
+#undef V_ROOT
 #undef V_LEAST
 #undef V_MOST
 #undef V_MASK
@@ -107,6 +108,7 @@
 #define V_ADD(a, b) V_OP(add)(a, b)
 #define V_SUB(a, b) V_OP(sub)(a, b)
 #define V_MUL(a, b) V_OP(mul)(a, b)
+#define V_ROOT(a) V_OP(sqrt)(a)
 #define V_LEAST(a, b) V_OP(min)(a, b)
 #define V_MOST(a, b) V_OP(max)(a, b)
 #if SV_SET >= 3
@@ -146,6 +148,7 @@
 #define V_MUL(a, b) V_OP(mul)(a, b)
 #define V_MULADD(a, b, c) V_OP(fma)(c, a, b)
 #define V_MULSUB(a, b, c) V_OP(fms)(c, a, b)
+#define V_ROOT(a) V_OP(sqrt)(a)
 #define V_LEAST(a, b) V_OP(min)(a, b)
 #define V_MOST(a, b) V_OP(max)(a, b)
 #define V_LESS(a, b) V_OP(clt)(a, b)
@@ -164,6 +167,7 @@
 #define V_MUL(a, b) ((a) * (b))
 #define V_MULADD(a, b, c) ((a) * (b) + (c))
 #define V_MULSUB(a, b, c) ((c) - (a) * (b))
+#define V_ROOT(a) ((V_REAL)sqrt(a))
 #define V_LEAST(a, b) ((a) < (b) ? (a) : (b))
 #define V_MOST(a, b) ((a) > (b) ? (a) : (b))
 #define V_LESS(a, b) ((a) < (b))

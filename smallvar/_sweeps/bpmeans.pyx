@@ -11,7 +11,7 @@ from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps._types cimport real_x
-from smallvar._sweeps.pool cimport item_now, next_item, run
+from smallvar._sweeps.pool cimport PAYS, item_now, next_item, run
 
 import numpy as np
 
@@ -39,13 +39,15 @@ cdef extern from "_lanes.h" nogil:
 cdef enum:
     ROUND = 8192        # tiles of a round: proposals are made for it in parallel, then taken up in order
     RUN = 16            # tiles that a thread takes at a time
+    PART = 16           # tiles of a partial sum of squared residuals; no run ends within one
     PACKED = 1 << 21    # data of at most this many values are held as tiles, larger ones gathered in each sweep
     SMALL = 1 << 18     # values up to which threads share out starts instead of points
-    THREADED = 1 << 22  # multiply-adds of a pass from which on it is shared out
     GROUPS = 16         # partial sums of a round, added in order,
     SUMS = 1 << 22      # and values they may have in all
     REFRESH = 32        # rank-one updates between two fresh inverses
-    WORK = 1 << 28      # multiply-adds between two looks at the signals
+    PASSES = 1000       # over the bits of a row: a few, but for ties that rounding hides
+    CALL = 2000         # multiply-adds that take as long as what else a small sweep does
+    WORK = 1 << 26      # multiply-adds between two looks at the signals
 
 cdef double DEPENDENT = 1e-9    # share of a column's square outside the span of the earlier ones that counts as zero
 cdef double NOTHING = 1e-26     # share of the data's square that counts as zero
@@ -94,9 +96,10 @@ cdef struct Start:              # one start
     Py_ssize_t k                # features, dead ones included while a sweep lasts
     Py_ssize_t dead
     Py_ssize_t room             # features there is memory for, a multiple of 8
-    unsigned char* z            # tiles x room x LANES
+    unsigned char* z            # tiles x room x LANES, zero behind the features there are
     unsigned char* old          # the same for the tiles of a round, as it was before
     unsigned char* touched      # lanes of each tile of a round that changed
+    unsigned char* far          # whether a point of it is to open a feature
     double* rows                # room x d: A
     double* at                  # d x room: A transposed
     double* gram                # room x room: A A'
@@ -105,6 +108,7 @@ cdef struct Start:              # one start
     double* count               # room: users of each feature
     double* refund              # room
     double* rr                  # tiles x LANES: squared residuals, those of padding 0
+    double* parts               # their weighted sums over PART tiles each
     double* partial             # groups x (k x k + k + k x d)
     double* square              # 3 x room x room: for the small systems
     double* spare               # room x d: for the small systems
@@ -180,6 +184,7 @@ cdef void release(Start* s) noexcept nogil:
     sf_give(s.z)
     sf_give(s.old)
     sf_give(s.touched)
+    sf_give(s.far)
     sf_give(s.rows)
     sf_give(s.at)
     sf_give(s.gram)
@@ -188,6 +193,7 @@ cdef void release(Start* s) noexcept nogil:
     sf_give(s.count)
     sf_give(s.refund)
     sf_give(s.rr)
+    sf_give(s.parts)
     sf_give(s.partial)
     sf_give(s.square)
     sf_give(s.spare)
@@ -219,6 +225,7 @@ cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) exce
     s.old = <unsigned char*> take(length * room * LANES)
     memset(s.old, 0, length * room * LANES)
     s.touched = <unsigned char*> take(length)
+    s.far = <unsigned char*> take(length)
     s.rows = zeros(room * d)
     s.at = zeros(d * room)
     s.gram = zeros(room * room)
@@ -227,6 +234,7 @@ cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) exce
     s.count = zeros(room)
     s.refund = zeros(room)
     s.rr = zeros(p.tiles * LANES)
+    s.parts = zeros((p.tiles + PART - 1) // PART)
     s.partial = zeros(max(sums, min(groups * sums, <Py_ssize_t> SUMS)))
     s.square = zeros(3 * room * room)
     s.spare = zeros(room * d)
@@ -262,13 +270,26 @@ cdef void copy_square(const double* a, Py_ssize_t room, double* b, Py_ssize_t ne
         memcpy(b + i * new_room, a + i * room, k * sizeof(double))
 
 
+cdef struct Transfer:
+    const Problem* p
+    const Start* a
+    Start* b
+
+
+cdef void transfer_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
+    cdef const Transfer* c = <const Transfer*> context
+    cdef Py_ssize_t t, k = c.a.k
+    for t in range(item * RUN, min(c.p.tiles, (item + 1) * RUN)):
+        memcpy(c.b.z + t * c.b.room * LANES, c.a.z + t * c.a.room * LANES, k * LANES)
+        memset(c.b.z + (t * c.b.room + k) * LANES, 0, (c.b.room - k) * LANES)
+
+
 cdef void copy_state(const Problem* p, const Start* a, Start* b) noexcept nogil:
     """Z, A and the sums of one start into another that has room for them."""
-    cdef Py_ssize_t t, j, k = a.k
+    cdef Py_ssize_t j, k = a.k
     b.k, b.dead = k, a.dead
-    for t in range(p.tiles):
-        memcpy(b.z + t * b.room * LANES, a.z + t * a.room * LANES, k * LANES)
-        memset(b.z + (t * b.room + k) * LANES, 0, (b.room - k) * LANES)
+    cdef Transfer z = Transfer(p, a, b)
+    run(transfer_item, &z, 0, (p.tiles + RUN - 1) // RUN, threads_for(p, a, p.tiles))
     memcpy(b.rows, a.rows, k * p.d * sizeof(double))
     memcpy(b.b, a.b, k * p.d * sizeof(double))
     memset(b.b + k * p.d, 0, (b.room - k) * p.d * sizeof(double))
@@ -314,14 +335,14 @@ cdef int grow(const Problem* p, Start* s) except -1 nogil:
 
 
 cdef int look(Start* s, Py_ssize_t work) except -1 nogil:
-    """Raise KeyboardInterrupt if Ctrl-C was pressed; looks every few tenths of a second.
+    """Raise KeyboardInterrupt if Ctrl-C was pressed; looks several times a second.
 
     Only the main thread hears of it, so it leaves word for the others.
     """
     if s.stop != NULL and item_now(s.stop):
         with gil:
             raise KeyboardInterrupt
-    s.work += work
+    s.work += work + CALL
     if s.work > WORK:
         s.work = 0
         with gil:
@@ -414,16 +435,26 @@ cdef void residual_of(const Problem* p, Start* s, Py_ssize_t i, double* r) noexc
         r[j] = s.scratch.r[j * LANES + i % LANES]
 
 
-cdef double total(const Problem* p, const Start* s) noexcept nogil:
-    """Sum of w ||r||^2."""
-    cdef double sum0 = 0.0, sum1 = 0.0
+cdef double total(const Problem* p, Start* s) noexcept nogil:
+    """Sum of w ||r||^2, and those of parts of PART tiles, which are added in order."""
+    cdef double sum0 = 0.0
     cdef Py_ssize_t i
-    for i in range(p.n):
-        sum1 += weight_of(p, i) * s.rr[i]
-        if i % 1024 == 1023:
-            sum0 += sum1
-            sum1 = 0.0
-    return sum0 + sum1
+    share(total_run, p, s, 0, p.tiles, 0, 0)
+    for i in range((p.tiles + PART - 1) // PART):
+        sum0 += s.parts[i]
+    return sum0
+
+
+cdef void total_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
+    cdef const Problem* p = r.p
+    cdef Start* s = r.s
+    cdef Py_ssize_t i, part
+    cdef double sum0
+    for part in range(t0 // PART, (t1 + PART - 1) // PART):
+        sum0 = 0.0
+        for i in range(part * PART * LANES, min(p.n, (part + 1) * PART * LANES)):
+            sum0 += weight_of(p, i) * s.rr[i]
+        s.parts[part] = sum0
 
 
 cdef inline double cleared(const Problem* p, double error) noexcept nogil:
@@ -443,14 +474,14 @@ cdef struct Round:
 
 cdef int threads_for(const Problem* p, const Start* s, Py_ssize_t tiles) noexcept nogil:
     """One thread where a pass over so many tiles is too short to be shared out."""
-    return s.threads if tiles * LANES * p.d * (2 * s.k + 1) >= THREADED else 1
+    return s.threads if tiles * LANES * p.d * (2 * s.k + 1) >= PAYS else 1
 
 
 cdef void share(
     void (*each)(const Round*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil,
     const Problem* p, Start* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t start, Py_ssize_t stop
 ) noexcept nogil:
-    """each(round, t0, t1, scratch) for runs of the tiles first..last-1; it writes to these tiles and its scratch only."""
+    """each(round, t0, t1, scratch) for runs of the tiles first..last-1: it writes to these tiles and its scratch."""
     cdef Round r = Round(each, p, s, first, last, start, stop)
     run(share_item, &r, 0, (last - first + RUN - 1) // RUN, threads_for(p, s, last - first))
 
@@ -544,7 +575,7 @@ cdef void propose_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) 
     """New rows for the tiles t0..t1-1 of a round."""
     cdef const Problem* p = r.p
     cdef Start* s = r.s
-    cdef Py_ssize_t t, first = r.first, start = r.start, stop = r.stop
+    cdef Py_ssize_t t, i, first = r.first, start = r.start, stop = r.stop
     cdef int mask
     for t in range(t0, t1):
         mask = lanes_of(p, t)
@@ -554,6 +585,9 @@ cdef void propose_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) 
             mask &= (1 << (stop - t * LANES)) - 1
         memcpy(s.old + (t - first) * s.room * LANES, s.z + t * s.room * LANES, s.k * LANES)
         s.touched[t - first] = visit(p, s, t, mask, NULL, w)
+        s.far[t - first] = 0
+        for i in range(t * LANES, min(p.n, (t + 1) * LANES)):
+            s.far[t - first] |= weight_of(p, i) * s.rr[i] > p.lam
 
 
 cdef void propose(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
@@ -713,8 +747,6 @@ cdef int add_feature(const Problem* p, Start* s) except -1 nogil:
     s.k += 1
     memcpy(s.rows + k * p.d, s.spare, p.d * sizeof(double))
     place(p, s, k)
-    for t in range(p.tiles):
-        memset(s.z + (t * s.room + k) * LANES, 0, LANES)
     s.count[k] = 0.0
     for t in range(s.k):
         s.m[k * s.room + t] = 0.0
@@ -723,13 +755,22 @@ cdef int add_feature(const Problem* p, Start* s) except -1 nogil:
     return 0
 
 
-cdef void compact(const Problem* p, Start* s, const Py_ssize_t* kept, Py_ssize_t k) noexcept nogil:
-    """Keep these features, in this (ascending) order."""
-    cdef Py_ssize_t t, i, j, d = p.d, room = s.room
-    for t in range(p.tiles):
+cdef void compact_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
+    cdef Start* s = r.s
+    cdef Py_ssize_t t, i, k = r.stop
+    cdef unsigned char* z
+    for t in range(t0, t1):
+        z = s.z + t * s.room * LANES
         for i in range(k):
-            memcpy(s.z + (t * room + i) * LANES, s.z + (t * room + kept[i]) * LANES, LANES)
-        memset(s.z + (t * room + k) * LANES, 0, (s.k - k) * LANES)
+            memcpy(z + i * LANES, z + s.kept[i] * LANES, LANES)
+        memset(z + k * LANES, 0, (s.k - k) * LANES)
+
+
+cdef void compact(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
+    """Keep the features kept[:k], in this (ascending) order."""
+    cdef Py_ssize_t i, j, d = p.d, room = s.room
+    cdef const Py_ssize_t* kept = s.kept
+    share(compact_run, p, s, 0, p.tiles, 0, k)
     for i in range(k):
         if kept[i] != i:
             memcpy(s.rows + i * d, s.rows + kept[i] * d, d * sizeof(double))
@@ -751,7 +792,7 @@ cdef void remove(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
         if i != k:
             s.kept[count] = i
             count += 1
-    compact(p, s, s.kept, count)
+    compact(p, s, count)
 
 
 cdef Py_ssize_t independent(const double* m, Py_ssize_t room, Py_ssize_t k, double* l, Py_ssize_t* kept) noexcept nogil:
@@ -873,7 +914,7 @@ cdef double settle(const Problem* p, Start* s) noexcept nogil:
                 count += 1
         if count < k:
             s.removed += k - count
-            compact(p, s, s.kept, count)
+            compact(p, s, count)
     place_all(p, s)
     s.settled = True
     return fall
@@ -922,8 +963,11 @@ cdef void join(const Problem* p, Start* s) noexcept nogil:
 cdef Py_ssize_t draw(const Problem* p, Start* s, double error) noexcept nogil:
     """A point with probability proportional to its weighted squared residual."""
     cdef double target = uniform(&s.rng) * error, sum0 = 0.0, part
-    cdef Py_ssize_t i, last = 0
-    for i in range(p.n):
+    cdef Py_ssize_t i = 0, last = 0, length = PART * LANES
+    while i + length < p.n and not sum0 + s.parts[i // length] > target:  # as total left them
+        sum0 += s.parts[i // length]
+        i += length
+    for i in range(i, p.n):
         part = weight_of(p, i) * s.rr[i]
         if part > 0.0:
             last = i
@@ -933,27 +977,50 @@ cdef Py_ssize_t draw(const Problem* p, Start* s, double error) noexcept nogil:
     return last
 
 
+cdef struct Means:
+    const Problem* p
+    Start* s
+    Py_ssize_t groups
+
+
+cdef void mean_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
+    """The sum of w x and of w over a group of tiles, whose points all take up feature 0."""
+    cdef const Means* a = <const Means*> context
+    cdef const Problem* p = a.p
+    cdef Start* s = a.s
+    cdef Py_ssize_t t, l, j, length = (p.tiles + a.groups - 1) // a.groups
+    cdef double weight
+    cdef double* sums = s.partial + item * (p.d + 1)
+    cdef const double* x
+    for t in range(item * length, min(p.tiles, (item + 1) * length)):
+        x = tile_of(p, t, s.scratch[slot].x)
+        for l in range(min(<Py_ssize_t> LANES, p.n - t * LANES)):
+            weight = weight_of(p, t * LANES + l)
+            for j in range(p.d):
+                sums[j] += weight * x[j * LANES + l]
+            sums[p.d] += weight
+            s.z[t * s.room * LANES + l] = 1
+
+
 cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
     """The greedy start of MB13 section 5, like k-means++. Leaves A as seeded, not as least squares."""
-    cdef Py_ssize_t i, j, l, t
-    cdef double error, mass = 0.0, before, weight
+    cdef Py_ssize_t i, groups
+    cdef double error, mass = 0.0, before
     cdef double* f = s.spare
-    cdef const double* x
+    cdef Means means
     s.k = s.dead = 0
     memset(s.z, 0, p.tiles * s.room * LANES)
     if mode == 0:
+        groups = group_count(1, p.d, p.tiles)
+        means = Means(p, s, groups)
+        memset(s.partial, 0, groups * (p.d + 1) * sizeof(double))
+        run(mean_item, &means, 0, groups, threads_for(p, s, p.tiles))
         memset(f, 0, p.d * sizeof(double))
-        for t in range(p.tiles):
-            x = tile_of(p, t, s.scratch.x)
-            for l in range(min(<Py_ssize_t> LANES, p.n - t * LANES)):
-                weight = weight_of(p, t * LANES + l)
-                mass += weight
-                for j in range(p.d):
-                    f[j] += weight * x[j * LANES + l]
+        for i in range(groups):
+            sf_axpy(p.d, 1.0, s.partial + i * (p.d + 1), f)
+            mass += s.partial[i * (p.d + 1) + p.d]
         scale(p.d, 1.0 / mass, f)
         add_feature(p, s)
-        for i in range(p.n):
-            bit(s, i, 0)[0] = 1
     error = evaluate(p, s)
     while s.k < p.cap and error > NOTHING * p.energy:
         i = draw(p, s, error)
@@ -977,19 +1044,29 @@ cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
 # Sweeps
 
 
+cdef inline Py_ssize_t row_work(const Problem* p, const Start* s) noexcept nogil:
+    """Multiply-adds of a new row of Z, K fixed."""
+    return p.d * (2 * s.k + 1) + ((s.k + 4) << s.k if p.rule == EXACT else 0)
+
+
+cdef inline Py_ssize_t work_tiles(const Problem* p, Py_ssize_t each) noexcept nogil:
+    """Tiles of the next round, so much work a row: not more than are done before the next look at the signals."""
+    return min(round_tiles(p), max(<Py_ssize_t> 64, WORK // (LANES * each)))
+
+
 cdef int fixed_sweep(const Problem* p, Start* s) except -1 nogil:
     """K-features: every row anew; then features that nobody uses restart as the largest residuals."""
-    cdef Py_ssize_t start = 0, stop, t, i, k, farthest
+    cdef Py_ssize_t start = 0, stop, t, i, k, farthest, each = row_work(p, s)
     cdef double largest
     if p.rule == EXACT:
         tabulate(s)
     while start < p.n:
-        stop = min(p.n, start + round_tiles(p) * LANES)
+        stop = min(p.n, start + work_tiles(p, each) * LANES)
         propose(p, s, start, stop)
         for t in range((stop - start + LANES - 1) // LANES):
             s.changes += bits_set(s.touched[t])
         add_round(p, s, start, stop)
-        look(s, (stop - start) * p.d * (2 * s.k + 1))
+        look(s, (stop - start) * each)
         start = stop
     for k in range(s.k):
         if s.count[k] != 0.0:
@@ -1037,6 +1114,21 @@ cdef int create(const Problem* p, Start* s, Py_ssize_t i, Py_ssize_t first, Py_s
     return 0
 
 
+cdef bint has_last_user(const Start* s, Py_ssize_t place) noexcept nogil:
+    """Whether a point of this tile of a round had a feature that now has one user."""
+    cdef Py_ssize_t k, l
+    cdef const unsigned char* old = s.old + place * s.room * LANES
+    cdef unsigned char any_
+    for k in range(s.k):
+        if s.count[k] == 1.0:
+            any_ = 0
+            for l in range(LANES):
+                any_ |= old[k * LANES + l]
+            if any_:
+                return True
+    return False
+
+
 cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
     """Walk through a round in order: refunds, removals, creations; returns where the features changed.
 
@@ -1049,9 +1141,14 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
     cdef unsigned char* old
     for k in range(s.k):
         sole += s.count[k] == 1.0
-    for i in range(start, stop):
+    i = start - 1
+    while i + 1 < stop:
+        i += 1
         t, l = i // LANES, i % LANES
         place_of = t - first
+        if not s.touched[place_of] and not s.far[place_of] and not (sole and has_last_user(s, place_of)):
+            i = (t + 1) * LANES - 1
+            continue
         if not sole and not (s.touched[place_of] >> l) & 1 and not weight_of(p, i) * s.rr[i] > p.lam:
             continue
         old = s.old + place_of * s.room * LANES + l
@@ -1119,7 +1216,7 @@ cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
         for k in range(s.k):
             s.count[k] = users[k]
         look(s, (stop - start) * p.d * (2 * s.k + 1))
-        s.round = 1 if reached < stop else min(2 * s.round, round_tiles(p))
+        s.round = 1 if reached < stop else min(2 * s.round, work_tiles(p, row_work(p, s)))
         start = reached
     if s.dead:
         k = 0
@@ -1127,7 +1224,7 @@ cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
             if s.gram[i * s.room + i] != DEAD:
                 s.kept[k] = i
                 k += 1
-        compact(p, s, s.kept, k)
+        compact(p, s, k)
         s.dead = 0
     return 0
 
@@ -1157,7 +1254,7 @@ cdef int refresh(const Problem* p, Start* s) except -1 nogil:
     if rank < k:
         s.removed += k - rank
         s.updates = 0
-        compact(p, s, s.kept, rank)
+        compact(p, s, rank)
         k = rank
     cdef double* inverse = s.square + room * room
     memset(inverse, 0, k * k * sizeof(double))
@@ -1242,6 +1339,7 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
     cdef double w = weight_of(p, i), h = 0.0, top = 0.0, rr, xx, f, t, sign, num, den, cost, old, margin
     cdef double new_num, new_den
     cdef bint alone, flipped = True
+    cdef int passes = 0
     row_of(p, i, x)
     for j in range(k):
         z[j] = bit(s, i, j)[0]
@@ -1286,8 +1384,9 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
     for j in range(size):
         xx += gg[j * room + j]
     margin = 1e-11 * sqrt(max(cost, old)) * sqrt(w * xx) + 1e-22 * w * xx  # what rounding may make of a cost
-    while flipped:
+    while flipped and passes < PASSES:
         flipped = False
+        passes += 1
         for j in range(size):
             sign = 1.0 - 2.0 * z[j]
             new_num = num - 2.0 * sign * g[j] + gg[j * room + j] - 2.0 * t * pz[j] * ar[j] + t * t * rr * pz[j] * pz[j]
@@ -1367,7 +1466,7 @@ cdef int collapsed_sweep(const Problem* p, Start* s) except -1 nogil:
 cdef int converge(const Problem* p, Start* s) except -1 nogil:
     """Sweeps until nothing changes, or tol or max_iter ends them."""
     cdef int counted = 0
-    cdef bint was_settled
+    cdef bint was_settled, fell
     cdef double fall, previous
     cdef Py_ssize_t begin = s.n_path
     s.converged = False
@@ -1404,7 +1503,9 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
         if p.tol > 0 and s.n_path > begin + 1 and s.path[s.n_path - 2] - s.objective <= p.tol * s.path[0]:
             s.converged = True
             break
-        counted += s.created == 0
+        # sweeps that open features do not count, but where rounding opens them it would never end
+        fell = s.n_path == begin + 1 or s.objective < s.path[s.n_path - 2]
+        counted += not (s.created and fell and s.n_path - begin - counted <= p.n)
         if counted >= p.max_iter:
             break
     return 0
@@ -1480,6 +1581,21 @@ cdef int run_start(const Problem* p, Start* s, Start* trial, int mode, bint give
 
 cdef bint better(const Start* a, const Start* b) noexcept nogil:
     return b.number < 0 or a.objective < b.objective or (a.objective == b.objective and a.number < b.number)
+
+
+cdef struct Copies:
+    Py_ssize_t n
+    Py_ssize_t k
+    Start* s
+    int* out
+
+
+cdef void copy_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
+    cdef const Copies* a = <const Copies*> context
+    cdef Py_ssize_t i, j
+    for i in range(item * RUN * LANES, min(a.n, (item + 1) * RUN * LANES)):
+        for j in range(a.k):
+            a.out[i * a.k + j] = bit(a.s, i, j)[0]
 
 
 cdef class FeatureSweep:
@@ -1583,6 +1699,8 @@ cdef class FeatureSweep:
     def run_given(self, unsigned char[:, ::1] Z, uint64_t state):
         """One start from the rows of Z (IN)."""
         cdef Py_ssize_t i, j
+        if Z.shape[0] != self.p.n or Z.shape[1] > self.p.cap:
+            raise ValueError(f"Z must be ({self.p.n}, at most {self.p.cap}), got ({Z.shape[0]}, {Z.shape[1]})")
         self.measure()
         release(&self.best)
         allocate(&self.p, &self.best, max(Z.shape[1], self.first_room()), self.n_threads)
@@ -1681,12 +1799,13 @@ cdef class FeatureSweep:
     def assignments(self):
         """Z, (n, k), int32."""
         cdef int[:, ::1] out
-        cdef Py_ssize_t i, j
+        cdef Copies a
         result = np.empty((self.p.n, self.best.k), dtype=np.int32)
-        out = result
-        for i in range(self.p.n):
-            for j in range(self.best.k):
-                out[i, j] = bit(&self.best, i, j)[0]
+        if self.best.k:
+            out = result
+            a = Copies(self.p.n, self.best.k, &self.best, &out[0, 0])
+            with nogil:
+                run(copy_item, &a, 0, self.p.tiles // RUN + 1, threads_for(&self.p, &self.best, self.p.tiles))
         return result
 
     def encode(self, const double[:, ::1] components):
@@ -1696,6 +1815,10 @@ cdef class FeatureSweep:
         """
         cdef Py_ssize_t k = components.shape[0]
         cdef int passes = 0
+        if k and components.shape[1] != self.p.d:
+            raise ValueError(f"components must have {self.p.d} columns, got {components.shape[1]}")
+        if self.p.rule == EXACT and k != self.p.cap:
+            raise ValueError(f"components must be {self.p.cap}, got {k}")
         cdef bint changed = True
         self.measure()
         release(&self.best)
@@ -1707,7 +1830,7 @@ cdef class FeatureSweep:
         if self.p.rule == EXACT:
             tabulate(&self.best)
         with nogil:
-            while changed and passes < 1000:  # a few, but for ties that rounding hides
+            while changed and passes < PASSES:
                 changed = encode_pass(&self.p, &self.best)
                 passes += 1
             self.best.error = evaluate(&self.p, &self.best)
@@ -1715,14 +1838,14 @@ cdef class FeatureSweep:
 
 
 cdef bint encode_pass(const Problem* p, Start* s) except -1 nogil:
-    cdef Py_ssize_t start = 0, stop, t
+    cdef Py_ssize_t start = 0, stop, t, each = row_work(p, s)
     cdef bint changed = False
     while start < p.n:
-        stop = min(p.n, start + round_tiles(p) * LANES)
+        stop = min(p.n, start + work_tiles(p, each) * LANES)
         propose(p, s, start, stop)
         for t in range((stop - start + LANES - 1) // LANES):
             changed |= s.touched[t] != 0
-        look(s, (stop - start) * p.d * (2 * s.k + 1))
+        look(s, (stop - start) * each)
         start = stop
     return changed and p.rule != EXACT
 

@@ -6,7 +6,7 @@ from libc.string cimport memset
 
 from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Engine, Sweep, is_far, lower, point, squared_distance, upper
-from smallvar._sweeps.pool cimport run
+from smallvar._sweeps.pool cimport PAYS, run
 
 import numpy as np
 
@@ -86,7 +86,7 @@ cdef inline void shifted_row(const real_x* x, const Sweep* s, Py_ssize_t i, doub
         row[j] = <double> xi[j * s.col] - s.shift[j]
 
 
-# ---- what threads share out: an item is a chunk and writes to its points or its place, or a group and its sums --------
+# ---- what threads share out: an item is a chunk and writes to its points or its place, or a group and its sums -----
 
 
 cdef struct PerPoint:
@@ -748,7 +748,7 @@ def column_statistics(const real_x[:, :] X, const double[::1] weight, int n_thre
     while first < n_groups:
         last = min(n_groups, first + max(1, n_groups * WORK // (n * d)))
         with nogil:
-            run(column_item, &a, first, last, n_threads if n * d > 100000 else 1)
+            run(column_item, &a, first, last, n_threads if 8 * n * d > PAYS else 1)
         PyErr_CheckSignals()
         first = last
     mass = float(n) if weight is None else float(np.sum(weight))
@@ -807,7 +807,7 @@ def nearest_seed(const real_x[:, :] X, const double[::1] weight, const double[::
     while first < chunks:
         last = min(chunks, first + max(1, WORK // (CHUNK * X.shape[1])))
         with nogil:
-            run(nearest_seed_item, &a, first, last, n_threads if n * a.d > 100000 else 1)
+            run(nearest_seed_item, &a, first, last, n_threads if 8 * n * a.d > PAYS else 1)
         PyErr_CheckSignals()
         first = last
     for c in range(chunks):

@@ -14,7 +14,7 @@ from libc.string cimport memcpy
 from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.dpmeans cimport DPSweep
 from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Sweep, distances_to, point, tile_of, upper
-from smallvar._sweeps.pool cimport run
+from smallvar._sweeps.pool cimport PAYS, run
 
 import numpy as np
 
@@ -28,7 +28,6 @@ cdef extern from "simd.h" nogil:
 cdef enum:
     SEEDS = 256         # centers opened between two looks at the points
     LANES = 16
-    PAYS = 30000000     # multiply-adds that are worth waking other threads
 
 cdef double SLACK = 1.0 + 2.0 ** -22    # more than a float32 rounds away
 
@@ -66,7 +65,7 @@ cdef void residuals_of_chunk(
         i += size
 
 
-# ---- what threads share out: each item writes to its own points or its own cluster, and to its thread's scratch --------
+# ---- what threads share out: an item writes to its own points or its own cluster, and to its thread's scratch ------
 
 
 cdef struct Residuals:
@@ -441,7 +440,7 @@ cdef class MergeSweep(DPSweep):
             raise ValueError(f"W must have {s.d} columns, got {W.shape[1]}")
         with nogil:
             while first < self.n_chunks:
-                last = min(self.n_chunks, first + max(<Py_ssize_t> self.n_threads, WORK // (CHUNK * s.d * (rows + 4))))
+                last = min(self.n_chunks, first + max(2 * self.n_threads, WORK // (CHUNK * s.d * (rows + 4))))
                 run(residuals_item, &a, first, last, self.n_threads if s.n * s.d * (rows + 4) > PAYS else 1)
                 self.check_signals((last - first) * CHUNK * (rows + 1))
                 first = last

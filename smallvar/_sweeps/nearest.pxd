@@ -73,6 +73,7 @@ cdef struct Sweep:
     # a tile for each thread, on cache lines of its own
     char* tiles
     Py_ssize_t tile_size
+    Py_ssize_t batch        # points that are scored together
 
 
 cdef inline char* tile_of(const Sweep* s, int slot) noexcept nogil:

@@ -12,11 +12,11 @@ nor on threads nor on the instruction set.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport sqrt
+from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport uintptr_t
 
 from smallvar._sweeps._types cimport real_c, real_x
-from smallvar._sweeps.pool cimport run
+from smallvar._sweeps.pool cimport PAYS, run
 
 import numpy as np
 
@@ -24,18 +24,42 @@ cdef extern from "simd.h" nogil:
     const float HUGE_SCORE_f
     const double HUGE_SCORE_d
     const char* SMALLVAR_COMPILER
+    const char* sv_set_name()
+    const char* sv_set_names()
     void sv_own_distances_d(Py_ssize_t, const double**, const int*, const double*, Py_ssize_t, double*)
     void sv_own_distances_f(Py_ssize_t, const float**, const int*, const double*, Py_ssize_t, double*)
-    void tile_top2_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, float*, float*, int*)
-    void tile_top2_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, double*, double*, int*)
+    void sv_gather_ff(const float**, Py_ssize_t, const double*, double, float*, double*)
+    void sv_gather_fd(const float**, Py_ssize_t, const double*, double, double*, double*)
+    void sv_gather_df(const double**, Py_ssize_t, const double*, double, float*, double*)
+    void sv_gather_dd(const double**, Py_ssize_t, const double*, double, double*, double*)
+    void tile_top2_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, Py_ssize_t, float*, float*, int*)
+    void tile_top2_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, double*, double*,
+                     int*)
+    void tile_scores_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, float*)
+    void tile_scores_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, double*)
+    void sv_upper(Py_ssize_t, const double*, double, float*)
+    void sv_lower(Py_ssize_t, const double*, float*)
+    void sv_second(Py_ssize_t, const unsigned short*, const int*, const float*, const float*, const float*, const float*,
+                   const float*, const float*, const float*, const float*, int, int, float, int, float*, unsigned char*)
+    int sv_few_distances_d(Py_ssize_t, const double**, const int*, const double*, Py_ssize_t, double*)
+    int sv_few_distances_f(Py_ssize_t, const float**, const int*, const double*, Py_ssize_t, double*)
+    Py_ssize_t sv_list(Py_ssize_t, const unsigned char*, unsigned short*)
+    Py_ssize_t sv_select(Py_ssize_t, const unsigned char*, int, const unsigned short*, const double*, unsigned short*,
+                         double*)
+    void SV_PREFETCH(const void*)
     void sv_filter(Py_ssize_t, float*, float*, const int*, const float*, const float*, const float*, const float*,
                    float, unsigned char*)
     void sv_filter_opened(Py_ssize_t, float*, float*, const int*, const float*, const float*, const float*,
                           const float*, const float*, const float*, const double*, int, double, unsigned char*)
 
 cdef enum:
-    TILE = 6         # centers are padded to a multiple of this
+    TILE = 12        # centers are padded to a multiple of this
     MAX_LANES = 16
+    MAX_TILES = 4    # tiles that are scored together
+    BATCH = 64       # their points, at most
+    TILE_BYTES = 1 << 18    # memory of such tiles, and of the centers that they meet at a time, where it can be had
+    CENTER_BYTES = 1 << 17
+    PIECE = 48       # centers whose scores are looked at one by one at a time
     MAX_RANKS = 12   # thresholds tried for the restless centers
     SAMPLE = 1000    # points asked
     ROWS = 64        # centers of an item of a table
@@ -44,16 +68,32 @@ cdef double EPS_SINGLE = 2.0 ** -24
 cdef double EPS_DOUBLE = 2.0 ** -53
 
 
-cdef struct Tile:
+cdef struct Batch:
     Py_ssize_t size
-    Py_ssize_t index[MAX_LANES]
-    double own[MAX_LANES]       # deciding distance to the own center, or -1 where it is not known
-    double squares[MAX_LANES]   # ||x||^2 after shift and scale
+    Py_ssize_t index[BATCH]
+    double own[BATCH]           # distance to the own center, good to 1e-9, or -1 where it is not known
+    double squares[BATCH]       # ||x||^2 after shift and scale
+
+
+cdef struct Close:      # points of a chunk whose scores do not tell which center is nearest
+    Py_ssize_t size
+    unsigned short offset[CHUNK]
+    double bar[CHUNK]           # centers whose score is above are not the nearest
 
 
 def compiler():
     """Name and version of the C compiler."""
     return SMALLVAR_COMPILER.decode()
+
+
+def instruction_set():
+    """Name of the instruction set whose kernels run."""
+    return sv_set_name().decode()
+
+
+def instruction_sets():
+    """Names of the instruction sets that kernels are compiled for, lowest first."""
+    return sv_set_names().decode().split(", ")
 
 
 cdef inline double error_bound(const Sweep* s, double squares) noexcept nogil:
@@ -86,22 +126,48 @@ cdef int exact_nearest(
     return <int> best
 
 
-cdef inline void gather(
-    const real_x* x, const Sweep* s, Py_ssize_t i, double own, Tile* tile, real_c* block
-) noexcept nogil:
-    """Append point i, shifted and scaled, to the tile: element j of lane m at block[j * lanes + m]."""
-    cdef Py_ssize_t j, m = tile.size
-    cdef Py_ssize_t lanes = 16 if real_c is float else 8
-    cdef const real_x* xi = point(x, s, i)
-    cdef double t, squares = 0.0
-    for j in range(s.d):
-        t = (<double> xi[j * s.col] - s.shift[j]) * s.scale
-        squares += t * t
-        block[j * lanes + m] = <real_c> t
-    tile.index[m] = i
-    tile.own[m] = own
-    tile.squares[m] = squares
-    tile.size = m + 1
+cdef void fill(const real_x* x, const Sweep* s, Batch* b, real_c* block) noexcept nogil:
+    """The batch's points, shifted and scaled, as tiles: element j of lane m of a tile at [j * lanes + m]."""
+    cdef Py_ssize_t t, m, j, lanes = 16 if real_c is float else 8
+    cdef const real_x* rows[MAX_LANES]
+    cdef double value, squares
+    cdef Py_ssize_t part
+    for part in range((b.size + lanes - 1) // lanes):
+        t = part * lanes
+        for m in range(lanes):  # what is missing in the last tile is its last point again
+            rows[m] = point(x, s, b.index[min(t + m, b.size - 1)])
+        if s.col == 1:
+            if real_x is float and real_c is float:
+                sv_gather_ff(rows, s.d, s.shift, s.scale, block + t * s.d, b.squares + t)
+            elif real_x is float:
+                sv_gather_fd(rows, s.d, s.shift, s.scale, block + t * s.d, b.squares + t)
+            elif real_c is float:
+                sv_gather_df(rows, s.d, s.shift, s.scale, block + t * s.d, b.squares + t)
+            else:
+                sv_gather_dd(rows, s.d, s.shift, s.scale, block + t * s.d, b.squares + t)
+            continue
+        for m in range(lanes):
+            squares = 0.0
+            for j in range(s.d):
+                value = (<double> rows[m][j * s.col] - s.shift[j]) * s.scale
+                squares += value * value
+                block[t * s.d + j * lanes + m] = <real_c> value
+            b.squares[t + m] = squares
+
+
+cdef inline void join(Batch* b, Py_ssize_t i, double own) noexcept nogil:
+    b.index[b.size] = i
+    b.own[b.size] = own
+    b.size += 1
+
+
+cdef inline double batch_error(const Sweep* s, const Batch* b) noexcept nogil:
+    """error_bound for all points of a batch."""
+    cdef Py_ssize_t m
+    cdef double largest = 0.0
+    for m in range(b.size):
+        largest = max(largest, b.squares[m])
+    return error_bound(s, largest)
 
 
 cdef inline void record_move(Sweep* s, Py_ssize_t i, int label) noexcept nogil:
@@ -115,15 +181,29 @@ cdef inline void record_move(Sweep* s, Py_ssize_t i, int label) noexcept nogil:
     s.label[i] = label
 
 
-cdef inline void score(
-    Sweep* s, Tile* tile, real_c* block, Py_ssize_t k0, Py_ssize_t k1, real_c* m1, real_c* m2, int* best
+cdef void score(
+    const Sweep* s, Py_ssize_t size, const real_c* block, const void* scaled, const void* norm, Py_ssize_t k, real_c* m1,
+    real_c* m2, int* best
 ) noexcept nogil:
-    if real_c is float:
-        tile_top2_f(block, s.d, (<const float*> s.scaled) + k0 * s.d, (<const float*> s.norm) + k0, k1 - k0,
-                    m1, m2, best)
-    else:
-        tile_top2_d(block, s.d, (<const double*> s.scaled) + k0 * s.d, (<const double*> s.norm) + k0, k1 - k0,
-                    m1, m2, best)
+    """Least and second least scores of a batch's points among k centers, and which one has the least."""
+    cdef Py_ssize_t lanes = 16 if real_c is float else 8, t, q, first = 0, count
+    cdef Py_ssize_t step = max(<Py_ssize_t> TILE, CENTER_BYTES // (s.d * <Py_ssize_t> sizeof(real_c)) // TILE * TILE)
+    cdef int arg[MAX_TILES][16]
+    cdef const real_c* c = <const real_c*> scaled
+    cdef const real_c* squares = <const real_c*> norm
+    while first < k:
+        count = min(step, k - first)
+        for t in range((size + lanes - 1) // lanes):
+            if real_c is float:
+                tile_top2_f(block + t * lanes * s.d, s.d, c + first * s.d, squares + first, count, first,
+                            m1 + t * lanes, m2 + t * lanes, &arg[t][0])
+            else:
+                tile_top2_d(block + t * lanes * s.d, s.d, c + first * s.d, squares + first, count, first,
+                            m1 + t * lanes, m2 + t * lanes, &arg[t][0])
+        first += count
+    for t in range((size + lanes - 1) // lanes):
+        for q in range(lanes):
+            best[t * lanes + q] = arg[t][q]
 
 
 cdef void distances_to(
@@ -133,13 +213,19 @@ cdef void distances_to(
     """Squared distances of points start + offset to centers z, good to 1e-9 relative, not deciding."""
     cdef const real_x* rows[CHUNK]
     cdef Py_ssize_t q
-    if s.col == 1 and s.d >= 6:
+    cdef bint few
+    if s.col == 1:
         for q in range(size):
             rows[q] = point(x, s, start + offset[q])
+            SV_PREFETCH(rows[q])
         if real_x is float:
-            sv_own_distances_f(size, rows, z, s.c, s.d, out)
+            few = sv_few_distances_f(size, rows, z, s.c, s.d, out)
+            if not few:
+                sv_own_distances_f(size, rows, z, s.c, s.d, out)
         else:
-            sv_own_distances_d(size, rows, z, s.c, s.d, out)
+            few = sv_few_distances_d(size, rows, z, s.c, s.d, out)
+            if not few:
+                sv_own_distances_d(size, rows, z, s.c, s.d, out)
     else:
         for q in range(size):
             out[q] = exact_distance(x, s, start + offset[q], z[q])
@@ -156,70 +242,134 @@ cdef inline bint surely_far(const real_x* x, const Sweep* s, Py_ssize_t i, doubl
 
 
 cdef void flush(
-    const real_x* x, Sweep* s, Tile* tile, real_c* block, unsigned char* flag
+    const real_x* x, Sweep* s, Batch* b, real_c* block, Close* close, unsigned char* flag
 ) noexcept nogil:
-    """Score the tile against all centers; settle labels and bounds of its points."""
-    cdef real_c m1[MAX_LANES]
-    cdef real_c m2[MAX_LANES]
-    cdef int best[MAX_LANES]
-    cdef Py_ssize_t m, i, chunk = tile.index[0] // CHUNK
-    cdef Py_ssize_t padded = (s.k + TILE - 1) // TILE * TILE
-    cdef double error, distance
-    cdef int label
-    score(s, tile, block, 0, padded, m1, m2, best)
-    for m in range(tile.size):
-        i = tile.index[m]
-        error = error_bound(s, tile.squares[m])
-        distance = tile.own[m]
-        if <double> m2[m] - <double> m1[m] > 2.0 * error:
-            label = best[m]
-            if distance < 0.0 or label != s.label[i]:
-                distance = exact_distance(x, s, i, label)
-        else:
-            label = exact_nearest(x, s, i, 0, s.k, &distance)
-            s.n_exact[chunk] += 1
-        if label != s.label[i]:
-            record_move(s, i, label)
-        if s.u != NULL:
-            s.u[i] = upper(distance, s.scale)
-            s.l[i] = lower(tile.squares[m] + <double> m2[m] - error)
-        if s.seek and surely_far(x, s, i, distance):
-            flag[i - chunk * CHUNK] = 2
-    s.n_searched[chunk] += tile.size * s.k
-    tile.size = 0
+    """Score the batch against all centers; settle labels and bounds of its points, but for the close calls."""
+    cdef real_c m1[BATCH]
+    cdef real_c m2[BATCH]
+    cdef int best[BATCH]
+    cdef float u[BATCH]
+    cdef float l[BATCH]
+    cdef double second[BATCH]
+    cdef double known[BATCH]
+    cdef unsigned short offset[BATCH]
+    cdef unsigned short lane[BATCH]
+    cdef int center[BATCH]
+    cdef Py_ssize_t m, q, i, n_new = 0, chunk = b.index[0] // CHUNK, start = chunk * CHUNK
+    cdef double error
+    fill(x, s, b, block)
+    error = batch_error(s, b)
+    score(s, b.size, block, s.scaled, s.norm, (s.k + TILE - 1) // TILE * TILE, m1, m2, best)
+    for m in range(b.size):
+        i = b.index[m]
+        second[m] = b.squares[m] + <double> m2[m] - error
+        if not <double> m2[m] - <double> m1[m] > 2.0 * error:
+            close.offset[close.size] = <unsigned short> (i - start)
+            close.bar[close.size] = <double> m1[m] + 2.0 * error
+            close.size += 1
+            b.own[m] = 0.0
+        elif b.own[m] < 0.0 or best[m] != s.label[i]:
+            lane[n_new] = <unsigned short> m
+            offset[n_new] = <unsigned short> (i - start)
+            center[n_new] = best[m]
+            n_new += 1
+            if best[m] != s.label[i]:
+                record_move(s, i, best[m])
+    distances_to(x, s, start, offset, n_new, center, known)
+    for q in range(n_new):
+        b.own[lane[q]] = known[q]
+    if s.u != NULL:
+        sv_upper(b.size, b.own, s.scale, u)
+        sv_lower(b.size, second, l)
+        for m in range(b.size):
+            s.u[b.index[m]] = u[m]
+            s.l[b.index[m]] = l[m]
+    if s.seek:
+        for m in range(b.size):
+            if surely_far(x, s, b.index[m], b.own[m]):
+                flag[b.index[m] - start] = 2
+    s.n_searched[chunk] += b.size * s.k
+    b.size = 0
+
+
+cdef void decide(
+    const real_x* x, Sweep* s, Py_ssize_t start, const Close* close, real_c* block, unsigned char* flag
+) noexcept nogil:
+    """Close calls of a chunk: the nearest of the centers below the bar, in the deciding arithmetic."""
+    cdef real_c scores[PIECE * MAX_LANES]
+    cdef double least[MAX_LANES]
+    cdef int label[MAX_LANES]
+    cdef Batch b
+    cdef Py_ssize_t lanes = 16 if real_c is float else 8
+    cdef Py_ssize_t q, m, i, k, first, count, part, piece
+    cdef bint few = s.k * s.d < 1024    # then to look at all is the shorter way
+    cdef double t
+    for part in range((close.size + lanes - 1) // lanes):
+        q = part * lanes
+        b.size = 0
+        while b.size < lanes and q + b.size < close.size:
+            i = start + close.offset[q + b.size]
+            if few:
+                label[b.size] = exact_nearest(x, s, i, 0, s.k, &least[b.size])
+            else:
+                least[b.size] = HUGE_VAL
+                label[b.size] = 0
+            join(&b, i, 0.0)
+        if not few:
+            fill(x, s, &b, block)
+            for piece in range((s.k + PIECE - 1) // PIECE):
+                first = piece * PIECE
+                count = min(<Py_ssize_t> PIECE, s.k - first)
+                if real_c is float:
+                    tile_scores_f(block, s.d, (<const float*> s.scaled) + first * s.d, (<const float*> s.norm) + first,
+                                  count, scores)
+                else:
+                    tile_scores_d(block, s.d, (<const double*> s.scaled) + first * s.d,
+                                  (<const double*> s.norm) + first, count, scores)
+                for k in range(count):
+                    for m in range(b.size):
+                        if not scores[k * lanes + m] > close.bar[q + m]:
+                            t = exact_distance(x, s, b.index[m], first + k)
+                            if t < least[m]:
+                                least[m] = t
+                                label[m] = <int> (first + k)
+        for m in range(b.size):
+            i = b.index[m]
+            if label[m] != s.label[i]:
+                record_move(s, i, label[m])
+            if s.u != NULL:
+                s.u[i] = upper(least[m], s.scale)
+            if s.seek:
+                flag[i - start] = 2 if surely_far(x, s, i, least[m]) else 0
+    s.n_exact[start // CHUNK] += <int> close.size
 
 
 cdef void flush_restless(
-    const real_x* x, Sweep* s, Tile* tile, real_c* block, unsigned char* flag
+    const real_x* x, Sweep* s, Batch* b, real_c* block, unsigned char* flag
 ) noexcept nogil:
-    """Score the tile against the restless centers. Every other one but the own is farther than l, and l above u."""
-    cdef real_c m1[MAX_LANES]
-    cdef real_c m2[MAX_LANES]
-    cdef int best[MAX_LANES]
-    cdef Py_ssize_t m, q, i, chunk = tile.index[0] // CHUNK
-    cdef Py_ssize_t padded = (s.n_restless + TILE - 1) // TILE * TILE
+    """Score the batch against the restless centers. Every other one but the own is farther than l, and l above u."""
+    cdef real_c m1[BATCH]
+    cdef real_c m2[BATCH]
+    cdef int best[BATCH]
+    cdef Py_ssize_t m, q, i, chunk = b.index[0] // CHUNK
     cdef double error, own, other, distance, t
     cdef int label, z
-    if real_c is float:
-        tile_top2_f(block, s.d, <const float*> s.restless_scaled, <const float*> s.restless_norm, padded,
-                    m1, m2, best)
-    else:
-        tile_top2_d(block, s.d, <const double*> s.restless_scaled, <const double*> s.restless_norm, padded,
-                    m1, m2, best)
-    for m in range(tile.size):
-        i = tile.index[m]
+    fill(x, s, b, block)
+    error = batch_error(s, b)
+    score(s, b.size, block, s.restless_scaled, s.restless_norm, (s.n_restless + TILE - 1) // TILE * TILE, m1, m2, best)
+    for m in range(b.size):
+        i = b.index[m]
         z = s.label[i]
-        error = error_bound(s, tile.squares[m])
-        distance = tile.own[m]
+        distance = b.own[m]
         own = distance * s.scale * s.scale
         label = s.restless[best[m]]
         # at the least score the point may have met its own center again
-        other = tile.squares[m] + <double> (m2[m] if label == z else m1[m]) - error
+        other = b.squares[m] + <double> (m2[m] if label == z else m1[m]) - error
         if other > own * (1.0 + 1e-9):
             label = z
         elif label != z and other + 2.0 * error < own * (1.0 - 1e-9) and <double> m2[m] - <double> m1[m] > 2.0 * error:
             distance = exact_distance(x, s, i, label)
-            other = min(own * (1.0 - 1e-9), tile.squares[m] + <double> m2[m] - error)
+            other = min(own * (1.0 - 1e-9), b.squares[m] + <double> m2[m] - error)
         else:
             label = z
             distance = exact_distance(x, s, i, z)
@@ -229,7 +379,7 @@ cdef void flush_restless(
                     distance = t
                     label = s.restless[q]
             if label != z:
-                other = min(own * (1.0 - 1e-9), tile.squares[m] + <double> m2[m] - error)
+                other = min(own * (1.0 - 1e-9), b.squares[m] + <double> m2[m] - error)
             s.n_exact[chunk] += 1
         s.l[i] = min(s.l[i], lower(other))
         if label != z:
@@ -237,30 +387,31 @@ cdef void flush_restless(
             s.u[i] = upper(distance, s.scale)
         if s.seek and surely_far(x, s, i, distance):
             flag[i - chunk * CHUNK] = 2
-    s.n_searched[chunk] += tile.size * s.n_restless
-    tile.size = 0
+    s.n_searched[chunk] += b.size * s.n_restless
+    b.size = 0
 
 
 cdef void assign_chunk(
     const real_x* x, Sweep* s, Py_ssize_t chunk, real_c* block
 ) noexcept nogil:
-    """Nearest centers of one chunk. Lists are made without branches: which point fails the test is anybody's guess."""
+    """Nearest centers of one chunk."""
     cdef unsigned char flag[CHUNK]
     cdef unsigned short failed[CHUNK]
     cdef unsigned short aside[CHUNK]
     cdef double own[CHUNK]
     cdef double own_aside[CHUNK]
     cdef double known[CHUNK]
+    cdef float u[CHUNK]
+    cdef float l[CHUNK]
+    cdef unsigned char verdict[CHUNK]
+    cdef unsigned short listed[CHUNK]
     cdef int center[CHUNK]
-    cdef Tile tile
+    cdef Batch batch
+    cdef Close close
     cdef Py_ssize_t start = chunk * CHUNK, size = min(<Py_ssize_t> CHUNK, s.n - start)
-    cdef Py_ssize_t lanes = 16 if real_c is float else 8
     cdef Py_ssize_t o, i, q, n_failed = 0, n_listed, n_aside = 0
-    cdef int z
-    cdef double distance
-    cdef float u, away = BIG, l_all, l_calm
-    cdef bint passes, restless
-    tile.size = 0
+    batch.size = 0
+    close.size = 0
     s.n_moved[chunk] = 0
     s.n_far[chunk] = 0
     s.n_searched[chunk] = 0
@@ -271,43 +422,28 @@ cdef void assign_chunk(
                              NULL if s.weight == NULL else s.weight + start, s.aside, s.limit, flag)
         else:
             sv_filter(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.r_calm, s.h, <float> s.limit, flag)
-        for o in range(size):
-            failed[n_failed] = <unsigned short> o
-            n_failed += flag[o]
-        n_listed, n_failed = n_failed, 0
+        n_listed = sv_list(size, flag, listed)
         for q in range(n_listed):
-            center[q] = s.label[start + failed[q]]
-        distances_to(x, s, start, failed, n_listed, center, known)
+            center[q] = s.label[start + listed[q]]
+        distances_to(x, s, start, listed, n_listed, center, known)
+        sv_upper(n_listed, known, s.scale, u)
+        # the filter left the bound on the calm centers
+        sv_second(n_listed, listed, center, u, s.l + start, s.p, s.r, s.r_calm, s.h, s.hd, s.fresh, s.opened, s.aside,
+                  s.p[s.k_aside] if s.aside else <float> 0.0, s.n_restless > 0, l, verdict)
         for q in range(n_listed):
-            o = failed[q]
-            i = start + o
-            z = center[q]
-            distance = known[q]
-            u = upper(distance, s.scale)
-            if s.opened:
-                away = s.hd[z]
-            # the filter left the bound on the calm centers: l_all holds for all of them
-            l_calm = s.l[i]
-            l_all = l_calm - (s.r[z] - s.r_calm[z])
-            if s.aside:
-                l_all = min(l_all, s.fresh[z] - s.p[z] - s.p[s.k_aside] - u)
-            l_all = max(l_all * <float> 0.999999, <float> 0.0)
-            passes = u < min(max(l_all, s.h[z]), away)
-            restless = (s.n_restless > 0) & (u < min(l_calm, away)) & (not passes)
-            s.u[i] = u
-            s.l[i] = l_all if passes else l_calm
-            failed[n_failed] = <unsigned short> o
-            own[n_failed] = distance
-            n_failed += (not passes) & (not restless)
-            aside[n_aside] = <unsigned short> o
-            own_aside[n_aside] = distance
-            n_aside += restless
-            if s.seek:
-                flag[o] = 2 if passes and surely_far(x, s, i, distance) else 0
+            s.u[start + listed[q]] = u[q]
+            s.l[start + listed[q]] = l[q]
+        if s.seek:
+            for q in range(n_listed):
+                i = start + listed[q]
+                flag[listed[q]] = 2 if verdict[q] == 0 and surely_far(x, s, i, known[q]) else 0
+        n_failed = sv_select(n_listed, verdict, 2, listed, known, failed, own)
+        if s.n_restless > 0:
+            n_aside = sv_select(n_listed, verdict, 1, listed, known, aside, own_aside)
         for q in range(n_aside):
-            gather(x, s, start + aside[q], own_aside[q], &tile, block)
-            if tile.size == lanes or q == n_aside - 1:
-                flush_restless(x, s, &tile, block, flag)
+            join(&batch, start + aside[q], own_aside[q])
+            if batch.size == s.batch or q == n_aside - 1:
+                flush_restless(x, s, &batch, block, flag)
     else:
         for o in range(size):
             failed[o] = <unsigned short> o
@@ -315,9 +451,11 @@ cdef void assign_chunk(
             flag[o] = 0
         n_failed = size
     for q in range(n_failed):
-        gather(x, s, start + failed[q], own[q], &tile, block)
-        if tile.size == lanes or q == n_failed - 1:
-            flush(x, s, &tile, block, flag)
+        join(&batch, start + failed[q], own[q])
+        if batch.size == s.batch or q == n_failed - 1:
+            flush(x, s, &batch, block, &close, flag)
+    if close.size > 0:
+        decide(x, s, start, &close, block, flag)
     if s.seek:
         for o in range(size):
             if flag[o] == 2:
@@ -369,23 +507,24 @@ cdef void farthest_of_chunk(const real_x* x, Sweep* s, Py_ssize_t chunk) noexcep
     s.far_distance[chunk] = best
 
 
-cdef inline void flush_attracted(
-    const real_x* x, Sweep* s, Tile* tile, real_c* block, Py_ssize_t k0, Py_ssize_t k1
+cdef void flush_attracted(
+    const real_x* x, Sweep* s, Batch* b, real_c* block, Py_ssize_t k0, Py_ssize_t k1
 ) noexcept nogil:
-    """Let the tile's points choose between their own center (distance known) and centers k0..k1-1."""
-    cdef real_c m1[MAX_LANES]
-    cdef real_c m2[MAX_LANES]
-    cdef int best[MAX_LANES]
+    """Let the batch's points choose between their own center (distance known) and centers k0..k1-1."""
+    cdef real_c m1[BATCH]
+    cdef real_c m2[BATCH]
+    cdef int best[BATCH]
     cdef Py_ssize_t m, i
     cdef double error, own, distance, least, second
     cdef int label
-    score(s, tile, block, k0, k1, m1, m2, best)
-    for m in range(tile.size):
-        i = tile.index[m]
-        own = tile.own[m]
-        error = error_bound(s, tile.squares[m])
-        least = tile.squares[m] + <double> m1[m]
-        second = tile.squares[m] + <double> m2[m]
+    fill(x, s, b, block)
+    error = batch_error(s, b)
+    score(s, b.size, block, (<const real_c*> s.scaled) + k0 * s.d, (<const real_c*> s.norm) + k0, k1 - k0, m1, m2, best)
+    for m in range(b.size):
+        i = b.index[m]
+        own = b.own[m]
+        least = b.squares[m] + <double> m1[m]
+        second = b.squares[m] + <double> m2[m]
         distance = own * s.scale * s.scale
         if least - error > distance * (1.0 + 1e-9):
             s.l[i] = min(s.l[i], lower(least - error))
@@ -401,7 +540,7 @@ cdef inline void flush_attracted(
         s.l[i] = min(s.l[i], lower(min(own * s.scale * s.scale * (1.0 - 1e-9), second - error)))
         s.u[i] = upper(distance, s.scale)
         s.label[i] = label
-    tile.size = 0
+    b.size = 0
 
 
 cdef void attract_chunk(
@@ -412,13 +551,12 @@ cdef void attract_chunk(
 
     creator[m] is the point at which center k0 + m was opened, in ascending order.
     """
-    cdef Tile tile
-    cdef Py_ssize_t lanes = 16 if real_c is float else 8
-    cdef Py_ssize_t i, n_new = s.k - k0, seen = 0, tile_seen = 0
+    cdef Batch batch
+    cdef Py_ssize_t i, n_new = s.k - k0, seen = 0, batch_seen = 0
     cdef double distance
     cdef float u
     cdef int z
-    tile.size = 0
+    batch.size = 0
     for i in range(start, stop):
         while seen < n_new and creator[seen] < i:
             seen += 1
@@ -432,55 +570,56 @@ cdef void attract_chunk(
         s.u[i] = u
         if 2.0 * u < s.near[z]:
             continue
-        if tile.size > 0 and tile_seen != seen:
-            flush_attracted(x, s, &tile, block, k0, k0 + tile_seen)
-        tile_seen = seen
-        gather(x, s, i, distance, &tile, block)
-        if tile.size == lanes:
-            flush_attracted(x, s, &tile, block, k0, k0 + tile_seen)
-    if tile.size > 0:
-        flush_attracted(x, s, &tile, block, k0, k0 + tile_seen)
+        if batch.size > 0 and batch_seen != seen:
+            flush_attracted(x, s, &batch, block, k0, k0 + batch_seen)
+        batch_seen = seen
+        join(&batch, i, distance)
+        if batch.size == s.batch:
+            flush_attracted(x, s, &batch, block, k0, k0 + batch_seen)
+    if batch.size > 0:
+        flush_attracted(x, s, &batch, block, k0, k0 + batch_seen)
 
 
-cdef inline void center_block(Sweep* s, Py_ssize_t c, Py_ssize_t m, Tile* tile, real_c* block) noexcept nogil:
-    """Center c as lane m of a tile."""
+cdef inline void center_block(Sweep* s, Py_ssize_t c, Py_ssize_t m, Batch* b, real_c* block) noexcept nogil:
+    """Center c as lane m of a b."""
     cdef Py_ssize_t j, lanes = 16 if real_c is float else 8
     cdef double t, squares = 0.0
     for j in range(s.d):
         t = (s.c[c * s.d + j] - s.shift[j]) * s.scale
         squares += t * t
         block[j * lanes + m] = <real_c> t
-    tile.index[m] = c
-    tile.squares[m] = squares
-    tile.size = m + 1
+    b.index[m] = c
+    b.squares[m] = squares
+    b.size = m + 1
 
 
 cdef void lower_table_chunk(
     Sweep* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t k0, Py_ssize_t k1, float* table, real_c* block
 ) noexcept nogil:
     """table[c] = min(table[c], distance to the nearest center of k0..k1-1 other than c) for c in first..last-1."""
-    cdef real_c m1[MAX_LANES]
-    cdef real_c m2[MAX_LANES]
-    cdef int best[MAX_LANES]
-    cdef Tile tile
+    cdef real_c m1[BATCH]
+    cdef real_c m2[BATCH]
+    cdef int best[BATCH]
+    cdef Batch b
     cdef Py_ssize_t lanes = 16 if real_c is float else 8
     cdef Py_ssize_t m, c = first
     cdef double nearest
     while c < last:
-        tile.size = 0
-        while c < last and tile.size < lanes:
-            m = tile.size
-            center_block(s, c, m, &tile, block)
+        b.size = 0
+        while c < last and b.size < lanes:
+            m = b.size
+            center_block(s, c, m, &b, block)
             c += 1
-        score(s, &tile, block, k0, k1, m1, m2, best)
-        for m in range(tile.size):
+        score(s, b.size, block, (<const real_c*> s.scaled) + k0 * s.d, (<const real_c*> s.norm) + k0, k1 - k0,
+              m1, m2, best)
+        for m in range(b.size):
             # a center meets itself with the least score, up to rounding: any other one has at least the second
-            nearest = <double> (m2[m] if k0 <= tile.index[m] < k1 else m1[m])
-            nearest += tile.squares[m] - error_bound(s, tile.squares[m])
-            table[tile.index[m]] = min(table[tile.index[m]], lower(nearest))
+            nearest = <double> (m2[m] if k0 <= b.index[m] < k1 else m1[m])
+            nearest += b.squares[m] - error_bound(s, b.squares[m])
+            table[b.index[m]] = min(table[b.index[m]], lower(nearest))
 
 
-# ---- what threads share out: each item writes to its own points (or centers) and chunk, and to its thread's tile -------
+# ---- what threads share out: an item writes to its own points (or centers) and chunk, and to its thread's tile -----
 
 
 cdef struct Attraction:
@@ -558,7 +697,7 @@ cdef class Engine:
         cdef const double[:, :] x_double
         cdef const double[::1] w
         cdef const double[::1] shift = space.origin
-        cdef Py_ssize_t n = X.shape[0], d = X.shape[1], chunks = (n + CHUNK - 1) // CHUNK
+        cdef Py_ssize_t n = X.shape[0], d = X.shape[1], chunks = (n + CHUNK - 1) // CHUNK, tiles_at_once
         cdef float[::1] bound
         cdef unsigned char[::1] tiles
         cdef unsigned short[::1] offsets
@@ -618,7 +757,10 @@ cdef class Engine:
             bound = self.keep(np.empty(2 * n, dtype=np.float32))
             self.s.u = &bound[0]
             self.s.l = &bound[n]
-        self.s.tile_size = d * 64 + 64
+        # tiles of a thread, on cache lines of their own
+        tiles_at_once = max(<Py_ssize_t> 1, min(<Py_ssize_t> MAX_TILES, TILE_BYTES // (64 * d)))
+        self.s.tile_size = 64 * (d * tiles_at_once + 1)
+        self.s.batch = 16 * tiles_at_once
         tiles = self.keep(np.empty(self.s.tile_size * n_threads + 64, dtype=np.uint8))
         self.s.tiles = <char*> ((<uintptr_t> &tiles[0] + 63) // 64 * 64)
         self.reserve(capacity)
@@ -712,8 +854,8 @@ cdef class Engine:
 
     @property
     def crowded(self):
-        """Whether so many calls were close in the last sweep that float64 scores pay: more than one in 50."""
-        return 50 * self.decided_exactly > self.s.n
+        """Whether so many float32 calls were close in the last sweep that float64 pays: more than one in 50."""
+        return self.s.single and 50 * self.decided_exactly > self.s.n
 
     def set_centers(self, const double[:, ::1] centers):
         """Replace all centers; bounds no longer hold."""
@@ -744,13 +886,16 @@ cdef class Engine:
     def use_double(self):
         """Score in float64 from now on; bounds still hold."""
         cdef Py_ssize_t capacity = self.capacity
+        if not self.s.single:
+            return
         self.s.single = False
+        self.s.batch = self.s.batch // 2
         self.capacity = 0
         self.reserve(capacity)
 
     cdef Py_ssize_t chunks_at_once(self) noexcept nogil:
         """Chunks between two looks at the signals, of a sweep that may need every distance."""
-        return max(<Py_ssize_t> self.n_threads, WORK // (CHUNK * (self.s.k + 64) * self.s.d))
+        return max(<Py_ssize_t> 2 * self.n_threads, WORK // (CHUNK * (self.s.k + 64) * self.s.d))
 
     cdef int check_signals(self, Py_ssize_t rows) except -1 nogil:
         """Raise KeyboardInterrupt if Ctrl-C was pressed; looks at most every few tenths of a second.
@@ -902,7 +1047,7 @@ cdef class Engine:
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
         """One thread where waking others would cost more than it gives."""
-        return self.n_threads if points * (self.s.k * self.s.d + 16) > 200000 else 1
+        return self.n_threads if points * (self.s.k * self.s.d + 16) > PAYS else 1
 
     cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
         run(assign_item, &self.s, first, last, self.threads_for((last - first) * CHUNK))

@@ -9,20 +9,24 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcmp, memcpy, memset
 
-from smallvar._sweeps.pool cimport run
+from smallvar._sweeps.pool cimport PAYS, run
 
 import numpy as np
 
 cdef extern from "_costs.h" nogil:
     Py_ssize_t sc_least(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, const double*,
                         double*, double*, double*)
+    void sc_least_block(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*,
+                        double*)
+    enum:
+        POINTS "SC_POINTS"
 
 cdef enum:
     CHUNK = 512         # points a thread takes at a time; also those of a partial sum
-    SHORT = 1 << 20     # multiply-adds of a round from which on it is shared out
     LONGEST = 1 << 20   # points of a round
     WORK = 1 << 28      # multiply-adds between two looks at the signals
     OPEN = -2           # proposal: a new cluster
+    FEW = 100           # values of centers that may be read for naught, for each point that goes side by side
 
 
 cdef struct Points:
@@ -35,7 +39,7 @@ cdef struct Points:
     const Py_ssize_t* order     # point i of the sweep is row order[i]; NULL: as given
     const int* group    # data set of point i, or NULL
     int threads
-    double* rows        # threads x d
+    double* rows        # threads x d x POINTS
     double* costs       # threads x room
 
 
@@ -51,14 +55,44 @@ cdef inline Py_ssize_t row_number(const Points* p, Py_ssize_t i) noexcept nogil:
     return i if p.order == NULL else p.order[i]
 
 
-cdef inline void read_row(const Points* p, Py_ssize_t i, double* out) noexcept nogil:
+cdef inline void read_row(const Points* p, Py_ssize_t i, double* out, Py_ssize_t step) noexcept nogil:
+    """The values of point i, ``step`` apart."""
     cdef Py_ssize_t j, start = row_number(p, i) * p.row
     if p.single:
         for j in range(p.d):
-            out[j] = (<const float*> p.x)[start + j * p.col]
+            out[j * step] = (<const float*> p.x)[start + j * p.col]
     else:
         for j in range(p.d):
-            out[j] = (<const double*> p.x)[start + j * p.col]
+            out[j * step] = (<const double*> p.x)[start + j * p.col]
+
+
+cdef inline const double* row_at(const Points* p, Py_ssize_t i, double* buffer) noexcept nogil:
+    """The values of point i where they lie, or else in the buffer."""
+    if p.col == 1 and not p.single:
+        return <const double*> p.x + row_number(p, i) * p.row
+    read_row(p, i, buffer, 1)
+    return buffer
+
+
+cdef inline double* row_space(const Points* p, int thread) noexcept nogil:
+    return p.rows + thread * p.d * POINTS
+
+
+cdef inline Py_ssize_t end_of_group(const Points* p, Py_ssize_t i, Py_ssize_t stop) noexcept nogil:
+    """The first point behind i that is of another data set, or stop."""
+    cdef Py_ssize_t last = i + 1
+    while last < stop and p.group[last] == p.group[i]:
+        last += 1
+    return last
+
+
+cdef inline double square(const Points* p, const double* x, const double* c) noexcept nogil:
+    """||x - c||^2, columns in order as in _costs.h."""
+    cdef Py_ssize_t j
+    cdef double total = 0.0
+    for j in range(p.d):
+        total += (x[j] - c[j]) * (x[j] - c[j])
+    return total
 
 
 # What threads share out: an item is a chunk of points and writes to those, or to its place of partial sums, and to its
@@ -78,17 +112,31 @@ cdef void propose_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil
     cdef const Proposals* a = <const Proposals*> context
     cdef const Points* p = a.p
     cdef const Table* t = a.t
-    cdef Py_ssize_t i, start = a.start + chunk * CHUNK
+    cdef Py_ssize_t l, last, points, i = a.start + chunk * CHUNK, stop = min(a.stop, i + CHUNK)
     cdef double second
-    cdef double* x = p.rows + slot * p.d
+    cdef double least[POINTS]
+    cdef double arg[POINTS]
+    cdef double* x = row_space(p, slot)
     cdef const double* offset = t.offset
-    for i in range(start, min(a.stop, start + CHUNK)):
-        read_row(p, i, x)
+    while i < stop:
+        last = min(stop, i + POINTS)
         if p.group != NULL:
             offset = t.offset + p.group[i] * t.room
-        a.label[i - a.start] = <int> sc_least(
-            x, p.d, t.columns, t.room, t.k, offset, t.factor, p.costs + slot * t.room, &a.cost[i - a.start], &second
-        )
+            last = end_of_group(p, i, last)
+        points = last - i
+        if (POINTS - points) * p.d * t.k > FEW * points:
+            read_row(p, i, x, 1)
+            a.label[i - a.start] = <int> sc_least(
+                x, p.d, t.columns, t.room, t.k, offset, NULL, p.costs + slot * t.room, &a.cost[i - a.start], &second
+            )
+            i += 1
+        else:
+            for l in range(POINTS):
+                read_row(p, min(i + l, last - 1), x + l, POINTS)
+            sc_least_block(x, p.d, t.columns, t.room, t.k, offset, least, arg)
+            for l in range(points):
+                a.label[i + l - a.start], a.cost[i + l - a.start] = <int> arg[l], least[l]
+            i += points
 
 
 cdef void propose(
@@ -97,7 +145,7 @@ cdef void propose(
     """The cheapest cluster of the points start..stop-1, and its cost."""
     cdef Proposals a = Proposals(p, t, start, stop, label, cost)
     run(propose_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK,
-        p.threads if (stop - start) * p.d * t.k >= SHORT else 1)
+        p.threads if (stop - start) * p.d * t.k >= PAYS else 1)
 
 
 cdef struct Errors:
@@ -110,16 +158,10 @@ cdef struct Errors:
 cdef void error_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
     cdef const Errors* a = <const Errors*> context
     cdef const Points* p = a.p
-    cdef Py_ssize_t i, j
-    cdef double* x = p.rows + slot * p.d
-    cdef const double* c
-    cdef double t, total = 0.0
+    cdef Py_ssize_t i
+    cdef double total = 0.0
     for i in range(chunk * CHUNK, min(p.n, (chunk + 1) * CHUNK)):
-        read_row(p, i, x)
-        c = a.centers + a.label[i] * p.d
-        for j in range(p.d):
-            t = x[j] - c[j]
-            total += t * t
+        total += square(p, row_at(p, i, row_space(p, slot)), a.centers + a.label[i] * p.d)
     a.partial[chunk] = total
 
 
@@ -130,7 +172,7 @@ cdef double squared_error(
     cdef Py_ssize_t chunk, chunks = (p.n + CHUNK - 1) // CHUNK
     cdef double total = 0.0
     cdef Errors a = Errors(p, centers, label, partial)
-    run(error_item, &a, 0, chunks, p.threads if p.n * p.d >= SHORT else 1)
+    run(error_item, &a, 0, chunks, p.threads if p.n * p.d >= PAYS else 1)
     for chunk in range(chunks):
         total += partial[chunk]
     return total
@@ -174,7 +216,7 @@ cdef class Sweep:
         if group is not None:
             groups = group
             self.p.group = &groups[0]
-        rows = np.empty(threads * d)
+        rows = np.empty(threads * d * POINTS)
         self.arrays.append(rows)
         self.p.rows = &rows[0]
         self.partial = np.empty((n + CHUNK - 1) // CHUNK)
@@ -235,13 +277,6 @@ cdef struct Lazy:
     bint full                   # all costs of all points
 
 
-cdef inline const double* row_at(const Points* p, Py_ssize_t i, double* buffer) noexcept nogil:
-    if p.col == 1 and not p.single:
-        return <const double*> p.x + row_number(p, i) * p.row
-    read_row(p, i, buffer)
-    return buffer
-
-
 cdef struct Looks:
     const Points* p
     const Table* t
@@ -255,18 +290,14 @@ cdef void look_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
     cdef const Points* p = a.p
     cdef const Table* t = a.t
     cdef const Lazy* s = a.s
-    cdef Py_ssize_t i, j, k, start = a.start + chunk * CHUNK
+    cdef Py_ssize_t i, k, start = a.start + chunk * CHUNK
     cdef double own, r, least, second
     cdef const double* x
-    cdef const double* c
     for i in range(start, min(a.stop, start + CHUNK)):
-        x = row_at(p, i, p.rows + slot * p.d)
+        x = row_at(p, i, row_space(p, slot))
         if not s.full:
             k = s.label[i]
-            c = s.theta + k * p.d
-            own = 0.0
-            for j in range(p.d):
-                own += (x[j] - c[j]) * (x[j] - c[j])
+            own = square(p, x, s.theta + k * p.d)
             s.own[i] = own
             # |x - c'| >= root of its cost then - how far it moved; rounding is far below 1e-9 of them
             r = s.bound[i] - s.drift[k]
@@ -287,7 +318,7 @@ cdef void look_at(const Points* p, const Table* t, const Lazy* s, Py_ssize_t sta
     """Proposals for the points start..stop-1."""
     cdef Looks a = Looks(p, t, s, start, stop)
     cdef Py_ssize_t work = (stop - start) * p.d * (t.k if s.full else 4)
-    run(look_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK, p.threads if work >= SHORT else 1)
+    run(look_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK, p.threads if work >= PAYS else 1)
 
 
 cdef double total(const double* values, Py_ssize_t n) noexcept nogil:
@@ -343,6 +374,8 @@ cdef class DynamicStep(Sweep):
         self.phi, self.gamma, self.penalty, self.s.lam = centers, gamma, penalty, lam
         if gamma.shape[0] != self.old or penalty.shape[0] != self.old:
             raise ValueError("gamma and penalty must match centers")
+        if centers.shape[1] != X.shape[1]:
+            raise ValueError(f"centers must have {X.shape[1]} columns, got {centers.shape[1]}")
         self.attach(X, None, None, n_threads)
 
     def run(self, order, int max_iter):
@@ -562,13 +595,16 @@ cdef class HDPSweep(Sweep):
     cdef Py_ssize_t sets
     cdef double lam_local
     cdef double lam_global
-    cdef readonly int[::1] label        # in the order of visit
+    cdef int[::1] label                 # in the order of visit
+    cdef int[::1] old                   # before the sweep
     cdef double[:, ::1] centers         # room x d
     cdef double[:, ::1] sums            # room x d: of one data set
     cdef double[:, ::1] totals          # room x d: of all
     cdef Py_ssize_t[::1] count          # of one data set
     cdef Py_ssize_t[::1] members        # of all
     cdef int[::1] target                # where the local clusters of a data set went
+    cdef int[::1] nearest               # of each local cluster: the nearest global one,
+    cdef double[::1] least              # and its squared distance
     cdef double[::1] none               # no offsets
     cdef readonly Py_ssize_t n_local
     cdef readonly double error
@@ -586,8 +622,8 @@ cdef class HDPSweep(Sweep):
         self.put(0, &first[0])
         for j in range(self.p.d):
             self.centers[0, j] = first[j]
-        self.label = np.zeros(self.p.n, dtype=np.int32)
-        self.round = 1
+        self.label, self.old = np.zeros(self.p.n, dtype=np.int32), np.empty(self.p.n, dtype=np.int32)
+        self.round = CHUNK
 
     cdef void make_room(self, Py_ssize_t room):
         cdef Py_ssize_t k = self.t.k
@@ -602,6 +638,7 @@ cdef class HDPSweep(Sweep):
             sums[:k], count[:k] = self.sums[:k], self.count[:k]
         self.centers, self.members, self.totals, self.sums, self.count = centers, members, totals, sums, count
         self.target, self.none = np.zeros(room, dtype=np.int32), np.zeros(room)
+        self.nearest, self.least = np.zeros(room, dtype=np.int32), np.zeros(room)
 
     @property
     def k(self):
@@ -611,8 +648,8 @@ cdef class HDPSweep(Sweep):
     def sweep(self):
         """Steps 4 to 6; returns whether anything changed, and how many global clusters were created."""
         cdef Py_ssize_t start = 0, stop, before = self.t.k, created
-        cdef int[::1] old = np.array(self.label)
         cdef bint same
+        memcpy(&self.old[0], &self.label[0], self.p.n * sizeof(int))
         while start < self.p.n:
             if self.t.k == self.t.room:
                 self.make_room(2 * self.t.room)
@@ -622,42 +659,57 @@ cdef class HDPSweep(Sweep):
         memset(&self.totals[0, 0], 0, self.t.room * self.p.d * sizeof(double))
         self.n_local = 0
         start = 0
-        while start < self.p.n:
-            stop = start
-            while stop < self.p.n and self.p.group[stop] == self.p.group[start]:
-                stop += 1
-            if self.t.k + min(self.t.k, stop - start) > self.t.room:
-                self.make_room(2 * self.t.room)
-            with nogil:
+        with nogil:
+            while start < self.p.n:
+                stop = end_of_group(&self.p, start, self.p.n)
+                if self.t.k + min(self.t.k, stop - start) > self.t.room:
+                    with gil:
+                        self.make_room(2 * self.t.room)
                 self.move_locals(start, stop)
                 self.look((stop - start + self.t.k * self.t.k) * self.p.d)
-            start = stop
-        created = self.t.k - before
-        same = created == 0 and memcmp(&old[0], &self.label[0], self.p.n * sizeof(int)) == 0
-        with nogil:
+                start = stop
+            created = self.t.k - before
+            same = created == 0 and memcmp(&self.old[0], &self.label[0], self.p.n * sizeof(int)) == 0
             self.finish()
             self.error = squared_error(&self.p, &self.centers[0, 0], &self.label[0], &self.partial[0])
         return not same, created
 
     cdef Py_ssize_t advance(self, Py_ssize_t start) except -1 nogil:
-        """Step 4 until a cluster, local or global, is opened; returns the next point."""
-        cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i, k
+        """Step 4 for a round of points; returns the next point."""
+        cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i = start, end, k
         cdef double* offset
+        cdef bint everywhere
         propose(&self.p, &self.t, start, stop, &self.proposal[0], &self.cost[0])
         self.look((stop - start) * self.p.d * (self.t.k + 4))
-        for i in range(start, stop):
+        self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
+        while i < stop:
             k = self.proposal[i - start]
             offset = self.t.offset + self.p.group[i] * self.t.room
-            if self.cost[i - start] > self.lam_local + self.lam_global:
-                read_row(&self.p, i, self.p.rows)
-                k = self.open_global(self.p.rows)
+            everywhere = self.cost[i - start] > self.lam_local + self.lam_global
+            if everywhere:
+                if self.t.k == self.t.room:
+                    return i
+                k = self.open_global(row_at(&self.p, i, self.p.rows))
             self.label[i] = <int> k
-            if offset[k] != 0.0:
+            i += 1
+            if everywhere or offset[k] != 0.0:
                 offset[k] = 0.0
-                self.round = 1
-                return i + 1
-        self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
+                # cheaper now for what lies behind, and nothing else is: a few points are amended, more proposed anew
+                end = stop if everywhere else end_of_group(&self.p, i - 1, stop)
+                if end - i > CHUNK:
+                    end = stop = i + CHUNK
+                    self.round = CHUNK
+                self.amend(i, end, k, start)
         return stop
+
+    cdef void amend(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t k, Py_ssize_t start) noexcept nogil:
+        """Proposals for the points i..stop-1 of a round that began at start, now that cluster k has become cheaper."""
+        cdef double t
+        for i in range(i, stop):
+            t = square(&self.p, row_at(&self.p, i, self.p.rows), &self.centers[k, 0])
+            t = self.t.offset[self.p.group[i] * self.t.room + k] + t
+            if t < self.cost[i - start] or (t == self.cost[i - start] and k < self.proposal[i - start]):
+                self.cost[i - start], self.proposal[i - start] = t, <int> k
 
     cdef Py_ssize_t open_global(self, const double* center) noexcept nogil:
         cdef Py_ssize_t k = self.t.k, j
@@ -674,57 +726,96 @@ cdef class HDPSweep(Sweep):
         """Step 5 for one data set, from the sums and sizes of its local clusters."""
         cdef Py_ssize_t i, j, c, p, d = self.p.d, there = self.t.k
         cdef double* x = self.p.rows
+        cdef double* sums = &self.sums[0, 0]
+        cdef double* totals = &self.totals[0, 0]
+        cdef Py_ssize_t* count = &self.count[0]
+        cdef int* target = &self.target[0]
+        cdef int* label = &self.label[0]
+        cdef const double* y
         cdef double least, second
-        for c in range(there):
-            self.count[c] = 0
+        memset(count, 0, there * sizeof(Py_ssize_t))
         for i in range(start, stop):
-            c = self.label[i]
-            if self.count[c] == 0:
-                memset(&self.sums[c, 0], 0, d * sizeof(double))
-            read_row(&self.p, i, x)
+            c = label[i]
+            y = row_at(&self.p, i, x)
+            if count[c] == 0:
+                for j in range(d):
+                    sums[c * d + j] = 0.0
             for j in range(d):
-                self.sums[c, j] += x[j]
-            self.count[c] += 1
+                sums[c * d + j] += y[j]
+            count[c] += 1
         for c in range(there):
-            self.target[c] = <int> c if self.count[c] else -1
+            target[c] = <int> c if count[c] else -1
+        self.nearest_to_locals(there)
         for c in range(there):
-            if self.target[c] < 0:
+            if target[c] < 0:
                 continue
-            for j in range(d):
-                x[j] = self.sums[c, j] / self.count[c]
-            p = sc_least(x, d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least,
-                         &second)
-            if self.count[c] * least > self.lam_global:
+            p, least = self.nearest[c], self.least[c]
+            if p < 0 or self.t.k > there:
+                for j in range(d):
+                    x[j] = sums[c * d + j] / count[c]
+                p = sc_least(
+                    x, d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least, &second
+                )
+            if count[c] * least > self.lam_global:
+                for j in range(d):
+                    x[j] = sums[c * d + j] / count[c]
                 p = self.open_global(x)
             if p == c:
                 continue
-            if self.count[p] == 0:
-                memset(&self.sums[p, 0], 0, d * sizeof(double))
             for j in range(d):
-                self.sums[p, j] += self.sums[c, j]
-            self.count[p] += self.count[c]
-            self.count[c] = 0
-            self.target[c] = <int> p
+                sums[p * d + j] = (sums[p * d + j] if count[p] else 0.0) + sums[c * d + j]
+            count[p] += count[c]
+            count[c] = 0
+            target[c] = <int> p
+            self.nearest[p] = -1  # its mean is another now
         # what went to a cluster before that one's own turn went on with it
         for c in range(there - 1, -1, -1):
-            p = self.target[c]
-            if c < p < there and self.target[p] >= 0:
-                self.target[c] = self.target[p]
+            p = target[c]
+            if c < p < there and target[p] >= 0:
+                target[c] = target[p]
         for i in range(start, stop):
-            self.label[i] = self.target[self.label[i]]
+            label[i] = target[label[i]]
         for p in range(self.t.k):
-            if self.count[p]:
+            if count[p]:
                 self.n_local += 1
-                self.members[p] += self.count[p]
+                self.members[p] += count[p]
                 for j in range(d):
-                    self.totals[p, j] += self.sums[p, j]
+                    totals[p * d + j] += sums[p * d + j]
+
+    cdef void nearest_to_locals(self, Py_ssize_t there) noexcept nogil:
+        """The global clusters nearest to the means of a data set's local clusters, as all of them stand."""
+        cdef Py_ssize_t c, j, l = 0, m
+        cdef double* x = self.p.rows
+        cdef double least[POINTS]
+        cdef double arg[POINTS]
+        cdef Py_ssize_t local[POINTS]
+        cdef const double* sums
+        cdef double count
+        for c in range(there):
+            if self.count[c]:
+                local[l] = c
+                l += 1
+            if l == POINTS or (l and c == there - 1):
+                for m in range(POINTS):
+                    sums, count = &self.sums[local[min(m, l - 1)], 0], <double> self.count[local[min(m, l - 1)]]
+                    for j in range(self.p.d):
+                        x[j * POINTS + m] = sums[j] / count
+                sc_least_block(
+                    x, self.p.d, self.t.columns, self.t.room, there, &self.none[0], least, arg
+                )
+                for m in range(l):
+                    self.nearest[local[m]], self.least[local[m]] = <int> arg[m], least[m]
+                l = 0
 
     cdef void finish(self) noexcept nogil:
         """Step 6: means over all data sets; empty clusters vanish."""
-        cdef Py_ssize_t k = 0, p, i, j, d = self.p.d
+        cdef Py_ssize_t k = 0, p, i, j, d = self.p.d, room = self.t.room
+        cdef double* offset = self.t.offset
+        cdef int* target = &self.target[0]
+        cdef int* label = &self.label[0]
         for p in range(self.t.k):
             if self.members[p]:
-                self.target[p] = <int> k
+                target[p] = <int> k
                 for j in range(d):
                     self.centers[k, j] = self.totals[p, j] / self.members[p]
                 self.members[k] = self.members[p]
@@ -733,16 +824,36 @@ cdef class HDPSweep(Sweep):
         self.t.k = k
         for i in range(self.sets):
             for p in range(k):
-                self.t.offset[i * self.t.room + p] = self.lam_local
+                offset[i * room + p] = self.lam_local
         for i in range(self.p.n):
-            self.label[i] = self.target[self.label[i]]
-            self.t.offset[self.p.group[i] * self.t.room + self.label[i]] = 0.0
+            label[i] = target[label[i]]
+            offset[self.p.group[i] * room + label[i]] = 0.0
 
     def result(self):
-        """Labels in the order of the rows, and the centers."""
-        labels = np.empty(self.p.n, dtype=np.int32)
-        labels[self.arrays[1]] = np.asarray(self.label)
-        return labels, np.asarray(self.centers)[: self.t.k].copy()
+        """Labels, local labels and centers, and the number and list of the global clusters that each data set uses."""
+        cdef Py_ssize_t start = 0, stop, i, k, g, begin = 0, end = 0
+        labels, local_labels = np.empty(self.p.n, dtype=np.int32), np.empty(self.p.n, dtype=np.int32)
+        all_used, sizes = np.empty(self.n_local, dtype=np.int32), np.empty(self.sets, dtype=np.int64)
+        cdef int[::1] label = labels, local = local_labels, used = all_used
+        cdef long long[::1] size = sizes
+        cdef list lists = [None] * self.sets
+        while start < self.p.n:
+            stop = end_of_group(&self.p, start, self.p.n)
+            memset(&self.count[0], 0, self.t.k * sizeof(Py_ssize_t))
+            for i in range(start, stop):
+                self.count[self.label[i]] = 1
+            for k in range(self.t.k):
+                if self.count[k]:
+                    self.target[k] = <int> (end - begin)
+                    used[end] = <int> k
+                    end += 1
+            for i in range(start, stop):
+                label[row_number(&self.p, i)] = self.label[i]
+                local[row_number(&self.p, i)] = self.target[self.label[i]]
+            g = self.p.group[start]
+            size[g], lists[g] = end - begin, all_used[begin:end]
+            start, begin = stop, end
+        return labels, local_labels, np.asarray(self.centers)[: self.t.k].copy(), sizes, lists
 
 
 def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, int n_threads):
@@ -754,6 +865,12 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
     cdef Py_ssize_t k, start = 0, stop, n = X.shape[0]
     cdef int[::1] label = np.empty(n, dtype=np.int32)
     cdef double[::1] cost = np.empty(n)
+    k = centers.shape[0]
+    if k == 0 or centers.shape[1] != X.shape[1] or offset.shape[1] != k:
+        raise ValueError(f"centers must be some, of {X.shape[1]} columns, each with offsets, got {centers.shape[0]} of "
+                         f"{centers.shape[1]} columns and offsets for {offset.shape[1]}")
+    if group is not None and n and not 0 <= np.min(group) <= np.max(group) < offset.shape[0]:
+        raise ValueError(f"group must be the number of a row of offset, < {offset.shape[0]}")
     sweep.attach(X, None, group, n_threads)
     sweep.reserve(centers.shape[0], offset.shape[0])
     sweep.t.factor = NULL

@@ -19,10 +19,15 @@ cdef extern from *:
     int omp_get_max_threads()
 
 cdef extern from "_pool.h" nogil:
+    enum:
+        POOL_ROOM
     void pool_begin(Py_ssize_t)
     Py_ssize_t pool_add(Py_ssize_t*, Py_ssize_t)
     Py_ssize_t pool_read(Py_ssize_t*)
     void pool_run(Body, void*, Py_ssize_t, Py_ssize_t, int)
+
+
+MOST_THREADS = POOL_ROOM     # that one loop can have
 
 
 def openmp_version():

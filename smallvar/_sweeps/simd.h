@@ -4,6 +4,7 @@
 #ifndef SMALLVAR_SIMD_H
 #define SMALLVAR_SIMD_H
 
+#include <math.h>
 #include "_sets.h"
 
 /* Above every real score: data are scaled into [-1, 1] before they come here. */
@@ -14,12 +15,78 @@
 #define SV_UP(x) ((x) * 1.0000005f)
 #define SV_DOWN(x) ((x) * 0.9999995f)
 
+/* The deciding distances of rows to one center each, where columns are few; 0 if they are not.
+ * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
+#define SV_SQUARE(j) { const double t = (double)x[j] - y[j]; s += t * t; }
+#define SV_FEW(X, D, SQUARES)                            \
+    case D:                                              \
+        for (q = 0; q < n; q++) {                        \
+            const X *x = rows[q];                        \
+            const double *y = c + (ptrdiff_t)z[q] * D;   \
+            double s = 0.0;                              \
+            SQUARES                                      \
+            out[q] = s;                                  \
+        }                                                \
+        return 1;
+#define SV_FEW_DISTANCES(X)                                                                    \
+    ptrdiff_t q;                                                                               \
+    switch (d) {                                                                               \
+        SV_FEW(X, 1, SV_SQUARE(0))                                                             \
+        SV_FEW(X, 2, SV_SQUARE(0) SV_SQUARE(1))                                                \
+        SV_FEW(X, 3, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2))                                   \
+        SV_FEW(X, 4, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2) SV_SQUARE(3))                      \
+        SV_FEW(X, 5, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2) SV_SQUARE(3) SV_SQUARE(4))         \
+        SV_FEW(X, 6, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2) SV_SQUARE(3) SV_SQUARE(4) SV_SQUARE(5)) \
+    }                                                                                          \
+    return 0;
+
+static int sv_few_distances_d(ptrdiff_t n, const double *const *rows, const int *z, const double *c, ptrdiff_t d,
+                              double *out)
+{
+    SV_FEW_DISTANCES(double)
+}
+
+static int sv_few_distances_f(ptrdiff_t n, const float *const *rows, const int *z, const double *c, ptrdiff_t d,
+                              double *out)
+{
+    SV_FEW_DISTANCES(float)
+}
+
+/* Places in a list of flags, 0 or 1; returns how many there are. Without branches: which is set is anybody's guess. */
+static ptrdiff_t sv_list(ptrdiff_t n, const unsigned char *flag, unsigned short *place)
+{
+    ptrdiff_t i, count = 0;
+    for (i = 0; i < n; i++) {
+        place[count] = (unsigned short)i;
+        count += flag[i];
+    }
+    return count;
+}
+
+/* Those of a list, with their distances, that have this verdict. */
+static ptrdiff_t sv_select(ptrdiff_t n, const unsigned char *verdict, int wanted, const unsigned short *offset,
+                           const double *distance, unsigned short *out_offset, double *out_distance)
+{
+    ptrdiff_t q, count = 0;
+    for (q = 0; q < n; q++) {
+        out_offset[count] = offset[q];
+        out_distance[count] = distance[q];
+        count += verdict[q] == wanted;
+    }
+    return count;
+}
+
 #define SV_KERNELS "simd.h"
 #include "_each.h"
 
 SV_CHOOSE(tile_top2_f)
 SV_CHOOSE(tile_top2_d)
+SV_CHOOSE(tile_scores_f)
+SV_CHOOSE(tile_scores_d)
 SV_CHOOSE(sv_images)
+SV_CHOOSE(sv_upper)
+SV_CHOOSE(sv_second)
+SV_CHOOSE(sv_lower)
 SV_CHOOSE(sv_filter)
 SV_CHOOSE(sv_filter_opened)
 SV_CHOOSE(sv_own_distances_f)
@@ -54,6 +121,14 @@ SV_CHOOSE(sv_gather_dd)
 #undef REAL
 #undef T
 
+/* Loops that look up what belongs to a label: left to itself gcc takes 64 points at a time with AVX-512, for the sake
+ * of the bytes that come out, and loses a third of the speed; with less it knows best. */
+#if SV_SET == 4
+#define SV_LOOKUPS _Pragma("omp simd simdlen(16)")
+#else
+#define SV_LOOKUPS _Pragma("omp simd")
+#endif
+
 /* Drift of the bounds after the centers moved, and the test that lets a point pass without a distance:
  *     u + p_z < max(l - r_z, h_z),  and  u + p_z < limit  (limit: the penalty, as a distance).
  * Where it fails, l is a bound on the calm centers only: l - calm_z.
@@ -63,7 +138,7 @@ static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT
                       const float *SV_RESTRICT h, float limit, unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
-#pragma omp simd
+    SV_LOOKUPS
     for (i = 0; i < n; i++) {
         int z = label[i];
         float uu = SV_UP(u[i] + p[z]);
@@ -83,13 +158,14 @@ static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT
  * centre z to the nearest of them) or in this one (u < hd_z, half such a distance), or where points have weights. */
 static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT l, const int *SV_RESTRICT label,
                              const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT calm,
-                             const float *SV_RESTRICT h, const float *SV_RESTRICT hd, const float *SV_RESTRICT fresh, const double *SV_RESTRICT weight,
+                             const float *SV_RESTRICT h, const float *SV_RESTRICT hd,
+                             const float *SV_RESTRICT fresh, const double *SV_RESTRICT weight,
                              int aside, double limit, unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
     const double squared = limit * limit;
     const float radius = weight ? 1e15f : (float)limit;
-#pragma omp simd
+    SV_LOOKUPS
     for (i = 0; i < n; i++) {
         int z = label[i], failed;
         float uu = SV_UP(u[i] + p[z]);
@@ -111,62 +187,7 @@ static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_R
         for (i = 0; i < n; i++) fail[i] |= !(weight[i] * u[i] * u[i] < squared);
 }
 
-/* Squared distances of rows to one center each, close to the deciding ones: within 1e-12 relative for d < 4000.
- * Eight rows go side by side: one alone would wait for its own sum.
- * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
-#define OWN_DISTANCES(X, TAKE, PREFETCHED)                                                         \
-    ptrdiff_t q = 0, j, m;                                                                         \
-    for (; q + 8 <= n; q += 8) {                                                                   \
-        const X *const *x = rows + q;                                                              \
-        const double *y[8];                                                                        \
-        double part[8 * V_LANES];                                                                  \
-        SV_EIGHT(CLEAR)                                                                            \
-        for (m = 0; m < 8; m++) {                                                                  \
-            y[m] = c + z[q + m] * d;                                                               \
-            if (q + m + 12 < n)                                                                    \
-                for (j = 0; j < d && j < 8 * PREFETCHED; j += PREFETCHED) SV_PREFETCH(rows[q + m + 12] + j); \
-        }                                                                                          \
-        for (j = 0; j + V_LANES <= d; j += V_LANES) { SV_EIGHT(TAKE) }                             \
-        SV_EIGHT(KEEP)                                                                             \
-        for (m = 0; m < 8; m++) {                                                                  \
-            double s = 0.0, t;                                                                     \
-            ptrdiff_t i;                                                                           \
-            for (i = j; i < d; i++) { t = (double)x[m][i] - y[m][i]; s += t * t; }                 \
-            for (i = 0; i < V_LANES; i++) s += part[m * V_LANES + i];                              \
-            out[q + m] = s;                                                                        \
-        }                                                                                          \
-    }                                                                                              \
-    for (; q < n; q++) {                                                                           \
-        const X *x = rows[q];                                                                      \
-        const double *y = c + z[q] * d;                                                            \
-        double s = 0.0, t;                                                                         \
-        for (j = 0; j < d; j++) { t = (double)x[j] - y[j]; s += t * t; }                           \
-        out[q] = s;                                                                                \
-    }
-#define SV_EIGHT(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7)
-#define CLEAR(m) V s##m = V_SPREAD(0.0);
-#define KEEP(m) V_STORE(part + m * V_LANES, s##m);
-#define TAKE_D(m) { const V t = V_SUB(V_LOAD(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
-#define TAKE_F(m) { const V t = V_SUB(V_TAKE_SINGLE(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
-
-static void SV_(sv_own_distances_d)(ptrdiff_t n, const double *const *rows, const int *z, const double *c,
-                                    ptrdiff_t d, double *out)
-{
-    OWN_DISTANCES(double, TAKE_D, 8)
-}
-
-static void SV_(sv_own_distances_f)(ptrdiff_t n, const float *const *rows, const int *z, const double *c,
-                                    ptrdiff_t d, double *out)
-{
-    OWN_DISTANCES(float, TAKE_F, 16)
-}
-
-#undef OWN_DISTANCES
-#undef SV_EIGHT
-#undef CLEAR
-#undef KEEP
-#undef TAKE_D
-#undef TAKE_F
+#undef SV_LOOKUPS
 
 /* A full tile from rows: block[j * LANES + l] = (rows[l][j] - shift[j]) * scale and its square sum over j, in order.
  * The first letter is the type of the rows, the second that of the block.
@@ -224,5 +245,143 @@ static void SV_(sv_gather_dd)(const double *const *rows, ptrdiff_t d, const doub
 }
 
 #undef GATHER
+
+/* Scaled distances from squared ones, as float32 that are not below; squares vanish there below 1e-38, hence the term. */
+static void SV_(sv_upper)(ptrdiff_t n, const double *squared, double scale, float *out)
+{
+    const V factor = V_SPREAD(scale * scale), up = V_SPREAD(1.0000005), least = V_SPREAD(2e-19);
+    ptrdiff_t i = 0;
+    for (; i + V_LANES <= n; i += V_LANES)
+        V_GIVE_SINGLE(out + i, V_ADD(V_MUL(V_ROOT(V_MUL(V_LOAD(squared + i), factor)), up), least));
+    for (; i < n; i++) out[i] = (float)(sqrt(squared[i] * (scale * scale)) * 1.0000005 + 2e-19);
+}
+
+/* Distances from squared ones, scaled already, as float32 that are not above; 0 where rounding made them negative. */
+static void SV_(sv_lower)(ptrdiff_t n, const double *squared, float *out)
+{
+    const V down = V_SPREAD(0.9999995), zero = V_SPREAD(0.0);
+    ptrdiff_t i = 0;
+    for (; i + V_LANES <= n; i += V_LANES)
+        V_GIVE_SINGLE(out + i, V_MUL(V_ROOT(V_MOST(V_LOAD(squared + i), zero)), down));
+    for (; i < n; i++) out[i] = (float)(sqrt(squared[i] > 0.0 ? squared[i] : 0.0) * 0.9999995);
+}
+
+/* The test once more for points whose u is exact by now, and which the filter left with the bound on the calm centers:
+ *     passes    u < max(l - (r_z - calm_z), h_z)   (and, where centers were opened in this sweep, u < hd_z)
+ *     restless  u < l: only the few restless centers can be nearer
+ * Where a center set aside was opened in the last sweep, l does not know it yet: it is fresh_z - p_z - moved - u away.
+ * IN offset: n, places in l; z: n, labels; u: n; l.  OUT low: n, new values for l; verdict: n, 0: passes, 1: restless,
+ * 2: neither. */
+static void SV_(sv_second)(ptrdiff_t n, const unsigned short *SV_RESTRICT offset, const int *SV_RESTRICT label,
+                           const float *SV_RESTRICT u, const float *SV_RESTRICT l, const float *SV_RESTRICT p,
+                           const float *SV_RESTRICT r, const float *SV_RESTRICT calm, const float *SV_RESTRICT h,
+                           const float *SV_RESTRICT hd, const float *SV_RESTRICT fresh, int opened, int aside,
+                           float moved, int restless, float *SV_RESTRICT low, unsigned char *SV_RESTRICT verdict)
+{
+    ptrdiff_t q;
+    if (!opened) {
+#pragma omp simd
+        for (q = 0; q < n; q++) {
+            const int z = label[q];
+            const float of_calm = l[offset[q]];
+            float of_all = (of_calm - (r[z] - calm[z])) * 0.999999f, bound;
+            int passes;
+            of_all = of_all > 0.0f ? of_all : 0.0f;
+            bound = of_all > h[z] ? of_all : h[z];
+            passes = u[q] < bound;
+            low[q] = passes ? of_all : of_calm;
+            verdict[q] = (unsigned char)(passes ? 0 : restless && u[q] < of_calm ? 1 : 2);
+        }
+        return;
+    }
+#pragma omp simd
+    for (q = 0; q < n; q++) {
+        const int z = label[q];
+        const float of_calm = l[offset[q]], before = fresh[z] - p[z] - moved - u[q];
+        float of_all = of_calm - (r[z] - calm[z]), bound;
+        int passes;
+        of_all = aside && before < of_all ? before : of_all;
+        of_all = of_all * 0.999999f;
+        of_all = of_all > 0.0f ? of_all : 0.0f;
+        bound = of_all > h[z] ? of_all : h[z];
+        bound = bound < hd[z] ? bound : hd[z];
+        passes = u[q] < bound;
+        low[q] = passes ? of_all : of_calm;
+        bound = of_calm < hd[z] ? of_calm : hd[z];
+        verdict[q] = (unsigned char)(passes ? 0 : restless && u[q] < bound ? 1 : 2);
+    }
+}
+
+#if SV_BYTES == 64
+#undef SV_BYTES
+#define SV_BYTES 32
+#define SV_SINGLE 0
+#include "_vector.h"
+#undef SV_SINGLE
+#endif
+
+/* Squared distances of rows to one center each, close to the deciding ones: within 1e-12 relative for d < 4000.
+ * Several rows go side by side: one alone would wait for its own sum. Rows end anywhere, so 64 bytes are too wide.
+ * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
+#define OWN_DISTANCES(X, TAKE, PREFETCHED)                                                         \
+    ptrdiff_t q = 0, j, m;                                                                         \
+    for (; q + ROWS <= n; q += ROWS) {                                                                   \
+        const X *const *x = rows + q;                                                              \
+        const double *y[ROWS];                                                                     \
+        double part[ROWS * V_LANES];                                                               \
+        FOR_ROWS(CLEAR)                                                                            \
+        for (m = 0; m < ROWS; m++) {                                                                  \
+            y[m] = c + z[q + m] * d;                                                               \
+            if (q + m + 12 < n)                                                                    \
+                for (j = 0; j < d && j < 8 * PREFETCHED; j += PREFETCHED) SV_PREFETCH(rows[q + m + 12] + j); \
+        }                                                                                          \
+        for (j = 0; j + V_LANES <= d; j += V_LANES) { FOR_ROWS(TAKE) }                             \
+        FOR_ROWS(KEEP)                                                                             \
+        for (m = 0; m < ROWS; m++) {                                                                  \
+            double s = 0.0, t;                                                                     \
+            ptrdiff_t i;                                                                           \
+            for (i = j; i < d; i++) { t = (double)x[m][i] - y[m][i]; s += t * t; }                 \
+            for (i = 0; i < V_LANES; i++) s += part[m * V_LANES + i];                              \
+            out[q + m] = s;                                                                        \
+        }                                                                                          \
+    }                                                                                              \
+    for (; q < n; q++) {                                                                           \
+        const X *x = rows[q];                                                                      \
+        const double *y = c + z[q] * d;                                                            \
+        double s = 0.0, t;                                                                         \
+        for (j = 0; j < d; j++) { t = (double)x[j] - y[j]; s += t * t; }                           \
+        out[q] = s;                                                                                \
+    }
+#if SV_X86 && SV_BYTES == 16 /* two registers for each row, of 16 */
+#define ROWS 4
+#define FOR_ROWS(f) f(0) f(1) f(2) f(3)
+#else
+#define ROWS 8
+#define FOR_ROWS(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7)
+#endif
+#define CLEAR(m) V s##m = V_SPREAD(0.0);
+#define KEEP(m) V_STORE(part + m * V_LANES, s##m);
+#define TAKE_D(m) { const V t = V_SUB(V_LOAD(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
+#define TAKE_F(m) { const V t = V_SUB(V_TAKE_SINGLE(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
+
+static void SV_(sv_own_distances_d)(ptrdiff_t n, const double *const *rows, const int *z, const double *c,
+                                    ptrdiff_t d, double *out)
+{
+    OWN_DISTANCES(double, TAKE_D, 8)
+}
+
+static void SV_(sv_own_distances_f)(ptrdiff_t n, const float *const *rows, const int *z, const double *c,
+                                    ptrdiff_t d, double *out)
+{
+    OWN_DISTANCES(float, TAKE_F, 16)
+}
+
+#undef OWN_DISTANCES
+#undef ROWS
+#undef FOR_ROWS
+#undef CLEAR
+#undef KEEP
+#undef TAKE_D
+#undef TAKE_F
 
 #endif

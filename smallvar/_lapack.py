@@ -1,0 +1,109 @@
+"""LAPACK that Ctrl-C can stop waiting for."""
+
+import ctypes
+import threading
+
+import numpy as np
+from scipy.linalg import LinAlgError, cython_lapack
+
+QUICK = 500  # rows up to which nobody gets impatient
+
+
+def _routine(name):
+    """A routine of scipy's LAPACK; calls through ctypes leave Python to other threads."""
+    api, capsule = ctypes.pythonapi, cython_lapack.__pyx_capi__[name]
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = (
+        ctypes.c_char_p,
+        [ctypes.py_object],
+    )
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.CFUNCTYPE(None)(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)))
+
+
+_dsyevr = _routine("dsyevr")
+
+
+def stoppable(function, *args, **options):
+    """The result of a function that leaves Python to other threads, waited for.
+
+    At Ctrl-C it is no longer waited for. It then goes on unseen to its end, so it must not change
+    what others see.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function(*args, **options)  # Ctrl-C is heard in the main thread only
+    outcome = []
+
+    def run():
+        try:
+            outcome.append((function(*args, **options), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
+
+
+def svd(A, **options):
+    """That of numpy, stoppable."""
+    return (stoppable if max(A.shape) > QUICK else _at_once)(np.linalg.svd, A, **options)
+
+
+def eigh(K, above=None, largest=None):
+    """Eigenpairs of a symmetric matrix: all, those above a value, or so many of the largest."""
+    return (stoppable if len(K) > QUICK else _at_once)(_eigh, K, above, largest)
+
+
+def _at_once(function, *args, **options):
+    return function(*args, **options)
+
+
+def _eigh(K, above, largest):
+    n = len(K)
+    if n == 0:
+        return np.empty(0), np.empty((0, 0))
+    part = b"I" if largest is not None else b"A" if above is None else b"V"
+    A = np.array(K, dtype=np.float64, order="F")
+    values, vectors = np.empty(n), np.empty((n, n if largest is None else largest), order="F")
+    support = np.empty(2 * n, dtype=np.int32)
+    work, iwork = np.empty(1), np.empty(1, dtype=np.int32)
+    number, real = ctypes.c_int, ctypes.c_double
+    m, info = number(), number()
+
+    def call(lwork, liwork):
+        _dsyevr(
+            ctypes.c_char_p(b"V"),
+            ctypes.c_char_p(part),
+            ctypes.c_char_p(b"L"),
+            ctypes.byref(number(n)),
+            ctypes.c_void_p(A.ctypes.data),
+            ctypes.byref(number(n)),
+            ctypes.byref(real(0.0 if above is None else above)),
+            ctypes.byref(real(np.inf)),
+            ctypes.byref(number(1 if largest is None else n - largest + 1)),
+            ctypes.byref(number(n)),
+            ctypes.byref(real(0.0)),
+            ctypes.byref(m),
+            ctypes.c_void_p(values.ctypes.data),
+            ctypes.c_void_p(vectors.ctypes.data),
+            ctypes.byref(number(n)),
+            ctypes.c_void_p(support.ctypes.data),
+            ctypes.c_void_p(work.ctypes.data),
+            ctypes.byref(number(lwork)),
+            ctypes.c_void_p(iwork.ctypes.data),
+            ctypes.byref(number(liwork)),
+            ctypes.byref(info),
+        )
+        if info.value:
+            raise LinAlgError(f"dsyevr found no eigenvectors (info {info.value})")
+
+    call(-1, -1)
+    work, iwork = np.empty(int(work[0])), np.empty(int(iwork[0]), dtype=np.int32)
+    call(len(work), len(iwork))
+    return values[: m.value].copy(), np.ascontiguousarray(vectors[:, : m.value])

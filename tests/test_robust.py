@@ -1,0 +1,484 @@
+"""Nothing breaks it: loops that end, parameters at the edge of what floats hold, interruptions."""
+
+import pickle
+import re
+import threading
+import warnings
+from copy import deepcopy
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.linalg
+from problems import never_rises
+from scipy.linalg import LinAlgError
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+import smallvar
+from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
+from smallvar._base import counts
+from smallvar._lapack import eigh, stoppable
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+
+
+def rows(n=40, d=3, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d)) + 5.0
+
+
+# Loops
+
+
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed"])
+@pytest.mark.parametrize("init", ["mean", "data"])
+@pytest.mark.parametrize(
+    ("X", "lam"),
+    [
+        (np.array([[0.6, 0.3], [0, 1e14], [0.8, 0.9]]), 0.5),
+        (rows(), 1e-300),
+        (rows(), 1e-30),
+        (rows() * 1e8, 1e-3),
+    ],
+)
+def test_features_opened_over_roundings_come_to_an_end(X, lam, init, algorithm):
+    for seed in range(5):
+        model = BPMeans(
+            lam, max_iter=5, algorithm=algorithm, init=init, random_state=seed, n_init=1
+        )
+        assert model.fit(X).n_iter_ <= 5 + len(X)
+        assert np.isfinite(model.objective_)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPMeans(1e-30, max_iter=5),
+        DPMeans(1e-30, max_iter=5, algorithm="delayed"),
+        DPMeans(1e-30, max_iter=5, algorithm="collapsed"),
+        BregmanDPMeans(lam=1e-30, max_iter=5),
+        BregmanDPMeans(lam=1e-30, max_iter=5, algorithm="collapsed"),
+        KernelDPMeans(1e-30, max_iter=5),
+        KernelDPMeans(1e-30, max_iter=5, algorithm="collapsed"),
+        HDPMeans(1e-30, 1e-30, max_iter=5),
+    ],
+    ids=lambda model: f"{type(model).__name__}-{getattr(model, 'algorithm', '')}",
+)
+@pytest.mark.parametrize("X", [rows(), rows() * [1, 1e-9, 1e9], rows() + 1e13])
+def test_clusters_opened_over_roundings_come_to_an_end(model, X):
+    assert model.fit(X).n_iter_ <= 5 + len(X)
+
+
+def test_what_counts_towards_max_iter():
+    assert counts(0, [3.0, 2.0], 0, 10)
+    assert not counts(1, [3.0], 0, 10)
+    assert not counts(1, [3.0, 2.0], 0, 10)
+    assert counts(1, [3.0, 3.0], 0, 10)
+    falling = np.arange(100.0, 0.0, -1.0)
+    counted = 0
+    for i in range(1, 50):
+        counted += counts(1, falling[:i], counted, 10)
+    assert counted == 49 - 10
+
+
+# Parameters
+
+ESTIMATORS = {
+    "BPMeans": BPMeans(4.0),
+    "BregmanDPMeans": smallvar.BregmanDPMeans(0.5),
+    "DPMeans": DPMeans(0.5),
+    "DPMeans-merge": DPMeans(algorithm="merge"),
+    "DynamicMeans": smallvar.DynamicMeans(0.5, t_q=6.8, k_tau=1.01),
+    "DynamicMeans-q": smallvar.DynamicMeans(0.5, q=0.1, tau=0.1),
+    "HDPMeans": HDPMeans(0.5, 0.5),
+    "KFeatures": smallvar.KFeatures(2),
+    "KernelDPMeans": KernelDPMeans(0.1, gamma=0.1),
+    "KernelDynamicMeans": smallvar.KernelDynamicMeans(0.1, gamma=0.1),
+    "KernelHDPMeans": smallvar.KernelHDPMeans(0.1, 0.1, gamma=0.1),
+    "MahalanobisMeans": smallvar.MahalanobisMeans(2),
+    "MahalanobisMeans-lam": smallvar.MahalanobisMeans(lam=5.0, scale=2.0, reg_covar=1.0),
+    "MiniBatchDPMeans": smallvar.MiniBatchDPMeans(0.5, max_clusters=9),
+    "PenalizedCut": smallvar.PenalizedCut(-0.5),
+    "SpectralDPMeans": smallvar.SpectralDPMeans(5.0, kernel="rbf", gamma=0.1),
+    "SpectralDynamicMeans": smallvar.SpectralDynamicMeans(0.1, gamma=0.1),
+}
+
+
+for one in ESTIMATORS.values():
+    one.set_params(random_state=0)
+
+
+def data_for(model, n=30):
+    """Rows, or the graph that PenalizedCut takes."""
+    X = rows(n)
+    if type(model).__name__ != "PenalizedCut":
+        return X
+    return np.exp(-np.square(X[:, None] - X).sum(axis=2))
+
+
+def numbers(model):
+    """The parameters that are numbers now or by their documentation."""
+    return [
+        name
+        for name, value in model.get_params().items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "verbose"
+    ]
+
+
+CASES = [
+    pytest.param(model, name, id=f"{key}-{name}")
+    for key, model in ESTIMATORS.items()
+    for name in [*numbers(model), "n_threads", "max_clusters", "random_state"]
+    if name in model.get_params()
+]
+
+
+def same_state(one, two):
+    return pickle.dumps(vars(one)) == pickle.dumps(vars(two))
+
+
+BEYOND = [
+    10**30,
+    10**400,
+    -(10**400),
+    10**5000,
+    Fraction(10**400),
+    np.longdouble("1e4000"),
+    np.longdouble("1e-4000"),
+    Fraction(1, 10**400),
+]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_a_number_beyond_the_range_of_c_is_refused_by_name(model, name):
+    named = "Seed|random" if name == "random_state" else name.replace("scale", "lam|scale")
+    X = data_for(model)
+    whole = isinstance(model.get_params()[name], (int, type(None)))
+    model = clone(model).fit(X)
+    for value in BEYOND:
+        model.set_params(**{name: value})
+        before = deepcopy(model)
+        if abs(value) < 10**300 and not whole:
+            try:
+                model.fit(X)
+            except (ValueError, TypeError) as error:
+                message = str(error)
+            else:
+                continue
+        else:
+            with pytest.raises((ValueError, TypeError)) as caught:
+                model.fit(X)
+            message = str(caught.value)
+        assert re.search(named, message), message
+        assert same_state(model, before)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_any_number_is_a_number(model, name):
+    """With its value as a Python number the result is the same."""
+    X = data_for(model)
+    value = model.get_params()[name]
+    whole = isinstance(value, int) or name in ("n_threads", "max_clusters", "random_state")
+    value = (value or 2) if whole else 2.0
+    expected = clone(model).set_params(**{name: value}).fit(X)
+    for kind in (np.int64, np.uint16) if whole else (Fraction, np.float32, np.longdouble, int):
+        found = clone(model).set_params(**{name: kind(value)}).fit(X)
+        for attribute in ("labels_", "objective_", "n_iter_", "assignments_", "cluster_centers_"):
+            if hasattr(expected, attribute):
+                assert np.array_equal(getattr(found, attribute), getattr(expected, attribute))
+
+
+def test_a_penalty_that_vanishes_in_float64():
+    """Its tables once overflowed: 0 stood for a local cluster that is there already."""
+    tiny = np.longdouble("1e-4000")
+    X = rows(400)
+    with pytest.raises(ValueError, match="lam_local must be > 0, got lam_local=1e-4000"):
+        HDPMeans(tiny, 1e-9).fit(X)
+    with pytest.raises(ValueError, match="lam_global must be > 0, got lam_global=1e-4000"):
+        HDPMeans(1e-9, tiny).fit(X)
+    model = HDPMeans(5e-324, 5e-324).fit(X)
+    assert np.isfinite(model.objective_)
+
+
+# Learned arrays that were replaced
+
+LEARNED = {
+    "BPMeans": ["components_"],
+    "BregmanDPMeans": ["cluster_centers_"],
+    "DPMeans": ["cluster_centers_"],
+    "DynamicMeans": ["cluster_centers_", "weights_", "ages_"],
+    "HDPMeans": ["cluster_centers_"],
+    "KFeatures": ["components_"],
+    "MiniBatchDPMeans": ["cluster_centers_", "cluster_weights_"],
+}
+USES = {
+    "weights_": ["partial_fit"],
+    "cluster_weights_": ["partial_fit"],
+    "ages_": ["predict", "partial_fit"],
+}
+CHANGES = {
+    "twice": lambda a: np.concatenate([a, a, a, a]),
+    "none": lambda a: a[:0],
+    "wide": lambda a: np.hstack([a] * 50) if a.ndim == 2 else a[:, None],
+    "narrow": lambda a: a[:, :1] if a.ndim == 2 else a[0],
+    "flat": lambda a: a.ravel() if a.ndim == 2 else np.array([[a]]),
+    "words": lambda a: np.full(a.shape, "x"),
+    "nan": lambda a: np.full(a.shape, np.nan),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("key", LEARNED)
+def test_replaced_arrays_are_refused(key, change):
+    X = rows(60)
+    fitted = ESTIMATORS[key].fit(X)
+    for name in LEARNED[key]:
+        free = name in ("cluster_centers_",) and key not in ("DynamicMeans",)
+        if free and change == "twice":
+            continue  # as many centers as one likes
+        for method in USES.get(name, ["predict", "transform", "score", "partial_fit"]):
+            model = deepcopy(fitted)
+            setattr(model, name, CHANGES[change](np.asarray(getattr(model, name))))
+            if not hasattr(model, method):
+                continue
+            before = deepcopy(model)
+            with pytest.raises(ValueError, match=rf"{name} must (be|have shape)"):
+                getattr(model, method)(X)
+            assert same_state(model, before)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("key", ESTIMATORS)
+def test_replaced_arrays_crash_nothing(key):
+    """What numpy alone sees may raise what it likes, or fit by chance."""
+    X = data_for(ESTIMATORS[key])
+    fitted = ESTIMATORS[key].fit(X)
+    for name, value in list(vars(fitted).items()):
+        if not isinstance(value, np.ndarray) or not name.endswith("_"):
+            continue
+        for change in CHANGES.values():
+            for method in ("predict", "transform", "score", "partial_fit"):
+                model = deepcopy(fitted)
+                try:
+                    setattr(model, name, change(value))
+                    getattr(model, method)(X)
+                except (ValueError, TypeError, IndexError, AttributeError):
+                    pass
+        model.fit(X)
+        assert np.array_equal(model.objective_, fitted.objective_)
+
+
+# Warnings as errors
+
+
+def warned(model, X, method="fit"):
+    """The warning of a fit that is an error, the estimator as before; None if there is none."""
+    before = deepcopy(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            getattr(model, method)(X)
+        except Warning as warning:
+            assert same_state(model, before)
+            return warning
+    return None
+
+
+SLOW_TO_CONVERGE = [
+    key
+    for key, model in ESTIMATORS.items()
+    if "max_iter" in model.get_params()
+    and key not in ("MiniBatchDPMeans", "DPMeans-merge", "MahalanobisMeans-lam")
+]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("key", SLOW_TO_CONVERGE)
+def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
+    first = data_for(ESTIMATORS[key])
+    fitted = clone(ESTIMATORS[key]).fit(first)
+    seen = []
+    for seed in range(3):
+        X = np.random.default_rng(seed).uniform(size=(200, 2))
+        if key == "PenalizedCut":
+            X = np.exp(-40 * np.square(X[:, None] - X).sum(axis=2)) * (1 - np.eye(200))
+        for model in (clone(ESTIMATORS[key]), deepcopy(fitted)):
+            model.set_params(max_iter=1, random_state=seed)
+            for name in {"lam", "lam_local", "lam_global"} & set(model.get_params()):
+                if key not in ("PenalizedCut", "MahalanobisMeans"):
+                    model.set_params(**{name: 0.02})
+            if key == "MahalanobisMeans":
+                model.set_params(n_clusters=9)
+            if hasattr(model, "n_features_in_"):
+                model.fit(np.vstack([X] if key == "PenalizedCut" else [X, X]))
+            seen.append(warned(model, X))
+            if hasattr(model, "partial_fit"):
+                seen.append(warned(model.partial_fit(X[:9]), X, "partial_fit"))
+    assert any(isinstance(warning, ConvergenceWarning) for warning in seen)
+
+
+@pytest.mark.parametrize(
+    ("model", "X"),
+    [
+        (DPMeans(40.0), np.repeat([[0.0], [1.0]], 200, axis=0) * 12.0),
+        (KernelDPMeans(0.5, kernel="sigmoid", gamma=1.0), rows() - 5.0),
+        (smallvar.PenalizedCut(5.0), data_for(smallvar.PenalizedCut())),
+        (smallvar.MahalanobisMeans(lam=50.0, scale=1.0, reg_covar=1.0), rows()),
+    ],
+    ids=["one cluster is left", "indefinite", "useless", "no effect"],
+)
+def test_other_warnings_that_are_errors(model, X):
+    assert isinstance(warned(model, X), UserWarning)
+
+
+# Weights far apart
+
+
+@pytest.mark.parametrize(
+    ("model", "bound"),
+    [
+        (DPMeans(0.5, algorithm="collapsed"), 1e12),
+        (DPMeans(0.5, algorithm="merge"), 1e12),
+        (BregmanDPMeans(lam=0.5, algorithm="collapsed"), 1e12),
+        (BregmanDPMeans(lam=0.5, divergence="kl", algorithm="collapsed"), 1e12),
+        (KernelDPMeans(0.5, algorithm="collapsed"), 1e6),
+    ],
+    ids=["dp", "merge", "bregman", "kl", "kernel"],
+)
+def test_collapsed_sweeps_want_weights_of_some_size(model, bound):
+    X = np.abs(rows())
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        weight = bound ** rng.uniform(-1, 0, size=len(X))
+        weight[:3] = 0.0, 1.0, 1.0 / bound
+        model.set_params(lam=0.5 * bound ** -rng.uniform(0, 1)).fit(X, sample_weight=weight)
+        assert never_rises(model.objective_path_)
+    with pytest.raises(
+        ValueError, match=rf"sample_weight must have a ratio .* {bound:.0e}".replace("+", r"\+")
+    ):
+        model.fit(X, sample_weight=np.where(weight == 1.0, 3.0, weight))
+    serial = clone(model).set_params(algorithm="serial")
+    path = serial.fit(X, sample_weight=1e20 ** rng.uniform(-1, 0, size=len(X))).objective_path_
+    assert np.all(np.diff(path) <= 1e-6 * path[:-1])
+
+
+# Threads
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("key", ESTIMATORS)
+def test_one_object_in_two_threads_is_refused_or_works(key):
+    model, X = clone(ESTIMATORS[key]), data_for(ESTIMATORS[key], 200)
+    expected = clone(model).fit(X)
+    start, done = threading.Barrier(4), []
+
+    def fit():
+        start.wait()
+        for _ in range(5):
+            try:
+                done.append(model.fit(X) is model)
+            except RuntimeError as error:
+                done.append("is being fitted in another thread" in str(error))
+
+    threads = [threading.Thread(target=fit) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [True] * 20
+    assert model.fit(X).objective_ == expected.objective_
+
+
+def test_an_object_that_is_being_fitted_in_another_thread():
+    inside, leave = threading.Event(), threading.Event()
+
+    def kernel(A, B):
+        inside.set()
+        leave.wait()
+        return A @ B.T
+
+    model, other = KernelDPMeans(1.0, kernel=kernel), DPMeans(0.5)
+    thread = threading.Thread(target=model.fit, args=(rows(),))
+    thread.start()
+    inside.wait()
+    with pytest.raises(RuntimeError, match="this KernelDPMeans is being fitted in another thread"):
+        model.fit(rows())
+    other.fit(rows())
+    leave.set()
+    thread.join()
+    assert hasattr(model.fit(rows()), "labels_")
+
+
+# LAPACK that can be stopped
+
+
+@pytest.mark.parametrize("n", [1, 5, 60, 520])
+def test_eigenpairs_are_those_of_scipy(n):
+    A = np.random.default_rng(n).normal(size=(n, n))
+    K = A @ A.T
+    for found, expected in (
+        (eigh(K, above=n), scipy.linalg.eigh(K, subset_by_value=(n, np.inf))),
+        (eigh(K, above=1e9), (np.empty(0), np.empty((n, 0)))),
+        (eigh(K, largest=1), scipy.linalg.eigh(K, subset_by_index=(n - 1, n - 1))),
+        (eigh(K), scipy.linalg.eigh(K)),
+    ):
+        assert found[0].shape == expected[0].shape
+        assert found[1].shape == expected[1].shape
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-10)
+        np.testing.assert_allclose(K @ found[1], found[1] * found[0], atol=1e-9 * n)
+
+
+def test_an_error_while_it_is_waited_for():
+    with pytest.raises(LinAlgError):
+        stoppable(np.linalg.inv, np.zeros((3, 3)))
+
+
+# Interruptions
+
+
+MANY = {
+    "BPMeans": (BPMeans(0.5, n_init=10**6), rows(30)),
+    "BPMeans-collapsed": (BPMeans(0.5, n_init=10**5, algorithm="collapsed"), rows(300)),
+    "DPMeans": (DPMeans(0.001, n_init=10**4), rows(3000)),
+    "DPMeans-delayed": (DPMeans(0.001, n_init=10**4, algorithm="delayed"), rows(3000)),
+    "DPMeans-merge": (DPMeans(0.1, n_init=10**4, algorithm="merge"), rows(3000)),
+    "HDPMeans": (HDPMeans(0.1, 0.1, n_init=10**5), rows(3000)),
+    "KFeatures": (smallvar.KFeatures(12, assign="exact", n_init=10**4), rows(3000, 20)),
+    "KernelDPMeans": (KernelDPMeans(0.01, n_init=10**4), rows(1500)),
+    "MahalanobisMeans": (smallvar.MahalanobisMeans(9, n_init=10**5), rows(3000)),
+    "MiniBatchDPMeans": (smallvar.MiniBatchDPMeans(0.001, max_clusters=500), rows(200_000)),
+    "SpectralDPMeans": (smallvar.SpectralDPMeans(1.0, kernel="rbf", gamma=1.0), rows(3000)),
+    "SpectralDynamicMeans": (smallvar.SpectralDynamicMeans(0.05, n_init=10**4), rows(900)),
+}
+
+
+@pytest.mark.parametrize("key", MANY)
+def test_interrupt_leaves_the_estimator_as_it_was(key, interrupt):
+    """(That it comes within a second is measured by hand: here only that it comes.)"""
+    model, X = deepcopy(MANY[key])
+    model.set_params(random_state=0)
+    before = deepcopy(model)
+    interrupt(0.7)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X)
+    assert same_state(model, before)
+
+
+# Data far from the origin
+
+
+@pytest.mark.parametrize("model", ["KernelDPMeans", "KernelDynamicMeans", "KernelHDPMeans"])
+def test_rbf_does_not_depend_on_where_the_origin_is(model):
+    X = np.round(rows(80) * 2.0**20) / 2.0**20
+    far = X + 2.0**30  # exact: no digit is lost
+    one, two = (clone(ESTIMATORS[model]).set_params(gamma=0.7).fit(x) for x in (X, far))
+    assert one.n_clusters_ > 1 if hasattr(one, "n_clusters_") else one.labels_.max() > 0
+    assert np.array_equal(one.labels_, two.labels_)
+    np.testing.assert_allclose(two.objective_, one.objective_, rtol=1e-9)
+    if hasattr(two, "objective_path_"):
+        assert never_rises(two.objective_path_)
