@@ -147,6 +147,9 @@ setup(
             "initializedcheck": False,
             "cdivision": True,
             "embedsignature": True,
+            # No sweep has state that another could touch: what is shared by all is the pool
+            # of threads, atomic operations only.
+            "freethreading_compatible": True,
         },
         force=True,
     ),

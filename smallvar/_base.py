@@ -17,7 +17,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from smallvar._config import resolve_threads
@@ -95,9 +95,38 @@ def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-
         raise ValueError(f"{name} must be finite, got {lam!r}")
 
 
+def as_floats(value):
+    """An aligned float64 array in C order; ValueError or TypeError where there is none."""
+    array = np.asarray(value)
+    if array.dtype.kind in "cmM":
+        raise ValueError(f"{array.dtype} is no type of real numbers")
+    try:
+        with np.errstate(over="ignore"):
+            return np.require(array, dtype=np.float64, requirements=["C", "A"])
+    except OverflowError:
+        raise ValueError("there are integers beyond the range of float64") from None
+
+
+@contextmanager
+def within_floats():
+    """What scikit-learn's checks raise for such integers in X, as a ValueError that names it."""
+    try:
+        yield
+    except OverflowError as error:
+        raise ValueError(f"X must be within the range of float64: {error}") from None
+
+
 def aligned(X):
-    """The array itself, or a copy where its elements are not aligned (packed records)."""
-    return X if X.flags.aligned else X.copy()
+    """The array itself, or a copy where its elements are not aligned or of the other byte order."""
+    if X.flags.aligned and X.dtype.isnative:
+        return X
+    return X.astype(X.dtype.newbyteorder("="))
+
+
+def check_data(X):
+    """A matrix of finite float32 or float64 numbers, for functions; estimators have _validate."""
+    with within_floats():
+        return aligned(check_array(X, dtype=DTYPES))
 
 
 def check_reach(X):
@@ -117,7 +146,7 @@ def check_weights(sample_weight, n):
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n, sample_weight)
     try:
-        weight = np.require(sample_weight, dtype=np.float64, requirements=["C", "A"])
+        weight = as_floats(sample_weight)
     except (TypeError, ValueError) as error:
         raise ValueError(f"sample_weight must be numbers: {error}") from None
     if weight.shape != (n,):
@@ -150,7 +179,7 @@ def check_init(init, n_features, max_clusters):
         check_option(init, "init", ("mean",))
         return None
     try:
-        centers = np.array(init, dtype=np.float64, order="C")
+        centers = as_floats(init)
     except (TypeError, ValueError) as error:
         raise ValueError(f"init must be 'mean' or an array of centers: {error}") from None
     if centers.ndim != 2 or centers.shape[0] < 1 or centers.shape[1] != n_features:
@@ -304,8 +333,8 @@ class Estimator(BaseEstimator):
     """Base of all estimators: their data, threads and starts."""
 
     def _validate(self, X, *, reset, least=1):
-        return aligned(
-            validate_data(
+        with within_floats():
+            X = validate_data(
                 self,
                 X,
                 reset=reset,
@@ -315,7 +344,7 @@ class Estimator(BaseEstimator):
                 copy=False,
                 ensure_min_samples=least,
             )
-        )
+        return aligned(X)
 
     def _threads(self):
         check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
@@ -391,7 +420,13 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         distances = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
         for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
-            distances[rows] = cdist(X[rows], centers)
+            with np.errstate(over="ignore"):
+                distances[rows] = cdist(X[rows], centers)
+        if not np.isfinite(distances).all():
+            raise ValueError(
+                "X must be so near the centers that squared distances, and distances as "
+                f"{X.dtype}, are finite, got entries up to {float(np.abs(X).max()):.3g}"
+            )
         return distances
 
     def score(self, X, y=None, sample_weight=None):

@@ -8,7 +8,8 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._base import (
     DTYPES,
     Estimator,
-    aligned,
+    as_floats,
+    check_data,
     check_lam,
     check_number,
     check_option,
@@ -49,7 +50,7 @@ def _check_exact(k, name):
 def _check_assignments(init, n_samples, width, name):
     """Given rows of Z as an array of bytes; ``width`` is the number of columns or its bound."""
     try:
-        Z = np.array(init, dtype=np.float64)
+        Z = as_floats(init)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"init must be one of {', '.join(map(repr, INITS))} or a binary array: {error}"
@@ -675,7 +676,7 @@ def feature_path(X, max_components=10, *, sample_weight=None, **options):
         raise ValueError("init must be one of 'alternate', 'mean', 'data'")
     if model.assign == "exact":
         _check_exact(max_components, "max_components")
-    X = aligned(check_array(X, dtype=DTYPES))
+    X = check_data(X)
     weight = check_weights(sample_weight, X.shape[0])
     used = len(X) if weight is None else np.count_nonzero(weight)
     model.random_state = check_random_state(model.random_state)

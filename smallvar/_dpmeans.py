@@ -13,6 +13,7 @@ from smallvar._base import (
     check_number,
     check_option,
     check_ratio,
+    check_reach,
     check_weights,
     counts,
     nearest_sweep,
@@ -123,6 +124,7 @@ def resolve_lam(lam, X, n_clusters, weight, n_threads):
     """The penalty as a number."""
     if isinstance(lam, str):
         check_guess(n_clusters, X.shape[0])
+        check_reach(X)
         return farthest_first(X, n_clusters, weight, n_threads)
     return float(lam)
 

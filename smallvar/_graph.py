@@ -15,6 +15,7 @@ from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import validate_data
 
 from smallvar._base import (
+    as_floats,
     check_number,
     check_option,
     check_reach,
@@ -617,9 +618,14 @@ def cut_path(X, lams=None, *, n_lams=50, **options):
             low = max(low, -float(graph.out.mean()))
         lams = np.linspace(low, 0.0, n_lams + 2)[1:-1]
     else:
-        lams = np.sort(np.array(lams, dtype=np.float64))
+        wanted = f"lams must be a sequence of finite numbers, got {lams!r}"
+        try:
+            lams = as_floats(lams)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{wanted}: {error}") from None
         if lams.ndim != 1 or not lams.size or not np.isfinite(lams).all():
-            raise ValueError(f"lams must be a sequence of finite numbers, got {lams!r}")
+            raise ValueError(wanted)
+        lams = np.sort(lams)
     found = [model._solve(graph, start, float(lam), rng) for lam in lams]
     K, cut = np.array([f.n_clusters for f in found]), np.array([f.cut for f in found])
     value = cut + lams[:, None] * K

@@ -200,7 +200,7 @@ class HDPMeans(ClusterMixin, Estimator):
                 sweep = HDPSweep(
                     X, order, group[order], len(names), lam_local, floor, mean, n_threads
                 )
-                one = self._run(sweep, lam_local, lam_global)
+                one = self._run(sweep, X.shape[0], lam_local, lam_global)
                 if best is None or one[1][-1] < best[1][-1] * (1 - 1e-12):
                     best = one
             sweep, path, n_iter, converged = best
@@ -216,13 +216,13 @@ class HDPMeans(ClusterMixin, Estimator):
                 warn_not_converged(self, n_iter)
         return self
 
-    def _run(self, sweep, lam_local, lam_global):
-        """Sweep to the end; returns the sweep, path, number of sweeps, and whether they ended."""
+    def _run(self, sweep, n, lam_local, lam_global):
+        """Sweep to the end; over n rows; returns it, path, number of sweeps, whether they ended."""
         path, counted, converged = [], 0, False
         while not converged and counted < self.max_iter:
             changed, created = sweep.sweep()
             path.append(sweep.error + lam_local * sweep.n_local + lam_global * sweep.k)
-            counted += counts(created, path, counted, len(sweep.label))
+            counted += counts(created, path, counted, n)
             if self.verbose:
                 print(
                     f"sweep {len(path)}: {sweep.k} global clusters, {sweep.n_local} local ones, "

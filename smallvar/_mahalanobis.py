@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import (
     CenterEstimator,
+    as_floats,
     check_init,
     check_number,
     check_option,
@@ -392,7 +393,7 @@ class MahalanobisMeans(CenterEstimator):
         if self.covariances is None:
             return None
         try:
-            known = np.array(self.covariances, dtype=np.float64)
+            known = as_floats(self.covariances)
         except (TypeError, ValueError) as error:
             raise ValueError(f"covariances must be numbers: {error}") from None
         wanted = [(d, d)] if self.lam is not None else [(d, d), (self.n_clusters, d, d)]

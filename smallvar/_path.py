@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
-from smallvar._base import DTYPES, Space, aligned, check_number, check_weights, nearest_sweep
+from smallvar._base import Space, check_data, check_number, check_weights, nearest_sweep
 from smallvar._config import one_blas_thread, resolve_threads
 from smallvar._criterion import BLOCK, Criterion
 from smallvar._sweeps.merge import MergeSweep
@@ -375,7 +375,7 @@ def _best(problem, stops, ranges, tie):
     low, high = ranges
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.where((low > 0.0) & (low < high), high / low, 0.0)
-    close = [i for i, stop in enumerate(allowed) if stop.k > 1 and best.V + tie >= stop.V]
+    close = [i for i, stop in enumerate(allowed) if stop.k > 1 and best.V + max(tie, 0.0) >= stop.V]
     widest = max(close, key=lambda i: width[i])  # the first, with the fewest clusters, at a tie
     return allowed[widest] if width[widest] > 0.0 else best
 
@@ -523,7 +523,7 @@ class LambdaPath:
             if X is None:
                 raise ValueError("X must be given: a path that was pickled has lost its rows")
         else:
-            X = aligned(check_array(X, dtype=DTYPES))
+            X = check_data(X)
             if X.shape[1] != centers.shape[1]:
                 raise ValueError(f"X must have {centers.shape[1]} columns, got {X.shape[1]}")
         check_number(n_threads, "n_threads", low=1, integer=True, none=True)
@@ -641,7 +641,7 @@ def lambda_path(
     """
     check_number(max_clusters, "max_clusters", low=1, integer=True, none=True)
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
-    X = aligned(check_array(X, dtype=DTYPES))
+    X = check_data(X)
     weight = check_weights(sample_weight, X.shape[0])
     rng = check_random_state(random_state)
     threads = resolve_threads(n_threads)

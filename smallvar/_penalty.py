@@ -1,9 +1,9 @@
 """Penalties from the data: the farthest-first rule."""
 
 import numpy as np
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import column_or_1d
 
-from smallvar._base import DTYPES, aligned, check_number, mean_noise
+from smallvar._base import check_data, check_number, check_reach, mean_noise
 from smallvar._config import resolve_threads
 from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Layout
@@ -92,7 +92,8 @@ def farthest_first_lambda(X, n_clusters, *, n_threads=None):
     >>> farthest_first_lambda([[0.0], [1.0], [10.0], [11.0]], n_clusters=2)
     30.25
     """
-    X = aligned(check_array(X, dtype=DTYPES))
+    X = check_data(X)
+    check_reach(X)
     check_guess(n_clusters, X.shape[0])
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     return farthest_first(X, n_clusters, None, resolve_threads(n_threads))
@@ -204,7 +205,8 @@ def hdp_lambdas(X, groups, n_local, n_global, *, n_threads=None):
     >>> round(lam_local, 2), round(lam_global, 2)
     (32.4, 2.56)
     """
-    X = aligned(check_array(X, dtype=DTYPES))
+    X = check_data(X)
+    check_reach(X)
     check_number(n_local, "n_local", low=1, integer=True)
     check_number(n_global, "n_global", low=1, integer=True)
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)

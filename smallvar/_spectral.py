@@ -232,7 +232,7 @@ def _yu_shi(Y, rng, n_init, weight):
             # ||X - Y R||^2 = 2 (sum of weights) - 2 tr(X' W Y R): the best R makes it sum(S)
             X = csr_array((weight, new, np.arange(n + 1)), (n, m))
             U, S, Vt = np.linalg.svd(X.T @ Y)
-            U[:, S / S[0] <= ZERO_ROW] = 0.0  # an empty column of X says nothing about R's
+            U[:, ZERO_ROW * S[0] >= S] = 0.0  # an empty column of X says nothing about R's
             n_iter += 1
             if not S.sum() > best + 1e-12 * mass[-1]:
                 break
@@ -669,6 +669,9 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     def _keep_means(self, X, rows, labels, problem):
         """What ``predict`` needs: cluster means, here or in feature space."""
+        for name in ("_centers", "_squares", "_support", "_coefficients"):
+            vars(self).pop(name, None)
+        self._learned_by = self.kernel
         M = _means(labels, problem.weight)
         if self._kernel_is("linear"):
             centers = M.T @ problem.X
@@ -727,6 +730,10 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             Cluster of each row; at a tie the lowest one.
         """
         check_is_fitted(self)
+        if type(self.kernel) is not type(self._learned_by) or self.kernel != self._learned_by:
+            raise ValueError(
+                f"kernel must stay what it was in fit, {self._learned_by!r}, got {self.kernel!r}"
+            )
         return self._nearest(self._validate_kernel(X, reset=False))
 
     def __sklearn_tags__(self):

@@ -593,7 +593,7 @@ def _iterate(X, w, lam, Z, A, sweep, max_iter, tol):
     fixed = enough = tied = False
     while not (fixed or enough) and counted < max_iter:
         before = Z
-        tied = tied or np.linalg.matrix_rank(Z) < Z.shape[1]
+        tied = tied or (Z.shape[1] > 0 and np.linalg.matrix_rank(Z) < Z.shape[1])
         Z, A, created = sweep(Z.copy(), A.copy())
         Z, A = _settle(X, w, lam, Z)
         fixed = settled and Z.shape == before.shape and np.array_equal(Z, before)

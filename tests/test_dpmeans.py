@@ -503,3 +503,15 @@ def test_verbose_tells_every_sweep(algorithm, capsys):
     DPMeans(0.05, algorithm=algorithm, n_init=3, random_state=0, verbose=1).fit(X)
     out = capsys.readouterr().out
     assert [f"start {i}" in out for i in (1, 2, 3, 4)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+@pytest.mark.parametrize("exponent", [-450, -300, 300, 450])
+def test_scale_is_no_matter(algorithm, exponent):
+    """A power of two moves no digit, and neither squares nor their products leave float64."""
+    X, scale = np.outer(np.arange(20.0), np.ones(3)), 2.0**exponent
+    one = DPMeans(30.0, algorithm=algorithm, random_state=0).fit(X)
+    two = DPMeans(30.0 * scale**2, algorithm=algorithm, random_state=0).fit(X * scale)
+    assert one.n_clusters_ > 3
+    assert np.array_equal(one.labels_, two.labels_)
+    assert two.objective_ == one.objective_ * scale**2

@@ -830,3 +830,12 @@ def test_path_warns_of_max_iter():
     A, _ = planted_graph(500)
     with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1"):
         cut_path(A, n_lams=2, max_iter=1)
+
+
+@pytest.mark.parametrize("lams", [3.0, 1j, {}, "x", [10**400], [[1.0]], [], [np.nan], None])
+def test_bad_penalties_of_the_cut_path(lams):
+    if lams is None:
+        assert len(cut_path(np.ones((3, 3)), lams, n_lams=2).lams) == 2
+        return
+    with pytest.raises(ValueError, match="lams must be a sequence of finite numbers"):
+        cut_path(np.ones((3, 3)), lams)

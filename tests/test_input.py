@@ -14,7 +14,17 @@ import scipy.sparse
 from problems import blobs, check_features, planted_features
 from sklearn.base import clone
 
-from smallvar import BPMeans, DPMeans, KFeatures, MiniBatchDPMeans, feature_path
+from smallvar import (
+    BPMeans,
+    DPMeans,
+    KFeatures,
+    MahalanobisMeans,
+    MiniBatchDPMeans,
+    farthest_first_lambda,
+    feature_path,
+    hdp_lambdas,
+    lambda_path,
+)
 
 X = np.random.default_rng(0).random((40, 3))
 BOTH = pytest.mark.parametrize("estimator", [DPMeans, MiniBatchDPMeans], ids=lambda e: e.__name__)
@@ -83,6 +93,76 @@ BAD_DATA = {
     "sparse": (scipy.sparse.csr_array(X), (TypeError, ValueError), "(?i)sparse"),
     "missing values": (pd.DataFrame({"a": [1.0, None], "b": [1, 2]}), ValueError, "NaN"),
 }
+
+
+BIG = 10**400  # beyond float64
+
+
+@EVERY
+def test_numbers_beyond_float64(estimator):
+    for bad in ([[BIG, 1.0], [2.0, 3.0]], np.array([[1, 2], [3, -BIG]], dtype=object)):
+        assert_refuses(plain(estimator), lambda m, b=bad: m.fit(b), ValueError, "X", "float64")
+    weights = [1] * 39 + [BIG]
+    words = ("sample_weight", "float64")
+    assert_refuses(plain(estimator), lambda m: m.fit(X, sample_weight=weights), ValueError, *words)
+    for function in (lambda_path, feature_path, lambda x: farthest_first_lambda(x, 1)):
+        with pytest.raises(ValueError, match="X must be within the range of float64"):
+            function([[BIG], [1]])
+
+
+@EVERY
+@pytest.mark.parametrize("dtype", ["complex", "M8[s]", "m8[D]"])
+def test_weights_that_are_no_real_numbers(estimator, dtype):
+    """An imaginary part is not left out in silence, a date is no number of seconds."""
+    weights = np.ones(40, dtype=dtype)
+    words = ("sample_weight", "real numbers")
+    assert_refuses(plain(estimator), lambda m: m.fit(X, sample_weight=weights), ValueError, *words)
+
+
+def test_starts_that_are_no_real_numbers():
+    cases = (
+        (DPMeans(0.5), {"init": X[:2] + 1j}),
+        (DPMeans(0.5), {"init": [[BIG] * 3]}),
+        (BPMeans(0.5), {"init": np.ones((40, 2), dtype=complex)}),
+        (MahalanobisMeans(2), {"covariances": np.eye(3) + 0j}),
+        (MahalanobisMeans(2), {"init": X[:2] + 0j}),
+    )
+    for model, start in cases:
+        model.set_params(**start)
+        assert_refuses(model, lambda m: m.fit(X), ValueError, *start)
+
+
+@EVERY
+@pytest.mark.parametrize("dtype", [">f4", ">f8"])
+def test_tables_of_the_other_byte_order(estimator, dtype):
+    """scikit-learn leaves the columns of a DataFrame in the order they have."""
+    table = pd.DataFrame(X.astype(dtype))
+    assert not table.to_numpy().dtype.isnative
+    one, two = plain(estimator).set_params(random_state=0), plain(estimator)
+    one.fit(table)
+    two.set_params(random_state=0).fit(X.astype(dtype).astype(np.dtype(dtype).newbyteorder("=")))
+    assert one.objective_ == two.objective_
+
+
+@BOTH
+def test_distances_beyond_the_type(estimator):
+    model = estimator(0.5).fit(X)
+    far, wide = np.full((2, 3), 1e200), np.full((2, 3), 3e38, dtype=np.float32)
+    for bad, dtype in ((far, "float64"), (wide, "float32")):
+        assert_refuses(model, lambda m, b=bad: m.transform(b), ValueError, "X must be", dtype)
+    assert np.isfinite(model.transform(np.full((2, 3), 1e38))).all()
+
+
+def test_penalties_of_data_whose_squares_are_infinite():
+    groups = np.arange(40) % 2
+    for scale in (1e200, 1e-200):
+        for call in (
+            lambda x: farthest_first_lambda(x, 3),
+            lambda x: hdp_lambdas(x, groups, 2, 3),
+            lambda x: DPMeans("farthest-first", n_clusters=3).fit(x),
+        ):
+            with pytest.raises(ValueError, match="X must have its largest absolute value"):
+                call(X * scale)
 
 
 @EVERY

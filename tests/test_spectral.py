@@ -46,7 +46,7 @@ def grid(A, B):
 
 def random_symmetric(rng, n, density):
     """A sparse symmetric matrix."""
-    A = sp.random_array((n, n), density=density, rng=rng, data_sampler=rng.standard_normal)
+    A = sp.random_array((n, n), density=density, random_state=rng, data_sampler=rng.standard_normal)
     return A + A.T
 
 
@@ -470,7 +470,7 @@ def test_sparse_data_stay_sparse(shape, monkeypatch):
     """Both sides of X X', by Lanczos: as the dense fit."""
     monkeypatch.setattr(_spectral, "DENSE", 40)
     rng = np.random.default_rng(0)
-    X = sp.csr_array(sp.random_array(shape, density=0.02, rng=rng))
+    X = sp.csr_array(sp.random_array(shape, density=0.02, random_state=rng))
     w = rng.random(shape[0])
     dense = X.toarray()
     monkeypatch.setattr(sp.csr_array, "toarray", None)
@@ -735,3 +735,20 @@ def test_bad_weights_and_predictions():
         model.fit(X)
         with pytest.raises(ValueError, match="2 features, but SpectralDPMeans is expecting 3"):
             model.predict(X[:, :2])
+
+
+def test_predict_with_another_kernel():
+    """What was learned is of one kernel: with another there is no answer."""
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    for before, after in (("linear", "rbf"), ("rbf", "linear"), ("rbf", "laplacian")):
+        model = SpectralDPMeans(2.0, kernel=before).fit(X)
+        labels = model.predict(X)
+        with pytest.raises(ValueError, match=f"kernel must stay .*'{before}', got '{after}'"):
+            model.set_params(kernel=after).predict(X)
+        assert np.array_equal(model.set_params(kernel=before).predict(X), labels)
+
+
+def test_refit_with_another_kernel_starts_afresh():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = SpectralDPMeans(2.0, kernel="rbf").fit(X).set_params(kernel="linear").fit(X)
+    assert vars(model).keys() == vars(SpectralDPMeans(2.0).fit(X)).keys()
