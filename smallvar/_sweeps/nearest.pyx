@@ -39,8 +39,9 @@ cdef extern from "simd.h" nogil:
     void tile_scores_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, double*)
     void sv_upper(Py_ssize_t, const double*, double, float*)
     void sv_lower(Py_ssize_t, const double*, float*)
-    void sv_second(Py_ssize_t, const unsigned short*, const int*, const float*, const float*, const float*, const float*,
-                   const float*, const float*, const float*, const float*, int, int, float, int, float*, unsigned char*)
+    void sv_second(Py_ssize_t, const unsigned short*, const int*, const float*, const float*, const float*,
+                   const float*, const float*, const float*, const float*, const float*, int, int, float, int, float*,
+                   unsigned char*)
     int sv_few_distances_d(Py_ssize_t, const double**, const int*, const double*, Py_ssize_t, double*)
     int sv_few_distances_f(Py_ssize_t, const float**, const int*, const double*, Py_ssize_t, double*)
     Py_ssize_t sv_list(Py_ssize_t, const unsigned char*, unsigned short*)
@@ -182,8 +183,8 @@ cdef inline void record_move(Sweep* s, Py_ssize_t i, int label) noexcept nogil:
 
 
 cdef void score(
-    const Sweep* s, Py_ssize_t size, const real_c* block, const void* scaled, const void* norm, Py_ssize_t k, real_c* m1,
-    real_c* m2, int* best
+    const Sweep* s, Py_ssize_t size, const real_c* block, const void* scaled, const void* norm, Py_ssize_t k,
+    real_c* m1, real_c* m2, int* best
 ) noexcept nogil:
     """Least and second least scores of a batch's points among k centers, and which one has the least."""
     cdef Py_ssize_t lanes = 16 if real_c is float else 8, t, q, first = 0, count

@@ -537,7 +537,9 @@ cdef class DynamicStep(Sweep):
             moved = 0.0
             for j in range(d):
                 if k < self.old:
-                    self.theta[k, j] = (gamma * self.phi[k, j] + sums_total(&self.sums.s, k, j)) / (gamma + self.count[k])
+                    self.theta[k, j] = (gamma * self.phi[k, j] + sums_total(&self.sums.s, k, j)) / (
+                        gamma + self.count[k]
+                    )
                     t = self.theta[k, j] - self.phi[k, j]
                     self.fixed += gamma * t * t
                 else:

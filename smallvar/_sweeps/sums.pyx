@@ -278,7 +278,7 @@ cdef class Sums:
         self._check(X.shape[1], n, label, weight)
         if n * self.s.d > MANY and n > 8 * self.room:
             threads = min(n_threads, <int> MOST_PARTS)
-        others = [Sums(self.layout, self.room) for t in range(1, threads)]
+        others = [Sums(self.layout, self.room) for _ in range(1, threads)]
         part[0] = self.s
         for t in range(1, threads):
             part[t] = (<Sums> others[t - 1]).s
