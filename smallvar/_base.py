@@ -157,6 +157,10 @@ def check_weights(sample_weight, n):
         raise ValueError(f"sample_weight must be >= 0, got {weight.min()!r}")
     if not weight.any():
         raise ValueError("sample_weight must have a positive entry, got all zeros")
+    positive = weight[weight > 0]
+    if not 1e-100 <= positive.min() <= positive.max() <= 1e100:
+        value = positive.min() if positive.min() < 1e-100 else positive.max()
+        raise ValueError(f"sample_weight must be 0 or between 1e-100 and 1e100, got {value!r}")
     return None if (weight == 1.0).all() else weight
 
 
@@ -282,6 +286,11 @@ class Space:
             raise ValueError(
                 f"X must be spread over more than 1e-140 and less than 1e140, got {reach:.3g}: "
                 "squared distances would leave the range of float64; rescale the data"
+            )
+        if weight is not None and reach**2 > 1e290 / weight.sum():
+            raise ValueError(
+                "sample_weight must not take the squared spread of X beyond 1e290, got weights "
+                f"that sum to {weight.sum():.3g} for a spread of {reach:.3g}: rescale one of them"
             )
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
 

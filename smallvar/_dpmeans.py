@@ -414,7 +414,7 @@ class DPMeans(CenterEstimator):
         """Run the starts; the one with the lowest objective becomes the result for n rows."""
         best = None
         for number, start in enumerate(starts, 1):
-            start.run(self.max_iter, self.tol, self.verbose)
+            start.run(self.max_iter, float(self.tol), self.verbose)
             if self.verbose and self.n_init > 1:
                 print(f"start {number}: {start.sweep.k} clusters, objective {start.objective:.8g}")
             if best is None or start.objective < best.objective:

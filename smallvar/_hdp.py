@@ -230,7 +230,7 @@ class HDPMeans(ClusterMixin, Estimator):
                 )
             converged = not changed
             if self.tol > 0 and len(path) > 1:
-                converged |= path[-2] - path[-1] <= self.tol * path[0]
+                converged |= path[-2] - path[-1] <= float(self.tol) * path[0]
         return sweep, path, len(path), converged
 
     def predict(self, X, groups=None):

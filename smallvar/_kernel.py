@@ -833,7 +833,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
             for start in range(self.n_init):
                 order = rng.permutation(n) if start > 0 or self.shuffle else None
                 one = _Start(clusters, order, lam, self.algorithm, self.max_clusters, noise)
-                one.run(self.max_iter, self.tol, self.verbose)
+                one.run(self.max_iter, float(self.tol), self.verbose)
                 if self.verbose and self.n_init > 1:
                     print(
                         f"start {start + 1}: {len(one.norm)} clusters, objective {one.path[-1]:.8g}"
@@ -1179,7 +1179,7 @@ class KernelHDPMeans(_KernelClusters):
                     place = rng.permutation(len(names))
                     order = shuffled[np.argsort(place[group[shuffled]], kind="stable")]
                 one = _HDPStart(clusters, order, group, lam_local, lam_global, noise)
-                one.run(self.max_iter, self.tol, self.verbose)
+                one.run(self.max_iter, float(self.tol), self.verbose)
                 if best is None or one.path[-1] < best.path[-1] - 1e-12 * abs(best.path[-1]):
                     best = one
             found = best.clusters

@@ -525,7 +525,7 @@ class MahalanobisMeans(CenterEstimator):
         order = np.arange(len(w)) if start == 0 or cost is None else rng.permutation(len(w))
         if seeds is None and cost is not None:
             one, label = _GaussianStart(state, 1, cost, order), np.zeros(len(w), dtype=np.int32)
-            return one.run(label, False, self.max_iter, self.tol, self.verbose)
+            return one.run(label, False, self.max_iter, float(self.tol), self.verbose)
         if seeds is None:
             seeds = kmeans_plusplus(X, self.n_clusters, sample_weight=w, random_state=rng)[0]
         state.centers = seeds.astype(np.float64)
@@ -539,7 +539,7 @@ class MahalanobisMeans(CenterEstimator):
         else:
             kept, label = np.unique(label, return_inverse=True)
             one.label, one.k = label.astype(np.int32), len(kept)
-        return one.run(one.label, True, self.max_iter, self.tol, self.verbose)
+        return one.run(one.label, True, self.max_iter, float(self.tol), self.verbose)
 
     def _fitted(self, X, reg, w=None):
         """The clusters found, and other data."""

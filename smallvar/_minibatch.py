@@ -290,7 +290,7 @@ class MiniBatchDPMeans(CenterEstimator):
                     print(f"pass {n_iter}: {len(self.cluster_centers_)} clusters, cost {cost:.8g}")
                 if previous is None:
                     first_cost = cost
-                elif previous - cost <= self.tol * first_cost:
+                elif previous - cost <= float(self.tol) * first_cost:
                     break
                 previous = cost
             self.n_iter_ = n_iter

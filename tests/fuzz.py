@@ -22,6 +22,7 @@ or a hang is a finding too, and is known by its seed. It is a finding if
 import argparse
 import collections
 import contextlib
+import datetime
 import faulthandler
 import io
 import json
@@ -40,6 +41,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -56,6 +58,7 @@ GROWTH = 2 * 10**9
 PUBLIC = {name: getattr(smallvar, name) for name in smallvar.__all__}
 PRELUDE = """\
 import copy, pickle, tempfile
+from decimal import Decimal
 from decimal import Decimal
 from fractions import Fraction
 import networkx as nx
@@ -738,6 +741,10 @@ class Case:
 # What must hold ------------------------------------------------------------------------------
 
 
+# Made anew each time a table of them is read, so that their identity tells nothing.
+BY_VALUE = (complex, Fraction, Decimal, datetime.date, datetime.timedelta, type(pd.NaT))
+
+
 def freeze(value, depth=0):
     """Something that is equal exactly if every bit of the value is."""
     if isinstance(value, np.ndarray):
@@ -780,7 +787,7 @@ def freeze(value, depth=0):
         return (type(value).__name__, freeze(vars(value), depth + 1))
     return (
         type(value).__name__,
-        repr(value) if isinstance(value, (complex, Fraction)) else id(value),
+        repr(value) if isinstance(value, BY_VALUE) else id(value),
     )
 
 

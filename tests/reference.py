@@ -159,6 +159,11 @@ def _prepare(X, weights, order):
     return X, weights, order[weights[order] > 0]
 
 
+def noise_of(X):
+    """Squared distance by which a mean of rows may be off by rounding: it counts as 0."""
+    return np.square(np.abs(X).max(axis=0)[np.ptp(X, axis=0) > 0] * 2.0**-49).sum()
+
+
 def _serial_sweep(X, w, lam, centers, cap):
     """One pass of Algorithm 1 over the rows in order; returns labels and centers.
 
@@ -166,14 +171,17 @@ def _serial_sweep(X, w, lam, centers, cap):
     centers known so far at once; only the centers that the run itself opens must be
     compared with its later rows, one by one.
     """
-    labels = np.empty(len(X), dtype=int)
+    labels, noise = np.empty(len(X), dtype=int), noise_of(X)
     for start in range(0, len(X), RUN):
         run = slice(start, start + RUN)
         x, label, dist = X[run], labels[run], np.empty(len(X[run]))
         label[:], dist[:] = nearest(x, centers)
         i = 0
-        while len(centers) < cap and np.any(w[run][i:] * dist[i:] > lam):
-            i += np.argmax(w[run][i:] * dist[i:] > lam)
+        while len(centers) < cap:
+            far = (w[run][i:] * dist[i:] > lam) & (dist[i:] > noise)
+            if not far.any():
+                break
+            i += far.argmax()
             label[i] = len(centers)
             centers = np.vstack([centers, x[i]])
             i += 1
@@ -186,7 +194,7 @@ def _serial_sweep(X, w, lam, centers, cap):
 
 def _literal_sweep(X, w, lam, centers, cap):
     """One pass of Algorithm 1 without any shortcut (slow)."""
-    centers = [list(map(float, c)) for c in centers]
+    centers, noise = [list(map(float, c)) for c in centers], noise_of(X)
     labels = []
     for x, w_i in zip(X.tolist(), w.tolist(), strict=True):
         d = []
@@ -195,7 +203,7 @@ def _literal_sweep(X, w, lam, centers, cap):
             for x_j, c_j in zip(x, c, strict=True):
                 total += (x_j - c_j) * (x_j - c_j)
             d.append(total)
-        if w_i * min(d) > lam and len(centers) < cap:
+        if w_i * min(d) > lam and min(d) > noise and len(centers) < cap:
             labels.append(len(centers))
             centers.append(x)
         else:
@@ -206,8 +214,9 @@ def _literal_sweep(X, w, lam, centers, cap):
 def _delayed_sweep(X, w, lam, centers, cap):
     """All rows join their nearest center; then the farthest one may leave it."""
     labels, dist = nearest(X, centers)
-    far = np.argmax(w * dist)
-    if w[far] * dist[far] > lam and len(centers) < cap:
+    claim = np.where(dist > noise_of(X), w * dist, 0.0)
+    far = np.argmax(claim)
+    if claim[far] > lam and len(centers) < cap:
         labels[far] = len(centers)
         centers = np.vstack([centers, X[far]])
     return labels, centers
@@ -279,8 +288,7 @@ def collapsed(
         labels, _ = without_gaps(nearest(X, np.array(init, dtype=float))[0])
     origin = weighted_means(X, w, np.zeros(len(X), dtype=int))[0]
     Y = X - origin
-    varies = np.ptp(X, axis=0) > 0
-    noise = np.square(np.abs(X).max(axis=0)[varies] * 2.0**-49).sum()
+    noise = noise_of(X)
     length = np.sqrt(np.square(Y).sum(axis=1))
     path, n_iter, counted = [], 0, 0
     fixed = settled = False
@@ -1710,8 +1718,7 @@ class _Descent:
     def __init__(self, Y, w):
         self.Y, self.w, self.emptied = Y, w, 0
         # a mean of equal rows may be off by so much
-        largest = np.abs(Y).max(axis=0)[np.ptp(Y, axis=0) > 0]
-        self.noise = np.square(largest * 2.0**-49).sum()
+        self.noise = noise_of(Y)
 
     def draw(self, weights, size, rng):
         total = np.cumsum(weights)
