@@ -976,7 +976,8 @@ class Run:
                 self.check_again(m, text)
         elif op == "predict" and not self.replaced:
             out, Y = space["out"], as_data(space["Y"])
-            need(out.shape == (len(Y),), f"predict has shape {out.shape}")
+            rows = len(Y) if Y is not None else space["Y"].shape[0]  # sparse
+            need(out.shape == (rows,), f"predict has shape {out.shape}")
             if len(out):
                 labels = m.cluster_ids_ if "Dynamic" in self.case.name else np.arange(m.n_clusters_)
                 need(np.isin(out, labels).all(), "predict gives labels that are none")
