@@ -5,7 +5,6 @@ import os
 import threading
 import warnings
 from contextlib import contextmanager
-from functools import cached_property
 from numbers import Integral, Real
 
 import numpy as np
@@ -158,9 +157,12 @@ def check_weights(sample_weight, n):
     if not weight.any():
         raise ValueError("sample_weight must have a positive entry, got all zeros")
     positive = weight[weight > 0]
-    if not 1e-100 <= positive.min() <= positive.max() <= 1e100:
-        value = positive.min() if positive.min() < 1e-100 else positive.max()
-        raise ValueError(f"sample_weight must be 0 or between 1e-100 and 1e100, got {value!r}")
+    least, most = float(positive.min()), float(positive.max())
+    if least < 1e-300 or most > 1e100:
+        raise ValueError(
+            "sample_weight must be 0 or between 1e-300 and 1e100, got "
+            f"{least if least < 1e-300 else most!r}"
+        )
     return None if (weight == 1.0).all() else weight
 
 
@@ -273,10 +275,11 @@ class Space:
 
     def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
         self._data, self._sums_from = (X, weight, n_threads), sums_from
+        self._layout = self._mean = None
         low, high = self._range = column_range(X, weight, n_threads)
         self.origin = round_origin(low, high)
-        self.noise = mean_noise(low, high)
         self.spread = high - low
+        positive = low, high
         if weight is not None and not weight.all():
             low, high = column_range(X, None, n_threads)
         reach = max((high - self.origin).max(), (self.origin - low).max())
@@ -293,18 +296,25 @@ class Space:
                 f"that sum to {weight.sum():.3g} for a spread of {reach:.3g}: rescale one of them"
             )
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
+        self.noise = mean_noise(*positive)
 
-    @cached_property
+    # functools.cached_property of Python 3.11 has a lock, which a forked child would find locked
+
+    @property
     def layout(self):
         """The bins of the sums."""
-        low, high = self._range
-        origin = self.origin if self._sums_from is None else self._sums_from
-        return Layout(*self._data, origin=origin, low=low, high=high)
+        if self._layout is None:
+            low, high = self._range
+            origin = self.origin if self._sums_from is None else self._sums_from
+            self._layout = Layout(*self._data, origin=origin, low=low, high=high)
+        return self._layout
 
-    @cached_property
+    @property
     def mean(self):
         """The mean of all rows."""
-        return self.layout.mean(*self._data)
+        if self._mean is None:
+            self._mean = self.layout.mean(*self._data)
+        return self._mean
 
 
 def nearest_sweep(X, weight, centers, n_threads, sums_from=None):

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 from scipy.linalg import eigvalsh, eigvalsh_tridiagonal
+from scipy.sparse import issparse
 from scipy.spatial.distance import cdist, pdist
 from sklearn.metrics.pairwise import KERNEL_PARAMS, kernel_metrics, pairwise_kernels
 
@@ -42,7 +43,12 @@ def typical_distance(X, weight, metric):
 
 
 def far_away(X, Y):
-    """Whether squared distances from squares and products lose 6 digits and more."""
+    """Whether squared distances from squares and products lose 6 digits and more.
+
+    Sparse rows have zeros: they are not far from there.
+    """
+    if issparse(X) or issparse(Y):
+        return False
     low = np.minimum(X.min(axis=0), Y.min(axis=0)).astype(np.float64)
     high = np.maximum(X.max(axis=0), Y.max(axis=0)).astype(np.float64)
     reach, spread = np.maximum(np.abs(low), np.abs(high)), high - low

@@ -18,9 +18,12 @@ from smallvar._penalty import check_groups, global_lambda, local_lambda, rough_m
 from smallvar._sweeps.ordered import HDPSweep, assign
 
 
-def comparable(names):
-    """Names as Python objects, dates as numpy's, which are equal in any unit."""
-    return names if names.dtype.kind in "mM" else names.tolist()
+def comparable(*arrays):
+    """Arrays of names as lists of what is equal where they are: dates are so in any unit."""
+    if all(names.dtype.kind in "mM" for names in arrays):
+        common = np.result_type(*arrays)
+        return [names.astype(common).astype(np.int64).tolist() for names in arrays]
+    return [names.tolist() for names in arrays]
 
 
 class HDPMeans(ClusterMixin, Estimator):
@@ -260,7 +263,8 @@ class HDPMeans(ClusterMixin, Estimator):
         group = np.full(X.shape[0], len(self.groups_), dtype=np.int32)
         if groups is not None:
             names, number = check_groups(groups, X.shape[0])
-            known = {name: j for j, name in enumerate(comparable(self.groups_))}
-            number_of = [known.get(name, len(self.groups_)) for name in comparable(names)]
+            before, now = comparable(self.groups_, names)
+            known = {name: j for j, name in enumerate(before)}
+            number_of = [known.get(name, len(known)) for name in now]
             group = np.array(number_of, dtype=np.int32)[number]
         return assign(X, group, centers, offset, n_threads)

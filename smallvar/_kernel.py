@@ -1223,8 +1223,9 @@ class KernelHDPMeans(_KernelClusters):
         if groups is None:
             return self._assign(X)[0]
         names, number = check_groups(groups, X.shape[0])
-        known = {name: j for j, name in enumerate(comparable(self.groups_))}
-        group = np.array([known.get(name, len(known)) for name in comparable(names)])[number]
+        before, now = comparable(self.groups_, names)
+        known = {name: j for j, name in enumerate(before)}
+        group = np.array([known.get(name, len(known)) for name in now])[number]
         opens = np.ones((len(known) + 1, self.n_clusters_), dtype=bool)
         for j, used in enumerate(self.local_clusters_):
             opens[j, used] = False

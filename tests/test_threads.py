@@ -391,12 +391,11 @@ def test_different_estimators_in_several_python_threads(eight_cores):
     ]
 
     def run(job):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return job().tobytes()
+        return job().tobytes()
 
-    one_by_one = [run(job) for job in jobs]
-    with ThreadPoolExecutor(6) as pool:
+    with warnings.catch_warnings(), ThreadPoolExecutor(6) as pool:
+        warnings.simplefilter("ignore")  # of one thread for all
+        one_by_one = [run(job) for job in jobs]
         for _ in range(2):
             assert list(pool.map(run, jobs)) == one_by_one
 
