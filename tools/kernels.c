@@ -22,9 +22,9 @@ EXPORT const char *set_name(void) { return sv_set_name(); }
     EXPORT void times_##name parameters;   \
     EXPORT void times_##name parameters { while (times--) name arguments; }
 TIMES(tile_top2_f, (long times, const float *x, ptrdiff_t d, const float *c, const float *norm, ptrdiff_t k, float *m1,
-                    float *m2, int *best), (x, d, c, norm, k, m1, m2, best))
+                    float *m2, int *best), (x, d, c, norm, k, 0, m1, m2, best))
 TIMES(tile_top2_d, (long times, const double *x, ptrdiff_t d, const double *c, const double *norm, ptrdiff_t k,
-                    double *m1, double *m2, int *best), (x, d, c, norm, k, m1, m2, best))
+                    double *m1, double *m2, int *best), (x, d, c, norm, k, 0, m1, m2, best))
 TIMES(sv_images, (long times, const float *x, ptrdiff_t d, const float *w, ptrdiff_t r, float *image),
       (x, d, w, r, image))
 TIMES(sc_squares, (long times, const double *x, ptrdiff_t d, const double *columns, ptrdiff_t room, ptrdiff_t k,
@@ -65,7 +65,7 @@ static double draw(void) /* in [-1, 1) */
 #define CHECK_TILE(REAL, T, LANES, TOLERANCE)                                                       \
     static void check_tile_##T(ptrdiff_t d, ptrdiff_t k)                                            \
     {                                                                                               \
-        REAL x[D * LANES], c[K * D], norm[K], m1[LANES], m2[LANES];                                 \
+        REAL x[D * LANES], c[K * D], norm[K], m1[LANES], m2[LANES], scores[K * LANES];              \
         int best[16];                                                                               \
         ptrdiff_t i, j, l;                                                                          \
         for (i = 0; i < d * LANES; i++) x[i] = (REAL)draw();                                        \
@@ -82,13 +82,17 @@ static double draw(void) /* in [-1, 1) */
             for (j = 0; j < d; j++) c[(k - 1) * d + j] = c[1 * d + j];                              \
             norm[k - 1] = norm[1];                                                                  \
         }                                                                                           \
-        tile_top2_##T(x, d, c, norm, k, m1, m2, best);                                              \
+        tile_scores_##T(x, d, c, norm, k, scores);                                                  \
+        tile_top2_##T(x, d, c, norm, k / 2, 0, m1, m2, best);                                       \
+        if (k / 2 < k) /* the others later */                                                       \
+            tile_top2_##T(x, d, c + k / 2 * d, norm + k / 2, k - k / 2, k / 2, m1, m2, best);       \
         for (l = 0; l < LANES; l++) {                                                               \
             double least = 1e30, second = 1e30;                                                     \
             ptrdiff_t arg = 0;                                                                      \
             for (i = 0; i < k; i++) {                                                               \
                 double s = norm[i];                                                                 \
                 for (j = 0; j < d; j++) s += (double)x[j * LANES + l] * c[i * d + j];               \
+                check("tile_scores_" #T, scores[i * LANES + l], s, TOLERANCE);                      \
                 if (s < least) { second = least; least = s; arg = i; }                              \
                 else if (s < second) second = s;                                                    \
             }                                                                                       \

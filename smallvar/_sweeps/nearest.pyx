@@ -39,13 +39,12 @@ cdef extern from "simd.h" nogil:
     void tile_scores_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, double*)
     void sv_upper(Py_ssize_t, const double*, double, float*)
     void sv_lower(Py_ssize_t, const double*, float*)
-    void sv_second(Py_ssize_t, const unsigned short*, const int*, const float*, const float*, const float*,
-                   const float*, const float*, const float*, const float*, const float*, int, int, float, int, float*,
-                   unsigned char*)
+    void sv_second(Py_ssize_t, const int*, const float*, const float*, const float*, const float*, const float*,
+                   const float*, const float*, int, int, float, int, float*, int*)
     int sv_few_distances_d(Py_ssize_t, const double**, const int*, const double*, Py_ssize_t, double*)
     int sv_few_distances_f(Py_ssize_t, const float**, const int*, const double*, Py_ssize_t, double*)
     Py_ssize_t sv_list(Py_ssize_t, const unsigned char*, unsigned short*)
-    Py_ssize_t sv_select(Py_ssize_t, const unsigned char*, int, const unsigned short*, const double*, unsigned short*,
+    Py_ssize_t sv_select(Py_ssize_t, const int*, int, const unsigned short*, const double*, unsigned short*,
                          double*)
     void SV_PREFETCH(const void*)
     void sv_filter(Py_ssize_t, float*, float*, const int*, const float*, const float*, const float*, const float*,
@@ -404,7 +403,7 @@ cdef void assign_chunk(
     cdef double known[CHUNK]
     cdef float u[CHUNK]
     cdef float l[CHUNK]
-    cdef unsigned char verdict[CHUNK]
+    cdef int verdict[CHUNK]
     cdef unsigned short listed[CHUNK]
     cdef int center[CHUNK]
     cdef Batch batch
@@ -426,10 +425,11 @@ cdef void assign_chunk(
         n_listed = sv_list(size, flag, listed)
         for q in range(n_listed):
             center[q] = s.label[start + listed[q]]
+            l[q] = s.l[start + listed[q]]
         distances_to(x, s, start, listed, n_listed, center, known)
         sv_upper(n_listed, known, s.scale, u)
         # the filter left the bound on the calm centers
-        sv_second(n_listed, listed, center, u, s.l + start, s.p, s.r, s.r_calm, s.h, s.hd, s.fresh, s.opened, s.aside,
+        sv_second(n_listed, center, u, s.p, s.r, s.r_calm, s.h, s.hd, s.fresh, s.opened, s.aside,
                   s.p[s.k_aside] if s.aside else <float> 0.0, s.n_restless > 0, l, verdict)
         for q in range(n_listed):
             s.u[start + listed[q]] = u[q]

@@ -64,7 +64,7 @@ static ptrdiff_t sv_list(ptrdiff_t n, const unsigned char *flag, unsigned short 
 }
 
 /* Those of a list, with their distances, that have this verdict. */
-static ptrdiff_t sv_select(ptrdiff_t n, const unsigned char *verdict, int wanted, const unsigned short *offset,
+static ptrdiff_t sv_select(ptrdiff_t n, const int *verdict, int wanted, const unsigned short *offset,
                            const double *distance, unsigned short *out_offset, double *out_distance)
 {
     ptrdiff_t q, count = 0;
@@ -270,34 +270,32 @@ static void SV_(sv_lower)(ptrdiff_t n, const double *squared, float *out)
  *     passes    u < max(l - (r_z - calm_z), h_z)   (and, where centers were opened in this sweep, u < hd_z)
  *     restless  u < l: only the few restless centers can be nearer
  * Where a center set aside was opened in the last sweep, l does not know it yet: it is fresh_z - p_z - moved - u away.
- * IN offset: n, places in l; z: n, labels; u: n; l.  OUT low: n, new values for l; verdict: n, 0: passes, 1: restless,
- * 2: neither. */
-static void SV_(sv_second)(ptrdiff_t n, const unsigned short *SV_RESTRICT offset, const int *SV_RESTRICT label,
-                           const float *SV_RESTRICT u, const float *SV_RESTRICT l, const float *SV_RESTRICT p,
-                           const float *SV_RESTRICT r, const float *SV_RESTRICT calm, const float *SV_RESTRICT h,
+ * IN label: n; u: n.  INOUT low: n, the l of these points.  OUT verdict: n, 0: passes, 1: restless, 2: neither. */
+static void SV_(sv_second)(ptrdiff_t n, const int *SV_RESTRICT label, const float *SV_RESTRICT u,
+                           const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT calm, const float *SV_RESTRICT h,
                            const float *SV_RESTRICT hd, const float *SV_RESTRICT fresh, int opened, int aside,
-                           float moved, int restless, float *SV_RESTRICT low, unsigned char *SV_RESTRICT verdict)
+                           float moved, int restless, float *SV_RESTRICT low, int *SV_RESTRICT verdict)
 {
     ptrdiff_t q;
     if (!opened) {
 #pragma omp simd
         for (q = 0; q < n; q++) {
             const int z = label[q];
-            const float of_calm = l[offset[q]];
+            const float of_calm = low[q];
             float of_all = (of_calm - (r[z] - calm[z])) * 0.999999f, bound;
             int passes;
             of_all = of_all > 0.0f ? of_all : 0.0f;
             bound = of_all > h[z] ? of_all : h[z];
             passes = u[q] < bound;
             low[q] = passes ? of_all : of_calm;
-            verdict[q] = (unsigned char)(passes ? 0 : restless && u[q] < of_calm ? 1 : 2);
+            verdict[q] = passes ? 0 : restless && u[q] < of_calm ? 1 : 2;
         }
         return;
     }
 #pragma omp simd
     for (q = 0; q < n; q++) {
         const int z = label[q];
-        const float of_calm = l[offset[q]], before = fresh[z] - p[z] - moved - u[q];
+        const float of_calm = low[q], before = fresh[z] - p[z] - moved - u[q];
         float of_all = of_calm - (r[z] - calm[z]), bound;
         int passes;
         of_all = aside && before < of_all ? before : of_all;
@@ -308,7 +306,7 @@ static void SV_(sv_second)(ptrdiff_t n, const unsigned short *SV_RESTRICT offset
         passes = u[q] < bound;
         low[q] = passes ? of_all : of_calm;
         bound = of_calm < hd[z] ? of_calm : hd[z];
-        verdict[q] = (unsigned char)(passes ? 0 : restless && u[q] < bound ? 1 : 2);
+        verdict[q] = passes ? 0 : restless && u[q] < bound ? 1 : 2;
     }
 }
 
