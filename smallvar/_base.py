@@ -290,10 +290,11 @@ class Space:
                 f"X must be spread over more than 1e-140 and less than 1e140, got {reach:.3g}: "
                 "squared distances would leave the range of float64; rescale the data"
             )
-        if weight is not None and reach**2 > 1e290 / weight.sum():
+        mass = 0.0 if weight is None else float(weight.sum())
+        if mass * float(reach) ** 2 > 1e290:
             raise ValueError(
                 "sample_weight must not take the squared spread of X beyond 1e290, got weights "
-                f"that sum to {weight.sum():.3g} for a spread of {reach:.3g}: rescale one of them"
+                f"that sum to {mass:.3g} for a spread of {reach:.3g}: rescale one of them"
             )
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
         self.noise = mean_noise(*positive)

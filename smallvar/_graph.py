@@ -21,6 +21,7 @@ from smallvar._base import (
     check_reach,
     unchanged_on_error,
     warn_not_converged,
+    within_floats,
 )
 from smallvar._gram import ASYMMETRY
 from smallvar._path import envelope
@@ -116,13 +117,14 @@ def read_graph(estimator, X, cut):
             raise ValueError("X must have at least 1 node, got an empty graph")
         try:
             X = networkx.to_scipy_sparse_array(X, dtype=np.float64, weight="weight", format="csr")
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"X must have numbers as its edges' weights: {error}") from None
     rounding = 8 * float(np.finfo(np.float32).eps)
     allowed = rounding if getattr(X, "dtype", None) == np.float32 else ASYMMETRY
-    X = validate_data(
-        estimator, X, accept_sparse=["csr", "csc", "coo"], dtype=np.float64, copy=False
-    )
+    with within_floats():
+        X = validate_data(
+            estimator, X, accept_sparse=["csr", "csc", "coo"], dtype=np.float64, copy=False
+        )
     n = X.shape[0]
     if n != X.shape[1]:
         raise ValueError(f"X must be a square adjacency matrix, got shape {X.shape}")

@@ -25,6 +25,7 @@ from smallvar._base import (
     check_weights,
     nearest_sweep,
     unchanged_on_error,
+    within_floats,
 )
 from smallvar._config import resolve_threads
 from smallvar._gram import ASYMMETRY, BLOCK, KernelEstimator
@@ -559,14 +560,15 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         self.verbose = verbose
 
     def _validate(self, X, *, reset, least=1):
-        X = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=DTYPES,
-            accept_sparse="csr",
-            ensure_min_samples=least,
-        )
+        with within_floats():
+            X = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=DTYPES,
+                accept_sparse="csr",
+                ensure_min_samples=least,
+            )
         return csr_array(X) if issparse(X) else aligned(X)
 
     def _validate_kernel(self, X, *, reset, least=1):
