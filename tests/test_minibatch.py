@@ -229,3 +229,11 @@ def test_rows_that_leave_no_rounding_behind():
     assert len(states) == 1
     copy = pickle.loads(pickle.dumps(model)).partial_fit(X[:10])
     assert np.array_equal(copy.cluster_centers_, model.partial_fit(X[:10]).cluster_centers_)
+
+
+def test_rows_whose_sums_leave_float64():
+    """Equal rows have no spread that would, but their sum does."""
+    model = MiniBatchDPMeans(4.0)
+    with pytest.raises(ValueError, match="below 1e300"):
+        model.partial_fit(np.full((3, 2), 1e305))
+    assert not hasattr(model, "cluster_centers_")

@@ -372,6 +372,10 @@ class Stream:
         cdef Py_ssize_t c, first = self.first, size = self.digits.shape[2], last
         if sums is not None:
             unit = sums.layout.unit[sums.layout.unit > 0.0]
+            if not unit.max() < 1e300:
+                raise ValueError(
+                    "X must stay below 1e300 in size, times sample_weight, got rows whose sums leave float64"
+                )
             low = int(np.log2(unit.min())) - sums.layout.width * sums.layout.bins
             last = (int(np.log2(unit.max())) + 64 + 1075) // 32 + 1  # so many rows that none will see it overflow
             c = max(0, low + 1075) // 32
