@@ -222,7 +222,10 @@ class Layout:
             n = len(used)
             top = float(power_above(used.max()))
             bits += int(np.ceil(np.log2(top) - np.log2(used.min())))
-        self.unit = np.append(reach * top, top)
+        with np.errstate(over="ignore"):
+            self.unit = np.append(reach * top, top)
+        if not self.unit.max() < 1e300:
+            raise ValueError("X must stay below 1e300 in size, times sample_weight, got rows whose sums leave float64")
         self.width = max(1, min(WIDEST, 52 - (n - 1).bit_length()))
         self.bins = max(2, (bits + self.width - 1) // self.width)
         while self.bins < MOST_BINS:
@@ -372,10 +375,6 @@ class Stream:
         cdef Py_ssize_t c, first = self.first, size = self.digits.shape[2], last
         if sums is not None:
             unit = sums.layout.unit[sums.layout.unit > 0.0]
-            if not unit.max() < 1e300:
-                raise ValueError(
-                    "X must stay below 1e300 in size, times sample_weight, got rows whose sums leave float64"
-                )
             low = int(np.log2(unit.min())) - sums.layout.width * sums.layout.bins
             last = (int(np.log2(unit.max())) + 64 + 1075) // 32 + 1  # so many rows that none will see it overflow
             c = max(0, low + 1075) // 32
