@@ -18,12 +18,13 @@ from smallvar._penalty import check_groups, global_lambda, local_lambda, rough_m
 from smallvar._sweeps.ordered import HDPSweep, assign
 
 
-def comparable(*arrays):
-    """Arrays of names as lists of what is equal where they are: dates are so in any unit."""
-    if all(names.dtype.kind in "mM" for names in arrays):
-        common = np.result_type(*arrays)
-        return [names.astype(common).astype(np.int64).tolist() for names in arrays]
-    return [names.tolist() for names in arrays]
+def places(names, known):
+    """Place of each name among the known ones, or their number; dates are equal in any unit."""
+    if names.dtype.kind in "mM" and known.dtype.kind in "mM":
+        unit = np.result_type(names, known)
+        names, known = names.astype(unit).astype(np.int64), known.astype(unit).astype(np.int64)
+    place = {name: j for j, name in enumerate(known.tolist())}
+    return np.array([place.get(name, len(place)) for name in names.tolist()], dtype=np.int32)
 
 
 class HDPMeans(ClusterMixin, Estimator):
@@ -263,8 +264,5 @@ class HDPMeans(ClusterMixin, Estimator):
         group = np.full(X.shape[0], len(self.groups_), dtype=np.int32)
         if groups is not None:
             names, number = check_groups(groups, X.shape[0])
-            before, now = comparable(self.groups_, names)
-            known = {name: j for j, name in enumerate(before)}
-            number_of = [known.get(name, len(known)) for name in now]
-            group = np.array(number_of, dtype=np.int32)[number]
+            group = places(names, self.groups_)[number]
         return assign(X, group, centers, offset, n_threads)

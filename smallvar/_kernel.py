@@ -25,7 +25,7 @@ from smallvar._gram import (
     block_size,
     warn_indefinite,
 )
-from smallvar._hdp import comparable
+from smallvar._hdp import places
 from smallvar._penalty import check_groups, check_guess, farthest_by, farthest_group
 
 NO_CAP = 2**31 - 1  # labels are int32
@@ -1223,10 +1223,8 @@ class KernelHDPMeans(_KernelClusters):
         if groups is None:
             return self._assign(X)[0]
         names, number = check_groups(groups, X.shape[0])
-        before, now = comparable(self.groups_, names)
-        known = {name: j for j, name in enumerate(before)}
-        group = np.array([known.get(name, len(known)) for name in now])[number]
-        opens = np.ones((len(known) + 1, self.n_clusters_), dtype=bool)
+        group = places(names, self.groups_)[number]
+        opens = np.ones((len(self.groups_) + 1, self.n_clusters_), dtype=bool)
         for j, used in enumerate(self.local_clusters_):
             opens[j, used] = False
         return self._assign(X, lambda few: self.lam_local_ * opens[group[few]].T)[0]

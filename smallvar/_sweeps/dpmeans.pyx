@@ -9,8 +9,11 @@ from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Engine, Sweep, is_far, lower, point, squared_distance, upper
 from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.sums cimport (
+    MOST_PARTS,
     WIDE_DIGITS,
+    Rows,
     Sums,
+    rows_of,
     sums_clear,
     sums_copy,
     sums_move_d,
@@ -31,8 +34,6 @@ cdef extern from "_costs.h" nogil:
 
 cdef enum:
     ROUND = 64          # clusters opened between two parallel steps of the creation pass
-    MOST_PARTS = 64     # threads that add up at a time
-    SHARED = 100000     # elements to add up that are worth waking other threads
 
 
 cdef inline void hand_over(
@@ -450,7 +451,7 @@ cdef class DPSweep(Engine):
         cdef int threads = 1
         cdef sums_t[MOST_PARTS] part
         cdef Adding a = Adding(s, moves, &part[0])
-        if points * s.d > SHARED and points > 8 * k:
+        if 8 * points * s.d > PAYS and points > 8 * k:
             threads = min(self.n_threads, <int> MOST_PARTS)
         while len(self.parts) < threads - 1:
             self.parts.append(Sums(self.space.layout, k))
@@ -639,42 +640,25 @@ cdef class DPSweep(Engine):
 
 # ---- passes over the data alone ------------------------------------------------------------------------------
 
-cdef struct Pass:
-    const void* x               # n x d
-    bint x_single
-    Py_ssize_t row              # strides in elements
-    Py_ssize_t col
-    Py_ssize_t n
-    Py_ssize_t d
-    const double* weight        # n, or NULL
+cdef struct Seeding:
+    Rows rows
     const double* seed          # d
     double* distance            # n
     double* far_distance        # of each chunk
     Py_ssize_t* far_index
 
 
-cdef Pass pass_over(const real_x[:, :] X, const double[::1] weight) except *:
-    cdef Pass a
-    memset(&a, 0, sizeof(Pass))
-    if weight is not None and weight.shape[0] != X.shape[0]:
-        raise ValueError("weight must match X")
-    a.x, a.x_single, a.n, a.d = &X[0, 0], real_x is float, X.shape[0], X.shape[1]
-    a.row, a.col = X.strides[0] // sizeof(real_x), X.strides[1] // sizeof(real_x)
-    a.weight = NULL if weight is None else &weight[0]
-    return a
-
-
-cdef void nearest_seed_chunk(const real_x* x, const Pass* a, Py_ssize_t chunk) noexcept nogil:
+cdef void nearest_seed_chunk(const real_x* x, const Seeding* a, Py_ssize_t chunk) noexcept nogil:
     """distance[i] = min(distance[i], ||x_i - seed||^2); the largest one and its first index."""
     cdef Py_ssize_t i, index = -1
     cdef double t, largest = -1.0
-    for i in range(chunk * CHUNK, min(a.n, (chunk + 1) * CHUNK)):
-        if a.weight != NULL and a.weight[i] == 0.0:
+    for i in range(chunk * CHUNK, min(a.rows.n, (chunk + 1) * CHUNK)):
+        if a.rows.weight != NULL and a.rows.weight[i] == 0.0:
             continue
-        t = squared_distance(x + i * a.row, a.col, a.seed, a.d)
+        t = squared_distance(x + i * a.rows.row, a.rows.col, a.seed, a.rows.d)
         if t < a.distance[i]:
             a.distance[i] = t
-        t = a.distance[i] if a.weight == NULL else a.weight[i] * a.distance[i]
+        t = a.distance[i] if a.rows.weight == NULL else a.rows.weight[i] * a.distance[i]
         if t > largest:
             largest = t
             index = i
@@ -683,11 +667,11 @@ cdef void nearest_seed_chunk(const real_x* x, const Pass* a, Py_ssize_t chunk) n
 
 
 cdef void nearest_seed_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
-    cdef const Pass* a = <const Pass*> context
-    if a.x_single:
-        nearest_seed_chunk(<const float*> a.x, a, chunk)
+    cdef const Seeding* a = <const Seeding*> context
+    if a.rows.single:
+        nearest_seed_chunk(<const float*> a.rows.x, a, chunk)
     else:
-        nearest_seed_chunk(<const double*> a.x, a, chunk)
+        nearest_seed_chunk(<const double*> a.rows.x, a, chunk)
 
 
 def nearest_seed(const real_x[:, :] X, const double[::1] weight, const double[::1] seed, double[::1] distance,
@@ -702,12 +686,13 @@ def nearest_seed(const real_x[:, :] X, const double[::1] weight, const double[::
     cdef double best = -1.0
     cdef double[::1] far_distance = np.empty(chunks)
     cdef Py_ssize_t[::1] far_index = np.empty(chunks, dtype=np.intp)
-    cdef Pass a = pass_over(X, weight)
+    cdef Seeding a
+    a.rows = rows_of(X, weight)
     a.seed, a.distance, a.far_distance, a.far_index = &seed[0], &distance[0], &far_distance[0], &far_index[0]
     while first < chunks:
         last = min(chunks, first + max(1, WORK // (CHUNK * X.shape[1])))
         with nogil:
-            run(nearest_seed_item, &a, first, last, n_threads if 8 * n * a.d > PAYS else 1)
+            run(nearest_seed_item, &a, first, last, n_threads if 8 * n * a.rows.d > PAYS else 1)
         PyErr_CheckSignals()
         first = last
     for c in range(chunks):

@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int64_t
 
+from smallvar._sweeps._types cimport real_x
+
 cdef extern from "_sums.h" nogil:
     ctypedef struct sums_t:
         Py_ssize_t d
@@ -25,6 +27,23 @@ cdef extern from "_sums.h" nogil:
     void wide_add(int64_t*, const double*, Py_ssize_t)
     void wide_unite(int64_t*, const int64_t*)
     double wide_read(int64_t*, Py_ssize_t, Py_ssize_t)
+
+
+cdef enum:
+    MOST_PARTS = 64     # threads that add up at a time
+
+
+cdef struct Rows:
+    const void* x           # n x d, of any strides
+    bint single
+    Py_ssize_t row          # strides in elements
+    Py_ssize_t col
+    Py_ssize_t n
+    Py_ssize_t d
+    const double* weight    # n, or NULL
+
+
+cdef Rows rows_of(const real_x[:, :] X, const double[::1] weight) except *
 
 
 cdef struct Wide:

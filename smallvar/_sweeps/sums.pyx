@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from smallvar._sweeps._types cimport real_x
-from smallvar._sweeps.pool cimport Body, run
+from smallvar._sweeps.pool cimport PAYS, Body, run
 
 import numpy as np
 
@@ -23,12 +23,10 @@ cdef enum:
     PART = 1 << 16      # elements read at a time by one thread
     STEP = 256          # such parts between two looks at the signals
     RUN = 256           # rows handed to the sums at a time
-    MANY = 200000       # elements that are worth waking other threads
     KEEP = 50           # bits that are kept of a number,
     FEW = 128           # but for one row in so many
     WIDEST = 40         # bits of a bin
     MOST_BINS = 64
-    MOST_PARTS = 64     # threads that add up at a time
 
 
 cdef inline Py_ssize_t rows_of_part(Py_ssize_t d) noexcept nogil:
@@ -36,13 +34,7 @@ cdef inline Py_ssize_t rows_of_part(Py_ssize_t d) noexcept nogil:
 
 
 cdef struct Pass:
-    const void* x           # n x d
-    bint single
-    Py_ssize_t row          # strides in elements
-    Py_ssize_t col
-    Py_ssize_t n
-    Py_ssize_t d
-    const double* weight    # n, or NULL
+    Rows rows
     const double* origin    # d
     const double* limit     # d
     void* low               # of each slot, d: of the type of x
@@ -52,20 +44,19 @@ cdef struct Pass:
     sums_t* part            # of each slot
 
 
-cdef Pass pass_over(const real_x[:, :] X, const double[::1] weight) except *:
-    cdef Pass a
-    memset(&a, 0, sizeof(Pass))
+cdef Rows rows_of(const real_x[:, :] X, const double[::1] weight) except *:
+    cdef Rows r
     if weight is not None and weight.shape[0] != X.shape[0]:
         raise ValueError("weight must match X")
-    a.x, a.single, a.n, a.d = &X[0, 0], real_x is float, X.shape[0], X.shape[1]
-    a.row, a.col = X.strides[0] // sizeof(real_x), X.strides[1] // sizeof(real_x)
-    a.weight = NULL if weight is None else &weight[0]
-    return a
+    r.x, r.single, r.n, r.d = &X[0, 0], real_x is float, X.shape[0], X.shape[1]
+    r.row, r.col = X.strides[0] // sizeof(real_x), X.strides[1] // sizeof(real_x)
+    r.weight = NULL if weight is None else &weight[0]
+    return r
 
 
 cdef run_all(Body body, Pass* a, int threads):
     """All parts of the rows, with a look at the signals now and then."""
-    cdef Py_ssize_t first = 0, parts = (a.n + rows_of_part(a.d) - 1) // rows_of_part(a.d)
+    cdef Py_ssize_t first = 0, parts = (a.rows.n + rows_of_part(a.rows.d) - 1) // rows_of_part(a.rows.d)
     while first < parts:
         with nogil:
             run(body, a, first, min(parts, first + STEP), threads)
@@ -75,31 +66,33 @@ cdef run_all(Body body, Pass* a, int threads):
 
 cdef void range_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
     cdef const Pass* a = <const Pass*> context
-    cdef Py_ssize_t start = part * rows_of_part(a.d), size = min(rows_of_part(a.d), a.n - start)
-    cdef const double* w = NULL if a.weight == NULL else a.weight + start
-    if a.single:
-        sums_range_f(<const float*> a.x + start * a.row, a.row, a.col, size, a.d, w, <float*> a.low + slot * a.d,
-                     <float*> a.high + slot * a.d)
+    cdef const Rows* r = &a.rows
+    cdef Py_ssize_t start = part * rows_of_part(r.d), size = min(rows_of_part(r.d), r.n - start)
+    cdef const double* w = NULL if r.weight == NULL else r.weight + start
+    if r.single:
+        sums_range_f(<const float*> r.x + start * r.row, r.row, r.col, size, r.d, w, <float*> a.low + slot * r.d,
+                     <float*> a.high + slot * r.d)
     else:
-        sums_range_d(<const double*> a.x + start * a.row, a.row, a.col, size, a.d, w, <double*> a.low + slot * a.d,
-                     <double*> a.high + slot * a.d)
+        sums_range_d(<const double*> r.x + start * r.row, r.row, r.col, size, r.d, w, <double*> a.low + slot * r.d,
+                     <double*> a.high + slot * r.d)
 
 
 cdef void small_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
     cdef const Pass* a = <const Pass*> context
-    cdef Py_ssize_t start = part * rows_of_part(a.d), size = min(rows_of_part(a.d), a.n - start)
-    cdef const double* w = NULL if a.weight == NULL else a.weight + start
-    cdef double* small = a.small + slot * a.d
-    if a.single:
-        sums_small_f(<const float*> a.x + start * a.row, a.row, a.col, size, a.d, w, a.origin, a.limit, small)
+    cdef const Rows* r = &a.rows
+    cdef Py_ssize_t start = part * rows_of_part(r.d), size = min(rows_of_part(r.d), r.n - start)
+    cdef const double* w = NULL if r.weight == NULL else r.weight + start
+    cdef double* small = a.small + slot * r.d
+    if r.single:
+        sums_small_f(<const float*> r.x + start * r.row, r.row, r.col, size, r.d, w, a.origin, a.limit, small)
     else:
-        sums_small_d(<const double*> a.x + start * a.row, a.row, a.col, size, a.d, w, a.origin, a.limit, small)
+        sums_small_d(<const double*> r.x + start * r.row, r.row, r.col, size, r.d, w, a.origin, a.limit, small)
 
 
 cdef void add_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
     cdef const Pass* a = <const Pass*> context
-    cdef Py_ssize_t start = part * rows_of_part(a.d)
-    add_rows(a, start, min(a.n, start + rows_of_part(a.d)), NULL, a.label, &a.part[slot])
+    cdef Py_ssize_t start = part * rows_of_part(a.rows.d)
+    add_rows(a, start, min(a.rows.n, start + rows_of_part(a.rows.d)), NULL, a.label, &a.part[slot])
 
 
 cdef void add_rows(
@@ -113,15 +106,15 @@ cdef void add_rows(
     while i < stop:
         size = min(<Py_ssize_t> RUN, stop - i)
         for m in range(size):
-            at[m] = (i + m) * a.row
-        if a.weight != NULL:
-            w = a.weight + i
+            at[m] = (i + m) * a.rows.row
+        if a.rows.weight != NULL:
+            w = a.rows.weight + i
         if left != NULL:
             source = left + i
-        if a.single:
-            sums_move_f(<const float*> a.x, a.col, size, at, source, joined + i, w, sums)
+        if a.rows.single:
+            sums_move_f(<const float*> a.rows.x, a.rows.col, size, at, source, joined + i, w, sums)
         else:
-            sums_move_d(<const double*> a.x, a.col, size, at, source, joined + i, w, sums)
+            sums_move_d(<const double*> a.rows.x, a.rows.col, size, at, source, joined + i, w, sums)
         i += size
 
 
@@ -150,8 +143,9 @@ def column_range(X, weight, int n_threads):
 
 
 def range_of(const real_x[:, :] X, const double[::1] weight, int n_threads):
-    cdef int threads = n_threads if X.shape[0] * X.shape[1] > MANY else 1
-    cdef Pass a = pass_over(X, weight)
+    cdef int threads = n_threads if 8 * X.shape[0] * X.shape[1] > PAYS else 1
+    cdef Pass a
+    a.rows = rows_of(X, weight)
     table_array = np.full((2, threads, X.shape[1]), np.inf, dtype=np.float32 if real_x is float else np.float64)
     table_array[1] = -np.inf
     cdef real_x[:, :, ::1] table = table_array
@@ -172,8 +166,9 @@ def count_small(X, weight, origin, limit, int n_threads):
 
 def small_of(const real_x[:, :] X, const double[::1] weight, const double[::1] origin, const double[::1] limit,
              int n_threads):
-    cdef int threads = n_threads if X.shape[0] * X.shape[1] > MANY else 1
-    cdef Pass a = pass_over(X, weight)
+    cdef int threads = n_threads if 8 * X.shape[0] * X.shape[1] > PAYS else 1
+    cdef Pass a
+    a.rows = rows_of(X, weight)
     cdef double[:, ::1] small = np.zeros((threads, X.shape[1]))
     a.origin, a.limit, a.small = &origin[0], &limit[0], &small[0, 0]
     run_all(small_item, &a, threads)
@@ -277,9 +272,10 @@ cdef class Sums:
         cdef Py_ssize_t t, n = X.shape[0]
         cdef int threads = 1
         cdef sums_t[MOST_PARTS] part
-        cdef Pass a = pass_over(X, weight)
+        cdef Pass a
+        a.rows = rows_of(X, weight)
         self._check(X.shape[1], n, label, weight)
-        if n * self.s.d > MANY and n > 8 * self.room:
+        if 8 * n * self.s.d > PAYS and n > 8 * self.room:
             threads = min(n_threads, <int> MOST_PARTS)
         others = [Sums(self.layout, self.room) for _ in range(1, threads)]
         part[0] = self.s
@@ -294,7 +290,8 @@ cdef class Sums:
         """Rows X (n, d) go from the clusters label (n,) to other ones; -1: nowhere."""
         self._check(X.shape[1], X.shape[0], label, weight)
         self._check(X.shape[1], X.shape[0], to, weight)
-        cdef Pass a = pass_over(X, weight)
+        cdef Pass a
+        a.rows = rows_of(X, weight)
         add_rows(&a, 0, X.shape[0], &label[0], &to[0], &self.s)
 
     def _check(self, Py_ssize_t d, Py_ssize_t n, const int[::1] label, weight):
