@@ -3,15 +3,22 @@
 import _thread
 import signal
 import threading
+from collections import Counter
 
 import pytest
+
+MANY = 8  # sets of parameters; a test with fewer runs with all of them
 
 
 def pytest_addoption(parser):
     """Add --slow and --every."""
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
     parser.addoption(
-        "--every", type=int, default=1, metavar="N", help="run every N-th test only (slow builds)"
+        "--every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of a test with many sets of parameters, run every N-th set only (slow builds)",
     )
 
 
@@ -26,8 +33,14 @@ def pytest_collection_modifyitems(config, items):
     """Skip slow tests unless they are asked for; thin out as --every says."""
     every = config.getoption("--every")
     if every > 1:
-        config.hook.pytest_deselected(items=[x for i, x in enumerate(items) if i % every])
-        items[:] = items[::every]
+        test_of = [item.nodeid.partition("[")[0] for item in items]
+        sets, seen, kept, left_out = Counter(test_of), Counter(), [], []
+        for item, test in zip(items, test_of, strict=True):
+            thin = sets[test] > MANY and seen[test] % every
+            (left_out if thin else kept).append(item)
+            seen[test] += 1
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
     if config.getoption("--slow") or "slow" in config.getoption("-m", default=""):
         return
     skip = pytest.mark.skip(reason="slow: run with --slow")
