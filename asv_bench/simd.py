@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SETS = {4: "v4", 3: "v3", 2: "v2"}
 WORK = 2e8  # floating-point operations of a run
 RUNS = 9
+PANEL = 12  # centers side by side, SV_PANEL of simd.h
 
 
 def load(compiler, level, folder):
@@ -62,13 +63,13 @@ def cases():
         return aligned(rng.standard_normal(shape).astype(dtype))
 
     for letter, dtype, lanes in (("f", np.float32, 16), ("d", np.float64, 8)):
-        for d, k in ((2, 24), (8, 60), (32, 102), (200, 102), (768, 102)):
-            tile, centers = draw(d, lanes, dtype=dtype), draw(k, d, dtype=dtype)
-            norm = aligned((centers**2).sum(axis=1))
+        for d, k in ((2, 24), (8, 60), (32, 108), (200, 108), (768, 108)):
+            tile, centers = draw(d, lanes, dtype=dtype), draw(-(-k // PANEL), d, PANEL, dtype=dtype)
+            norm = aligned((centers**2).sum(axis=1).ravel())
             out = [np.empty(lanes, dtype), np.empty(lanes, dtype), np.empty(16, np.int32)]
             name = f"tile_top2_{letter}"
             yield name, f"d {d}, k {k}", 2 * lanes * d * k, (tile, d, centers, norm, k, *out)
-    tile, maps = draw(64, 16, dtype=np.float32), draw(60, 64, dtype=np.float32)
+    tile, maps = draw(64, 16, dtype=np.float32), draw(60 // PANEL, 64, PANEL, dtype=np.float32)
     arguments = (tile, 64, maps, 60, np.empty(16, np.float32))
     yield "sv_images", "d 64, r 60", 2 * 16 * 64 * 60, arguments
     arguments = (draw(32), 32, draw(32, 128), 128, 100, np.empty(128))

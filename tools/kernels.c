@@ -22,9 +22,9 @@ EXPORT const char *set_name(void) { return sv_set_name(); }
     EXPORT void times_##name parameters;   \
     EXPORT void times_##name parameters { while (times--) name arguments; }
 TIMES(tile_top2_f, (long times, const float *x, ptrdiff_t d, const float *c, const float *norm, ptrdiff_t k, float *m1,
-                    float *m2, int *best), (x, d, c, norm, k, 0, m1, m2, best))
+                    float *m2, int *best), (x, d, c, norm, 0, k, 0, m1, m2, best))
 TIMES(tile_top2_d, (long times, const double *x, ptrdiff_t d, const double *c, const double *norm, ptrdiff_t k,
-                    double *m1, double *m2, int *best), (x, d, c, norm, k, 0, m1, m2, best))
+                    double *m1, double *m2, int *best), (x, d, c, norm, 0, k, 0, m1, m2, best))
 TIMES(sv_images, (long times, const float *x, ptrdiff_t d, const float *w, ptrdiff_t r, float *image),
       (x, d, w, r, image))
 TIMES(sc_squares, (long times, const double *x, ptrdiff_t d, const double *columns, ptrdiff_t room, ptrdiff_t k,
@@ -44,7 +44,7 @@ TIMES(sf_dots, (long times, ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const doub
 
 /* ---- the comparison */
 
-enum { D = 37, K = 29, ROOM = 32, ROWS = 20, CODES = 1 << 5 };
+enum { D = 37, K = 36, ROOM = 40, ROWS = 20, CODES = 1 << 5 };
 
 static int wrong = 0;
 
@@ -62,6 +62,9 @@ static double draw(void) /* in [-1, 1) */
     return (double)(long long)(state >> 11) / 4503599627370496.0 - 1.0;
 }
 
+/* Where value j of center i is. */
+#define AT(i, j) ((i) / SV_PANEL * SV_PANEL * d + (j) * SV_PANEL + (i) % SV_PANEL)
+
 #define CHECK_TILE(REAL, T, LANES, TOLERANCE)                                                       \
     static void check_tile_##T(ptrdiff_t d, ptrdiff_t k)                                            \
     {                                                                                               \
@@ -74,24 +77,24 @@ static double draw(void) /* in [-1, 1) */
             for (j = 0; j < d; j++) {                                                               \
                 const double t = draw();                                                            \
                 s += t * t;                                                                         \
-                c[i * d + j] = (REAL)(-2.0 * t);                                                    \
+                c[AT(i, j)] = (REAL)(-2.0 * t);                                                    \
             }                                                                                       \
             norm[i] = (REAL)s;                                                                      \
         }                                                                                           \
         if (k > 3) { /* a tie: the first counts */                                                  \
-            for (j = 0; j < d; j++) c[(k - 1) * d + j] = c[1 * d + j];                              \
+            for (j = 0; j < d; j++) c[AT(k - 1, j)] = c[AT(1, j)];                                  \
             norm[k - 1] = norm[1];                                                                  \
         }                                                                                           \
-        tile_scores_##T(x, d, c, norm, k, scores);                                                  \
-        tile_top2_##T(x, d, c, norm, k / 2, 0, m1, m2, best);                                       \
+        tile_scores_##T(x, d, c, norm, 0, k, scores);                                               \
+        tile_top2_##T(x, d, c, norm, 0, k / 2, 0, m1, m2, best);                                    \
         if (k / 2 < k) /* the others later */                                                       \
-            tile_top2_##T(x, d, c + k / 2 * d, norm + k / 2, k - k / 2, k / 2, m1, m2, best);       \
+            tile_top2_##T(x, d, c, norm, k / 2, k, 1, m1, m2, best);                                \
         for (l = 0; l < LANES; l++) {                                                               \
             double least = 1e30, second = 1e30;                                                     \
             ptrdiff_t arg = 0;                                                                      \
             for (i = 0; i < k; i++) {                                                               \
                 double s = norm[i];                                                                 \
-                for (j = 0; j < d; j++) s += (double)x[j * LANES + l] * c[i * d + j];               \
+                for (j = 0; j < d; j++) s += (double)x[j * LANES + l] * c[AT(i, j)];                \
                 check("tile_scores_" #T, scores[i * LANES + l], s, TOLERANCE);                      \
                 if (s < least) { second = least; least = s; arg = i; }                              \
                 else if (s < second) second = s;                                                    \
@@ -110,13 +113,13 @@ static void check_images(ptrdiff_t d, ptrdiff_t r)
     float x[D * 16], w[K * D], image[16];
     ptrdiff_t i, j, l;
     for (i = 0; i < d * 16; i++) x[i] = (float)draw();
-    for (i = 0; i < r * d; i++) w[i] = (float)draw();
+    for (i = 0; i < K * d; i++) w[i] = (float)draw();
     sv_images(x, d, w, r, image);
     for (l = 0; l < 16; l++) {
         double total = 0.0;
         for (i = 0; i < r; i++) {
             double s = 0.0;
-            for (j = 0; j < d; j++) s += (double)x[j * 16 + l] * w[i * d + j];
+            for (j = 0; j < d; j++) s += (double)x[j * 16 + l] * w[AT(i, j)];
             total += s * s;
         }
         check("sv_images", image[l], total, 1e-5);

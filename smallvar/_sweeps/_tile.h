@@ -6,6 +6,10 @@
  * multiply-adds (they hide its latency) and fit the registers together with the tile's values and one center's. Every
  * value of a center is spread once for PARTS multiply-adds. A block is settled before it meets the result, which stays
  * in memory (no restrict here: compilers would keep it in registers that they do not have).
+ *
+ * Centers come in panels of SV_PANEL, value j of center i at c[i / SV_PANEL * SV_PANEL * d + j * SV_PANEL + i % SV_PANEL]:
+ * a block reads one stream (as many streams as centers cost a third of the speed), and all of a panel is there even if
+ * the last of its centers are not.
  */
 
 #define REST_1(f, p)
@@ -51,7 +55,8 @@
 #define START_ZERO(b, _) FOR_PARTS(START_ZERO_PART, b)
 #define TAKE(_, p) const V x##p = V_LOAD(x + j * LANES + p * V_LANES);
 #define STEP_PART(b, p) s##b##_##p = V_MULADD(x##p, y, s##b##_##p);
-#define STEP(b, _) { const V y = V_SPREAD(row[b * d + j]); FOR_PARTS(STEP_PART, b) }
+#define STEP(b, _) { const V y = V_SPREAD(row[j * SV_PANEL + b]); FOR_PARTS(STEP_PART, b) }
+#define ROW(i) (c + (i) / SV_PANEL * SV_PANEL * d + (i) % SV_PANEL)
 /* s_b += x . row_b for all b of a block */
 #define DOTS(FOR) for (j = 0; j < d; j++) { FOR_PARTS(TAKE, 0) FOR(STEP, 0) }
 
@@ -75,27 +80,35 @@
         V_STORE(out1 + p * V_LANES, V_LEAST(least, before));                      \
         V_STORE(out2 + p * V_LANES, V_LEAST(second, V_LOAD(out2 + p * V_LANES))); \
         memcpy(&arg, first + p * sizeof(V), sizeof(V));                           \
-        arg = VI_PICK(below, VI_ADD(index, VI_SPREAD(from + i)), arg);                   \
+        arg = VI_PICK(below, VI_ADD(index, VI_SPREAD(i)), arg);                          \
         memcpy(first + p * sizeof(V), &arg, sizeof(V));                           \
     }
 #define CLEAR(_, p)                                    \
     V_STORE(out1 + p * V_LANES, V_SPREAD(T(HUGE_SCORE))); \
     V_STORE(out2 + p * V_LANES, V_SPREAD(T(HUGE_SCORE)));
 
-/* One tile against centers 0..k-1: the least score of every lane, the first center to reach it, the second least.
+#define MEET(COUNT)                                        \
+    {                                                      \
+        const REAL *row = ROW(i), *start = norm + i;       \
+        FOR_##COUNT(START, 0)                              \
+        DOTS(FOR_##COUNT)                                  \
+        FOR_PARTS(RANK_BLOCK, REST_##COUNT)                \
+        i += COUNT;                                        \
+    }
+
+/* One tile against centers k0..k1-1: the least score of every lane, the first center to reach it, the second least.
  * Scores are s_k = ||c_k||^2 - 2 x.c_k, the squared distance without ||x||^2. Centers are stored times -2, so a score
  * is one chain of multiply-adds that starts from the norm. They are approximate (fused or not): callers bound the
  * error and decide close calls in plain float64 arithmetic.
- * These k centers are those from number ``from`` on; where that is not 0 the results go on from what they are.
- * IN  x: d x LANES; c: k x d, times -2; norm: k.
+ * If more, the results go on from what they are.
+ * IN  x: d x LANES; c: panels, times -2; norm: one a center.
  * INOUT out1, out2: LANES scores; best: LANES indices, 64 bytes of room. */
-static void SV_(T(tile_top2))(const REAL * x, ptrdiff_t d, const REAL * c,
-                              const REAL * norm, ptrdiff_t k, ptrdiff_t from, REAL *out1,
-                              REAL *out2, int *best)
+static void SV_(T(tile_top2))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k0, ptrdiff_t k1,
+                              int more, REAL *out1, REAL *out2, int *best)
 {
     char *first = (char *)best; /* an index takes an element's bytes */
     ptrdiff_t q, i, j;
-    if (from == 0) memset(best, 0, 64);
+    if (!more) memset(best, 0, 64);
 #if !SV_SINGLE
     for (i = LANES - 1; i >= 0; i--) {
         const long long index = best[i];
@@ -103,28 +116,14 @@ static void SV_(T(tile_top2))(const REAL * x, ptrdiff_t d, const REAL * c,
     }
 #endif
     for (q = 0; q < LANES; q += PARTS * V_LANES) {
-        if (from == 0) { FOR_PARTS(CLEAR, 0) }
-        for (i = 0; i + BLOCK <= k; i += BLOCK) {
-            const REAL *row = c + i * d, *start = norm + i;
-            FOR_BLOCK(START, 0)
-            DOTS(FOR_BLOCK)
-            FOR_PARTS(RANK_BLOCK, REST_BLOCK)
-        }
+        if (!more) { FOR_PARTS(CLEAR, 0) }
+        i = k0;
+        while (i < k1 && i % BLOCK) MEET(1)
+        while (i + BLOCK <= k1) MEET(BLOCK)
 #if BLOCK == 12
-        if (i + 6 <= k) {
-            const REAL *row = c + i * d, *start = norm + i;
-            FOR_6(START, 0)
-            DOTS(FOR_6)
-            FOR_PARTS(RANK_BLOCK, REST_6)
-            i += 6;
-        }
+        if (i + 6 <= k1) MEET(6)
 #endif
-        for (; i < k; i++) {
-            const REAL *row = c + i * d, *start = norm + i;
-            FOR_1(START, 0)
-            DOTS(FOR_1)
-            FOR_PARTS(RANK_BLOCK, REST_1)
-        }
+        while (i < k1) MEET(1)
         x += PARTS * V_LANES;
         out1 += PARTS * V_LANES;
         out2 += PARTS * V_LANES;
@@ -139,22 +138,23 @@ static void SV_(T(tile_top2))(const REAL * x, ptrdiff_t d, const REAL * c,
 #endif
 }
 
-#define GIVE_PART(b, p) V_STORE(score + (i + b) * LANES + p * V_LANES, s##b##_##p);
+#define GIVE_PART(b, p) V_STORE(score + (i - k0 + b) * LANES + p * V_LANES, s##b##_##p);
 #define GIVE(b, _) FOR_PARTS(GIVE_PART, b)
 
-/* The scores themselves.  OUT score: k x LANES. */
-static void SV_(T(tile_scores))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k, REAL *score)
+/* The scores themselves of centers k0..k1-1, k0 the first of a block.  OUT score: (k1 - k0) x LANES. */
+static void SV_(T(tile_scores))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k0,
+                                ptrdiff_t k1, REAL *score)
 {
     ptrdiff_t q, i, j;
     for (q = 0; q < LANES; q += PARTS * V_LANES) {
-        for (i = 0; i + BLOCK <= k; i += BLOCK) {
-            const REAL *row = c + i * d, *start = norm + i;
+        for (i = k0; i + BLOCK <= k1; i += BLOCK) {
+            const REAL *row = ROW(i), *start = norm + i;
             FOR_BLOCK(START, 0)
             DOTS(FOR_BLOCK)
             FOR_BLOCK(GIVE, 0)
         }
-        for (; i < k; i++) {
-            const REAL *row = c + i * d, *start = norm + i;
+        for (; i < k1; i++) {
+            const REAL *row = ROW(i), *start = norm + i;
             FOR_1(START, 0)
             DOTS(FOR_1)
             FOR_1(GIVE, 0)
@@ -176,21 +176,21 @@ static void SV_(T(tile_scores))(const REAL *x, ptrdiff_t d, const REAL *c, const
     }
 #define CLEAR_IMAGE(_, p) V_STORE(image + p * V_LANES, V_SPREAD(0));
 
-/* Squared lengths of the images of 16 points under W, in float32.  IN x: d x 16; w: r x d.  OUT image: 16. */
-static void SV_(sv_images)(const float * x, ptrdiff_t d, const float * w, ptrdiff_t r,
-                           float *image)
+/* Squared lengths of the images of 16 points under W, in float32.  IN x: d x 16; c: the r rows of W in panels.
+ * OUT image: 16. */
+static void SV_(sv_images)(const float *x, ptrdiff_t d, const float *c, ptrdiff_t r, float *image)
 {
     ptrdiff_t q, i, j;
     for (q = 0; q < LANES; q += PARTS * V_LANES) {
         FOR_PARTS(CLEAR_IMAGE, 0)
         for (i = 0; i + BLOCK <= r; i += BLOCK) {
-            const float *row = w + i * d;
+            const float *row = ROW(i);
             FOR_BLOCK(START_ZERO, 0)
             DOTS(FOR_BLOCK)
             FOR_PARTS(ADD_SQUARES, FOR_BLOCK)
         }
         for (; i < r; i++) {
-            const float *row = w + i * d;
+            const float *row = ROW(i);
             FOR_1(START_ZERO, 0)
             DOTS(FOR_1)
             FOR_PARTS(ADD_SQUARES, FOR_1)
@@ -230,4 +230,6 @@ static void SV_(sv_images)(const float * x, ptrdiff_t d, const float * w, ptrdif
 #undef DOTS
 #undef RANK
 #undef RANK_BLOCK
+#undef MEET
+#undef ROW
 #undef CLEAR

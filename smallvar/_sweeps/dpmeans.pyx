@@ -298,7 +298,7 @@ cdef class DPSweep(Engine):
         s.fresh[k] = BIG
         s.k += 1
         self.place_center(k)
-        self.pad_centers()
+        self.pad(self.s.scaled, self.s.norm, self.s.k)
 
     def seek_farthest(self, double lam, bint seek):
         """Whether ``assign`` looks for the point with the largest weighted distance beyond lam."""

@@ -24,6 +24,7 @@ cdef extern from "_costs.h" nogil:
                            double*, double*)
 
 cdef extern from "simd.h" nogil:
+    const Py_ssize_t SV_PANEL
     void sv_images(const float*, Py_ssize_t, const float*, Py_ssize_t, float*)
 
 cdef enum:
@@ -71,7 +72,7 @@ cdef void residuals_of_chunk(
 
 cdef struct Residuals:
     const Sweep* s
-    const float* w
+    const float* w          # in panels
     Py_ssize_t rows
     double unit
     double* length
@@ -431,11 +432,16 @@ cdef class MergeSweep(DPSweep):
         image_array = np.zeros(s.n if rows else 1, dtype=np.float32)
         cdef double[::1] length = length_array
         cdef float[::1] image = image_array
-        cdef const float* w = &W[0, 0] if rows else NULL
-        cdef Residuals a = Residuals(s, w, rows, unit, &length[0], &image[0])
+        cdef Residuals a = Residuals(s, NULL, rows, unit, &length[0], &image[0])
+        cdef const float[:, :, ::1] panels
         cdef Py_ssize_t first = 0, last
         if rows and W.shape[1] != s.d:
             raise ValueError(f"W must have {s.d} columns, got {W.shape[1]}")
+        if rows:
+            padded = np.zeros(((rows + SV_PANEL - 1) // SV_PANEL * SV_PANEL, s.d), dtype=np.float32)
+            padded[:rows] = W
+            panels = np.ascontiguousarray(padded.reshape(-1, SV_PANEL, s.d).transpose(0, 2, 1))
+            a.w = &panels[0, 0, 0]
         with nogil:
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + max(2 * self.n_threads, WORK // (CHUNK * s.d * (rows + 4))))

@@ -28,7 +28,7 @@ cdef struct Sweep:
     double scale            # power of two that brings the data into [-1, 1]
     # centers
     double* c               # capacity x d, as they are
-    void* scaled            # the same for the scores: -2 * (c - shift) * scale
+    void* scaled            # the same for the scores, in panels: -2 * (c - shift) * scale
     void* norm              # squared norms of (c - shift) * scale
     double longest          # largest of those norms
     bint single             # scores in float32
@@ -135,11 +135,10 @@ cdef class Engine:
     cpdef reserve(self, Py_ssize_t capacity)
     cdef Py_ssize_t chunks_at_once(self) noexcept nogil
     cdef int check_signals(self, Py_ssize_t rows) except -1 nogil
-    cdef void copy_row(self, Py_ssize_t k, Py_ssize_t m) noexcept nogil
     cdef void choose_restless(self, Py_ssize_t fresh) noexcept nogil
     cdef void copy_restless(self) noexcept nogil
     cdef void place_center(self, Py_ssize_t k) noexcept nogil
-    cdef void pad_centers(self) noexcept nogil
+    cdef void pad(self, void* scaled, void* norm, Py_ssize_t k) noexcept nogil
     cdef void place_centers(self) noexcept nogil
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil
     cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil

@@ -32,11 +32,13 @@ cdef extern from "simd.h" nogil:
     void sv_gather_fd(const float**, Py_ssize_t, const double*, double, double*, double*)
     void sv_gather_df(const double**, Py_ssize_t, const double*, double, float*, double*)
     void sv_gather_dd(const double**, Py_ssize_t, const double*, double, double*, double*)
-    void tile_top2_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, Py_ssize_t, float*, float*, int*)
-    void tile_top2_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, double*, double*,
+    const Py_ssize_t SV_PANEL
+    void tile_top2_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, Py_ssize_t, int, float*, float*,
                      int*)
-    void tile_scores_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, float*)
-    void tile_scores_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, double*)
+    void tile_top2_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, int, double*,
+                     double*, int*)
+    void tile_scores_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, Py_ssize_t, float*)
+    void tile_scores_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, double*)
     void sv_upper(Py_ssize_t, const double*, double, float*)
     void sv_lower(Py_ssize_t, const double*, float*)
     void sv_second(Py_ssize_t, const int*, const float*, const float*, const float*, const float*, const float*,
@@ -53,7 +55,7 @@ cdef extern from "simd.h" nogil:
                           const float*, const float*, const float*, const double*, int, double, unsigned char*)
 
 cdef enum:
-    TILE = 12        # centers are padded to a multiple of this
+    PAD = 6          # centers are padded to a multiple of this, that of all but one block of the kernels
     MAX_LANES = 16
     MAX_TILES = 4    # tiles that are scored together
     BATCH = 64       # their points, at most
@@ -181,26 +183,28 @@ cdef inline void record_move(Sweep* s, Py_ssize_t i, int label) noexcept nogil:
     s.label[i] = label
 
 
+cdef inline Py_ssize_t padded(Py_ssize_t k) noexcept nogil:
+    return (k + PAD - 1) // PAD * PAD
+
+
 cdef void score(
-    const Sweep* s, Py_ssize_t size, const real_c* block, const void* scaled, const void* norm, Py_ssize_t k,
-    real_c* m1, real_c* m2, int* best
+    const Sweep* s, Py_ssize_t size, const real_c* block, const void* scaled, const void* norm, Py_ssize_t k0,
+    Py_ssize_t k1, real_c* m1, real_c* m2, int* best
 ) noexcept nogil:
-    """Least and second least scores of a batch's points among k centers, and which one has the least."""
-    cdef Py_ssize_t lanes = 16 if real_c is float else 8, t, q, first = 0, count
-    cdef Py_ssize_t step = max(<Py_ssize_t> TILE, CENTER_BYTES // (s.d * <Py_ssize_t> sizeof(real_c)) // TILE * TILE)
+    """Least and second least scores of a batch's points among centers k0..k1-1, and which one has the least."""
+    cdef Py_ssize_t lanes = 16 if real_c is float else 8, t, q, first = k0, last
+    cdef Py_ssize_t room = max(<Py_ssize_t> 1, CENTER_BYTES // (s.d * <Py_ssize_t> sizeof(real_c)) // SV_PANEL)
     cdef int arg[MAX_TILES][16]
-    cdef const real_c* c = <const real_c*> scaled
-    cdef const real_c* squares = <const real_c*> norm
-    while first < k:
-        count = min(step, k - first)
+    while first < k1:
+        last = min(k1, (first // SV_PANEL + room) * SV_PANEL)
         for t in range((size + lanes - 1) // lanes):
             if real_c is float:
-                tile_top2_f(block + t * lanes * s.d, s.d, c + first * s.d, squares + first, count, first,
-                            m1 + t * lanes, m2 + t * lanes, &arg[t][0])
+                tile_top2_f(block + t * lanes * s.d, s.d, <const float*> scaled, <const float*> norm, first, last,
+                            first > k0, m1 + t * lanes, m2 + t * lanes, &arg[t][0])
             else:
-                tile_top2_d(block + t * lanes * s.d, s.d, c + first * s.d, squares + first, count, first,
-                            m1 + t * lanes, m2 + t * lanes, &arg[t][0])
-        first += count
+                tile_top2_d(block + t * lanes * s.d, s.d, <const double*> scaled, <const double*> norm, first, last,
+                            first > k0, m1 + t * lanes, m2 + t * lanes, &arg[t][0])
+        first = last
     for t in range((size + lanes - 1) // lanes):
         for q in range(lanes):
             best[t * lanes + q] = arg[t][q]
@@ -259,7 +263,7 @@ cdef void flush(
     cdef double error
     fill(x, s, b, block)
     error = batch_error(s, b)
-    score(s, b.size, block, s.scaled, s.norm, (s.k + TILE - 1) // TILE * TILE, m1, m2, best)
+    score(s, b.size, block, s.scaled, s.norm, 0, padded(s.k), m1, m2, best)
     for m in range(b.size):
         i = b.index[m]
         second[m] = b.squares[m] + <double> m2[m] - error
@@ -321,11 +325,11 @@ cdef void decide(
                 first = piece * PIECE
                 count = min(<Py_ssize_t> PIECE, s.k - first)
                 if real_c is float:
-                    tile_scores_f(block, s.d, (<const float*> s.scaled) + first * s.d, (<const float*> s.norm) + first,
-                                  count, scores)
+                    tile_scores_f(block, s.d, <const float*> s.scaled, <const float*> s.norm, first, first + count,
+                                  scores)
                 else:
-                    tile_scores_d(block, s.d, (<const double*> s.scaled) + first * s.d,
-                                  (<const double*> s.norm) + first, count, scores)
+                    tile_scores_d(block, s.d, <const double*> s.scaled, <const double*> s.norm, first, first + count,
+                                  scores)
                 for k in range(count):
                     for m in range(b.size):
                         if not scores[k * lanes + m] > close.bar[q + m]:
@@ -356,7 +360,7 @@ cdef void flush_restless(
     cdef int label, z
     fill(x, s, b, block)
     error = batch_error(s, b)
-    score(s, b.size, block, s.restless_scaled, s.restless_norm, (s.n_restless + TILE - 1) // TILE * TILE, m1, m2, best)
+    score(s, b.size, block, s.restless_scaled, s.restless_norm, 0, padded(s.n_restless), m1, m2, best)
     for m in range(b.size):
         i = b.index[m]
         z = s.label[i]
@@ -520,7 +524,7 @@ cdef void flush_attracted(
     cdef int label
     fill(x, s, b, block)
     error = batch_error(s, b)
-    score(s, b.size, block, (<const real_c*> s.scaled) + k0 * s.d, (<const real_c*> s.norm) + k0, k1 - k0, m1, m2, best)
+    score(s, b.size, block, s.scaled, s.norm, k0, k1, m1, m2, best)
     for m in range(b.size):
         i = b.index[m]
         own = b.own[m]
@@ -531,7 +535,7 @@ cdef void flush_attracted(
             s.l[i] = min(s.l[i], lower(least - error))
             continue
         if least + error < distance * (1.0 - 1e-9) and second - least > 2.0 * error:
-            label = <int> k0 + best[m]
+            label = best[m]
             distance = exact_distance(x, s, i, label)
         else:
             label = exact_nearest(x, s, i, k0, k1, &distance)
@@ -611,13 +615,33 @@ cdef void lower_table_chunk(
             m = b.size
             center_block(s, c, m, &b, block)
             c += 1
-        score(s, b.size, block, (<const real_c*> s.scaled) + k0 * s.d, (<const real_c*> s.norm) + k0, k1 - k0,
-              m1, m2, best)
+        score(s, b.size, block, s.scaled, s.norm, k0, k1, m1, m2, best)
         for m in range(b.size):
             # a center meets itself with the least score, up to rounding: any other one has at least the second
             nearest = <double> (m2[m] if k0 <= b.index[m] < k1 else m1[m])
             nearest += b.squares[m] - error_bound(s, b.squares[m])
             table[b.index[m]] = min(table[b.index[m]], lower(nearest))
+
+
+cdef void copy_center(
+    const real_c* scaled, const real_c* norm, Py_ssize_t d, Py_ssize_t k, real_c* to, real_c* to_norm, Py_ssize_t m
+) noexcept nogil:
+    """Center k becomes number m of others."""
+    cdef Py_ssize_t j
+    scaled = scaled + k // SV_PANEL * SV_PANEL * d + k % SV_PANEL
+    to = to + m // SV_PANEL * SV_PANEL * d + m % SV_PANEL
+    for j in range(d):
+        to[j * SV_PANEL] = scaled[j * SV_PANEL]
+    to_norm[m] = norm[k]
+
+
+cdef void pad_centers(real_c* scaled, real_c* norm, Py_ssize_t d, Py_ssize_t k) noexcept nogil:
+    """Dummies after the last center that never win, so that blocks of centers are full."""
+    cdef Py_ssize_t m, j
+    for m in range(k, padded(k)):
+        for j in range(d):
+            scaled[m // SV_PANEL * SV_PANEL * d + j * SV_PANEL + m % SV_PANEL] = 0.0
+        norm[m] = HUGE_SCORE_f if real_c is float else HUGE_SCORE_d
 
 
 # ---- what threads share out: an item writes to its own points (or centers) and chunk, and to its thread's tile -----
@@ -780,7 +804,7 @@ cdef class Engine:
         cdef Py_ssize_t k, d = self.s.d
         if capacity <= self.capacity:
             return
-        capacity = (capacity + 2 * TILE) // TILE * TILE
+        capacity = (capacity + 2 * SV_PANEL) // SV_PANEL * SV_PANEL
         old = self.center_arrays
         centers_array = np.zeros((capacity, d))
         tables_array = np.full((7, capacity), BIG, dtype=np.float32)
@@ -913,15 +937,15 @@ cdef class Engine:
     cdef void place_center(self, Py_ssize_t k) noexcept nogil:
         """Refresh what the scores need of center k."""
         cdef Sweep* s = &self.s
-        cdef Py_ssize_t j
+        cdef Py_ssize_t j, at = k // SV_PANEL * SV_PANEL * s.d + k % SV_PANEL
         cdef double t, squares = 0.0
         for j in range(s.d):
             t = (s.c[k * s.d + j] - s.shift[j]) * s.scale
             squares += t * t
             if s.single:
-                (<float*> s.scaled)[k * s.d + j] = <float> (-2.0 * t)
+                (<float*> s.scaled)[at + j * SV_PANEL] = <float> (-2.0 * t)
             else:
-                (<double*> s.scaled)[k * s.d + j] = -2.0 * t
+                (<double*> s.scaled)[at + j * SV_PANEL] = -2.0 * t
         if s.single:
             (<float*> s.norm)[k] = <float> squares
         else:
@@ -1005,46 +1029,30 @@ cdef class Engine:
         self.copy_restless()
 
     cdef void copy_restless(self) noexcept nogil:
-        """Rows of the restless centers, padded."""
-        cdef Py_ssize_t m, size = self.s.n_restless
-        for m in range((size + TILE - 1) // TILE * TILE):
-            self.copy_row(self.s.restless[m] if m < size else -1, m)
-
-    cdef void copy_row(self, Py_ssize_t k, Py_ssize_t m) noexcept nogil:
-        """Center k, or a dummy, becomes the m-th of the restless."""
+        """What the scores need of the restless centers, padded."""
         cdef Sweep* s = &self.s
-        cdef Py_ssize_t j, d = s.d
-        for j in range(d):
+        cdef Py_ssize_t m
+        for m in range(s.n_restless):
             if s.single:
-                (<float*> s.restless_scaled)[m * d + j] = (<float*> s.scaled)[k * d + j] if k >= 0 else <float> 0.0
+                copy_center(<const float*> s.scaled, <const float*> s.norm, s.d, s.restless[m],
+                            <float*> s.restless_scaled, <float*> s.restless_norm, m)
             else:
-                (<double*> s.restless_scaled)[m * d + j] = (<double*> s.scaled)[k * d + j] if k >= 0 else 0.0
-        if s.single:
-            (<float*> s.restless_norm)[m] = (<float*> s.norm)[k] if k >= 0 else HUGE_SCORE_f
+                copy_center(<const double*> s.scaled, <const double*> s.norm, s.d, s.restless[m],
+                            <double*> s.restless_scaled, <double*> s.restless_norm, m)
+        self.pad(s.restless_scaled, s.restless_norm, s.n_restless)
+
+    cdef void pad(self, void* scaled, void* norm, Py_ssize_t k) noexcept nogil:
+        if self.s.single:
+            pad_centers(<float*> scaled, <float*> norm, self.s.d, k)
         else:
-            (<double*> s.restless_norm)[m] = (<double*> s.norm)[k] if k >= 0 else HUGE_SCORE_d
-
-    cdef void pad_centers(self) noexcept nogil:
-        """Dummies after the last center that never win, so that tiles of centers are full."""
-        cdef Sweep* s = &self.s
-        cdef Py_ssize_t k, j
-        for k in range(s.k, (s.k + TILE - 1) // TILE * TILE):
-            for j in range(s.d):
-                if s.single:
-                    (<float*> s.scaled)[k * s.d + j] = 0.0
-                else:
-                    (<double*> s.scaled)[k * s.d + j] = 0.0
-            if s.single:
-                (<float*> s.norm)[k] = HUGE_SCORE_f
-            else:
-                (<double*> s.norm)[k] = HUGE_SCORE_d
+            pad_centers(<double*> scaled, <double*> norm, self.s.d, k)
 
     cdef void place_centers(self) noexcept nogil:
         cdef Py_ssize_t k
         self.s.longest = 0.0
         for k in range(self.s.k):
             self.place_center(k)
-        self.pad_centers()
+        self.pad(self.s.scaled, self.s.norm, self.s.k)
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
         """One thread where waking others would cost more than it gives."""

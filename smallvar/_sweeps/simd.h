@@ -7,6 +7,8 @@
 #include <math.h>
 #include "_sets.h"
 
+enum { SV_PANEL = 12 }; /* centers whose values lie side by side; a multiple of every block of _tile.h */
+
 /* Above every real score: data are scaled into [-1, 1] before they come here. */
 #define HUGE_SCORE_f 1e30f
 #define HUGE_SCORE_d 1e30
