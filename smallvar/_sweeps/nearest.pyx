@@ -14,6 +14,7 @@ nor on threads nor on the instruction set.
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport uintptr_t
+from libc.string cimport memset
 
 from smallvar._sweeps._types cimport real_c, real_x
 from smallvar._sweeps.pool cimport PAYS, run
@@ -46,8 +47,6 @@ cdef extern from "simd.h" nogil:
     int sv_few_distances_d(Py_ssize_t, const double**, const int*, const double*, Py_ssize_t, double*)
     int sv_few_distances_f(Py_ssize_t, const float**, const int*, const double*, Py_ssize_t, double*)
     Py_ssize_t sv_list(Py_ssize_t, const unsigned char*, unsigned short*)
-    Py_ssize_t sv_select(Py_ssize_t, const int*, int, const unsigned short*, const double*, unsigned short*,
-                         double*)
     void SV_PREFETCH(const void*)
     void sv_filter(Py_ssize_t, float*, float*, const int*, const float*, const float*, const float*, const float*,
                    float, unsigned char*)
@@ -61,6 +60,7 @@ cdef enum:
     BATCH = 64       # their points, at most
     TILE_BYTES = 1 << 18    # memory of such tiles, and of the centers that they meet at a time, where it can be had
     CENTER_BYTES = 1 << 17
+    PART = 128       # points whose own distances are computed together
     PIECE = 48       # centers whose scores are looked at one by one at a time
     MAX_RANKS = 12   # thresholds tried for the restless centers
     SAMPLE = 1000    # points asked
@@ -395,26 +395,56 @@ cdef void flush_restless(
     b.size = 0
 
 
+cdef void assign_part(
+    const real_x* x, Sweep* s, Py_ssize_t start, const unsigned short* listed, Py_ssize_t n, Batch* failed,
+    Batch* aside, real_c* block, Close* close, unsigned char* flag
+) noexcept nogil:
+    """Points start + listed of a chunk, at most PART, that the filter did not let pass: u becomes exact.
+
+    Whoever fails again is scored as soon as there is a batch of them, while its row is still at hand.
+    """
+    cdef double known[PART]
+    cdef float u[PART]
+    cdef float l[PART]
+    cdef int verdict[PART]
+    cdef int center[PART]
+    cdef Py_ssize_t q, i
+    for q in range(n):
+        center[q] = s.label[start + listed[q]]
+        l[q] = s.l[start + listed[q]]
+    distances_to(x, s, start, listed, n, center, known)
+    sv_upper(n, known, s.scale, u)
+    # the filter left the bound on the calm centers
+    sv_second(n, center, u, s.p, s.r, s.r_calm, s.h, s.hd, s.fresh, s.opened, s.aside,
+              s.p[s.k_aside] if s.aside else <float> 0.0, s.n_restless > 0, l, verdict)
+    for q in range(n):
+        i = start + listed[q]
+        s.u[i] = u[q]
+        s.l[i] = l[q]
+        if verdict[q] == 2:
+            join(failed, i, known[q])
+            if failed.size == s.batch:
+                flush(x, s, failed, block, close, flag)
+        elif verdict[q] == 1:
+            join(aside, i, known[q])
+            if aside.size == s.batch:
+                flush_restless(x, s, aside, block, flag)
+        elif s.seek:
+            flag[listed[q]] = 2 if surely_far(x, s, i, known[q]) else 0
+
+
 cdef void assign_chunk(
     const real_x* x, Sweep* s, Py_ssize_t chunk, real_c* block
 ) noexcept nogil:
     """Nearest centers of one chunk."""
     cdef unsigned char flag[CHUNK]
-    cdef unsigned short failed[CHUNK]
-    cdef unsigned short aside[CHUNK]
-    cdef double own[CHUNK]
-    cdef double own_aside[CHUNK]
-    cdef double known[CHUNK]
-    cdef float u[CHUNK]
-    cdef float l[CHUNK]
-    cdef int verdict[CHUNK]
     cdef unsigned short listed[CHUNK]
-    cdef int center[CHUNK]
-    cdef Batch batch
+    cdef Batch failed, aside
     cdef Close close
     cdef Py_ssize_t start = chunk * CHUNK, size = min(<Py_ssize_t> CHUNK, s.n - start)
-    cdef Py_ssize_t o, i, q, n_failed = 0, n_listed, n_aside = 0
-    batch.size = 0
+    cdef Py_ssize_t o, q, n_listed
+    failed.size = 0
+    aside.size = 0
     close.size = 0
     s.n_moved[chunk] = 0
     s.n_far[chunk] = 0
@@ -427,38 +457,23 @@ cdef void assign_chunk(
         else:
             sv_filter(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.r_calm, s.h, <float> s.limit, flag)
         n_listed = sv_list(size, flag, listed)
-        for q in range(n_listed):
-            center[q] = s.label[start + listed[q]]
-            l[q] = s.l[start + listed[q]]
-        distances_to(x, s, start, listed, n_listed, center, known)
-        sv_upper(n_listed, known, s.scale, u)
-        # the filter left the bound on the calm centers
-        sv_second(n_listed, center, u, s.p, s.r, s.r_calm, s.h, s.hd, s.fresh, s.opened, s.aside,
-                  s.p[s.k_aside] if s.aside else <float> 0.0, s.n_restless > 0, l, verdict)
-        for q in range(n_listed):
-            s.u[start + listed[q]] = u[q]
-            s.l[start + listed[q]] = l[q]
         if s.seek:
-            for q in range(n_listed):
-                i = start + listed[q]
-                flag[listed[q]] = 2 if verdict[q] == 0 and surely_far(x, s, i, known[q]) else 0
-        n_failed = sv_select(n_listed, verdict, 2, listed, known, failed, own)
-        if s.n_restless > 0:
-            n_aside = sv_select(n_listed, verdict, 1, listed, known, aside, own_aside)
-        for q in range(n_aside):
-            join(&batch, start + aside[q], own_aside[q])
-            if batch.size == s.batch or q == n_aside - 1:
-                flush_restless(x, s, &batch, block, flag)
+            memset(flag, 0, size)
+        q = 0
+        while q < n_listed:
+            assign_part(x, s, start, listed + q, min(<Py_ssize_t> PART, n_listed - q), &failed, &aside, block,
+                        &close, flag)
+            q += PART
+        if aside.size > 0:
+            flush_restless(x, s, &aside, block, flag)
     else:
+        memset(flag, 0, size)
         for o in range(size):
-            failed[o] = <unsigned short> o
-            own[o] = -1.0
-            flag[o] = 0
-        n_failed = size
-    for q in range(n_failed):
-        join(&batch, start + failed[q], own[q])
-        if batch.size == s.batch or q == n_failed - 1:
-            flush(x, s, &batch, block, &close, flag)
+            join(&failed, start + o, -1.0)
+            if failed.size == s.batch:
+                flush(x, s, &failed, block, &close, flag)
+    if failed.size > 0:
+        flush(x, s, &failed, block, &close, flag)
     if close.size > 0:
         decide(x, s, start, &close, block, flag)
     if s.seek:

@@ -65,19 +65,6 @@ static ptrdiff_t sv_list(ptrdiff_t n, const unsigned char *flag, unsigned short 
     return count;
 }
 
-/* Those of a list, with their distances, that have this verdict. */
-static ptrdiff_t sv_select(ptrdiff_t n, const int *verdict, int wanted, const unsigned short *offset,
-                           const double *distance, unsigned short *out_offset, double *out_distance)
-{
-    ptrdiff_t q, count = 0;
-    for (q = 0; q < n; q++) {
-        out_offset[count] = offset[q];
-        out_distance[count] = distance[q];
-        count += verdict[q] == wanted;
-    }
-    return count;
-}
-
 #define SV_KERNELS "simd.h"
 #include "_each.h"
 
