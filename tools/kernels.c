@@ -330,39 +330,46 @@ static void check_lanes(ptrdiff_t d, ptrdiff_t k)
 
 static void check_filter(ptrdiff_t n)
 {
-    float u[ROWS], l[ROWS], v[ROWS], m[ROWS], p[K], r[K], calm[K], h[K], hd[K], fresh[K];
-    unsigned char fail[ROWS], fails[ROWS];
+    float u[ROWS], l[ROWS], g[ROWS], v[ROWS], m[ROWS], o[ROWS], p[K], r[K], rg[K], h[K], hd[K], fresh[K];
+    unsigned char fail[ROWS];
     double weight[ROWS];
-    int label[ROWS] = {0};
+    int label[ROWS] = {0}, verdict[ROWS], kind;
     ptrdiff_t i;
     for (i = 0; i < K; i++) {
-        p[i] = (float)(draw() + 1) / 8; r[i] = (float)(draw() + 1) / 8; calm[i] = r[i] / 2;
+        p[i] = (float)(draw() + 1) / 8; r[i] = (float)(draw() + 1) / 8; rg[i] = (float)(draw() + 1) / 8;
         h[i] = (float)(draw() + 1) / 2; hd[i] = (float)(draw() + 1); fresh[i] = (float)(draw() + 2);
     }
     for (i = 0; i < n; i++) {
-        u[i] = v[i] = (float)(draw() + 1) / 2; l[i] = m[i] = (float)(draw() + 1);
+        v[i] = (float)(draw() + 1) / 2; m[i] = (float)(draw() + 1); o[i] = (float)(draw() + 1);
         label[i] = (int)((i * 5) % K); weight[i] = draw() + 1.0;
     }
-    sv_filter(n, u, l, label, p, r, calm, h, 0.75f, fail);
-    for (i = 0; i < n; i++) {
-        const int z = label[i];
-        const double up = v[i] + p[z], low = m[i] - r[z], bound = fmin(fmax(low, h[z]), 0.75);
-        check("sv_filter u", u[i], up, 1e-6);
-        if (fabs(up - bound) > 1e-5) {
-            check("sv_filter", fail[i], up >= bound, 0.0);
-            check("sv_filter l", l[i], fmax(0.0, up >= bound ? m[i] - calm[z] : low), 1e-6);
+    for (kind = 0; kind < 4; kind++) { /* plain, with restless centers, after one of them or a calm one was opened */
+        for (i = 0; i < n; i++) { u[i] = v[i]; l[i] = m[i]; g[i] = kind == 0 ? 1e15f : o[i]; }
+        if (kind < 2) sv_filter(n, u, l, label, p, r, h, 0.75f, fail);
+        else sv_filter_opened(n, u, l, label, p, r, h, hd, fresh, weight, kind == 2, 0.75, fail);
+        if (kind > 0) sv_filter_restless(n, u, g, label, rg, h, fresh, kind > 1, fail);
+        for (i = 0; i < n; i++) {
+            const int z = label[i];
+            const double up = v[i] + p[z], before = fresh[z] - v[i];
+            double low = m[i], of_restless = kind == 0 ? 1e15 : o[i], bound, far = 0.0;
+            if (kind > 1) of_restless = fmin(of_restless, before - p[z]);
+            if (kind == 3) low = fmin(low, before);
+            low = fmax(0.0, low - r[z]);
+            of_restless = kind == 0 ? 1e15 : fmax(0.0, of_restless - rg[z]);
+            bound = fmax(fmin(low, of_restless), h[z]);
+            bound = kind > 1 ? fmin(bound, hd[z]) : fmin(bound, 0.75);
+            if (kind > 1) far = weight[i] * up * up;
+            check("sv_filter u", u[i], up, 1e-6);
+            check("sv_filter l", l[i], low, 1e-6);
+            check("sv_filter g", g[i], of_restless, 4e-6); /* four careful steps */
+            if (fabs(up - bound) > 1e-5 && fabs(far - 0.5625) > 1e-4)
+                check("sv_filter", fail[i], up >= bound || far >= 0.5625, 0.0);
         }
-    }
-    for (i = 0; i < n; i++) { u[i] = v[i]; l[i] = m[i]; }
-    sv_filter_opened(n, u, l, label, p, r, calm, h, hd, fresh, weight, 0, 0.75, fail);
-    for (i = 0; i < n; i++) {
-        const int z = label[i];
-        const double up = v[i] + p[z], before = fmin(fresh[z] - v[i], m[i]), low = before - r[z];
-        const double bound = fmin(fmax(low, h[z]), hd[z]), far = weight[i] * up * up;
-        if (fabs(up - bound) > 1e-5 && fabs(far - 0.5625) > 1e-4) {
-            fails[i] = up >= bound || far >= 0.5625;
-            check("sv_filter_opened", fail[i], fails[i], 0.0);
-            check("sv_filter_opened l", l[i], fmax(0.0, up >= bound ? before - calm[z] : low), 1e-6);
+        sv_second(n, label, v, m, o, h, hd, kind > 1, verdict);
+        for (i = 0; i < n; i++) {
+            const double radius = kind > 1 ? hd[label[i]] : 1e15;
+            const double bound = fmin(fmax(fmin(m[i], o[i]), h[label[i]]), radius);
+            check("sv_second", verdict[i], v[i] < bound ? 0 : v[i] < fmin(m[i], radius) ? 1 : 2, 0.0);
         }
     }
 }

@@ -6,7 +6,20 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from smallvar._sweeps._types cimport real_x
-from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Engine, Sweep, is_far, lower, point, squared_distance, upper
+from smallvar._sweeps.nearest cimport (
+    BIG,
+    CHUNK,
+    WORK,
+    Engine,
+    Sweep,
+    is_far,
+    lower,
+    point,
+    reduce_lower,
+    set_lower,
+    squared_distance,
+    upper,
+)
 from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.sums cimport (
     MOST_PARTS,
@@ -278,12 +291,12 @@ cdef class DPSweep(Engine):
             s.label[i] = <int> s.k - 1
             if s.u != NULL:
                 s.u[i] = <float> 1e-37
-                s.l[i] = lower(least * square)
+                set_lower(s, i, lower(least * square))
         else:
             s.label[i] = <int> best
             if s.u != NULL:
                 s.u[i] = upper(least, s.scale)
-                s.l[i] = min(s.l[i], lower(second * square))
+                reduce_lower(s, i, lower(second * square))
 
     cdef void open_at(self, Py_ssize_t i) noexcept nogil:
         """A new center at point i; there must be room."""
@@ -320,7 +333,7 @@ cdef class DPSweep(Engine):
         self.far_point = i
         self.far_from = s.label[i]
         s.u[i] = <float> 1e-37
-        s.l[i] = lower(self.distance(i, self.far_from) * s.scale * s.scale * (1.0 - 1e-9))
+        set_lower(s, i, lower(self.distance(i, self.far_from) * s.scale * s.scale * (1.0 - 1e-9)))
         self.open_at(i)
         s.label[i] = <int> s.k - 1
         with nogil:
@@ -510,6 +523,7 @@ cdef class DPSweep(Engine):
         s.k = kept
         self.place_centers()
         if kept < old_k:
+            self.forget_restless()
             self.relabel()
         s.opened = old_k > self.n_before
         # centers that move twice between two sweeps have drifted farther than p says
@@ -519,19 +533,10 @@ cdef class DPSweep(Engine):
         return error
 
     cdef void renew_tables(self) noexcept nogil:
-        """What else follows from centers and their drift p: r, h, the restless."""
+        """What else follows from centers and their drift p: h, the restless, r."""
         cdef Sweep* s = &self.s
-        cdef Py_ssize_t k, farthest = 0
-        cdef float largest = 0.0, next_largest = 0.0
+        cdef Py_ssize_t k
         for k in range(s.k):
-            if s.p[k] > largest:
-                next_largest = largest
-                largest = s.p[k]
-                farthest = k
-            else:
-                next_largest = max(next_largest, s.p[k])
-        for k in range(s.k):
-            s.r[k] = next_largest if k == farthest else largest
             s.hd[k] = BIG
             s.h[k] = BIG
         if 4 * s.k <= s.n and s.u != NULL:

@@ -344,6 +344,7 @@ cdef class MergeSweep(DPSweep):
             self.partner[k] = self.remap[self.partner[k]] if kept > 1 else 0
         for k in range(s.k):
             self.remap[k] = self.remap[self.target[k]]
+        self.forget_restless()
         run(close_item, &closing, 0, self.n_chunks, self.threads_for(s.n))
         s.k = kept
         self.known = kept

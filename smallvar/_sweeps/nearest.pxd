@@ -33,19 +33,21 @@ cdef struct Sweep:
     double longest          # largest of those norms
     bint single             # scores in float32
     Py_ssize_t k
-    # the restless: the few centers that moved farthest
+    # the restless: a few centers that move far, with a bound of their own
     Py_ssize_t n_restless
-    int* restless           # ascending
+    int* restless
+    unsigned char* is_restless  # of every center
     void* restless_scaled   # their rows of scaled and norm, padded likewise
     void* restless_norm
     # state of every point
     int* label
     float* u                # upper bound of the distance to the own center, scaled
-    float* l                # lower bound of the distance to every other center, scaled
+    float* l                # lower bound of the distance to every other center but the restless, scaled
+    float* g                # the same for the restless: BIG as long as there are none
     # tables over centers, scaled distances
     float* p                # how far a center moved
-    float* r                # how far any other center moved
-    float* r_calm           # how far any other center but the restless moved
+    float* r                # how far any other center moved, but for the restless
+    float* rg               # how far any other restless center moved
     float* h                # half the distance to the nearest other center
     float* hd               # half the distance to the nearest center opened in this sweep
     float* fresh            # distance to the nearest center opened in the last sweep
@@ -53,8 +55,7 @@ cdef struct Sweep:
     bint lazy               # u and l hold once p and r are taken off, so the filter may be used
     bint swept              # p and r have been taken off
     bint opened             # hd or fresh say something
-    bint aside              # the one center opened in the last sweep is among the restless,
-    Py_ssize_t k_aside      # this one
+    bint aside              # the one center opened in the last sweep is among the restless
     double lam
     double limit            # sqrt(lam), scaled, rounded down
     double noise            # a squared distance up to this is a rounding of the means
@@ -116,6 +117,20 @@ cdef inline float lower(double squared) noexcept nogil:
     return sqrtf(<float> squared) * <float> 0.9999995
 
 
+cdef inline void set_lower(Sweep* s, Py_ssize_t i, float low) noexcept nogil:
+    """All other centers are at least so far from point i."""
+    s.l[i] = low
+    if s.n_restless > 0:
+        s.g[i] = low
+
+
+cdef inline void reduce_lower(Sweep* s, Py_ssize_t i, float low) noexcept nogil:
+    """A center at least so far from point i has become one of the others."""
+    s.l[i] = min(s.l[i], low)
+    if s.n_restless > 0:
+        s.g[i] = min(s.g[i], low)
+
+
 cdef inline bint is_far(const Sweep* s, Py_ssize_t i, double distance) noexcept nogil:
     """Algorithm 1's test: weighted distance above lam (and above what rounding makes of zero)."""
     return (distance if s.weight == NULL else s.weight[i] * distance) > s.lam and distance > s.noise
@@ -137,6 +152,8 @@ cdef class Engine:
     cdef int check_signals(self, Py_ssize_t rows) except -1 nogil
     cdef void choose_restless(self, Py_ssize_t fresh) noexcept nogil
     cdef void copy_restless(self) noexcept nogil
+    cdef void forget_restless(self) noexcept nogil
+    cdef void drift_of_others(self) noexcept nogil
     cdef void place_center(self, Py_ssize_t k) noexcept nogil
     cdef void pad(self, void* scaled, void* norm, Py_ssize_t k) noexcept nogil
     cdef void place_centers(self) noexcept nogil

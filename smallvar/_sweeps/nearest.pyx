@@ -42,16 +42,18 @@ cdef extern from "simd.h" nogil:
     void tile_scores_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, double*)
     void sv_upper(Py_ssize_t, const double*, double, float*)
     void sv_lower(Py_ssize_t, const double*, float*)
-    void sv_second(Py_ssize_t, const int*, const float*, const float*, const float*, const float*, const float*,
-                   const float*, const float*, int, int, float, int, float*, int*)
+    void sv_second(Py_ssize_t, const int*, const float*, const float*, const float*, const float*, const float*, int,
+                   int*)
     int sv_few_distances_d(Py_ssize_t, const double**, const int*, const double*, Py_ssize_t, double*)
     int sv_few_distances_f(Py_ssize_t, const float**, const int*, const double*, Py_ssize_t, double*)
     Py_ssize_t sv_list(Py_ssize_t, const unsigned char*, unsigned short*)
     void SV_PREFETCH(const void*)
-    void sv_filter(Py_ssize_t, float*, float*, const int*, const float*, const float*, const float*, const float*,
-                   float, unsigned char*)
+    void sv_filter(Py_ssize_t, float*, float*, const int*, const float*, const float*, const float*, float,
+                   unsigned char*)
     void sv_filter_opened(Py_ssize_t, float*, float*, const int*, const float*, const float*, const float*,
-                          const float*, const float*, const float*, const double*, int, double, unsigned char*)
+                          const float*, const float*, const double*, int, double, unsigned char*)
+    void sv_filter_restless(Py_ssize_t, const float*, float*, const int*, const float*, const float*, const float*,
+                            int, unsigned char*)
 
 cdef enum:
     PAD = 6          # centers are padded to a multiple of this, that of all but one block of the kernels
@@ -64,6 +66,7 @@ cdef enum:
     PIECE = 48       # centers whose scores are looked at one by one at a time
     MAX_RANKS = 12   # thresholds tried for the restless centers
     SAMPLE = 1000    # points asked
+    GATHER = 40      # centers that could be scored while a point is looked up
     ROWS = 64        # centers of an item of a table
 
 cdef double EPS_SINGLE = 2.0 ** -24
@@ -287,7 +290,7 @@ cdef void flush(
         sv_lower(b.size, second, l)
         for m in range(b.size):
             s.u[b.index[m]] = u[m]
-            s.l[b.index[m]] = l[m]
+            set_lower(s, b.index[m], l[m])
     if s.seek:
         for m in range(b.size):
             if surely_far(x, s, b.index[m], b.own[m]):
@@ -373,7 +376,6 @@ cdef void flush_restless(
             label = z
         elif label != z and other + 2.0 * error < own * (1.0 - 1e-9) and <double> m2[m] - <double> m1[m] > 2.0 * error:
             distance = exact_distance(x, s, i, label)
-            other = min(own * (1.0 - 1e-9), b.squares[m] + <double> m2[m] - error)
         else:
             label = z
             distance = exact_distance(x, s, i, z)
@@ -382,13 +384,14 @@ cdef void flush_restless(
                 if t < distance or (t == distance and s.restless[q] < label):
                     distance = t
                     label = s.restless[q]
-            if label != z:
-                other = min(own * (1.0 - 1e-9), b.squares[m] + <double> m2[m] - error)
             s.n_exact[chunk] += 1
-        s.l[i] = min(s.l[i], lower(other))
         if label != z:
+            own = own * (1.0 - 1e-9)
+            other = min(own, b.squares[m] + <double> m2[m] - error)
+            s.l[i] = min(s.l[i], lower(own))
             record_move(s, i, label)
             s.u[i] = upper(distance, s.scale)
+        s.g[i] = lower(other)
         if s.seek and surely_far(x, s, i, distance):
             flag[i - chunk * CHUNK] = 2
     s.n_searched[chunk] += b.size * s.n_restless
@@ -406,21 +409,20 @@ cdef void assign_part(
     cdef double known[PART]
     cdef float u[PART]
     cdef float l[PART]
+    cdef float g[PART]
     cdef int verdict[PART]
     cdef int center[PART]
     cdef Py_ssize_t q, i
     for q in range(n):
         center[q] = s.label[start + listed[q]]
         l[q] = s.l[start + listed[q]]
+        g[q] = s.g[start + listed[q]]
     distances_to(x, s, start, listed, n, center, known)
     sv_upper(n, known, s.scale, u)
-    # the filter left the bound on the calm centers
-    sv_second(n, center, u, s.p, s.r, s.r_calm, s.h, s.hd, s.fresh, s.opened, s.aside,
-              s.p[s.k_aside] if s.aside else <float> 0.0, s.n_restless > 0, l, verdict)
+    sv_second(n, center, u, l, g, s.h, s.hd, s.opened, verdict)
     for q in range(n):
         i = start + listed[q]
         s.u[i] = u[q]
-        s.l[i] = l[q]
         if verdict[q] == 2:
             join(failed, i, known[q])
             if failed.size == s.batch:
@@ -452,10 +454,12 @@ cdef void assign_chunk(
     s.n_exact[chunk] = 0
     if s.lazy:
         if s.opened or (s.weight != NULL and s.seek):
-            sv_filter_opened(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.r_calm, s.h, s.hd, s.fresh,
+            sv_filter_opened(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.h, s.hd, s.fresh,
                              NULL if s.weight == NULL else s.weight + start, s.aside, s.limit, flag)
         else:
-            sv_filter(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.r_calm, s.h, <float> s.limit, flag)
+            sv_filter(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.h, <float> s.limit, flag)
+        if s.n_restless > 0:
+            sv_filter_restless(size, s.u + start, s.g + start, s.label + start, s.rg, s.h, s.fresh, s.opened, flag)
         n_listed = sv_list(size, flag, listed)
         if s.seek:
             memset(flag, 0, size)
@@ -547,7 +551,7 @@ cdef void flush_attracted(
         second = b.squares[m] + <double> m2[m]
         distance = own * s.scale * s.scale
         if least - error > distance * (1.0 + 1e-9):
-            s.l[i] = min(s.l[i], lower(least - error))
+            reduce_lower(s, i, lower(least - error))
             continue
         if least + error < distance * (1.0 - 1e-9) and second - least > 2.0 * error:
             label = best[m]
@@ -555,9 +559,9 @@ cdef void flush_attracted(
         else:
             label = exact_nearest(x, s, i, k0, k1, &distance)
             if not distance < own:
-                s.l[i] = min(s.l[i], lower(least - error))
+                reduce_lower(s, i, lower(least - error))
                 continue
-        s.l[i] = min(s.l[i], lower(min(own * s.scale * s.scale * (1.0 - 1e-9), second - error)))
+        reduce_lower(s, i, lower(min(own * s.scale * s.scale * (1.0 - 1e-9), second - error)))
         s.u[i] = upper(distance, s.scale)
         s.label[i] = label
     b.size = 0
@@ -794,9 +798,10 @@ cdef class Engine:
         ints = self.keep(np.empty(chunks * CHUNK, dtype=np.int32))
         self.s.moved_from = &ints[0]
         if bounds:
-            bound = self.keep(np.empty(2 * n, dtype=np.float32))
+            bound = self.keep(np.full(3 * n, BIG, dtype=np.float32))
             self.s.u = &bound[0]
             self.s.l = &bound[n]
+            self.s.g = &bound[2 * n]
         # tiles of a thread, on cache lines of their own
         tiles_at_once = max(<Py_ssize_t> 1, min(<Py_ssize_t> MAX_TILES, TILE_BYTES // (64 * d)))
         self.s.tile_size = 64 * (d * tiles_at_once + 1)
@@ -816,6 +821,7 @@ cdef class Engine:
         cdef double[::1] double_
         cdef float[:, ::1] tables
         cdef int[::1] restless
+        cdef unsigned char[::1] is_restless
         cdef Py_ssize_t k, d = self.s.d
         if capacity <= self.capacity:
             return
@@ -833,7 +839,7 @@ cdef class Engine:
         self.s.c = &centers[0, 0]
         self.s.p, self.s.r, self.s.h = &tables[0, 0], &tables[1, 0], &tables[2, 0]
         self.s.hd, self.s.fresh, self.s.near = &tables[3, 0], &tables[4, 0], &tables[5, 0]
-        self.s.r_calm = &tables[6, 0]
+        self.s.rg = &tables[6, 0]
         if self.s.single:
             single = scores_array
             self.s.scaled, self.s.norm = <void*> &single[0], <void*> &single[capacity * d]
@@ -841,20 +847,27 @@ cdef class Engine:
             double_ = scores_array
             self.s.scaled, self.s.norm = <void*> &double_[0], <void*> &double_[capacity * d]
         restless_array = np.zeros(capacity, dtype=np.int32)
+        is_restless_array = np.zeros(capacity, dtype=np.uint8)
         restless_scores_array = np.zeros_like(scores_array)
+        if old is not None:
+            restless_array[:self.s.n_restless] = old[3][:self.s.n_restless]
+            is_restless_array[restless_array[:self.s.n_restless]] = 1
         restless = restless_array
+        is_restless = is_restless_array
         self.s.restless = &restless[0]
-        self.s.n_restless = 0
+        self.s.is_restless = &is_restless[0]
         if self.s.single:
             single = restless_scores_array
             self.s.restless_scaled, self.s.restless_norm = <void*> &single[0], <void*> &single[capacity * d]
         else:
             double_ = restless_scores_array
             self.s.restless_scaled, self.s.restless_norm = <void*> &double_[0], <void*> &double_[capacity * d]
-        self.center_arrays = (centers_array, tables_array, scores_array, restless_array, restless_scores_array)
+        self.center_arrays = (centers_array, tables_array, scores_array, restless_array, restless_scores_array,
+                              is_restless_array)
         self.capacity = capacity
         with nogil:
             self.place_centers()
+            self.copy_restless()
 
     @property
     def k(self):
@@ -902,6 +915,7 @@ cdef class Engine:
         cdef Py_ssize_t k, j
         if centers.shape[1] != self.s.d:
             raise ValueError(f"centers must have {self.s.d} columns, got {centers.shape[1]}")
+        self.forget_restless()
         self.s.k = 0
         self.reserve(centers.shape[0])
         self.s.k = centers.shape[0]
@@ -967,80 +981,117 @@ cdef class Engine:
             (<double*> s.norm)[k] = squares
         s.longest = max(s.longest, squares)
 
-    cdef void choose_restless(self, Py_ssize_t fresh) noexcept nogil:
-        """Set aside the m centers that moved farthest, so that their drift does not spoil everybody's lower bound.
+    cdef void forget_restless(self) noexcept nogil:
+        """All centers are calm from now on, and l is a bound for all of them."""
+        cdef Sweep* s = &self.s
+        cdef Py_ssize_t i, m
+        if s.n_restless == 0:
+            return
+        for m in range(s.n_restless):
+            s.is_restless[s.restless[m]] = False
+        s.n_restless = 0
+        for i in range(s.n):
+            s.l[i] = s.l[i] if s.l[i] < s.g[i] else s.g[i]
+        for i in range(s.n):
+            s.g[i] = BIG
 
-        A point that fails the test with l - r but passes it with l - r_calm needs the m restless centers only. For
-        each m in question a sample of the points tells what the next sweep would cost. A center opened alone (fresh,
-        or -1) is always set aside.
+    cdef void drift_of_others(self) noexcept nogil:
+        """r and rg from p: the largest drift among the calm and among the restless centers other than z."""
+        cdef Sweep* s = &self.s
+        cdef float[2] first, second
+        cdef Py_ssize_t[2] farthest
+        cdef Py_ssize_t k, t
+        first[0], first[1], second[0], second[1], farthest[0], farthest[1] = 0.0, 0.0, 0.0, 0.0, -1, -1
+        for k in range(s.k):
+            t = s.is_restless[k]
+            if s.p[k] > first[t]:
+                second[t] = first[t]
+                first[t] = s.p[k]
+                farthest[t] = k
+            else:
+                second[t] = max(second[t], s.p[k])
+        for k in range(s.k):
+            s.r[k] = second[0] if k == farthest[0] else first[0]
+            s.rg[k] = second[1] if k == farthest[1] else first[1]
+
+    cdef void choose_restless(self, Py_ssize_t fresh) noexcept nogil:
+        """Give the m centers that moved farthest a bound g of their own, so that their drift does not spoil l.
+
+        A point that fails the test for g alone needs the m restless centers only, and knows their distance afresh
+        afterwards; so a choice is kept as long as it serves. A sample of the points tells what the next sweep would
+        cost with the present choice and with each m in question. A center opened alone (fresh, or -1) is always
+        restless.
         """
         cdef Sweep* s = &self.s
-        cdef Py_ssize_t k, q, m, best_m = 0, i, failed, n_ranks = 0, step = max(<Py_ssize_t> 1, s.n // SAMPLE)
-        cdef double cost, best_cost, full
+        cdef Py_ssize_t k, q, m, best_m = 0, i, n_ranks = 0, step = max(<Py_ssize_t> 1, s.n // SAMPLE)
+        cdef Py_ssize_t failed = 0, kept_failed = 0, kept_still = 0
+        cdef double cost, best_cost, full = s.k + GATHER
         cdef Py_ssize_t rank_m[MAX_RANKS]
         cdef float rank_drift[MAX_RANKS]
         cdef Py_ssize_t still[MAX_RANKS]
-        cdef float threshold, slack
-        s.n_restless = 0
+        cdef float threshold, slack, low, u, most = 0.0
         s.aside = fresh >= 0 and s.lazy
-        s.k_aside = fresh
-        for k in range(s.k):
-            s.r_calm[k] = s.r[k]
-        if s.aside:
-            s.restless[0] = <int> fresh
-            s.n_restless = 1
-        if s.k < (4 if s.aside else self.restless_from) or not s.lazy:
-            self.copy_restless()
-            return
-        # candidate thresholds: halves of the largest drift, with the number of centers above each
-        threshold = 0.0
-        for k in range(s.k):
-            threshold = max(threshold, s.p[k])
-        while n_ranks < MAX_RANKS:
-            threshold = threshold * <float> 0.5 if n_ranks < MAX_RANKS - 1 else <float> 3e-19
-            m = 0
-            slack = 0.0
+        if not s.lazy or s.k < (4 if s.aside else self.restless_from):
+            self.forget_restless()
+        else:
+            self.drift_of_others()
+            # candidate thresholds: halves of the largest drift, with the number of centers above each
             for k in range(s.k):
-                if s.p[k] > threshold:
-                    m += 1
-                else:
-                    slack = max(slack, s.p[k])
-            rank_m[n_ranks] = m
-            rank_drift[n_ranks] = slack
-            still[n_ranks] = 0
-            n_ranks += 1
-        failed = 0
-        i = 0
-        while i < s.n:
-            k = s.label[i]
-            slack = s.l[i] - s.u[i] - s.p[k]
-            if not (slack > s.r[k] or s.u[i] + s.p[k] < s.h[k]):
-                failed += 1
-                for q in range(n_ranks):
-                    if not slack > rank_drift[q]:
-                        still[q] += 1
-            i += step
-        # in units of a center scored in a tile; gathering a point costs some 24 of them
-        full = s.k + 24.0
-        best_cost = 0.7 * failed * full
-        for q in range(n_ranks):
-            cost = (failed - still[q]) * (rank_m[q] + 24.0) + still[q] * full
-            if cost < best_cost and rank_m[q] * 4 <= s.k:
-                best_cost = cost
-                best_m = q + 1
-        if best_m == 0:
-            self.copy_restless()
-            return
-        q = best_m - 1
-        threshold = rank_drift[q]
-        m = 0
-        for k in range(s.k):
-            if s.p[k] > threshold or k == fresh:
-                s.restless[m] = <int> k
-                m += 1
-            # at worst the calm center that moved farthest is the own one: the bound is then only too careful
-            s.r_calm[k] = min(s.r[k], threshold)
-        s.n_restless = m
+                most = max(most, s.p[k])
+            threshold = most
+            while n_ranks < MAX_RANKS:
+                threshold = threshold * <float> 0.5 if n_ranks < MAX_RANKS - 1 else <float> 3e-19
+                m = 0
+                slack = 0.0
+                for k in range(s.k):
+                    if s.p[k] > threshold:
+                        m += 1
+                    else:
+                        slack = max(slack, s.p[k])
+                rank_m[n_ranks] = m
+                rank_drift[n_ranks] = slack
+                still[n_ranks] = 0
+                n_ranks += 1
+            for m in range((s.n + step - 1) // step):
+                i = m * step
+                k = s.label[i]
+                u = s.u[i] + s.p[k]
+                if u < s.h[k]:
+                    continue
+                if not u < min(s.l[i] - s.r[k], s.g[i] - s.rg[k]):
+                    kept_failed += 1
+                    kept_still += not u < s.l[i] - s.r[k]
+                low = min(s.l[i], s.g[i])
+                if not u < low - most:
+                    failed += 1
+                    for q in range(n_ranks):
+                        still[q] += not u < low - rank_drift[q]
+            # a new choice takes two more passes over the bounds and leaves worse ones
+            best_cost = 0.7 * (kept_still * full + (kept_failed - kept_still) * (s.n_restless + GATHER))
+            best_m = -1
+            if s.n_restless > 0 and failed * full < best_cost:
+                best_cost = failed * full
+                best_m = 0
+            for q in range(n_ranks):
+                cost = (failed - still[q]) * (rank_m[q] + GATHER) + still[q] * full
+                if cost < best_cost and rank_m[q] * 4 <= s.k:
+                    best_cost = cost
+                    best_m = q + 1
+            if best_m >= 0:
+                self.forget_restless()
+            if best_m > 0:
+                for k in range(s.k):
+                    if s.p[k] > rank_drift[best_m - 1]:
+                        s.restless[s.n_restless] = <int> k
+                        s.is_restless[k] = True
+                        s.n_restless += 1
+                for i in range(s.n):
+                    s.g[i] = s.l[i]
+        if s.aside and not s.is_restless[fresh]:
+            s.restless[s.n_restless] = <int> fresh
+            s.is_restless[fresh] = True
+            s.n_restless += 1
+        self.drift_of_others()
         self.copy_restless()
 
     cdef void copy_restless(self) noexcept nogil:

@@ -77,6 +77,7 @@ SV_CHOOSE(sv_upper)
 SV_CHOOSE(sv_second)
 SV_CHOOSE(sv_lower)
 SV_CHOOSE(sv_filter)
+SV_CHOOSE(sv_filter_restless)
 SV_CHOOSE(sv_filter_opened)
 SV_CHOOSE(sv_own_distances_f)
 SV_CHOOSE(sv_own_distances_d)
@@ -110,70 +111,87 @@ SV_CHOOSE(sv_gather_dd)
 #undef REAL
 #undef T
 
-/* Loops that look up what belongs to a label: left to itself gcc takes 64 points at a time with AVX-512, for the sake
- * of the bytes that come out, and loses a third of the speed; with less it knows best. */
+/* Loops that look up what belongs to a label: left to itself gcc takes four vectors of points at a time, for the sake
+ * of the bytes that come out, and has no registers left for them. */
 #if SV_SET == 4
 #define SV_LOOKUPS _Pragma("omp simd simdlen(16)")
+#elif SV_SET == 3
+#define SV_LOOKUPS _Pragma("omp simd simdlen(8)")
 #else
-#define SV_LOOKUPS _Pragma("omp simd")
+#define SV_LOOKUPS _Pragma("omp simd simdlen(4)")
 #endif
 
 /* Drift of the bounds after the centers moved, and the test that lets a point pass without a distance:
  *     u + p_z < max(l - r_z, h_z),  and  u + p_z < limit  (limit: the penalty, as a distance).
- * Where it fails, l is a bound on the calm centers only: l - calm_z.
- * IN label, p, r, calm, h.  INOUT u, l.  OUT fail: 1 where the test fails. */
+ * IN label, p, r, h.  INOUT u, l.  OUT fail: 1 where the test fails. */
 static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT l, const int *SV_RESTRICT label,
-                      const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT calm,
-                      const float *SV_RESTRICT h, float limit, unsigned char *SV_RESTRICT fail)
+                           const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT h,
+                           float limit, unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
     SV_LOOKUPS
     for (i = 0; i < n; i++) {
         int z = label[i];
-        float uu = SV_UP(u[i] + p[z]);
-        float ll = SV_DOWN(l[i] - r[z]), lc = SV_DOWN(l[i] - calm[z]);
-        float bound = ll > h[z] ? ll : h[z];
-        int failed;
+        float uu = SV_UP(u[i] + p[z]), ll = SV_DOWN(l[i] - r[z]), bound;
+        ll = ll > 0.0f ? ll : 0.0f;
+        bound = ll > h[z] ? ll : h[z];
         bound = bound < limit ? bound : limit;
-        failed = !(uu < bound);
         u[i] = uu;
-        ll = failed ? lc : ll;
-        l[i] = ll > 0.0f ? ll : 0.0f;
-        fail[i] = (unsigned char)failed;
+        l[i] = ll;
+        fail[i] = (unsigned char)!(uu < bound);
     }
 }
 
-/* The same where centres were opened in the last sweep (l is lowered by fresh_z - u, fresh_z the distance from
- * centre z to the nearest of them) or in this one (u < hd_z, half such a distance), or where points have weights. */
+/* The same where centers were opened in the last sweep (l is at most fresh_z - u, fresh_z the distance from center z
+ * to the nearest of them; not if the only one is restless) or in this one (u < hd_z, half such a distance), or where points
+ * have weights. */
 static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT l, const int *SV_RESTRICT label,
-                             const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT calm,
-                             const float *SV_RESTRICT h, const float *SV_RESTRICT hd,
-                             const float *SV_RESTRICT fresh, const double *SV_RESTRICT weight,
-                             int aside, double limit, unsigned char *SV_RESTRICT fail)
+                                  const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT h,
+                                  const float *SV_RESTRICT hd, const float *SV_RESTRICT fresh,
+                                  const double *SV_RESTRICT weight, int restless, double limit,
+                                  unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
     const double squared = limit * limit;
-    const float radius = weight ? 1e15f : (float)limit;
-    SV_LOOKUPS
-    for (i = 0; i < n; i++) {
-        int z = label[i], failed;
-        float uu = SV_UP(u[i] + p[z]);
-        float before = SV_DOWN(fresh[z]) - u[i], calm_before, ll, lc, bound;
-        before = before < l[i] ? before : l[i];
-        calm_before = aside ? l[i] : before;
-        ll = SV_DOWN(before - r[z]);
-        lc = SV_DOWN(calm_before - calm[z]);
-        bound = ll > h[z] ? ll : h[z];
-        bound = bound < hd[z] ? bound : hd[z];
-        bound = bound < radius ? bound : radius;
-        failed = !(uu < bound);
-        u[i] = uu;
-        ll = failed ? lc : ll;
-        l[i] = ll > 0.0f ? ll : 0.0f;
-        fail[i] = (unsigned char)failed;
+    if (!restless) {
+        SV_LOOKUPS
+        for (i = 0; i < n; i++) {
+            const float before = SV_DOWN(fresh[label[i]]) - u[i];
+            l[i] = before < l[i] ? before : l[i];
+        }
     }
+    SV_(sv_filter)(n, u, l, label, p, r, h, weight ? 1e15f : (float)limit, fail);
+    SV_LOOKUPS
+    for (i = 0; i < n; i++) fail[i] |= (unsigned char)!(u[i] < hd[label[i]]);
     if (weight)
         for (i = 0; i < n; i++) fail[i] |= !(weight[i] * u[i] * u[i] < squared);
+}
+
+/* Drift of g, the bound for the restless centers, and what the test says of it: u < max(g - rg_z, h_z), u as it is
+ * after the filter. Some of them may have been opened in the last sweep.
+ * IN u, label, rg, h, fresh, p.  INOUT g, fail. */
+static void SV_(sv_filter_restless)(ptrdiff_t n, const float *SV_RESTRICT u, float *SV_RESTRICT g,
+                                    const int *SV_RESTRICT label, const float *SV_RESTRICT rg,
+                                    const float *SV_RESTRICT h, const float *SV_RESTRICT fresh, int opened,
+                                    unsigned char *SV_RESTRICT fail)
+{
+    ptrdiff_t i;
+    if (opened) { /* u has its own drift in it already: that makes the bound too careful, no more */
+        SV_LOOKUPS
+        for (i = 0; i < n; i++) {
+            const float before = SV_DOWN(fresh[label[i]]) - u[i];
+            g[i] = before < g[i] ? before : g[i];
+        }
+    }
+    SV_LOOKUPS
+    for (i = 0; i < n; i++) {
+        int z = label[i];
+        float gg = SV_DOWN(g[i] - rg[z]), bound;
+        gg = gg > 0.0f ? gg : 0.0f;
+        bound = gg > h[z] ? gg : h[z];
+        g[i] = gg;
+        fail[i] |= (unsigned char)!(u[i] < bound);
+    }
 }
 
 #undef SV_LOOKUPS
@@ -255,47 +273,23 @@ static void SV_(sv_lower)(ptrdiff_t n, const double *squared, float *out)
     for (; i < n; i++) out[i] = (float)(sqrt(squared[i] > 0.0 ? squared[i] : 0.0) * 0.9999995);
 }
 
-/* The test once more for points whose u is exact by now, and which the filter left with the bound on the calm centers:
- *     passes    u < max(l - (r_z - calm_z), h_z)   (and, where centers were opened in this sweep, u < hd_z)
- *     restless  u < l: only the few restless centers can be nearer
- * Where a center set aside was opened in the last sweep, l does not know it yet: it is fresh_z - p_z - moved - u away.
- * IN label: n; u: n.  INOUT low: n, the l of these points.  OUT verdict: n, 0: passes, 1: restless, 2: neither. */
+/* The test once more for points whose u is exact by now:
+ *     passes    u < max(min(l, g), h_z)  (and, where centers were opened in this sweep, u < hd_z)
+ *     restless  u < l: only restless centers can be nearer
+ * IN label, u, l, g: n.  OUT verdict: n, 0: passes, 1: restless, 2: neither. */
 static void SV_(sv_second)(ptrdiff_t n, const int *SV_RESTRICT label, const float *SV_RESTRICT u,
-                           const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT calm, const float *SV_RESTRICT h,
-                           const float *SV_RESTRICT hd, const float *SV_RESTRICT fresh, int opened, int aside,
-                           float moved, int restless, float *SV_RESTRICT low, int *SV_RESTRICT verdict)
+                           const float *SV_RESTRICT l, const float *SV_RESTRICT g, const float *SV_RESTRICT h,
+                           const float *SV_RESTRICT hd, int opened, int *SV_RESTRICT verdict)
 {
     ptrdiff_t q;
-    if (!opened) {
-#pragma omp simd
-        for (q = 0; q < n; q++) {
-            const int z = label[q];
-            const float of_calm = low[q];
-            float of_all = (of_calm - (r[z] - calm[z])) * 0.999999f, bound;
-            int passes;
-            of_all = of_all > 0.0f ? of_all : 0.0f;
-            bound = of_all > h[z] ? of_all : h[z];
-            passes = u[q] < bound;
-            low[q] = passes ? of_all : of_calm;
-            verdict[q] = passes ? 0 : restless && u[q] < of_calm ? 1 : 2;
-        }
-        return;
-    }
 #pragma omp simd
     for (q = 0; q < n; q++) {
         const int z = label[q];
-        const float of_calm = low[q], before = fresh[z] - p[z] - moved - u[q];
-        float of_all = of_calm - (r[z] - calm[z]), bound;
-        int passes;
-        of_all = aside && before < of_all ? before : of_all;
-        of_all = of_all * 0.999999f;
-        of_all = of_all > 0.0f ? of_all : 0.0f;
-        bound = of_all > h[z] ? of_all : h[z];
-        bound = bound < hd[z] ? bound : hd[z];
-        passes = u[q] < bound;
-        low[q] = passes ? of_all : of_calm;
-        bound = of_calm < hd[z] ? of_calm : hd[z];
-        verdict[q] = passes ? 0 : restless && u[q] < bound ? 1 : 2;
+        const float radius = opened ? hd[z] : 1e15f;
+        float bound = l[q] < g[q] ? l[q] : g[q], of_calm = l[q] < radius ? l[q] : radius;
+        bound = bound > h[z] ? bound : h[z];
+        bound = bound < radius ? bound : radius;
+        verdict[q] = u[q] < bound ? 0 : u[q] < of_calm ? 1 : 2;
     }
 }
 
