@@ -3,6 +3,9 @@
 ``python asv_bench/compare.py kmeans`` holds DPMeans against scikit-learn's KMeans on identical
 work: the same starting centers, a penalty that opens nothing, to strict convergence.
 
+``python asv_bench/compare.py wide`` times sweeps over many columns next to those of faiss (pip
+install faiss-cpu) and of KMeans: the first one, which computes every distance, and 20.
+
 ``python asv_bench/compare.py auto`` times DPMeans() without a number against KMeans that is told
 the true one, and shows what was found.
 
@@ -31,6 +34,9 @@ KMEANS_CASES = [
     (300_000, 128, 500, 3.0, "float32"),
     (100_000, 2, 20, 0.3, "float64"),
     (200_000, 8, 1000, 0.5, "float64"),
+    (80_000, 200, 200, 3.0, "float32"),
+    (500_000, 5, 50, 1.5, "float32"),
+    (100_000, 768, 1000, 6.0, "float32"),
     (1000, 2, 5, 0.2, "float64"),
 ]
 # the same, with clusters that can be told apart
@@ -41,6 +47,8 @@ AUTO_CASES = [
     (1_000_000, 16, 50, 1.0, "float32"),
     (100_000, 128, 200, 3.0, "float32"),
 ]
+# rows, columns, clusters: what embeddings look like
+WIDE_CASES = [(100_000, 384, 500), (100_000, 384, 1000)]
 # lam, clusters
 DELAYED_CASES = [(100.0, 50), (60.0, 50), (60.0, 200), (60.0, 300)]
 
@@ -86,6 +94,38 @@ def kmeans():
             f"KMeans {theirs:.4f} s ({km.n_iter_}, {km.inertia_:.6g}), ratio {ratios[-1]:.2f}"
         )
     print(f"geometric mean {np.exp(np.mean(np.log(ratios))):.2f}, worst {min(ratios):.2f}")
+
+
+def wide():
+    """Seconds of the first sweep and of each of 20."""
+    import faiss
+    from sklearn.cluster import KMeans
+
+    from smallvar import DPMeans
+
+    def of_smallvar(X, init, sweeps):
+        DPMeans(1e30, init=init, max_iter=sweeps).fit(X)
+
+    def of_kmeans(X, init, sweeps):
+        KMeans(len(init), init=init, n_init=1, tol=0, max_iter=sweeps).fit(X)
+
+    def of_faiss(X, init, sweeps):
+        rival = faiss.Kmeans(X.shape[1], len(init), niter=sweeps, max_points_per_centroid=len(X))
+        rival.train(X, init_centroids=init)
+
+    fits = {"smallvar": of_smallvar, "faiss": of_faiss, "KMeans": of_kmeans}
+    for n, d, k in WIDE_CASES:
+        X, _ = mixture(n, d, k, 4.0, "float32", 0)
+        init = X[np.random.default_rng(9).choice(n, k, replace=False)]
+        seconds = {(name, sweeps): [] for name in fits for sweeps in (1, 20)}
+        for _ in range(3):
+            for (name, sweeps), times in seconds.items():
+                begin = time.perf_counter()
+                fits[name](X, init, sweeps)
+                times.append((time.perf_counter() - begin) / sweeps)
+        for sweeps in (1, 20):
+            told = (f"{name} {np.median(seconds[name, sweeps]):.3f}" for name in fits)
+            print(f"{n} x {d}, {k}: seconds a sweep of {sweeps}: {', '.join(told)}", flush=True)
 
 
 def auto():
@@ -202,4 +242,5 @@ def planted(n, d, k):
 
 
 if __name__ == "__main__":
-    {"kmeans": kmeans, "auto": auto, "delayed": delayed, "features": features}[sys.argv[1]]()
+    MODES = {"kmeans": kmeans, "wide": wide, "auto": auto, "delayed": delayed, "features": features}
+    MODES[sys.argv[1]]()

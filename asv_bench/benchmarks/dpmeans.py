@@ -75,18 +75,26 @@ class MiniBatch(Fit):
         return *blobs(n, d, k), MiniBatchDPMeans(penalty(d), random_state=0)
 
 
+# in float32, as embeddings come
+WIDE = {
+    "500k x 5, 50 clusters, float32": (500_000, 5, 50),
+    "80k x 200, 200 clusters, float32": (80_000, 200, 200),
+    "20k x 768, 500 clusters, float32": (20_000, 768, 500),
+}
+
+
 class AgainstKMeans:
     """Same starting centers, nothing new opened, to strict convergence: the same work for both."""
 
     param_names = ["case", "estimator"]
-    params = [list(CASES)[:-1], ["DPMeans", "KMeans"]]
+    params = [list(CASES)[:-1] + list(WIDE), ["DPMeans", "KMeans"]]
 
     def setup(self, case, estimator):
         """Take rows as starting centers."""
-        n, d, k = CASES[case]
+        n, d, k = (CASES | WIDE)[case]
         # Clusters that touch: where they do not, some centers lose all their points, which KMeans
         # places anew and DPMeans drops.
-        self.X, _ = blobs(n, d, k, noise=d**0.5)
+        self.X, _ = blobs(n, d, k, "float32" if case in WIDE else "float64", d**0.5)
         start = self.X[np.random.default_rng(9).choice(n, k, replace=False)]
         if estimator == "DPMeans":
             self.estimator = DPMeans(lam=1e30, init=start)
