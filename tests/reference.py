@@ -751,7 +751,8 @@ def hdp(X, groups, lam_local, lam_global, *, max_iter=300):
     X = np.asarray(X, dtype=float)
     sets = [np.flatnonzero(groups == g) for g in np.unique(groups)]
     labels = np.zeros(len(X), dtype=int)
-    centers = X.mean(axis=0)[None]
+    b, one = layout(X, np.ones(len(X))), np.ones(len(X))
+    centers = weighted_means(X, one, labels, b)
     path, n_iter = [], 0
     while n_iter < max_iter:
         before = labels.copy()
@@ -770,7 +771,7 @@ def hdp(X, groups, lam_local, lam_global, *, max_iter=300):
         for rows in sets:  # step 5
             for c in np.unique(labels[rows]):
                 mine = rows[labels[rows] == c]
-                mean = X[mine].mean(axis=0)
+                mean = weighted_means(X[mine], one[mine], np.zeros(len(mine), dtype=int), b)[0]
                 cost = len(mine) * squared_distances(mean[None], centers)[0]
                 if cost.min() > lam_global:
                     labels[mine] = len(centers)
@@ -780,9 +781,9 @@ def hdp(X, groups, lam_local, lam_global, *, max_iter=300):
         created = len(centers) > opened
         fixed = np.array_equal(labels, before) and not created
         labels, _ = without_gaps(labels)  # step 6
-        centers = np.array([X[labels == p].mean(axis=0) for p in range(labels.max() + 1)])
+        centers = weighted_means(X, one, labels, b)
         n_local = np.array([len(set(labels[rows])) for rows in sets])
-        sse = np.square(X - centers[labels]).sum()
+        sse = sum_of_squares(X, one, labels, centers)
         path.append(sse + lam_local * n_local.sum() + lam_global * len(centers))
         n_iter += 1
         if fixed:
