@@ -20,8 +20,9 @@ from smallvar._base import (
     unchanged_on_error,
     warn_not_converged,
 )
-from smallvar._divergence import blocks, mean_of
+from smallvar._divergence import blocks
 from smallvar._penalty import check_guess
+from smallvar._sweeps.sums import Layout
 
 
 def _roots(covariances, raise_singular):
@@ -423,7 +424,7 @@ class MahalanobisMeans(CenterEstimator):
         if not isinstance(self.reg_covar, str):
             return float(self.reg_covar)
         rows = np.flatnonzero(w)
-        mean = mean_of(X, rows, w)
+        mean = Layout(X, w, 1).mean(X, w, 1)
         squares = sum(
             float(w[rows[b]] @ np.square(X[rows[b]] - mean).sum(axis=1))
             for b in blocks(len(rows), X.shape[1])
