@@ -925,10 +925,15 @@ def divergences(X, centers, name):
 
 def bregman_means(X, weights, labels):
     """Means from sums about 0 that keep 50 bits of every value, within those of the cluster."""
-    means = weighted_means(X, weights, labels, layout(X, weights, np.zeros(X.shape[1]), 0))
+    return means_within(X, weights, labels, layout(X, weights, np.zeros(X.shape[1]), 0))
+
+
+def means_within(X, weights, labels, b=None):
+    """Means that lie within the values of the cluster: that of equal ones is exact."""
+    means = weighted_means(X, weights, labels, b)
     low = [X[labels == c].min(axis=0) for c in range(len(means))]
     high = [X[labels == c].max(axis=0) for c in range(len(means))]
-    return np.clip(means, low, high)
+    return np.clip(means, low, high) + 0.0  # never -0
 
 
 def own_divergence(X, weights, labels, centers, name):
@@ -1097,7 +1102,7 @@ def mahalanobis(X, seeds, *, lam=None, scale=1.0, reg=1.0, known=None, weights=N
         return None if known is None else np.broadcast_to(known, (k, d, d))
 
     def refit(labels, k):
-        centers = weighted_means(X, w, labels)
+        centers = means_within(X, w, labels)
         if known is not None:
             return centers, given(k)
         S = []

@@ -172,7 +172,7 @@ def cluster_range(const real_x[:, :] X, const int[::1] label, Py_ssize_t k):
                 x = X[i, j]
                 low[c, j] = min(low[c, j], x)
                 high[c, j] = max(high[c, j], x)
-    return np.asarray(low), np.asarray(high)
+    return np.asarray(low) + 0.0, np.asarray(high) + 0.0  # which of 0 and -0 came first does not show
 
 
 def count_small(X, weight, origin, limit, int n_threads):
