@@ -20,10 +20,10 @@ from smallvar._divergence import (
     DivergenceStart,
     DivergenceSweep,
     Family,
+    Masses,
     Reference,
     blocks,
     farthest_first,
-    mean_of,
     sweep_at,
 )
 from smallvar._dpmeans import WEIGHTS, DPMeans
@@ -247,14 +247,14 @@ default="squared_euclidean"
         """All starts; the best one becomes the result."""
         n = X.shape[0]
         visited = None if weight is None or weight.all() else np.flatnonzero(weight)
-        mean = mean_of(X, visited, None)
+        mass = Masses(X, weight, n_threads)
         lam = None if self.lam == "auto" else self.lam
         if isinstance(lam, str):
             check_guess(self.n_clusters, n)
-            lam = farthest_first(rule, X, visited, mean, self.n_clusters)
-        if weight is not None:
-            mean = mean_of(X, visited, weight)
-        about = Reference(rule, X, mean)
+            equal = None if visited is None else (weight > 0).astype(np.float64)
+            center = mass.mean if weight is None else Masses(X, equal, n_threads).mean
+            lam = farthest_first(rule, X, visited, center, self.n_clusters)
+        about = Reference(rule, X, mass.mean, mass)
 
         def start(order, centers, lam, algorithm, given, cap):
             rows = visited
@@ -263,7 +263,7 @@ default="squared_euclidean"
             w = weight if weight is None or rows is None else weight[rows]
             label = np.zeros(n if rows is None else len(rows), dtype=np.int32)
             sweep = DivergenceSweep(rule, X, w, rows, label, about)
-            centers = mean[None] if centers is None else centers
+            centers = mass.mean[None] if centers is None else centers
             return DivergenceStart(sweep, centers, float(lam), algorithm, given, cap)
 
         best = self._run(X, weight, lam, given, rng, n_threads, start, family=Family(rule))

@@ -7,6 +7,7 @@ from scipy.special import digamma, gammaln
 from smallvar._dpmeans import NO_CAP, _Start
 from smallvar._path import Descent
 from smallvar._penalty import farthest_by
+from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 BLOCK = 1 << 18  # numbers in a temporary table
 ROWS = 4096  # rows of a block at most
@@ -133,10 +134,13 @@ DIVERGENCES = {
 
 
 class Reference:
-    """The point m0 that sums are taken from, and what is known of each row about it."""
+    """The point m0 that divergences are taken from, and what is known of each row about it.
 
-    def __init__(self, rule, X, mean):
-        self.m0 = rule.inside(mean)
+    ``mass`` are the Masses of X, for the sweeps that move centers.
+    """
+
+    def __init__(self, rule, X, mean, mass=None):
+        self.m0, self.mass = rule.inside(mean), mass
         n, d = X.shape
         self.apart, self.length, self.size = np.empty(n), np.empty(n), np.empty(n)
         unit = np.where(self.m0 > 0, self.m0, 1.0)
@@ -145,7 +149,6 @@ class Reference:
             self.apart[rows] = rule.between(x, self.m0)
             self.length[rows] = np.sqrt(np.square(x / unit).sum(axis=1))
             self.size[rows] = rule.size(x, self.m0)
-        self.low, self.high = X.min(axis=0).astype(float), X.max(axis=0).astype(float)
         self.unit = unit
 
 
@@ -166,7 +169,8 @@ class DivergenceSweep:
         self.about = about
         self.apart = about.apart if rows is None else about.apart[rows]
         self.length = about.length if rows is None else about.length[rows]
-        self.total = float(self.apart.sum() if weight is None else weight @ self.apart)
+        self.total = exact_total(self.apart if weight is None else weight * self.apart)
+        self.sums = self.summed = None
         self.least, self.tolerance = np.empty(len(label)), np.empty(len(label))
         self.n_moved = 0
 
@@ -343,58 +347,64 @@ class DivergenceSweep:
 
     # ---- means -----------------------------------------------------------------------------------
 
-    def _add_up(self):
-        """Mean, weight and number of members of each cluster."""
-        k, d = self.k, self.X.shape[1]
-        total, mass = np.zeros((k, d)), np.zeros(k)
-        low, high = np.full((k, d), np.inf), np.full((k, d), -np.inf)
-        for block in blocks(len(self.label), d):
-            label = self.label[block]
-            order = np.argsort(label, kind="stable")
-            label = label[order]
-            first = np.flatnonzero(np.r_[True, label[1:] != label[:-1]])
-            found = label[first]
-            x = self.rows_of(block)[order]
-            low[found] = np.minimum(low[found], np.minimum.reduceat(x, first))
-            high[found] = np.maximum(high[found], np.maximum.reduceat(x, first))
-            if self.weight is not None:
-                w = self.weight[block][order]
-                x = x * w[:, None]
-                mass[found] += np.add.reduceat(w, first)
-            total[found] += np.add.reduceat(x, first)
-        count = np.bincount(self.label, minlength=k)
-        self.mass, self.count = (mass if self.weight is not None else count.astype(float)), count
-        with np.errstate(invalid="ignore"):
-            # so that the mean of equal values is exact
-            return np.clip(total / self.mass[:, None], low, high)
+    def add_up(self):
+        """Bring the sums to the labels: only rows whose label is another now are moved."""
+        label, mass = self.label, self.about.mass
+        if self.rows is not None:
+            label = np.full(self.X.shape[0], -1, dtype=np.int32)
+            label[self.rows] = self.label
+        if self.sums is None:
+            self.sums = Sums(mass.layout, self.k)
+            self.sums.add(self.X, label, mass.weight)
+        else:
+            self.sums.reserve(self.k)
+            self.sums.move(self.X, self.summed, label, mass.weight)
+        self.summed = label.copy()
+        self._read()
+
+    def _read(self):
+        self.mass = self.sums.totals[1][: self.k]
+        self.count = self.sums.counts[: self.k].astype(np.intp)
 
     def move_centers(self):
         """Means of the members, empty clusters dropped; returns the weighted sum of divergences."""
-        centers = self._add_up()
+        self.add_up()
         kept = self.count > 0
-        self._keep(centers, kept)
+        # so that the mean of equal values is exact
+        low, high = cluster_range(self.X, self.summed, self.k)
+        self._keep(np.clip(self.sums.means[: self.k], low, high), kept)
         # sum_i w_i D(x_i, m0) = sum_i w_i D(x_i, mean) + sum_c s_c D(mean_c, m0)
-        return self.total - float(self.mass @ self.rule.between(self.centers, self.about.m0))
+        return self.total - exact_total(self.mass * self.rule.between(self.centers, self.about.m0))
 
     def _keep(self, centers, kept):
         if not kept.all():
-            self.label[:] = (np.cumsum(kept) - 1)[self.label]
+            self._renumber(np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32))
+            self.sums.keep(np.flatnonzero(kept))
             self.mass, self.count, centers = self.mass[kept], self.count[kept], centers[kept]
         self.set_centers(centers)
 
+    def _renumber(self, number):
+        """Each cluster gets this number; rows that are in none stay there."""
+        self.label[:] = number[self.label]
+        self.summed = np.append(number, np.int32(-1))[self.summed]
+
     def drop_empty(self):
         """Forget clusters without members; the other centers stay where they are."""
-        self.count = np.bincount(self.label, minlength=self.k)
-        self.mass = self.count.astype(float)
+        self.add_up()
         self._keep(self.centers, self.count > 0)
 
+    def own_distances(self):
+        """Divergence of each row from its own center."""
+        out = np.empty(len(self.label))
+        for block in blocks(len(out), self.X.shape[1]):
+            own = self.centers[self.label[block]]
+            out[block] = self.rule.between(self.rows_of(block), own)
+        return out
+
     def squared_error(self):
-        """Weighted sum of divergences from the own centers, row by row."""
-        total = 0.0
-        for block in blocks(len(self.label), self.X.shape[1]):
-            own = self.rule.between(self.rows_of(block), self.centers[self.label[block]])
-            total += float(np.sum(self.weights_of(block) * own))
-        return total
+        """Weighted sum of divergences from the own centers, row by row, rounded once."""
+        own = self.own_distances()
+        return exact_total(own if self.weight is None else self.weight * own)
 
     # ---- collapsed updates -----------------------------------------------------------------------
 
@@ -430,8 +440,9 @@ class _Collapsed:
         self.n_moved = 0
 
     def _clip(self, mean):
-        # a mean less a member may leave the data by rounding
-        return np.clip(mean, self.sweep.about.low, self.sweep.about.high)
+        # a mean, or one less a member, may leave the data by rounding
+        layout = self.sweep.about.mass.layout
+        return np.clip(mean, layout.low, layout.high)
 
     def _join(self, x, w, clusters):
         """Cost of joining: w D(x, joint mean) + s D(mean, joint mean)."""
@@ -461,8 +472,8 @@ class _Collapsed:
         sweep, changes = self.sweep, 0
         x = sweep.rows_of(block)
         w = np.broadcast_to(np.asarray(sweep.weights_of(block), dtype=float), len(x))
-        rows = block if sweep.rows is None else sweep.rows[block]
-        spread = np.sqrt(w * sweep.about.size[rows])
+        visited = np.arange(len(sweep.X))[block] if sweep.rows is None else sweep.rows[block]
+        spread = np.sqrt(w * sweep.about.size[visited])
         label = sweep.label[block]  # a view: changes are written through
         cost = self._join(x, w, np.arange(len(self.mass)))
         self._fill(cost, x, w, label, np.arange(len(x)))
@@ -481,7 +492,7 @@ class _Collapsed:
                 break
             i, new = at + first, int(best[first])
             old, at = int(label[i]), at + first + 1
-            self._move(x[i], w[i], old, new)
+            self._move(visited[i], x[i], w[i], old, new)
             label[i] = new
             changes += 1
             if new == cost.shape[1]:
@@ -491,21 +502,23 @@ class _Collapsed:
         self.n_moved += changes
         return changes
 
-    def _move(self, x, w, old, new):
-        self.count[old] -= 1
-        self.live -= self.count[old] == 0
-        if self.count[old]:
-            self.mass[old] -= w
-            self.mean[old] -= w / self.mass[old] * (x - self.mean[old])
-            self.mean[old] = self._clip(self.mean[old])
+    def _move(self, row, x, w, old, new):
+        """A row goes to another cluster, maybe a new one."""
+        sweep, sums = self.sweep, self.sweep.sums
         if new == len(self.mass):
-            self.mean = np.vstack([self.mean, x])
-            self.mass, self.count = np.append(self.mass, w), np.append(self.count, 1)
+            sums.reserve(new + 1)
+            self.mean = np.vstack([self.mean, np.zeros(self.mean.shape[1])])
+            self.mass, self.count = np.append(self.mass, 0.0), np.append(self.count, 0)
             self.live += 1
-        else:
-            self.mass[new] += w
-            self.mean[new] += w / self.mass[new] * (x - self.mean[new])
-            self.count[new] += 1
+        sums.move_row(x, w, old, new)
+        sweep.summed[row] = new
+        self.count[old] -= 1
+        self.count[new] += 1
+        self.live -= self.count[old] == 0
+        for c in (old, new):
+            if self.count[c]:
+                mean, self.mass[c] = sums.center(c)
+                self.mean[c] = self._clip(mean)
 
 
 class DivergenceStart(_Start):
@@ -534,14 +547,6 @@ class _DivergenceMergeSweep(DivergenceSweep):
         """Labels of the rows."""
         return self.label
 
-    def own_distances(self):
-        """Divergence of each row from its own center."""
-        out = np.empty(len(self.label))
-        for block in blocks(len(out), self.X.shape[1]):
-            own = self.centers[self.label[block]]
-            out[block] = self.rule.between(self.rows_of(block), own)
-        return out
-
     def seed(self, rows):
         """Centers near these rows, a bit towards the mean: no component is on a border."""
         seeds = np.asarray(self.X[rows], dtype=np.float64)
@@ -562,7 +567,7 @@ class _DivergenceMergeSweep(DivergenceSweep):
         A merger costs w_a D(mu_a, m) + w_b D(mu_b, m), m the joint mean: the information lost.
         """
         k = self.k
-        mean, mass, target = self.centers.copy(), self.mass.astype(float), np.arange(k)
+        mean, mass, target = self.centers.copy(), self.mass.copy(), np.arange(k)
         table = np.full((k, k), np.inf)
         for a in range(k - 1):
             table[a, a + 1 :] = self._lost(mean, mass, a, slice(a + 1, k))
@@ -570,8 +575,8 @@ class _DivergenceMergeSweep(DivergenceSweep):
         for m in range(count):
             a, b = np.unravel_index(table.argmin(), table.shape)
             pairs[m], costs[m] = (a, b), table[a, b]
-            mean[a] += mass[b] / (mass[a] + mass[b]) * (mean[b] - mean[a])
-            mass[a] += mass[b]
+            self.sums.unite(a, b)
+            mean[a], mass[a] = self.sums.center(a)
             target[target == b] = a
             table[b], table[:, b] = np.inf, np.inf
             alive = np.flatnonzero(target == np.arange(k))
@@ -580,7 +585,8 @@ class _DivergenceMergeSweep(DivergenceSweep):
             table[alive[alive < a], a] = lost[alive < a]
         alive = np.flatnonzero(target == np.arange(k))
         number = np.cumsum(target == np.arange(k)) - 1
-        self.label[:] = number[target][self.label]
+        self._renumber(number[target].astype(np.int32))
+        self.sums.keep(alive)
         self.set_centers(mean[alive])
         self.move_centers()
         return pairs, costs
@@ -630,7 +636,8 @@ class Family:
         self.rule = rule
 
     def __call__(self, X, weight, n_threads, unit):
-        about = Reference(self.rule, X, mean_of(X, None, weight))
+        mass = Masses(X, weight, n_threads)
+        about = Reference(self.rule, X, mass.mean, mass)
         labels = np.zeros(X.shape[0], dtype=np.int32)
         sweep = _DivergenceMergeSweep(self.rule, X, weight, None, labels, about)
         return _FamilyCriterion(self.rule, X, weight, unit), Descent(X, weight, sweep)
@@ -640,18 +647,16 @@ class Family:
         return sweep_at(self.rule, X, None, None, centers).label
 
 
-def mean_of(X, rows, weight):
-    """(Weighted) mean of these rows, within the range of each column."""
-    n = X.shape[0] if rows is None else len(rows)
-    total, mass = np.zeros(X.shape[1]), 0.0
-    low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
-    for block in blocks(n, X.shape[1]):
-        index = block if rows is None else rows[block]
-        x = X[index].astype(np.float64, copy=False)
-        w = np.ones(len(x)) if weight is None else weight[index]
-        total, mass = total + w @ x, mass + w.sum()
-        low, high = np.minimum(low, x.min(axis=0)), np.maximum(high, x.max(axis=0))
-    return np.clip(total / mass, low, high)
+class Masses:
+    """The layout of the sums of X, to 50 bits of every value, its weights and its mean."""
+
+    def __init__(self, X, weight, n_threads):
+        self.weight = weight
+        # small values count as much as large ones here: none may be cut off
+        self.layout = Layout(X, weight, n_threads, origin=np.zeros(X.shape[1]), rare=0.0)
+        # so that the mean of a constant column is exact
+        mean = self.layout.mean(X, weight, n_threads)
+        self.mean = np.clip(mean, self.layout.low, self.layout.high)
 
 
 def farthest_first(rule, X, rows, mean, n_clusters):

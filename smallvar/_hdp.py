@@ -11,11 +11,13 @@ from smallvar._base import (
     check_reach,
     counts,
     learned,
+    mean_noise,
     unchanged_on_error,
     warn_not_converged,
 )
-from smallvar._penalty import check_groups, global_lambda, local_lambda, rough_mean
+from smallvar._penalty import check_groups, global_lambda, local_lambda
 from smallvar._sweeps.ordered import HDPSweep, assign
+from smallvar._sweeps.sums import Layout
 
 
 def places(names, known):
@@ -192,8 +194,12 @@ class HDPMeans(ClusterMixin, Estimator):
             if isinstance(lam_global, str):
                 lam_global = global_lambda(X, group, len(names), self.n_global, n_threads)
             lam_local, lam_global = float(lam_local), float(lam_global)
-            mean, noise = rough_mean(X, None, n_threads)
-            floor = max(lam_global, noise * X.shape[0])  # what rounding alone may not exceed
+            layout = Layout(X, None, n_threads)
+            mean = layout.mean(X, None, n_threads)
+            # what rounding alone may not exceed
+            floor = max(lam_global, mean_noise(layout.low, layout.high) * X.shape[0])
+            if len(names) <= 1 << 16:
+                group = group.astype(np.uint16)  # sorted by radix
             best = None
             for start in range(self.n_init):
                 order = np.argsort(group, kind="stable")
@@ -202,10 +208,18 @@ class HDPMeans(ClusterMixin, Estimator):
                     place = rng.permutation(len(names))
                     order = shuffled[np.argsort(place[group[shuffled]], kind="stable")]
                 sweep = HDPSweep(
-                    X, order, group[order], len(names), lam_local, floor, mean, n_threads
+                    X,
+                    order,
+                    group[order].astype(np.int32),
+                    len(names),
+                    lam_local,
+                    floor,
+                    layout,
+                    mean,
+                    n_threads,
                 )
                 one = self._run(sweep, X.shape[0], lam_local, lam_global)
-                if best is None or one[1][-1] < best[1][-1] * (1 - 1e-12):
+                if best is None or one[1][-1] < best[1][-1]:
                     best = one
             sweep, path, n_iter, converged = best
             self.groups_ = names

@@ -20,8 +20,9 @@ from smallvar._base import (
     unchanged_on_error,
     warn_not_converged,
 )
-from smallvar._divergence import blocks, mean_of
+from smallvar._divergence import blocks
 from smallvar._penalty import check_guess
+from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 
 def _roots(covariances, raise_singular):
@@ -38,11 +39,37 @@ def _roots(covariances, raise_singular):
     return np.linalg.inv(lower).transpose(0, 2, 1), 2.0 * np.log(pivots).sum(axis=1)
 
 
-class _Gaussians:
-    """Centers and covariances, and the objective they give."""
+def _order_of_values(X, w):
+    """Rows by their values, column after column, and then by weight."""
+    order = np.argsort(X[:, 0], kind="stable")
+    tied = X[order[1:], 0] == X[order[:-1], 0]
+    if tied.any():
+        place = np.append(tied, False) | np.append(False, tied)
+        rows = order[place]
+        order[place] = rows[np.lexsort([w[rows], *X[rows].T[::-1]])]
+    return order
 
-    def __init__(self, X, w, lam, scale, reg, known):
+
+class _Data:
+    """Rows, their weights > 0, the layout of their sums, an order that follows from the values."""
+
+    def __init__(self, X, w, weighted):
         self.X, self.w = X, w
+        self.layout = Layout(X, w if weighted else None, 1)
+        # products are added in this order, so that covariances do not depend on that of the rows
+        self.order = _order_of_values(X, w)
+
+
+class _Gaussians:
+    """Centers and covariances, and the objective they give.
+
+    ``data`` : a _Data with the rows X and weights w, for ``refit``
+    """
+
+    def __init__(self, X, w, lam, scale, reg, known, data=None):
+        self.X, self.w, self.data = X, w, data
+        self.sums = None if data is None else Sums(data.layout, 1)
+        self.summed = None
         self.lam, self.scale, self.reg, self.known = lam, scale, reg, known
         self.identity = np.eye(X.shape[1])
 
@@ -51,16 +78,22 @@ class _Gaussians:
 
     def _moments(self, label, k):
         """Mean of each cluster, and the sum of w (x - mean)(x - mean)'."""
-        d = self.X.shape[1]
-        centers, scatter = np.zeros((k, d)), np.zeros((k, d, d))
-        order = np.argsort(label, kind="stable")
+        d, weight = self.X.shape[1], self.w if self.sums.layout.weighted else None
+        self.sums.reserve(k)
+        if self.summed is None:
+            self.sums.add(self.X, label, weight)
+        else:
+            self.sums.move(self.X, self.summed, label, weight)
+        self.summed = label.copy()
+        low, high = cluster_range(self.X, label, k)
+        centers = np.clip(self.sums.means[:k], low, high)  # so that the mean of equal rows is exact
+        scatter = np.zeros((k, d, d))
+        order = self.data.order
+        order = order[np.argsort(label[order], kind="stable")]
         start = np.searchsorted(label[order], np.arange(k + 1))
-        size = np.diff(start)
-        centers[size == 1] = self.rows(order[start[:-1][size == 1]])
-        for c in np.flatnonzero(size > 1):
+        for c in np.flatnonzero(np.diff(start) > 1):
             members = order[start[c] : start[c + 1]]
             w = self.w[members]
-            centers[c] = sum(w[b] @ self.rows(members[b]) for b in blocks(len(w), d)) / w.sum()
             for b in blocks(len(w), d):
                 apart = self.rows(members[b]) - centers[c]
                 scatter[c] += (w[b, None] * apart).T @ apart
@@ -160,7 +193,7 @@ class _GaussianStart:
                 kept, label = np.unique(self.label, return_inverse=True)
                 self.label, self.k = label.astype(np.int32), len(kept)
                 state.keep(kept)
-            self.path.append(float(state.w @ least) + state.prior())
+            self.path.append(exact_total(state.w * least) + state.prior())
         self.objective = self.path[-1]
         return self
 
@@ -419,16 +452,15 @@ class MahalanobisMeans(CenterEstimator):
         _roots(stack, indefinite)
         return known
 
-    def _resolve_reg(self, X, w):
+    def _resolve_reg(self, data):
         if not isinstance(self.reg_covar, str):
             return float(self.reg_covar)
-        rows = np.flatnonzero(w)
-        mean = mean_of(X, rows, w)
-        squares = sum(
-            float(w[rows[b]] @ np.square(X[rows[b]] - mean).sum(axis=1))
-            for b in blocks(len(rows), X.shape[1])
-        )
-        return 0.1 * squares / X.shape[1] / self.n_clusters or 1.0
+        X, w = data.X, data.w
+        mean = data.layout.mean(X, w if data.layout.weighted else None, 1)
+        squares = np.empty(len(w))
+        for b in blocks(*X.shape):
+            squares[b] = np.square(X[b] - mean).sum(axis=1)
+        return 0.1 * exact_total(w * squares) / X.shape[1] / self.n_clusters or 1.0
 
     def _opening_cost(self, d, reg, known):
         """What a cluster costs that begins at a point; None with K fixed."""
@@ -490,13 +522,14 @@ class MahalanobisMeans(CenterEstimator):
             if self.lam is None:
                 check_guess(self.n_clusters, len(active))
             seeds, known = self._check_seeds(d), self._check_covariances(d)
-            reg = self._resolve_reg(X, w)
-            cost = self._opening_cost(d, reg, known)
             # rows without weight are few or none: leave them out by a copy
-            data, mass = (X, w) if len(active) == n else (X[active], w[active])
+            used = (X, w) if len(active) == n else (X[active], w[active])
+            data = _Data(*used, sample_weight is not None)
+            reg = self._resolve_reg(data)
+            cost = self._opening_cost(d, reg, known)
             best = None
             for start in range(1 if seeds is not None and cost is None else self.n_init):
-                one = self._start(data, mass, seeds, known, reg, cost, start, rng)
+                one = self._start(data, seeds, known, reg, cost, start, rng)
                 if self.verbose and self.n_init > 1:
                     print(f"start {start + 1}: {one.k} clusters, objective {one.objective:.8g}")
                 if best is None or one.objective < best.objective:
@@ -519,9 +552,10 @@ class MahalanobisMeans(CenterEstimator):
                 warn_not_converged(self, best.n_iter)
         return self
 
-    def _start(self, X, w, seeds, known, reg, cost, start, rng):
+    def _start(self, data, seeds, known, reg, cost, start, rng):
+        X, w = data.X, data.w
         lam = 0.0 if self.lam is None else float(self.lam)
-        state = _Gaussians(X, w, lam, float(self.scale), reg, known)
+        state = _Gaussians(X, w, lam, float(self.scale), reg, known, data)
         order = np.arange(len(w)) if start == 0 or cost is None else rng.permutation(len(w))
         if seeds is None and cost is not None:
             one, label = _GaussianStart(state, 1, cost, order), np.zeros(len(w), dtype=np.int32)
@@ -612,4 +646,4 @@ class MahalanobisMeans(CenterEstimator):
         X = self._validate(X, reset=False)
         check_reach(X)
         state = self._fitted(X, self.reg_covar_, check_weights(sample_weight, X.shape[0]))
-        return -(float(state.w @ state.assign()[1]) + state.prior())
+        return -(exact_total(state.w * state.assign()[1]) + state.prior())

@@ -75,13 +75,13 @@ def power_above(values):
     return np.array(powers).reshape(np.shape(values))
 
 
-def layout(X, weights):
+def layout(X, weights, origin=None, rare=1 / 128):
     """Bins for the sums of these rows; it depends on the rows as a set.
 
     The origin is 0 where the data are not farther from it than they are wide, else a round number
     near their middle. Units bound w |x - origin|, and the weights. A bin of b bits adds up 2^(53-b)
     rows without rounding. There are as many bins as it takes to keep 50 bits of all weights, and of
-    all but one in 128 of the w (x - origin) that are not 0.
+    all but a share `rare` of the w (x - origin) that are not 0.
     """
     used = weights > 0
     X, weights = X[used], weights[used]
@@ -90,7 +90,8 @@ def layout(X, weights):
     middle = low + half
     step = np.array([2.0 ** math.floor(math.log2(h)) if h > 0 else 1.0 for h in half])
     round_middle = np.where(half > 0, np.rint(middle / step) * step, low)
-    origin = np.where(np.abs(middle) <= 2 * half, 0.0, round_middle)
+    if origin is None:
+        origin = np.where(np.abs(middle) <= 2 * half, 0.0, round_middle)
     reach = power_above(np.maximum(np.abs(high - origin), np.abs(low - origin)))
     heaviest = float(power_above(weights.max()))
     bits = 50 + math.ceil(math.log2(heaviest) - math.log2(weights.min()))
@@ -99,7 +100,7 @@ def layout(X, weights):
     size = np.abs(X - origin)
     while bins < 64:
         small = (size > 0) & (size < np.ldexp(reach, bits - bins * width))
-        if 128 * small.sum(axis=0).max() <= len(X):
+        if small.sum(axis=0).max() <= rare * len(X):
             break
         bins += 1
     return Bins(origin, np.append(reach, 1.0) * heaviest, width, bins)
@@ -751,7 +752,8 @@ def hdp(X, groups, lam_local, lam_global, *, max_iter=300):
     X = np.asarray(X, dtype=float)
     sets = [np.flatnonzero(groups == g) for g in np.unique(groups)]
     labels = np.zeros(len(X), dtype=int)
-    centers = X.mean(axis=0)[None]
+    b, one = layout(X, np.ones(len(X))), np.ones(len(X))
+    centers = weighted_means(X, one, labels, b)
     path, n_iter = [], 0
     while n_iter < max_iter:
         before = labels.copy()
@@ -770,7 +772,7 @@ def hdp(X, groups, lam_local, lam_global, *, max_iter=300):
         for rows in sets:  # step 5
             for c in np.unique(labels[rows]):
                 mine = rows[labels[rows] == c]
-                mean = X[mine].mean(axis=0)
+                mean = weighted_means(X[mine], one[mine], np.zeros(len(mine), dtype=int), b)[0]
                 cost = len(mine) * squared_distances(mean[None], centers)[0]
                 if cost.min() > lam_global:
                     labels[mine] = len(centers)
@@ -780,9 +782,9 @@ def hdp(X, groups, lam_local, lam_global, *, max_iter=300):
         created = len(centers) > opened
         fixed = np.array_equal(labels, before) and not created
         labels, _ = without_gaps(labels)  # step 6
-        centers = np.array([X[labels == p].mean(axis=0) for p in range(labels.max() + 1)])
+        centers = weighted_means(X, one, labels, b)
         n_local = np.array([len(set(labels[rows])) for rows in sets])
-        sse = np.square(X - centers[labels]).sum()
+        sse = sum_of_squares(X, one, labels, centers)
         path.append(sse + lam_local * n_local.sum() + lam_global * len(centers))
         n_iter += 1
         if fixed:
@@ -921,12 +923,25 @@ def divergences(X, centers, name):
     return total
 
 
+def bregman_means(X, weights, labels):
+    """Means from sums about 0 that keep 50 bits of every value, within those of the cluster."""
+    return means_within(X, weights, labels, layout(X, weights, np.zeros(X.shape[1]), 0))
+
+
+def means_within(X, weights, labels, b=None):
+    """Means that lie within the values of the cluster: that of equal ones is exact."""
+    means = weighted_means(X, weights, labels, b)
+    low = [X[labels == c].min(axis=0) for c in range(len(means))]
+    high = [X[labels == c].max(axis=0) for c in range(len(means))]
+    return np.clip(means, low, high) + 0.0  # never -0
+
+
 def own_divergence(X, weights, labels, centers, name):
     """Weighted sum of the rows' divergences from their own centers."""
     own = [
         divergences(x[None], c[None], name)[0, 0] for x, c in zip(X, centers[labels], strict=True)
     ]
-    return float(weights @ np.array(own))
+    return math.fsum(weights * np.array(own))
 
 
 def bregman_farthest_first(X, n_clusters, name):
@@ -1008,11 +1023,11 @@ def bregman(
     cap = np.inf if max_clusters is None else max_clusters
     given = init is not None
     labels = np.zeros(len(X), dtype=int)
-    centers = np.array(init, dtype=float) if given else weighted_means(X, w, labels)
+    centers = np.array(init, dtype=float) if given else bregman_means(X, w, labels)
     if algorithm == "collapsed" and given:
         labels, kept = without_gaps(divergences(X, centers, name).argmin(axis=1))
         centers = centers[kept]
-    mean = weighted_means(X, w, np.zeros(len(X), dtype=int))[0]
+    mean = bregman_means(X, w, np.zeros(len(X), dtype=int))[0]
     reach = X.sum(axis=1) + mean.sum() if name == "kl" else np.full(len(X), X.shape[1])
     path, n_iter, counted, fixed = [], 0, 0, False
     while not fixed and counted < max_iter:
@@ -1028,7 +1043,7 @@ def bregman(
         created = n_now > n_before
         fixed = not created and np.array_equal(labels, previous) and not (given and n_iter == 0)
         labels, _ = without_gaps(labels)
-        centers = weighted_means(X, w, labels)
+        centers = bregman_means(X, w, labels)
         path.append(own_divergence(X, w, labels, centers, name) + lam * len(centers))
         n_iter += 1
         counted += not created
@@ -1087,7 +1102,7 @@ def mahalanobis(X, seeds, *, lam=None, scale=1.0, reg=1.0, known=None, weights=N
         return None if known is None else np.broadcast_to(known, (k, d, d))
 
     def refit(labels, k):
-        centers = weighted_means(X, w, labels)
+        centers = means_within(X, w, labels)
         if known is not None:
             return centers, given(k)
         S = []

@@ -20,6 +20,7 @@ from problems import (
 )
 from sklearn.exceptions import ConvergenceWarning
 from smallvar._sweeps.bpmeans import FeatureSweep, uniforms
+from smallvar._sweeps.sums import Layout, Sums
 
 from smallvar import BPMeans, KFeatures, feature_path
 
@@ -450,6 +451,78 @@ def test_tabletop():
         else:
             model = KFeatures(k, assign="exact", n_init=500, n_swaps=10, random_state=0)
         assert model.fit(X).objective_ < value + 0.05
+
+
+# Sums -----------------------------------------------------------------------------------------
+
+
+def sums_of(X, Z, weight):
+    """Z'WZ, Z'WX and counts, each a fresh exact sum over the rows that have the features."""
+    layout = Layout(X, weight, 1, origin=np.zeros(X.shape[1]))
+
+    def over(rows):
+        sums = Sums(layout, 1)
+        sums.add(X, np.where(rows, 0, -1).astype(np.int32), weight)
+        total, mass = sums.totals
+        return total[0], mass[0]
+
+    k = Z.shape[1]
+    both = [[over((Z[:, i] & Z[:, j]) == 1)[1] for j in range(k)] for i in range(k)]
+    return np.array(both), np.array([over(z == 1)[0] for z in Z.T]), Z.sum(axis=0)
+
+
+@pytest.mark.parametrize("kind", ["plain", "weights", "float32", "Fortran order", "far", "heavy"])
+@pytest.mark.parametrize("rule", ["sweep", "collapsed", "coordinate", "exact"])
+def test_sums_kept_up_are_sums_from_scratch(rule, kind):
+    """After sweeps, swaps and removals, bit for bit."""
+    rng = np.random.default_rng(11)
+    X = planted_features("signed", 1, n=700, d=5, k=4, noise=0.5)[0]
+    weight = rng.gamma(1.0, size=700) + 0.01 if kind == "weights" else None
+    if kind == "heavy":
+        weight = 10.0 ** rng.integers(-5, 6, size=700)
+    if kind == "far":
+        X = X + np.array([0.0, 1e3, 1e6, 0.0, 0.0])
+    X = X.astype(np.float32) if kind == "float32" else X
+    X = np.asfortranarray(X) if kind == "Fortran order" else X
+    lam = 0.02 * np.square(X - X.mean(axis=0)).sum()
+    fixed = rule in ("coordinate", "exact")
+    for n_threads in (1, 3):
+        sweep = FeatureSweep(
+            X, weight, rule, 0.0 if fixed else lam, 5, 30, 0.0, 4, n_threads, False
+        )
+        sweep.run(np.arange(4, dtype=np.uint64), np.array([0, 1, 0, 1], dtype=np.intc))
+        assert sweep.k > 1
+        for mine, fresh in zip(sweep.sums(), sums_of(X, sweep.assignments(), weight), strict=True):
+            assert np.array_equal(mine, fresh)
+
+
+@pytest.mark.parametrize("n", [999, 60_000])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rule", ["coordinate", "exact"])
+def test_a_fit_does_not_know_the_order_of_the_rows(rule, weighted, n):
+    """K features from given rows of Z: the same bits in features and objective."""
+    rng = np.random.default_rng(6)
+    X = planted_features("signed", 2, n=n, d=6, k=4, noise=0.6)[0] + 3.0
+    weight = rng.gamma(1.0, size=n) + 0.01 if weighted else None
+    Z = (rng.random((n, 4)) < 0.4).astype(np.uint8)
+
+    def run(order, n_threads):
+        sweep = FeatureSweep(
+            X[order], None if weight is None else weight[order], rule, 0.0, 4, 8, 0.0, 0, n_threads,
+            False,
+        )  # fmt: skip
+        sweep.run_given(Z[order], 0)
+        return sweep
+
+    one = run(np.arange(n), 1)
+    assert one.n_iter > 3
+    for n_threads in (1, 2, 3):
+        order = rng.permutation(n)
+        other = run(order, n_threads)
+        assert np.array_equal(other.assignments(), one.assignments()[order])
+        assert other.components().tobytes() == one.components().tobytes()
+        assert other.path().tobytes() == one.path().tobytes()
+        assert other.error == one.error
 
 
 # Collapsed ----------------------------------------------------------------------------------

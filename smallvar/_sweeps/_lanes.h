@@ -57,7 +57,10 @@ SV_CHOOSE(sf_exact)
 SV_CHOOSE(sf_with)
 SV_CHOOSE(sf_dot)
 SV_CHOOSE(sf_axpy)
-SV_CHOOSE(sf_axpy_f)
+SV_CHOOSE(sf_largest)
+SV_CHOOSE(sf_add_up)
+SV_CHOOSE(sf_cut_d)
+SV_CHOOSE(sf_cut_f)
 
 #endif
 
@@ -371,14 +374,89 @@ static void SV_(sf_axpy)(ptrdiff_t d, double s, const double *SV_RESTRICT x, dou
     for (; j < d; j++) y[j] += s * x[j];
 }
 
-static void SV_(sf_axpy_f)(ptrdiff_t d, double s, const float *SV_RESTRICT x, double *SV_RESTRICT y)
+/* The largest of w a.  IN a, w (or NULL: 1 each): n, >= 0. */
+static double SV_(sf_largest)(ptrdiff_t n, const double *SV_RESTRICT a, const double *SV_RESTRICT w)
 {
-    const V factor = V_SPREAD(s);
-    ptrdiff_t j;
-    for (j = 0; j + V_LANES <= d; j += V_LANES) V_STORE(y + j, V_MULADD(factor, V_TAKE_SINGLE(x + j), V_LOAD(y + j)));
-    for (; j < d; j++) y[j] += s * (double)x[j];
+    double top[SF_LANES] = {0.0}, largest = 0.0;
+    ptrdiff_t i = 0, l;
+    for (; i + SF_LANES <= n; i += SF_LANES) {
+        for (l = 0; l < SF_LANES; l++) {
+            const double t = w ? w[i + l] * a[i + l] : a[i + l];
+            top[l] = t > top[l] ? t : top[l];
+        }
+    }
+    for (; i < n; i++) {
+        const double t = w ? w[i] * a[i] : a[i];
+        largest = t > largest ? t : largest;
+    }
+    for (l = 0; l < SF_LANES; l++) largest = top[l] > largest ? top[l] : largest;
+    return largest;
 }
 
+/* w a cut to the pieces of three bins and added to their sums, exactly, see _sums.h.  INOUT sum: 3. */
+static void SV_(sf_add_up)(ptrdiff_t n, const double *SV_RESTRICT a, const double *SV_RESTRICT w,
+                           const double *SV_RESTRICT magic, double *SV_RESTRICT sum)
+{
+    const V m0 = V_SPREAD(magic[0]), m1 = V_SPREAD(magic[1]), m2 = V_SPREAD(magic[2]);
+    V s0 = V_SPREAD(0.0), s1 = s0, s2 = s0, t, piece;
+    double part[3][V_LANES];
+    ptrdiff_t i = 0, l;
+    for (; i + V_LANES <= n; i += V_LANES) {
+        t = V_LOAD(a + i);
+        if (w) t = V_MUL(V_LOAD(w + i), t);
+        piece = V_SUB(V_ADD(t, m0), m0);
+        s0 = V_ADD(s0, piece);
+        t = V_SUB(t, piece);
+        piece = V_SUB(V_ADD(t, m1), m1);
+        s1 = V_ADD(s1, piece);
+        t = V_SUB(t, piece);
+        s2 = V_ADD(s2, V_SUB(V_ADD(t, m2), m2));
+    }
+    V_STORE(part[0], s0);
+    V_STORE(part[1], s1);
+    V_STORE(part[2], s2);
+    for (l = 0; l < V_LANES; l++) {
+        sum[0] += part[0][l];
+        sum[1] += part[1][l];
+        sum[2] += part[2][l];
+    }
+    for (; i < n; i++) {
+        const double x = w ? w[i] * a[i] : a[i], p0 = (x + magic[0]) - magic[0];
+        const double p1 = ((x - p0) + magic[1]) - magic[1];
+        sum[0] += p0;
+        sum[1] += p1;
+        sum[2] += ((x - p0 - p1) + magic[2]) - magic[2];
+    }
+}
+
+/* w x cut to the pieces of the bins, see _sums.h.  IN x: d, col apart; magic: bins x (d + 1).  OUT piece: bins x d. */
+#define SF_CUT(real, name)                                                                                             \
+    static void name(ptrdiff_t d, ptrdiff_t bins, double w, const real *SV_RESTRICT x, ptrdiff_t col,                  \
+                     const double *SV_RESTRICT magic, double *SV_RESTRICT piece)                                       \
+    {                                                                                                                  \
+        ptrdiff_t j, b;                                                                                                \
+        if (bins == 2 && col == 1) {                                                                                   \
+            for (j = 0; j < d; j++) {                                                                                  \
+                const double t = w * (double)x[j], first = (t + magic[j]) - magic[j];                                  \
+                piece[j] = first;                                                                                      \
+                piece[d + j] = ((t - first) + magic[d + 1 + j]) - magic[d + 1 + j];                                    \
+            }                                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (j = 0; j < d; j++) {                                                                                      \
+            double t = w * (double)x[j * col];                                                                         \
+            for (b = 0; b < bins; b++) {                                                                               \
+                const double m = magic[b * (d + 1) + j], part = (t + m) - m;                                           \
+                t -= part;                                                                                             \
+                piece[b * d + j] = part;                                                                               \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+SF_CUT(float, SV_(sf_cut_f))
+SF_CUT(double, SV_(sf_cut_d))
+
+#undef SF_CUT
 #undef EACH_1
 #undef EACH_2
 #undef EACH_3

@@ -6,12 +6,14 @@ sweeps, least squares, until nothing changes. Small problems run in parallel ove
 
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.math cimport HUGE_VAL, fabs, sqrt
+from libc.math cimport HUGE_VAL, fabs, frexp, ldexp, sqrt
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.pool cimport PAYS, item_now, next_item, run
+
+from smallvar._sweeps.sums import Layout
 
 import numpy as np
 
@@ -33,16 +35,19 @@ cdef extern from "_lanes.h" nogil:
                   double*, double*, double*)
     void sf_with(Py_ssize_t, const double*, const double*, double*)
     double sf_dot(Py_ssize_t, const double*, const double*)
+    double sf_largest(Py_ssize_t, const double*, const double*)
+    void sf_add_up(Py_ssize_t, const double*, const double*, const double*, double*)
     void sf_axpy(Py_ssize_t, double, const double*, double*)
-    void sf_axpy_f(Py_ssize_t, double, const float*, double*)
+    void sf_cut_d(Py_ssize_t, Py_ssize_t, double, const double*, Py_ssize_t, const double*, double*)
+    void sf_cut_f(Py_ssize_t, Py_ssize_t, double, const float*, Py_ssize_t, const double*, double*)
 
 cdef enum:
     ROUND = 8192        # tiles of a round: proposals are made for it in parallel, then taken up in order
     RUN = 16            # tiles that a thread takes at a time
-    PART = 16           # tiles of a partial sum of squared residuals; no run ends within one
+    PART = 16           # tiles of a partial sum of squared residuals, for draws; no run ends within one
     PACKED = 1 << 21    # data of at most this many values are held as tiles, larger ones gathered in each sweep
     SMALL = 1 << 18     # values up to which threads share out starts instead of points
-    GROUPS = 16         # partial sums of a round, added in order,
+    GROUPS = 16         # partial sums of a round,
     SUMS = 1 << 22      # and values they may have in all
     REFRESH = 32        # rank-one updates between two fresh inverses
     PASSES = 1000       # over the bits of a row: a few, but for ties that rounding hides
@@ -82,6 +87,11 @@ cdef struct Problem:            # what all starts share and only read
     double tol
     Py_ssize_t n_swaps
     bint verbose
+    # exact sums of w x, about 0, see _sums.h
+    Py_ssize_t bins
+    Py_ssize_t layers           # of Z'WZ: as many bins, or 1 where it counts
+    const double* magic         # bins x (d + 1)
+    const double* mean          # d
 
 
 cdef struct Scratch:            # one thread's
@@ -90,6 +100,8 @@ cdef struct Scratch:            # one thread's
     double* z                   # room x LANES
     double* g                   # room x LANES
     double* work                # room x LANES
+    double* piece               # bins x d, of one row, and as many of its weight
+    double[3] bins              # of a sum
 
 
 cdef struct Start:              # one start
@@ -103,13 +115,16 @@ cdef struct Start:              # one start
     double* rows                # room x d: A
     double* at                  # d x room: A transposed
     double* gram                # room x room: A A'
-    double* m                   # room x room: Z'WZ
-    double* b                   # room x d: Z'WX
+    double* mm                  # layers x room x room: the bins of Z'WZ, nothing above the diagonal
+    double* bb                  # room x bins x d: those of Z'WX
+    double* m                   # room x room: Z'WZ, as last read
+    double* b                   # room x d: Z'WX likewise
     double* count               # room: users of each feature
     double* refund              # room
     double* rr                  # tiles x LANES: squared residuals, those of padding 0
+    double[3] magic             # for their sum
     double* parts               # their weighted sums over PART tiles each
-    double* partial             # groups x (k x k + k + k x d)
+    double* partial             # groups x (layers x k x k + k + k x bins x d)
     double* square              # 3 x room x room: for the small systems
     double* spare               # room x d: for the small systems
     double* quadratic           # 2^k: z A A' z' in Gray order
@@ -161,10 +176,15 @@ cdef double* zeros(Py_ssize_t count) except NULL nogil:
     return memory
 
 
-cdef Py_ssize_t group_count(Py_ssize_t k, Py_ssize_t d, Py_ssize_t tiles) noexcept nogil:
-    """Groups of the sums over these tiles: a function of the problem alone, never of the threads."""
+cdef inline Py_ssize_t sums_size(const Problem* p, Py_ssize_t k) noexcept nogil:
+    """Values in a group of sums."""
+    return k * (k * p.layers + 1 + p.bins * p.d)
+
+
+cdef Py_ssize_t group_count(const Problem* p, Py_ssize_t k, Py_ssize_t tiles) noexcept nogil:
+    """Groups of the sums over these tiles."""
     cdef Py_ssize_t groups = min(<Py_ssize_t> GROUPS, tiles // 64)
-    return max(<Py_ssize_t> 1, min(groups, <Py_ssize_t> SUMS // (max(k, <Py_ssize_t> 1) * (d + k + 1))))
+    return max(<Py_ssize_t> 1, min(groups, <Py_ssize_t> SUMS // max(<Py_ssize_t> 1, sums_size(p, k))))
 
 
 cdef void release_scratch(Start* s) noexcept nogil:
@@ -176,6 +196,7 @@ cdef void release_scratch(Start* s) noexcept nogil:
             sf_give(s.scratch[t].z)
             sf_give(s.scratch[t].g)
             sf_give(s.scratch[t].work)
+            sf_give(s.scratch[t].piece)
 
 
 cdef void release(Start* s) noexcept nogil:
@@ -188,6 +209,8 @@ cdef void release(Start* s) noexcept nogil:
     sf_give(s.rows)
     sf_give(s.at)
     sf_give(s.gram)
+    sf_give(s.mm)
+    sf_give(s.bb)
     sf_give(s.m)
     sf_give(s.b)
     sf_give(s.count)
@@ -218,7 +241,7 @@ cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) exce
     cdef int t
     room = max(<Py_ssize_t> 8, (room + 7) // 8 * 8)
     s.room = room
-    sums = room * (room + 1 + d)
+    sums = sums_size(p, room)
     groups = max(<Py_ssize_t> 1, min(<Py_ssize_t> GROUPS, length // 64))
     s.z = <unsigned char*> take(p.tiles * room * LANES)
     memset(s.z, 0, p.tiles * room * LANES)
@@ -229,6 +252,8 @@ cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) exce
     s.rows = zeros(room * d)
     s.at = zeros(d * room)
     s.gram = zeros(room * room)
+    s.mm = zeros(p.layers * room * room)
+    s.bb = zeros(room * p.bins * d)
     s.m = zeros(room * room)
     s.b = zeros(room * d)
     s.count = zeros(room)
@@ -261,6 +286,7 @@ cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) exce
         s.scratch[t].z = zeros(room * LANES)
         s.scratch[t].g = zeros(room * LANES)
         s.scratch[t].work = zeros(room * LANES)
+        s.scratch[t].piece = zeros(p.bins * (d + 1))
     return 0
 
 
@@ -286,18 +312,19 @@ cdef void transfer_item(void* context, Py_ssize_t item, int slot) noexcept nogil
 
 cdef void copy_state(const Problem* p, const Start* a, Start* b) noexcept nogil:
     """Z, A and the sums of one start into another that has room for them."""
-    cdef Py_ssize_t j, k = a.k
+    cdef Py_ssize_t j, k = a.k, width = p.bins * p.d
     b.k, b.dead = k, a.dead
     cdef Transfer z = Transfer(p, a, b)
     run(transfer_item, &z, 0, (p.tiles + RUN - 1) // RUN, threads_for(p, a, p.tiles))
     memcpy(b.rows, a.rows, k * p.d * sizeof(double))
-    memcpy(b.b, a.b, k * p.d * sizeof(double))
-    memset(b.b + k * p.d, 0, (b.room - k) * p.d * sizeof(double))
+    memcpy(b.bb, a.bb, k * width * sizeof(double))
+    memset(b.bb + k * width, 0, (b.room - k) * width * sizeof(double))
     for j in range(p.d):
         memcpy(b.at + j * b.room, a.at + j * a.room, k * sizeof(double))
     copy_square(a.gram, a.room, b.gram, b.room, k)
-    memset(b.m, 0, b.room * b.room * sizeof(double))
-    copy_square(a.m, a.room, b.m, b.room, k)
+    memset(b.mm, 0, p.layers * b.room * b.room * sizeof(double))
+    for j in range(p.layers):
+        copy_square(a.mm + j * a.room * a.room, a.room, b.mm + j * b.room * b.room, b.room, k)
     memset(b.count, 0, b.room * sizeof(double))
     memcpy(b.count, a.count, k * sizeof(double))
     memcpy(b.rr, a.rr, p.tiles * LANES * sizeof(double))
@@ -436,25 +463,37 @@ cdef void residual_of(const Problem* p, Start* s, Py_ssize_t i, double* r) noexc
 
 
 cdef double total(const Problem* p, Start* s) noexcept nogil:
-    """Sum of w ||r||^2, and those of parts of PART tiles, which are added in order."""
-    cdef double sum0 = 0.0
-    cdef Py_ssize_t i
+    """Sum of w ||r||^2, in any order the same, and those of parts of PART tiles."""
+    cdef int t, i, bits = 0, exponent
+    cdef double largest = sf_largest(p.n, s.rr, p.weight)
+    frexp(largest, &exponent)
+    while (<Py_ssize_t> 1 << bits) < p.n:
+        bits += 1
+    for i in range(3):
+        s.magic[i] = ldexp(1.5, exponent + 52 - (i + 1) * min(40, 52 - bits)) if largest > 0.0 else 0.0
+    for t in range(s.threads):
+        memset(s.scratch[t].bins, 0, 3 * sizeof(double))
     share(total_run, p, s, 0, p.tiles, 0, 0)
-    for i in range((p.tiles + PART - 1) // PART):
-        sum0 += s.parts[i]
-    return sum0
+    for t in range(1, s.threads):
+        for i in range(3):
+            s.scratch[0].bins[i] += s.scratch[t].bins[i]
+    return s.scratch[0].bins[2] + s.scratch[0].bins[1] + s.scratch[0].bins[0]
 
 
 cdef void total_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
     cdef const Problem* p = r.p
     cdef Start* s = r.s
-    cdef Py_ssize_t i, part
-    cdef double sum0
+    cdef Py_ssize_t start, part, i
+    cdef const double* weight
+    cdef double[3] bins
     for part in range(t0 // PART, (t1 + PART - 1) // PART):
-        sum0 = 0.0
-        for i in range(part * PART * LANES, min(p.n, (part + 1) * PART * LANES)):
-            sum0 += weight_of(p, i) * s.rr[i]
-        s.parts[part] = sum0
+        start = part * PART * LANES
+        weight = NULL if p.weight == NULL else p.weight + start
+        memset(bins, 0, 3 * sizeof(double))
+        sf_add_up(min(p.n - start, <Py_ssize_t> PART * LANES), s.rr + start, weight, s.magic, bins)
+        for i in range(3):
+            w.bins[i] += bins[i]
+        s.parts[part] = bins[2] + bins[1] + bins[0]
 
 
 cdef inline double cleared(const Problem* p, double error) noexcept nogil:
@@ -599,18 +638,33 @@ cdef void propose(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop)
 # Sums: Z'WZ, Z'WX and the number of users
 
 
+cdef void cut_weight(const Problem* p, double weight, double* piece) noexcept nogil:
+    """The pieces of a weight; 1 where Z'WZ counts."""
+    cdef Py_ssize_t layer
+    cdef double magic
+    if p.layers == 1:
+        piece[0] = 1.0
+        return
+    for layer in range(p.layers):
+        magic = p.magic[layer * (p.d + 1) + p.d]
+        piece[layer] = (weight + magic) - magic
+        weight -= piece[layer]
+
+
 cdef void add_group(
     const Problem* p, Start* s, Py_ssize_t first, Py_ssize_t t0, Py_ssize_t t1, double* sums, Scratch* w
 ) noexcept nogil:
-    """The changes of a round's tiles t0..t1-1, added to m, count and b, which lie one after the other."""
-    cdef Py_ssize_t t, k, j, l, size = s.k, d = p.d, room = s.room
-    cdef double* m = sums
-    cdef double* count = m + size * size
-    cdef double* b = count + size
+    """The changes of a round's tiles t0..t1-1, added to mm, count and bb, which lie one after the other."""
+    cdef Py_ssize_t t, k, j, l, i, layer, size = s.k, d = p.d, room = s.room, width = p.bins * d
+    cdef double* count = sums + p.layers * size * size
+    cdef double* bb = count + size
+    cdef double* m
+    cdef double* mass = w.piece + width
     cdef const double* x
     cdef unsigned char* old
     cdef unsigned char* new
-    cdef double weight, sign
+    cdef double sign, part
+    cdef bint cut
     for t in range(t0, t1):
         if not s.touched[t - first]:
             continue
@@ -618,29 +672,36 @@ cdef void add_group(
         old = s.old + (t - first) * room * LANES
         new = s.z + t * room * LANES
         for l in range(LANES):
-            if not (s.touched[t - first] >> l) & 1 or t * LANES + l >= p.n:
+            i = t * LANES + l
+            if not (s.touched[t - first] >> l) & 1 or i >= p.n:
                 continue
-            weight = weight_of(p, t * LANES + l)
+            cut = False
             for k in range(size):
                 if old[k * LANES + l] == new[k * LANES + l]:
                     continue
+                if not cut:
+                    cut = True
+                    cut_weight(p, weight_of(p, i), mass)
+                    if p.col != 1:
+                        sf_cut_d(d, p.bins, weight_of(p, i), x + l, LANES, p.magic, w.piece)
+                    elif p.x_single:
+                        sf_cut_f(d, p.bins, weight_of(p, i), <const float*> p.x + i * p.row, 1, p.magic, w.piece)
+                    else:
+                        sf_cut_d(d, p.bins, weight_of(p, i), <const double*> p.x + i * p.row, 1, p.magic, w.piece)
                 # one bit after the other: the bits before k are new, those behind it old
-                sign = weight if new[k * LANES + l] else -weight
-                count[k] += 1.0 if new[k * LANES + l] else -1.0
-                for j in range(k):
-                    if new[j * LANES + l]:
-                        m[k * size + j] += sign
-                m[k * size + k] += sign
-                for j in range(k + 1, size):
-                    if old[j * LANES + l]:
-                        m[j * size + k] += sign
-                if p.col != 1:
-                    for j in range(d):
-                        b[k * d + j] += sign * x[j * LANES + l]
-                elif p.x_single:
-                    sf_axpy_f(d, sign, <const float*> p.x + (t * LANES + l) * p.row, b + k * d)
-                else:
-                    sf_axpy(d, sign, <const double*> p.x + (t * LANES + l) * p.row, b + k * d)
+                sign = 1.0 if new[k * LANES + l] else -1.0
+                count[k] += sign
+                for layer in range(p.layers):
+                    m = sums + layer * size * size
+                    part = sign * mass[layer]
+                    for j in range(k):
+                        if new[j * LANES + l]:
+                            m[k * size + j] += part
+                    m[k * size + k] += part
+                    for j in range(k + 1, size):
+                        if old[j * LANES + l]:
+                            m[j * size + k] += part
+                sf_axpy(width, sign, w.piece, bb + k * width)
 
 
 cdef struct Groups:
@@ -654,40 +715,58 @@ cdef struct Groups:
 cdef void add_item(void* context, Py_ssize_t g, int slot) noexcept nogil:
     """Group g, into sums of its own."""
     cdef const Groups* a = <const Groups*> context
-    cdef Py_ssize_t t0 = a.first + g * a.length, size = a.s.k * (a.s.k + 1 + a.p.d)
+    cdef Py_ssize_t t0 = a.first + g * a.length
     add_group(
-        a.p, a.s, a.first, t0, min(a.last, t0 + a.length), a.s.partial + g * size, &a.s.scratch[slot]
+        a.p, a.s, a.first, t0, min(a.last, t0 + a.length), a.s.partial + g * sums_size(a.p, a.s.k), &a.s.scratch[slot]
     )
 
 
 cdef void add_round(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    """The changes of a round, in groups that depend on the problem alone."""
+    """The changes of a round."""
     cdef Py_ssize_t first = start // LANES, last = (stop + LANES - 1) // LANES
-    cdef Py_ssize_t k = s.k, groups = group_count(k, p.d, last - first), g, i, j
-    cdef Py_ssize_t size = k * (k + 1 + p.d)
+    cdef Py_ssize_t k = s.k, groups = group_count(p, k, last - first), g, i, layer, size = sums_size(p, k)
     cdef Groups a = Groups(p, s, first, last, (last - first + groups - 1) // groups)
     cdef double* sums
     memset(s.partial, 0, groups * size * sizeof(double))
     run(add_item, &a, 0, groups, threads_for(p, s, last - first))
     for g in range(groups):
         sums = s.partial + g * size
-        for i in range(k):
-            for j in range(i + 1):
-                s.m[i * s.room + j] += sums[i * k + j]
-                s.m[j * s.room + i] = s.m[i * s.room + j]
-            s.count[i] += sums[k * k + i]
-        sf_axpy(k * p.d, 1.0, sums + k * k + k, s.b)
+        for layer in range(p.layers):
+            for i in range(k):
+                sf_axpy(i + 1, 1.0, sums + (layer * k + i) * k, s.mm + (layer * s.room + i) * s.room)
+        sf_axpy(k, 1.0, sums + p.layers * k * k, s.count)
+        sf_axpy(k * p.bins * p.d, 1.0, sums + p.layers * k * k + k, s.bb)
 
 
-cdef int recount(const Problem* p, Start* s) except -1 nogil:
-    """The sums from scratch."""
-    cdef Py_ssize_t first = 0, last, length = round_tiles(p)
-    memset(s.m, 0, s.room * s.room * sizeof(double))
-    memset(s.b, 0, s.room * p.d * sizeof(double))
-    memset(s.count, 0, s.room * sizeof(double))
-    memset(s.old, 0, length * s.room * LANES)
+cdef void read_sums(const Problem* p, Start* s) noexcept nogil:
+    """Z'WZ and Z'WX from their bins, from the last one up."""
+    cdef Py_ssize_t i, j, b, k = s.k, d = p.d, room = s.room
+    cdef const double* bins
+    cdef double value
+    for i in range(k):
+        for j in range(i + 1):
+            value = s.mm[((p.layers - 1) * room + i) * room + j]
+            for b in range(p.layers - 2, -1, -1):
+                value += s.mm[(b * room + i) * room + j]
+            s.m[i * room + j] = s.m[j * room + i] = value
+        bins = s.bb + i * p.bins * d
+        memcpy(s.b + i * d, bins + (p.bins - 1) * d, d * sizeof(double))
+        for b in range(p.bins - 2, -1, -1):
+            sf_axpy(d, 1.0, bins + b * d, s.b + i * d)
+
+
+cdef int recount(const Problem* p, Start* s, Py_ssize_t known) except -1 nogil:
+    """The sums, where those of the first ``known`` features are there already."""
+    cdef Py_ssize_t first = 0, last, t, length = round_tiles(p)
+    if known == 0:
+        memset(s.mm, 0, p.layers * s.room * s.room * sizeof(double))
+        memset(s.bb, 0, s.room * p.bins * p.d * sizeof(double))
+        memset(s.count, 0, s.room * sizeof(double))
     while first < p.tiles:
         last = min(p.tiles, first + length)
+        memset(s.old, 0, length * s.room * LANES)
+        for t in range(first, last):
+            memcpy(s.old + (t - first) * s.room * LANES, s.z + t * s.room * LANES, known * LANES)
         memset(s.touched, 255, last - first)
         add_round(p, s, first * LANES, min(p.n, last * LANES))
         look(s, (last - first) * LANES * p.d * s.k)
@@ -740,7 +819,7 @@ cdef void tabulate(Start* s) noexcept nogil:
 
 cdef int add_feature(const Problem* p, Start* s) except -1 nogil:
     """A feature that nobody uses yet: the first row of spare."""
-    cdef Py_ssize_t k, t
+    cdef Py_ssize_t k, t, layer
     if s.k == s.room:
         grow(p, s)
     k = s.k
@@ -748,10 +827,11 @@ cdef int add_feature(const Problem* p, Start* s) except -1 nogil:
     memcpy(s.rows + k * p.d, s.spare, p.d * sizeof(double))
     place(p, s, k)
     s.count[k] = 0.0
-    for t in range(s.k):
-        s.m[k * s.room + t] = 0.0
-        s.m[t * s.room + k] = 0.0
-    memset(s.b + k * p.d, 0, p.d * sizeof(double))
+    for layer in range(p.layers):
+        for t in range(s.k):
+            s.mm[(layer * s.room + k) * s.room + t] = 0.0
+            s.mm[(layer * s.room + t) * s.room + k] = 0.0
+    memset(s.bb + k * p.bins * p.d, 0, p.bins * p.d * sizeof(double))
     return 0
 
 
@@ -768,17 +848,21 @@ cdef void compact_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) 
 
 cdef void compact(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
     """Keep the features kept[:k], in this (ascending) order."""
-    cdef Py_ssize_t i, j, d = p.d, room = s.room
+    cdef Py_ssize_t i, j, layer, d = p.d, room = s.room, width = p.bins * p.d
+    cdef double* m
     cdef const Py_ssize_t* kept = s.kept
     share(compact_run, p, s, 0, p.tiles, 0, k)
     for i in range(k):
         if kept[i] != i:
             memcpy(s.rows + i * d, s.rows + kept[i] * d, d * sizeof(double))
-            memcpy(s.b + i * d, s.b + kept[i] * d, d * sizeof(double))
+            memcpy(s.bb + i * width, s.bb + kept[i] * width, width * sizeof(double))
         s.count[i] = s.count[kept[i]]
         for j in range(k):
-            s.m[i * room + j] = s.m[kept[i] * room + kept[j]]
             s.gram[i * room + j] = s.gram[kept[i] * room + kept[j]]
+        for layer in range(p.layers):
+            m = s.mm + layer * room * room
+            for j in range(i + 1):
+                m[i * room + j] = m[kept[i] * room + kept[j]]
     for j in range(d):
         for i in range(k):
             s.at[j * room + i] = s.at[j * room + kept[i]]
@@ -883,6 +967,7 @@ cdef double settle(const Problem* p, Start* s) noexcept nogil:
     cdef Py_ssize_t k = s.k, d = p.d, room = s.room, i, j, rank, count
     cdef double fall = 0.0
     cdef double* y
+    read_sums(p, s)
     rank = independent(s.m, room, k, s.square, s.kept)
     for i in range(rank):
         memcpy(s.spare + i * d, s.b + s.kept[i] * d, d * sizeof(double))
@@ -977,50 +1062,17 @@ cdef Py_ssize_t draw(const Problem* p, Start* s, double error) noexcept nogil:
     return last
 
 
-cdef struct Means:
-    const Problem* p
-    Start* s
-    Py_ssize_t groups
-
-
-cdef void mean_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
-    """The sum of w x and of w over a group of tiles, whose points all take up feature 0."""
-    cdef const Means* a = <const Means*> context
-    cdef const Problem* p = a.p
-    cdef Start* s = a.s
-    cdef Py_ssize_t t, l, j, length = (p.tiles + a.groups - 1) // a.groups
-    cdef double weight
-    cdef double* sums = s.partial + item * (p.d + 1)
-    cdef const double* x
-    for t in range(item * length, min(p.tiles, (item + 1) * length)):
-        x = tile_of(p, t, s.scratch[slot].x)
-        for l in range(min(<Py_ssize_t> LANES, p.n - t * LANES)):
-            weight = weight_of(p, t * LANES + l)
-            for j in range(p.d):
-                sums[j] += weight * x[j * LANES + l]
-            sums[p.d] += weight
-            s.z[t * s.room * LANES + l] = 1
-
-
 cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
     """The greedy start of MB13 section 5, like k-means++. Leaves A as seeded, not as least squares."""
-    cdef Py_ssize_t i, groups
-    cdef double error, mass = 0.0, before
-    cdef double* f = s.spare
-    cdef Means means
+    cdef Py_ssize_t i
+    cdef double error, before
     s.k = s.dead = 0
     memset(s.z, 0, p.tiles * s.room * LANES)
     if mode == 0:
-        groups = group_count(1, p.d, p.tiles)
-        means = Means(p, s, groups)
-        memset(s.partial, 0, groups * (p.d + 1) * sizeof(double))
-        run(mean_item, &means, 0, groups, threads_for(p, s, p.tiles))
-        memset(f, 0, p.d * sizeof(double))
-        for i in range(groups):
-            sf_axpy(p.d, 1.0, s.partial + i * (p.d + 1), f)
-            mass += s.partial[i * (p.d + 1) + p.d]
-        scale(p.d, 1.0 / mass, f)
+        memcpy(s.spare, p.mean, p.d * sizeof(double))
         add_feature(p, s)
+        for i in range(p.n):
+            bit(s, i, 0)[0] = 1
     error = evaluate(p, s)
     while s.k < p.cap and error > NOTHING * p.energy:
         i = draw(p, s, error)
@@ -1250,11 +1302,13 @@ cdef int refresh(const Problem* p, Start* s) except -1 nogil:
     """P, A and G from the sums, columns that depend on earlier ones dropped."""
     cdef Py_ssize_t k = s.k, room = s.room, i, j, rank
     cdef double most = 0.0, off = 0.0
+    read_sums(p, s)
     rank = independent(s.m, room, k, s.square, s.kept)
     if rank < k:
         s.removed += k - rank
         s.updates = 0
         compact(p, s, rank)
+        read_sums(p, s)
         k = rank
     cdef double* inverse = s.square + room * room
     memset(inverse, 0, k * k * sizeof(double))
@@ -1516,7 +1570,7 @@ cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
 
     Where K is free, taking a feature away and seeding one are moves of their own as well.
     """
-    cdef Py_ssize_t k, n_path = s.n_path
+    cdef Py_ssize_t k, known, n_path = s.n_path
     cdef double error
     cdef bint converged = s.converged, death = True, birth = True
     if not p.fixed:
@@ -1530,6 +1584,7 @@ cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
         remove(p, s, <Py_ssize_t> (uniform(&s.rng) * s.k))
         settle(p, s)
     error = evaluate(p, s)
+    known = s.k
     if birth and s.k < p.cap and error > NOTHING * p.energy:
         k = draw(p, s, error)
         residual_of(p, s, k, s.spare)
@@ -1538,7 +1593,8 @@ cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
     while p.fixed and s.k < p.cap:
         memset(s.spare, 0, p.d * sizeof(double))
         add_feature(p, s)
-    recount(p, s)
+    if s.k > known:
+        recount(p, s, known)
     settle(p, s)
     if p.rule == COLLAPSED:
         refresh(p, s)
@@ -1562,7 +1618,7 @@ cdef int run_start(const Problem* p, Start* s, Start* trial, int mode, bint give
     s.drift = 0.0
     if not given:
         seed(p, s, mode)
-    recount(p, s)
+    recount(p, s, 0)
     if given or p.rule == COLLAPSED:
         settle(p, s)
     if p.rule == COLLAPSED:
@@ -1570,8 +1626,7 @@ cdef int run_start(const Problem* p, Start* s, Start* trial, int mode, bint give
     converge(p, s)
     for _ in range(p.n_swaps):
         swap(p, s, trial)
-    # sums from scratch, and the error from the data themselves
-    recount(p, s)
+    # the error from the data themselves
     settle(p, s)
     s.error = cleared(p, evaluate(p, s))
     s.objective = s.error + (0.0 if p.fixed else p.lam * s.k)
@@ -1614,6 +1669,7 @@ cdef class FeatureSweep:
     cdef readonly object X, weight
     cdef readonly int n_threads
     cdef readonly object objectives     # of all starts
+    cdef object layout, mean            # of the sums
 
     def __cinit__(self):
         memset(&self.p, 0, sizeof(Problem))
@@ -1653,6 +1709,7 @@ cdef class FeatureSweep:
         self.p.fixed = rule in ("coordinate", "exact")
         self.p.lam, self.p.cap, self.p.max_iter, self.p.tol = lam, cap, max_iter, tol
         self.p.n_swaps, self.p.verbose = n_swaps, verbose
+        self.p.bins = self.p.layers = 1
         if self.p.tiles * LANES * d <= PACKED:
             self.p.packed = <double*> take(self.p.tiles * LANES * d * sizeof(double))
             for t in range(self.p.tiles):
@@ -1660,6 +1717,22 @@ cdef class FeatureSweep:
                     gather(<const float*> self.p.x, &self.p, t, self.p.packed + t * d * LANES)
                 else:
                     gather(<const double*> self.p.x, &self.p, t, self.p.packed + t * d * LANES)
+
+    cdef prepare(self):
+        """The bins of the sums, which only starts need."""
+        cdef const double[:, ::1] magic
+        cdef const double[::1] mean
+        if self.layout is not None:
+            return
+        release(&self.best)
+        self.best.number = -1
+        # about 0: a sum of w x is asked for
+        self.layout = Layout(self.X, self.weight, self.n_threads, origin=np.zeros(self.p.d))
+        self.mean = self.layout.mean(self.X, self.weight, self.n_threads)
+        magic, mean = self.layout.magic, self.mean
+        self.p.magic, self.p.mean = &magic[0, 0], &mean[0]
+        self.p.bins = self.layout.bins
+        self.p.layers = 1 if self.weight is None else self.layout.bins
 
     cdef Py_ssize_t first_room(self):
         return min(self.p.cap, <Py_ssize_t> 16) if not self.p.fixed else self.p.cap
@@ -1701,6 +1774,7 @@ cdef class FeatureSweep:
         cdef Py_ssize_t i, j
         if Z.shape[0] != self.p.n or Z.shape[1] > self.p.cap:
             raise ValueError(f"Z must be ({self.p.n}, at most {self.p.cap}), got ({Z.shape[0]}, {Z.shape[1]})")
+        self.prepare()
         self.measure()
         release(&self.best)
         allocate(&self.p, &self.best, max(Z.shape[1], self.first_room()), self.n_threads)
@@ -1723,6 +1797,7 @@ cdef class FeatureSweep:
         cdef Starts a
         self.objectives = np.empty(count)
         objectives = self.objectives
+        self.prepare()
         self.measure()
         inner = 1 if self.p.n * self.p.d <= SMALL else threads
         slots = min(<Py_ssize_t> (threads if inner == 1 else 1), count)
@@ -1782,6 +1857,16 @@ cdef class FeatureSweep:
     def drift(self):
         """Largest relative error that rank-one updates had gathered when the state was refreshed."""
         return self.best.drift
+
+    def sums(self):
+        """Z'WZ, Z'WX and the number of users of each feature, as kept up."""
+        cdef Py_ssize_t k = self.best.k, room = self.best.room
+        read_sums(&self.p, &self.best)
+        return (
+            np.array([[self.best.m[i * room + j] for j in range(k)] for i in range(k)]).reshape(k, k),
+            np.array([[self.best.b[i * self.p.d + j] for j in range(self.p.d)] for i in range(k)]),
+            np.array([self.best.count[i] for i in range(k)]),
+        )
 
     def path(self):
         """The objective after every sweep."""

@@ -7,6 +7,7 @@ what lies behind that point is proposed anew. So the result is that of one point
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL, sqrt
+from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from smallvar._sweeps.pool cimport PAYS, run
@@ -14,11 +15,15 @@ from smallvar._sweeps.sums cimport (
     WIDE_DIGITS,
     Sums,
     Wide,
+    sums_clear,
     sums_move_d,
     sums_move_f,
+    sums_t,
     sums_total,
+    sums_unite,
     wide_add,
     wide_read,
+    wide_unite,
 )
 
 from smallvar._sweeps.sums import Layout
@@ -34,7 +39,8 @@ cdef extern from "_costs.h" nogil:
         POINTS "SC_POINTS"
 
 cdef enum:
-    CHUNK = 512         # points a thread takes at a time; also those of a partial sum
+    CHUNK = 512         # points a thread takes at a time
+    RUN = 256           # points handed to the sums at a time
     LONGEST = 1 << 20   # points of a round
     WORK = 1 << 28      # multiply-adds between two looks at the signals
     OPEN = -2           # proposal: a new cluster
@@ -107,8 +113,8 @@ cdef inline double square(const Points* p, const double* x, const double* c) noe
     return total
 
 
-# What threads share out: an item is a chunk of points and writes to those, or to its place of partial sums, and to its
-# thread's row of the scratch (rows, costs).
+# What threads share out: an item is a chunk of points and writes to those, and to its thread's row of the scratch
+# (rows, costs) and of exact sums.
 
 
 cdef struct Proposals:
@@ -164,30 +170,28 @@ cdef struct Errors:
     const Points* p
     const double* centers
     const int* label
-    double* partial
+    Wide* part          # of each slot
 
 
 cdef void error_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
     cdef const Errors* a = <const Errors*> context
     cdef const Points* p = a.p
-    cdef Py_ssize_t i
-    cdef double total = 0.0
-    for i in range(chunk * CHUNK, min(p.n, (chunk + 1) * CHUNK)):
-        total += square(p, row_at(p, i, row_space(p, slot)), a.centers + a.label[i] * p.d)
-    a.partial[chunk] = total
+    cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(p.n, start + CHUNK)
+    cdef double[CHUNK] own
+    for i in range(start, stop):
+        own[i - start] = square(p, row_at(p, i, row_space(p, slot)), a.centers + a.label[i] * p.d)
+    wide_add(a.part[slot].digit, own, stop - start)
 
 
-cdef double squared_error(
-    const Points* p, const double* centers, const int* label, double* partial
-) noexcept nogil:
-    """Sum of squared distances to the own centers (k x d), in fixed chunks added in order."""
-    cdef Py_ssize_t chunk, chunks = (p.n + CHUNK - 1) // CHUNK
-    cdef double total = 0.0
-    cdef Errors a = Errors(p, centers, label, partial)
-    run(error_item, &a, 0, chunks, p.threads if p.n * p.d >= PAYS else 1)
-    for chunk in range(chunks):
-        total += partial[chunk]
-    return total
+cdef double squared_error(const Points* p, const double* centers, const int* label, Wide* part) noexcept nogil:
+    """Sum of squared distances to the own centers (k x d), rounded once.  part: scratch, one a thread."""
+    cdef int t
+    cdef Errors a = Errors(p, centers, label, part)
+    memset(part, 0, p.threads * sizeof(Wide))
+    run(error_item, &a, 0, (p.n + CHUNK - 1) // CHUNK, p.threads if p.n * p.d >= PAYS else 1)
+    for t in range(1, p.threads):
+        wide_unite(part[0].digit, part[t].digit)
+    return wide_read(part[0].digit, 0, WIDE_DIGITS)
 
 
 cdef class Sweep:
@@ -197,7 +201,6 @@ cdef class Sweep:
     cdef Table t
     cdef list arrays
     cdef object table_arrays
-    cdef double[::1] partial
     cdef int[::1] proposal
     cdef double[::1] cost
     cdef Py_ssize_t work
@@ -231,7 +234,6 @@ cdef class Sweep:
         rows = np.empty(threads * d * POINTS)
         self.arrays.append(rows)
         self.p.rows = &rows[0]
-        self.partial = np.empty((n + CHUNK - 1) // CHUNK)
         self.proposal = np.empty(min(n, <Py_ssize_t> LONGEST), dtype=np.int32)
         self.cost = np.empty(min(n, <Py_ssize_t> LONGEST))
 
@@ -584,6 +586,7 @@ cdef class HDPSweep(Sweep):
     X : IN array (n, d), float32 or float64, any strides
     order : IN array (n,), intp: the rows, those of a data set together
     group : IN array (n,), int32: the data set of each, 0, 1, ... in the order of visit
+    layout : of the sums of X
     """
 
     cdef Py_ssize_t sets
@@ -592,24 +595,31 @@ cdef class HDPSweep(Sweep):
     cdef int[::1] label                 # in the order of visit
     cdef int[::1] old                   # before the sweep
     cdef double[:, ::1] centers         # room x d
-    cdef double[:, ::1] sums            # room x d: of one data set
-    cdef double[:, ::1] totals          # room x d: of all
+    cdef Sums local                     # of the local clusters, kept up with every change; those of a global one add up
+    cdef Sums total                     # to its own
+    cdef int[:, ::1] place              # data sets x room: where a local cluster has its sums, -1: there is none
+    cdef list free                      # places that were given back
+    cdef Py_ssize_t taken               # no place from here on was ever in use
+    cdef bint placed                    # whether the points are in the sums
     cdef Py_ssize_t[::1] count          # of one data set
-    cdef Py_ssize_t[::1] members        # of all
     cdef int[::1] target                # where the local clusters of a data set went
     cdef int[::1] nearest               # of each local cluster: the nearest global one,
     cdef double[::1] least              # and its squared distance
     cdef double[::1] none               # no offsets
+    cdef int64_t[:, ::1] digits         # threads x WIDE_DIGITS
     cdef readonly Py_ssize_t n_local
     cdef readonly double error
 
     def __init__(
-        self, X, order, int[::1] group, Py_ssize_t sets, double lam_local, double lam_global, mean, int n_threads
+        self, X, order, int[::1] group, Py_ssize_t sets, double lam_local, double lam_global, layout, mean,
+        int n_threads,
     ):
         cdef Py_ssize_t j
         cdef double[::1] first = mean
         self.attach(X, order, np.asarray(group), n_threads)
         self.sets, self.lam_local, self.lam_global = sets, lam_local, lam_global
+        self.local, self.total, self.free = Sums(layout, min(self.p.n, 2 * sets)), Sums(layout, 1), []
+        self.digits = np.empty((n_threads, WIDE_DIGITS), dtype=np.int64)
         self.make_room(16)
         self.t.factor = NULL
         self.t.k = 1
@@ -623,14 +633,12 @@ cdef class HDPSweep(Sweep):
         cdef Py_ssize_t k = self.t.k
         self.reserve(room, self.sets)
         self.t.factor = NULL
-        centers = np.zeros((room, self.p.d))
-        members = np.zeros(room, dtype=np.intp)
-        totals = np.zeros((room, self.p.d))
-        sums, count = np.zeros((room, self.p.d)), np.zeros(room, dtype=np.intp)
+        centers, count = np.zeros((room, self.p.d)), np.zeros(room, dtype=np.intp)
+        place = np.full((self.sets, room), -1, dtype=np.int32)
         if k:
-            centers[:k], members[:k], totals[:k] = self.centers[:k], self.members[:k], self.totals[:k]
-            sums[:k], count[:k] = self.sums[:k], self.count[:k]
-        self.centers, self.members, self.totals, self.sums, self.count = centers, members, totals, sums, count
+            centers[:k], count[:k], place[:, :k] = self.centers[:k], self.count[:k], self.place[:, :k]
+        self.centers, self.count, self.place = centers, count, place
+        self.total.reserve(room)
         self.target, self.none = np.zeros(room, dtype=np.int32), np.zeros(room)
         self.nearest, self.least = np.zeros(room, dtype=np.int32), np.zeros(room)
 
@@ -649,23 +657,25 @@ cdef class HDPSweep(Sweep):
                 self.make_room(2 * self.t.room)
             with nogil:
                 start = self.advance(start)
-        memset(&self.members[0], 0, self.t.room * sizeof(Py_ssize_t))
-        memset(&self.totals[0, 0], 0, self.t.room * self.p.d * sizeof(double))
         self.n_local = 0
         start = 0
         with nogil:
+            sums_clear(&self.total.s, 0, self.t.room)
             while start < self.p.n:
                 stop = end_of_group(&self.p, start, self.p.n)
                 if self.t.k + min(self.t.k, stop - start) > self.t.room:
                     with gil:
                         self.make_room(2 * self.t.room)
+                if not self.placed:
+                    self.add_set(start, stop)
                 self.move_locals(start, stop)
                 self.look((stop - start + self.t.k * self.t.k) * self.p.d)
                 start = stop
+            self.placed = True
             created = self.t.k - before
             same = created == 0 and memcmp(&self.old[0], &self.label[0], self.p.n * sizeof(int)) == 0
             self.finish()
-            self.error = squared_error(&self.p, &self.centers[0, 0], &self.label[0], &self.partial[0])
+            self.error = squared_error(&self.p, &self.centers[0, 0], &self.label[0], <Wide*> &self.digits[0, 0])
         return not same, created
 
     cdef Py_ssize_t advance(self, Py_ssize_t start) except -1 nogil:
@@ -684,7 +694,7 @@ cdef class HDPSweep(Sweep):
                 if self.t.k == self.t.room:
                     return i
                 k = self.open_global(row_at(&self.p, i, self.p.rows))
-            self.label[i] = <int> k
+            self.hand_over(i, k)
             i += 1
             if everywhere or offset[k] != 0.0:
                 offset[k] = 0.0
@@ -695,6 +705,50 @@ cdef class HDPSweep(Sweep):
                     self.round = CHUNK
                 self.amend(i, end, k, start)
         return stop
+
+    cdef int hand_over(self, Py_ssize_t i, Py_ssize_t k) except -1 nogil:
+        """Point i goes to its data set's part of cluster k; in the first sweep it is added up later."""
+        cdef Py_ssize_t g = self.p.group[i], at
+        cdef int left
+        if k == self.label[i] and self.placed:
+            return 0
+        if self.place[g, k] < 0:
+            self.take_place(&self.place[g, k])
+        if self.placed:
+            at, left = row_number(&self.p, i) * self.p.row, self.place[g, self.label[i]]
+            self.add(&at, 1, &left, &self.place[g, k])
+        self.label[i] = <int> k
+        return 0
+
+    cdef void add(self, const Py_ssize_t* at, Py_ssize_t n, const int* left, const int* joined) noexcept nogil:
+        """The points that begin at these elements go from places (NULL: from nowhere) to places."""
+        if self.p.single:
+            sums_move_f(<const float*> self.p.x, self.p.col, n, at, left, joined, NULL, &self.local.s)
+        else:
+            sums_move_d(<const double*> self.p.x, self.p.col, n, at, left, joined, NULL, &self.local.s)
+
+    cdef void add_set(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+        """All points of a data set, in the first sweep."""
+        cdef Py_ssize_t[RUN] at
+        cdef int[RUN] joined
+        cdef const int* place = &self.place[self.p.group[start], 0]
+        cdef Py_ssize_t m, size
+        while start < stop:
+            size = min(<Py_ssize_t> RUN, stop - start)
+            for m in range(size):
+                at[m], joined[m] = row_number(&self.p, start + m) * self.p.row, place[self.label[start + m]]
+            self.add(at, size, NULL, joined)
+            start += size
+
+    cdef int take_place(self, int* place) except -1 nogil:
+        with gil:
+            if self.free:
+                place[0] = self.free.pop()
+            else:
+                self.local.reserve(self.taken + 1)
+                place[0] = <int> self.taken
+                self.taken += 1
+        return 0
 
     cdef void amend(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t k, Py_ssize_t start) noexcept nogil:
         """Proposals for the points i..stop-1 of a round that began at start, now that cluster k has become cheaper."""
@@ -716,86 +770,95 @@ cdef class HDPSweep(Sweep):
         self.count[k] = 0
         return k
 
-    cdef void move_locals(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    cdef int move_locals(self, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
         """Step 5 for one data set, from the sums and sizes of its local clusters."""
-        cdef Py_ssize_t i, j, c, p, d = self.p.d, there = self.t.k
+        cdef Py_ssize_t i, c, p, there = self.t.k
+        cdef const sums_t* sums = &self.local.s
         cdef double* x = self.p.rows
-        cdef double* sums = &self.sums[0, 0]
-        cdef double* totals = &self.totals[0, 0]
+        cdef int* place = &self.place[self.p.group[start], 0]
         cdef Py_ssize_t* count = &self.count[0]
         cdef int* target = &self.target[0]
         cdef int* label = &self.label[0]
-        cdef const double* y
         cdef double least, second
-        memset(count, 0, there * sizeof(Py_ssize_t))
-        for i in range(start, stop):
-            c = label[i]
-            y = row_at(&self.p, i, x)
-            if count[c] == 0:
-                for j in range(d):
-                    sums[c * d + j] = 0.0
-            for j in range(d):
-                sums[c * d + j] += y[j]
-            count[c] += 1
+        cdef bint moved = False
         for c in range(there):
+            count[c] = <Py_ssize_t> sums.count[place[c]] if place[c] >= 0 else 0
             target[c] = <int> c if count[c] else -1
-        self.nearest_to_locals(there)
+            if place[c] >= 0 and count[c] == 0:
+                self.give_back(place, c)
+        self.nearest_to_locals(place, there)
         for c in range(there):
             if target[c] < 0:
                 continue
             p, least = self.nearest[c], self.least[c]
             if p < 0 or self.t.k > there:
-                for j in range(d):
-                    x[j] = sums[c * d + j] / count[c]
+                self.local_mean(place[c], x, 1)
                 p = sc_least(
-                    x, d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least, &second
+                    x, self.p.d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least,
+                    &second,
                 )
             if count[c] * least > self.lam_global:
-                for j in range(d):
-                    x[j] = sums[c * d + j] / count[c]
+                self.local_mean(place[c], x, 1)
                 p = self.open_global(x)
             if p == c:
                 continue
-            for j in range(d):
-                sums[p * d + j] = (sums[p * d + j] if count[p] else 0.0) + sums[c * d + j]
+            if place[p] < 0:
+                place[p], place[c] = place[c], -1
+            else:
+                sums_unite(sums, place[p], sums, place[c])
+                sums_clear(sums, place[c], place[c] + 1)
+                self.give_back(place, c)
+            moved = True
             count[p] += count[c]
             count[c] = 0
             target[c] = <int> p
             self.nearest[p] = -1  # its mean is another now
-        # what went to a cluster before that one's own turn went on with it
-        for c in range(there - 1, -1, -1):
-            p = target[c]
-            if c < p < there and target[p] >= 0:
-                target[c] = target[p]
-        for i in range(start, stop):
-            label[i] = target[label[i]]
+        if moved:
+            # what went to a cluster before that one's own turn went on with it
+            for c in range(there - 1, -1, -1):
+                p = target[c]
+                if c < p < there and target[p] >= 0:
+                    target[c] = target[p]
+            for i in range(start, stop):
+                label[i] = target[label[i]]
         for p in range(self.t.k):
-            if count[p]:
+            if place[p] >= 0:
                 self.n_local += 1
-                self.members[p] += count[p]
-                for j in range(d):
-                    totals[p * d + j] += sums[p * d + j]
+                sums_unite(&self.total.s, p, sums, place[p])
+        return 0
 
-    cdef void nearest_to_locals(self, Py_ssize_t there) noexcept nogil:
+    cdef int give_back(self, int* place, Py_ssize_t c) except -1 nogil:
+        """A data set has no part of cluster c any more; its sums are 0."""
+        with gil:
+            self.free.append(place[c])
+        place[c] = -1
+        return 0
+
+    cdef inline void local_mean(self, Py_ssize_t place, double* out, Py_ssize_t step) noexcept nogil:
+        cdef const sums_t* sums = &self.local.s
+        cdef double count = sums.count[place]
+        cdef Py_ssize_t j
+        for j in range(self.p.d):
+            out[j * step] = sums.origin[j] + sums_total(sums, place, j) / count
+
+    cdef void nearest_to_locals(self, const int* place, Py_ssize_t there) noexcept nogil:
         """The global clusters nearest to the means of a data set's local clusters, as all of them stand."""
         cdef Py_ssize_t c, j, l = 0, m
-        cdef double* x = self.p.rows
-        cdef double least[POINTS]
-        cdef double arg[POINTS]
-        cdef Py_ssize_t local[POINTS]
-        cdef const double* sums
-        cdef double count
+        cdef double[POINTS] least
+        cdef double[POINTS] arg
+        cdef Py_ssize_t[POINTS] local
         for c in range(there):
             if self.count[c]:
                 local[l] = c
                 l += 1
             if l == POINTS or (l and c == there - 1):
-                for m in range(POINTS):
-                    sums, count = &self.sums[local[min(m, l - 1)], 0], <double> self.count[local[min(m, l - 1)]]
-                    for j in range(self.p.d):
-                        x[j * POINTS + m] = sums[j] / count
+                for m in range(l):
+                    self.local_mean(place[local[m]], self.p.rows + m, POINTS)
+                for j in range(self.p.d if l < POINTS else 0):
+                    for m in range(l, POINTS):
+                        self.p.rows[j * POINTS + m] = self.p.rows[j * POINTS]
                 sc_least_block(
-                    x, self.p.d, self.t.columns, self.t.room, there, &self.none[0], least, arg
+                    self.p.rows, self.p.d, self.t.columns, self.t.room, there, &self.none[0], least, arg
                 )
                 for m in range(l):
                     self.nearest[local[m]], self.least[local[m]] = <int> arg[m], least[m]
@@ -803,25 +866,32 @@ cdef class HDPSweep(Sweep):
 
     cdef void finish(self) noexcept nogil:
         """Step 6: means over all data sets; empty clusters vanish."""
-        cdef Py_ssize_t k = 0, p, i, j, d = self.p.d, room = self.t.room
-        cdef double* offset = self.t.offset
+        cdef Py_ssize_t k = 0, p, i, g, j, room = self.t.room
+        cdef const sums_t* sums = &self.total.s
         cdef int* target = &self.target[0]
         cdef int* label = &self.label[0]
+        cdef int* place
         for p in range(self.t.k):
-            if self.members[p]:
+            target[p] = -1
+            if sums.count[p]:
                 target[p] = <int> k
-                for j in range(d):
-                    self.centers[k, j] = self.totals[p, j] / self.members[p]
-                self.members[k] = self.members[p]
+                for j in range(self.p.d):
+                    self.centers[k, j] = sums.origin[j] + sums_total(sums, p, j) / sums.count[p]
                 self.put(k, &self.centers[k, 0])
                 k += 1
-        self.t.k = k
-        for i in range(self.sets):
+        for g in range(self.sets):
+            place = &self.place[g, 0]
+            for p in range(self.t.k):
+                if target[p] >= 0:
+                    place[target[p]] = place[p]
+            for p in range(k, self.t.k):
+                place[p] = -1
             for p in range(k):
-                offset[i * room + p] = self.lam_local
-        for i in range(self.p.n):
-            label[i] = target[label[i]]
-            offset[self.p.group[i] * room + label[i]] = 0.0
+                self.t.offset[g * room + p] = 0.0 if place[p] >= 0 else self.lam_local
+        if k < self.t.k:
+            for i in range(self.p.n):
+                label[i] = target[label[i]]
+        self.t.k = k
 
     def result(self):
         """Labels, local labels and centers, and the number and list of the global clusters that each data set uses."""
@@ -833,18 +903,15 @@ cdef class HDPSweep(Sweep):
         cdef list lists = [None] * self.sets
         while start < self.p.n:
             stop = end_of_group(&self.p, start, self.p.n)
-            memset(&self.count[0], 0, self.t.k * sizeof(Py_ssize_t))
-            for i in range(start, stop):
-                self.count[self.label[i]] = 1
+            g = self.p.group[start]
             for k in range(self.t.k):
-                if self.count[k]:
+                if self.place[g, k] >= 0:
                     self.target[k] = <int> (end - begin)
                     used[end] = <int> k
                     end += 1
             for i in range(start, stop):
                 label[row_number(&self.p, i)] = self.label[i]
                 local[row_number(&self.p, i)] = self.target[self.label[i]]
-            g = self.p.group[start]
             size[g], lists[g] = end - begin, all_used[begin:end]
             start, begin = stop, end
         return labels, local_labels, np.asarray(self.centers)[: self.t.k].copy(), sizes, lists

@@ -24,7 +24,7 @@ cdef enum:
     STEP = 256          # such parts between two looks at the signals
     RUN = 256           # rows handed to the sums at a time
     KEEP = 50           # bits that are kept of a number,
-    FEW = 128           # but for one row in so many
+    FEW = 128           # but for one row in so many, if not said otherwise
     WIDEST = 40         # bits of a bin
     MOST_BINS = 64
 
@@ -154,6 +154,27 @@ def range_of(const real_x[:, :] X, const double[::1] weight, int n_threads):
     return table_array[0].min(axis=0).astype(np.float64), table_array[1].max(axis=0).astype(np.float64)
 
 
+def cluster_range(const real_x[:, :] X, const int[::1] label, Py_ssize_t k):
+    """Least and greatest value of each cluster in each column, (k, d); infinite where there are no members.
+
+    label : IN array (n,); -1: in none
+    """
+    cdef Py_ssize_t i, j, c, d = X.shape[1]
+    cdef real_x x
+    dtype = np.float32 if real_x is float else np.float64
+    cdef real_x[:, ::1] low = np.full((k, d), np.inf, dtype=dtype), high = np.full((k, d), -np.inf, dtype=dtype)
+    with nogil:
+        for i in range(X.shape[0]):
+            c = label[i]
+            if c < 0:
+                continue
+            for j in range(d):
+                x = X[i, j]
+                low[c, j] = min(low[c, j], x)
+                high[c, j] = max(high[c, j], x)
+    return np.asarray(low) + 0.0, np.asarray(high) + 0.0  # which of 0 and -0 came first does not show
+
+
 def count_small(X, weight, origin, limit, int n_threads):
     """How many rows of positive weight have 0 < |x - origin| < limit, for each column: float64 array (d,)."""
     wide, times = widened(X, weight)
@@ -197,14 +218,14 @@ class Layout:
     """The bins in which the rows of some data are summed; it follows from the data as a set.
 
     ``unit`` (d + 1,) bounds each column's w |x - origin|, and the weights; ``bins`` bins of ``width`` bits keep 50 bits
-    of every number, but for one row in 128 of a column that may lie too near to its origin.
+    of every number, but for a share ``rare`` of the rows of a column that may lie too near to its origin.
 
     X : IN array (n, d), float32 or float64;  weight : IN array (n,) or None
     origin : IN array (d,), or None: a round point near the data
     low, high : IN arrays (d,), the column_range of X and weight, where it is known
     """
 
-    def __init__(self, X, weight, n_threads, *, origin=None, low=None, high=None):
+    def __init__(self, X, weight, n_threads, *, origin=None, low=None, high=None, rare=1.0 / FEW):
         if low is None:
             low, high = column_range(X, weight, n_threads)
         self.low, self.high = low, high
@@ -225,7 +246,7 @@ class Layout:
         self.bins = max(2, (bits + self.width - 1) // self.width)
         while self.bins < MOST_BINS:
             limit = np.ldexp(reach, bits - self.bins * self.width)
-            if FEW * count_small(X, weight, self.origin, limit, n_threads).max() <= n:
+            if count_small(X, weight, self.origin, limit, n_threads).max() <= rare * n:
                 break
             self.bins += 1
         grain = np.ldexp(self.unit, -self.width * np.arange(1, self.bins + 1)[:, None])
@@ -294,6 +315,11 @@ cdef class Sums:
         a.rows = rows_of(X, weight)
         add_rows(&a, 0, X.shape[0], &label[0], &to[0], &self.s)
 
+    def move_row(self, const double[::1] x, double w, int left, int joined):
+        """One row of weight w goes from a cluster to another one; without checks of their numbers."""
+        cdef Py_ssize_t at = 0
+        sums_move_d(&x[0], 1, 1, &at, &left, &joined, &w, &self.s)
+
     def _check(self, Py_ssize_t d, Py_ssize_t n, const int[::1] label, weight):
         if d != self.s.d or label.shape[0] != n or (weight is not None) != self.s.weighted:
             raise ValueError("X, label and weight must match the layout and each other")
@@ -336,6 +362,28 @@ cdef class Sums:
             for j in range(self.s.d):
                 total[k, j] = sums_total(&self.s, k, j)
         return np.asarray(total), np.asarray(weight)
+
+    def center(self, Py_ssize_t k):
+        """Mean of a cluster that has members, and its weight."""
+        cdef Py_ssize_t j
+        cdef double mass = sums_weight(&self.s, k)
+        cdef double[::1] mean = np.empty(self.s.d)
+        for j in range(self.s.d):
+            mean[j] = self.s.origin[j] + sums_total(&self.s, k, j) / mass
+        return np.asarray(mean), mass
+
+    def unite(self, Py_ssize_t a, Py_ssize_t b):
+        """Cluster a takes in all members of cluster b, which is left without any."""
+        sums_unite(&self.s, a, &self.s, b)
+        sums_clear(&self.s, b, b + 1)
+
+    def keep(self, kept):
+        """The clusters of these numbers, ascending, become 0, 1, ...; the others are forgotten."""
+        cdef Py_ssize_t c = 0, k
+        for k in kept:
+            sums_copy(&self.s, c, k)
+            c += 1
+        sums_clear(&self.s, c, self.room)
 
     @property
     def means(self):
