@@ -19,6 +19,7 @@ STEPS, FEW_STEPS, MANY = 40, 8, 4000  # of Lanczos beyond that, few for more row
 # kernels exp(-gamma distance), whose gamma has the unit of one over that distance
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
 FAR = 1e6  # squares of rows, of their squared spread, beyond which rows are subtracted first
+LARGE = 300.0  # the same of 1 / gamma: K is off by the rounding of squares this large
 SHARE = 0.3  # gamma times the typical distance, where gamma is not given
 SAMPLE = 500  # rows that the typical distance is taken from
 
@@ -42,17 +43,22 @@ def typical_distance(X, weight, metric):
     return float(np.median(distance)) if len(distance) else 0.0
 
 
-def far_away(X, Y):
+def far_away(X, Y, gamma):
     """Whether squared distances from squares and products lose 6 digits and more.
 
-    Sparse rows have zeros: they are not far from there.
+    So they do where squares are large for ``gamma``: the rounding of K then depends on which rows
+    are in a block, and sweeps over a K that is made again may never find nothing to change. Sparse
+    rows have zeros: they are not far from there.
     """
     if issparse(X) or issparse(Y):
         return False
     low = np.minimum(X.min(axis=0), Y.min(axis=0)).astype(np.float64)
     high = np.maximum(X.max(axis=0), Y.max(axis=0)).astype(np.float64)
-    reach, spread = np.maximum(np.abs(low), np.abs(high)), high - low
-    return float(reach @ reach) > FAR * float(spread @ spread) > 0
+    reach = np.maximum(np.abs(low), np.abs(high))
+    with np.errstate(over="ignore"):  # infinity is far away
+        spread = high - low
+        square, apart = float(reach @ reach), float(spread @ spread)
+    return square > FAR * apart > 0 or square * gamma > LARGE
 
 
 def block_size(max_memory):
@@ -115,6 +121,8 @@ class KernelEstimator(Estimator):
 
     def _validate_kernel(self, X, *, reset, least=1):
         """The data; in ``fit``, a precomputed Gram matrix is checked."""
+        if not reset:  # a parameter may have been set since
+            self._check_kernel()
         X = self._validate(X, reset=reset, least=least)
         if reset and isinstance(self.kernel, str) and self.kernel == "precomputed":
             check_gram(X)
@@ -125,8 +133,10 @@ class KernelEstimator(Estimator):
         arguments = self._kernel_arguments()
         if getattr(self, "gamma_", None) is not None:
             arguments["gamma"] = self.gamma_
-        if isinstance(self.kernel, str) and self.kernel == "rbf" and far_away(X, Y):
-            K = np.exp(-arguments.get("gamma", 1.0 / X.shape[1]) * cdist(X, Y, "sqeuclidean"))
+        gamma = arguments.get("gamma", 1.0 / X.shape[1])
+        if isinstance(self.kernel, str) and self.kernel == "rbf" and far_away(X, Y, gamma):
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
+                K = np.exp(-gamma * cdist(X, Y, "sqeuclidean"))
             K = K.astype(np.result_type(X, Y), copy=False)
         elif isinstance(self.kernel, str):
             with np.errstate(over="ignore", invalid="ignore"):  # checked below

@@ -574,6 +574,10 @@ class _KernelClusters(ClusterMixin, KernelEstimator):
 
     def _costs(self, X):
         """Squared distances of rows to the means, less K(x, x): batches of rows, (K, m) arrays."""
+        check_number(self.max_memory, "max_memory", low=0, low_open=True)
+        if self._precomputed != (self.X_fit_ is None):
+            was = "'precomputed'" if self.X_fit_ is None else "another one than 'precomputed'"
+            raise ValueError(f"kernel must stay what it was in fit, {was}, got {self.kernel!r}")
         norms = learned(self, "center_norms_", None)
         own = learned(self, "center_labels_", X.shape[1] if self._precomputed else len(self.X_fit_))
         weights = learned(self, "center_weights_", len(own))

@@ -232,6 +232,31 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("key", ["KernelDPMeans", "KernelHDPMeans", "SpectralDPMeans"])
+def test_parameters_of_the_kernel_that_were_replaced(key):
+    model, X = clone(ESTIMATORS[key]).fit(rows()), rows()
+    for name, value in {
+        "max_memory": np.zeros(0),
+        "gamma": "x",
+        "kernel_params": 3,
+        "kernel": 3,
+    }.items():
+        if name in model.get_params():
+            other = deepcopy(model).set_params(**{name: value})
+            before = deepcopy(other)
+            for method in ("predict", "transform", "score"):
+                if hasattr(model, method):
+                    with pytest.raises((ValueError, TypeError), match=f"^{name} must"):
+                        getattr(other, method)(X)
+            assert same_state(other, before)
+
+
+def test_a_precomputed_kernel_that_is_none_later():
+    model = KernelDPMeans(0.5, kernel="precomputed").fit(np.eye(5))
+    with pytest.raises(ValueError, match="kernel must stay what it was in fit, 'precomputed'"):
+        model.set_params(kernel="linear").predict(np.eye(5))
+
+
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("key", LEARNED)
 def test_replaced_arrays_are_refused(key, change):
@@ -482,3 +507,24 @@ def test_rbf_does_not_depend_on_where_the_origin_is(model):
     np.testing.assert_allclose(two.objective_, one.objective_, rtol=1e-9)
     if hasattr(two, "objective_path_"):
         assert never_rises(two.objective_path_)
+
+
+@pytest.mark.parametrize("exponent", range(0, 16, 3))
+def test_one_row_far_from_the_others(exponent):
+    """Rounding of squares made another K of each block, and sweeps without end."""
+    for seed in (1, 8):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(0, 2, size=(12, 3)) @ rng.normal(size=(3, 8)) + 10.0**exponent
+        X[0] = 0.0
+        model = smallvar.KernelHDPMeans(max_memory=100.0).fit(X)
+        assert model.n_iter_ < 15
+        held = clone(model).set_params(max_memory=1e9).fit(X)
+        assert np.array_equal(model.labels_, held.labels_)
+
+
+def test_rows_beyond_the_range_of_squares_for_rbf():
+    model = clone(ESTIMATORS["KernelDPMeans"]).fit(rows())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.transform(rows() * 1e200).max() < 2.0
+        assert model.predict(np.array([[1e308, -1e308, 0.0], [-1e308, 1e308, 0.0]])).max() >= 0
