@@ -255,6 +255,13 @@ default="squared_euclidean"
         if weight is not None:
             mean = mean_of(X, visited, weight)
         about = Reference(rule, X, mean)
+        total = float(about.apart.sum() if weight is None else weight @ about.apart)
+        if not np.isfinite(total):
+            raise ValueError(
+                "X must have a finite (weighted) sum of divergences from its mean for "
+                f"divergence={self.divergence!r}, got {total} for values from "
+                f"{float(X.min()):.3g} to {float(X.max()):.3g}: replace tiny values"
+            )
 
         def start(order, centers, lam, algorithm, given, cap):
             rows = visited

@@ -528,3 +528,47 @@ def test_rows_beyond_the_range_of_squares_for_rbf():
         warnings.simplefilter("error")
         assert model.transform(rows() * 1e200).max() < 2.0
         assert model.predict(np.array([[1e308, -1e308, 0.0], [-1e308, 1e308, 0.0]])).max() >= 0
+
+
+# Divergences of tiny numbers
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+@pytest.mark.parametrize("divergence", ["kl", "itakura_saito", "logistic"])
+@pytest.mark.parametrize("least", [5e-324, 1e-300, 1e-150, 1e-130])
+def test_tiny_numbers_next_to_others(least, divergence, algorithm):
+    X = np.abs(rows(20)) / 20.0
+    X[:3] = least
+    model = BregmanDPMeans(lam=0.5, divergence=divergence, algorithm=algorithm)
+    weight = np.ones(len(X))
+    weight[3:] = 1e-5
+    for w in (None, weight):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.fit(X, sample_weight=w)
+            assert np.isfinite(model.objective_path_).all()
+            assert never_rises(model.objective_path_)
+            if algorithm == "serial":
+                assert np.array_equal(model.predict(X), model.labels_)
+                own = model.transform(X)[np.arange(len(X)), model.labels_]
+                np.testing.assert_allclose(own, model.transform(X).min(axis=1), rtol=1e-12)
+
+
+def test_divergences_beyond_float64():
+    model = BregmanDPMeans(lam=0.5, divergence="itakura_saito")
+    with pytest.raises(ValueError, match="X must have a finite .weighted. sum of divergences"):
+        model.fit([[1e-280], [1e100]], sample_weight=[1e100, 1e-300])
+
+
+@pytest.mark.parametrize("divergence", ["kl", "itakura_saito"])
+def test_centers_far_below_the_data(divergence):
+    """Their products with the data are beyond float64: divergences alone decide."""
+    model = BregmanDPMeans(lam=1e-3, divergence=divergence)
+    centers = np.array([[5e-324] * 3, [1e-300] * 3, [3.0] * 3])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in (1, 2, 3):
+            model.set_params(init=centers[:n]).fit(rows())
+            assert np.isfinite(model.objective_path_).all()
+        model.cluster_centers_ = centers
+        assert (model.predict(rows() * 1e10) == 2).all()
