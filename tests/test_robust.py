@@ -1,8 +1,13 @@
 """Nothing breaks it: loops that end, parameters at the edge of what floats hold, interruptions."""
 
+import os
 import pickle
 import re
+import signal
+import subprocess
+import sys
 import threading
+import time
 import warnings
 from copy import deepcopy
 from fractions import Fraction
@@ -10,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.sparse
 from problems import never_rises
 from scipy.linalg import LinAlgError
 from sklearn.base import clone
@@ -492,6 +498,175 @@ def test_interrupt_leaves_the_estimator_as_it_was(key, interrupt):
     with pytest.raises(KeyboardInterrupt):
         model.fit(X)
     assert same_state(model, before)
+
+
+SENDER = """
+import os, signal, sys, time
+pid, clock = int(sys.argv[1]), (~int(sys.argv[1]) << 3) | 2  # the clock of what it computes
+for line in sys.stdin:
+    time.sleep(float(line))
+    print(time.clock_gettime(clock), flush=True)
+    os.kill(pid, signal.SIGINT)
+"""
+MOMENTS = 7  # for each of LONG: 200 and more in all
+
+
+def graph(n, neighbors=8):
+    """A sparse graph whose nodes are linked at random, with a bit of structure."""
+    rng = np.random.default_rng(0)
+    one = np.repeat(np.arange(n), neighbors)
+    two = (one + rng.integers(1, 50, size=len(one)) ** 2) % n
+    A = scipy.sparse.coo_array((rng.random(len(one)), (one, two)), shape=(n, n)).tocsr()
+    return A + A.T
+
+
+def in_groups(n, d):
+    return {"X": rows(n, d), "groups": np.arange(n) % 20}
+
+
+# calls that take seconds: there are large data, many clusters, and many starts of few rows
+BP, KERNEL, N = BPMeans, KernelDPMeans, 10**4
+LONG = {
+    "BPMeans": (BP(2.0, n_init=N), "fit", lambda: rows(10**5, 12)),
+    "BPMeans-collapsed": (BP(0.5, n_init=N, algorithm="collapsed"), "fit", lambda: rows(3000, 8)),
+    "BPMeans-stepwise": (BP(2.0, n_init=N, algorithm="stepwise"), "fit", lambda: rows(20000, 8)),
+    "BPMeans-swaps": (BP(2.0, n_init=N, n_swaps=3), "fit", lambda: rows(5000, 12)),
+    "BPMeans-transform": (BP(0.1), "transform", lambda: rows(3 * 10**6)),
+    "BregmanDPMeans": (
+        BregmanDPMeans(1e-5, divergence="kl", n_init=N),
+        "fit",
+        lambda: np.abs(rows(10**5, 8)),
+    ),
+    "BregmanDPMeans-collapsed": (
+        BregmanDPMeans(1e-3, divergence="kl", algorithm="collapsed", n_init=N),
+        "fit",
+        lambda: np.abs(rows(10**4, 4)),
+    ),
+    "BregmanDPMeans-merge": (
+        BregmanDPMeans(divergence="itakura_saito", n_init=N),
+        "fit",
+        lambda: np.abs(rows(10**5, 4)) + 0.1,
+    ),
+    "DPMeans-wide": (DPMeans(60.0, n_init=N), "fit", lambda: rows(30000, 128)),
+    "DPMeans-long": (DPMeans(0.05, n_init=N), "fit", lambda: rows(2 * 10**6, 3)),
+    "DPMeans-delayed": (DPMeans(0.01, algorithm="delayed"), "fit", lambda: rows(10**6)),
+    "DPMeans-collapsed": (
+        DPMeans(0.01, algorithm="collapsed", n_init=N),
+        "fit",
+        lambda: rows(2 * 10**5),
+    ),
+    "DPMeans-auto": (DPMeans(n_init=N), "fit", lambda: rows(3 * 10**5, 8)),
+    "DPMeans-merge": (DPMeans(5e-4, algorithm="merge"), "fit", lambda: rows(2 * 10**5, 2)),
+    "DPMeans-predict": (DPMeans(1e-3), "predict", lambda: np.tile(rows(10**5), (300, 1))),
+    "DynamicMeans": (
+        smallvar.DynamicMeans(0.01, t_q=6.8, k_tau=1.01, n_init=N),
+        "fit",
+        lambda: rows(10**5, 4),
+    ),
+    "DynamicMeans-partial_fit": (
+        smallvar.DynamicMeans(0.01, q=0.1, tau=0.1, n_init=N),
+        "partial_fit",
+        lambda: rows(10**6),
+    ),
+    "HDPMeans": (HDPMeans(0.1, 0.1, n_init=N), "fit", lambda: in_groups(10**6, 3)),
+    "HDPMeans-many": (HDPMeans(0.01, 0.01, n_init=N), "fit", lambda: in_groups(50000, 8)),
+    "KFeatures": (smallvar.KFeatures(12, assign="exact", n_init=N), "fit", lambda: rows(10**5, 16)),
+    "KernelDPMeans": (KERNEL(0.01, n_init=N), "fit", lambda: rows(7000)),
+    "KernelDPMeans-blocks": (KERNEL(0.05, n_init=N, max_memory=1e7), "fit", lambda: rows(20000)),
+    "KernelDPMeans-collapsed": (
+        KERNEL(0.01, n_init=N, algorithm="collapsed"),
+        "fit",
+        lambda: rows(4000),
+    ),
+    "KernelDPMeans-predict": (KERNEL(0.01), "predict", lambda: rows(10**6)),
+    "KernelDynamicMeans": (
+        smallvar.KernelDynamicMeans(0.1, gamma=0.1, n_init=N),
+        "fit",
+        lambda: rows(4000),
+    ),
+    "KernelHDPMeans": (
+        smallvar.KernelHDPMeans(0.05, 0.05, n_init=N),
+        "fit",
+        lambda: in_groups(6000, 3),
+    ),
+    "MahalanobisMeans": (
+        smallvar.MahalanobisMeans(50, n_init=N),
+        "fit",
+        lambda: rows(2 * 10**5, 12),
+    ),
+    "MiniBatchDPMeans": (smallvar.MiniBatchDPMeans(0.01), "fit", lambda: rows(3 * 10**6)),
+    "MiniBatchDPMeans-partial_fit": (
+        smallvar.MiniBatchDPMeans(0.001, max_clusters=2000),
+        "partial_fit",
+        lambda: rows(3 * 10**6),
+    ),
+    "PenalizedCut": (smallvar.PenalizedCut(-0.3, n_init=N), "fit", lambda: graph(10**5)),
+    "PenalizedCut-incremental": (
+        smallvar.PenalizedCut(-0.3, n_init=N, algorithm="incremental"),
+        "fit",
+        lambda: graph(30000),
+    ),
+    "SpectralDPMeans": (
+        smallvar.SpectralDPMeans(1.0, kernel="rbf", gamma=1.0),
+        "fit",
+        lambda: rows(3500),
+    ),
+    "SpectralDynamicMeans": (
+        smallvar.SpectralDynamicMeans(0.05, gamma=0.3, n_init=N),
+        "fit",
+        lambda: rows(1500),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads another process's clock")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("key", LONG)
+def test_interrupt_at_any_moment_comes_within_a_second(key):
+    """Of computing time; only one call of LAPACK may go on unseen.
+
+    The signal is of another process: a thread of this one could not send it while the interpreter
+    is held, which is one thing that this looks for.
+    """
+    model, method, data = LONG[key]
+    data = data()
+    data = data if isinstance(data, dict) else {"X": data}
+    model = clone(model).set_params(random_state=0)
+    starts = {"n_init": model.n_init} if hasattr(model, "n_init") else {}
+    model.set_params(**dict.fromkeys(starts, 1))
+    model.fit(graph(90) if "Cut" in key else np.abs(rows(90, data["X"].shape[1])))
+    model.set_params(**starts)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sender = subprocess.Popen(
+        [sys.executable, "-c", SENDER, str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    rng, latencies = np.random.default_rng(0), []
+    try:
+        for _ in range(MOMENTS):
+            before, bits = dict(vars(model)), pickle.dumps(vars(model))
+            try:
+                print(rng.uniform(0.01, 1.5), file=sender.stdin)
+                getattr(model, method)(**data)
+                time.sleep(2.0)  # not reached: no call of LONG is over before that
+                raise AssertionError("too short a call")
+            except KeyboardInterrupt:
+                latencies.append(time.process_time() - float(sender.stdout.readline()))
+            assert vars(model).keys() == before.keys()
+            assert all(value is before[name] for name, value in vars(model).items())
+            assert pickle.dumps(vars(model)) == bits
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sender.kill()
+        sender.communicate()
+        signal.signal(signal.SIGINT, handler)
+    print(key, "CPU seconds", np.round(latencies, 2))
+    assert max(latencies) < 1.0
 
 
 # Data far from the origin
