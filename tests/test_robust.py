@@ -1,8 +1,11 @@
 """Nothing breaks it: loops that end, parameters at the edge of what floats hold, interruptions."""
 
+import ctypes
 import os
 import pickle
+import platform
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +14,7 @@ import time
 import warnings
 from copy import deepcopy
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import smallvar
 from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
-from smallvar._base import counts
+from smallvar._base import _changing, counts
 from smallvar._lapack import eigh, stoppable
 
 pytestmark = [
@@ -667,6 +671,192 @@ def test_interrupt_at_any_moment_comes_within_a_second(key):
         signal.signal(signal.SIGINT, handler)
     print(key, "CPU seconds", np.round(latencies, 2))
     assert max(latencies) < 1.0
+
+
+# Memory that is not given
+
+
+FAILING = r"""
+#include <errno.h>
+#include <stddef.h>
+
+void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
+void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+
+static struct { char *low, *high; } own[32];
+static int n_own;
+static volatile long first, last, seen;
+static volatile size_t large; /* 0: nothing fails */
+
+void watch(char *low, char *high) { own[n_own].low = low; own[n_own++].high = high; }
+long requests(void) { return seen; }
+void fail(long from, long to, size_t bytes) { seen = 0; first = from; last = to; large = bytes; }
+
+/* those that count are large, or of the compiled sweeps */
+static int fails(size_t bytes, char *caller) {
+    long n;
+    int i = 0;
+    if (!large) return 0;
+    if (bytes < large) {
+        while (i < n_own && !(own[i].low <= caller && caller < own[i].high)) i++;
+        if (i == n_own) return 0;
+    }
+    n = __sync_add_and_fetch(&seen, 1);
+    if (n < first || n >= last) return 0;
+    errno = ENOMEM;
+    return 1;
+}
+
+#define FAILS(bytes) fails(bytes, __builtin_return_address(0))
+void *malloc(size_t n) { return FAILS(n) ? 0 : __libc_malloc(n); }
+void *calloc(size_t n, size_t m) { return FAILS(n * m) ? 0 : __libc_calloc(n, m); }
+void *realloc(void *p, size_t n) { return FAILS(n) ? 0 : __libc_realloc(p, n); }
+void *aligned_alloc(size_t a, size_t n) { return FAILS(n) ? 0 : __libc_memalign(a, n); }
+int posix_memalign(void **p, size_t a, size_t n) {
+    void *q = FAILS(n) ? 0 : __libc_memalign(a, n);
+    if (!q) return ENOMEM;
+    *p = q;
+    return 0;
+}
+"""
+# numpy loses the error where its own buffers, of up to 128 kB, are not given
+LARGE = 150_000
+SMALL_DATA = ("Kernel", "Spectral", "Cut")  # whose tables are of rows by rows
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory):
+    """A library whose malloc fails when it is told to."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if (
+        compiler is None
+        or not sys.platform.startswith("linux")
+        or platform.libc_ver()[0] != "glibc"
+    ):
+        pytest.skip("replaces the malloc of glibc, with a C compiler")
+    folder = tmp_path_factory.mktemp("malloc")
+    source, library = folder / "failing.c", folder / "failing.so"
+    source.write_text(FAILING)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True
+    )
+    return str(library)
+
+
+def without_memory(key, library, most):
+    """Calls of an estimator, each time with other requests that fail; returns their number.
+
+    In turn one request and all from one on; of many requests ``most`` are tried.
+    """
+    shim = ctypes.CDLL(library)
+    nothing = ctypes.c_size_t(0)  # where memory is short none is wanted for this
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "_sweeps" in line and " r-xp " in line:
+            shim.watch(*(ctypes.c_void_p(int(at, 16)) for at in line.split()[0].split("-")))
+    small = any(word in key for word in SMALL_DATA)
+    model, X = clone(ESTIMATORS[key]), data_for(ESTIMATORS[key], 420 if small else 60_000)
+    for name, value in {"n_init": 1, "max_iter": 2}.items():
+        if name in model.get_params():
+            model.set_params(**{name: value})
+    fitted, failed = model.fit(X), 0
+    for method in ("fit", "partial_fit", "predict", "transform", "score"):
+        if not hasattr(fitted, method):
+            continue
+        shim.fail(0, 0, ctypes.c_size_t(LARGE))
+        getattr(deepcopy(fitted), method)(X)
+        n = shim.requests()
+        shim.fail(0, 0, nothing)
+        for first in np.unique(np.linspace(1, n, min(n, most)).astype(int)).tolist():
+            for last in (first + 1, 10**9):
+                model = deepcopy(fitted)
+                before, bits, call = (
+                    dict(vars(model)),
+                    pickle.dumps(vars(model)),
+                    getattr(model, method),
+                )
+                shim.fail(first, last, ctypes.c_size_t(LARGE))
+                try:
+                    call(X)
+                except MemoryError:
+                    shim.fail(0, 0, nothing)
+                    failed += 1
+                    assert vars(model).keys() == before.keys()
+                    assert all(value is before[name] for name, value in vars(model).items())
+                    assert pickle.dumps(vars(model)) == bits
+                    assert not _changing
+                finally:
+                    shim.fail(0, 0, nothing)
+    return failed
+
+
+def run_with(program, **environment):
+    """What a program with the functions of this file prints."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-W", "ignore", "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "most", [pytest.param(40, marks=pytest.mark.slow), pytest.param(3, id="few")]
+)
+@pytest.mark.parametrize("key", ESTIMATORS)
+def test_memory_that_is_not_given(key, most, failing):
+    """MemoryError, and the estimator as before; never a crash."""
+    program = f"import test_robust as t; print(t.without_memory({key!r}, {failing!r}, {most}))"
+    failed = int(run_with(program, LD_PRELOAD=failing, OPENBLAS_NUM_THREADS="1"))
+    print(key, failed, "failed requests")
+    assert failed > 3
+
+
+LIMITED = """
+import pickle, resource
+import numpy as np
+import scipy.linalg
+from smallvar import *
+square = np.ones((300, 300))  # OpenBLAS ends the process if its own tables are not given
+square @ square, np.linalg.svd(square), scipy.linalg.eigh(square), square @ square[0]
+rows = np.random.default_rng(0).normal(size=(400_000, 8))
+few = rows[:30_000]
+CALLS = [
+    (DPMeans(30.0, max_iter=2), rows),
+    (BregmanDPMeans(2.0, divergence="logistic", max_clusters=5), np.tanh(rows**2)),
+    (BPMeans(40.0, max_features=2, max_iter=1, n_init=1), rows),
+    (HDPMeans(30.0, 30.0, max_iter=2), rows),
+    (DynamicMeans(30.0, q=0.1, tau=0.1, max_iter=2, n_init=1), rows),
+    (MiniBatchDPMeans(30.0, max_iter=2), rows),
+    (MahalanobisMeans(3, max_iter=2, n_init=1), rows),
+    (KernelDPMeans(0.5, max_clusters=5, max_memory=1e12), few),
+    (SpectralDPMeans(0.5, kernel="rbf"), few),
+    (KernelDynamicMeans(0.5, gamma=0.1), few),
+]
+refused = 0
+for model, X in CALLS:
+    for room in (0, 4, 16, 64):
+        before = pickle.dumps(vars(model))
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + room * 2**20, resource.RLIM_INFINITY))
+        try:
+            model.fit(X)
+        except MemoryError:
+            refused += 1
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+            assert pickle.dumps(vars(model)) == before
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+print(refused)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_limit_on_memory():
+    """As of ``ulimit -v``."""
+    assert int(run_with(LIMITED, OPENBLAS_NUM_THREADS="1")) > 10
 
 
 # Data far from the origin
