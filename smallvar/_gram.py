@@ -10,6 +10,7 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.metrics.pairwise import KERNEL_PARAMS, kernel_metrics, pairwise_kernels
 
 from smallvar._base import DTYPES, Estimator, check_number
+from smallvar._sweeps.sums import round_origin
 
 BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
 TEMPORARY = 32  # bytes for each of them: what it is made from, itself, its float64 copy
@@ -20,6 +21,9 @@ STEPS, FEW_STEPS, MANY = 40, 8, 4000  # of Lanczos beyond that, few for more row
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
 FAR = 1e6  # squares of rows, of their squared spread, beyond which rows are subtracted first
 LARGE = 300.0  # the same of 1 / gamma: K is off by the rounding of squares this large
+LOST = 1e10  # of the squared spread, beyond which 6 digits of a distance at most are left
+# kernels of products: what is left of a distance is their rounding, relative to squares of rows
+PRODUCTS = ("linear", "poly", "polynomial", "cosine")
 SHARE = 0.3  # gamma times the typical distance, where gamma is not given
 SAMPLE = 500  # rows that the typical distance is taken from
 
@@ -43,6 +47,41 @@ def typical_distance(X, weight, metric):
     return float(np.median(distance)) if len(distance) else 0.0
 
 
+def squares(low, high):
+    """Largest square of rows between these, that of their spread, and the roots of both."""
+    low, high = low.astype(np.float64), high.astype(np.float64)
+    reach = np.maximum(np.abs(low), np.abs(high))
+    with np.errstate(over="ignore"):  # infinity is far away
+        spread = high - low
+        square, apart = float(reach @ reach), float(spread @ spread)
+    return square, apart, float(reach.max()), float(spread.max())
+
+
+def origin_of(X):
+    """A round point near rows that are far from zero; None where they are not."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    square, apart, _, _ = squares(low, high)
+    if not square > FAR * apart > 0 or not np.isfinite(square):
+        return None
+    return round_origin(low.astype(np.float64), high.astype(np.float64)).astype(X.dtype)
+
+
+def warn_far(estimator, X, kernels=PRODUCTS):
+    """Warn where the kernel of rows so far from zero is the same for all, up to rounding."""
+    if not isinstance(estimator.kernel, str) or estimator.kernel not in kernels or issparse(X):
+        return
+    square, apart, reach, spread = squares(X.min(axis=0), X.max(axis=0))
+    if square > LOST * apart > 0:
+        warnings.warn(
+            f"{type(estimator).__name__}: X lies {reach:.3g} from zero and is spread over "
+            f"{spread:.3g}: with kernel={estimator.kernel!r} distances between its rows are lost, "
+            "or nearly so, in the rounding of the kernel. Subtract a point near the rows from X, "
+            "or take kernel='rbf', to which that makes no difference.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 def far_away(X, Y, gamma):
     """Whether squared distances from squares and products lose 6 digits and more.
 
@@ -52,12 +91,9 @@ def far_away(X, Y, gamma):
     """
     if issparse(X) or issparse(Y):
         return False
-    low = np.minimum(X.min(axis=0), Y.min(axis=0)).astype(np.float64)
-    high = np.maximum(X.max(axis=0), Y.max(axis=0)).astype(np.float64)
-    reach = np.maximum(np.abs(low), np.abs(high))
-    with np.errstate(over="ignore"):  # infinity is far away
-        spread = high - low
-        square, apart = float(reach @ reach), float(spread @ spread)
+    square, apart, _, _ = squares(
+        np.minimum(X.min(axis=0), Y.min(axis=0)), np.maximum(X.max(axis=0), Y.max(axis=0))
+    )
     return square > FAR * apart > 0 or square * gamma > LARGE
 
 

@@ -18,11 +18,14 @@ from smallvar._base import (
 )
 from smallvar._gram import (
     BLOCK,
+    PRODUCTS,
     Gram,
     KernelEstimator,
     add_rows,
     batches,
     block_size,
+    origin_of,
+    warn_far,
     warn_indefinite,
 )
 from smallvar._hdp import places
@@ -554,12 +557,25 @@ class _KernelClusters(ClusterMixin, KernelEstimator):
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
         return self._check_starts()[0]
 
+    _origin = None  # a point near the data, where the kernel is the linear one and they are far
+
     def _gram(self, X, weight=None):
         self.gamma_ = self._find_gamma(X, weight)
+        self._origin = origin_of(X) if self._linear else None
+        warn_far(self, X, PRODUCTS[1:])
         gram = Gram(self, X, self.max_memory)
         if callable(self.kernel) or self.kernel in INDEFINITE:
             warn_indefinite(self, gram)
         return gram
+
+    @property
+    def _linear(self):
+        return isinstance(self.kernel, str) and self.kernel == "linear"
+
+    def _kernel_between(self, X, Y):
+        if self._linear and self._origin is not None:  # distances are the same from anywhere
+            X, Y = X - self._origin, Y - self._origin
+        return super()._kernel_between(X, Y)
 
     @property
     def _precomputed(self):
@@ -706,7 +722,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
     center_weights_ : ndarray of shape (n_samples,), float64
         Weight of each row in that mean; those of a mean sum to 1.
     center_norms_ : ndarray of shape (n_clusters,), float64
-        Squared norms of the means.
+        Squared norms of the means; for the kernel "linear" and data far from zero, of the means
+        less a point near the data.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -1064,7 +1081,8 @@ class KernelHDPMeans(_KernelClusters):
     center_weights_ : ndarray of shape (n_samples,), float64
         Weight of each row in that mean; those of a mean sum to 1.
     center_norms_ : ndarray of shape (n_clusters,), float64
-        Squared norms of the means.
+        Squared norms of the means; for the kernel "linear" and data far from zero, of the means
+        less a point near the data.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -937,3 +937,48 @@ def test_centers_far_below_the_data(divergence):
             assert np.isfinite(model.objective_path_).all()
         model.cluster_centers_ = centers
         assert (model.predict(rows() * 1e10) == 2).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("memory", [1e9, 100.0])
+@pytest.mark.parametrize("model", ["KernelDPMeans", "KernelHDPMeans"])
+def test_linear_does_not_depend_on_where_the_origin_is(model, memory, dtype):
+    X = (np.round((rows(80) - 5.0) * 4.0) / 4.0).astype(dtype)
+    far = X + dtype(2.0 ** (30 if dtype == np.float64 else 20))  # exact: no digit is lost
+    made = clone(ESTIMATORS[model]).set_params(kernel="linear", gamma=None, max_memory=memory)
+    made.set_params(**{name: 3.0 for name in made.get_params() if name.startswith("lam")})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one, two = (clone(made).fit(x) for x in (X, far))
+    assert one.n_clusters_ > 1
+    assert np.array_equal(one.labels_, two.labels_)
+    np.testing.assert_allclose(two.objective_, one.objective_, rtol=1e-6)
+    assert np.array_equal(one.predict(X[::-1]), two.predict(far[::-1]))
+    if model == "KernelDPMeans":
+        np.testing.assert_allclose(two.transform(far), one.transform(X), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(two.score(far), one.score(X), rtol=1e-5)
+    assert np.array_equal(pickle.loads(pickle.dumps(two)).predict(far), two.labels_)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "poly", "cosine"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelDPMeans(1e9),
+        smallvar.KernelHDPMeans(1e9, 1e9),
+        smallvar.KernelDynamicMeans(1e9),
+        smallvar.SpectralDynamicMeans(1e9),
+        smallvar.SpectralDPMeans(1e9),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_kernels_of_products_far_from_zero(model, kernel):
+    model = clone(model).set_params(kernel=kernel)
+    if kernel == "linear" and isinstance(model, (KernelDPMeans, smallvar.KernelHDPMeans)):
+        return  # above
+    assert not isinstance(warned(model, rows(30) + 1e3), UserWarning)
+    warning = warned(model, rows(30) + 1e8)
+    assert re.search(
+        rf"X lies 1e\+08 from zero and is spread over [34][.\d]*: with kernel='{kernel}'",
+        str(warning),
+    )
