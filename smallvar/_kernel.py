@@ -35,6 +35,7 @@ NO_CAP = 2**31 - 1  # labels are int32
 TIE = 1e-13  # of the terms that a distance is the difference of: their rounding
 FIRST_WINDOW, LAST_WINDOW = 16, 4096  # points looked at together between two that move
 WEIGHTS = 1e6  # largest ratio of weights where rows are taken out of clusters
+FINE = 1e-3  # part of the sum of w K_ii that an objective may be whose sums are only updated
 TILE = 256  # rows of the local clusters whose kernel is taken at once
 # kernels that may have negative eigenvalues; gamma < 0 is not allowed
 INDEFINITE = ("precomputed", "sigmoid", "poly", "polynomial")
@@ -125,8 +126,9 @@ class _Clusters:
         self.norm = square / self.mass / self.mass
         total = np.bincount(c, w * self.diagonal[self.live], self.k)
         error = float((total - square / self.mass).sum())
+        self.size = float(np.abs(total).sum())
         # a negative error is of an indefinite matrix, or rounding
-        self.error = 0.0 if abs(error) <= TIE * float(np.abs(total).sum()) else error
+        self.error = 0.0 if abs(error) <= TIE * self.size else error
 
     def costs(self, columns):
         """norm_c - 2 sums[c, i] / s_c for these points: squared distances less K_ii."""
@@ -197,6 +199,9 @@ class _Start:
             verifying = not moved and not was_exact
             if not self.converged:
                 clusters.put(label, clusters.k + opened, exact=verifying)
+                if not clusters.exact and abs(self.objective) < FINE * clusters.size:
+                    # the rounding of updates could be seen in it, as a rise
+                    clusters.put(clusters.label, clusters.k, exact=True)
             self.path.append(self.objective)
             # with an indefinite matrix clusters may open without end
             counted += counts(opened, self.path, counted, len(self.order))
@@ -376,6 +381,8 @@ class _HDPStart:
             if not self.converged:
                 number = clusters.put(label, k, exact=verifying)
                 self.seen = np.append(number, -1)[self.seen]
+                if not clusters.exact and abs(self.objective) < FINE * clusters.size:
+                    clusters.put(clusters.label, clusters.k, exact=True)  # as for DP-means
             self.path.append(self.objective)
             counted += counts(created, self.path, counted, len(self.order))
             if verbose:

@@ -982,3 +982,14 @@ def test_kernels_of_products_far_from_zero(model, kernel):
         rf"X lies 1e\+08 from zero and is spread over [34][.\d]*: with kernel='{kernel}'",
         str(warning),
     )
+
+
+def test_a_serial_objective_does_not_rise_with_weights_far_apart():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        weight = 1e12 ** rng.uniform(-1, 0, size=40)
+        weight[:2] = 1.0, 1e-12
+        for kernel in ("rbf", "linear"):
+            model = KernelDPMeans(0.5 * 1e12 ** -rng.uniform(0, 1), kernel=kernel)
+            path = model.fit(np.abs(rows(seed=seed)), sample_weight=weight).objective_path_
+            assert np.all(np.diff(path) <= 1e-12 * path[:-1])
