@@ -993,3 +993,14 @@ def test_a_serial_objective_does_not_rise_with_weights_far_apart():
             model = KernelDPMeans(0.5 * 1e12 ** -rng.uniform(0, 1), kernel=kernel)
             path = model.fit(np.abs(rows(seed=seed)), sample_weight=weight).objective_path_
             assert np.all(np.diff(path) <= 1e-12 * path[:-1])
+
+
+@pytest.mark.parametrize("divergence", ["squared_euclidean", "itakura_saito"])
+def test_divergences_beyond_float32(divergence):
+    X = np.abs(rows(20))
+    model = BregmanDPMeans(lam=1e3, divergence=divergence).fit(X)
+    far = X * (1e30 if divergence == "squared_euclidean" else 1e38)
+    assert np.isfinite(model.transform(far)).all()
+    model.cluster_centers_ = model.cluster_centers_ / 10.0
+    with pytest.raises(ValueError, match="X must be so near the centers .* finite as float32"):
+        model.transform(np.minimum(far, 3e38).astype(np.float32))
