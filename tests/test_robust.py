@@ -1004,3 +1004,21 @@ def test_divergences_beyond_float32(divergence):
     model.cluster_centers_ = model.cluster_centers_ / 10.0
     with pytest.raises(ValueError, match="X must be so near the centers .* finite as float32"):
         model.transform(np.minimum(far, 3e38).astype(np.float32))
+
+
+@pytest.mark.parametrize("lam", [None, 1e5])
+def test_mahalanobis_distances_beyond_floats(lam):
+    X = rows(20)
+    model = smallvar.MahalanobisMeans(
+        2, lam=lam, covariances=1e-300 * np.eye(3), reg_covar=0, random_state=0
+    )
+    with pytest.raises(ValueError, match="X must be so near the centers, for their covariances"):
+        model.fit(X * 1e10)
+    assert not vars(model).keys() - model.get_params().keys()
+    model.fit(X * 1e-140)
+    for method in (model.predict, model.transform, model.score):
+        with pytest.raises(ValueError, match="X must be so near the centers"):
+            method(X * 1e10)
+    assert np.isfinite(model.transform(X * 1e-100)).all()
+    with pytest.raises(ValueError, match="distances as float32, are finite"):
+        model.transform((X * 1e-30).astype(np.float32))
