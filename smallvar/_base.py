@@ -238,21 +238,22 @@ def unchanged_on_error(estimator):
     Two threads must not change the same one: each would undo or mix up what the other does.
     """
     mine = [threading.get_ident()]
-    holder = _changing.setdefault(id(estimator), mine)
-    if holder != mine:
-        raise RuntimeError(
-            f"this {type(estimator).__name__} is being fitted in another thread; "
-            "use sklearn.base.clone to have one for each thread"
-        )
-    before = vars(estimator).copy()
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
+    try:  # from here on: Ctrl-C may come right after the entry is made
+        holder = _changing.setdefault(id(estimator), mine)
+        if holder != mine:
+            raise RuntimeError(
+                f"this {type(estimator).__name__} is being fitted in another thread; "
+                "use sklearn.base.clone to have one for each thread"
+            )
+        before = vars(estimator).copy()
+        try:
+            yield
+        except BaseException:
+            vars(estimator).clear()
+            vars(estimator).update(before)
+            raise
     finally:
-        if holder is mine:
+        if _changing.get(id(estimator)) is mine:
             _changing.pop(id(estimator), None)
 
 

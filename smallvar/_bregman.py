@@ -255,6 +255,13 @@ default="squared_euclidean"
             center = mass.mean if weight is None else Masses(X, equal, n_threads).mean
             lam = farthest_first(rule, X, visited, center, self.n_clusters)
         about = Reference(rule, X, mass.mean, mass)
+        total = float(about.apart.sum() if weight is None else weight @ about.apart)
+        if not np.isfinite(total):
+            raise ValueError(
+                "X must have a finite (weighted) sum of divergences from its mean for "
+                f"divergence={self.divergence!r}, got {total} for values from "
+                f"{float(X.min()):.3g} to {float(X.max()):.3g}: replace tiny values"
+            )
 
         def start(order, centers, lam, algorithm, given, cap):
             rows = visited
@@ -318,11 +325,19 @@ default="squared_euclidean"
         out = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
         for rows in blocks(X.shape[0], centers.size):
             x = X[rows].astype(np.float64, copy=False)
-            out[rows] = (
+            table = (
                 cdist(x, centers, "sqeuclidean")
                 if rule is None
                 else rule.between(x[:, None], centers)
             )
+            with np.errstate(over="ignore"):
+                out[rows] = table
+            # infinity is a divergence of its own; another one must not become it
+            if (np.isinf(out[rows]) & (np.isfinite(table) | (rule is None))).any():
+                raise ValueError(
+                    f"X must be so near the centers that divergences are finite as {X.dtype}, got "
+                    f"entries up to {float(np.abs(X).max()):.3g}"
+                )
         return out
 
     def score(self, X, y=None, sample_weight=None):

@@ -27,6 +27,14 @@ def _log_ratio(x, mu, delta):
     return np.where(near, np.log1p(delta / mu), np.log(x) - np.log(mu))
 
 
+def _log_quotient(a, b):
+    """log(a / b) of positive numbers, even where their quotient is beyond float64."""
+    with np.errstate(over="ignore", divide="ignore"):
+        quotient = a / b
+        within = (quotient > 1e-300) & (quotient < np.inf)
+        return np.where(within, np.log(quotient), np.log(a) - np.log(b))
+
+
 def _relative_entropy(x, mu, delta):
     """x log(x / mu) - x + mu, with 0 log 0 = 0."""
     return np.where(x > 0, x * _log_ratio(x, mu, delta) - delta, -delta)
@@ -81,8 +89,8 @@ class _KullbackLeibler(_Divergence):
 
     def tangent(self, mu, m0):
         # a column that is 0 in all data: D(x, mu) = mu there
-        ratio = np.divide(mu, m0, out=np.ones_like(mu), where=(mu > 0) & (m0 > 0))
-        return np.log(ratio), mu - m0
+        both = (mu > 0) & (m0 > 0)
+        return _log_quotient(np.where(both, mu, 1.0), np.where(both, m0, 1.0)), mu - m0
 
     def walls(self, centers):
         zero = centers == 0
@@ -100,7 +108,7 @@ class _ItakuraSaito(_Divergence):
         return delta / mu - _log_ratio(x, mu, delta)
 
     def tangent(self, mu, m0):
-        return (mu - m0) / m0 / mu, np.log(mu / m0)
+        return (mu - m0) / m0 / mu, _log_quotient(mu, m0)
 
 
 class _Logistic(_Divergence):
@@ -147,7 +155,8 @@ class Reference:
         for rows in blocks(n, d):
             x = X[rows].astype(np.float64, copy=False)
             self.apart[rows] = rule.between(x, self.m0)
-            self.length[rows] = np.sqrt(np.square(x / unit).sum(axis=1))
+            with np.errstate(over="ignore"):  # infinite: what depends on it is computed exactly
+                self.length[rows] = np.sqrt(np.square(x / unit).sum(axis=1))
             self.size[rows] = rule.size(x, self.m0)
         self.unit = unit
 
@@ -191,8 +200,10 @@ class DivergenceSweep:
         self.zero, self.one = self.rule.walls(centers)
 
     def _tangents(self, centers):
-        slope, offset = self.rule.tangent(centers, self.about.m0)
-        steep = np.sqrt(np.square(slope * self.about.unit).sum(axis=1))
+        # beyond float64 where centers are far below the data: see ``table``
+        with np.errstate(over="ignore", invalid="ignore"):
+            slope, offset = self.rule.tangent(centers, self.about.m0)
+            steep = np.sqrt(np.square(slope * self.about.unit).sum(axis=1))
         return slope, offset.sum(axis=1), steep, np.abs(offset).sum(axis=1)
 
     def open_at(self, x):
@@ -219,26 +230,32 @@ class DivergenceSweep:
     # ---- nearest centers -------------------------------------------------------------------------
 
     def table(self, x, block, first=0):
-        """D of rows to the centers from ``first`` on, and how far rounding may put it off."""
-        table = x @ self.slope[first:].T
-        np.subtract(self.offset[first:], table, out=table)
-        table += self.apart[block, None]
+        """D of rows to the centers from ``first`` on, and how far rounding may put it off.
+
+        NaN, or any distance off, where that leaves float64.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            table = x @ self.slope[first:].T
+            np.subtract(self.offset[first:], table, out=table)
+            table += self.apart[block, None]
         for wall, side in ((self.zero, x), (self.one, None)):
             if wall is not None:
                 (at,) = np.nonzero(wall[first:].any(axis=1))
                 beyond = (1.0 - x if side is None else side) @ wall[first:][at].T > 0
                 table[:, at] = np.where(beyond, np.inf, table[:, at])
-        bound = self.apart[block] + self.length[block] * self.steep[first:].max()
-        return table, (x.shape[1] + 16) * EPS * (bound + self.bulk[first:].max())
+        with np.errstate(over="ignore", invalid="ignore"):
+            bound = self.apart[block] + self.length[block] * self.steep[first:].max()
+            bound = (x.shape[1] + 16) * EPS * (bound + self.bulk[first:].max())
+        return table, np.where(np.isnan(bound), np.inf, bound)
 
     def nearest(self, x, block):
         """Label, divergence and its tolerance for the rows of a block."""
         table, tolerance = self.table(x, block)
-        least = table.min(axis=1)
-        candidate = table <= (least + 2.0 * tolerance)[:, None]
+        least = np.fmin.reduce(table, axis=1)
+        candidate = ~(table > (least + 2.0 * tolerance)[:, None])  # NaN is one
         label = candidate.argmax(axis=1)
-        if np.count_nonzero(candidate) > len(x):
-            close = np.flatnonzero(candidate.sum(axis=1) > 1)
+        if np.count_nonzero(candidate) > len(x) or np.isnan(least).any():
+            close = np.flatnonzero((candidate.sum(axis=1) > 1) | np.isnan(least))
             row, center = np.nonzero(candidate[close])
             value = self.exact_pairs(x, close[row], center)
             order = np.lexsort((center, value, row))
@@ -308,9 +325,9 @@ class DivergenceSweep:
             new, slack = self.table(x[after:], slice(start + after, start + len(x)), self.k - 1)
             new, rest = new[:, 0], least[after:]
             slack2 = 2.0 * np.maximum(slack, tolerance[after:])
-            closer = new < rest - slack2
             with np.errstate(invalid="ignore"):
-                close = np.flatnonzero(np.abs(new - rest) <= slack2)
+                closer = new < rest - slack2
+                close = np.flatnonzero(~(np.abs(new - rest) > slack2))
             if len(close):
                 rows = after + close
                 new[close] = self.exact_pairs(x, rows, np.full(len(rows), self.k - 1))

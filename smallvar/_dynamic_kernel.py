@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from smallvar._base import check_number
 from smallvar._dynamic import MovingClusters
-from smallvar._gram import KernelEstimator
+from smallvar._gram import KernelEstimator, warn_far
 from smallvar._lapack import eigh
 from smallvar._penalty import farthest_by
 from smallvar._spectral import eigen_above, first_appearance, yu_shi
@@ -356,7 +356,10 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         self.kept_points_, self.kept_coefficients_ = [], []
 
     def _validate(self, X, *, reset, least=1):
-        return super()._validate(X, reset=reset, least=least).astype(np.float64, copy=False)
+        X = super()._validate(X, reset=reset, least=least).astype(np.float64, copy=False)
+        if len(X):
+            warn_far(self, X)
+        return X
 
     def _joint_kernel(self, X):
         """Kernel of the rows of X and the kept points after them."""

@@ -10,6 +10,7 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.metrics.pairwise import KERNEL_PARAMS, kernel_metrics, pairwise_kernels
 
 from smallvar._base import DTYPES, Estimator, check_number
+from smallvar._sweeps.sums import round_origin
 
 BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
 TEMPORARY = 32  # bytes for each of them: what it is made from, itself, its float64 copy
@@ -19,6 +20,10 @@ STEPS, FEW_STEPS, MANY = 40, 8, 4000  # of Lanczos beyond that, few for more row
 # kernels exp(-gamma distance), whose gamma has the unit of one over that distance
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
 FAR = 1e6  # squares of rows, of their squared spread, beyond which rows are subtracted first
+LARGE = 300.0  # the same of 1 / gamma: K is off by the rounding of squares this large
+LOST = 1e10  # of the squared spread, beyond which 6 digits of a distance at most are left
+# kernels of products: what is left of a distance is their rounding, relative to squares of rows
+PRODUCTS = ("linear", "poly", "polynomial", "cosine")
 SHARE = 0.3  # gamma times the typical distance, where gamma is not given
 SAMPLE = 500  # rows that the typical distance is taken from
 
@@ -42,17 +47,54 @@ def typical_distance(X, weight, metric):
     return float(np.median(distance)) if len(distance) else 0.0
 
 
-def far_away(X, Y):
+def squares(low, high):
+    """Largest square of rows between these, that of their spread, and the roots of both."""
+    low, high = low.astype(np.float64), high.astype(np.float64)
+    reach = np.maximum(np.abs(low), np.abs(high))
+    with np.errstate(over="ignore"):  # infinity is far away
+        spread = high - low
+        square, apart = float(reach @ reach), float(spread @ spread)
+    return square, apart, float(reach.max()), float(spread.max())
+
+
+def origin_of(X):
+    """A round point near rows that are far from zero; None where they are not."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    square, apart, _, _ = squares(low, high)
+    if not square > FAR * apart > 0 or not np.isfinite(square):
+        return None
+    return round_origin(low.astype(np.float64), high.astype(np.float64)).astype(X.dtype)
+
+
+def warn_far(estimator, X, kernels=PRODUCTS):
+    """Warn where the kernel of rows so far from zero is the same for all, up to rounding."""
+    if not isinstance(estimator.kernel, str) or estimator.kernel not in kernels or issparse(X):
+        return
+    square, apart, reach, spread = squares(X.min(axis=0), X.max(axis=0))
+    if square > LOST * apart > 0:
+        warnings.warn(
+            f"{type(estimator).__name__}: X lies {reach:.3g} from zero and is spread over "
+            f"{spread:.3g}: with kernel={estimator.kernel!r} distances between its rows are lost, "
+            "or nearly so, in the rounding of the kernel. Subtract a point near the rows from X, "
+            "or take kernel='rbf', to which that makes no difference.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def far_away(X, Y, gamma):
     """Whether squared distances from squares and products lose 6 digits and more.
 
-    Sparse rows have zeros: they are not far from there.
+    So they do where squares are large for ``gamma``: the rounding of K then depends on which rows
+    are in a block, and sweeps over a K that is made again may never find nothing to change. Sparse
+    rows have zeros: they are not far from there.
     """
     if issparse(X) or issparse(Y):
         return False
-    low = np.minimum(X.min(axis=0), Y.min(axis=0)).astype(np.float64)
-    high = np.maximum(X.max(axis=0), Y.max(axis=0)).astype(np.float64)
-    reach, spread = np.maximum(np.abs(low), np.abs(high)), high - low
-    return float(reach @ reach) > FAR * float(spread @ spread) > 0
+    square, apart, _, _ = squares(
+        np.minimum(X.min(axis=0), Y.min(axis=0)), np.maximum(X.max(axis=0), Y.max(axis=0))
+    )
+    return square > FAR * apart > 0 or square * gamma > LARGE
 
 
 def block_size(max_memory):
@@ -115,6 +157,8 @@ class KernelEstimator(Estimator):
 
     def _validate_kernel(self, X, *, reset, least=1):
         """The data; in ``fit``, a precomputed Gram matrix is checked."""
+        if not reset:  # a parameter may have been set since
+            self._check_kernel()
         X = self._validate(X, reset=reset, least=least)
         if reset and isinstance(self.kernel, str) and self.kernel == "precomputed":
             check_gram(X)
@@ -125,8 +169,10 @@ class KernelEstimator(Estimator):
         arguments = self._kernel_arguments()
         if getattr(self, "gamma_", None) is not None:
             arguments["gamma"] = self.gamma_
-        if isinstance(self.kernel, str) and self.kernel == "rbf" and far_away(X, Y):
-            K = np.exp(-arguments.get("gamma", 1.0 / X.shape[1]) * cdist(X, Y, "sqeuclidean"))
+        gamma = arguments.get("gamma", 1.0 / X.shape[1])
+        if isinstance(self.kernel, str) and self.kernel == "rbf" and far_away(X, Y, gamma):
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
+                K = np.exp(-gamma * cdist(X, Y, "sqeuclidean"))
             K = K.astype(np.result_type(X, Y), copy=False)
         elif isinstance(self.kernel, str):
             with np.errstate(over="ignore", invalid="ignore"):  # checked below

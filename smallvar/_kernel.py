@@ -18,11 +18,14 @@ from smallvar._base import (
 )
 from smallvar._gram import (
     BLOCK,
+    PRODUCTS,
     Gram,
     KernelEstimator,
     add_rows,
     batches,
     block_size,
+    origin_of,
+    warn_far,
     warn_indefinite,
 )
 from smallvar._hdp import places
@@ -32,6 +35,7 @@ NO_CAP = 2**31 - 1  # labels are int32
 TIE = 1e-13  # of the terms that a distance is the difference of: their rounding
 FIRST_WINDOW, LAST_WINDOW = 16, 4096  # points looked at together between two that move
 WEIGHTS = 1e6  # largest ratio of weights where rows are taken out of clusters
+FINE = 1e-3  # part of the sum of w K_ii that an objective may be whose sums are only updated
 TILE = 256  # rows of the local clusters whose kernel is taken at once
 # kernels that may have negative eigenvalues; gamma < 0 is not allowed
 INDEFINITE = ("precomputed", "sigmoid", "poly", "polynomial")
@@ -122,8 +126,9 @@ class _Clusters:
         self.norm = square / self.mass / self.mass
         total = np.bincount(c, w * self.diagonal[self.live], self.k)
         error = float((total - square / self.mass).sum())
+        self.size = float(np.abs(total).sum())
         # a negative error is of an indefinite matrix, or rounding
-        self.error = 0.0 if abs(error) <= TIE * float(np.abs(total).sum()) else error
+        self.error = 0.0 if abs(error) <= TIE * self.size else error
 
     def costs(self, columns):
         """norm_c - 2 sums[c, i] / s_c for these points: squared distances less K_ii."""
@@ -194,6 +199,9 @@ class _Start:
             verifying = not moved and not was_exact
             if not self.converged:
                 clusters.put(label, clusters.k + opened, exact=verifying)
+                if not clusters.exact and abs(self.objective) < FINE * clusters.size:
+                    # the rounding of updates could be seen in it, as a rise
+                    clusters.put(clusters.label, clusters.k, exact=True)
             self.path.append(self.objective)
             # with an indefinite matrix clusters may open without end
             counted += counts(opened, self.path, counted, len(self.order))
@@ -373,6 +381,8 @@ class _HDPStart:
             if not self.converged:
                 number = clusters.put(label, k, exact=verifying)
                 self.seen = np.append(number, -1)[self.seen]
+                if not clusters.exact and abs(self.objective) < FINE * clusters.size:
+                    clusters.put(clusters.label, clusters.k, exact=True)  # as for DP-means
             self.path.append(self.objective)
             counted += counts(created, self.path, counted, len(self.order))
             if verbose:
@@ -554,12 +564,25 @@ class _KernelClusters(ClusterMixin, KernelEstimator):
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
         return self._check_starts()[0]
 
+    _origin = None  # a point near the data, where the kernel is the linear one and they are far
+
     def _gram(self, X, weight=None):
         self.gamma_ = self._find_gamma(X, weight)
+        self._origin = origin_of(X) if self._linear else None
+        warn_far(self, X, PRODUCTS[1:])
         gram = Gram(self, X, self.max_memory)
         if callable(self.kernel) or self.kernel in INDEFINITE:
             warn_indefinite(self, gram)
         return gram
+
+    @property
+    def _linear(self):
+        return isinstance(self.kernel, str) and self.kernel == "linear"
+
+    def _kernel_between(self, X, Y):
+        if self._linear and self._origin is not None:  # distances are the same from anywhere
+            X, Y = X - self._origin, Y - self._origin
+        return super()._kernel_between(X, Y)
 
     @property
     def _precomputed(self):
@@ -574,6 +597,10 @@ class _KernelClusters(ClusterMixin, KernelEstimator):
 
     def _costs(self, X):
         """Squared distances of rows to the means, less K(x, x): batches of rows, (K, m) arrays."""
+        check_number(self.max_memory, "max_memory", low=0, low_open=True)
+        if self._precomputed != (self.X_fit_ is None):
+            was = "'precomputed'" if self.X_fit_ is None else "another one than 'precomputed'"
+            raise ValueError(f"kernel must stay what it was in fit, {was}, got {self.kernel!r}")
         norms = learned(self, "center_norms_", None)
         own = learned(self, "center_labels_", X.shape[1] if self._precomputed else len(self.X_fit_))
         weights = learned(self, "center_weights_", len(own))
@@ -702,7 +729,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
     center_weights_ : ndarray of shape (n_samples,), float64
         Weight of each row in that mean; those of a mean sum to 1.
     center_norms_ : ndarray of shape (n_clusters,), float64
-        Squared norms of the means.
+        Squared norms of the means; for the kernel "linear" and data far from zero, of the means
+        less a point near the data.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -1060,7 +1088,8 @@ class KernelHDPMeans(_KernelClusters):
     center_weights_ : ndarray of shape (n_samples,), float64
         Weight of each row in that mean; those of a mean sum to 1.
     center_norms_ : ndarray of shape (n_clusters,), float64
-        Squared norms of the means.
+        Squared norms of the means; for the kernel "linear" and data far from zero, of the means
+        less a point near the data.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)

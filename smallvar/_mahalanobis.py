@@ -50,6 +50,16 @@ def _order_of_values(X, w):
     return order
 
 
+def _need_finite(squares, X):
+    """Raise where squared Mahalanobis distances are beyond their type."""
+    if not np.isfinite(squares).all():
+        raise ValueError(
+            "X must be so near the centers, for their covariances, that squared Mahalanobis "
+            f"distances, and distances as {X.dtype}, are finite, got entries up to "
+            f"{float(np.abs(X).max()):.3g}"
+        )
+
+
 class _Data:
     """Rows, their weights > 0, the layout of their sums, an order that follows from the values."""
 
@@ -108,7 +118,10 @@ class _Gaussians:
             self.set_covariances(np.broadcast_to(self.known, scatter.shape).copy(), label)
         else:
             self.set_covariances(self.known, label)
-        return float(np.sum((scatter @ self.roots) * self.roots)) + self.prior()
+        with np.errstate(over="ignore", invalid="ignore"):  # checked here
+            within = float(np.sum((scatter @ self.roots) * self.roots))
+        _need_finite(within, self.X)
+        return within + self.prior()
 
     def set_covariances(self, covariances, label=None):
         """Covariances, and their roots."""
@@ -132,8 +145,10 @@ class _Gaussians:
         """Squared Mahalanobis distances, (n, k)."""
         out = np.empty((len(x), len(self.centers)))
         for k, (center, root) in enumerate(zip(self.centers, self.roots, strict=True)):
-            white = (x - center) @ root
-            out[:, k] = np.einsum("ij,ij->i", white, white)
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
+                white = (x - center) @ root
+                out[:, k] = np.einsum("ij,ij->i", white, white)
+        _need_finite(out, self.X)
         return out
 
     def assign(self):
@@ -232,7 +247,8 @@ class _GaussianStart:
             center = state.rows(i)
             for b in blocks(len(order) - after, state.X.shape[1]):
                 rows = order[after:][b]
-                new = np.square((state.rows(rows) - center) @ root).sum(axis=1)
+                with np.errstate(over="ignore"):  # infinity is not nearer
+                    new = np.square((state.rows(rows) - center) @ root).sum(axis=1)
                 rows, new = rows[new < least[rows]], new[new < least[rows]]
                 self.label[rows], least[rows] = self.k, new
             self.k += 1
@@ -621,7 +637,9 @@ class MahalanobisMeans(CenterEstimator):
         state = self._fitted(X, self.reg_covar_)
         out = np.empty((X.shape[0], self.n_clusters_), dtype=X.dtype)
         for rows in blocks(X.shape[0], max(self.cluster_centers_.shape)):
-            out[rows] = np.sqrt(state.distances(state.rows(rows)))
+            with np.errstate(over="ignore"):
+                out[rows] = np.sqrt(state.distances(state.rows(rows)))
+        _need_finite(out, X)
         return out
 
     def score(self, X, y=None, sample_weight=None):

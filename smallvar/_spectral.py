@@ -28,7 +28,7 @@ from smallvar._base import (
     within_floats,
 )
 from smallvar._config import resolve_threads
-from smallvar._gram import ASYMMETRY, BLOCK, KernelEstimator
+from smallvar._gram import ASYMMETRY, BLOCK, KernelEstimator, warn_far
 from smallvar._lapack import eigh, stoppable, svd
 from smallvar._penalty import check_guess, farthest_by, farthest_first
 
@@ -574,6 +574,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     def _validate_kernel(self, X, *, reset, least=1):
         if not issparse(X):
             X = super()._validate_kernel(X, reset=reset, least=least)
+            if reset:
+                warn_far(self, X)
         else:
             X = self._validate(X, reset=reset, least=least)
             if reset and self._kernel_is("precomputed"):

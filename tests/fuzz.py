@@ -432,10 +432,10 @@ class Case:
             if dtype in ("np.float32", "'>f8'") or self.chance(0.6):
                 self.set(name, f"{name}.astype({dtype})")
         if self.strange():
-            self.set(
-                name,
-                f"{name}.astype({self.pick('complex', 'str', 'bytes', repr('M8[s]'), repr('m8[D]'))})",
-            )
+            dtype = self.pick("complex", "str", "bytes", "'M8[s]'", "'m8[D]'")
+            # from text to dates numpy itself may crash
+            number = ".astype(float)" if "8" in dtype else ""
+            self.set(name, f"{name}{number}.astype({dtype})")
         if self.chance(p):
             layout = self.pick(
                 "np.asfortranarray({0})", "{0}[::-1, ::-1]", "np.repeat({0}, 2, axis=0)[::2]", "{0}.T.copy().T",
@@ -982,7 +982,7 @@ class Run:
                 need(np.isin(out, labels).all(), "predict gives labels that are none")
         elif op in ("transform", "score", "inverse_transform") and not self.replaced:
             out = space["out"]
-            if op == "score" and not np.isfinite(getattr(m, "lam_", 0.0) or 0.0):
+            if op == "score" and not np.isfinite(prices(m)).all():
                 return True
             fine = ~np.isnan(out) if self.case.name == "BregmanDPMeans" else np.isfinite(out)
             need(np.all(fine), f"{op} is not finite")
@@ -1019,8 +1019,7 @@ class Run:
         if op in ("fit", "partial_fit"):
             need(out is m, f"{op} does not return the estimator")
         objective = m.objective_
-        prices = [getattr(m, lam, 0.0) for lam in ("lam_", "lam_local_", "lam_global_")]
-        if not np.isfinite(prices).all():  # a user's own wish: nothing is worth a cluster
+        if not np.isfinite(prices(m)).all():  # a user's own wish: nothing is worth a cluster
             return
         need(np.isfinite(objective), f"objective_ is {objective}")
         path = getattr(m, "objective_path_", None)
@@ -1164,6 +1163,12 @@ class Run:
             abs(error - have) <= slack,
             f"error of the features is {error!r}, reconstruction_err_ ** 2 {have!r}",
         )
+
+
+def prices(m):
+    """The penalties of a fitted estimator."""
+    names = ("lam_", "lam_local_", "lam_global_", "lam_eff_")
+    return [getattr(m, name, None) or 0.0 for name in names]
 
 
 def check_match(link, run):

@@ -1,15 +1,25 @@
 """Nothing breaks it: loops that end, parameters at the edge of what floats hold, interruptions."""
 
+import ctypes
+import os
 import pickle
+import platform
 import re
+import shutil
+import signal
+import subprocess
+import sys
 import threading
+import time
 import warnings
 from copy import deepcopy
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.sparse
 from problems import never_rises
 from scipy.linalg import LinAlgError
 from sklearn.base import clone
@@ -17,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import smallvar
 from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
-from smallvar._base import counts
+from smallvar._base import _changing, counts
 from smallvar._lapack import eigh, stoppable
 
 pytestmark = [
@@ -230,6 +240,31 @@ CHANGES = {
     "words": lambda a: np.full(a.shape, "x"),
     "nan": lambda a: np.full(a.shape, np.nan),
 }
+
+
+@pytest.mark.parametrize("key", ["KernelDPMeans", "KernelHDPMeans", "SpectralDPMeans"])
+def test_parameters_of_the_kernel_that_were_replaced(key):
+    model, X = clone(ESTIMATORS[key]).fit(rows()), rows()
+    for name, value in {
+        "max_memory": np.zeros(0),
+        "gamma": "x",
+        "kernel_params": 3,
+        "kernel": 3,
+    }.items():
+        if name in model.get_params():
+            other = deepcopy(model).set_params(**{name: value})
+            before = deepcopy(other)
+            for method in ("predict", "transform", "score"):
+                if hasattr(model, method):
+                    with pytest.raises((ValueError, TypeError), match=f"^{name} must"):
+                        getattr(other, method)(X)
+            assert same_state(other, before)
+
+
+def test_a_precomputed_kernel_that_is_none_later():
+    model = KernelDPMeans(0.5, kernel="precomputed").fit(np.eye(5))
+    with pytest.raises(ValueError, match="kernel must stay what it was in fit, 'precomputed'"):
+        model.set_params(kernel="linear").predict(np.eye(5))
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -469,6 +504,361 @@ def test_interrupt_leaves_the_estimator_as_it_was(key, interrupt):
     assert same_state(model, before)
 
 
+SENDER = """
+import os, signal, sys, time
+pid, clock = int(sys.argv[1]), (~int(sys.argv[1]) << 3) | 2  # the clock of what it computes
+for line in sys.stdin:
+    time.sleep(float(line))
+    print(time.clock_gettime(clock), flush=True)
+    os.kill(pid, signal.SIGINT)
+"""
+MOMENTS = 7  # for each of LONG: 200 and more in all
+
+
+def graph(n, neighbors=8):
+    """A sparse graph whose nodes are linked at random, with a bit of structure."""
+    rng = np.random.default_rng(0)
+    one = np.repeat(np.arange(n), neighbors)
+    two = (one + rng.integers(1, 50, size=len(one)) ** 2) % n
+    A = scipy.sparse.coo_array((rng.random(len(one)), (one, two)), shape=(n, n)).tocsr()
+    return A + A.T
+
+
+def in_groups(n, d):
+    return {"X": rows(n, d), "groups": np.arange(n) % 20}
+
+
+# calls that take seconds: there are large data, many clusters, and many starts of few rows
+BP, KERNEL, N = BPMeans, KernelDPMeans, 10**4
+LONG = {
+    "BPMeans": (BP(2.0, n_init=N), "fit", lambda: rows(10**5, 12)),
+    "BPMeans-collapsed": (BP(0.5, n_init=N, algorithm="collapsed"), "fit", lambda: rows(3000, 8)),
+    "BPMeans-stepwise": (BP(2.0, n_init=N, algorithm="stepwise"), "fit", lambda: rows(20000, 8)),
+    "BPMeans-swaps": (BP(2.0, n_init=N, n_swaps=3), "fit", lambda: rows(5000, 12)),
+    "BPMeans-transform": (BP(0.1), "transform", lambda: rows(3 * 10**6)),
+    "BregmanDPMeans": (
+        BregmanDPMeans(1e-5, divergence="kl", n_init=N),
+        "fit",
+        lambda: np.abs(rows(10**5, 8)),
+    ),
+    "BregmanDPMeans-collapsed": (
+        BregmanDPMeans(1e-3, divergence="kl", algorithm="collapsed", n_init=N),
+        "fit",
+        lambda: np.abs(rows(10**4, 4)),
+    ),
+    "BregmanDPMeans-merge": (
+        BregmanDPMeans(divergence="itakura_saito", n_init=N),
+        "fit",
+        lambda: np.abs(rows(10**5, 4)) + 0.1,
+    ),
+    "DPMeans-wide": (DPMeans(60.0, n_init=N), "fit", lambda: rows(30000, 128)),
+    "DPMeans-long": (DPMeans(0.05, n_init=N), "fit", lambda: rows(2 * 10**6, 3)),
+    "DPMeans-delayed": (DPMeans(0.01, algorithm="delayed"), "fit", lambda: rows(10**6)),
+    "DPMeans-collapsed": (
+        DPMeans(0.01, algorithm="collapsed", n_init=N),
+        "fit",
+        lambda: rows(2 * 10**5),
+    ),
+    "DPMeans-auto": (DPMeans(n_init=N), "fit", lambda: rows(3 * 10**5, 8)),
+    "DPMeans-merge": (DPMeans(5e-4, algorithm="merge"), "fit", lambda: rows(2 * 10**5, 2)),
+    "DPMeans-predict": (DPMeans(1e-3), "predict", lambda: np.tile(rows(10**5), (300, 1))),
+    "DynamicMeans": (
+        smallvar.DynamicMeans(0.01, t_q=6.8, k_tau=1.01, n_init=N),
+        "fit",
+        lambda: rows(10**5, 4),
+    ),
+    "DynamicMeans-partial_fit": (
+        smallvar.DynamicMeans(0.01, q=0.1, tau=0.1, n_init=N),
+        "partial_fit",
+        lambda: rows(10**6),
+    ),
+    "HDPMeans": (HDPMeans(0.1, 0.1, n_init=N), "fit", lambda: in_groups(10**6, 3)),
+    "HDPMeans-many": (HDPMeans(0.01, 0.01, n_init=N), "fit", lambda: in_groups(50000, 8)),
+    "KFeatures": (smallvar.KFeatures(12, assign="exact", n_init=N), "fit", lambda: rows(10**5, 16)),
+    "KernelDPMeans": (KERNEL(0.01, n_init=N), "fit", lambda: rows(7000)),
+    "KernelDPMeans-blocks": (KERNEL(0.05, n_init=N, max_memory=1e7), "fit", lambda: rows(20000)),
+    "KernelDPMeans-collapsed": (
+        KERNEL(0.01, n_init=N, algorithm="collapsed"),
+        "fit",
+        lambda: rows(4000),
+    ),
+    "KernelDPMeans-predict": (KERNEL(0.01), "predict", lambda: rows(10**6)),
+    "KernelDynamicMeans": (
+        smallvar.KernelDynamicMeans(0.1, gamma=0.1, n_init=N),
+        "fit",
+        lambda: rows(4000),
+    ),
+    "KernelHDPMeans": (
+        smallvar.KernelHDPMeans(0.05, 0.05, n_init=N),
+        "fit",
+        lambda: in_groups(6000, 3),
+    ),
+    "MahalanobisMeans": (
+        smallvar.MahalanobisMeans(50, n_init=N),
+        "fit",
+        lambda: rows(2 * 10**5, 12),
+    ),
+    "MiniBatchDPMeans": (smallvar.MiniBatchDPMeans(0.01), "fit", lambda: rows(3 * 10**6)),
+    "MiniBatchDPMeans-partial_fit": (
+        smallvar.MiniBatchDPMeans(0.001, max_clusters=2000),
+        "partial_fit",
+        lambda: rows(3 * 10**6),
+    ),
+    "PenalizedCut": (smallvar.PenalizedCut(-0.3, n_init=N), "fit", lambda: graph(10**5)),
+    "PenalizedCut-incremental": (
+        smallvar.PenalizedCut(-0.3, n_init=N, algorithm="incremental"),
+        "fit",
+        lambda: graph(30000),
+    ),
+    "SpectralDPMeans": (
+        smallvar.SpectralDPMeans(1.0, kernel="rbf", gamma=1.0),
+        "fit",
+        lambda: rows(3500),
+    ),
+    "SpectralDynamicMeans": (
+        smallvar.SpectralDynamicMeans(0.05, gamma=0.3, n_init=N),
+        "fit",
+        lambda: rows(1500),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads another process's clock")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("key", LONG)
+def test_interrupt_at_any_moment_comes_within_a_second(key):
+    """Of computing time; only one call of LAPACK may go on unseen.
+
+    The signal is of another process: a thread of this one could not send it while the interpreter
+    is held, which is one thing that this looks for.
+    """
+    model, method, data = LONG[key]
+    data = data()
+    data = data if isinstance(data, dict) else {"X": data}
+    model = clone(model).set_params(random_state=0)
+    starts = {"n_init": model.n_init} if hasattr(model, "n_init") else {}
+    model.set_params(**dict.fromkeys(starts, 1))
+    model.fit(graph(90) if "Cut" in key else np.abs(rows(90, data["X"].shape[1])))
+    model.set_params(**starts)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sender = subprocess.Popen(
+        [sys.executable, "-c", SENDER, str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    rng, latencies = np.random.default_rng(0), []
+    try:
+        for _ in range(MOMENTS):
+            before, bits = dict(vars(model)), pickle.dumps(vars(model))
+            try:
+                print(rng.uniform(0.01, 1.5), file=sender.stdin)
+                getattr(model, method)(**data)
+                time.sleep(2.0)  # not reached: no call of LONG is over before that
+                raise AssertionError("too short a call")
+            except KeyboardInterrupt:
+                latencies.append(time.process_time() - float(sender.stdout.readline()))
+            assert vars(model).keys() == before.keys()
+            assert all(value is before[name] for name, value in vars(model).items())
+            assert pickle.dumps(vars(model)) == bits
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sender.kill()
+        sender.communicate()
+        signal.signal(signal.SIGINT, handler)
+    print(key, "CPU seconds", np.round(latencies, 2))
+    assert max(latencies) < 1.0
+
+
+# Memory that is not given
+
+
+FAILING = r"""
+#include <errno.h>
+#include <stddef.h>
+
+void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
+void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+
+static struct { char *low, *high; } own[32];
+static int n_own;
+static volatile long first, last, seen;
+static volatile size_t large; /* 0: nothing fails */
+
+void watch(char *low, char *high) { own[n_own].low = low; own[n_own++].high = high; }
+long requests(void) { return seen; }
+void fail(long from, long to, size_t bytes) { seen = 0; first = from; last = to; large = bytes; }
+
+/* those that count are large, or of the compiled sweeps */
+static int fails(size_t bytes, char *caller) {
+    long n;
+    int i = 0;
+    if (!large) return 0;
+    if (bytes < large) {
+        while (i < n_own && !(own[i].low <= caller && caller < own[i].high)) i++;
+        if (i == n_own) return 0;
+    }
+    n = __sync_add_and_fetch(&seen, 1);
+    if (n < first || n >= last) return 0;
+    errno = ENOMEM;
+    return 1;
+}
+
+#define FAILS(bytes) fails(bytes, __builtin_return_address(0))
+void *malloc(size_t n) { return FAILS(n) ? 0 : __libc_malloc(n); }
+void *calloc(size_t n, size_t m) { return FAILS(n * m) ? 0 : __libc_calloc(n, m); }
+void *realloc(void *p, size_t n) { return FAILS(n) ? 0 : __libc_realloc(p, n); }
+void *aligned_alloc(size_t a, size_t n) { return FAILS(n) ? 0 : __libc_memalign(a, n); }
+int posix_memalign(void **p, size_t a, size_t n) {
+    void *q = FAILS(n) ? 0 : __libc_memalign(a, n);
+    if (!q) return ENOMEM;
+    *p = q;
+    return 0;
+}
+"""
+# numpy loses the error where its own buffers, of up to 128 kB, are not given
+LARGE = 150_000
+SMALL_DATA = ("Kernel", "Spectral", "Cut")  # whose tables are of rows by rows
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory):
+    """A library whose malloc fails when it is told to."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if (
+        compiler is None
+        or not sys.platform.startswith("linux")
+        or platform.libc_ver()[0] != "glibc"
+    ):
+        pytest.skip("replaces the malloc of glibc, with a C compiler")
+    folder = tmp_path_factory.mktemp("malloc")
+    source, library = folder / "failing.c", folder / "failing.so"
+    source.write_text(FAILING)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True
+    )
+    return str(library)
+
+
+def without_memory(key, library, most):
+    """Calls of an estimator, each time with other requests that fail; returns their number.
+
+    In turn one request and all from one on; of many requests ``most`` are tried.
+    """
+    shim = ctypes.CDLL(library)
+    nothing = ctypes.c_size_t(0)  # where memory is short none is wanted for this
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "_sweeps" in line and " r-xp " in line:
+            shim.watch(*(ctypes.c_void_p(int(at, 16)) for at in line.split()[0].split("-")))
+    small = any(word in key for word in SMALL_DATA)
+    model, X = clone(ESTIMATORS[key]), data_for(ESTIMATORS[key], 420 if small else 60_000)
+    for name, value in {"n_init": 1, "max_iter": 2}.items():
+        if name in model.get_params():
+            model.set_params(**{name: value})
+    fitted, failed = model.fit(X), 0
+    for method in ("fit", "partial_fit", "predict", "transform", "score"):
+        if not hasattr(fitted, method):
+            continue
+        shim.fail(0, 0, ctypes.c_size_t(LARGE))
+        getattr(deepcopy(fitted), method)(X)
+        n = shim.requests()
+        shim.fail(0, 0, nothing)
+        for first in np.unique(np.linspace(1, n, min(n, most)).astype(int)).tolist():
+            for last in (first + 1, 10**9):
+                model = deepcopy(fitted)
+                before, bits, call = (
+                    dict(vars(model)),
+                    pickle.dumps(vars(model)),
+                    getattr(model, method),
+                )
+                shim.fail(first, last, ctypes.c_size_t(LARGE))
+                try:
+                    call(X)
+                except MemoryError:
+                    shim.fail(0, 0, nothing)
+                    failed += 1
+                    assert vars(model).keys() == before.keys()
+                    assert all(value is before[name] for name, value in vars(model).items())
+                    assert pickle.dumps(vars(model)) == bits
+                    assert not _changing
+                finally:
+                    shim.fail(0, 0, nothing)
+    return failed
+
+
+def run_with(program, **environment):
+    """What a program with the functions of this file prints."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-W", "ignore", "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "most", [pytest.param(40, marks=pytest.mark.slow), pytest.param(3, id="few")]
+)
+@pytest.mark.parametrize("key", ESTIMATORS)
+def test_memory_that_is_not_given(key, most, failing):
+    """MemoryError, and the estimator as before; never a crash."""
+    program = f"import test_robust as t; print(t.without_memory({key!r}, {failing!r}, {most}))"
+    failed = int(run_with(program, LD_PRELOAD=failing, OPENBLAS_NUM_THREADS="1"))
+    print(key, failed, "failed requests")
+    assert failed > 3
+
+
+LIMITED = """
+import pickle, resource
+import numpy as np
+import scipy.linalg
+from smallvar import *
+square = np.ones((300, 300))  # OpenBLAS ends the process if its own tables are not given
+square @ square, np.linalg.svd(square), scipy.linalg.eigh(square), square @ square[0]
+rows = np.random.default_rng(0).normal(size=(400_000, 8))
+few = rows[:30_000]
+CALLS = [
+    (DPMeans(30.0, max_iter=2), rows),
+    (BregmanDPMeans(2.0, divergence="logistic", max_clusters=5), np.tanh(rows**2)),
+    (BPMeans(40.0, max_features=2, max_iter=1, n_init=1), rows),
+    (HDPMeans(30.0, 30.0, max_iter=2), rows),
+    (DynamicMeans(30.0, q=0.1, tau=0.1, max_iter=2, n_init=1), rows),
+    (MiniBatchDPMeans(30.0, max_iter=2), rows),
+    (MahalanobisMeans(3, max_iter=2, n_init=1), rows),
+    (KernelDPMeans(0.5, max_clusters=5, max_memory=1e12), few),
+    (SpectralDPMeans(0.5, kernel="rbf"), few),
+    (KernelDynamicMeans(0.5, gamma=0.1), few),
+]
+refused = 0
+for model, X in CALLS:
+    for room in (0, 4, 16, 64):
+        before = pickle.dumps(vars(model))
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + room * 2**20, resource.RLIM_INFINITY))
+        try:
+            model.fit(X)
+        except MemoryError:
+            refused += 1
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+            assert pickle.dumps(vars(model)) == before
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+print(refused)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_limit_on_memory():
+    """As of ``ulimit -v``."""
+    assert int(run_with(LIMITED, OPENBLAS_NUM_THREADS="1")) > 10
+
+
 # Data far from the origin
 
 
@@ -482,3 +872,153 @@ def test_rbf_does_not_depend_on_where_the_origin_is(model):
     np.testing.assert_allclose(two.objective_, one.objective_, rtol=1e-9)
     if hasattr(two, "objective_path_"):
         assert never_rises(two.objective_path_)
+
+
+@pytest.mark.parametrize("exponent", range(0, 16, 3))
+def test_one_row_far_from_the_others(exponent):
+    """Rounding of squares made another K of each block, and sweeps without end."""
+    for seed in (1, 8):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(0, 2, size=(12, 3)) @ rng.normal(size=(3, 8)) + 10.0**exponent
+        X[0] = 0.0
+        model = smallvar.KernelHDPMeans(max_memory=100.0).fit(X)
+        assert model.n_iter_ < 15
+        held = clone(model).set_params(max_memory=1e9).fit(X)
+        assert np.array_equal(model.labels_, held.labels_)
+
+
+def test_rows_beyond_the_range_of_squares_for_rbf():
+    model = clone(ESTIMATORS["KernelDPMeans"]).fit(rows())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.transform(rows() * 1e200).max() < 2.0
+        assert model.predict(np.array([[1e308, -1e308, 0.0], [-1e308, 1e308, 0.0]])).max() >= 0
+
+
+# Divergences of tiny numbers
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+@pytest.mark.parametrize("divergence", ["kl", "itakura_saito", "logistic"])
+@pytest.mark.parametrize("least", [5e-324, 1e-300, 1e-150, 1e-130])
+def test_tiny_numbers_next_to_others(least, divergence, algorithm):
+    X = np.abs(rows(20)) / 20.0
+    X[:3] = least
+    model = BregmanDPMeans(lam=0.5, divergence=divergence, algorithm=algorithm)
+    weight = np.ones(len(X))
+    weight[3:] = 1e-5
+    for w in (None, weight):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.fit(X, sample_weight=w)
+            assert np.isfinite(model.objective_path_).all()
+            assert never_rises(model.objective_path_)
+            if algorithm == "serial":
+                assert np.array_equal(model.predict(X), model.labels_)
+                own = model.transform(X)[np.arange(len(X)), model.labels_]
+                np.testing.assert_allclose(own, model.transform(X).min(axis=1), rtol=1e-12)
+
+
+def test_divergences_beyond_float64():
+    model = BregmanDPMeans(lam=0.5, divergence="itakura_saito")
+    with pytest.raises(ValueError, match="X must have a finite .weighted. sum of divergences"):
+        model.fit([[1e-280], [1e100]], sample_weight=[1e100, 1e-300])
+
+
+@pytest.mark.parametrize("divergence", ["kl", "itakura_saito"])
+def test_centers_far_below_the_data(divergence):
+    """Their products with the data are beyond float64: divergences alone decide."""
+    model = BregmanDPMeans(lam=1e-3, divergence=divergence)
+    centers = np.array([[5e-324] * 3, [1e-300] * 3, [3.0] * 3])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in (1, 2, 3):
+            model.set_params(init=centers[:n]).fit(rows())
+            assert np.isfinite(model.objective_path_).all()
+        model.cluster_centers_ = centers
+        assert (model.predict(rows() * 1e10) == 2).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("memory", [1e9, 100.0])
+@pytest.mark.parametrize("model", ["KernelDPMeans", "KernelHDPMeans"])
+def test_linear_does_not_depend_on_where_the_origin_is(model, memory, dtype):
+    X = (np.round((rows(80) - 5.0) * 4.0) / 4.0).astype(dtype)
+    far = X + dtype(2.0 ** (30 if dtype == np.float64 else 20))  # exact: no digit is lost
+    made = clone(ESTIMATORS[model]).set_params(kernel="linear", gamma=None, max_memory=memory)
+    made.set_params(**{name: 3.0 for name in made.get_params() if name.startswith("lam")})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one, two = (clone(made).fit(x) for x in (X, far))
+    assert one.n_clusters_ > 1
+    assert np.array_equal(one.labels_, two.labels_)
+    np.testing.assert_allclose(two.objective_, one.objective_, rtol=1e-6)
+    assert np.array_equal(one.predict(X[::-1]), two.predict(far[::-1]))
+    if model == "KernelDPMeans":
+        np.testing.assert_allclose(two.transform(far), one.transform(X), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(two.score(far), one.score(X), rtol=1e-5)
+    assert np.array_equal(pickle.loads(pickle.dumps(two)).predict(far), two.labels_)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "poly", "cosine"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelDPMeans(1e9),
+        smallvar.KernelHDPMeans(1e9, 1e9),
+        smallvar.KernelDynamicMeans(1e9),
+        smallvar.SpectralDynamicMeans(1e9),
+        smallvar.SpectralDPMeans(1e9),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_kernels_of_products_far_from_zero(model, kernel):
+    model = clone(model).set_params(kernel=kernel)
+    if kernel == "linear" and isinstance(model, (KernelDPMeans, smallvar.KernelHDPMeans)):
+        return  # above
+    assert not isinstance(warned(model, rows(30) + 1e3), UserWarning)
+    warning = warned(model, rows(30) + 1e8)
+    assert re.search(
+        rf"X lies 1e\+08 from zero and is spread over [34][.\d]*: with kernel='{kernel}'",
+        str(warning),
+    )
+
+
+def test_a_serial_objective_does_not_rise_with_weights_far_apart():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        weight = 1e12 ** rng.uniform(-1, 0, size=40)
+        weight[:2] = 1.0, 1e-12
+        for kernel in ("rbf", "linear"):
+            model = KernelDPMeans(0.5 * 1e12 ** -rng.uniform(0, 1), kernel=kernel)
+            path = model.fit(np.abs(rows(seed=seed)), sample_weight=weight).objective_path_
+            assert np.all(np.diff(path) <= 1e-12 * path[:-1])
+
+
+@pytest.mark.parametrize("divergence", ["squared_euclidean", "itakura_saito"])
+def test_divergences_beyond_float32(divergence):
+    X = np.abs(rows(20))
+    model = BregmanDPMeans(lam=1e3, divergence=divergence).fit(X)
+    far = X * (1e30 if divergence == "squared_euclidean" else 1e38)
+    assert np.isfinite(model.transform(far)).all()
+    model.cluster_centers_ = model.cluster_centers_ / 10.0
+    with pytest.raises(ValueError, match="X must be so near the centers .* finite as float32"):
+        model.transform(np.minimum(far, 3e38).astype(np.float32))
+
+
+@pytest.mark.parametrize("lam", [None, 1e5])
+def test_mahalanobis_distances_beyond_floats(lam):
+    X = rows(20)
+    model = smallvar.MahalanobisMeans(
+        2, lam=lam, covariances=1e-300 * np.eye(3), reg_covar=0, random_state=0
+    )
+    with pytest.raises(ValueError, match="X must be so near the centers, for their covariances"):
+        model.fit(X * 1e10)
+    assert not vars(model).keys() - model.get_params().keys()
+    model.fit(X * 1e-140)
+    for method in (model.predict, model.transform, model.score):
+        with pytest.raises(ValueError, match="X must be so near the centers"):
+            method(X * 1e10)
+    assert np.isfinite(model.transform(X * 1e-100)).all()
+    with pytest.raises(ValueError, match="distances as float32, are finite"):
+        model.transform((X * 1e-30).astype(np.float32))
