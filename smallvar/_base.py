@@ -108,9 +108,13 @@ def as_floats(value):
 
 @contextmanager
 def within_floats():
-    """What scikit-learn's checks raise for such integers in X, as a ValueError that names it."""
+    """What scikit-learn's checks raise for such integers in X, as a ValueError that names it.
+
+    They add up X first, which in float32 may be inf - inf, and then look at each number.
+    """
     try:
-        yield
+        with np.errstate(invalid="ignore"):
+            yield
     except OverflowError as error:
         raise ValueError(f"X must be within the range of float64: {error}") from None
 

@@ -1022,3 +1022,13 @@ def test_mahalanobis_distances_beyond_floats(lam):
     assert np.isfinite(model.transform(X * 1e-100)).all()
     with pytest.raises(ValueError, match="distances as float32, are finite"):
         model.transform((X * 1e-30).astype(np.float32))
+
+
+@pytest.mark.parametrize("key", ["DPMeans", "DynamicMeans", "SpectralDPMeans"])
+def test_data_whose_sum_is_beyond_float32(key):
+    X = np.tile(np.array([[3e38, -3e38]], dtype=np.float32), (40, 1))
+    X[::2] *= -1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.array_equal(clone(ESTIMATORS[key])._validate(X, reset=True), X)
+        assert smallvar.farthest_first_lambda(X, 1) > 1e76
