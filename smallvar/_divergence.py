@@ -389,7 +389,10 @@ class DivergenceSweep:
         kept = self.count > 0
         # so that the mean of equal values is exact
         low, high = cluster_range(self.X, self.summed, self.k)
-        self._keep(np.clip(self.sums.means[: self.k], low, high), kept)
+        centers = np.clip(self.sums.means[: self.k], low, high)
+        top = self.rule.high  # a mean is there only if all members are, whatever rounding says
+        centers = np.where((centers == top) & (low < top), np.nextafter(top, 0.0), centers)
+        self._keep(centers, kept)
         # sum_i w_i D(x_i, m0) = sum_i w_i D(x_i, mean) + sum_c s_c D(mean_c, m0)
         return self.total - exact_total(self.mass * self.rule.between(self.centers, self.about.m0))
 
@@ -527,7 +530,7 @@ class _Collapsed:
             self.mean = np.vstack([self.mean, np.zeros(self.mean.shape[1])])
             self.mass, self.count = np.append(self.mass, 0.0), np.append(self.count, 0)
             self.live += 1
-        sums.move_row(x, w, old, new)
+        sums.move_row(np.ascontiguousarray(x), w, old, new)
         sweep.summed[row] = new
         self.count[old] -= 1
         self.count[new] += 1
@@ -611,6 +614,8 @@ class _DivergenceMergeSweep(DivergenceSweep):
     def _lost(self, mean, mass, a, others):
         w = mass[others, None]
         joint = mean[a] + w / (mass[a] + w) * (mean[others] - mean[a])
+        # 0 only if both are, or the divergence would be infinite
+        joint[(joint == 0.0) & (mean[a] != mean[others])] = 5e-324
         between = self.rule.between
         return mass[a] * between(mean[a], joint) + mass[others] * between(mean[others], joint)
 

@@ -314,7 +314,8 @@ class MahalanobisMeans(CenterEstimator):
         S_k. They grow with the number of members: ``scale * covariances_[k]`` over the members'
         weight is the covariance matrix in the usual sense, reg included.
     labels_ : ndarray of shape (n_samples,), int32
-        Cluster of each row.
+        Cluster of each row. Where ``max_iter`` or ``tol`` ended the fit, clusters may be left
+        without rows.
     n_clusters_ : int
         Number of clusters.
     objective_ : float

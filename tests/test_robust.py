@@ -919,6 +919,40 @@ def test_tiny_numbers_next_to_others(least, divergence, algorithm):
                 np.testing.assert_allclose(own, model.transform(X).min(axis=1), rtol=1e-12)
 
 
+@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+@pytest.mark.parametrize("divergence", ["kl", "logistic"])
+def test_means_below_the_least_number(divergence, algorithm):
+    """A third of the least number is no number, but 0 would be infinitely far from its members."""
+    X = np.zeros((3, 5))
+    X[0], X[1, 4], X[2, 0] = 5e-324, 1.0, 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = BregmanDPMeans(lam=4.0, divergence=divergence, algorithm=algorithm).fit(X)
+    assert np.isfinite(model.objective_path_).all()
+    assert np.isfinite(model.transform(X)[np.arange(3), model.labels_]).all()
+
+
+def test_mean_next_to_one():
+    """Of 1 and the number before it: the rounded mean is 1, infinitely far from the other."""
+    X = np.array([[1.0], [1.0], [1.0], [np.nextafter(1.0, 0.0)], [0.5]])
+    model = BregmanDPMeans(lam=0.5, divergence="logistic", algorithm="serial").fit(X)
+    assert model.labels_.tolist() == [0, 0, 0, 0, 1]
+    assert np.isfinite(model.transform(X)[np.arange(5), model.labels_]).all()
+
+
+@pytest.mark.parametrize("layout", [np.asfortranarray, lambda X: np.repeat(X, 2, axis=1)[:, ::2]])
+@pytest.mark.parametrize("weight", [None, 2.0])
+@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+def test_rows_of_any_strides_for_divergences(algorithm, weight, layout):
+    X = np.round(np.abs(rows(20)))
+    weight = None if weight is None else np.full(len(X), weight)
+    model = BregmanDPMeans(lam=0.5, divergence="kl", algorithm=algorithm, random_state=0)
+    expected = clone(model).fit(X, sample_weight=weight)
+    model.fit(layout(X), sample_weight=weight)
+    assert np.array_equal(model.labels_, expected.labels_)
+    assert np.array_equal(model.cluster_centers_, expected.cluster_centers_)
+
+
 def test_divergences_beyond_float64():
     model = BregmanDPMeans(lam=0.5, divergence="itakura_saito")
     with pytest.raises(ValueError, match="X must have a finite .weighted. sum of divergences"):

@@ -1,6 +1,7 @@
 """Sums, means and totals that depend neither on the order of the rows nor on how they are shared out: see _sums.h."""
 
 from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport copysign
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -366,10 +367,14 @@ cdef class Sums:
     def center(self, Py_ssize_t k):
         """Mean of a cluster that has members, and its weight."""
         cdef Py_ssize_t j
-        cdef double mass = sums_weight(&self.s, k)
+        cdef double mass = sums_weight(&self.s, k), total, apart
         cdef double[::1] mean = np.empty(self.s.d)
         for j in range(self.s.d):
-            mean[j] = self.s.origin[j] + sums_total(&self.s, k, j) / mass
+            total = sums_total(&self.s, k, j)
+            apart = total / mass
+            if apart == 0.0 and total != 0.0:  # as in means
+                apart = copysign(5e-324, total)
+            mean[j] = self.s.origin[j] + apart
         return np.asarray(mean), mass
 
     def unite(self, Py_ssize_t a, Py_ssize_t b):
@@ -390,7 +395,11 @@ cdef class Sums:
         """Means, (room, d); NaN where there are no members."""
         total, weight = self.totals
         with np.errstate(invalid="ignore"):
-            return self.layout.origin + total / weight[:, None]
+            apart = total / weight[:, None]
+        # the mean of numbers that are not all 0 may be below the least one there is, but is not 0
+        lost = (apart == 0.0) & (total != 0.0)
+        apart[lost] = np.copysign(5e-324, total[lost])
+        return self.layout.origin + apart
 
 
 class Stream:
