@@ -1,11 +1,17 @@
 """Markers, the --slow switch and fixtures shared by the tests."""
 
 import _thread
+import os
 import signal
 import threading
 from collections import Counter
 
 import pytest
+
+# Matrices of the tests are small, where threads of the BLAS cost more than they bring; child
+# processes take it over.
+for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
 
 MANY = 8  # sets of parameters; a test with fewer runs with all of them
 

@@ -77,6 +77,17 @@
 #define SV_BUILT_4 (SV_X86 && SMALLVAR_SIMD >= 4 && SV_BASE < 4)
 #endif
 
+/* SV_AT_LOAD(function) { body } is run when the library is loaded. */
+#if defined(_MSC_VER)
+#pragma section(".CRT$XCU", read)
+#define SV_AT_LOAD(function) \
+    static void __cdecl function(void); \
+    __declspec(allocate(".CRT$XCU")) void(__cdecl * function##_at_load)(void) = function; \
+    __pragma(comment(linker, "/include:" #function "_at_load")) static void __cdecl function(void)
+#else
+#define SV_AT_LOAD(function) static __attribute__((constructor)) void function(void)
+#endif
+
 #if SV_BUILT_3 || SV_BUILT_4
 
 #if defined(_MSC_VER)
@@ -111,15 +122,6 @@ static int sv_best_set(void)
 #endif
 
 /* SV_CHOOSE(kernel) makes a pointer of that name and sets it when the library is loaded. */
-#if defined(_MSC_VER)
-#pragma section(".CRT$XCU", read)
-#define SV_AT_LOAD(function) \
-    static void __cdecl function(void); \
-    __declspec(allocate(".CRT$XCU")) void(__cdecl * function##_at_load)(void) = function; \
-    __pragma(comment(linker, "/include:" #function "_at_load")) static void __cdecl function(void)
-#else
-#define SV_AT_LOAD(function) static __attribute__((constructor)) void function(void)
-#endif
 #if SV_BUILT_4
 #define SV_IF_4(kernel) if (set == 4) kernel = kernel##_v4;
 #else

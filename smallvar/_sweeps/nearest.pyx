@@ -14,7 +14,7 @@ nor on threads nor on the instruction set.
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport uintptr_t
-from libc.string cimport memset
+from libc.string cimport memchr, memset
 
 from smallvar._sweeps._types cimport real_c, real_x
 from smallvar._sweeps.pool cimport PAYS, run
@@ -440,7 +440,8 @@ cdef void assign_chunk(
 ) noexcept nogil:
     """Nearest centers of one chunk."""
     cdef unsigned char flag[CHUNK]
-    cdef unsigned short listed[CHUNK]
+    cdef unsigned short listed[CHUNK + 8]  # sv_list wants the room
+    cdef const unsigned char* at
     cdef Batch failed, aside
     cdef Close close
     cdef Py_ssize_t start = chunk * CHUNK, size = min(<Py_ssize_t> CHUNK, s.n - start)
@@ -481,10 +482,11 @@ cdef void assign_chunk(
     if close.size > 0:
         decide(x, s, start, &close, block, flag)
     if s.seek:
-        for o in range(size):
-            if flag[o] == 2:
-                s.far[start + s.n_far[chunk]] = <unsigned short> o
-                s.n_far[chunk] += 1
+        at = <const unsigned char*> memchr(flag, 2, size)
+        while at != NULL:
+            s.far[start + s.n_far[chunk]] = <unsigned short> (at - flag)
+            s.n_far[chunk] += 1
+            at = <const unsigned char*> memchr(at + 1, 2, flag + size - at - 1)
     if s.farthest:
         farthest_of_chunk(x, s, chunk)
 

@@ -5,6 +5,7 @@
 #define SMALLVAR_SIMD_H
 
 #include <math.h>
+#include <stdint.h>
 #include "_sets.h"
 
 enum { SV_PANEL = 12 }; /* centers whose values lie side by side; a multiple of every block of _tile.h */
@@ -54,11 +55,33 @@ static int sv_few_distances_f(ptrdiff_t n, const float *const *rows, const int *
     SV_FEW_DISTANCES(float)
 }
 
-/* Places in a list of flags, 0 or 1; returns how many there are. Without branches: which is set is anybody's guess. */
+/* Places in a list of flags, 0 or 1; returns how many there are. Without branches, which no predictor would foresee:
+ * eight flags make a byte, and a table has the places of its bits.  OUT place: n + 8, of which the last ones may be
+ * written to without a meaning. */
+static uint16_t sv_places[256][8];
+
+SV_AT_LOAD(sv_places_at_load)
+{
+    int byte, bit, count;
+    for (byte = 0; byte < 256; byte++)
+        for (bit = count = 0; bit < 8; bit++)
+            if (byte >> bit & 1) sv_places[byte][count++] = (uint16_t)bit;
+}
+
 static ptrdiff_t sv_list(ptrdiff_t n, const unsigned char *flag, unsigned short *place)
 {
-    ptrdiff_t i, count = 0;
-    for (i = 0; i < n; i++) {
+    ptrdiff_t i = 0, count = 0;
+    for (; i + 8 <= n; i += 8) {
+        const unsigned char *f = flag + i;
+        const uint64_t eight = f[0] | (uint64_t)f[1] << 8 | (uint64_t)f[2] << 16 | (uint64_t)f[3] << 24 |
+                               (uint64_t)f[4] << 32 | (uint64_t)f[5] << 40 | (uint64_t)f[6] << 48 |
+                               (uint64_t)f[7] << 56;
+        const uint16_t *bits = sv_places[(eight * 0x0102040810204080ULL) >> 56];
+        ptrdiff_t b;
+        for (b = 0; b < 8; b++) place[count + b] = (unsigned short)(bits[b] + i);
+        count += (ptrdiff_t)((eight * 0x0101010101010101ULL) >> 56);
+    }
+    for (; i < n; i++) {
         place[count] = (unsigned short)i;
         count += flag[i];
     }
