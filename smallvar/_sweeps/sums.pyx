@@ -1,7 +1,7 @@
 """Sums, means and totals that depend neither on the order of the rows nor on how they are shared out: see _sums.h."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport copysign
+from libc.math cimport copysign, fabs, frexp, ldexp, rint
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -179,10 +179,12 @@ def cluster_range(const real_x[:, :] X, const int[::1] label, Py_ssize_t k):
 def count_small(X, weight, origin, limit, int n_threads):
     """How many rows of positive weight have 0 < |x - origin| < limit, for each column: float64 array (d,)."""
     wide, times = widened(X, weight)
-    small = small_of(wide, weight, np.tile(origin, times), np.tile(limit, times), n_threads)
+    small = small_of(wide, weight, np.concatenate((origin,) * times), np.concatenate((limit,) * times), n_threads)
     if times > 1:
-        rest = np.abs(X[X.shape[0] - X.shape[0] % times :] - origin)
-        small = small.reshape(times, -1).sum(axis=0) + ((rest < limit) & (rest > 0.0)).sum(axis=0)
+        small = small.reshape(times, -1).sum(axis=0)
+        if X.shape[0] % times:
+            rest = np.abs(X[X.shape[0] - X.shape[0] % times :] - origin)
+            small += ((rest < limit) & (rest > 0.0)).sum(axis=0)
     return small
 
 
@@ -203,16 +205,27 @@ def power_above(values):
     return np.where(fraction > 0.0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)
 
 
-def round_origin(low, high):
+def round_origin(const double[::1] low, const double[::1] high):
     """Where the sums of a column are taken from, so that those of round numbers stay exact.
 
     0 where that is within its width of the data, else a round number near their middle (a constant column's own).
     """
-    half = 0.5 * high - 0.5 * low
-    middle = low + half
-    step = 2.0 ** np.floor(np.log2(half, where=half > 0.0, out=np.zeros_like(half)))
-    far = np.where(half > 0.0, np.round(middle / step) * step, low)
-    return np.where(np.abs(middle) <= 2.0 * half, 0.0, far)
+    cdef double[::1] origin = np.empty(low.shape[0])
+    cdef double half, middle, step
+    cdef Py_ssize_t j
+    cdef int exponent
+    for j in range(low.shape[0]):
+        half = 0.5 * high[j] - 0.5 * low[j]
+        middle = low[j] + half
+        if fabs(middle) <= 2.0 * half:
+            origin[j] = 0.0
+        elif half > 0.0:
+            frexp(half, &exponent)
+            step = ldexp(1.0, exponent - 1)  # the power of two that is not above half
+            origin[j] = rint(middle / step) * step
+        else:
+            origin[j] = low[j]
+    return np.asarray(origin)
 
 
 class Layout:
