@@ -112,9 +112,8 @@ static inline void wide_carry(int64_t *digit, ptrdiff_t size)
 {
     ptrdiff_t q;
     for (q = 0; q < size - 1; q++) {
-        int64_t low = (int64_t)((uint64_t)digit[q] & 0xffffffffULL);
-        digit[q + 1] += (digit[q] - low) / ((int64_t)1 << 32);
-        digit[q] = low;
+        digit[q + 1] += digit[q] >> 32; /* rounds down everywhere: the sign moves in */
+        digit[q] = (int64_t)((uint64_t)digit[q] & 0xffffffffULL);
     }
 }
 
@@ -139,8 +138,9 @@ static inline void wide_unite(int64_t *digit, const int64_t *other)
 static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
 {
     ptrdiff_t q, top = size - 1;
-    uint64_t lead, next, rest = 0;
-    int shift = 0;
+    uint64_t lead, next, bits, rest = 0;
+    int exponent, shift = 0;
+    double power;
     wide_carry(digit, size);
     if (digit[size - 1] < 0) {
         double value;
@@ -164,7 +164,11 @@ static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
     lead |= next >> (32 - shift); /* shift < 32: the leading digit is not 0 */
     next = next << shift & 0xffffffffULL;
     if (next | rest) lead |= 1;
-    return ldexp((double)lead, (int)(32 * (first + top - 1) - 1075 - shift));
+    exponent = (int)(32 * (first + top - 1) - 1075 - shift);
+    if (exponent < -1022 || exponent > 1023) return ldexp((double)lead, exponent);
+    bits = (uint64_t)(exponent + 1023) << 52; /* 2^exponent */
+    memcpy(&power, &bits, 8);
+    return (double)lead * power;
 }
 
 #endif

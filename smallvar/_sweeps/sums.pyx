@@ -16,7 +16,6 @@ cdef extern from "_sums.h" nogil:
     void sums_small_f(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
     void wide_add_one(int64_t*, Py_ssize_t, double)
-    void wide_carry(int64_t*, Py_ssize_t)
     void sums_small_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
 
@@ -465,11 +464,12 @@ class Stream:
 
     def read(self, clusters):
         """Sums of w x, (m, d), and of w, (m,), of these clusters that have members, each rounded once."""
-        total = read_wide(self.digits[clusters], self.first)
+        total = read_wide(self.digits, self.first, np.ascontiguousarray(clusters, dtype=np.intp))
         return total[:, :-1], total[:, -1]
 
 
 cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
+    """Add what the bins hold. Carries are left to whoever reads, as digits have room for 2^28 batches without."""
     cdef Py_ssize_t k, j, b, stride = sums.s.d + 1
     cdef const double* cell
     for k in range(min(digits.shape[0], sums.room)):
@@ -481,15 +481,14 @@ cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
                 wide_add_one(&digits[k, j, 0], first, cell[0])
             if j == sums.s.d and not sums.s.weighted:
                 wide_add_one(&digits[k, j, 0], first, sums.s.count[k])
-            wide_carry(&digits[k, j, 0], digits.shape[2])
 
 
-cdef read_wide(int64_t[:, :, ::1] digits, Py_ssize_t first):
-    cdef Py_ssize_t k, j
-    cdef double[:, ::1] out = np.empty((digits.shape[0], digits.shape[1]))
-    for k in range(digits.shape[0]):
+cdef read_wide(int64_t[:, :, ::1] digits, Py_ssize_t first, const Py_ssize_t[::1] clusters):
+    cdef Py_ssize_t m, j
+    cdef double[:, ::1] out = np.empty((clusters.shape[0], digits.shape[1]))
+    for m in range(clusters.shape[0]):
         for j in range(digits.shape[1]):
-            out[k, j] = wide_read(&digits[k, j, 0], first, digits.shape[2])
+            out[m, j] = wide_read(&digits[clusters[m], j, 0], first, digits.shape[2])
     return np.asarray(out)
 
 
