@@ -133,6 +133,12 @@ class _Gaussians:
                 f"cluster {k}{members} in {self.X.shape[1]} dimensions is singular"
             )
 
+        least = float(np.einsum("kjj->kj", covariances).min())
+        if 0.0 < least < 1e-300:  # the squares of the roots would leave float64
+            raise ValueError(
+                "X, sample_weight, reg_covar and scale must make variances of at least 1e-300, got "
+                f"{least:.3g}: rescale the data or their weights"
+            )
         self.covariances = covariances
         self.roots, self.logdet = _roots(covariances, singular)
 

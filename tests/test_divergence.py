@@ -783,6 +783,15 @@ def test_free_number_of_clusters_from_given_seeds():
     assert late.objective_ < early.objective_
 
 
+@pytest.mark.parametrize("weight", [1e-300, 1e-290])
+def test_variances_below_float64(weight):
+    """Precisions overflowed: an infinite objective, and a warning."""
+    X = 1e-8 * np.random.default_rng(0).normal(size=(12, 2))
+    with pytest.raises(ValueError, match="variances of at least 1e-300, got .*e-3"):
+        MahalanobisMeans(3, random_state=0).fit(X, sample_weight=np.full(12, weight))
+    assert np.isfinite(MahalanobisMeans(3, random_state=0).fit(X).objective_)
+
+
 def test_degenerate_data():
     """Constant features, few points in many dimensions, duplicates, one point."""
     rng = np.random.default_rng(0)
