@@ -4,7 +4,10 @@ import zlib
 from dataclasses import dataclass, field
 
 import numpy as np
-import reference
+import twins.exact
+import twins.features
+import twins.path
+import twins.penalty
 from scipy.optimize import linear_sum_assignment
 
 
@@ -182,7 +185,7 @@ def _draw(rng, n, d):
 
 def _penalty(rng, X, k):
     """A penalty that opens something like k clusters."""
-    return reference.farthest_first(X, min(k, len(X))) * rng.uniform(0.7, 1.3)
+    return twins.penalty.farthest_first(X, min(k, len(X))) * rng.uniform(0.7, 1.3)
 
 
 # fmt: off
@@ -281,7 +284,7 @@ def check_state(model, X, sample_weight=None):
     assert centers.dtype == np.float64 and centers.shape == (model.n_clusters_, X.shape[1])
     assert model.n_features_in_ == X.shape[1]
     assert np.array_equal(np.unique(labels[weights > 0]), np.arange(model.n_clusters_))
-    inertia = reference.sum_of_squares(X, weights, labels, centers)
+    inertia = twins.exact.sum_of_squares(X, weights, labels, centers)
     rounding = 1e-15 * np.square(X).sum() * weights.max()
     np.testing.assert_allclose(model.inertia_, inertia, rtol=1e-9, atol=rounding)
     np.testing.assert_allclose(
@@ -426,14 +429,14 @@ def check_features(model, X, sample_weight=None):
     assert np.isin(Z, (0, 1)).all()
     penalty = getattr(model, "lam_", 0.0) * len(A)
     rounding = 1e-14 * (w @ np.square(X).sum(axis=1))
-    error = reference.feature_error(X, Z, A, w)
+    error = twins.features.feature_error(X, Z, A, w)
     np.testing.assert_allclose(model.objective_, error + penalty, rtol=1e-9, atol=rounding)
     np.testing.assert_allclose(model.reconstruction_err_**2, error, rtol=1e-9, atol=rounding)
     assert path.dtype == np.float64 and path.ndim == 1
     assert path[-1] == model.objective_
     assert np.all(np.diff(path) <= 1e-9 * path[0] + rounding)
     if w.all():  # the features are the least squares solution for the assignments
-        best = reference.feature_error(X, Z, reference.least_squares(X, Z, w), w)
+        best = twins.features.feature_error(X, Z, twins.features.least_squares(X, Z, w), w)
         np.testing.assert_allclose(error, best, rtol=1e-9, atol=rounding)
     if (
         getattr(model, "algorithm", "stepwise") != "stepwise"
@@ -453,7 +456,7 @@ class PathProblem:
     weights: np.ndarray | None = None
     init: np.ndarray | None = None
     max_clusters: int | None = None
-    sizes: reference.Sizes = field(default_factory=reference.Sizes)  # of its search
+    sizes: twins.path.Sizes = field(default_factory=twins.path.Sizes)  # of its search
 
 
 # fmt: off

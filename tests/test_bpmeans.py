@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference
+import twins.features
+import twins.penalty
 from problems import (
     PLANTED,
     check_features,
@@ -40,9 +41,9 @@ def run_sweep(p, rule, states=None, *, n_threads=1, n_swaps=0, max_iter=300):
 def run_twin(p, rule, state=None):
     """The twin of one start."""
     fixed = rule in FIXED
-    random = reference.uniforms(p.state if state is None else state)
+    random = twins.features.uniforms(p.state if state is None else state)
     cap = p.n_components if fixed else p.max_features or len(p.X)
-    Z, A = reference.seed_features(
+    Z, A = twins.features.seed_features(
         p.doubles, random, lam=None if fixed else p.lam, cap=cap, mean=p.mean, weights=p.weights
     )
     return iterate(p, rule, Z, A)
@@ -52,9 +53,9 @@ def iterate(p, rule, Z, A=None):
     """The twin from Z and A."""
     X, cap = p.doubles, p.max_features or len(p.X)
     if rule in FIXED:
-        return reference.k_features(X, Z, A, exact=rule == "exact", weights=p.weights)
+        return twins.features.k_features(X, Z, A, exact=rule == "exact", weights=p.weights)
     collapsed = rule == "collapsed"
-    return reference.bp_means(
+    return twins.features.bp_means(
         X, p.lam, Z, A, collapsed=collapsed, max_features=cap, weights=p.weights
     )
 
@@ -123,11 +124,11 @@ def test_tied_data(rule, seed):
     p = tied_feature_problem(seed, 6)
     states = [p.state + i for i in range(40)]
     sweeps = [run_sweep(p, rule, [state]) for state in states]
-    twins = [run_twin(p, rule, state) for state in states]
+    runs = [run_twin(p, rule, state) for state in states]
     rounding = 1e-14 * (p.w @ np.square(p.X).sum(axis=1))
-    for sweep, twin in zip(sweeps, twins, strict=True):
+    for sweep, twin in zip(sweeps, runs, strict=True):
         Z, A, path = sweep.assignments(), sweep.components(), sweep.path()
-        value = reference.feature_error(p.X, Z, A, p.w) + (rule not in FIXED) * p.lam * len(A)
+        value = twins.features.feature_error(p.X, Z, A, p.w) + (rule not in FIXED) * p.lam * len(A)
         np.testing.assert_allclose(sweep.objective, value, rtol=1e-9, atol=rounding)
         assert np.all(np.diff(path) <= 1e-9 * path[0])
         assert sweep.converged
@@ -138,7 +139,7 @@ def test_tied_data(rule, seed):
     assert together.objective == min(together.objectives)
     if seed % 4 < 2:  # (tenths and thirds are no ties to numpy, whose starts so go further apart)
         best = min(run_sweep(replace(p, mean=m), rule, range(500)).objective for m in (0, 1))
-        assert best <= min(twin.objective for twin in twins) * (1 + 1e-9) + rounding
+        assert best <= min(twin.objective for twin in runs) * (1 + 1e-9) + rounding
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -151,7 +152,10 @@ def test_best_of_all_assignments(seed):
     optima = [(w @ np.square(X).sum(axis=1), np.zeros((5, 0)))]
     for k in (1, 2):
         every = np.array(list(product((0, 1), repeat=5 * k))).reshape(-1, 5, k)
-        errors = [reference.feature_error(X, Z, reference.least_squares(X, Z, w), w) for Z in every]
+        errors = [
+            twins.features.feature_error(X, Z, twins.features.least_squares(X, Z, w), w)
+            for Z in every
+        ]
         optima.append((min(errors), every[np.argmin(errors)]))
         for assign in FIXED:
             model = KFeatures(k, assign=assign, n_init=50, n_swaps=10, random_state=0)
@@ -180,7 +184,7 @@ def test_larger_tied_data(rule, seed):
 
 
 def test_the_generator_is_splitmix64():
-    random = reference.uniforms(2**63 + 12345)
+    random = twins.features.uniforms(2**63 + 12345)
     assert uniforms(2**63 + 12345, 50).tolist() == [next(random) for _ in range(50)]
 
 
@@ -194,7 +198,7 @@ def test_sums_after_a_dependent_column_was_dropped():
     Z[[0, 3, 4, 5], 2] = Z[[3, 4, 5], 0] = 1
     Z[[6, 8], 1] = Z[[6, 8], 3] = 1
     model = BPMeans(13.2, init=Z).fit(X)
-    twin = reference.bp_means(X, 13.2, Z)
+    twin = twins.features.bp_means(X, 13.2, Z)
     np.testing.assert_allclose(model.objective_path_, twin.path)
     np.testing.assert_allclose(twin.path, [32.925, 27.395, 27.395])
 
@@ -241,7 +245,7 @@ def test_a_later_row_uses_what_an_earlier_one_opened():
     X = np.array([[1.0, 0], [1, 0.1], [1, 4], [0, 4]])
     model = BPMeans(0.5, init=np.zeros((4, 0))).fit(X)
     assert model.assignments_.tolist() == [[1, 0], [1, 0], [1, 1], [0, 1]]
-    twin = reference.least_squares(X, model.assignments_, np.ones(4))
+    twin = twins.features.least_squares(X, model.assignments_, np.ones(4))
     np.testing.assert_allclose(model.components_, twin, atol=1e-15)
 
 
@@ -298,9 +302,9 @@ def test_dependent_columns_are_dropped(algorithm):
     assert np.array_equal(model.assignments_, THREE[:, :2])
     np.testing.assert_allclose(model.components_, [[5, 0], [0, 7]], atol=1e-15)
     assert model.objective_path_.tolist() == [2]
-    twins = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1]])
-    model = BPMeans(1.0, init=twins, algorithm=algorithm).fit(X)
-    assert np.array_equal(model.assignments_, twins[:, [0, 2]])
+    alike = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1]])
+    model = BPMeans(1.0, init=alike, algorithm=algorithm).fit(X)
+    assert np.array_equal(model.assignments_, alike[:, [0, 2]])
     assert model.objective_ == 2
 
 
@@ -396,7 +400,7 @@ def test_collapsed_ends_where_a_row_of_zeros_has_features():
     Z = np.array([[0, 1], [0, 0], [0, 0], [0, 1], [1, 1], [1, 0]])
     model = BPMeans(0.0625, init=Z, algorithm="collapsed")
     assert not fit(model, X)
-    twin = reference.bp_means(X, 0.0625, Z, collapsed=True)
+    twin = twins.features.bp_means(X, 0.0625, Z, collapsed=True)
     np.testing.assert_allclose(model.objective_, twin.objective)
     assert model.n_iter_ <= twin.n_iter + 1
 
@@ -541,7 +545,7 @@ def test_updated_state_does_not_drift(seed, offset):
     assert sweep.k >= 9 and sweep.n_iter > 3
     assert 0 < sweep.drift < 1e-8
     Z, A = sweep.assignments(), sweep.components()
-    value = reference.feature_error(X, Z, A, np.ones(300)) + 0.1 * lam * sweep.k
+    value = twins.features.feature_error(X, Z, A, np.ones(300)) + 0.1 * lam * sweep.k
     np.testing.assert_allclose(sweep.objective, value, rtol=1e-9)
     assert np.all(np.diff(sweep.path()) <= 1e-9 * sweep.path()[0])
 
@@ -554,7 +558,7 @@ def test_no_better_row_after_collapsed(seed):
     X, Z, n = p.doubles, model.assignments_, len(p.X)
 
     def value(Z):
-        error = reference.feature_error(X, Z, reference.least_squares(X, Z, p.w), p.w)
+        error = twins.features.feature_error(X, Z, twins.features.least_squares(X, Z, p.w), p.w)
         return error + p.lam * Z.shape[1]
 
     for i in range(n):
@@ -628,12 +632,12 @@ def test_default_penalty(seed):
         if k > len(p.X):
             continue
         sweep = FeatureSweep(p.X, None, "coordinate", 0.0, k, 1, 0.0, 0, 1 + seed % 3, False)
-        expected = reference.farthest_first_features(p.doubles, k)
+        expected = twins.penalty.farthest_first_features(p.doubles, k)
         energy = np.square(p.doubles).sum()
         np.testing.assert_allclose(sweep.farthest_first(), expected, rtol=1e-9, atol=1e-14 * energy)
     weights = np.arange(len(p.X)) % 3.0
     model = BPMeans(n_components=2, n_init=1, random_state=0).fit(p.X, sample_weight=weights)
-    expected = reference.farthest_first_features(p.doubles[weights > 0], 2)
+    expected = twins.penalty.farthest_first_features(p.doubles[weights > 0], 2)
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
     check_features(model, p.X, weights)
 
@@ -644,7 +648,7 @@ def test_farthest_first_by_hand():
     saved = [60, 20 - 4, 4, 1]
     for k in (1, 2, 3, 4):
         sweep = FeatureSweep(X, None, "coordinate", 0.0, k, 1, 0.0, 0, 1, False)
-        assert reference.farthest_first_features(X, k) == min(saved[:k])
+        assert twins.penalty.farthest_first_features(X, k) == min(saved[:k])
         np.testing.assert_allclose(sweep.farthest_first(), min(saved[:k]))
     with_repeats = FeatureSweep(X[[0, 0, 0]], None, "coordinate", 0.0, 3, 1, 0.0, 0, 1, False)
     assert with_repeats.farthest_first() == 108
@@ -658,10 +662,10 @@ def test_tolerance(rule):
     options = {"init": Z, "tol": 1e-2}
     if rule in FIXED:
         model = KFeatures(5, assign=rule, **options)
-        twin = reference.k_features(X, Z, exact=rule == "exact", tol=1e-2)
+        twin = twins.features.k_features(X, Z, exact=rule == "exact", tol=1e-2)
     else:
         model = BPMeans(lam, algorithm=rule, **options)
-        twin = reference.bp_means(X, lam, Z, collapsed=rule == "collapsed", tol=1e-2)
+        twin = twins.features.bp_means(X, lam, Z, collapsed=rule == "collapsed", tol=1e-2)
     assert not fit(model, X)
     assert model.n_iter_ == twin.n_iter
     np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9)
@@ -692,9 +696,9 @@ def test_seeding(init):
     modes = {"mean": [True] * 5, "data": [False] * 5, "alternate": [True, False] * 3}[init]
     values = []
     for state, mean in zip(states.tolist(), modes, strict=False):
-        random = reference.uniforms(state)
-        Z, A = reference.seed_features(X, random, lam=lam, cap=50, mean=mean)
-        values.append(reference.bp_means(X, lam, Z, A, max_features=50))
+        random = twins.features.uniforms(state)
+        Z, A = twins.features.seed_features(X, random, lam=lam, cap=50, mean=mean)
+        values.append(twins.features.bp_means(X, lam, Z, A, max_features=50))
     best = min(values, key=lambda twin: twin.objective)
     model = BPMeans(lam, init=init, n_init=5, random_state=7).fit(X)
     np.testing.assert_allclose(model.objective_path_, best.path, rtol=1e-9)
@@ -813,7 +817,7 @@ def test_transform_equals_twin(seed, assign):
     new = p.X[::-1] * np.asarray(0.9, dtype=p.X.dtype)
     Z = model.transform(new)
     assert Z.dtype == np.int32
-    twin = reference.encode(new, model.components_, exact=assign == "exact")
+    twin = twins.features.encode(new, model.components_, exact=assign == "exact")
     if np.linalg.matrix_rank(model.assignments_) == p.n_components:
         assert np.array_equal(Z, twin)
     back = model.inverse_transform(Z)
@@ -825,7 +829,7 @@ def test_transform_equals_twin(seed, assign):
     np.testing.assert_allclose(model.score(new, sample_weight=p.w), -(p.w @ error), rtol=1e-9)
     other = BPMeans(p.lam, random_state=0).fit(p.X)
     Z = other.transform(new)
-    assert np.array_equal(Z, reference.encode(new, other.components_))
+    assert np.array_equal(Z, twins.features.encode(new, other.components_))
     error = np.square(new - Z @ other.components_).sum()
     expected = -(error + p.lam * other.n_components_)
     np.testing.assert_allclose(other.score(new), expected, rtol=1e-9)
@@ -883,7 +887,7 @@ def test_weights_are_repeats_for_given_assignments(seed):
     model.fit(p.X, sample_weight=repeats)
     again = KFeatures(p.n_components, init=np.repeat(p.Z, repeats, axis=0))
     again.fit(np.repeat(p.X, repeats, axis=0))
-    if not reference.k_features(p.doubles, p.Z, weights=repeats).tied:
+    if not twins.features.k_features(p.doubles, p.Z, weights=repeats).tied:
         assert np.array_equal(np.repeat(model.assignments_, repeats, axis=0), again.assignments_)
     np.testing.assert_allclose(model.objective_path_, again.objective_path_, rtol=1e-9)
     reach = 1e-9 * np.abs(p.doubles).max()
@@ -900,7 +904,7 @@ def test_planted_features_are_found(kind, noise):
     X, Z, _ = planted_features(kind, 0, n=200, noise=noise)
 
     def error(Z):
-        return reference.feature_error(X, Z, reference.least_squares(X, Z, w), w)
+        return twins.features.feature_error(X, Z, twins.features.least_squares(X, Z, w), w)
 
     w = np.ones(len(X))
     best = error(Z)
@@ -933,7 +937,7 @@ def test_several_rounds_and_data_that_are_not_packed(shape, rule):
         else:
             model = KFeatures(3, init=start, assign=rule, n_threads=2).fit(data)
         assert np.array_equal(model.assignments_, Z)
-        error = reference.feature_error(data, Z, model.components_, np.ones(n))
+        error = twins.features.feature_error(data, Z, model.components_, np.ones(n))
         np.testing.assert_allclose(model.reconstruction_err_**2, error, rtol=1e-6)
         assert np.array_equal(model.transform(data), Z)
 

@@ -5,7 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
-import reference
+import twins.bregman
+import twins.exact
+import twins.mahalanobis
+import twins.penalty
 from problems import blobs, never_rises
 from scipy import stats
 from sklearn.base import clone
@@ -46,7 +49,7 @@ def problem(name, seed, n_max=120):
     if name == "kl" and seed % 2:  # ties are for other tests
         X = X + rng.random((n, d)) * (X > 0)
     k = min(n, int(rng.integers(1, 9)))
-    lam = reference.bregman_farthest_first(X, k, name) * rng.uniform(0.7, 1.3)
+    lam = twins.penalty.bregman_farthest_first(X, k, name) * rng.uniform(0.7, 1.3)
     options, weights, kind = {}, None, seed % 8
     if kind == 1:
         weights = rng.gamma(1.0, size=n) + 1e-3
@@ -80,7 +83,7 @@ def check_state(model, X, name, weights=None):
     assert model.labels_.dtype == np.int32 and model.cluster_centers_.dtype == np.float64
     assert np.array_equal(np.unique(model.labels_[weights > 0]), np.arange(model.n_clusters_))
     on = weights > 0
-    inertia = reference.own_divergence(
+    inertia = twins.bregman.own_divergence(
         X[on], weights[on], model.labels_[on], model.cluster_centers_, name
     )
     rounding = 1e-13 * weights.max() * max(1.0, np.abs(X).sum())
@@ -106,7 +109,7 @@ def test_equals_twin(name, algorithm, seed):
     warned = fit(model, X, weights)
     if options.pop("shuffle", False):
         options["order"] = check_random_state(seed).permutation(len(X))
-    twin = reference.bregman(X, lam, name, algorithm, weights=weights, **options)
+    twin = twins.bregman.bregman(X, lam, name, algorithm, weights=weights, **options)
     assert np.array_equal(model.labels_, twin.labels)
     assert model.n_iter_ == twin.n_iter
     assert warned == (not twin.converged)
@@ -176,7 +179,7 @@ def test_extreme_data(name, algorithm):
     edge = np.ones((4, 2)) if name == "itakura_saito" else rng.integers(0, 2, size=(30, 2)) * 1.0
     constant = np.column_stack([np.full(60, 1.0 if name == "logistic" else 1e9), plain])
     for X in (wild, edge, constant):
-        lam = reference.bregman_farthest_first(X, 3, name)
+        lam = twins.penalty.bregman_farthest_first(X, 3, name)
         model = BregmanDPMeans(lam, divergence=name, algorithm=algorithm).fit(X)
         assert np.isfinite(model.objective_path_).all()
         assert never_rises(model.objective_path_)
@@ -201,7 +204,7 @@ def test_repeated_rows(name, algorithm):
         X = pool[rng.integers(6, size=40)]
         lam = float(rng.choice([0.05, 0.3, 1.7]))
         model = BregmanDPMeans(lam, divergence=name, algorithm=algorithm).fit(X)
-        twin = reference.bregman(X, lam, name, algorithm)
+        twin = twins.bregman.bregman(X, lam, name, algorithm)
         np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9, err_msg=str(seed))
         check_state(model, X, name)
 
@@ -242,13 +245,13 @@ def test_collapsed_ends_where_no_row_gains(name):
     """No row lowers the objective by a move, be it to a cluster of its own."""
     rng = np.random.default_rng(5)
     X = draw(rng, name, 40, 3, 4)
-    lam = reference.bregman_farthest_first(X, 5, name)
+    lam = twins.penalty.bregman_farthest_first(X, 5, name)
     w = rng.gamma(2.0, size=40)
 
     def objective(labels):
-        labels, _ = reference.without_gaps(labels)
-        centers = reference.weighted_means(X, w, labels)
-        return reference.own_divergence(X, w, labels, centers, name) + lam * len(centers)
+        labels, _ = twins.exact.without_gaps(labels)
+        centers = twins.exact.weighted_means(X, w, labels)
+        return twins.bregman.own_divergence(X, w, labels, centers, name) + lam * len(centers)
 
     model = BregmanDPMeans(lam, divergence=name, algorithm="collapsed")
     model.fit(X, sample_weight=w)
@@ -300,7 +303,7 @@ def test_means_kept_up_are_means_from_scratch(name, algorithm):
         model.fit(X, sample_weight=w)
         assert model.n_clusters_ > 1
         ones = np.ones(len(X)) if w is None else w
-        means = reference.bregman_means(X, ones, model.labels_)
+        means = twins.bregman.bregman_means(X, ones, model.labels_)
         assert model.cluster_centers_.tobytes() == means.tobytes()
 
 
@@ -335,7 +338,7 @@ def test_increment_is_the_difference_of_objectives(name):
         for c in np.unique(labels[rows]):
             on = rows[labels[rows] == c]
             mean = np.average(X[on], axis=0, weights=w[on])
-            sums += w[on] @ reference.divergences(X[on], mean[None], name)[:, 0]
+            sums += w[on] @ twins.bregman.divergences(X[on], mean[None], name)[:, 0]
         return sums
 
     for i in range(30):
@@ -408,7 +411,7 @@ def test_infinite_divergence_is_far():
         options = {"init": [[0.0, 5.0]], "max_clusters": 2}
         late = BregmanDPMeans(3.0, divergence="kl", algorithm="delayed", **options)
         late.fit(rows, sample_weight=[1.0, 2.0, 1.0])
-        twin = reference.bregman(rows, 3.0, "kl", "delayed", weights=[1.0, 2.0, 1.0], **options)
+        twin = twins.bregman.bregman(rows, 3.0, "kl", "delayed", weights=[1.0, 2.0, 1.0], **options)
         assert late.n_clusters_ == 2 and np.array_equal(late.labels_, twin.labels)
     ones = BregmanDPMeans(0.1, divergence="logistic", init=[[1.0, 0.5]])
     ones.fit([[1.0, 0.4], [0.999, 0.5], [1.0, 0.6]])
@@ -420,7 +423,7 @@ def test_farthest_first(name):
     X = draw(np.random.default_rng(1), name, 200, 3, 6)
     for k in (1, 4, 9):
         model = BregmanDPMeans("farthest-first", divergence=name, n_clusters=k, max_iter=500).fit(X)
-        expected = reference.bregman_farthest_first(X, k, name)
+        expected = twins.penalty.bregman_farthest_first(X, k, name)
         np.testing.assert_allclose(model.lam_, expected, rtol=1e-12)
     same = np.tile(X[:1], (9, 1))
     assert BregmanDPMeans("farthest-first", divergence=name, n_clusters=3).fit(same).lam_ == 1.0
@@ -455,7 +458,7 @@ def test_layouts_and_types(name):
     assert expected.transform(X).dtype == np.float32
     np.testing.assert_allclose(
         expected.transform(X),
-        reference.divergences(X.astype(float), expected.cluster_centers_, name),
+        twins.bregman.divergences(X.astype(float), expected.cluster_centers_, name),
         rtol=1e-4,
         atol=1e-5,
     )
@@ -598,7 +601,7 @@ def test_mahalanobis_equals_twin(seed):
     seeds = X[rng.choice(n, size=k, replace=False)] + 0.01
     if seed % 4 == 3:  # clusters that nobody joins begin elsewhere
         seeds[: k // 2] += 1e3
-    twin = reference.mahalanobis(X, seeds, **options)
+    twin = twins.mahalanobis.mahalanobis(X, seeds, **options)
     model = MahalanobisMeans(
         k,
         scale=options["scale"],
@@ -634,7 +637,7 @@ def test_free_number_of_clusters_equals_twin(seed):
     else:
         rest = scale * d * (1 + np.log(reg / scale))
         cost = scale * float(rng.uniform(0.01, 1)) ** 2
-    twin = reference.mahalanobis(
+    twin = twins.mahalanobis.mahalanobis(
         X, None, lam=cost - rest, scale=scale, reg=reg, known=known, weights=weights
     )
     model = MahalanobisMeans(
@@ -709,7 +712,7 @@ def test_state_of_a_fit():
         np.testing.assert_allclose(squares[:, k], np.einsum("ni,ij,nj->n", apart, full, apart))
     np.testing.assert_allclose(
         model.objective_,
-        reference.mahalanobis_objective(
+        twins.mahalanobis.mahalanobis_objective(
             X, w, model.labels_, model.cluster_centers_, model.covariances_, 0, 2, model.reg_covar_
         ),
         rtol=1e-10,

@@ -4,7 +4,9 @@ import warnings
 
 import numpy as np
 import pytest
-import reference
+import twins.dpmeans
+import twins.exact
+import twins.penalty
 from problems import (
     EXAMPLE_CASES,
     EXAMPLE_IDS,
@@ -66,7 +68,7 @@ def run_both(problem, algorithm, seed=0):
     }
     if p.shuffle and algorithm != "delayed":
         options["order"] = check_random_state(seed).permutation(len(p.X))
-    return model, getattr(reference, algorithm)(p.X, p.lam, **options), warned
+    return model, getattr(twins.dpmeans, algorithm)(p.X, p.lam, **options), warned
 
 
 def renumbered(twin, labels):
@@ -126,7 +128,7 @@ def test_small_grids(algorithm):
         X = rng.integers(-4, 5, size=(rng.integers(2, 60), rng.integers(1, 4))) / 2
         lam = rng.choice([0.25, 0.3, 1, 2, 3.7])
         model = DPMeans(lam, algorithm=algorithm).fit(X)
-        twin = getattr(reference, algorithm)(X, lam)
+        twin = getattr(twins.dpmeans, algorithm)(X, lam)
         np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9, err_msg=str(seed))
 
 
@@ -207,13 +209,13 @@ def test_penalty_for_a_guess(algorithm):
     rng = np.random.default_rng(5)
     X = blobs(rng, 300, 3, 8)
     model = DPMeans("farthest-first", algorithm=algorithm).fit(X)
-    np.testing.assert_allclose(model.lam_, reference.farthest_first(X, 8), rtol=1e-12)
+    np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(X, 8), rtol=1e-12)
     explicit = DPMeans(model.lam_, algorithm=algorithm).fit(X)
     assert np.array_equal(model.labels_, explicit.labels_)
     weights = np.where(np.arange(300) < 100, 0.0, rng.gamma(2.0, size=300))
     model = DPMeans("farthest-first", n_clusters=5, algorithm=algorithm)
     model.fit(X, sample_weight=weights)
-    np.testing.assert_allclose(model.lam_, reference.farthest_first(X[100:], 5), rtol=1e-12)
+    np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(X[100:], 5), rtol=1e-12)
     np.testing.assert_allclose(model.lam_, farthest_first_lambda(X[100:], 5), rtol=1e-12)
 
 
@@ -225,9 +227,9 @@ def test_several_starts(algorithm):
         rng = check_random_state(7)
         orders = [None] + [rng.permutation(300) for _ in range(4)]
         if algorithm == "delayed":
-            runs = [reference.delayed(X, lam)]
+            runs = [twins.dpmeans.delayed(X, lam)]
         else:
-            runs = [getattr(reference, algorithm)(X, lam, order=order) for order in orders]
+            runs = [getattr(twins.dpmeans, algorithm)(X, lam, order=order) for order in orders]
             assert len({round(run.objective, 9) for run in runs}) > 1
         best = min(runs, key=lambda run: run.objective)
         model = DPMeans(lam, algorithm=algorithm, n_init=5, random_state=7).fit(X)
@@ -278,7 +280,7 @@ def test_tolerance(algorithm, tol):
     X = np.random.default_rng(1).random((1500, 2))
     model = DPMeans(0.03, algorithm=algorithm, tol=tol)
     assert not fit(model, X)
-    twin = getattr(reference, algorithm)(X, 0.03, tol=tol)
+    twin = getattr(twins.dpmeans, algorithm)(X, 0.03, tol=tol)
     exact = DPMeans(0.03, algorithm=algorithm).fit(X)
     assert model.n_iter_ == twin.n_iter < exact.n_iter_
     assert np.array_equal(model.labels_, twin.labels)
@@ -390,7 +392,7 @@ def test_predict_on_new_points(algorithm):
     rng = np.random.default_rng(9)
     X, new = rng.random((500, 6)), 3 * rng.random((777, 6)) - 1
     model = DPMeans(0.4, algorithm=algorithm).fit(X)
-    squared = reference.squared_distances(new, model.cluster_centers_)
+    squared = twins.exact.squared_distances(new, model.cluster_centers_)
     labels = model.predict(new)
     assert labels.dtype == np.int32
     assert np.array_equal(labels, squared.argmin(axis=1))

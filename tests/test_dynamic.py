@@ -4,7 +4,9 @@ import pickle
 
 import numpy as np
 import pytest
-import reference
+import twins.dynamic
+import twins.exact
+import twins.penalty
 from problems import blobs, never_rises
 from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -17,45 +19,6 @@ RECORDS = ("times_", "tracks_", "births_", "deaths_", "revivals_", "step_objecti
 
 
 # Streams -----------------------------------------------------------------------------------
-
-
-class Twin:
-    """A stream on top of `reference.dynamic_step`."""
-
-    def __init__(self, d, lam, *, t_q=None, k_tau=None, q=None, tau=None):
-        if t_q is None and q is None:
-            t_q, k_tau = 6.8, 1.01
-        if q is None:
-            q = lam / t_q
-            tau = k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1)
-        self.lam, self.q, self.tau, self.t_q = lam, q, tau, t_q
-        self.phi, self.v, self.ages = np.zeros((0, d)), np.zeros(0), np.zeros(0, dtype=int)
-        self.ids, self.next_id = np.zeros(0, dtype=int), 0
-
-    def starts(self, Y, orders):
-        """The step from each order of the points."""
-        args = (self.phi, self.v, self.ages, self.lam, self.q, self.tau)
-        return [reference.dynamic_step(Y, *args, order=order) for order in orders]
-
-    def ids_after(self, step):
-        """Numbers of the clusters of a step, those that are new counted on."""
-        new = len(step.counts) - len(self.ids)
-        return np.append(self.ids, self.next_id + np.arange(new))
-
-    def take(self, step):
-        """Go on with this step (None: no rows); returns who was born, died, came back, was seen."""
-        counts = np.zeros(len(self.ids), dtype=int) if step is None else step.counts
-        centers = self.phi if step is None else step.centers
-        ids = self.ids if step is None else self.ids_after(step)
-        old, new, active = len(self.ids), len(counts) - len(self.ids), counts > 0
-        gamma = np.append(1 / (1 / self.v + self.tau * self.ages), np.zeros(new))
-        v = np.where(active, gamma + counts, np.append(self.v, np.zeros(new)))
-        revived = ids[:old][active[:old] & (self.ages > 1)]
-        ages = np.where(active, 1, np.append(self.ages, np.zeros(new, dtype=int)) + 1)
-        dead = self.q * ages > self.lam if self.t_q is None else ages > self.t_q
-        self.phi, self.v, self.ages, self.ids = centers[~dead], v[~dead], ages[~dead], ids[~dead]
-        self.next_id += new
-        return ids[old:], ids[dead], revived, ids[active], centers[active]
 
 
 def penalties(seed, lam):
@@ -161,7 +124,7 @@ def test_stream_equals_twin(seed):
         batches, lam = [1e-3 * Y for Y in batches], 1e-6 * lam
     options = penalties(seed, lam)
     model = DynamicMeans(lam, n_init=n_init, random_state=seed, n_threads=1 + seed % 3, **options)
-    twin = Twin(d, lam, **options)
+    twin = twins.dynamic.Stream(d, lam, **options)
     follow(twin, model, batches, n_init, check_random_state(seed), rounding)
     assert (model.q_, model.tau_) == (twin.q, twin.tau)
     assert model.n_steps_ == len(batches)
@@ -175,7 +138,7 @@ def test_streams_show_everything():
         batches, _ = moving(rng, 2, 4, 30, most=3)
         options = penalties(seed, 0.05)
         events = follow(
-            Twin(2, 0.05, **options),
+            twins.dynamic.Stream(2, 0.05, **options),
             DynamicMeans(0.05, n_init=1, **options),
             batches,
             1,
@@ -199,7 +162,7 @@ def test_large_batches_equal_twin(d):
         who = rng.integers(seen, size=900)
         batches.append(centers[who] + 0.1 * rng.normal(size=(900, d)))
     model = DynamicMeans(1.0, n_init=1, n_threads=2)
-    follow(Twin(d, 1.0), model, batches, 1, None, 1e-11)
+    follow(twins.dynamic.Stream(d, 1.0), model, batches, 1, None, 1e-11)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -210,7 +173,7 @@ def test_default_penalty_is_that_of_the_first_rows(seed):
     model = DynamicMeans().partial_fit(np.zeros((0, 2)))
     assert not hasattr(model, "lam_") and model.n_clusters_ == 0
     model.partial_fit(first)
-    expected = reference.farthest_first(first, min(k, len(first)))
+    expected = twins.penalty.farthest_first(first, min(k, len(first)))
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-12)
     np.testing.assert_allclose([model.q_, model.tau_], [expected / 6.8, 1.068 / 5.8])
     model.partial_fit(100 * rng.random((20, 2)))
@@ -244,7 +207,7 @@ def test_objective_never_rises_within_a_step(seed):
     assert np.array_equal(np.bincount(labels, minlength=len(counts)), counts)
     assert (counts[k:] > 0).all()
     if seed % 3 == 0:
-        twin = reference.dynamic_step(Y, phi, v, ages, lam, q, tau, order=order)
+        twin = twins.dynamic.dynamic_step(Y, phi, v, ages, lam, q, tau, order=order)
         assert np.array_equal(labels, twin.labels)
         np.testing.assert_allclose(path, twin.path, rtol=1e-9)
 
@@ -467,7 +430,7 @@ def test_predict_is_the_nearest_center():
     for Y in batches:
         model.partial_fit(Y)
     new, active = rng.random((3000, 3)), model.ages_ == 1
-    expected = reference.nearest(new, model.cluster_centers_[active])[0]
+    expected = twins.exact.nearest(new, model.cluster_centers_[active])[0]
     assert np.array_equal(model.predict(new), model.cluster_ids_[active][expected])
 
 
@@ -640,7 +603,7 @@ def test_record_is_what_fit_gives(seed):
     batches = [Y for Y in batches if len(Y)]
     options = penalties(seed, 0.05) | {"n_init": 1 + seed % 2, "random_state": seed}
     model = DynamicMeans(0.05, record=True, **options)
-    twin, labels = Twin(2, 0.05, **penalties(seed, 0.05)), []
+    twin, labels = twins.dynamic.Stream(2, 0.05, **penalties(seed, 0.05)), []
     births, deaths, revivals, tracks = [], [], [], {}
     for t, Y in enumerate(batches):
         step = None
@@ -864,7 +827,7 @@ def test_batches_of_one_data_set(seed):
         np.testing.assert_allclose(model.cluster_centers_[model.cluster_ids_ == k], [mean])
     numbers, labels = np.unique(labels, return_inverse=True)
     assert len(numbers) == model.n_clusters_
-    centers = reference.weighted_means(X, np.ones(len(X)), labels)
+    centers = twins.exact.weighted_means(X, np.ones(len(X)), labels)
     objective = np.square(X - centers[labels]).sum() + lam * len(centers)
     assert objective < 1.03 * whole.objective_
     assert objective > 0.9 * whole.objective_

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-import reference
+import twins.kernel
 from problems import never_rises
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import minimum_spanning_tree, shortest_path
@@ -98,7 +98,7 @@ def test_thinning_equals_twin(seed):
     X, a = rng.standard_normal((25, 3)), rng.random(25)
     K = np.exp(-cdist(X, X, "sqeuclidean"))
     chosen, b = _thin(K, a, 8)
-    assert chosen.tolist() == sorted(reference.forward_selection(K, a, 8))
+    assert chosen.tolist() == sorted(twins.kernel.forward_selection(K, a, 8))
     own = K[np.ix_(chosen, chosen)]
     # least ||phi - sum b phi(x)||^2 + ridge ||b - a||^2
     expected = a[chosen] + np.linalg.solve(own + 1e-3 * np.eye(8), K[chosen] @ a - own @ a[chosen])
@@ -165,7 +165,7 @@ def test_costs(seed):
             assert old[k, j] == pytest.approx(expected + np.square(mine - theta).sum())
             members = np.flatnonzero(labels == k)
             args = (K, members, lam, batch.cross, batch.norm, gamma, penalty)
-            assert old[k, j] == pytest.approx(reference.kernel_cluster_cost(*args, j))
+            assert old[k, j] == pytest.approx(twins.kernel.kernel_cluster_cost(*args, j))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -173,7 +173,7 @@ def test_step_equals_twin(seed):
     batch = _Batch(*random_batch(seed))
     order = np.random.default_rng(seed).permutation(14) if seed % 2 else None
     run = _Exchange(batch, order, 100)
-    labels, path = reference.kernel_dynamic_step(
+    labels, path = twins.kernel.kernel_dynamic_step(
         batch.K, batch.cross, batch.norm, batch.gamma, batch.penalty, batch.lam, order=order
     )
     slots, labels = np.unique(labels, return_inverse=True)  # the twin never closes a gap
@@ -215,7 +215,7 @@ def test_bound(seed):
     best = np.inf
     for labels in partitions(6):
         new, old = batch.costs(labels, labels.max() + 1)
-        best = min(best, total(new, old, reference.padded_matching(new, old)))
+        best = min(best, total(new, old, twins.kernel.padded_matching(new, old)))
     model = SpectralDynamicMeans(n_init=5)
     model._generator = np.random.RandomState(0)
     model._partition(batch)
@@ -294,7 +294,7 @@ def test_objective_of_a_stream(seed):
             X = np.concatenate([Y, *points])
             K = np.exp(-2 * cdist(X, X, "sqeuclidean"))
             batch = _Batch(K, coefficients, gamma, penalty, 0.5)
-            _, path = reference.kernel_dynamic_step(
+            _, path = twins.kernel.kernel_dynamic_step(
                 batch.K, batch.cross, batch.norm, gamma, penalty, 0.5
             )
             assert np.allclose(model.partial_fit(Y).objective_path_, path, atol=1e-10)

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import reference
 import scipy.sparse
+import twins.exact
+import twins.graph
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
 
@@ -63,9 +64,9 @@ def check(model, A):
     A = np.asarray(A, dtype=float)
     labels, k = model.labels_, model.n_clusters_
     assert labels.dtype == np.int32 and labels.shape == (len(A),)
-    assert np.array_equal(labels, reference.first_appearance(labels))
+    assert np.array_equal(labels, twins.exact.first_appearance(labels))
     assert k == labels.max() + 1 == len(np.unique(labels))
-    cut = reference.cut_value(A, labels, model.cut)
+    cut = twins.graph.cut_value(A, labels, model.cut)
     assert model.cut_ == pytest.approx(cut, rel=1e-9, abs=1e-12)
     assert model.objective_ == pytest.approx(cut + model.lam_ * k, rel=1e-9, abs=1e-9)
     path = model.objective_path_
@@ -93,16 +94,16 @@ def test_theorem_5_3(seed, cut):
     """Kernel k-means differs from the cut by a constant and a multiple of K."""
     rng = np.random.default_rng(seed)
     A = linked(random_graph(seed, alone=False))
-    labels = reference.without_gaps(rng.integers(int(rng.integers(1, 9)), size=len(A)))[0]
+    labels = twins.exact.without_gaps(rng.integers(int(rng.integers(1, 9)), size=len(A)))[0]
     shift = rng.uniform(0, 3)
-    K, w = reference.cut_kernel(A, shift, cut)
+    K, w = twins.graph.cut_kernel(A, shift, cut)
     k, n, d = labels.max() + 1, len(A), A.sum(axis=1)
     if cut == "normalized":
         constant, each = shift * n + np.sum(np.diag(A) / d), shift + 1
     else:
         constant, each = shift * n - np.sum(d - np.diag(A)), shift
-    value = reference.cut_kernel_error(K, w, labels)
-    expected = constant - each * k + reference.cut_value(A, labels, cut)
+    value = twins.graph.cut_kernel_error(K, w, labels)
+    expected = constant - each * k + twins.graph.cut_value(A, labels, cut)
     np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -112,7 +113,7 @@ def test_shift_is_the_least_that_is_enough(seed, cut):
     A = linked(random_graph(seed, alone=False, loops=False))
     model = PenalizedCut(cut=cut)
     shift = _graph.kernel_shift(_graph.read_graph(model, A, cut)) - (cut == "normalized")
-    K, _ = reference.cut_kernel(A, shift, cut)
+    K, _ = twins.graph.cut_kernel(A, shift, cut)
     low, high = np.linalg.eigvalsh(K)[[0, -1]]
     assert abs(low) < 1e-9 * max(high, 1) or (cut == "normalized" and shift == 0)
 
@@ -136,7 +137,7 @@ def test_equals_twin(seed, cut):
     lam = penalty(seed, A, cut)
     for algorithm in ("incremental", "multilevel"):
         model = fit(A, lam, cut=cut, algorithm=algorithm)
-        twin = getattr(reference, f"cut_{algorithm}")(A, lam, cut)
+        twin = getattr(twins.graph, f"cut_{algorithm}")(A, lam, cut)
         assert model.labels_.tolist() == twin.labels.tolist()
         assert model.n_iter_ == len(twin.path)
         np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9, atol=1e-9)
@@ -158,9 +159,9 @@ def test_equals_twin_from_given_labels(seed, cut):
         names = np.unique(10 - 3 * init, return_inverse=True)[1]
         names[alone] = len(A) + np.arange(alone.sum())
         names = np.unique(names, return_inverse=True)[1]
-        twin = getattr(reference, f"cut_{algorithm}")(A, lam, cut, names)
+        twin = getattr(twins.graph, f"cut_{algorithm}")(A, lam, cut, names)
         assert model.labels_.tolist() == twin.labels.tolist()
-        before = reference.cut_value(A, start, cut) + lam * len(np.unique(start))
+        before = twins.graph.cut_value(A, start, cut) + lam * len(np.unique(start))
         assert model.objective_ <= before + 1e-9
         check(model, A)
 
@@ -176,10 +177,10 @@ def test_batch_equals_kernel_twin(seed, cut):
     init = np.random.default_rng(seed).integers(5, size=len(A))
     model = fit(A, lam, cut=cut, algorithm="batch", init=init)
     start = np.unique(init, return_inverse=True)[1]
-    twin = reference.cut_batch(A, lam, cut, start)
+    twin = twins.graph.cut_batch(A, lam, cut, start)
     assert model.labels_.tolist() == twin.labels.tolist()
     np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9, atol=1e-9)
-    assert model.objective_ <= reference.cut_value(A, start, cut) + lam * (start.max() + 1) + 1e-9
+    assert model.objective_ <= twins.graph.cut_value(A, start, cut) + lam * (start.max() + 1) + 1e-9
     check(model, A)
 
 
@@ -203,7 +204,7 @@ def test_no_single_move_helps(seed, algorithm, cut):
     lam = penalty(seed, A, cut)
     model = fit(A, lam, cut=cut, algorithm=algorithm, n_init=1 + seed % 3, random_state=seed)
     for moved in single_moves(A, model.labels_, cut == "ratio"):
-        value = reference.cut_value(A, moved, cut) + lam * len(np.unique(moved))
+        value = twins.graph.cut_value(A, moved, cut) + lam * len(np.unique(moved))
         assert value >= model.objective_ - 1e-9
     if algorithm == "multilevel":  # nor does a merger of two clusters with links
         for a in range(model.n_clusters_):
@@ -211,7 +212,7 @@ def test_no_single_move_helps(seed, algorithm, cut):
                 one, other = model.labels_ == a, model.labels_ == b
                 if A[one][:, other].any():
                     merged = np.where(one, b, model.labels_)
-                    value = reference.cut_value(A, merged, cut) + lam * (model.n_clusters_ - 1)
+                    value = twins.graph.cut_value(A, merged, cut) + lam * (model.n_clusters_ - 1)
                     assert value >= model.objective_ - 1e-9
 
 
@@ -312,7 +313,7 @@ def test_search_equals_rule(seed, given):
     model = fit(A, lam, cut="ratio", algorithm="incremental", init=labels if given else None)
     tie = 1e-12 * (abs(lam) + A.sum(axis=1).max())
     expected, far, equals = moves_by_rule(A, lam, labels, tie)
-    assert model.labels_.tolist() == reference.first_appearance(expected).tolist()
+    assert model.labels_.tolist() == twins.exact.first_appearance(expected).tolist()
     assert far > 20
     assert equals > 5 or seed % 3 == 2
 
@@ -529,12 +530,12 @@ def test_path(cut):
     for j, lam in enumerate(path.lams):
         labels = path.labels[j]
         assert path.n_clusters[j] == labels.max() + 1
-        value = reference.cut_value(A, labels, cut)
+        value = twins.graph.cut_value(A, labels, cut)
         assert path.cut[j] == pytest.approx(value)
         assert path.objective[j] == pytest.approx(value + lam * path.n_clusters[j])
         assert path.objective[j] <= fit(A, lam, cut=cut).objective_ + 1e-9
     assert path.lam_low < path.lam == pytest.approx((path.lam_low + path.lam_high) / 2)
-    k, value = path.plateau_labels.max() + 1, reference.cut_value(A, path.plateau_labels, cut)
+    k, value = path.plateau_labels.max() + 1, twins.graph.cut_value(A, path.plateau_labels, cut)
     assert 1 < k < 40
     for edge, step in ((path.lam_low, 1e-6), (path.lam_high, -1e-6)):
         within = (path.cut + (edge + step) * path.n_clusters).min()

@@ -7,7 +7,9 @@ import threading
 
 import numpy as np
 import pytest
-import reference
+import twins.exact
+import twins.hdp
+import twins.penalty
 from problems import never_rises
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -61,9 +63,9 @@ def problem(seed, n_max=70):
 def direct_objective(X, groups, labels, lam_local, lam_global):
     """From labels and groups alone: every pair of them in use is a local cluster."""
     X, (_, labels) = np.asarray(X, dtype=float), np.unique(labels, return_inverse=True)
-    centers = reference.weighted_means(X, np.ones(len(X)), labels)
+    centers = twins.exact.weighted_means(X, np.ones(len(X)), labels)
     pairs = {(g, k) for g, k in zip(np.asarray(groups).tolist(), labels.tolist(), strict=True)}
-    error = reference.sum_of_squares(X, np.ones(len(X)), labels, centers)
+    error = twins.exact.sum_of_squares(X, np.ones(len(X)), labels, centers)
     return error + lam_local * len(pairs) + lam_global * len(centers)
 
 
@@ -75,7 +77,7 @@ def check(model, X, groups):
     assert model.cluster_centers_.dtype == np.float64
     assert model.cluster_centers_.shape == (k, X.shape[1])
     assert np.array_equal(np.unique(labels), np.arange(k))
-    means = reference.weighted_means(X, np.ones(len(X)), labels.astype(int))
+    means = twins.exact.weighted_means(X, np.ones(len(X)), labels.astype(int))
     assert model.cluster_centers_.tobytes() == means.tobytes()
     assert np.array_equal(model.groups_, np.unique(groups))
     assert len(model.local_clusters_) == len(model.n_local_clusters_) == len(model.groups_)
@@ -101,7 +103,7 @@ def check(model, X, groups):
 def test_equals_twin(seed):
     X, groups, lam_local, lam_global = problem(seed)
     model = HDPMeans(lam_local, lam_global, n_threads=1 + seed % 3).fit(X, groups=groups)
-    twin = reference.hdp(X, groups, lam_local, lam_global)
+    twin = twins.hdp.hdp(X, groups, lam_local, lam_global)
     assert np.array_equal(model.labels_, twin.labels)
     assert model.n_iter_ == twin.n_iter
     assert model.objective_path_.tobytes() == twin.path.tobytes()
@@ -119,7 +121,7 @@ def test_large_problems_equal_twin(d, sets):
     X = centers[(3 * groups + rng.integers(5, size=3000)) % 25] + 0.1 * rng.normal(size=(3000, d))
     lam_local, lam_global = (1.0, 5.0) if sets == 7 else (0.1, 0.5)
     model = HDPMeans(lam_local, lam_global, n_threads=2).fit(X, groups=groups)
-    twin = reference.hdp(X, groups, lam_local, lam_global)
+    twin = twins.hdp.hdp(X, groups, lam_local, lam_global)
     assert model.n_clusters_ > 5
     assert np.array_equal(model.labels_, twin.labels)
     assert model.objective_path_.tobytes() == twin.path.tobytes()
@@ -134,7 +136,7 @@ def test_ties_equal_twin():
         groups = np.arange(32) // int(rng.choice([2, 4, 16]))
         lam_local, lam_global = rng.choice([0.25, 0.5, 1.0], size=2)
         model = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
-        twin = reference.hdp(X, groups, lam_local, lam_global)
+        twin = twins.hdp.hdp(X, groups, lam_local, lam_global)
         assert np.array_equal(model.labels_, twin.labels), seed
         assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
 
@@ -178,7 +180,7 @@ def test_rows_and_local_clusters_that_come_and_go_leave_nothing():
         X = rng.random((1500, 2)) * [1.0, 1e-3] + [0.0, 1e4]
         groups = rng.integers((5, 300)[seed % 2], size=1500)
         model = HDPMeans(0.003, 0.05).fit(X, groups=groups)
-        twin = reference.hdp(X, groups, 0.003, 0.05) if seed < 2 else None
+        twin = twins.hdp.hdp(X, groups, 0.003, 0.05) if seed < 2 else None
         if twin is not None:
             assert np.array_equal(model.labels_, twin.labels)
             assert model.objective_path_.tobytes() == twin.path.tobytes()
@@ -196,7 +198,7 @@ def test_one_group_or_none():
         model.n_local_clusters_.tolist() == [model.n_clusters_] == [len(np.unique(model.labels_))]
     )
     check(model, X, np.zeros(300))
-    assert np.array_equal(model.predict(X), reference.nearest(X, model.cluster_centers_)[0])
+    assert np.array_equal(model.predict(X), twins.exact.nearest(X, model.cluster_centers_)[0])
 
 
 def test_order_of_memory_type_and_groups_do_not_matter():
@@ -366,7 +368,7 @@ def test_predict(seed):
     names = np.where(known, names, unknown)
     expected = np.empty(300, dtype=int)
     for i in range(300):
-        cost = reference.squared_distances(new[i : i + 1], model.cluster_centers_)[0]
+        cost = twins.exact.squared_distances(new[i : i + 1], model.cluster_centers_)[0]
         pays = np.ones(model.n_clusters_, dtype=bool)
         if known[i]:
             pays[model.local_clusters_[model.groups_.tolist().index(names[i])]] = False
@@ -374,7 +376,7 @@ def test_predict(seed):
     found = model.predict(new, groups=names)
     assert found.dtype == np.int32
     assert np.array_equal(found, expected)
-    nearest = reference.nearest(new, model.cluster_centers_)[0]
+    nearest = twins.exact.nearest(new, model.cluster_centers_)[0]
     assert np.array_equal(model.predict(new), nearest)
     assert np.array_equal(model.predict(new, groups=np.full(300, unknown)), nearest)
 
@@ -481,7 +483,7 @@ def test_lambdas_equal_twin(seed):
     rng = np.random.default_rng(seed)
     n_local, n_global = int(rng.integers(1, 8)), int(rng.integers(1, 1 + min(len(X), 20)))
     found = hdp_lambdas(X, groups, n_local, n_global, n_threads=1 + seed % 3)
-    expected = reference.hdp_lambdas(X, groups, n_local, n_global)
+    expected = twins.penalty.hdp_lambdas(X, groups, n_local, n_global)
     if expected[1] == 0:  # more guessed than there are rows that count: see below
         assert found[1] > 0
         expected = (expected[0], found[1])

@@ -7,7 +7,9 @@ import warnings
 
 import numpy as np
 import pytest
-import reference
+import twins.exact
+import twins.kernel
+import twins.penalty
 from problems import blobs, never_rises, random_problem, tied_problem
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
@@ -43,9 +45,9 @@ def quiet(model, X, **arguments):
 def direct_objective(K, labels, lam, weights=None):
     """From the labels alone."""
     weights = np.ones(len(K)) if weights is None else weights
-    labels = reference.without_gaps(labels)[0]
-    A = reference.mean_coefficients(labels, weights)
-    return reference.gram_error(K, labels, weights, A) + lam * len(A)
+    labels = twins.exact.without_gaps(labels)[0]
+    A = twins.kernel.mean_coefficients(labels, weights)
+    return twins.kernel.gram_error(K, labels, weights, A) + lam * len(A)
 
 
 def renumbered(labels):
@@ -102,7 +104,7 @@ def nearest(model, X, new):
         [model.center_weights_ * (model.center_labels_ == c) for c in range(model.n_clusters_)]
     )
     np.testing.assert_allclose(A.sum(axis=1), 1)
-    return reference.nearest(new, A @ X)[0]
+    return twins.exact.nearest(new, A @ X)[0]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -119,10 +121,10 @@ def test_farthest_first(algorithm, n_clusters):
         assert np.array_equal(model.labels_, plain.labels_)
     K, live = rbf_kernel(X, gamma=2.0), np.flatnonzero(weights > 0)
     model = KernelDPMeans(gamma=2.0, n_clusters=n_clusters).fit(X)
-    expected = reference.kernel_farthest_first(K, np.arange(len(X)), n_clusters)
+    expected = twins.penalty.kernel_farthest_first(K, np.arange(len(X)), n_clusters)
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
     model.fit(X, sample_weight=(weights > 0).astype(float))
-    expected = reference.kernel_farthest_first(K, live, n_clusters)
+    expected = twins.penalty.kernel_farthest_first(K, live, n_clusters)
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
 
 
@@ -190,7 +192,7 @@ def test_rbf_equals_twin(algorithm, seed):
     quiet(model, X, sample_weight=weights)
     order = np.random.RandomState(seed).permutation(len(X)) if seed % 3 == 1 else None
     K = rbf_kernel(X, gamma=gamma)
-    found, path, n_iter = reference.kernel_dp_means(
+    found, path, n_iter = twins.kernel.kernel_dp_means(
         K, lam, collapsed=algorithm == "collapsed", weights=weights, order=order,
         cap=cap or np.inf, labels=labels, **options,
     )  # fmt: skip
@@ -212,7 +214,7 @@ def test_rbf_hdp_equals_twin(seed):
     gamma = float(rng.choice([0.3, 2.0, 20.0]))
     penalties = float(rng.choice([0.02, 0.1, 0.3])), float(rng.choice([0.05, 0.3, 1.0]))
     model = KernelHDPMeans(*penalties, gamma=gamma).fit(X, groups=groups)
-    found, path, n_iter = reference.kernel_hdp(rbf_kernel(X, gamma=gamma), groups, *penalties)
+    found, path, n_iter = twins.kernel.kernel_hdp(rbf_kernel(X, gamma=gamma), groups, *penalties)
     assert np.array_equal(model.labels_, found) and model.n_iter_ == n_iter
     np.testing.assert_allclose(model.objective_path_, path, rtol=1e-9, atol=1e-12)
     assert never_rises(model.objective_path_)
@@ -428,8 +430,8 @@ def test_transform_and_score():
     X, weights, _, _ = small(7, 200)
     K = rbf_kernel(X, gamma=3.0)
     model = KernelDPMeans(0.2, gamma=3.0).fit(X, sample_weight=weights)
-    A = reference.mean_coefficients(model.labels_, weights)
-    expected = [[reference.kernel_distance(K, i, a) for a in A] for i in range(len(X))]
+    A = twins.kernel.mean_coefficients(model.labels_, weights)
+    expected = [[twins.kernel.kernel_distance(K, i, a) for a in A] for i in range(len(X))]
     np.testing.assert_allclose(np.square(model.transform(X)), expected, atol=1e-12)
     np.testing.assert_allclose(model.score(X, sample_weight=weights), -model.objective_)
     np.testing.assert_allclose(

@@ -5,7 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import reference
+import twins.dpmeans
+import twins.exact
+import twins.penalty
 from problems import blobs
 from sklearn.metrics import adjusted_rand_score
 
@@ -18,12 +20,12 @@ def stream(batches, lam, weights=None, max_clusters=None):
     first = np.ones(len(batches[0])) if weights[0] is None else weights[0]
     centers, counts = np.average(batches[0], axis=0, weights=first)[None], np.zeros(1)
     for X, w in zip(batches, weights, strict=True):
-        labels, centers, counts = reference.minibatch_step(
+        labels, centers, counts = twins.dpmeans.minibatch_step(
             X, centers, counts, lam, weights=w, max_clusters=max_clusters
         )
         used = counts > 0
         centers, counts = centers[used], counts[used]
-        labels = reference.nearest(X, centers)[0]
+        labels = twins.exact.nearest(X, centers)[0]
     return centers, labels
 
 
@@ -51,7 +53,7 @@ def test_stream_equals_twin(seed):
         batches = [X + 1e6 for X in batches]
     weights = [rng.gamma(1.0, size=len(X)) for X in batches] if seed % 3 == 0 else None
     cap = 6 if seed % 5 == 0 else None
-    lam = 0.93 * reference.farthest_first(batches[0], 4 + seed % 7)
+    lam = 0.93 * twins.penalty.farthest_first(batches[0], 4 + seed % 7)
     model = MiniBatchDPMeans(lam, max_clusters=cap)
     for i, X in enumerate(batches):
         model.partial_fit(X, sample_weight=None if weights is None else weights[i])
@@ -90,7 +92,7 @@ def test_state_after_partial_fit():
     for _ in range(3):
         X = rng.random((300, 2))
         model.partial_fit(X)
-        labels, distances = reference.nearest(X, model.cluster_centers_)
+        labels, distances = twins.exact.nearest(X, model.cluster_centers_)
         assert np.array_equal(model.labels_, labels)
         np.testing.assert_allclose(model.inertia_, distances.sum(), rtol=1e-9)
         np.testing.assert_allclose(model.objective_, -model.score(X), rtol=1e-9)
@@ -100,11 +102,11 @@ def test_penalty_for_a_guess_is_frozen_at_the_first_batch():
     rng = np.random.default_rng(0)
     A, B = rng.random((100, 2)), 5 * rng.random((100, 2))
     model = MiniBatchDPMeans("farthest-first", n_clusters=5).partial_fit(A)
-    np.testing.assert_allclose(model.lam_, reference.farthest_first(A, 5), rtol=1e-12)
+    np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(A, 5), rtol=1e-12)
     model.partial_fit(B)
-    np.testing.assert_allclose(model.lam_, reference.farthest_first(A, 5), rtol=1e-12)
+    np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(A, 5), rtol=1e-12)
     model.fit(B)
-    np.testing.assert_allclose(model.lam_, reference.farthest_first(B, 5), rtol=1e-12)
+    np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(B, 5), rtol=1e-12)
 
 
 def test_fit_finds_blobs():
@@ -125,7 +127,7 @@ def test_state_after_fit(batch_size):
     assert model.labels_.dtype == np.int32
     assert np.array_equal(model.labels_, model.predict(X))
     assert np.array_equal(np.unique(model.labels_), np.arange(model.n_clusters_))
-    sse = reference.sum_of_squares(X, np.ones(3000), model.labels_, model.cluster_centers_)
+    sse = twins.exact.sum_of_squares(X, np.ones(3000), model.labels_, model.cluster_centers_)
     np.testing.assert_allclose(model.inertia_, sse, rtol=1e-9)
     np.testing.assert_allclose(model.objective_, sse + 0.15 * model.n_clusters_, rtol=1e-9)
     np.testing.assert_allclose(model.score(X), -model.objective_, rtol=1e-9)

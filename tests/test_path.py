@@ -8,7 +8,10 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-import reference
+import twins.dpmeans
+import twins.exact
+import twins.path
+import twins.penalty
 from hypothesis import given
 from hypothesis import strategies as st
 from problems import PATH_FAMILIES, blobs, check_state, path_problem
@@ -69,7 +72,7 @@ def test_equals_twin(family, seed, monkeypatch):
         n_threads=1 + seed % 3,
     ).fit(p.X, sample_weight=p.weights)
     path = model.path_
-    twin = reference.merge_path(
+    twin = twins.path.merge_path(
         p.X,
         seed,
         lam=p.lam,
@@ -83,7 +86,7 @@ def test_equals_twin(family, seed, monkeypatch):
     assert path.n_clusters.tolist() == [stop.k for stop in twin.stops]
     assert path.best == twin.best
     for stop in twin.stops:
-        assert np.array_equal(path.labels(stop.k), reference.nearest(X, stop.centers)[0])
+        assert np.array_equal(path.labels(stop.k), twins.exact.nearest(X, stop.centers)[0])
     errors = np.array([stop.error for stop in twin.stops]) / share
     rounding = 1e-9 * errors[0] + 1e-300
     np.testing.assert_allclose(path.inertia, errors, rtol=1e-9, atol=1e-6 * rounding)
@@ -114,19 +117,19 @@ def check_last_sweeps(model, p, path):
     """
     if p.lam is None:
         start = {"init": path.centers(path.best), "max_clusters": path.best}
-        twin = reference.serial(p.X, path.lam, weights=p.weights, **start)
+        twin = twins.dpmeans.serial(p.X, path.lam, weights=p.weights, **start)
     else:
         cap = np.inf if p.max_clusters is None else p.max_clusters
         objective = path.inertia + p.lam * path.n_clusters
         counts = path.n_clusters[np.argsort(objective, kind="stable")]
         counts = [k for k in counts if k <= cap][:3]
-        twins = [
-            reference.collapsed(
+        runs = [
+            twins.dpmeans.collapsed(
                 p.X, p.lam, weights=p.weights, init=path.centers(k), max_clusters=p.max_clusters
             )
             for k in counts
         ]
-        twin = min(twins, key=lambda twin: twin.objective)
+        twin = min(runs, key=lambda twin: twin.objective)
     assert model.lam_ == (path.lam if p.lam is None else p.lam)
     assert np.array_equal(model.labels_, twin.labels)
     np.testing.assert_allclose(model.objective_path_, twin.objective_path, rtol=1e-9)
@@ -138,7 +141,7 @@ def check_last_sweeps(model, p, path):
 def test_criterion_equals_twin(family, seed):
     """V of any labels, by any route: given ones, of all shapes of clusters."""
     p = path_problem(family, seed, n_max=300)
-    X, w, rows = reference._prepare(p.X, p.weights, None)
+    X, w, rows = twins.exact.prepare(p.X, p.weights, None)
     X = X[rows][:, np.ptp(X[rows], axis=0) > 0]
     weight = None if p.weights is None else w[rows]
     u = len(np.unique(X, axis=0))
@@ -147,11 +150,11 @@ def test_criterion_equals_twin(family, seed):
         if u // 3 < K != 1:
             break
         centers = X[np.random.default_rng(seed).choice(len(X), K, replace=False)]
-        labels = reference.without_gaps(reference.nearest(X, centers)[0])[0]
+        labels = twins.exact.without_gaps(twins.exact.nearest(X, centers)[0])[0]
         sweep = criterion.sweep_of(labels, labels.max() + 1)
         V, metric, error = criterion(sweep)
         assert error == pytest.approx(sweep.squared_error(), rel=1e-12)
-        expected, rounder = reference.path_criterion(X, w[rows], labels, u)
+        expected, rounder = twins.path.path_criterion(X, w[rows], labels, u)
         bound = V_BOUND
         assert (metric is None) == (rounder is None)
         if metric is not None:
@@ -173,7 +176,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
     X = blobs(rng, n, d, 25, spread=0.3).astype(np.float32 if seed % 2 else np.float64)
     w = rng.gamma(1.0, size=n) + 0.01 if seed % 3 == 0 else None
     _, descent = _path.squared_euclidean(X, w, 1 + seed % 3, 1.0)
-    twin = reference._Descent(X.astype(float), np.ones(n) if w is None else w)
+    twin = twins.path._Descent(X.astype(float), np.ones(n) if w is None else w)
     centers = X[rng.choice(n, 70, replace=False)].astype(float)
     descent.start(centers)
     twin.start(centers)
@@ -199,7 +202,7 @@ def test_sweeps_after_seeding_find_the_nearest_center(seed):
     for _ in range(6):
         centers = descent.sweep.centers
         descent.sweep.assign()
-        expected = reference.nearest(p.X.astype(float), centers)[0]
+        expected = twins.exact.nearest(p.X.astype(float), centers)[0]
         assert np.array_equal(descent.sweep.labels, expected)
         descent.sweep.move_centers()
 
@@ -253,7 +256,7 @@ def check_path(path, X, weights=None):
     assert centers.shape == (path.best, X.shape[1])
     assert path.labels(path.best).dtype == np.int32
     for k, error in zip(K, inertia, strict=True):  # the nearest centers are at most better
-        value = reference.sum_of_squares(X, w, path.labels(k), path.centers(k))
+        value = twins.exact.sum_of_squares(X, w, path.labels(k), path.centers(k))
         assert value <= error * (1 + 1e-9) + 1e-25 * np.square(X).sum()
     check_linkage(path)
 
@@ -1169,4 +1172,4 @@ def test_merge_with_extreme_penalties():
     assert endless.n_clusters_ == 1 and endless.objective_ == np.inf
     assert endless.path_.best == 1
     guessed = DPMeans("farthest-first", n_clusters=6, algorithm="merge", random_state=0).fit(X)
-    assert guessed.lam_ == pytest.approx(reference.farthest_first(X, 6))
+    assert guessed.lam_ == pytest.approx(twins.penalty.farthest_first(X, 6))

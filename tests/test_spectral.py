@@ -5,8 +5,8 @@ import warnings
 
 import numpy as np
 import pytest
-import reference
 import scipy.sparse as sp
+import twins.spectral
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, aslinearoperator
 from sklearn.cluster import KMeans
@@ -285,7 +285,7 @@ def test_rounding_equals_its_twin(seed):
     found = list(yu_shi(Y, seed, 4, sample_weight=None if seed % 2 == 0 else w))
     for start, labels in enumerate(found):
         u = draws.random_sample() * w.sum() if start else -1
-        expected, _, fits = reference.rows_to_labels(Y, int((np.cumsum(w) <= u).sum()), w)
+        expected, _, fits = twins.spectral.rows_to_labels(Y, int((np.cumsum(w) <= u).sum()), w)
         assert np.array_equal(labels, first_appearance(expected))
         assert np.all(np.diff(fits)[:-1] > 0)
     turned = Y @ np.linalg.qr(rng.standard_normal((Y.shape[1],) * 2))[0]
@@ -321,7 +321,7 @@ def problem(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_equal_to_the_twin(seed):
     K, lam, w, X, _ = problem(seed)
-    twin = reference.spectral(K, lam, weights=w, random_state=seed)
+    twin = twins.spectral.spectral(K, lam, weights=w, random_state=seed)
     scale = np.trace(np.diag(np.ones(len(K)) if w is None else w) @ K) + lam
     forms = [(K, "precomputed"), (sp.csr_array(K), "precomputed")]
     if seed % 4 == 1:
@@ -334,7 +334,7 @@ def test_equal_to_the_twin(seed):
         assert model.bound_ == pytest.approx(max(twin.plain, twin.centered), abs=1e-10 * scale)
         assert twin.centered >= twin.plain - 1e-10 * scale
         assert model.lam_ == lam
-        direct = reference.kernel_objective(K, model.labels_, lam, w)
+        direct = twins.spectral.kernel_objective(K, model.labels_, lam, w)
         assert model.objective_ == pytest.approx(direct, abs=1e-10 * scale)
         assert np.array_equal(model.labels_, first_appearance(model.labels_))
         assert model.n_clusters_ == model.labels_.max() + 1 <= max(1, len(twin.eigenvalues))
@@ -374,7 +374,7 @@ def test_bound(seed, form):
             noise = 1e-10 * np.trace(K) * (1 if w is None else w.max())
             assert model.bound_ <= model.objective_ + noise
             for labels in tried:
-                value = reference.kernel_objective(K, labels, lam * factor, w)
+                value = twins.spectral.kernel_objective(K, labels, lam * factor, w)
                 assert model.bound_ <= value + noise
 
 
@@ -390,7 +390,7 @@ def test_bound_and_the_best_of_all_clusterings(seed):
     for K in (X @ X.T, rbf_kernel(X), indefinite + indefinite.T):
         for lam in (0.2, 1.0, 3.0):
             best = min(
-                reference.kernel_objective(K, np.array(p), lam, w) for p in all_partitions(7)
+                twins.spectral.kernel_objective(K, np.array(p), lam, w) for p in all_partitions(7)
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("error")

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import reference
+import twins.exact
 from problems import blobs
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
@@ -69,16 +69,16 @@ def test_equals_twin(kind, d):
     X = X[:, -d:]
     layout = Layout(X, weights, 1)
     w = np.ones(len(X)) if weights is None else weights
-    twin = reference.layout(X.astype(float), w)
+    twin = twins.exact.layout(X.astype(float), w)
     assert np.array_equal(layout.origin, twin.origin)
     assert np.array_equal(layout.unit, twin.unit)
     assert (layout.width, layout.bins) == (twin.width, twin.bins)
     sums = sums_of(layout, X, weights, labels)
-    total, mass = reference.exact_sums(X.astype(float), w, labels, K, twin)
+    total, mass = twins.exact.exact_sums(X.astype(float), w, labels, K, twin)
     assert np.array_equal(sums.totals[0], total)
     assert np.array_equal(sums.totals[1], mass)
     assert np.array_equal(sums.counts, np.bincount(labels[w > 0], minlength=K))
-    means = reference.weighted_means(X.astype(float), w, labels)
+    means = twins.exact.weighted_means(X.astype(float), w, labels)
     assert np.array_equal(sums.means, means)
 
 
@@ -249,5 +249,5 @@ def test_means_kept_up_are_means_from_scratch(algorithm):
     sums = Sums(layout, model.n_clusters_)
     sums.add(X, model.labels_, weights)
     assert model.cluster_centers_.tobytes() == sums.means.tobytes()
-    own = reference.sum_of_squares(X, weights, model.labels_, model.cluster_centers_)
+    own = twins.exact.sum_of_squares(X, weights, model.labels_, model.cluster_centers_)
     assert model.inertia_ == own

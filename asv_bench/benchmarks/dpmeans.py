@@ -1,11 +1,11 @@
-"""DPMeans, MiniBatchDPMeans and farthest_first_lambda."""
+"""DPMeans with a penalty of its own."""
 
 import numpy as np
 from sklearn.cluster import KMeans
 
-from smallvar import DPMeans, MiniBatchDPMeans, farthest_first_lambda
+from smallvar import DPMeans
 
-from .common import CASES, LARGE, MEDIUM, SMALL, Fit, Timed, blobs, penalty
+from .common import CASES, LARGE, Fit, Timed, blobs, penalty
 
 
 class Algorithms(Fit):
@@ -19,28 +19,6 @@ class Algorithms(Fit):
         if case == LARGE and algorithm != "serial":
             raise NotImplementedError("takes too long to be repeated")
         return *blobs(n, d, k), DPMeans(penalty(d), algorithm=algorithm)
-
-
-class Auto(Fit):
-    """The data choose: the merge path, its criterion and the last sweeps."""
-
-    param_names = ["case"]
-    params = [list(CASES)]
-
-    def make(self, case):
-        n, d, k = CASES[case]
-        return *blobs(n, d, k), DPMeans(random_state=0)
-
-
-class Merge(Fit):
-    """The merge path for a given penalty, that of a tenth of a cluster's squared error."""
-
-    param_names = ["case"]
-    params = [[SMALL, MEDIUM]]
-
-    def make(self, case):
-        n, d, k = CASES[case]
-        return *blobs(n, d, k), DPMeans(n * d / k / 10, algorithm="merge", random_state=0)
 
 
 class Threads(Timed):
@@ -62,17 +40,6 @@ class SmallPenalty(Fit):
 
     def make(self, algorithm):
         return *blobs(20_000, 16, 50), DPMeans(40.0, algorithm=algorithm)
-
-
-class MiniBatch(Fit):
-    """Batches from memory."""
-
-    param_names = ["case"]
-    params = [[SMALL, MEDIUM]]
-
-    def make(self, case):
-        n, d, k = CASES[case]
-        return *blobs(n, d, k), MiniBatchDPMeans(penalty(d), random_state=0)
 
 
 # in float32, as embeddings come
@@ -128,35 +95,3 @@ class Predict:
     def time_predict(self, n_rows, n_clusters):
         """Seconds."""
         self.model.predict(self.X)
-
-
-class PartialFit:
-    """One batch into a model that has seen others."""
-
-    param_names = ["n_rows", "n_clusters"]
-    params = [[1, 4_096], [10, 500]]
-
-    def setup(self, n_rows, n_clusters):
-        """Let the model meet every cluster."""
-        X, _ = blobs(20_000, 16, n_clusters)
-        self.model = MiniBatchDPMeans(penalty(16), random_state=0).fit(X)
-        self.batch = X[:n_rows]
-
-    def time_partial_fit(self, n_rows, n_clusters):
-        """Seconds."""
-        self.model.partial_fit(self.batch)
-
-
-class FarthestFirst:
-    """The penalty from a guess."""
-
-    param_names = ["case", "n_clusters"]
-    params = [[SMALL, LARGE], [8, 100]]
-
-    def setup(self, case, n_clusters):
-        """Make the data."""
-        self.X, _ = blobs(*CASES[case])
-
-    def time_farthest_first_lambda(self, case, n_clusters):
-        """Seconds."""
-        farthest_first_lambda(self.X, n_clusters)

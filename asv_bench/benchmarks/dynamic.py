@@ -1,44 +1,10 @@
-"""HDPMeans and DynamicMeans."""
+"""DynamicMeans and SpectralDynamicMeans."""
 
 import numpy as np
 
-from smallvar import DynamicMeans, HDPMeans
+from smallvar import DynamicMeans, SpectralDynamicMeans
 
-from .common import Fit, Timed
-
-
-def shared(sets, rows, clusters=30, own=5):
-    """Data sets of some of the clusters each, and the number of the cluster each row is from."""
-    rng = np.random.default_rng(0)
-    centers = rng.random((clusters, 2)) * 10
-    pick = rng.random((sets, clusters)).argsort(axis=1)[:, :own]
-    group = np.repeat(np.arange(sets), rows)
-    truth = pick[group, rng.integers(own, size=len(group))]
-    return centers[truth] + 0.2 * rng.standard_normal((len(group), 2)), group, truth
-
-
-class HDP(Fit):
-    """Time in the number of data sets and in their size."""
-
-    param_names = ["sets", "rows"]
-    params = [[10, 100, 1_000], [100, 1_000]]
-
-    def make(self, sets, rows):
-        """Bind the groups, so that fit takes the data alone."""
-        X, group, truth = shared(sets, rows)
-        model = HDPMeans(10.0, 500.0)
-        return X, truth, _Bound(model, group)
-
-
-class _Bound:
-    """An estimator whose fit knows the groups."""
-
-    def __init__(self, model, group):
-        self.model, self.group = model, group
-
-    def fit(self, X):
-        """Fit and return the model."""
-        return self.model.fit(X, groups=self.group)
+from .common import Timed, blobs
 
 
 class DynamicRecord(Timed):
@@ -85,5 +51,21 @@ class DynamicPartialFit:
         self.model = DynamicMeans(2.0, t_q=6.8, k_tau=1.01, n_init=1).partial_fit(self.batch)
 
     def time_partial_fit(self, n_rows, clusters):
+        """Seconds."""
+        self.model.partial_fit(self.batch)
+
+
+class SpectralStep:
+    """One step of SD-Means."""
+
+    def setup(self):
+        """Let the model meet every cluster."""
+        X, _ = blobs(400, 2, 5)
+        self.batch = X
+        self.model = SpectralDynamicMeans(
+            40.0, t_q=5.0, k_tau=1.1, kernel="rbf", gamma=0.05, random_state=0
+        ).partial_fit(X)
+
+    def time_partial_fit(self):
         """Seconds."""
         self.model.partial_fit(self.batch)

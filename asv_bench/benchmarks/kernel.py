@@ -1,0 +1,42 @@
+"""KernelDPMeans and KernelHDPMeans."""
+
+from smallvar import KernelDPMeans, KernelHDPMeans
+
+from .common import Fit, Timed, blobs
+from .hdp import Bound, shared
+
+
+class Kernel(Fit):
+    """RBF kernel, in both algorithms; float32 is held at half the memory."""
+
+    param_names = ["rows", "algorithm", "dtype"]
+    params = [[1_000, 5_000], ["serial", "collapsed"], ["float32", "float64"]]
+
+    def make(self, rows, algorithm, dtype):
+        """Ten blobs in ten dimensions."""
+        X, truth = blobs(rows, 10, 10, dtype)
+        return X, truth, KernelDPMeans(0.6, kernel="rbf", gamma=0.01, algorithm=algorithm)
+
+
+class KernelBlocks(Timed):
+    """A Gram matrix that is not held."""
+
+    param_names = ["rows"]
+    params = [[5_000]]
+
+    def make(self, rows):
+        """Ten blobs in ten dimensions."""
+        X, truth = blobs(rows, 10, 10)
+        return X, truth, KernelDPMeans(0.6, kernel="rbf", gamma=0.01, max_memory=1e6)
+
+
+class KernelHDP(Fit):
+    """Many data sets in feature space."""
+
+    param_names = ["sets"]
+    params = [[10, 100]]
+
+    def make(self, sets):
+        """Data sets of 20 rows."""
+        X, group, truth = shared(sets, 20)
+        return X, truth, Bound(KernelHDPMeans(0.5, 1.0, kernel="rbf", gamma=0.5), group)

@@ -1,0 +1,139 @@
+"""DP-means with another divergence: D(x, mu) for the squared distance."""
+
+import math
+
+import numpy as np
+
+from twins.dpmeans import Result
+from twins.exact import layout, means_within, prepare, without_gaps
+
+
+def divergences(X, centers, name):
+    """All D(x_i, c), the columns added one after the other; 0 log 0 = 0."""
+    total = np.zeros((len(X), len(centers)))
+    for j in range(X.shape[1]):
+        x, mu = X[:, j, None], centers[None, :, j]
+        with np.errstate(all="ignore"):
+            if name == "squared_euclidean":
+                total += np.square(x - mu)
+            elif name == "kl":
+                total += np.where(x > 0, x * np.log(x / mu) - x + mu, mu)
+            elif name == "itakura_saito":
+                total += x / mu - np.log(x / mu) - 1
+            else:
+                total += np.where(x > 0, x * np.log(x / mu), 0)
+                total += np.where(x < 1, (1 - x) * np.log((1 - x) / (1 - mu)), 0)
+    return total
+
+
+def bregman_means(X, weights, labels):
+    """Means from sums about 0 that keep 50 bits of every value, within those of the cluster."""
+    return means_within(X, weights, labels, layout(X, weights, np.zeros(X.shape[1]), 0))
+
+
+def own_divergence(X, weights, labels, centers, name):
+    """Weighted sum of the rows' divergences from their own centers."""
+    own = [
+        divergences(x[None], c[None], name)[0, 0] for x, c in zip(X, centers[labels], strict=True)
+    ]
+    return math.fsum(weights * np.array(own))
+
+
+def _bregman_serial(X, w, lam, centers, cap, name):
+    table = divergences(X, centers, name)
+    labels = np.empty(len(X), dtype=int)
+    for i in range(len(X)):
+        if w[i] * table[i].min() > lam and len(centers) < cap:
+            labels[i] = len(centers)
+            centers = np.vstack([centers, X[i]])
+            table = np.hstack([table, divergences(X, X[i : i + 1], name)])
+        else:
+            labels[i] = table[i].argmin()
+    return labels, centers
+
+
+def _bregman_delayed(X, w, lam, centers, cap, name):
+    table = divergences(X, centers, name)
+    labels, cost = table.argmin(axis=1), w * table.min(axis=1)
+    far = cost.argmax()
+    if cost[far] > lam and len(centers) < cap:
+        labels[far] = len(centers)
+        centers = np.vstack([centers, X[far]])
+    return labels, centers
+
+
+def _bregman_collapsed(X, w, lam, labels, cap, name, reach):
+    """One visit of each row: it goes where the objective of the labels is lowest."""
+    labels = labels.copy()
+    k = labels.max() + 1
+    for i in range(len(X)):
+        others = np.arange(len(X)) != i
+        alone = not (labels[others] == labels[i]).any()
+        cost = np.full(k, np.inf)
+        for c in np.unique(labels[others]):
+            members = others & (labels == c)
+            s, m = w[members].sum(), np.average(X[members], axis=0, weights=w[members])
+            joint = (s * m + w[i] * X[i]) / (s + w[i])
+            cost[c] = w[i] * divergences(X[i : i + 1], joint[None], name)[0, 0]
+            cost[c] += s * divergences(m[None], joint[None], name)[0, 0]
+        free = len(np.unique(labels[others])) < cap
+        least = min(cost.min(), lam if free else np.inf)
+        tie = 1e-12 * (least + np.sqrt(least * w[i] * reach[i]))
+        good = np.flatnonzero(cost <= least + tie)
+        if good.size:
+            labels[i] = good[0]
+        elif not alone:
+            labels[i] = k
+            k += 1
+    return labels, k
+
+
+def bregman(
+    X,
+    lam,
+    name,
+    algorithm="serial",
+    *,
+    weights=None,
+    init=None,
+    max_clusters=None,
+    max_iter=300,
+    order=None,
+):
+    """DP-means with a divergence, one row after the other."""
+    X_all, weights, rows = prepare(X, weights, order)
+    X, w = X_all[rows], weights[rows]
+    cap = np.inf if max_clusters is None else max_clusters
+    given = init is not None
+    labels = np.zeros(len(X), dtype=int)
+    centers = np.array(init, dtype=float) if given else bregman_means(X, w, labels)
+    if algorithm == "collapsed" and given:
+        labels, kept = without_gaps(divergences(X, centers, name).argmin(axis=1))
+        centers = centers[kept]
+    mean = bregman_means(X, w, np.zeros(len(X), dtype=int))[0]
+    reach = X.sum(axis=1) + mean.sum() if name == "kl" else np.full(len(X), X.shape[1])
+    path, n_iter, counted, fixed = [], 0, 0, False
+    while not fixed and counted < max_iter:
+        previous = labels
+        if algorithm == "collapsed":
+            n_before = labels.max() + 1
+            labels, n_now = _bregman_collapsed(X, w, lam, labels, cap, name, reach)
+        else:
+            n_before = len(centers)
+            sweep = _bregman_serial if algorithm == "serial" else _bregman_delayed
+            labels, centers = sweep(X, w, lam, centers, cap, name)
+            n_now = len(centers)
+        created = n_now > n_before
+        fixed = not created and np.array_equal(labels, previous) and not (given and n_iter == 0)
+        labels, _ = without_gaps(labels)
+        centers = bregman_means(X, w, labels)
+        path.append(own_divergence(X, w, labels, centers, name) + lam * len(centers))
+        n_iter += 1
+        counted += not created
+    if not fixed and algorithm != "collapsed":
+        labels, kept = without_gaps(divergences(X, centers, name).argmin(axis=1))
+        centers = centers[kept]
+        path.append(own_divergence(X, w, labels, centers, name) + lam * len(centers))
+    all_labels = divergences(X_all, centers, name).argmin(axis=1)
+    all_labels[rows] = labels
+    return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed)

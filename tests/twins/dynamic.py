@@ -1,0 +1,122 @@
+"""Moving clusters: D-Means of Campbell, Kulis & How."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from twins.exact import squared_distances
+
+
+@dataclass
+class Step:
+    """One time step of D-Means: clusters are the old ones in their order, then the new ones."""
+
+    labels: np.ndarray
+    centers: np.ndarray
+    counts: np.ndarray
+    objective: float
+    path: np.ndarray
+    n_iter: int
+
+
+def dynamic_step(Y, centers, weights, ages, lam, q, tau, *, order=None, max_iter=300):
+    """D-Means on one batch: revive old clusters, open new ones, move the means, repeat."""
+    Y = np.asarray(Y, dtype=float)
+    order = range(len(Y)) if order is None else order
+    phi = np.asarray(centers, dtype=float).reshape(-1, Y.shape[1])
+    old = len(phi)
+    gamma = 1 / (1 / np.asarray(weights, dtype=float) + tau * np.asarray(ages, dtype=float))
+    theta = list(phi)
+    count = [0] * old
+    gone = set()
+    labels = np.full(len(Y), -1)
+    path, n_iter = [], 0
+    while n_iter < max_iter:
+        before = labels.copy()
+        for i in order:
+            cost = np.empty(len(theta))
+            for k in range(len(theta)):
+                if k in gone:
+                    cost[k] = np.inf
+                elif count[k]:
+                    cost[k] = squared_distances(Y[i : i + 1], theta[k][None])[0, 0]
+                else:
+                    distance = squared_distances(Y[i : i + 1], phi[k][None])[0, 0]
+                    cost[k] = q * ages[k] + gamma[k] / (1 + gamma[k]) * distance
+            if len(theta) and cost.min() <= lam:
+                k = int(cost.argmin())
+                if not count[k]:
+                    theta[k] = (gamma[k] * phi[k] + Y[i]) / (gamma[k] + 1)
+            else:
+                k = len(theta)
+                theta.append(Y[i])
+                count.append(0)
+            count[k] += 1
+            left, labels[i] = labels[i], k
+            if left >= 0:
+                count[left] -= 1
+                if not count[left]:
+                    if left >= old:
+                        gone.add(left)
+                    else:
+                        theta[left] = phi[left]
+        objective = 0.0
+        for k in range(len(theta)):
+            if not count[k]:
+                continue
+            mine = Y[labels == k]
+            if k < old:
+                theta[k] = (gamma[k] * phi[k] + mine.sum(axis=0)) / (gamma[k] + count[k])
+                objective += q * ages[k] + gamma[k] * np.square(theta[k] - phi[k]).sum()
+            else:
+                theta[k] = mine.sum(axis=0) / count[k]
+                objective += lam
+            objective += np.square(mine - theta[k]).sum()
+        n_iter += 1
+        path.append(objective)
+        if np.array_equal(labels, before) or (n_iter > 1 and not path[-1] < path[-2]):
+            break
+    kept = np.array([k for k in range(len(theta)) if k not in gone], dtype=int)
+    labels = np.searchsorted(kept, labels)
+    theta = np.array([theta[k] for k in kept]).reshape(-1, Y.shape[1])
+    count = np.array([count[k] for k in kept], dtype=int)
+    return Step(labels, theta, count, path[-1], np.array(path), n_iter)
+
+
+class Stream:
+    """A stream: one step after the other, and what clusters remember."""
+
+    def __init__(self, d, lam, *, t_q=None, k_tau=None, q=None, tau=None):
+        if t_q is None and q is None:
+            t_q, k_tau = 6.8, 1.01
+        if q is None:
+            q = lam / t_q
+            tau = k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1)
+        self.lam, self.q, self.tau, self.t_q = lam, q, tau, t_q
+        self.phi, self.v, self.ages = np.zeros((0, d)), np.zeros(0), np.zeros(0, dtype=int)
+        self.ids, self.next_id = np.zeros(0, dtype=int), 0
+
+    def starts(self, Y, orders):
+        """The step from each order of the points."""
+        args = (self.phi, self.v, self.ages, self.lam, self.q, self.tau)
+        return [dynamic_step(Y, *args, order=order) for order in orders]
+
+    def ids_after(self, step):
+        """Numbers of the clusters of a step, those that are new counted on."""
+        new = len(step.counts) - len(self.ids)
+        return np.append(self.ids, self.next_id + np.arange(new))
+
+    def take(self, step):
+        """Go on with this step (None: no rows); returns who was born, died, came back, was seen."""
+        counts = np.zeros(len(self.ids), dtype=int) if step is None else step.counts
+        centers = self.phi if step is None else step.centers
+        ids = self.ids if step is None else self.ids_after(step)
+        old, new, active = len(self.ids), len(counts) - len(self.ids), counts > 0
+        gamma = np.append(1 / (1 / self.v + self.tau * self.ages), np.zeros(new))
+        v = np.where(active, gamma + counts, np.append(self.v, np.zeros(new)))
+        revived = ids[:old][active[:old] & (self.ages > 1)]
+        ages = np.where(active, 1, np.append(self.ages, np.zeros(new, dtype=int)) + 1)
+        dead = self.q * ages > self.lam if self.t_q is None else ages > self.t_q
+        self.phi, self.v, self.ages, self.ids = centers[~dead], v[~dead], ages[~dead], ids[~dead]
+        self.next_id += new
+        return ids[old:], ids[dead], revived, ids[active], centers[active]

@@ -1,0 +1,217 @@
+"""Kernel forms (KJ12 section 5.2), those of D-Means too.
+
+A mean is a row of coefficients a of the points: ||phi(x_i) - m||^2 = K_ii - 2 (a K)_i + a K a'.
+"""
+
+import numpy as np
+
+from twins.exact import without_gaps
+
+
+def kernel_distance(K, i, a):
+    """Squared distance of point i to the mean with coefficients a."""
+    return K[i, i] - 2 * a @ K[:, i] + a @ K @ a
+
+
+def mean_coefficients(labels, weights):
+    """One row for each cluster: the weights of its points, divided by their sum."""
+    A = np.array([weights * (labels == c) for c in range(labels.max() + 1)])
+    return A / A.sum(axis=1, keepdims=True)
+
+
+def kernel_dp_means(
+    K, lam, *, collapsed=False, weights=None, labels=None, cap=np.inf, max_iter=300, order=None
+):
+    """DP-means, point by point, from a Gram matrix; returns labels, path and number of sweeps."""
+    n = len(K)
+    weights = np.ones(n) if weights is None else np.asarray(weights, dtype=float)
+    order = np.arange(n) if order is None else order
+    order = order[weights[order] > 0]
+    given = labels
+    labels = np.zeros(n, dtype=int) if labels is None else without_gaps(np.asarray(labels))[0]
+    path, n_iter, counted, fixed = [], 0, 0, False
+    while not fixed and counted < max_iter:
+        before = labels.copy()
+        A = list(mean_coefficients(labels, weights))
+        k = len(A)
+        for i in order:
+            if collapsed:
+                cost = []
+                for c in range(len(A)):
+                    members = (labels == c) & (np.arange(n) != i) & (weights > 0)
+                    s = weights[members].sum()
+                    a = weights * members / s if s else None
+                    scale = weights[i] * s / (weights[i] + s)
+                    cost.append(scale * kernel_distance(K, i, a) if s else np.inf)
+                live = np.isfinite(cost).sum()
+                least = min(*cost, lam if live < cap else np.inf)
+                good = np.flatnonzero(np.array(cost) <= least + 1e-12 * (least + K[i, i]))
+                was_alone = np.isinf(cost[labels[i]])
+                if good.size:
+                    labels[i] = good[0]
+                elif not was_alone:
+                    labels[i] = len(A)
+                    A.append(None)
+            else:
+                distance = np.array([kernel_distance(K, i, a) for a in A])
+                labels[i] = np.argmax(distance <= distance.min() + 1e-13 * K[i, i])
+                if weights[i] * distance.min() > lam * (1 + 1e-12) and len(A) < cap:
+                    labels[i] = len(A)
+                    A.append(np.eye(n)[i])
+        created = len(A) > k
+        fixed = np.array_equal(labels[order], before[order]) and not created
+        labels[order], _ = without_gaps(labels[order])
+        labels[weights == 0] = 0
+        A = mean_coefficients(labels, weights)
+        path.append(gram_error(K, labels, weights, A) + lam * len(A))
+        n_iter += 1
+        counted += not created
+    if not collapsed and not fixed:  # nearest mean, without opening
+        labels = np.array([np.argmin([kernel_distance(K, i, a) for a in A]) for i in range(n)])
+        error = gram_error(K, labels, weights, A)
+        labels = without_gaps(labels)[0]
+        path.append(error + lam * (labels.max() + 1))
+    for i in np.flatnonzero(weights == 0):
+        labels[i] = np.argmin([kernel_distance(K, i, a) for a in A])
+    assert given is None or len(given) == n
+    return labels, np.array(path), n_iter
+
+
+def gram_error(K, labels, weights, A):
+    """Weighted sum of squared distances to the means with these coefficients."""
+    return sum(
+        w * kernel_distance(K, i, A[c])
+        for i, (w, c) in enumerate(zip(weights, labels, strict=True))
+        if w
+    )
+
+
+def kernel_hdp(K, groups, lam_local, lam_global, *, max_iter=300):
+    """Algorithm 2 of KJ12 from a Gram matrix; returns labels, path and number of sweeps."""
+    n = len(K)
+    sets = [np.flatnonzero(groups == g) for g in np.unique(groups)]
+    labels = np.zeros(n, dtype=int)
+    path, n_iter, fixed = [], 0, False
+    while not fixed and n_iter < max_iter:
+        before = labels.copy()
+        A = list(mean_coefficients(labels, np.ones(n)))
+        k = len(A)
+        for rows in sets:
+            local = set(labels[rows])
+            for i in rows:
+                cost = [
+                    kernel_distance(K, i, a) + (0 if p in local else lam_local)
+                    for p, a in enumerate(A)
+                ]
+                labels[i] = np.argmin(cost)
+                if min(cost) > lam_local + lam_global:
+                    labels[i] = len(A)
+                    A.append(np.eye(n)[i])
+                local.add(labels[i])
+        for rows in sets:
+            for c in np.unique(labels[rows]):
+                mine = rows[labels[rows] == c]
+                mean = np.zeros(n)
+                mean[mine] = 1 / len(mine)
+                scatter = sum(kernel_distance(K, i, mean) for i in mine)
+                cost = [sum(kernel_distance(K, i, a) for i in mine) for a in A]
+                labels[mine] = np.argmin(cost)
+                if min(cost) > lam_global + scatter:
+                    labels[mine] = len(A)
+                    A.append(mean)
+        fixed = np.array_equal(labels, before) and len(A) == k
+        labels, _ = without_gaps(labels)
+        A = mean_coefficients(labels, np.ones(n))
+        n_local = sum(len(set(labels[rows])) for rows in sets)
+        error = gram_error(K, labels, np.ones(n), A)
+        path.append(error + lam_local * n_local + lam_global * len(A))
+        n_iter += 1
+    return labels, np.array(path), n_iter
+
+
+def padded_matching(new, old):
+    """Link of each cluster (-1: new) by the Hungarian method: every cluster may stay alone."""
+    from scipy.optimize import linear_sum_assignment
+
+    k, n_old = old.shape
+    alone = np.where(np.eye(k, dtype=bool), np.asarray(new)[:, None], 1e6 + 1e3 * np.abs(new).max())
+    rows, columns = linear_sum_assignment(np.hstack([old, alone]))
+    return np.where(columns[np.argsort(rows)] < n_old, columns[np.argsort(rows)], -1)
+
+
+def kernel_cluster_cost(K, mine, lam, cross, norm, gamma, penalty, slot):
+    """Cost of the cluster with these points: it continues old cluster ``slot``, or is new."""
+    if not len(mine):
+        return 0.0
+    trace = sum(K[i, i] for i in mine)
+    within = sum(K[i, j] for i in mine for j in mine)
+    n = len(mine)
+    if slot >= len(gamma):
+        return lam + trace - within / n
+    g = gamma[slot]
+    to_old = sum(cross[i, slot] for i in mine)
+    return (
+        penalty[slot] + trace + g * n / (g + n) * norm[slot] - (within + 2 * g * to_old) / (g + n)
+    )
+
+
+def kernel_dynamic_step(K, cross, norm, gamma, penalty, lam, *, order=None, max_iter=300):
+    """Kernel D-Means on one batch: slots of the points (old ones first) and the path."""
+    n, n_old = len(K), len(gamma)
+    order = range(n) if order is None else order
+
+    def cost(members, slot):
+        return kernel_cluster_cost(K, members, lam, cross, norm, gamma, penalty, slot)
+
+    members = {slot: [] for slot in range(n_old)}
+    where = np.full(n, -1)
+    path = []
+    while len(path) < max_iter:
+        changed = False
+        for i in order:
+            own = where[i]
+            if own >= 0:
+                members[own].remove(i)
+            slots = sorted(slot for slot in members if slot < n_old or members[slot] or slot == own)
+            if own < n_old or members[own]:
+                slots.append(max(members, default=-1) + 1)
+            rise = [cost([*members.get(s, []), i], s) - cost(members.get(s, []), s) for s in slots]
+            best = slots[int(np.argmin(rise))]
+            if own >= 0 and rise[slots.index(own)] <= min(rise) + 1e-12:
+                best = own
+            members.setdefault(best, []).append(i)
+            changed |= best != own
+            where[i] = best
+        used = [slot for slot in sorted(members) if members[slot]]
+        new = np.array([cost(members[slot], n_old) for slot in used])
+        old = np.array([[cost(members[slot], k) for k in range(n_old)] for slot in used])
+        link = padded_matching(new, old.reshape(len(used), n_old))
+        before = sum(cost(members[slot], slot) for slot in used)
+        after = sum(new[r] if k < 0 else old[r, k] for r, k in enumerate(link))
+        if after < before - 1e-10:
+            names, fresh = [], n_old
+            for k in link:
+                names.append(fresh if k < 0 else k)
+                fresh += k < 0
+            members = {slot: [] for slot in range(n_old)} | {
+                name: members[slot] for name, slot in zip(names, used, strict=True)
+            }
+            where = np.array([next(s for s in members if i in members[s]) for i in range(n)])
+            changed = True
+        path.append(min(before, after))
+        if not changed:
+            break
+    return where, np.array(path)
+
+
+def forward_selection(K, a, budget):
+    """Points chosen one by one, each time the one that leaves the least of sum a_m phi(x_m)."""
+    chosen = []
+    while len(chosen) < budget:
+        errors = {}
+        for j in set(range(len(a))) - set(chosen):
+            some = [*chosen, j]
+            c = np.linalg.lstsq(K[np.ix_(some, some)], K[some] @ a, rcond=None)[0]
+            errors[j] = a @ K @ a - 2 * c @ K[some] @ a + c @ K[np.ix_(some, some)] @ c
+        chosen.append(min(errors, key=errors.get))
+    return chosen

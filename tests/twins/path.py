@@ -1,0 +1,428 @@
+"""The way from many clusters down to one, the criterion on it, and the best range of lam."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln
+from sklearn.utils import check_random_state
+from sklearn.utils.random import sample_without_replacement
+
+from twins.exact import (
+    nearest,
+    noise_of,
+    prepare,
+    squared_distances,
+    sum_of_squares,
+    weighted_means,
+    without_gaps,
+)
+
+
+@dataclass
+class Sizes:
+    """The numbers of rows, of clusters left out on the way, that a path is searched with."""
+
+    coarse: int = 5000  # rows drawn to begin with, or
+    numbers: int = 1 << 18  # so many numbers, but at least half of these rows
+    fine: int = 20_000  # rows that tell the number of clusters exactly, or
+    rows: int = 20  # so many for each cluster
+    steps: int = 50  # of so many clusters one is left out
+    few: int = 32  # clusters among which none is left out
+
+
+@dataclass(eq=False)
+class Stop:
+    """The clustering at one number of clusters."""
+
+    centers: np.ndarray
+    V: float = np.inf
+    error: float = np.nan
+    metric: np.ndarray | None = None
+
+    @property
+    def k(self):
+        """Number of clusters."""
+        return len(self.centers)
+
+
+@dataclass
+class Path:
+    """What the search for a number of clusters returns."""
+
+    stops: list
+    best: int
+    lam: float
+    value: float
+    tree: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    tie: float = 0.0
+    n_samples: int = 1
+    emptied: int = 0  # clusters that lost their last row in a sweep
+    turned: int = 0  # ways down in the metric of the clusters that were better than the one before
+    rounds: int = 1  # looks, each from more clusters than the one before
+    descents: int = 1  # fine ways down, each around the best of the one before
+
+
+def law_of_distances(r2, w, u, d, counts, labels):
+    """Mean of -2 log f for the best law f of squared distances, and whether it is a t law.
+
+    A center takes 1 / n_k of the variance of its n_k rows along; each row gets it back, out of
+    the n / (u - K) that K centers of u distinct rows have taken from the mean.
+    """
+    n, K = w.sum(), len(counts)
+    back = n / (u - K) / counts if u > K else np.zeros(K)
+    r2 = r2 + (w @ r2) / n * back[labels]
+    unit = max((w @ r2) / n / d, 1e-300)
+    gauss = d * (np.log(2 * np.pi) + 1)
+    if r2.max() < 1.05 * d * unit:
+        return gauss + d * np.log(unit), False
+    r2, s2, values = r2 / unit, 1.0, []
+    for nu in (200, 50, 20, 10, 6, 4, 3):
+        for _ in range(2):
+            s2 *= (nu + d) / d * (w @ (r2 / (nu * s2 + r2))) / n
+        norm = gammaln((nu + d) / 2) - gammaln(nu / 2) - d / 2 * np.log(nu * np.pi * s2)
+        values.append((nu + d) * (w @ np.log1p(r2 / (nu * s2))) / n - 2 * norm)
+    return min(gauss, *values) + d * np.log(unit), min(values) < gauss
+
+
+def path_criterion(X, w, labels, u):
+    """V of these labels, and the matrix that makes the clusters round (None: they are).
+
+    V = (u / n) (-2 sum_i w_i log f(x_i) - 2 n sum_k p_k log p_k) + log(u) x the price of K
+    centers and of f: spherical, spherical but for some directions, in the plane with a
+    covariance for each cluster, and a box where there is one cluster.
+    """
+    (n, d), counts = X.shape, np.bincount(labels, w)
+    n, K, unit = w.sum(), len(counts), np.log(u)
+    R = X - weighted_means(X, w, labels)[labels]
+    base = -2 * u * (counts / n) @ np.log(counts / n) + unit * ((K - 1) * (1.6 * d + 3) + 2 * d)
+
+    def value(r2, logdet, price):
+        deviance, is_t = law_of_distances(r2, w, u, d, counts, labels)
+        return base + u * (deviance + logdet) + unit * (price + 2 * is_t)
+
+    candidates, metric = [value(np.square(R).sum(axis=1), 0, 2)], None
+    S = (R * w[:, None]).T @ R / n
+    e, U = np.linalg.eigh(S)
+    e, U = e[::-1].clip(0), U[:, ::-1]
+    best = np.inf, 0, None  # cost, long directions, variances
+    for q in range(max(0, min(d - 1, u // 3 - K)) + 1):
+        variances = np.append(e[:q], np.full(d - q, e[q:].mean()))
+        if variances[-1] > 1e-9 * e[0]:
+            parameters = d * q - q * (q - 1) / 2
+            cost = u * np.log(variances).sum() + 2 * unit * parameters
+            if cost < best[0]:
+                best = cost, q, variances
+                price = 2 * (parameters + 1)
+    if best[1] > 0:
+        variances = best[2]
+        metric = U / np.sqrt(variances)
+        candidates.append(value(np.square(R @ metric).sum(axis=1), np.log(variances).sum(), price))
+    if d == 2:  # the pooled covariance counts as 3 n / u rows in each cluster
+        scale = 1 / max(np.abs(R).max(), 1e-300)
+        own = np.zeros((K, 2, 2))
+        np.add.at(own, labels, w[:, None, None] * (R * scale)[:, :, None] * (R * scale)[:, None, :])
+        some = 3 * n / u
+        own = (own + some * own.sum(axis=0) / n) / (counts + some)[:, None, None]
+        det = own[:, 0, 0] * own[:, 1, 1] - np.square(own[:, 0, 1])
+        if det.min() > 1e-9 * det.max():
+            r2 = np.einsum("ij,ijk,ik->i", R * scale, np.linalg.inv(own)[labels], R * scale)
+            logdet = counts @ np.log(det) / n - 4 * np.log(scale)
+            candidates.append(value(r2, logdet, 1.6 * 3 * K))
+    if K == 1 and np.ptp(X, axis=0).all():
+        box = 2 * u * np.log(np.ptp(X, axis=0)).sum() + unit * 2 * 2 * d
+        if box < min(candidates):
+            return box, None
+    return min(candidates), metric
+
+
+def best_penalties(counts, errors):
+    """Penalties from low to high for which each number of clusters has the least error + lam K."""
+    low, high = np.zeros(len(counts)), np.full(len(counts), np.inf)
+    for i, (k, error) in enumerate(zip(counts, errors, strict=True)):
+        for other, value in zip(counts, errors, strict=True):
+            if other > k:
+                low[i] = max(low[i], (error - value) / (other - k))
+            elif other < k:
+                high[i] = min(high[i], (value - error) / (k - other))
+    return low, high
+
+
+class _Descent:
+    """k-means on rows Y; merging takes it down to one cluster."""
+
+    def __init__(self, Y, w):
+        self.Y, self.w, self.emptied = Y, w, 0
+        # a mean of equal rows may be off by so much
+        self.noise = noise_of(Y)
+
+    def draw(self, weights, size, rng):
+        total = np.cumsum(weights)
+        rows = np.searchsorted(total, rng.uniform(size=size) * total[-1], side="right")
+        return np.unique(np.minimum(rows, len(total) - 1))
+
+    def seed(self, size, rng):
+        """Rows drawn by weight times squared distance, half as many more in each round.
+
+        Returns them and, for each number of them up to that before the last round, the weighted
+        sum of squared distances to the nearest (where the next round began).
+        """
+        centers, sums = self.Y[self.draw(self.w, 1, rng)], [0.0]
+        distance = np.full(len(self.Y), np.inf)
+        met = 0
+        while len(centers) < size:
+            distance = np.minimum(distance, nearest(self.Y, centers[met:])[1])
+            met = len(centers)
+            claim = self.w * np.where(distance <= self.noise, 0, distance)
+            sums += [claim.sum()] * (met + 1 - len(sums))
+            if not claim.any():
+                break
+            more = min(size - met, max(1, met // 2))
+            centers = np.vstack([centers, self.Y[self.draw(claim, more, rng)]])
+        return centers, sums
+
+    def start(self, centers):
+        self.labels = without_gaps(nearest(self.Y, centers)[0])[0]
+        self.centers = weighted_means(self.Y, self.w, self.labels)
+        self.ids, self.tree, self.height = list(range(len(self.centers))), [], 0.0
+        self.size = [1] * len(self.centers)
+
+    def settle(self, sweeps):
+        for _ in range(sweeps):
+            labels = nearest(self.Y, self.centers)[0]
+            if np.array_equal(labels, self.labels):
+                break
+            self.labels, kept = without_gaps(labels)
+            for k in sorted(set(range(len(self.centers))) - set(kept)):
+                apart = squared_distances(self.centers[k : k + 1], self.centers[kept])
+                self.join(kept[apart.argmin()], k, 0.0)
+                self.emptied += 1
+            self.ids = [self.ids[k] for k in kept]
+            self.centers = weighted_means(self.Y, self.w, self.labels)
+
+    def join(self, a, b, cost):
+        """Note in the tree that cluster b became part of a."""
+        pair = sorted((self.ids[a], self.ids[b]))
+        self.height = max(self.height, np.sqrt(2 * cost))
+        self.size.append(self.size[pair[0]] + self.size[pair[1]])
+        self.tree.append((*pair, self.height, self.size[-1]))
+        self.ids[a] = len(self.size) - 1
+
+    def merge(self, count):
+        """Ward's mergers, the cheapest first, the lowest indices at a tie."""
+        mass = np.bincount(self.labels, self.w)
+        centers, alive = self.centers.copy(), np.ones(len(mass), dtype=bool)
+        table = np.full((len(mass), len(mass)), np.inf)
+        changed = range(len(mass))
+        for _ in range(count):
+            for k in changed:
+                cost = mass * mass[k] / (mass + mass[k])
+                cost = cost * squared_distances(centers[k : k + 1], centers)[0]
+                cost[~alive] = np.inf
+                table[k, k + 1 :], table[:k, k] = cost[k + 1 :], cost[:k]
+            a, b = np.unravel_index(table.argmin(), table.shape)
+            self.join(a, b, table[a, b])
+            centers[a] = (mass[a] * centers[a] + mass[b] * centers[b]) / (mass[a] + mass[b])
+            mass[a] += mass[b]
+            self.labels[self.labels == b] = a
+            alive[b], table[b], table[:, b] = False, np.inf, np.inf
+            changed = [a]
+        self.labels, kept = without_gaps(self.labels)
+        self.ids = [self.ids[k] for k in kept]
+        self.centers = weighted_means(self.Y, self.w, self.labels)
+
+    def down(self, step, sweeps):
+        """Yield at each stop; from k clusters, step(k) are merged at once."""
+        while True:
+            yield
+            if len(self.centers) == 1:
+                return
+            self.merge(step(len(self.centers)))
+            self.settle(sweeps)
+
+
+class _Sample:
+    """Some rows X of those of a search, and the way down on them, in a metric or plainly."""
+
+    def __init__(self, X, w, share):
+        self.X, self.w, self.share = X, w, share
+        self.u = len(np.unique(X, axis=0))
+        self.tie = 2 * np.log(self.u)
+        self.descent = _Descent(X, w)
+
+    def turn(self, metric, centers):
+        """Rows and centers by this metric."""
+        self.descent = _Descent((self.X - self.X.mean(axis=0)) @ metric, self.w)
+        return (centers - self.X.mean(axis=0)) @ metric
+
+    def stop(self):
+        labels = self.descent.labels
+        stop = Stop(weighted_means(self.X, self.w, labels))
+        stop.error = sum_of_squares(self.X, self.w, labels, stop.centers)
+        if stop.k <= max(1, self.u // 3):
+            stop.V, stop.metric = path_criterion(self.X, self.w, labels, self.u)
+        return stop
+
+
+class _Search:
+    """The search for a path on rows X (constant columns left out)."""
+
+    def __init__(self, X, w, rng, lam, most, sizes, columns):
+        self.X, self.w, self.rng, self.columns = X, w, rng, columns
+        self.lam, self.most, self.sizes = lam, most, sizes
+
+    def sample(self, size):
+        rows = np.arange(len(self.X))
+        if size < len(self.X):
+            rows = np.sort(sample_without_replacement(len(rows), size, random_state=self.rng))
+        return _Sample(self.X[rows], self.w[rows], self.w[rows].sum() / self.w.sum())
+
+    def value(self, stop, sample):
+        return stop.V if self.lam is None else stop.error / sample.share + self.lam * stop.k
+
+    def allowed(self, stops):
+        return [stop for stop in stops if self.most is None or stop.k <= self.most]
+
+    def look(self, sample, room):
+        """From many clusters in steps of a tenth: where the way in single steps begins.
+
+        And how many times as many clusters are wanted: 4 where seeds beyond the room save much
+        more than those before, 2 where the best is in the upper half.
+        """
+        descent = sample.descent
+        seeds, sums = descent.seed(min(len(sample.X), 4 * room), self.rng)
+        grain = len(sums) > room + 1 and sums[room] > 0
+        if grain:
+            before, here, after = sums[room // 4], sums[room], sums[-1]
+            grain = before / here * (after / here) * 1.5 < 1
+        descent.start(seeds[:room])
+        descent.settle(5)
+        stops = [sample.stop() for _ in descent.down(lambda k: max(1, k // 10), 2)]
+        judged = [stop for i, stop in enumerate(stops) if i % 2 == 0 or stop.k == 1]
+        best = min(self.allowed(judged[::-1]), key=lambda stop: self.value(stop, sample)).k
+        beyond = [stop for stop in stops if stop.k >= best + best // 4 + 10]
+        start = (beyond or stops[:1])[-1].centers
+        return start, 4 if grain else 2 if best > 0.5 * stops[0].k else 1
+
+    def fine_way(self, sample, start, low, single):
+        """All numbers of clusters but for steps; those that save nothing are left out.
+
+        Steps leave a 50th of the clusters out above ``low`` (none if ``single``), a tenth below.
+        """
+        sizes = self.sizes
+
+        def step(k):
+            if k <= sizes.few or (single and k > low):
+                return 1
+            return max(1, min(k - sizes.few, k // (sizes.steps if k > low else 10)))
+
+        sample.descent.start(start)
+        sample.descent.settle(5)
+        every = [sample.stop() for _ in sample.descent.down(step, 5)][::-1]
+        stops = [s for i, s in enumerate(every) if all(s.error < t.error for t in every[:i])]
+        low, high = best_penalties([s.k for s in stops], [s.error for s in stops])
+        allowed = self.allowed(stops)
+        best = min(allowed, key=lambda stop: self.value(stop, sample))
+        if self.lam is None and best.k > 1:
+            # as good: less than the price of a parameter apart; of these the widest range of lam
+            wide = [b / a if 0 < a < b else 0.0 for a, b in zip(low, high, strict=True)]
+            near = [i for i, s in enumerate(allowed) if s.k > 1 and best.V + sample.tie >= s.V]
+            widest = max(near, key=lambda i: wide[i])
+            best = allowed[widest] if wide[widest] > 0 else best
+        i, share = stops.index(best), sample.share
+        low, high = low / share, high / share
+        if stops[0].error == 0:
+            lam = 1.0
+        elif i == 0:
+            lam = 2 * (low[0] if low[0] > 0 else stops[0].error / share)
+        else:
+            lam = np.sqrt(low[i] * high[i]) if low[i] > 0 else high[i] / 2
+        tree = np.array(sample.descent.tree).reshape(-1, 4)
+        tree[:, 2] /= np.sqrt(share)
+        value = min(stop.V for stop in allowed)
+        path = Path(stops, best.k, lam, value, tree, low, high, sample.tie, len(sample.X))
+        path.emptied = sample.descent.emptied
+        lowest = min(stop.V for stop in every)
+        return path, best.metric if lowest + sample.tie >= best.V else None
+
+    def fine_ways(self, sample, start, low, single):
+        """A second way down in single steps around the best number, where steps were larger.
+
+        Again where the best is then below those steps; at most four ways.
+        """
+        sizes, descents = self.sizes, 0
+        while True:
+            path, metric = self.fine_way(sample, start, low, single)
+            descents += 1
+            path.descents = descents
+            below = path.best <= low and path.best > sizes.few
+            step = path.best // (10 if below else sizes.steps)
+            if step < 2 or (single and not below) or descents == 4:
+                return path, metric
+            above = [stop for stop in path.stops if stop.k >= path.best + 2 * step + 2]
+            start = (above or path.stops[-1:])[0].centers
+            low, single = path.best - 2 * step, True
+
+    def run(self, init):
+        """More rows and clusters until there are enough of them above the best."""
+        n, sizes = len(self.X), self.sizes
+        size = min(n, max(sizes.coarse // 2, min(sizes.coarse, sizes.numbers // self.columns)))
+        room, rounds = 0, 0
+        while True:
+            rounds += 1
+            sample = self.sample(size)
+            limit = size if self.lam is not None else min(size, max(2, size // 2))
+            room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
+            start, wider = (init, 1) if init is not None else self.look(sample, room)
+            last = size == n and room == limit
+            if wider > 1 and not last:
+                size, room = min(n, 4 * size), wider * room
+                continue
+            more = min(n, max(size, sizes.fine, sizes.rows * len(start)))
+            if more > size:
+                sample = self.sample(more)
+            low, single = (len(start) // 3, False) if init is None else (0, True)
+            path, metric = self.fine_ways(sample, start, low, single)
+            path.rounds = rounds
+            few = path.best > 0.85 * len(start) and len(start) != self.most
+            if not (few and init is None and not last):
+                return path, metric, sample
+            size, room = min(n, 4 * size), 2 * room
+
+
+def merge_path(
+    X, random_state, *, lam=None, weights=None, init=None, max_clusters=None, sizes=None
+):
+    """k-means on the way from many clusters down to one, best by V or for a given lam.
+
+    Where the best clusters are long in shared directions, there are up to three more ways down in
+    the metric that makes them round, each from the clusters at the top of the one before; taken as
+    long as V is lower by more than the price of a parameter.
+    """
+    X = np.asarray(X, dtype=float)
+    first, varying = X[0], np.ptp(X, axis=0) > 0
+    columns = X.shape[1]
+    X, w, rows = prepare(X, weights, None)
+    rng = check_random_state(random_state)
+    X, w = X[rows][:, varying], w[rows]
+    if not varying.any():
+        one = Stop(first[None], V=0.0, error=0.0)
+        return Path([one], 1, 1.0, 0.0, np.empty((0, 4)), np.zeros(1), np.full(1, np.inf))
+    given = None if init is None else np.asarray(init, dtype=float)[:, varying]
+    search = _Search(X, w, rng, lam, max_clusters, sizes or Sizes(), columns)
+    path, metric, sample = search.run(given)
+    for turned in range(1, 4):
+        if metric is None or init is not None or lam is not None:
+            break
+        start = sample.turn(metric, path.stops[-1].centers)
+        other, metric = search.fine_way(sample, start, 0, False)
+        if not other.value < path.value - sample.tie:
+            break
+        other.rounds, other.descents, other.turned = path.rounds, path.descents, turned
+        path = other
+    for stop in path.stops:
+        whole = np.tile(first, (stop.k, 1))
+        whole[:, varying] = stop.centers
+        stop.centers = whole
+    return path
