@@ -333,16 +333,6 @@ def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
     return sweep
 
 
-def counts(opened, path, counted, n):
-    """Whether the last sweep counts towards ``max_iter``; ``counted`` of those before did.
-
-    One that opens clusters does not, if the objective fell and no more than ``n`` sweeps, one for
-    each row, were let off before: where rounding opens clusters, it would never end.
-    """
-    fell = len(path) < 2 or path[-1] < path[-2]
-    return not (opened and fell and len(path) - counted <= n)
-
-
 def warn_not_converged(estimator, n_iter):
     """Tell that ``max_iter`` ended the loop."""
     warnings.warn(

@@ -17,7 +17,6 @@ from smallvar._base import (
 )
 from smallvar._divergence import (
     DIVERGENCES,
-    DivergenceStart,
     DivergenceSweep,
     Family,
     Masses,
@@ -28,6 +27,7 @@ from smallvar._divergence import (
 )
 from smallvar._dpmeans import WEIGHTS, DPMeans
 from smallvar._penalty import check_guess
+from smallvar._starts import Start
 
 
 class BregmanDPMeans(DPMeans):
@@ -239,8 +239,8 @@ default="squared_euclidean"
                 rule.check(given, "init", self.divergence)
             with threadpool_limits(n_threads, user_api="blas"), np.errstate(over="ignore"):
                 best = self._fit_rule(rule, X, weight, given, rng, n_threads)
-            if not (best.converged or best.enough):
-                warn_not_converged(self, best.n_iter)
+            if not best.progress.ended:
+                warn_not_converged(self, self.n_iter_)
         return self
 
     def _fit_rule(self, rule, X, weight, given, rng, n_threads):
@@ -268,16 +268,15 @@ default="squared_euclidean"
             if order is not None:
                 rows = order if visited is None else order[weight[order] > 0]
             w = weight if weight is None or rows is None else weight[rows]
-            label = np.zeros(n if rows is None else len(rows), dtype=np.int32)
-            sweep = DivergenceSweep(rule, X, w, rows, label, about)
+            sweep = DivergenceSweep(rule, X, w, rows, about)
             centers = mass.mean[None] if centers is None else centers
-            return DivergenceStart(sweep, centers, float(lam), algorithm, given, cap)
+            return Start(sweep, rows, centers, float(lam), algorithm, given, cap)
 
         best = self._run(X, weight, lam, given, rng, n_threads, start, family=Family(rule))
         if visited is not None:
             # rows of weight zero are not visited: they get the label of predict
             idle = np.flatnonzero(weight == 0)
-            self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.sweep.centers).label
+            self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.sweep.centers).labels
         return best
 
     def predict(self, X):
@@ -300,7 +299,7 @@ default="squared_euclidean"
         X = self._validate(X, reset=False)
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         with threadpool_limits(self._threads(), user_api="blas"):
-            return sweep_at(rule, X, None, None, centers).label
+            return sweep_at(rule, X, None, None, centers).labels
 
     def transform(self, X):
         """Divergence of each row from each center.

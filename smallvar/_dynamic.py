@@ -19,6 +19,7 @@ from smallvar._base import (
     warn_not_converged,
 )
 from smallvar._penalty import farthest_first
+from smallvar._starts import best_of
 from smallvar._sweeps.ordered import DynamicStep, assign
 
 DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
@@ -463,14 +464,13 @@ class DynamicMeans(MovingClusters):
 
     def _cluster(self, X, gamma, penalty, n_threads):
         phi = learned(self, "cluster_centers_", len(gamma), X.shape[1])
-        best = None
-        for start in range(self.n_init):
-            order = self._generator.permutation(X.shape[0]) if start else None
-            sweep = DynamicStep(X, phi, gamma, penalty, self.lam_, n_threads).run(
-                order, min(self.max_iter, 2**31 - 1)
-            )
-            if best is None or sweep.objective < best.objective * (1 - 1e-12):
-                best = sweep
+
+        def start(number):
+            order = self._generator.permutation(X.shape[0]) if number else None
+            step = DynamicStep(X, phi, gamma, penalty, self.lam_, n_threads)
+            return step.run(order, min(self.max_iter, 2**31 - 1))
+
+        best = best_of(map(start, range(self.n_init)))
         labels, centers, counts, _ = best.result()
         self.objective_, self.n_iter_ = best.objective, best.n_iter
         return labels, counts, centers, best.converged

@@ -14,7 +14,8 @@ from smallvar._dynamic import MovingClusters
 from smallvar._gram import KernelEstimator, warn_far
 from smallvar._lapack import eigh
 from smallvar._penalty import farthest_by
-from smallvar._spectral import eigen_above, first_appearance, yu_shi
+from smallvar._spectral import Rounding, eigen_above, first_appearance, yu_shi
+from smallvar._starts import best_of
 
 TIE = 1e-12  # of the largest kernel value or penalty: costs that are equal
 LINK = 1e-9  # of the largest gain by a link: what HiGHS tells apart, and what a tie may cost
@@ -654,12 +655,13 @@ class KernelDynamicMeans(_KernelMovingClusters):
         check_number(self.max_iter, "max_iter", low=1, integer=True)
 
     def _partition(self, batch):
-        best = None
-        for start in range(self.n_init):
-            order = self._generator.permutation(len(batch.diagonal)) if start else None
-            run = _Exchange(batch, order, self.max_iter)
-            if best is None or run.objective < best.objective - batch.tie * len(batch.diagonal):
-                best = run
+        n = len(batch.diagonal)
+
+        def start(number):
+            order = self._generator.permutation(n) if number else None
+            return _Exchange(batch, order, self.max_iter)
+
+        best = best_of(map(start, range(self.n_init)), rounding=batch.tie * n)
         self.objective_, self.n_iter_ = best.objective, best.n_iter
         self.objective_path_ = np.array(best.path)
         return best.labels, best.converged
@@ -863,15 +865,15 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         self.eigenvalues_ = values
         above = np.maximum(values - batch.lam, 0.0).sum()
         self.bound_ = float(np.trace(G) - above - batch.lam * n_old)
-        best, least = None, np.inf
-        for labels in yu_shi(vectors[:n], self._generator, self.n_init):
+
+        def linked(labels):
             new, old = batch.costs(labels, int(labels.max()) + 1)
             link = match_clusters(new, old)
-            cost = float(_link_costs(new, old, link).sum())
-            if best is None or cost < least - batch.tie * n:
-                best, least = (labels, link), cost
-        labels, link = best
-        self.objective_ = least
+            return Rounding(float(_link_costs(new, old, link).sum()), labels, link)
+
+        starts = map(linked, yu_shi(vectors[:n], self._generator, self.n_init))
+        best = best_of(starts, rounding=batch.tie * n)
+        labels, link, self.objective_ = best.labels, best.more, best.objective
         fresh = link < 0
         link[fresh] = n_old + np.arange(fresh.sum())
         return link[labels], True

@@ -25,7 +25,8 @@ from smallvar._base import (
 )
 from smallvar._gram import ASYMMETRY
 from smallvar._path import envelope
-from smallvar._spectral import eigen_above, yu_shi
+from smallvar._spectral import Rounding, eigen_above, yu_shi
+from smallvar._starts import Progress, best_of
 from smallvar._sweeps.graph import BatchSweep, CutSweep, contract, number_labels
 
 TIE = 1e-12  # costs this close, relative to the largest, are equal
@@ -157,22 +158,36 @@ def read_graph(estimator, X, cut):
     return _Graph(indptr, A.indices[between].astype(np.int32), weight, out, size)
 
 
+def tie_of(graph, lam):
+    """Costs that differ by no more are equal."""
+    ratio = np.zeros(len(graph))
+    np.divide(graph.out, graph.size, out=ratio, where=graph.out > 0)
+    return TIE * (abs(lam) + ratio.max())
+
+
 class _Descent:
     """One start: labels, and the objective after every sweep."""
 
     def __init__(self, estimator, graph, lam, order):
-        ratio = np.zeros(len(graph))
-        np.divide(graph.out, graph.size, out=ratio, where=graph.out > 0)
         self.graph, self.lam, self.order = graph, lam, order
-        self.tie = TIE * (abs(lam) + ratio.max())
+        self.tie = tie_of(graph, lam)
         self.everywhere = estimator.cut == "ratio"
-        self.max_iter, self.verbose = estimator.max_iter, estimator.verbose
-        self.path, self.converged = [], True
+        self.max_iter = estimator.max_iter  # on each level
+        self.progress = Progress(math.inf, 0.0, 0, estimator.verbose)
+        self.converged = True
 
-    def _report(self, value, k, n):
-        self.path.append(value)
-        if self.verbose:
-            print(f"sweep {len(self.path)}: {n} nodes, {k} clusters, objective {value:.8g}")
+    @property
+    def k(self):
+        """Number of clusters, at the end."""
+        return self.n_clusters
+
+    @property
+    def objective(self):
+        """The objective at the end."""
+        return self.progress.objective
+
+    def _record(self, value, k, n, moved):
+        self.progress.record(value, f"{n} nodes, {k} clusters, {{}}", changed=moved)
 
     def run(self, algorithm, start):
         """From given labels, or from every node on its own."""
@@ -181,7 +196,8 @@ class _Descent:
         labels = getattr(self, algorithm)(start.copy())
         self.labels, self.n_clusters = number_labels(labels, None)
         last = CutSweep(self.graph.arrays, self.labels, self.lam, self.tie, False)
-        self.path[-1], self.cut, self.n_iter = last.objective(), last.cut, len(self.path)
+        self.progress.objective, self.cut = last.objective(), last.cut
+        return self
 
     def settle(self, graph, labels, order, few=0):
         """Sweep until no more than ``few`` nodes move; changes ``labels``, returns if any did."""
@@ -189,7 +205,7 @@ class _Descent:
         for count in range(self.max_iter):
             moved = sweep.sweep(order)
             value = sweep.objective()
-            self._report(value, sweep.k, len(graph))
+            self._record(value, sweep.k, len(graph), moved)
             if moved <= few:
                 return count > 0 or moved > 0
         self.converged = False
@@ -250,7 +266,7 @@ class _Descent:
             if sweep.objective() > value:  # by rounding alone
                 labels, moved, sweep = before, 0, begin(before)
             value = sweep.objective()
-            self._report(value, sweep.k, len(self.graph))
+            self._record(value, sweep.k, len(self.graph), moved)
             if not moved:
                 return labels
         self.converged = False
@@ -289,11 +305,12 @@ def spectral_labels(graph, lam, rng, n_init):
             part = whole.part(start, stop)
             similarity = -part.laplacian()
             _, Y = eigen_above(similarity.toarray() if len(part) <= DENSE else similarity, lam, rng)
-            least = np.inf
-            for one in yu_shi(Y, rng, n_init) if Y.shape[1] > 1 else ():
-                value = CutSweep(part.arrays, one, lam, 0.0, False).objective()
-                if value < least:
-                    least, found = value, one
+            if Y.shape[1] > 1:
+                roundings = (
+                    Rounding(CutSweep(part.arrays, one, lam, 0.0, False).objective(), one, None)
+                    for one in yu_shi(Y, rng, n_init)
+                )
+                found = best_of(roundings).labels
         labels[members[start:stop]] = found + k
         k += int(found.max()) + 1
     return labels
@@ -462,25 +479,28 @@ class PenalizedCut(BaseEstimator):
                 warn_useless(float(lam), graph, self.cut)
             best = self._solve(graph, start, float(lam), rng)
             self.labels_, self.n_clusters_ = best.labels, best.n_clusters
-            self.cut_, self.objective_ = best.cut, best.path[-1]
-            self.objective_path_ = np.array(best.path)
-            self.lam_, self.n_iter_ = float(lam), best.n_iter
+            self.cut_, self.objective_ = best.cut, best.objective
+            self.objective_path_ = np.array(best.progress.path)
+            self.lam_, self.n_iter_ = float(lam), best.progress.n_iter
             if not best.converged:
                 warn_not_converged(self, self.n_iter_)
         return self
 
     def _solve(self, graph, start, lam, rng):
         """The best of the starts."""
-        best = None
         if start is None and self.algorithm == "batch":
             start = spectral_labels(graph, lam, rng, self.n_init)
-        for count in range(self.n_init):
-            order = rng.permutation(len(graph)) if count else None
-            one = _Descent(self, graph, lam, order)
-            one.run(self.algorithm, start)
-            if best is None or one.path[-1] < best.path[-1] - one.tie:
-                best = one
-        return best
+
+        def run(number):
+            order = rng.permutation(len(graph)) if number else None
+            return _Descent(self, graph, lam, order).run(self.algorithm, start)
+
+        return best_of(
+            map(run, range(self.n_init)),
+            total=self.n_init,
+            verbose=self.verbose,
+            rounding=tie_of(graph, lam),
+        )
 
     def fit_predict(self, X, y=None):
         """Fit and return the labels of the nodes.
@@ -644,7 +664,7 @@ def cut_path(X, lams=None, *, n_lams=50, **options):
         plateau_labels=None,
     )
     if not all(f.converged for f in found):
-        warn_not_converged(model, max(f.n_iter for f in found))
+        warn_not_converged(model, max(f.progress.n_iter for f in found))
     parts, _ = connected_components(graph.adjacency(), directed=False)
     width = 0.0
     counts = np.unique(K)

@@ -11,7 +11,6 @@ from smallvar._base import (
     check_option,
     check_ratio,
     check_weights,
-    counts,
     learned,
     unchanged_on_error,
     warn_not_converged,
@@ -30,8 +29,8 @@ from smallvar._gram import (
 )
 from smallvar._hdp import places
 from smallvar._penalty import check_groups, check_guess, farthest_by, farthest_group
+from smallvar._starts import NO_CAP, Progress, best_of
 
-NO_CAP = 2**31 - 1  # labels are int32
 TIE = 1e-13  # of the terms that a distance is the difference of: their rounding
 FIRST_WINDOW, LAST_WINDOW = 16, 4096  # points looked at together between two that move
 WEIGHTS = 1e6  # largest ratio of weights where rows are taken out of clusters
@@ -173,55 +172,92 @@ def farthest_first(gram, rows, distance, n_clusters, noise):
 
 
 class _Start:
-    """One start of DP-means: sweeps until nothing changes, or until tol or max_iter ends them."""
+    """Base of starts on a partition: sweeps until one, by sums from scratch, changes nothing.
+
+    ``sweep`` returns labels, the number of clusters and whether either is another than before;
+    ``measured`` is the objective of the present partition, ``words`` are what to print of it, and
+    ``renumber`` hears of the new numbers of clusters.
+    """
+
+    def __init__(self, clusters, order, noise):
+        self.clusters, self.order, self.noise = clusters.copy(), order, noise
+
+    @property
+    def objective(self):
+        """The objective at the end."""
+        return self.progress.objective
+
+    def renumber(self, number):
+        """New number of each old cluster, -1 where it vanished."""
+
+    def run(self, max_iter, tol, verbose):
+        """Sweep to the end, then settle the objective."""
+        clusters = self.clusters
+        # with an indefinite matrix clusters may open without end
+        progress = self.progress = Progress(max_iter, tol, len(self.order), verbose)
+        verifying = False
+        while progress.goes_on or (verifying and not progress.ended):
+            was_exact = clusters.exact
+            label, k, changed = self.sweep()
+            opened = k - clusters.k
+            if verifying and not changed:
+                progress.converged = True
+                break
+            # updated sums drift: a fixed point counts once it is one of sums from scratch
+            verifying = not changed and not was_exact
+            if changed or verifying:
+                self.renumber(clusters.put(label, k, exact=verifying))
+                if not clusters.exact and abs(self.measured()) < FINE * clusters.size:
+                    # the rounding of updates could be seen in it, as a rise
+                    clusters.put(clusters.label, clusters.k, exact=True)
+            progress.record(
+                self.measured(),
+                self.words(),
+                changed=changed,
+                opened=opened,
+                converged=not changed and was_exact,
+            )
+        if not clusters.exact:
+            clusters.put(clusters.label, clusters.k, exact=True)
+        progress.objective = self.measured()
+        return self
+
+
+class _DPStart(_Start):
+    """One start of DP-means."""
 
     def __init__(self, clusters, order, lam, algorithm, max_clusters, noise):
-        self.clusters = clusters.copy()
-        self.order = clusters.live if order is None else order[clusters.weight[order] > 0]
-        self.lam, self.noise = lam, noise
+        order = clusters.live if order is None else order[clusters.weight[order] > 0]
+        super().__init__(clusters, order, noise)
+        self.lam, self.cap = lam, NO_CAP if max_clusters is None else max_clusters
         self.step = self.collapse if algorithm == "collapsed" else self.create
-        self.cap = NO_CAP if max_clusters is None else max_clusters
-        self.path, self.n_iter = [], 0
 
     def run(self, max_iter, tol, verbose):
         """Sweep to the end, then settle labels and objective."""
-        clusters, counted = self.clusters, 0
-        self.converged = self.enough = verifying = False
-        while not (self.converged or self.enough) and (verifying or counted < max_iter):
-            was_exact = clusters.exact
-            label, moved, opened = self.step()
-            if verifying and not moved:
-                self.converged = True
-                break
-            self.n_iter += 1
-            # updated sums drift: a fixed point counts once it is one of sums from scratch
-            self.converged = not moved and was_exact
-            verifying = not moved and not was_exact
-            if not self.converged:
-                clusters.put(label, clusters.k + opened, exact=verifying)
-                if not clusters.exact and abs(self.objective) < FINE * clusters.size:
-                    # the rounding of updates could be seen in it, as a rise
-                    clusters.put(clusters.label, clusters.k, exact=True)
-            self.path.append(self.objective)
-            # with an indefinite matrix clusters may open without end
-            counted += counts(opened, self.path, counted, len(self.order))
-            if verbose:
-                print(
-                    f"sweep {self.n_iter}: {clusters.k} clusters, objective {self.path[-1]:.8g}, "
-                    f"{moved} points moved, {opened} clusters opened"
-                )
-            if tol > 0 and len(self.path) > 1 and moved:
-                self.enough = self.path[-2] - self.path[-1] <= tol * self.path[0]
-        if not clusters.exact:
-            clusters.put(clusters.label, clusters.k, exact=True)
-        self.path[-1] = self.objective
+        super().run(max_iter, tol, verbose)
         self.settle()
         return self
 
     @property
-    def objective(self):
+    def k(self):
+        """Number of clusters, at the end."""
+        return len(self.norm)
+
+    def sweep(self):
+        """One sweep; returns labels, the number of clusters, and whether points moved."""
+        label, self.n_moved, self.n_opened = self.step()
+        return label, self.clusters.k + self.n_opened, self.n_moved > 0
+
+    def measured(self):
         """Error and penalty of the present partition."""
         return self.clusters.error + self.lam * self.clusters.k
+
+    def words(self):
+        """What a sweep did."""
+        return (
+            f"{self.clusters.k} clusters, {{}}, {self.n_moved} points moved, "
+            f"{self.n_opened} clusters opened"
+        )
 
     def settle(self):
         """Labels to return, and the means they go with."""
@@ -234,7 +270,7 @@ class _Start:
         )
         self.center_label[idle] = -1
         self.label, self.inertia = clusters.label, clusters.error
-        closing = not self.converged and self.step != self.collapse
+        closing = not self.progress.converged and self.step != self.collapse
         if not (closing or len(idle)):
             return
         nearest, least, _ = clusters.nearest()
@@ -253,7 +289,7 @@ class _Start:
                 ]
             self.label = number[nearest]
             self.inertia = float(clusters.weight @ least)
-            self.path.append(self.inertia + self.lam * len(self.norm))
+            self.progress.path.append(self.inertia + self.lam * len(self.norm))
 
     def create(self):
         """One sweep of Algorithm 1; returns labels, points moved and clusters opened."""
@@ -345,14 +381,14 @@ class _Start:
         return label, moved, k - clusters.k
 
 
-class _HDPStart:
+class _HDPStart(_Start):
     """One start of the hard HDP. Points are in the order of visit: ``order``, data set by data set.
 
     A local cluster is a pair of a data set (the number of its run in that order) and a global one.
     """
 
     def __init__(self, clusters, order, group, lam_local, lam_global, noise):
-        self.clusters, self.order = clusters.copy(), order
+        super().__init__(clusters, order, noise)
         first = np.append(True, group[order][1:] != group[order][:-1])
         self.run_of = np.cumsum(first) - 1
         self.stop = np.append(np.flatnonzero(first)[1:], len(order))[self.run_of]
@@ -361,82 +397,61 @@ class _HDPStart:
         self.diagonal = clusters.diagonal[order]
         self.inside = np.zeros(len(order))  # sum of K over the point's local cluster
         self.seen = np.full(len(order), -1)  # for these labels
-        self.path, self.n_iter = [], 0
 
-    def run(self, max_iter, tol, verbose):
-        """Sweep to the end."""
-        clusters, counted = self.clusters, 0
-        self.converged = verifying = False
-        while not self.converged and (verifying or counted < max_iter):
-            was_exact = clusters.exact
-            label, k = self.sweep()
-            created = k - clusters.k
-            changed = created > 0 or bool((label != clusters.label).any())
-            if verifying and not changed:
-                self.converged = True
-                break
-            self.n_iter += 1
-            self.converged = not changed and was_exact
-            verifying = not changed and not was_exact
-            if not self.converged:
-                number = clusters.put(label, k, exact=verifying)
-                self.seen = np.append(number, -1)[self.seen]
-                if not clusters.exact and abs(self.objective) < FINE * clusters.size:
-                    clusters.put(clusters.label, clusters.k, exact=True)  # as for DP-means
-            self.path.append(self.objective)
-            counted += counts(created, self.path, counted, len(self.order))
-            if verbose:
-                print(
-                    f"sweep {self.n_iter}: {clusters.k} global clusters, {self.n_local} local "
-                    f"ones, objective {self.path[-1]:.8g}"
-                )
-            if tol > 0 and len(self.path) > 1:
-                self.converged |= self.path[-2] - self.path[-1] <= tol * self.path[0]
-        if not clusters.exact:
-            clusters.put(clusters.label, clusters.k, exact=True)
-        self.path[-1] = self.objective
-        return self
+    @property
+    def k(self):
+        """Number of global clusters."""
+        return self.clusters.k
 
     @property
     def n_local(self):
         """Number of local clusters."""
         return len(np.unique(self.run_of * self.clusters.k + self.clusters.label[self.order]))
 
-    @property
-    def objective(self):
+    def measured(self):
         """Error and penalties of the present partition."""
         clusters = self.clusters
         return clusters.error + self.lam_local * self.n_local + self.lam_global * clusters.k
 
+    def words(self):
+        """What there is after a sweep."""
+        return f"{self.clusters.k} global clusters, {self.n_local} local ones, {{}}"
+
+    def renumber(self, number):
+        """The local clusters follow."""
+        self.seen = np.append(number, -1)[self.seen]
+
     def sweep(self):
-        """Steps 4 and 5 of Algorithm 2; returns labels and the number of global clusters."""
+        """Steps 4 and 5 of Algorithm 2; returns labels, their number, and whether any changed."""
         clusters = self.clusters
         size = float(np.abs(clusters.norm).max())
         # squared distances of the points to the global clusters, those opened in the sweep too
         self.distance = clusters.costs(self.order) + self.diagonal
-        self.k = clusters.k
+        self.n_global = clusters.k
         new = self.move_points(size)
         self.move_locals(new, size)
         label = np.empty_like(new)
         label[self.order] = new
-        return label, self.k
+        changed = self.n_global > clusters.k or bool((label != clusters.label).any())
+        return label, self.n_global, changed
 
     def add_global(self, distance):
         """A new global cluster at these distances; returns its number."""
-        if self.k == len(self.distance):
+        if self.n_global == len(self.distance):
             self.distance = np.concatenate([self.distance, np.empty_like(self.distance)])
-        self.distance[self.k] = distance
-        self.k += 1
-        return self.k - 1
+        self.distance[self.n_global] = distance
+        self.n_global += 1
+        return self.n_global - 1
 
     def move_points(self, size):
         """Step 4: each point goes where it costs least; returns the labels."""
         clusters, run = self.clusters, self.run_of
         n = len(run)
-        has = np.zeros((run[-1] + 1, max(16, 2 * self.k)), dtype=bool)
+        has = np.zeros((run[-1] + 1, max(16, 2 * self.n_global)), dtype=bool)
         has[run, clusters.label[self.order]] = True
         new, least, tie = cheapest(
-            self.distance + self.lam_local * ~has[run, : self.k].T, size + np.abs(self.diagonal)
+            self.distance + self.lam_local * ~has[run, : self.n_global].T,
+            size + np.abs(self.diagonal),
         )
         new = new.astype(np.int32)
         limit = self.lam_local + self.floor + tie
@@ -471,7 +486,7 @@ class _HDPStart:
 
     def move_locals(self, new, size):
         """Step 5, on labels ``new``: each local cluster as a whole goes where it costs least."""
-        run, there = self.run_of, self.k
+        run, there = self.run_of, self.n_global
         keys, local = np.unique(run * there + new, return_inverse=True)
         order = np.argsort(local, kind="stable")
         first = np.searchsorted(local[order], np.arange(len(keys) + 1))
@@ -574,6 +589,15 @@ class _KernelClusters(ClusterMixin, KernelEstimator):
         if callable(self.kernel) or self.kernel in INDEFINITE:
             warn_indefinite(self, gram)
         return gram
+
+    def _best_start(self, start):
+        """Run ``start(number)`` for all starts; the path of the best one becomes the result's."""
+        starts = (start(number) for number in range(self.n_init))
+        finished = (one.run(self.max_iter, self.tol, self.verbose) for one in starts)
+        best = best_of(finished, total=self.n_init, verbose=self.verbose)
+        self.objective_, self.objective_path_ = best.objective, np.array(best.progress.path)
+        self.n_iter_ = best.progress.n_iter
+        return best
 
     @property
     def _linear(self):
@@ -857,26 +881,19 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
             lam = self._penalty(gram, clusters, noise)
             if label is not None:
                 clusters = _Clusters(gram, weight, label)
-            best = None
-            for start in range(self.n_init):
-                order = rng.permutation(n) if start > 0 or self.shuffle else None
-                one = _Start(clusters, order, lam, self.algorithm, self.max_clusters, noise)
-                one.run(self.max_iter, float(self.tol), self.verbose)
-                if self.verbose and self.n_init > 1:
-                    print(
-                        f"start {start + 1}: {len(one.norm)} clusters, objective {one.path[-1]:.8g}"
-                    )
-                if best is None or one.path[-1] < best.path[-1] - 1e-12 * abs(best.path[-1]):
-                    best = one
+
+            def start(number):
+                order = rng.permutation(n) if number or self.shuffle else None
+                return _DPStart(clusters, order, lam, self.algorithm, self.max_clusters, noise)
+
+            best = self._best_start(start)
             self._keep(X, best.center_label, clusters.weight, best.mass, best.norm)
             self.labels_ = best.label
             self.n_clusters_ = len(best.norm)
             self.inertia_ = best.inertia
-            self.objective_, self.objective_path_ = best.path[-1], np.array(best.path)
             self.lam_ = lam
-            self.n_iter_ = best.n_iter
-            if not (best.converged or best.enough):
-                warn_not_converged(self, best.n_iter)
+            if not best.progress.ended:
+                warn_not_converged(self, self.n_iter_)
         return self
 
     def _penalty(self, gram, clusters, noise):
@@ -1200,17 +1217,16 @@ class KernelHDPMeans(_KernelClusters):
             if isinstance(lam_global, str):
                 lam_global = global_lambda(clusters, group, len(names), self.n_global, noise)
             lam_local, lam_global = float(lam_local), float(lam_global)
-            best = None
-            for start in range(self.n_init):
+
+            def start(number):
                 order = np.argsort(group, kind="stable")
-                if start:
+                if number:
                     shuffled = rng.permutation(n)
                     place = rng.permutation(len(names))
                     order = shuffled[np.argsort(place[group[shuffled]], kind="stable")]
-                one = _HDPStart(clusters, order, group, lam_local, lam_global, noise)
-                one.run(self.max_iter, float(self.tol), self.verbose)
-                if best is None or one.path[-1] < best.path[-1] - 1e-12 * abs(best.path[-1]):
-                    best = one
+                return _HDPStart(clusters, order, group, lam_local, lam_global, noise)
+
+            best = self._best_start(start)
             found = best.clusters
             self._keep(X, found.label, found.weight, found.mass, found.norm)
             self.labels_, self.groups_ = found.label, names
@@ -1224,11 +1240,9 @@ class KernelHDPMeans(_KernelClusters):
             self.n_local_clusters_ = np.diff(first).astype(np.int64)
             self.n_clusters_ = found.k
             self.inertia_ = found.error
-            self.objective_, self.objective_path_ = best.path[-1], np.array(best.path)
             self.lam_local_, self.lam_global_ = lam_local, lam_global
-            self.n_iter_ = best.n_iter
-            if not best.converged:
-                warn_not_converged(self, best.n_iter)
+            if not best.progress.ended:
+                warn_not_converged(self, self.n_iter_)
         return self
 
     def predict(self, X, groups=None):

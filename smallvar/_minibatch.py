@@ -15,8 +15,9 @@ from smallvar._base import (
     nearest_sweep,
     unchanged_on_error,
 )
-from smallvar._dpmeans import LAMS, NO_CAP, resolve_lam
+from smallvar._dpmeans import LAMS, resolve_lam
 from smallvar._path import find_path
+from smallvar._starts import NO_CAP
 from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Stream
 

@@ -31,6 +31,7 @@ from smallvar._config import resolve_threads
 from smallvar._gram import ASYMMETRY, BLOCK, KernelEstimator, warn_far
 from smallvar._lapack import eigh, stoppable, svd
 from smallvar._penalty import check_guess, farthest_by, farthest_first
+from smallvar._starts import best_of
 
 DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
 TINY = 16  # rows up to which components are solved together
@@ -41,6 +42,15 @@ ROUNDS = 1000  # of one start: rarely more than 50
 SEEDED = "rng" in inspect.signature(eigsh).parameters
 
 Implicit = namedtuple("Implicit", "shape product")
+
+
+class Rounding(namedtuple("Rounding", "objective labels more")):
+    """Labels that eigenvectors were rounded to, their objective, and what else is known of them."""
+
+    @property
+    def k(self):
+        """Number of clusters."""
+        return int(self.labels.max()) + 1
 
 
 def eigen_above(K, threshold, random_state, *, least=0):
@@ -651,16 +661,18 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             self.embedding_ = np.zeros((X.shape[0], Y.shape[1]))
             self.embedding_[rows] = Y
 
-            best = None
-            for start, (labels, n_iter) in enumerate(self._round(Y, rng, weight[rows])):
-                n_clusters = int(labels.max()) + 1
-                objective = float(problem.error(labels) + lam * n_clusters)
-                if self.verbose:
-                    print(f"start {start + 1}: {n_clusters} clusters, objective {objective:.8g}")
-                if best is None or objective < best[0] - EQUAL * problem.scale:
-                    best = objective, labels, n_iter
+            def priced(labels, n_iter):
+                one = Rounding(float(problem.error(labels)), labels, n_iter)
+                return one._replace(objective=float(one.objective + lam * one.k))
+
+            best = best_of(
+                (priced(*one) for one in self._round(Y, rng, weight[rows])),
+                total=self.n_init,
+                verbose=self.verbose,
+                rounding=EQUAL * problem.scale,
+            )
             self.objective_, labels, self.n_iter_ = best
-            self.n_clusters_ = int(labels.max()) + 1
+            self.n_clusters_ = best.k
             self._keep_means(X, rows, labels, problem)
             self.labels_ = np.empty(X.shape[0], dtype=np.int32)
             self.labels_[rows] = labels
