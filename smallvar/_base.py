@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.spatial.distance import cdist
 from sklearn.base import (
     BaseEstimator,
@@ -25,6 +26,8 @@ from smallvar._sweeps.sums import Layout, column_range, round_origin
 
 DTYPES = (np.float64, np.float32)
 LARGEST = 2**63 - 1  # of integers
+ASYMMETRY = 1e-10  # of the largest entry; float32 is allowed its own rounding
+TILE = 1 << 19  # numbers compared at a time
 
 
 def shown(value):
@@ -140,6 +143,25 @@ def check_reach(X):
             f"X must have its largest absolute value above 1e-140 and below 1e140, got "
             f"{reach:.3g}: squares would leave the range of float64; rescale the data"
         )
+
+
+def check_symmetric(A, wanted, dtype=None):
+    """Raise unless the matrix, dense or sparse, is symmetric up to rounding.
+
+    ``dtype`` is the type that it had, if it was another. Returns how far entries are apart.
+    """
+    allowed = max(ASYMMETRY, 8 * float(np.finfo(dtype or A.dtype).eps))
+    if issparse(A):
+        largest, off = (abs(B).max() if B.nnz else 0.0 for B in (A, A - A.T))
+    else:
+        largest, off = max(abs(float(A.max())), abs(float(A.min()))), 0.0
+        for rows in gen_batches(len(A), max(1, TILE // len(A))):
+            off = max(off, float(np.abs(A[rows] - A[:, rows].T).max()))
+    if off > allowed * largest:
+        raise ValueError(
+            f"{wanted}, got entries {off:.3g} apart, more than {allowed:.1g} of the largest"
+        )
+    return off
 
 
 def check_weights(sample_weight, n):

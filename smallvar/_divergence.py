@@ -5,7 +5,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
 from smallvar._path import Descent
-from smallvar._penalty import farthest_by
+from smallvar._penalty import among, farthest_by
 from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 BLOCK = 1 << 18  # numbers in a temporary table
@@ -678,8 +678,7 @@ def farthest_first(rule, X, rows, mean, n_clusters):
     def to_row(far):
         return apart(X[far if rows is None else rows[far]].astype(np.float64))
 
-    least = farthest_by(apart(mean), to_row, n_clusters, 0.0)
-    return least if np.isfinite(least) else 1.0
+    return farthest_by(among(apart(mean), to_row), n_clusters, 0.0) or 1.0
 
 
 def sweep_at(rule, X, weight, rows, centers):

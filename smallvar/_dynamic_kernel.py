@@ -9,17 +9,16 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from smallvar._base import check_number
+from smallvar._base import check_number, check_symmetric
 from smallvar._dynamic import MovingClusters
 from smallvar._gram import KernelEstimator, warn_far
 from smallvar._lapack import eigh
-from smallvar._penalty import farthest_by
+from smallvar._penalty import among, farthest_by
 from smallvar._spectral import Rounding, eigen_above, first_appearance, yu_shi
 from smallvar._starts import best_of
 
 TIE = 1e-12  # of the largest kernel value or penalty: costs that are equal
 LINK = 1e-9  # of the largest gain by a link: what HiGHS tells apart, and what a tie may cost
-ASYMMETRY = 1e-8  # of the largest kernel value
 EXPLAINED = 1e-9  # of ||phi||^2 or of the largest K_ii: greedy selection ends here
 RIDGE = 1e-3  # of the largest K_ii, on changes of the coefficients
 WINDOW = 4096  # points looked at together between two that move
@@ -369,25 +368,19 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         if callable(self.kernel) and _takes(self.kernel, "n_batch"):
             source = copy(self)
             source.kernel = partial(self.kernel, n_batch=X.shape[0])
-        K = source._kernel_between(points, points).astype(np.float64, copy=False)
-        off = float(np.abs(K - K.T).max())
-        if off > ASYMMETRY * float(np.abs(K).max()):
-            raise ValueError(
-                f"kernel must return a symmetric matrix for a set of points and itself, got "
-                f"entries {off:.3g} apart"
-            )
+        K = source._kernel_between(points, points)
+        check_symmetric(K, "kernel must return a symmetric matrix for a set of points and itself")
+        K = K.astype(np.float64, copy=False)
         return (K + K.T) / 2
 
     def _penalty(self, X, guess, n_threads):
         """The rule of farthest_first_lambda in feature space."""
         K = self._first_kernel = self._joint_kernel(X)
-        penalty = farthest_by(
+        look = among(
             K.diagonal() - 2 * K.mean(axis=0) + K.mean(),
             lambda far: K.diagonal() - 2 * K[far] + K[far, far],
-            guess,
-            TIE * np.abs(K).max(),
         )
-        return penalty if np.isfinite(penalty) else 1.0
+        return farthest_by(look, guess, TIE * np.abs(K).max()) or 1.0
 
     def _cluster(self, X, gamma, penalty, n_threads):
         K = vars(self).pop("_first_kernel", None)  # of this step, if it gave the penalty

@@ -19,11 +19,11 @@ from smallvar._base import (
     check_number,
     check_option,
     check_reach,
+    check_symmetric,
     unchanged_on_error,
     warn_not_converged,
     within_floats,
 )
-from smallvar._gram import ASYMMETRY
 from smallvar._path import envelope
 from smallvar._spectral import Rounding, eigen_above, yu_shi
 from smallvar._starts import Progress, best_of
@@ -120,8 +120,7 @@ def read_graph(estimator, X, cut):
             X = networkx.to_scipy_sparse_array(X, dtype=np.float64, weight="weight", format="csr")
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"X must have numbers as its edges' weights: {error}") from None
-    rounding = 8 * float(np.finfo(np.float32).eps)
-    allowed = rounding if getattr(X, "dtype", None) == np.float32 else ASYMMETRY
+    single = getattr(X, "dtype", None) == np.float32
     with within_floats():
         X = validate_data(
             estimator, X, accept_sparse=["csr", "csc", "coo"], dtype=np.float64, copy=False
@@ -141,13 +140,8 @@ def read_graph(estimator, X, cut):
         )
     A.eliminate_zeros()
     check_reach(A.data)
-    off = abs(A - A.T).max() if A.nnz else 0.0
-    if off > allowed * (A.data.max() if A.nnz else 0.0):
-        raise ValueError(
-            f"X must be a symmetric adjacency matrix, got entries {off:.3g} apart, more than "
-            f"{allowed:.1g} of the largest"
-        )
-    if off > 0:
+    given = np.float32 if single else np.float64
+    if check_symmetric(A, "X must be a symmetric adjacency matrix", given) > 0:
         A = csr_array((A + A.T) / 2)
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(A.indptr))
     between = row != A.indices

@@ -14,19 +14,11 @@ from smallvar._base import (
     unchanged_on_error,
     warn_not_converged,
 )
-from smallvar._penalty import check_groups, global_lambda, local_lambda
+from smallvar._groups import Groups
+from smallvar._penalty import global_of_rows, local_of_rows
 from smallvar._starts import Progress, best_of
 from smallvar._sweeps.ordered import HDPSweep, assign
 from smallvar._sweeps.sums import Layout
-
-
-def places(names, known):
-    """Place of each name among the known ones, or their number; dates are equal in any unit."""
-    if names.dtype.kind in "mM" and known.dtype.kind in "mM":
-        unit = np.result_type(names, known)
-        names, known = names.astype(unit).astype(np.int64), known.astype(unit).astype(np.int64)
-    place = {name: j for j, name in enumerate(known.tolist())}
-    return np.array([place.get(name, len(place)) for name in names.tolist()], dtype=np.int32)
 
 
 class _Start:
@@ -218,31 +210,25 @@ class HDPMeans(ClusterMixin, Estimator):
             rng, n_threads = self._check_parameters()
             X = self._validate(X, reset=True)
             check_reach(X)
-            names, group = check_groups(groups, X.shape[0])
+            groups = Groups(groups, X.shape[0])
             lam_local, lam_global = self.lam_local, self.lam_global
             if isinstance(lam_local, str):
-                lam_local = local_lambda(X, group, len(names), self.n_local, n_threads)
+                lam_local = local_of_rows(X, groups, self.n_local, n_threads)
             if isinstance(lam_global, str):
-                lam_global = global_lambda(X, group, len(names), self.n_global, n_threads)
+                lam_global = global_of_rows(X, groups, self.n_global, n_threads)
             lam_local, lam_global = float(lam_local), float(lam_global)
             layout = Layout(X, None, n_threads)
             mean = layout.mean(X, None, n_threads)
             # what rounding alone may not exceed
             floor = max(lam_global, mean_noise(layout.low, layout.high) * X.shape[0])
-            if len(names) <= 1 << 16:
-                group = group.astype(np.uint16)  # sorted by radix
 
             def start(number):
-                order = np.argsort(group, kind="stable")
-                if number:
-                    shuffled = rng.permutation(X.shape[0])
-                    place = rng.permutation(len(names))
-                    order = shuffled[np.argsort(place[group[shuffled]], kind="stable")]
+                order = groups.order(rng if number else None)
                 sweep = HDPSweep(
                     X,
                     order,
-                    group[order].astype(np.int32),
-                    len(names),
+                    groups.number[order],
+                    len(groups),
                     lam_local,
                     floor,
                     layout,
@@ -254,7 +240,7 @@ class HDPMeans(ClusterMixin, Estimator):
 
             best = best_of(map(start, range(self.n_init)), total=self.n_init, verbose=self.verbose)
             sweep, progress = best.sweep, best.progress
-            self.groups_ = names
+            self.groups_ = groups.names
             self.labels_, self.local_labels_, self.cluster_centers_, *local = sweep.result()
             self.n_local_clusters_, self.local_clusters_ = local
             self.n_clusters_ = sweep.k
@@ -292,6 +278,5 @@ class HDPMeans(ClusterMixin, Estimator):
             offset[j, used] = 0.0
         group = np.full(X.shape[0], len(self.groups_), dtype=np.int32)
         if groups is not None:
-            names, number = check_groups(groups, X.shape[0])
-            group = places(names, self.groups_)[number]
+            group = Groups(groups, X.shape[0]).among(self.groups_)
         return assign(X, group, centers, offset, n_threads)

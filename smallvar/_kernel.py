@@ -27,8 +27,8 @@ from smallvar._gram import (
     warn_far,
     warn_indefinite,
 )
-from smallvar._hdp import places
-from smallvar._penalty import check_groups, check_guess, farthest_by, farthest_group
+from smallvar._groups import Groups
+from smallvar._penalty import among, check_guess, farthest_by, global_lambda, local_lambda
 from smallvar._starts import NO_CAP, Progress, best_of
 
 TIE = 1e-13  # of the terms that a distance is the difference of: their rounding
@@ -168,7 +168,7 @@ def farthest_first(gram, rows, distance, n_clusters, noise):
         row += gram.diagonal[rows] + gram.diagonal[rows[far]]
         return row
 
-    return farthest_by(distance, to_row, n_clusters, noise)
+    return farthest_by(among(distance, to_row), n_clusters, noise)
 
 
 class _Start:
@@ -904,8 +904,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _KernelCl
         if (clusters.weight != 1.0).any():  # weights play no part, but for those of zero
             clusters = _Clusters(gram, (clusters.weight > 0).astype(float), clusters.label)
         distance = clusters.nearest()[1][live]
-        lam = farthest_first(clusters.gram, live, distance, self.n_clusters, noise)
-        return lam if np.isfinite(lam) else 1.0
+        return farthest_first(clusters.gram, live, distance, self.n_clusters, noise) or 1.0
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """Fit and return the labels of the data.
@@ -1208,36 +1207,26 @@ class KernelHDPMeans(_KernelClusters):
             rng = self._check_parameters()
             X = self._validate_kernel(X, reset=True)
             n = X.shape[0]
-            names, group = check_groups(groups, n)
+            groups = Groups(groups, n)
             clusters = _Clusters(self._gram(X), None, np.zeros(n, dtype=np.int32))
             noise = rounding(clusters)
             lam_local, lam_global = self.lam_local, self.lam_global
             if isinstance(lam_local, str):
-                lam_local = local_lambda(clusters.gram, group, len(names), self.n_local, noise)
+                lam_local = local_of_gram(clusters.gram, groups, self.n_local, noise)
             if isinstance(lam_global, str):
-                lam_global = global_lambda(clusters, group, len(names), self.n_global, noise)
+                lam_global = global_of_gram(clusters, groups, self.n_global, noise)
             lam_local, lam_global = float(lam_local), float(lam_global)
 
             def start(number):
-                order = np.argsort(group, kind="stable")
-                if number:
-                    shuffled = rng.permutation(n)
-                    place = rng.permutation(len(names))
-                    order = shuffled[np.argsort(place[group[shuffled]], kind="stable")]
-                return _HDPStart(clusters, order, group, lam_local, lam_global, noise)
+                order = groups.order(rng if number else None)
+                return _HDPStart(clusters, order, groups.number, lam_local, lam_global, noise)
 
             best = self._best_start(start)
             found = best.clusters
             self._keep(X, found.label, found.weight, found.mass, found.norm)
-            self.labels_, self.groups_ = found.label, names
-            pairs, row = np.unique(
-                group.astype(np.int64) * found.k + found.label, return_inverse=True
-            )
-            owner = pairs // found.k
-            first = np.searchsorted(owner, np.arange(len(names) + 1))
-            self.local_labels_ = (row - first[group]).astype(np.int32)
-            self.local_clusters_ = np.split((pairs % found.k).astype(np.int32), first[1:-1])
-            self.n_local_clusters_ = np.diff(first).astype(np.int64)
+            self.labels_, self.groups_ = found.label, groups.names
+            self.local_labels_, *local = groups.local(found.label, found.k)
+            self.local_clusters_, self.n_local_clusters_ = local
             self.n_clusters_ = found.k
             self.inertia_ = found.error
             self.lam_local_, self.lam_global_ = lam_local, lam_global
@@ -1265,35 +1254,31 @@ class KernelHDPMeans(_KernelClusters):
         X = self._validate_kernel(X, reset=False)
         if groups is None:
             return self._assign(X)[0]
-        names, number = check_groups(groups, X.shape[0])
-        group = places(names, self.groups_)[number]
+        group = Groups(groups, X.shape[0]).among(self.groups_)
         opens = np.ones((len(self.groups_) + 1, self.n_clusters_), dtype=bool)
         for j, used in enumerate(self.local_clusters_):
             opens[j, used] = False
         return self._assign(X, lambda few: self.lam_local_ * opens[group[few]].T)[0]
 
 
-def local_lambda(gram, group, n_groups, n_local, noise):
-    """Mean of the data sets' own farthest-first values."""
-    order = np.argsort(group, kind="stable")
-    found = []
-    for rows in np.split(order, np.searchsorted(group[order], np.arange(1, n_groups))):
+def local_of_gram(gram, groups, n_local, noise):
+    """The penalty of a local cluster, in feature space."""
+
+    def rule(rows):
         within = np.zeros(len(rows))  # sums of K over the data set
         for few in batches(len(rows), max(1, BLOCK // len(rows))):
             within[few] = gram.block(rows[few], rows).sum(axis=1)
         within /= len(rows)
         distance = gram.diagonal[rows] - 2.0 * within + within.mean()
-        value = farthest_first(gram, rows, distance, min(n_local, len(rows)), noise)
-        if np.isfinite(value):
-            found.append(value)
-    return float(np.mean(found)) if found else 1.0
+        return farthest_first(gram, rows, distance, min(n_local, len(rows)), noise)
+
+    return local_lambda(groups, rule)
 
 
-def global_lambda(clusters, group, n_groups, n_global, noise):
-    """The rule for the penalty of a global cluster, in feature space."""
+def global_of_gram(clusters, groups, n_global, noise):
+    """The penalty of a global cluster, in feature space."""
 
     def to_row(i):
         return clusters.to_point(i, clusters.gram.rows(np.array([i]))[0])
 
-    distance = clusters.nearest()[1]
-    return farthest_group(distance, to_row, group, n_groups, n_global, noise)
+    return global_lambda(groups, clusters.nearest()[1], to_row, n_global, noise)

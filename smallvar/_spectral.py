@@ -22,15 +22,16 @@ from smallvar._base import (
     check_number,
     check_option,
     check_reach,
+    check_symmetric,
     check_weights,
     nearest_sweep,
     unchanged_on_error,
     within_floats,
 )
 from smallvar._config import resolve_threads
-from smallvar._gram import ASYMMETRY, BLOCK, KernelEstimator, warn_far
+from smallvar._gram import BLOCK, KernelEstimator, check_gram, warn_far
 from smallvar._lapack import eigh, stoppable, svd
-from smallvar._penalty import check_guess, farthest_by, farthest_first
+from smallvar._penalty import among, check_guess, farthest_by, farthest_first
 from smallvar._starts import best_of
 
 DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
@@ -406,23 +407,8 @@ class _LinearProblem:
 
 def _farthest_first(diagonal, distance, row, guess):
     """The farthest-first rule in feature space; ``distance`` to the mean, ``row(j)`` of K."""
-    least = farthest_by(
-        distance,
-        lambda j: diagonal - 2 * row(j) + diagonal[j],
-        guess,
-        EQUAL * np.abs(diagonal).max(),
-    )
-    return least if np.isfinite(least) else 1.0
-
-
-def _check_symmetric(K, wanted):
-    """Raise unless K, dense or sparse, is symmetric."""
-    allowed = max(ASYMMETRY, 8 * float(np.finfo(K.dtype).eps))
-    largest, off = abs(K).max(), abs(K - K.T).max()
-    if off > allowed * largest:
-        raise ValueError(
-            f"{wanted}, got entries {off:.3g} apart, more than {allowed:.1g} of the largest"
-        )
+    look = among(distance, lambda j: diagonal - 2 * row(j) + diagonal[j])
+    return farthest_by(look, guess, EQUAL * np.abs(diagonal).max()) or 1.0
 
 
 class SpectralDPMeans(ClusterMixin, KernelEstimator):
@@ -589,11 +575,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         else:
             X = self._validate(X, reset=reset, least=least)
             if reset and self._kernel_is("precomputed"):
-                if X.shape[0] != X.shape[1]:
-                    raise ValueError(
-                        f"X must be a square Gram matrix for kernel='precomputed', got {X.shape}"
-                    )
-                _check_symmetric(X, "X must be a symmetric Gram matrix for kernel='precomputed'")
+                check_gram(X)
         check_reach(X)
         return X
 
@@ -611,7 +593,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             return rows, _LinearProblem(X, weight)
         if not self._kernel_is("precomputed"):
             X = self._kernel_between(X, X)
-            _check_symmetric(X, f"kernel={self.kernel!r} must return a symmetric matrix")
+            check_symmetric(X, f"kernel={self.kernel!r} must return a symmetric matrix")
         return rows, _GramProblem(X.astype(np.float64, copy=False), weight)
 
     def fit(self, X, y=None, sample_weight=None):
