@@ -5,9 +5,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Bunch, check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._base import (
+from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
+from smallvar._path import envelope
+from smallvar._penalty import check_guess
+from smallvar._sweeps.bpmeans import FeatureSweep
+from smallvar._validation import (
     DTYPES,
-    Estimator,
     as_floats,
     check_data,
     check_lam,
@@ -16,12 +19,7 @@ from smallvar._base import (
     check_reach,
     check_weights,
     learned,
-    unchanged_on_error,
-    warn_not_converged,
 )
-from smallvar._path import envelope
-from smallvar._penalty import check_guess
-from smallvar._sweeps.bpmeans import FeatureSweep
 
 INITS = ("alternate", "mean", "data")
 EXACT_LIMIT = 12  # 2^12 rows of Z to choose from

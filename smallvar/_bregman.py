@@ -5,16 +5,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from smallvar._base import (
-    check_init,
-    check_option,
-    check_ratio,
-    check_reach,
-    check_weights,
-    learned,
-    unchanged_on_error,
-    warn_not_converged,
-)
+from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._divergence import (
     DIVERGENCES,
     DivergenceSweep,
@@ -28,6 +19,14 @@ from smallvar._divergence import (
 from smallvar._dpmeans import WEIGHTS, DPMeans
 from smallvar._penalty import check_guess
 from smallvar._starts import Start
+from smallvar._validation import (
+    check_init,
+    check_option,
+    check_ratio,
+    check_reach,
+    check_weights,
+    learned,
+)
 
 
 class BregmanDPMeans(DPMeans):

@@ -4,9 +4,13 @@ import warnings
 
 import numpy as np
 
-from smallvar._base import (
-    CenterEstimator,
-    Space,
+from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._centers import CenterEstimator, Space, nearest_sweep
+from smallvar._path import find_path
+from smallvar._penalty import check_guess, farthest_first
+from smallvar._starts import Start, best_of
+from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._validation import (
     check_flag,
     check_init,
     check_lam,
@@ -15,14 +19,7 @@ from smallvar._base import (
     check_ratio,
     check_reach,
     check_weights,
-    nearest_sweep,
-    unchanged_on_error,
-    warn_not_converged,
 )
-from smallvar._path import find_path
-from smallvar._penalty import check_guess, farthest_first
-from smallvar._starts import Start, best_of
-from smallvar._sweeps.dpmeans import DPSweep
 
 LAMS = ("auto", "farthest-first")
 WEIGHTS = 1e12  # largest ratio of weights where rows are taken out of clusters

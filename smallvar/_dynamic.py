@@ -8,19 +8,11 @@ from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from smallvar._base import (
-    Estimator,
-    check_flag,
-    check_lam,
-    check_number,
-    check_reach,
-    learned,
-    unchanged_on_error,
-    warn_not_converged,
-)
+from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
 from smallvar._penalty import farthest_first
 from smallvar._starts import best_of
 from smallvar._sweeps.ordered import DynamicStep, assign
+from smallvar._validation import check_flag, check_lam, check_number, check_reach, learned
 
 DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
 GUESS = 8  # clusters, for a penalty from the data

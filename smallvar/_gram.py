@@ -9,8 +9,9 @@ from scipy.sparse import issparse
 from scipy.spatial.distance import cdist, pdist
 from sklearn.metrics.pairwise import KERNEL_PARAMS, kernel_metrics, pairwise_kernels
 
-from smallvar._base import DTYPES, Estimator, check_number, check_symmetric
+from smallvar._base import Estimator
 from smallvar._sweeps.sums import round_origin
+from smallvar._validation import DTYPES, check_number, check_symmetric
 
 BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
 TEMPORARY = 32  # bytes for each of them: what it is made from, itself, its float64 copy

@@ -14,20 +14,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import validate_data
 
-from smallvar._base import (
+from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._eigen import Rounding, eigen_above, yu_shi
+from smallvar._path import envelope
+from smallvar._starts import Progress, best_of
+from smallvar._sweeps.graph import BatchSweep, CutSweep, contract, number_labels
+from smallvar._validation import (
     as_floats,
     check_number,
     check_option,
     check_reach,
     check_symmetric,
-    unchanged_on_error,
-    warn_not_converged,
     within_floats,
 )
-from smallvar._path import envelope
-from smallvar._spectral import Rounding, eigen_above, yu_shi
-from smallvar._starts import Progress, best_of
-from smallvar._sweeps.graph import BatchSweep, CutSweep, contract, number_labels
 
 TIE = 1e-12  # costs this close, relative to the largest, are equal
 DENSE = 200  # nodes up to which all eigenvalues are computed

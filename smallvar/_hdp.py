@@ -4,21 +4,14 @@ import numpy as np
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._base import (
-    Estimator,
-    check_lam,
-    check_number,
-    check_reach,
-    learned,
-    mean_noise,
-    unchanged_on_error,
-    warn_not_converged,
-)
+from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
+from smallvar._centers import mean_noise
 from smallvar._groups import Groups
 from smallvar._penalty import global_of_rows, local_of_rows
 from smallvar._starts import Progress, best_of
 from smallvar._sweeps.ordered import HDPSweep, assign
 from smallvar._sweeps.sums import Layout
+from smallvar._validation import check_lam, check_number, check_reach, learned
 
 
 class _Start:

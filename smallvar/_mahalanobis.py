@@ -8,8 +8,13 @@ from sklearn.cluster import kmeans_plusplus
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._base import (
-    CenterEstimator,
+from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._centers import CenterEstimator
+from smallvar._divergence import blocks
+from smallvar._penalty import check_guess
+from smallvar._starts import Progress, best_of
+from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
+from smallvar._validation import (
     as_floats,
     check_init,
     check_number,
@@ -17,13 +22,7 @@ from smallvar._base import (
     check_reach,
     check_symmetric,
     check_weights,
-    unchanged_on_error,
-    warn_not_converged,
 )
-from smallvar._divergence import blocks
-from smallvar._penalty import check_guess
-from smallvar._starts import Progress, best_of
-from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 
 def _roots(covariances, raise_singular):

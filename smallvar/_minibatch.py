@@ -4,22 +4,14 @@ import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.utils import check_random_state
 
-from smallvar._base import (
-    CenterEstimator,
-    Space,
-    check_init,
-    check_lam,
-    check_number,
-    check_weights,
-    learned,
-    nearest_sweep,
-    unchanged_on_error,
-)
+from smallvar._base import unchanged_on_error
+from smallvar._centers import CenterEstimator, Space, nearest_sweep
 from smallvar._dpmeans import LAMS, resolve_lam
 from smallvar._path import find_path
 from smallvar._starts import NO_CAP
 from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Stream
+from smallvar._validation import check_init, check_lam, check_number, check_weights, learned
 
 
 def _threshold(X, weight, centers, n_threads):

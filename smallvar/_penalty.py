@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from smallvar._base import check_data, check_number, check_reach, mean_noise
+from smallvar._centers import mean_noise
 from smallvar._config import resolve_threads
 from smallvar._groups import Groups
 from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Layout
+from smallvar._validation import check_data, check_number, check_reach
 
 
 def check_guess(guess, n_samples, name="n_clusters"):
