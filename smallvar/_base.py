@@ -76,9 +76,11 @@ class Estimator(BaseEstimator):
         check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
         return resolve_threads(self.n_threads)
 
+    def _rng(self):
+        return check_random_state(self.random_state)
+
     def _check_starts(self):
-        """Check what starts and ends the sweeps; returns the generator and the threads."""
+        """Check what starts and ends the sweeps."""
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.tol, "tol", low=0)
-        return check_random_state(self.random_state), self._threads()

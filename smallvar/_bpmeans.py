@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
 from smallvar._path import envelope
-from smallvar._penalty import check_guess
+from smallvar._penalty import check_guess, cut_guess
 from smallvar._sweeps.bpmeans import FeatureSweep
 from smallvar._validation import (
     DTYPES,
@@ -74,7 +74,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
         if isinstance(self.init, str):
             check_option(self.init, "init", INITS)
         check_number(self.n_swaps, "n_swaps", low=0, integer=True)
-        return self._check_starts()
+        self._check_starts()
 
     def _prepare(self, X, sample_weight):
         """Checked data without the rows of weight zero, and the weights of the others."""
@@ -235,8 +235,8 @@ class BPMeans(_FeatureEstimator):
         residual shrinks; ``lam`` is the least by which one of them lowers the squared error.
         :func:`feature_path` shows what other values would give.
     n_components : int, default=8
-        Guess of the number of features for ``lam="farthest-first"``, not a bound. Not used with a
-        number as ``lam``.
+        Guess of the number of features for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used with a number as ``lam``.
     max_features : int, default=None
         Never have more features than this.
     algorithm : {"sweep", "collapsed", "stepwise"}, default="sweep"
@@ -372,6 +372,13 @@ class BPMeans(_FeatureEstimator):
         self.n_threads = n_threads
         self.verbose = verbose
 
+    def _check_parameters(self):
+        check_lam(self.lam, finite=True)
+        check_number(self.n_components, "n_components", low=1, integer=True)
+        check_number(self.max_features, "max_features", low=1, integer=True, none=True)
+        check_option(self.algorithm, "algorithm", ("sweep", "collapsed", "stepwise"))
+        self._check_common()
+
     def fit(self, X, y=None, sample_weight=None):
         """Find the features of the data.
 
@@ -391,11 +398,8 @@ class BPMeans(_FeatureEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            check_lam(self.lam, finite=True)
-            check_number(self.n_components, "n_components", low=1, integer=True)
-            check_number(self.max_features, "max_features", low=1, integer=True, none=True)
-            check_option(self.algorithm, "algorithm", ("sweep", "collapsed", "stepwise"))
-            rng, n_threads = self._check_common()
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
             X, rows, weight, used = self._prepare(X, sample_weight)
             cap = len(rows) if self.max_features is None else min(self.max_features, len(rows))
             Z = None
@@ -406,8 +410,8 @@ class BPMeans(_FeatureEstimator):
                 Z = Z if used is None else np.ascontiguousarray(Z[used])
             lam = self.lam
             if isinstance(lam, str):
-                check_guess(self.n_components, len(rows), "n_components")
-                probe = self._sweep(rows, None, "coordinate", 0.0, self.n_components, n_threads)
+                guess = cut_guess(self.n_components, len(rows), "n_components")
+                probe = self._sweep(rows, None, "coordinate", 0.0, guess, n_threads)
                 lam = probe.farthest_first()
             lam = float(lam)
             if self.algorithm == "stepwise":
@@ -571,6 +575,13 @@ class KFeatures(_FeatureEstimator):
     def _exact(self):
         return self.assign == "exact"
 
+    def _check_parameters(self):
+        check_number(self.n_components, "n_components", low=1, integer=True)
+        check_option(self.assign, "assign", ("coordinate", "exact"))
+        if self._exact:
+            _check_exact(self.n_components, "n_components")
+        self._check_common()
+
     def fit(self, X, y=None, sample_weight=None):
         """Find the features of the data.
 
@@ -590,11 +601,8 @@ class KFeatures(_FeatureEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            check_number(self.n_components, "n_components", low=1, integer=True)
-            check_option(self.assign, "assign", ("coordinate", "exact"))
-            if self._exact:
-                _check_exact(self.n_components, "n_components")
-            rng, n_threads = self._check_common()
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
             X, rows, weight, used = self._prepare(X, sample_weight)
             check_guess(self.n_components, len(rows), "n_components")
             Z = None

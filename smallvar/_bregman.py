@@ -17,7 +17,7 @@ from smallvar._divergence import (
     sweep_at,
 )
 from smallvar._dpmeans import WEIGHTS, DPMeans
-from smallvar._penalty import check_guess
+from smallvar._penalty import cut_guess
 from smallvar._starts import Start
 from smallvar._validation import (
     check_init,
@@ -59,8 +59,8 @@ class BregmanDPMeans(DPMeans):
 default="squared_euclidean"
         D. With "squared_euclidean" this is :class:`DPMeans`, on the same compiled sweeps.
     n_clusters : int, default=8
-        Guess of the number of clusters for ``lam="farthest-first"``, not a bound. Not used with a
-        number as ``lam``.
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used with a number as ``lam``.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
     algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
@@ -228,7 +228,8 @@ default="squared_euclidean"
         if rule is None:
             return super().fit(X, sample_weight=sample_weight)
         with unchanged_on_error(self):
-            rng, n_threads = self._check_parameters()
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
             if self.algorithm in ("collapsed", "merge"):
@@ -249,10 +250,10 @@ default="squared_euclidean"
         mass = Masses(X, weight, n_threads)
         lam = None if self.lam == "auto" else self.lam
         if isinstance(lam, str):
-            check_guess(self.n_clusters, n)
+            guess = cut_guess(self.n_clusters, n)
             equal = None if visited is None else (weight > 0).astype(np.float64)
             center = mass.mean if weight is None else Masses(X, equal, n_threads).mean
-            lam = farthest_first(rule, X, visited, center, self.n_clusters)
+            lam = farthest_first(rule, X, visited, center, guess)
         about = Reference(rule, X, mass.mean, mass)
         total = float(about.apart.sum() if weight is None else weight @ about.apart)
         if not np.isfinite(total):

@@ -131,7 +131,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return nearest_sweep(X, None, centers, self._threads()).labels
 
     def transform(self, X):
-        """Euclidean distances (not squared) of each row to each center.
+        """Compute the Euclidean distances (not squared) of each row to each center.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return distances
 
     def score(self, X, y=None, sample_weight=None):
-        """Minus the objective of data at the fitted centers.
+        """Return minus the objective of data at the fitted centers.
 
         Parameters
         ----------

@@ -7,7 +7,7 @@ import numpy as np
 from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._centers import CenterEstimator, Space, nearest_sweep
 from smallvar._path import find_path
-from smallvar._penalty import check_guess, farthest_first
+from smallvar._penalty import cut_guess, farthest_first
 from smallvar._starts import Start, best_of
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._validation import (
@@ -30,9 +30,9 @@ MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
 def resolve_lam(lam, X, n_clusters, weight, n_threads):
     """The penalty as a number."""
     if isinstance(lam, str):
-        check_guess(n_clusters, X.shape[0])
+        guess = cut_guess(n_clusters, X.shape[0])
         check_reach(X)
-        return farthest_first(X, n_clusters, weight, n_threads)
+        return farthest_first(X, guess, weight, n_threads)
     return float(lam)
 
 
@@ -59,8 +59,8 @@ class DPMeans(CenterEstimator):
         penalty, by how well they describe the data: see :func:`lambda_path`. "farthest-first"
         derives it from the data and the guess ``n_clusters``, see :func:`farthest_first_lambda`.
     n_clusters : int, default=8
-        Guess of the number of clusters for ``lam="farthest-first"``, not a bound. Not used
-        otherwise.
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used otherwise.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
     algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
@@ -207,7 +207,7 @@ class DPMeans(CenterEstimator):
         check_number(self.n_clusters, "n_clusters", low=1, integer=True)
         check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed", "merge"))
         check_flag(self.shuffle, "shuffle")
-        return self._check_starts()
+        self._check_starts()
 
     def fit(self, X, y=None, sample_weight=None):
         """Cluster the data.
@@ -228,7 +228,8 @@ class DPMeans(CenterEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            rng, n_threads = self._check_parameters()
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
             if self.algorithm in ("collapsed", "merge"):

@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import KERNEL_PARAMS, kernel_metrics, pairwise_ker
 
 from smallvar._base import Estimator
 from smallvar._sweeps.sums import round_origin
-from smallvar._validation import DTYPES, check_number, check_symmetric
+from smallvar._validation import DTYPES, check_number, check_symmetric, shown
 
 BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
 TEMPORARY = 32  # bytes for each of them: what it is made from, itself, its float64 copy
@@ -109,6 +109,9 @@ class KernelEstimator(Estimator):
     ``gamma_``, that is the gamma from then on.
     """
 
+    def _threads(self):
+        return 1  # products are BLAS's, and its threads the user's
+
     def _check_kernel(self):
         kernel, names = self.kernel, kernel_metrics()
         if isinstance(kernel, str):
@@ -123,7 +126,7 @@ class KernelEstimator(Estimator):
             raise TypeError(f"kernel_params must be a dict or None, got {self.kernel_params!r}")
         if self.gamma is not None:
             if not math.isfinite(check_number(self.gamma, "gamma", low=0)):
-                raise ValueError(f"gamma must be finite, got {self.gamma!r}")
+                raise ValueError(f"gamma must be finite, got {shown(self.gamma)}")
             if "gamma" in (self.kernel_params or {}):
                 raise ValueError("gamma must not be given twice, got it in kernel_params too")
         if isinstance(kernel, str):

@@ -25,6 +25,7 @@ from smallvar._validation import (
     check_option,
     check_reach,
     check_symmetric,
+    shown,
     within_floats,
 )
 
@@ -440,10 +441,9 @@ class PenalizedCut(BaseEstimator):
         check_option(self.cut, "cut", ("normalized", "ratio"))
         check_option(self.algorithm, "algorithm", ("multilevel", "incremental", "batch"))
         if not math.isfinite(check_number(self.lam, "lam", none=True) or 0.0):
-            raise ValueError(f"lam must be finite, got {self.lam!r}")
+            raise ValueError(f"lam must be finite, got {shown(self.lam)}")
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
-        return check_random_state(self.random_state)
 
     def fit(self, X, y=None):
         """Cluster the nodes of a graph.
@@ -462,7 +462,8 @@ class PenalizedCut(BaseEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            rng = self._check_parameters()
+            self._check_parameters()
+            rng = check_random_state(self.random_state)
             graph = read_graph(self, X, self.cut)
             start = check_labels(self.init, graph)
             lam = self.lam
@@ -552,7 +553,7 @@ def warn_useless(lam, graph, cut):
 
 
 def cut_path(X, lams=None, *, n_lams=50, **options):
-    """Clusters of a graph over a range of penalties, and the penalty in the middle of the longest.
+    """Cluster a graph over a range of penalties, and find the middle of the longest plateau.
 
     For each of the penalties this minimizes
 
@@ -624,7 +625,8 @@ def cut_path(X, lams=None, *, n_lams=50, **options):
         raise TypeError("lam must not be given: it goes over lams")
     check_number(n_lams, "n_lams", low=1, integer=True)
     model = PenalizedCut(**options)
-    rng = model._check_parameters()
+    model._check_parameters()
+    rng = check_random_state(model.random_state)
     graph = read_graph(model, X, model.cut)
     start = check_labels(model.init, graph)
     if lams is None:

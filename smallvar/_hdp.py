@@ -179,7 +179,7 @@ class HDPMeans(ClusterMixin, Estimator):
             check_lam(getattr(self, name), finite=True, name=name)
         check_number(self.n_local, "n_local", low=1, integer=True)
         check_number(self.n_global, "n_global", low=1, integer=True)
-        return self._check_starts()
+        self._check_starts()
 
     def fit(self, X, y=None, *, groups=None):
         """Cluster the data sets.
@@ -200,7 +200,8 @@ class HDPMeans(ClusterMixin, Estimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            rng, n_threads = self._check_parameters()
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
             check_reach(X)
             groups = Groups(groups, X.shape[0])
@@ -262,7 +263,7 @@ class HDPMeans(ClusterMixin, Estimator):
             Index into ``cluster_centers_``; at a tie the lowest one.
         """
         check_is_fitted(self)
-        n_threads = self._check_parameters()[1]
+        self._check_parameters()
         X = self._validate(X, reset=False)
         check_reach(X)
         centers = learned(self, "cluster_centers_", None, X.shape[1])
@@ -272,4 +273,4 @@ class HDPMeans(ClusterMixin, Estimator):
         group = np.full(X.shape[0], len(self.groups_), dtype=np.int32)
         if groups is not None:
             group = Groups(groups, X.shape[0]).among(self.groups_)
-        return assign(X, group, centers, offset, n_threads)
+        return assign(X, group, centers, offset, self._threads())

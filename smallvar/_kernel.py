@@ -14,7 +14,7 @@ from smallvar._partition import (
     farthest_first,
     rounding,
 )
-from smallvar._penalty import check_guess
+from smallvar._penalty import cut_guess
 from smallvar._starts import NO_CAP
 from smallvar._validation import (
     check_flag,
@@ -218,8 +218,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
     kernel_params : dict, default=None
         Further parameters of the kernel, such as ``degree`` and ``coef0``.
     n_clusters : int, default=8
-        Guess of the number of clusters for ``lam="farthest-first"``, not a bound. Not used with a
-        number as ``lam``.
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used with a number as ``lam``.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
     algorithm : {"serial", "collapsed"}, default="serial"
@@ -366,7 +366,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         check_number(self.n_clusters, "n_clusters", low=1, integer=True)
         check_option(self.algorithm, "algorithm", ("serial", "collapsed"))
         check_flag(self.shuffle, "shuffle")
-        return self._check_common()
+        self._check_common()
 
     def fit(self, X, y=None, sample_weight=None):
         """Cluster the data.
@@ -387,19 +387,19 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            rng = self._check_parameters()
+            self._check_parameters()
+            rng = self._rng()
             X = self._validate_kernel(X, reset=True)
             n = X.shape[0]
             weight = check_weights(sample_weight, n)
             if self.algorithm == "collapsed":
                 check_ratio(weight, WEIGHTS, self.algorithm)
             label = check_labels(self.init, weight, n, self.max_clusters)
-            if isinstance(self.lam, str):
-                check_guess(self.n_clusters, n)
+            guess = cut_guess(self.n_clusters, n) if isinstance(self.lam, str) else None
             gram = self._gram(X, weight)
             clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32))
             noise = rounding(clusters)
-            lam = self._penalty(gram, clusters, noise)
+            lam = self._penalty(gram, clusters, guess, noise)
             if label is not None:
                 clusters = Partition(gram, weight, label)
 
@@ -417,15 +417,15 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
                 warn_not_converged(self, self.n_iter_)
         return self
 
-    def _penalty(self, gram, clusters, noise):
+    def _penalty(self, gram, clusters, guess, noise):
         """The penalty as a number; ``clusters`` has all points in one."""
-        if not isinstance(self.lam, str):
+        if guess is None:
             return float(self.lam)
         live = clusters.live
         if (clusters.weight != 1.0).any():  # weights play no part, but for those of zero
             clusters = Partition(gram, (clusters.weight > 0).astype(float), clusters.label)
         distance = clusters.nearest()[1][live]
-        return farthest_first(clusters.gram, live, distance, self.n_clusters, noise) or 1.0
+        return farthest_first(clusters.gram, live, distance, guess, noise) or 1.0
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """Fit and return the labels of the data.

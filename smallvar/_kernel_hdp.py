@@ -375,7 +375,7 @@ class KernelHDPMeans(KernelClusters):
             check_lam(getattr(self, name), finite=True, name=name)
         check_number(self.n_local, "n_local", low=1, integer=True)
         check_number(self.n_global, "n_global", low=1, integer=True)
-        return self._check_common()
+        self._check_common()
 
     def fit(self, X, y=None, *, groups=None):
         """Cluster the data sets.
@@ -397,7 +397,8 @@ class KernelHDPMeans(KernelClusters):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            rng = self._check_parameters()
+            self._check_parameters()
+            rng = self._rng()
             X = self._validate_kernel(X, reset=True)
             n = X.shape[0]
             groups = Groups(groups, n)

@@ -5,7 +5,6 @@ import warnings
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import unchanged_on_error, warn_not_converged
@@ -22,6 +21,7 @@ from smallvar._validation import (
     check_reach,
     check_symmetric,
     check_weights,
+    shown,
 )
 
 
@@ -418,7 +418,6 @@ class MahalanobisMeans(CenterEstimator):
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.tol, "tol", low=0)
-        return check_random_state(self.random_state)
 
     def _check_seeds(self, d):
         """Given seeds, or None."""
@@ -488,7 +487,7 @@ class MahalanobisMeans(CenterEstimator):
             raise ValueError(
                 f"lam must be > {-rest:.8g}, so that lam_eff, what opening a cluster costs, is > 0 "
                 f"(n_features={d}, reg_covar={reg:.6g}, scale={scale:.6g}); got "
-                f"lam={lam!r} and lam_eff={cost:.6g}"
+                f"lam={shown(lam)} and lam_eff={cost:.6g}"
             )
         if known is None and cost >= scale:
             warnings.warn(
@@ -520,7 +519,8 @@ class MahalanobisMeans(CenterEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            rng = self._check_parameters()
+            self._check_parameters()
+            rng = self._rng()
             X = self._validate(X, reset=True)
             check_reach(X)
             n, d = X.shape

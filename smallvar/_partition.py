@@ -210,13 +210,10 @@ class PartitionStart:
 class KernelClusters(ClusterMixin, KernelEstimator):
     """What both estimators share: the Gram matrix, starts, and distances of new points."""
 
-    def _threads(self):
-        return 1  # products are BLAS's, and its threads the user's
-
     def _check_common(self):
         self._check_kernel()
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
-        return self._check_starts()[0]
+        self._check_starts()
 
     _origin = None  # a point near the data, where the kernel is the linear one and they are far
 

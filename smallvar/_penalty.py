@@ -9,12 +9,22 @@ from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Layout
 from smallvar._validation import check_data, check_number, check_reach
 
+GUESS = 8  # default of n_clusters, n_components
+
 
 def check_guess(guess, n_samples, name="n_clusters"):
     """Raise unless so many clusters (or what ``name`` counts) can be had from this many samples."""
     check_number(guess, name, low=1, integer=True)
     if guess > n_samples:
         raise ValueError(f"{name} must be <= n_samples={n_samples}, got {name}={guess}")
+
+
+def cut_guess(guess, n_samples, name="n_clusters"):
+    """The guess to use: the default, which nobody made, is cut to the number of samples."""
+    if guess == GUESS:
+        return min(GUESS, n_samples)
+    check_guess(guess, n_samples, name)
+    return guess
 
 
 def farthest_by(look, n_clusters, noise):
@@ -163,7 +173,7 @@ def global_of_rows(X, groups, n_global, n_threads):
 
 
 def hdp_lambdas(X, groups, n_local, n_global, *, n_threads=None):
-    """Penalties for which about these numbers of local and global clusters are expected.
+    """Derive penalties for which about these numbers of local and global clusters are expected.
 
     The local one is the mean, over data sets, of the value of :func:`farthest_first_lambda` for
     ``n_local`` clusters. For the global one, start with T = {mean of all data}; ``n_global``

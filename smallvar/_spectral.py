@@ -25,7 +25,7 @@ from smallvar._eigen import (
 )
 from smallvar._gram import BLOCK, KernelEstimator, check_gram, warn_far
 from smallvar._lapack import svd
-from smallvar._penalty import among, check_guess, farthest_by, farthest_first
+from smallvar._penalty import among, cut_guess, farthest_by, farthest_first
 from smallvar._starts import best_of
 from smallvar._validation import (
     DTYPES,
@@ -232,8 +232,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     kernel_params : dict, default=None
         Other arguments of the kernel.
     n_clusters : int, default=8
-        Guess of the number of clusters for ``lam="farthest-first"``, at most n_samples; not a
-        bound. Not used with a number as ``lam``.
+        Guess of the number of clusters for ``lam="farthest-first"``, at most n_samples (to which
+        the default is cut); not a bound. Not used with a number as ``lam``.
     rounding : {"yu-shi", "kmeans"}, default="yu-shi"
         How the eigenvectors become labels. "yu-shi" turns them until they are as close as can be
         to an indicator matrix; "kmeans" is k-means on their rows, with as many clusters as there
@@ -420,8 +420,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             rows, problem = self._problem(X, weight)
             lam = self.lam
             if isinstance(lam, str):
-                check_guess(self.n_clusters, X.shape[0])
-                lam = problem.farthest_first(min(self.n_clusters, problem.n))
+                guess = cut_guess(self.n_clusters, X.shape[0])
+                lam = problem.farthest_first(min(guess, problem.n))
             self.lam_ = lam = float(lam)
 
             self.eigenvalues_, Y = problem.eigen(lam, rng)

@@ -15,7 +15,9 @@ TILE = 1 << 19  # numbers compared at a time
 
 
 def shown(value):
-    """A number as messages show it: one of thousands of digits cannot be printed."""
+    """A number as messages show it: as a plain one, unless it has thousands of digits."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, Integral) and abs(int(value)) > LARGEST:
         return f"an integer of {int(value).bit_length()} bits"
     return repr(value)
@@ -29,7 +31,7 @@ def as_number(value, name, integer):
         return int(value)
     try:
         number = float(value)
-        if math.isinf(number) and value - value == 0:
+        if math.isinf(number) and value != number:
             raise OverflowError
     except OverflowError:
         bound = f"at most {np.finfo(np.float64).max:.4g} in absolute value"
@@ -43,10 +45,10 @@ def check_number(value, name, *, low=None, low_open=False, integer=False, none=F
         return value
     kind, word = (Integral, "an integer") if integer else (Real, "a number")
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kind):
-        raise TypeError(f"{name} must be {word}{' or None' * none}, got {value!r}")
+        raise TypeError(f"{name} must be {word}{' or None' * none}, got {shown(value)}")
     number = as_number(value, name, integer)
     if number != number and low is None:
-        raise ValueError(f"{name} must not be NaN, got {value!r}")
+        raise ValueError(f"{name} must not be NaN, got {shown(value)}")
     if number != number or (low is not None and (number < low or (low_open and number == low))):
         raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {shown(value)}")
     return number
@@ -55,13 +57,15 @@ def check_number(value, name, *, low=None, low_open=False, integer=False, none=F
 def check_option(value, name, options):
     """Raise unless ``value`` is one of ``options``."""
     if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}"
+        )
 
 
 def check_flag(value, name):
     """Raise unless ``value`` is a bool."""
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
 
 
 def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-first",)):
@@ -69,16 +73,16 @@ def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-
     wanted = f"{name} must be a number > 0 or one of {', '.join(map(repr, options))}"
     if isinstance(lam, str):
         if lam not in options:
-            raise ValueError(f"{wanted}, got {lam!r}")
+            raise ValueError(f"{wanted}, got {shown(lam)}")
         return
     if not isinstance(lam, Real) or isinstance(lam, (bool, np.bool_)):
-        raise TypeError(f"{wanted}, got {lam!r}")
+        raise TypeError(f"{wanted}, got {shown(lam)}")
     number = check_number(lam, name, low=0)
     if number == 0 and not capped:
         unless = "" if capped is None else " unless max_clusters is given"
         raise ValueError(f"{name} must be > 0{unless}, got {name}={lam!s}")
     if finite and math.isinf(number):
-        raise ValueError(f"{name} must be finite, got {lam!r}")
+        raise ValueError(f"{name} must be finite, got {shown(lam)}")
 
 
 def as_floats(value):
@@ -163,7 +167,7 @@ def check_weights(sample_weight, n):
     if not np.isfinite(weight).all():
         raise ValueError("sample_weight must be finite, got NaN or infinity")
     if weight.min() < 0:
-        raise ValueError(f"sample_weight must be >= 0, got {weight.min()!r}")
+        raise ValueError(f"sample_weight must be >= 0, got {shown(weight.min())}")
     if not weight.any():
         raise ValueError("sample_weight must have a positive entry, got all zeros")
     positive = weight[weight > 0]
