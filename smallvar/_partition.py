@@ -196,7 +196,7 @@ class PartitionStart:
                     clusters.put(clusters.label, clusters.k, exact=True)
             progress.record(
                 self.measured(),
-                self.words(),
+                self.words() if verbose else "",
                 changed=changed,
                 opened=opened,
                 converged=not changed and was_exact,
