@@ -246,14 +246,14 @@ default="squared_euclidean"
     def _fit_rule(self, rule, X, weight, given, rng, n_threads):
         """All starts; the best one becomes the result."""
         n = X.shape[0]
-        visited = None if weight is None or weight.all() else np.flatnonzero(weight)
+        active = None if weight is None or weight.all() else np.flatnonzero(weight)
         mass = Masses(X, weight, n_threads)
         lam = None if self.lam == "auto" else self.lam
         if isinstance(lam, str):
             guess = cut_guess(self.n_clusters, n)
-            equal = None if visited is None else (weight > 0).astype(np.float64)
+            equal = None if active is None else (weight > 0).astype(np.float64)
             center = mass.mean if weight is None else Masses(X, equal, n_threads).mean
-            lam = farthest_first(rule, X, visited, center, guess)
+            lam = farthest_first(rule, X, active, center, guess)
         about = Reference(rule, X, mass.mean, mass)
         total = float(about.apart.sum() if weight is None else weight @ about.apart)
         if not np.isfinite(total):
@@ -264,17 +264,17 @@ default="squared_euclidean"
             )
 
         def start(order, centers, lam, algorithm, given, cap):
-            rows = visited
+            rows = active
             if order is not None:
-                rows = order if visited is None else order[weight[order] > 0]
+                rows = order if active is None else order[weight[order] > 0]
             w = weight if weight is None or rows is None else weight[rows]
             sweep = DivergenceSweep(rule, X, w, rows, about)
             centers = mass.mean[None] if centers is None else centers
             return Start(sweep, rows, centers, float(lam), algorithm, given, cap)
 
         best = self._run(X, weight, lam, given, rng, n_threads, start, family=Family(rule))
-        if visited is not None:
-            # rows of weight zero are not visited: they get the label of predict
+        if active is not None:
+            # idle rows, of weight zero, are not visited: they get the label of predict
             idle = np.flatnonzero(weight == 0)
             self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.sweep.centers).labels
         return best

@@ -237,7 +237,7 @@ class DPMeans(CenterEstimator):
             given = check_init(self.init, X.shape[1], self.max_clusters)
             best = self._fit(X, weight, given, rng, n_threads)
             if self.algorithm == "collapsed" and weight is not None and not weight.all():
-                # rows of weight zero are not visited: they get the label of predict
+                # idle rows, of weight zero, are not visited: they get the label of predict
                 idle = np.flatnonzero(weight == 0)
                 self.labels_[idle] = nearest_sweep(
                     X[idle], None, best.sweep.centers, n_threads

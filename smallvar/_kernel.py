@@ -33,7 +33,7 @@ class _Start(PartitionStart):
     """One start of DP-means."""
 
     def __init__(self, clusters, order, lam, algorithm, max_clusters, noise):
-        order = clusters.live if order is None else order[clusters.weight[order] > 0]
+        order = clusters.active if order is None else order[clusters.weight[order] > 0]
         super().__init__(clusters, order, noise)
         self.lam, self.cap = lam, NO_CAP if max_clusters is None else max_clusters
         self.step = self.collapse if algorithm == "collapsed" else self.create
@@ -84,7 +84,7 @@ class _Start(PartitionStart):
         self.label[idle] = nearest[idle]
         if closing:
             used = np.zeros(clusters.k, dtype=bool)
-            used[nearest[clusters.live]] = True
+            used[nearest[clusters.active]] = True
             number = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
             self.center_label = np.append(number, np.int32(-1))[self.center_label]
             self.norm, self.mass = self.norm[used], self.mass[used]
@@ -421,11 +421,11 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         """The penalty as a number; ``clusters`` has all points in one."""
         if guess is None:
             return float(self.lam)
-        live = clusters.live
+        active = clusters.active
         if (clusters.weight != 1.0).any():  # weights play no part, but for those of zero
             clusters = Partition(gram, (clusters.weight > 0).astype(float), clusters.label)
-        distance = clusters.nearest()[1][live]
-        return farthest_first(clusters.gram, live, distance, guess, noise) or 1.0
+        distance = clusters.nearest()[1][active]
+        return farthest_first(clusters.gram, active, distance, guess, noise) or 1.0
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """Fit and return the labels of the data.

@@ -46,7 +46,7 @@ class Partition:
         n = gram.shape[0]
         self.gram, self.diagonal = gram, gram.diagonal
         self.weight = np.ones(n) if weight is None else weight
-        self.live = np.flatnonzero(self.weight > 0)
+        self.active = np.flatnonzero(self.weight > 0)
         self.label = np.zeros(n, dtype=np.int32)
         self.sums = np.zeros((0, n))
         self.n_changes = 0
@@ -73,17 +73,17 @@ class Partition:
 
         Returns the new number of each old one, -1 for those that vanish.
         """
-        live, old = self.live, self.label
+        active, old = self.active, self.label
         used = np.zeros(k, dtype=bool)
-        used[label[live]] = True
+        used[label[active]] = True
         number = np.where(used, np.cumsum(used) - 1, -1)
         kept = np.flatnonzero(used[: self.k])
-        changed = live[label[live] != old[live]]
+        changed = active[label[active] != old[active]]
         now = number[label[changed]]
         # an update reads two rows for each change
-        if exact or 2 * len(changed) >= len(live) or self.n_changes > 4 * len(live):
+        if exact or 2 * len(changed) >= len(active) or self.n_changes > 4 * len(active):
             self.sums = np.zeros((used.sum(), len(old)))
-            self.gram.add(self.sums, live, number[label[live]], self.weight[live])
+            self.gram.add(self.sums, active, number[label[active]], self.weight[active])
             self.n_changes = 0
         elif len(changed) or len(kept) < k or k > self.k:
             sums = np.zeros((used.sum(), len(old)))
@@ -103,11 +103,11 @@ class Partition:
 
     def measure(self):
         """Masses, norms and the squared error from the sums."""
-        c, w = self.label[self.live], self.weight[self.live]
+        c, w = self.label[self.active], self.weight[self.active]
         self.mass = np.bincount(c, w, self.k)
-        square = np.bincount(c, w * self.sums[c, self.live], self.k)
+        square = np.bincount(c, w * self.sums[c, self.active], self.k)
         self.norm = square / self.mass / self.mass
-        total = np.bincount(c, w * self.diagonal[self.live], self.k)
+        total = np.bincount(c, w * self.diagonal[self.active], self.k)
         error = float((total - square / self.mass).sum())
         self.size = float(np.abs(total).sum())
         # a negative error is of an indefinite matrix, or rounding

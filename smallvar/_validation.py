@@ -153,7 +153,11 @@ def check_symmetric(A, wanted, dtype=None):
 
 
 def check_weights(sample_weight, n):
-    """Weights as a float64 array of shape (n,), or None where all are 1."""
+    """Weights as a float64 array of shape (n,), or None where all are 1.
+
+    Rows with a weight above zero are called active, the others idle: they take part in nothing,
+    and get the label that ``predict`` would give them.
+    """
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Real):
