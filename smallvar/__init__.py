@@ -15,10 +15,12 @@ from smallvar._bregman import BregmanDPMeans
 from smallvar._config import show_config
 from smallvar._dpmeans import DPMeans
 from smallvar._dynamic import DynamicMeans
-from smallvar._dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans, match_clusters
+from smallvar._dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans
+from smallvar._exchange import match_clusters
 from smallvar._graph import PenalizedCut, cut_path
 from smallvar._hdp import HDPMeans
-from smallvar._kernel import KernelDPMeans, KernelHDPMeans
+from smallvar._kernel import KernelDPMeans
+from smallvar._kernel_hdp import KernelHDPMeans
 from smallvar._mahalanobis import MahalanobisMeans
 from smallvar._minibatch import MiniBatchDPMeans
 from smallvar._path import lambda_path

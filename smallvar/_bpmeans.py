@@ -5,9 +5,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Bunch, check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._base import (
+from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
+from smallvar._path import envelope
+from smallvar._penalty import check_guess, cut_guess
+from smallvar._sweeps.bpmeans import FeatureSweep
+from smallvar._validation import (
     DTYPES,
-    Estimator,
     as_floats,
     check_data,
     check_lam,
@@ -16,12 +19,7 @@ from smallvar._base import (
     check_reach,
     check_weights,
     learned,
-    unchanged_on_error,
-    warn_not_converged,
 )
-from smallvar._path import envelope
-from smallvar._penalty import check_guess
-from smallvar._sweeps.bpmeans import FeatureSweep
 
 INITS = ("alternate", "mean", "data")
 EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
@@ -76,7 +74,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
         if isinstance(self.init, str):
             check_option(self.init, "init", INITS)
         check_number(self.n_swaps, "n_swaps", low=0, integer=True)
-        return self._check_starts()
+        self._check_starts()
 
     def _prepare(self, X, sample_weight):
         """Checked data without the rows of weight zero, and the weights of the others."""
@@ -87,8 +85,8 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
             _check_masses(X, weight)
         if weight is None or weight.all():
             return X, X, weight, None
-        used = weight > 0
-        return X, np.ascontiguousarray(X[used]), weight[used], used
+        active = weight > 0
+        return X, np.ascontiguousarray(X[active]), weight[active], active
 
     def _sweep(self, X, weight, rule, lam, cap, n_threads):
         return FeatureSweep(
@@ -113,14 +111,14 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
         modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[self.init]
         sweep.run(states.astype(np.uint64), np.resize(np.array(modes, dtype=np.intc), len(states)))
 
-    def _keep(self, sweep, X, used, n_threads):
+    def _keep(self, sweep, X, active, n_threads):
         """Learned attributes."""
         self.components_, self.n_components_ = sweep.components(), sweep.k
         self.assignments_ = sweep.assignments()
-        if used is not None:
-            rows = np.empty((len(used), sweep.k), dtype=np.int32)
-            rows[used] = self.assignments_
-            rows[~used] = self._encode(np.ascontiguousarray(X[~used]), None, n_threads)[0]
+        if active is not None:
+            rows = np.empty((len(active), sweep.k), dtype=np.int32)
+            rows[active] = self.assignments_
+            rows[~active] = self._encode(np.ascontiguousarray(X[~active]), None, n_threads)[0]
             self.assignments_ = rows
         self.reconstruction_err_ = float(np.sqrt(sweep.error))
         self.objective_ = sweep.objective
@@ -237,8 +235,8 @@ class BPMeans(_FeatureEstimator):
         residual shrinks; ``lam`` is the least by which one of them lowers the squared error.
         :func:`feature_path` shows what other values would give.
     n_components : int, default=8
-        Guess of the number of features for ``lam="farthest-first"``, not a bound. Not used with a
-        number as ``lam``.
+        Guess of the number of features for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used with a number as ``lam``.
     max_features : int, default=None
         Never have more features than this.
     algorithm : {"sweep", "collapsed", "stepwise"}, default="sweep"
@@ -374,6 +372,13 @@ class BPMeans(_FeatureEstimator):
         self.n_threads = n_threads
         self.verbose = verbose
 
+    def _check_parameters(self):
+        check_lam(self.lam, finite=True)
+        check_number(self.n_components, "n_components", low=1, integer=True)
+        check_number(self.max_features, "max_features", low=1, integer=True, none=True)
+        check_option(self.algorithm, "algorithm", ("sweep", "collapsed", "stepwise"))
+        self._check_common()
+
     def fit(self, X, y=None, sample_weight=None):
         """Find the features of the data.
 
@@ -393,23 +398,20 @@ class BPMeans(_FeatureEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            check_lam(self.lam, finite=True)
-            check_number(self.n_components, "n_components", low=1, integer=True)
-            check_number(self.max_features, "max_features", low=1, integer=True, none=True)
-            check_option(self.algorithm, "algorithm", ("sweep", "collapsed", "stepwise"))
-            rng, n_threads = self._check_common()
-            X, rows, weight, used = self._prepare(X, sample_weight)
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
+            X, rows, weight, active = self._prepare(X, sample_weight)
             cap = len(rows) if self.max_features is None else min(self.max_features, len(rows))
             Z = None
             if not isinstance(self.init, str):
                 if self.algorithm == "stepwise":
                     raise ValueError("init must be a string where algorithm is 'stepwise'")
                 Z = _check_assignments(self.init, len(X), cap, "max_features")
-                Z = Z if used is None else np.ascontiguousarray(Z[used])
+                Z = Z if active is None else np.ascontiguousarray(Z[active])
             lam = self.lam
             if isinstance(lam, str):
-                check_guess(self.n_components, len(rows), "n_components")
-                probe = self._sweep(rows, None, "coordinate", 0.0, self.n_components, n_threads)
+                guess = cut_guess(self.n_components, len(rows), "n_components")
+                probe = self._sweep(rows, None, "coordinate", 0.0, guess, n_threads)
                 lam = probe.farthest_first()
             lam = float(lam)
             if self.algorithm == "stepwise":
@@ -419,7 +421,7 @@ class BPMeans(_FeatureEstimator):
                 self._start(sweep, rng, Z)
                 converged = sweep.converged
             self.lam_ = lam
-            self._keep(sweep, X, used, n_threads)
+            self._keep(sweep, X, active, n_threads)
             if self.algorithm == "stepwise":
                 self.objective_, self.objective_path_ = path[-1], np.array(path)
             if not converged:
@@ -573,6 +575,13 @@ class KFeatures(_FeatureEstimator):
     def _exact(self):
         return self.assign == "exact"
 
+    def _check_parameters(self):
+        check_number(self.n_components, "n_components", low=1, integer=True)
+        check_option(self.assign, "assign", ("coordinate", "exact"))
+        if self._exact:
+            _check_exact(self.n_components, "n_components")
+        self._check_common()
+
     def fit(self, X, y=None, sample_weight=None):
         """Find the features of the data.
 
@@ -592,20 +601,17 @@ class KFeatures(_FeatureEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            check_number(self.n_components, "n_components", low=1, integer=True)
-            check_option(self.assign, "assign", ("coordinate", "exact"))
-            if self._exact:
-                _check_exact(self.n_components, "n_components")
-            rng, n_threads = self._check_common()
-            X, rows, weight, used = self._prepare(X, sample_weight)
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
+            X, rows, weight, active = self._prepare(X, sample_weight)
             check_guess(self.n_components, len(rows), "n_components")
             Z = None
             if not isinstance(self.init, str):
                 Z = _check_assignments(self.init, len(X), self.n_components, "n_components")
-                Z = Z if used is None else np.ascontiguousarray(Z[used])
+                Z = Z if active is None else np.ascontiguousarray(Z[active])
             sweep = self._sweep(rows, weight, self.assign, 0.0, self.n_components, n_threads)
             self._start(sweep, rng, Z)
-            self._keep(sweep, X, used, n_threads)
+            self._keep(sweep, X, active, n_threads)
             if not sweep.converged:
                 warn_not_converged(self, self.n_iter_)
         return self
@@ -678,13 +684,13 @@ def feature_path(X, max_components=10, *, sample_weight=None, **options):
         _check_exact(max_components, "max_components")
     X = check_data(X)
     weight = check_weights(sample_weight, X.shape[0])
-    used = len(X) if weight is None else np.count_nonzero(weight)
+    active = len(X) if weight is None else np.count_nonzero(weight)
     model.random_state = check_random_state(model.random_state)
     energy = KFeatures(1, n_threads=model.n_threads)
     energy.components_, energy.n_components_ = np.zeros((0, X.shape[1])), 0
     energy.n_features_in_ = X.shape[1]
     errors, Z = [-energy.score(X, sample_weight=weight)], np.zeros((len(X), 0), dtype=np.int32)
-    for k in range(1, min(max_components, used) + 1):
+    for k in range(1, min(max_components, active) + 1):
         model.set_params(n_components=k, init=options.get("init", "alternate"))
         model.fit(X, sample_weight=weight)
         error, seeded = model.objective_, model.assignments_

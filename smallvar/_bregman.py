@@ -5,19 +5,9 @@ from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from smallvar._base import (
-    check_init,
-    check_option,
-    check_ratio,
-    check_reach,
-    check_weights,
-    learned,
-    unchanged_on_error,
-    warn_not_converged,
-)
+from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._divergence import (
     DIVERGENCES,
-    DivergenceStart,
     DivergenceSweep,
     Family,
     Masses,
@@ -27,7 +17,16 @@ from smallvar._divergence import (
     sweep_at,
 )
 from smallvar._dpmeans import WEIGHTS, DPMeans
-from smallvar._penalty import check_guess
+from smallvar._penalty import cut_guess
+from smallvar._starts import Start
+from smallvar._validation import (
+    check_init,
+    check_option,
+    check_ratio,
+    check_reach,
+    check_weights,
+    learned,
+)
 
 
 class BregmanDPMeans(DPMeans):
@@ -60,8 +59,8 @@ class BregmanDPMeans(DPMeans):
 default="squared_euclidean"
         D. With "squared_euclidean" this is :class:`DPMeans`, on the same compiled sweeps.
     n_clusters : int, default=8
-        Guess of the number of clusters for ``lam="farthest-first"``, not a bound. Not used with a
-        number as ``lam``.
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used with a number as ``lam``.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
     algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
@@ -229,7 +228,8 @@ default="squared_euclidean"
         if rule is None:
             return super().fit(X, sample_weight=sample_weight)
         with unchanged_on_error(self):
-            rng, n_threads = self._check_parameters()
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
             if self.algorithm in ("collapsed", "merge"):
@@ -239,21 +239,21 @@ default="squared_euclidean"
                 rule.check(given, "init", self.divergence)
             with threadpool_limits(n_threads, user_api="blas"), np.errstate(over="ignore"):
                 best = self._fit_rule(rule, X, weight, given, rng, n_threads)
-            if not (best.converged or best.enough):
-                warn_not_converged(self, best.n_iter)
+            if not best.progress.ended:
+                warn_not_converged(self, self.n_iter_)
         return self
 
     def _fit_rule(self, rule, X, weight, given, rng, n_threads):
         """All starts; the best one becomes the result."""
         n = X.shape[0]
-        visited = None if weight is None or weight.all() else np.flatnonzero(weight)
+        active = None if weight is None or weight.all() else np.flatnonzero(weight)
         mass = Masses(X, weight, n_threads)
         lam = None if self.lam == "auto" else self.lam
         if isinstance(lam, str):
-            check_guess(self.n_clusters, n)
-            equal = None if visited is None else (weight > 0).astype(np.float64)
+            guess = cut_guess(self.n_clusters, n)
+            equal = None if active is None else (weight > 0).astype(np.float64)
             center = mass.mean if weight is None else Masses(X, equal, n_threads).mean
-            lam = farthest_first(rule, X, visited, center, self.n_clusters)
+            lam = farthest_first(rule, X, active, center, guess)
         about = Reference(rule, X, mass.mean, mass)
         total = float(about.apart.sum() if weight is None else weight @ about.apart)
         if not np.isfinite(total):
@@ -264,20 +264,19 @@ default="squared_euclidean"
             )
 
         def start(order, centers, lam, algorithm, given, cap):
-            rows = visited
+            rows = active
             if order is not None:
-                rows = order if visited is None else order[weight[order] > 0]
+                rows = order if active is None else order[weight[order] > 0]
             w = weight if weight is None or rows is None else weight[rows]
-            label = np.zeros(n if rows is None else len(rows), dtype=np.int32)
-            sweep = DivergenceSweep(rule, X, w, rows, label, about)
+            sweep = DivergenceSweep(rule, X, w, rows, about)
             centers = mass.mean[None] if centers is None else centers
-            return DivergenceStart(sweep, centers, float(lam), algorithm, given, cap)
+            return Start(sweep, rows, centers, float(lam), algorithm, given, cap)
 
         best = self._run(X, weight, lam, given, rng, n_threads, start, family=Family(rule))
-        if visited is not None:
-            # rows of weight zero are not visited: they get the label of predict
+        if active is not None:
+            # idle rows, of weight zero, are not visited: they get the label of predict
             idle = np.flatnonzero(weight == 0)
-            self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.sweep.centers).label
+            self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.sweep.centers).labels
         return best
 
     def predict(self, X):
@@ -300,7 +299,7 @@ default="squared_euclidean"
         X = self._validate(X, reset=False)
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         with threadpool_limits(self._threads(), user_api="blas"):
-            return sweep_at(rule, X, None, None, centers).label
+            return sweep_at(rule, X, None, None, centers).labels
 
     def transform(self, X):
         """Divergence of each row from each center.

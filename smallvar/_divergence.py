@@ -4,9 +4,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
-from smallvar._dpmeans import NO_CAP, _Start
 from smallvar._path import Descent
-from smallvar._penalty import farthest_by
+from smallvar._penalty import among, farthest_by
 from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 BLOCK = 1 << 18  # numbers in a temporary table
@@ -162,25 +161,26 @@ class Reference:
 
 
 class DivergenceSweep:
-    """The sweeps of DP-means for a divergence; ``_Start`` drives it as it does ``DPSweep``.
+    """The sweeps of DP-means for a divergence: a ``Sweep`` of ``_starts``.
 
     All divergences of a block of rows are one matrix product. Its rounding is bounded, and what is
     closer than that is decided by ``between``, so that labels depend on no block and no BLAS.
 
     ``rows`` are the rows visited, in that order (None: all as given), ``weight`` their weights > 0
-    or None, ``label`` their labels, which are written to, and ``about`` a Reference of all X.
+    or None, and ``about`` a Reference of all X.
     """
 
     crowded = False  # there are no scores in float32
 
-    def __init__(self, rule, X, weight, rows, label, about):
-        self.rule, self.X, self.weight, self.rows, self.label = rule, X, weight, rows, label
+    def __init__(self, rule, X, weight, rows, about):
+        self.rule, self.X, self.weight, self.rows = rule, X, weight, rows
+        self.labels = np.zeros(len(X) if rows is None else len(rows), dtype=np.int32)
         self.about = about
         self.apart = about.apart if rows is None else about.apart[rows]
         self.length = about.length if rows is None else about.length[rows]
         self.total = exact_total(self.apart if weight is None else weight * self.apart)
         self.sums = self.summed = None
-        self.least, self.tolerance = np.empty(len(label)), np.empty(len(label))
+        self.least, self.tolerance = np.empty(len(self.labels)), np.empty(len(self.labels))
         self.n_moved = 0
 
     @property
@@ -190,7 +190,7 @@ class DivergenceSweep:
 
     def start(self, centers):
         """Begin a run at these centers; all labels are 0."""
-        self.label[:] = 0
+        self.labels[:] = 0
         self.set_centers(np.array(centers, dtype=np.float64))
 
     def set_centers(self, centers):
@@ -273,14 +273,14 @@ class DivergenceSweep:
     def assign(self):
         """All rows join their nearest center."""
         self.n_moved = 0
-        for block in blocks(len(self.label), self.k):
+        for block in blocks(len(self.labels), self.k):
             label, least, tolerance = self.nearest(self.rows_of(block), block)
             self._put(block, label)
             self.least[block], self.tolerance[block] = least, tolerance
 
     def _put(self, block, label):
-        self.n_moved += int(np.count_nonzero(label != self.label[block]))
-        self.label[block] = label
+        self.n_moved += int(np.count_nonzero(label != self.labels[block]))
+        self.labels[block] = label
 
     def moved(self):
         """Rows that got another label in this sweep."""
@@ -291,7 +291,7 @@ class DivergenceSweep:
     def create(self, lam, cap):
         """One sweep of Algorithm 1: nearest centers, opening clusters in the order of visit."""
         self.n_moved = 0
-        for block in blocks(len(self.label), self.k):
+        for block in blocks(len(self.labels), self.k):
             x = self.rows_of(block)
             label, least, tolerance = self.nearest(x, block)
             if self.k < cap and lam < np.inf:
@@ -354,22 +354,22 @@ class DivergenceSweep:
         value = np.empty(len(near))
         for part in blocks(len(near), self.X.shape[1]):
             value[part] = self.rule.between(
-                self.X[rows[part]].astype(float), self.centers[self.label[near[part]]]
+                self.X[rows[part]].astype(float), self.centers[self.labels[near[part]]]
             )
         value *= w[near]
         best = int(value.argmax())
         if value[best] > self.lam:
             self.open_at(self.X[rows[best]].astype(float))
-            self.label[near[best]] = self.k - 1
+            self.labels[near[best]] = self.k - 1
 
     # ---- means -----------------------------------------------------------------------------------
 
     def add_up(self):
         """Bring the sums to the labels: only rows whose label is another now are moved."""
-        label, mass = self.label, self.about.mass
+        label, mass = self.labels, self.about.mass
         if self.rows is not None:
             label = np.full(self.X.shape[0], -1, dtype=np.int32)
-            label[self.rows] = self.label
+            label[self.rows] = self.labels
         if self.sums is None:
             self.sums = Sums(mass.layout, self.k)
             self.sums.add(self.X, label, mass.weight)
@@ -405,7 +405,7 @@ class DivergenceSweep:
 
     def _renumber(self, number):
         """Each cluster gets this number; rows that are in none stay there."""
-        self.label[:] = number[self.label]
+        self.labels[:] = number[self.labels]
         self.summed = np.append(number, np.int32(-1))[self.summed]
 
     def drop_empty(self):
@@ -415,9 +415,9 @@ class DivergenceSweep:
 
     def own_distances(self):
         """Divergence of each row from its own center."""
-        out = np.empty(len(self.label))
+        out = np.empty(len(self.labels))
         for block in blocks(len(out), self.X.shape[1]):
-            own = self.centers[self.label[block]]
+            own = self.centers[self.labels[block]]
             out[block] = self.rule.between(self.rows_of(block), own)
         return out
 
@@ -435,7 +435,7 @@ class DivergenceSweep:
         two clusters, whose costs the rows behind it compute again.
         """
         state = _Collapsed(self, lam, cap)
-        n, start, step = len(self.label), 0, 64
+        n, start, step = len(self.labels), 0, 64
         while start < n:
             most = max(1, min(ROWS, BLOCK // max(1, len(state.mass) * self.X.shape[1])))
             stop = min(n, start + min(step, most))
@@ -494,7 +494,7 @@ class _Collapsed:
         w = np.broadcast_to(np.asarray(sweep.weights_of(block), dtype=float), len(x))
         visited = np.arange(len(sweep.X))[block] if sweep.rows is None else sweep.rows[block]
         spread = np.sqrt(w * sweep.about.size[visited])
-        label = sweep.label[block]  # a view: changes are written through
+        label = sweep.labels[block]  # a view: changes are written through
         cost = self._join(x, w, np.arange(len(self.mass)))
         self._fill(cost, x, w, label, np.arange(len(x)))
         at = 0
@@ -541,17 +541,6 @@ class _Collapsed:
                 self.mean[c] = self._clip(mean)
 
 
-class DivergenceStart(_Start):
-    """A start of DP-means on a sweep that is given."""
-
-    def __init__(self, sweep, centers, lam, algorithm, given, max_clusters):
-        self.sweep, self.label = sweep, sweep.label
-        self.lam, self.algorithm, self.given, self.order = lam, algorithm, given, sweep.rows
-        self.cap = NO_CAP if max_clusters is None else max_clusters
-        self.path, self.n_iter = [], 0
-        sweep.start(centers)
-
-
 class _DivergenceMergeSweep(DivergenceSweep):
     """The sweep of a merge path for a divergence, with the methods of ``MergeSweep``."""
 
@@ -561,11 +550,6 @@ class _DivergenceMergeSweep(DivergenceSweep):
     def weights(self):
         """Weights of the clusters."""
         return self.mass
-
-    @property
-    def labels(self):
-        """Labels of the rows."""
-        return self.label
 
     def seed(self, rows):
         """Centers near these rows, a bit towards the mean: no component is on a border."""
@@ -660,13 +644,12 @@ class Family:
     def __call__(self, X, weight, n_threads, unit):
         mass = Masses(X, weight, n_threads)
         about = Reference(self.rule, X, mass.mean, mass)
-        labels = np.zeros(X.shape[0], dtype=np.int32)
-        sweep = _DivergenceMergeSweep(self.rule, X, weight, None, labels, about)
+        sweep = _DivergenceMergeSweep(self.rule, X, weight, None, about)
         return _FamilyCriterion(self.rule, X, weight, unit), Descent(X, weight, sweep)
 
     def labels(self, X, centers):
         """Labels of the nearest centers."""
-        return sweep_at(self.rule, X, None, None, centers).label
+        return sweep_at(self.rule, X, None, None, centers).labels
 
 
 class Masses:
@@ -695,15 +678,13 @@ def farthest_first(rule, X, rows, mean, n_clusters):
     def to_row(far):
         return apart(X[far if rows is None else rows[far]].astype(np.float64))
 
-    least = farthest_by(apart(mean), to_row, n_clusters, 0.0)
-    return least if np.isfinite(least) else 1.0
+    return farthest_by(among(apart(mean), to_row), n_clusters, 0.0) or 1.0
 
 
 def sweep_at(rule, X, weight, rows, centers):
     """A sweep over these rows whose labels are the nearest of the centers."""
     about = Reference(rule, X, centers.mean(axis=0))
-    n = X.shape[0] if rows is None else len(rows)
-    sweep = DivergenceSweep(rule, X, weight, rows, np.zeros(n, dtype=np.int32), about)
+    sweep = DivergenceSweep(rule, X, weight, rows, about)
     sweep.set_centers(centers)
     sweep.assign()
     return sweep

@@ -4,9 +4,13 @@ import warnings
 
 import numpy as np
 
-from smallvar._base import (
-    CenterEstimator,
-    Space,
+from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._centers import CenterEstimator, Space, nearest_sweep
+from smallvar._path import find_path
+from smallvar._penalty import cut_guess, farthest_first
+from smallvar._starts import Start, best_of
+from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._validation import (
     check_flag,
     check_init,
     check_lam,
@@ -15,117 +19,20 @@ from smallvar._base import (
     check_ratio,
     check_reach,
     check_weights,
-    counts,
-    nearest_sweep,
-    unchanged_on_error,
-    warn_not_converged,
 )
-from smallvar._path import find_path
-from smallvar._penalty import check_guess, farthest_first
-from smallvar._sweeps.dpmeans import DPSweep
 
-NO_CAP = 2**31 - 1  # labels are int32
 LAMS = ("auto", "farthest-first")
 WEIGHTS = 1e12  # largest ratio of weights where rows are taken out of clusters
 CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
 
 
-class _Start:
-    """One start of DP-means: sweeps until nothing changes, or until tol or max_iter ends them."""
-
-    def __init__(
-        self, X, weight, order, lam, algorithm, centers, given, space, max_clusters, n_threads
-    ):
-        self.lam, self.algorithm, self.given, self.order = lam, algorithm, given, order
-        self.cap = NO_CAP if max_clusters is None else max_clusters
-        self.label = np.zeros(X.shape[0], dtype=np.int32)
-        self.sweep = DPSweep(
-            X,
-            weight,
-            order,
-            self.label,
-            space,
-            n_threads,
-            len(centers),
-            algorithm != "collapsed",
-        )
-        self.sweep.start(centers)
-        self.path = []
-        self.n_iter = 0
-
-    def run(self, max_iter, tol, verbose):
-        """Sweep to the end, then settle labels, centers and objective."""
-        sweep, counted = self.sweep, 0
-        if self.algorithm == "collapsed":
-            if self.given:
-                sweep.assign()
-            sweep.move_centers()
-        self.converged = self.enough = False
-        while not (self.converged or self.enough):
-            moved, opened = self.step()
-            self.n_iter += 1
-            # a first sweep that keeps all labels: given centers have not moved to their means yet
-            self.converged = not (moved or opened) and (self.n_iter > 1 or not self.given)
-            if self.converged and self.path:
-                self.path.append(self.path[-1])
-            else:
-                self.note(sweep.move_centers())
-            if verbose:
-                print(
-                    f"sweep {self.n_iter}: {sweep.k} clusters, objective {self.path[-1]:.8g}, "
-                    f"{moved} points moved, {opened} clusters opened"
-                )
-            counted += counts(opened, self.path, counted, len(self.label))
-            if not self.converged:
-                if tol > 0 and len(self.path) > 1:
-                    self.enough = self.path[-2] - self.path[-1] <= tol * self.path[0]
-                if counted >= max_iter:
-                    break
-        if not self.converged and self.algorithm != "collapsed":
-            self.close()
-        self.inertia = sweep.squared_error()
-        self.objective = self.path[-1] = self.inertia + self.lam * sweep.k
-        return self
-
-    def step(self):
-        """One sweep; returns the points moved and the clusters opened."""
-        sweep, before = self.sweep, self.sweep.k
-        if self.algorithm == "collapsed":
-            return sweep.collapse(self.lam, self.cap)
-        if self.algorithm == "serial":
-            sweep.create(self.lam, self.cap)
-        else:
-            room = before < self.cap
-            sweep.seek_farthest(self.lam, room)
-            sweep.assign()
-            if room:
-                sweep.open_farthest()
-        if sweep.crowded:
-            sweep.use_double()
-        return sweep.moved(), sweep.k - before
-
-    def note(self, error):
-        """Append the objective after a sweep, from the sums where that is accurate enough."""
-        if not error > 1e-6 * self.sweep.total:
-            error = self.sweep.squared_error()
-        self.path.append(error + self.lam * self.sweep.k)
-
-    def close(self):
-        """Labels of the nearest centers where the sweeps did not end at a fixed point."""
-        sweep = self.sweep
-        sweep.seek_farthest(self.lam, False)
-        sweep.assign()
-        sweep.drop_empty()
-        self.path.append(np.nan)  # run() sets it
-
-
 def resolve_lam(lam, X, n_clusters, weight, n_threads):
     """The penalty as a number."""
     if isinstance(lam, str):
-        check_guess(n_clusters, X.shape[0])
+        guess = cut_guess(n_clusters, X.shape[0])
         check_reach(X)
-        return farthest_first(X, n_clusters, weight, n_threads)
+        return farthest_first(X, guess, weight, n_threads)
     return float(lam)
 
 
@@ -152,8 +59,8 @@ class DPMeans(CenterEstimator):
         penalty, by how well they describe the data: see :func:`lambda_path`. "farthest-first"
         derives it from the data and the guess ``n_clusters``, see :func:`farthest_first_lambda`.
     n_clusters : int, default=8
-        Guess of the number of clusters for ``lam="farthest-first"``, not a bound. Not used
-        otherwise.
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used otherwise.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
     algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
@@ -300,7 +207,7 @@ class DPMeans(CenterEstimator):
         check_number(self.n_clusters, "n_clusters", low=1, integer=True)
         check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed", "merge"))
         check_flag(self.shuffle, "shuffle")
-        return self._check_starts()
+        self._check_starts()
 
     def fit(self, X, y=None, sample_weight=None):
         """Cluster the data.
@@ -321,7 +228,8 @@ class DPMeans(CenterEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            rng, n_threads = self._check_parameters()
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
             if self.algorithm in ("collapsed", "merge"):
@@ -329,7 +237,7 @@ class DPMeans(CenterEstimator):
             given = check_init(self.init, X.shape[1], self.max_clusters)
             best = self._fit(X, weight, given, rng, n_threads)
             if self.algorithm == "collapsed" and weight is not None and not weight.all():
-                # rows of weight zero are not visited: they get the label of predict
+                # idle rows, of weight zero, are not visited: they get the label of predict
                 idle = np.flatnonzero(weight == 0)
                 self.labels_[idle] = nearest_sweep(
                     X[idle], None, best.sweep.centers, n_threads
@@ -337,8 +245,8 @@ class DPMeans(CenterEstimator):
             reachable = self._reachable(X, weight, n_threads) if given is None else None
             if reachable:
                 warnings.warn(reachable, UserWarning, stacklevel=2)
-            if not (best.converged or best.enough):
-                warn_not_converged(self, best.n_iter)
+            if not best.progress.ended:
+                warn_not_converged(self, self.n_iter_)
         return self
 
     def _fit(self, X, weight, given, rng, n_threads):
@@ -349,7 +257,11 @@ class DPMeans(CenterEstimator):
             if centers is None:
                 centers = space.mean.reshape(1, -1)
             w = weight if order is None or weight is None else weight[order]
-            return _Start(X, w, order, lam, algorithm, centers, given, space, cap, n_threads)
+            labels = np.zeros(X.shape[0], dtype=np.int32)
+            sweep = DPSweep(
+                X, w, order, labels, space, n_threads, len(centers), algorithm != "collapsed"
+            )
+            return Start(sweep, order, centers, lam, algorithm, given, cap)
 
         lam = None
         if self.lam != "auto":
@@ -367,7 +279,7 @@ class DPMeans(CenterEstimator):
         if lam is not None and self.algorithm != "merge":
             known, cap = given is not None, self.max_clusters
             starts = (start(order, given, lam, self.algorithm, known, cap) for order in orders)
-            return self._best_start(n, starts)
+            return self._best_start(n, starts, self.n_init)
         algorithm = "serial" if lam is None and self.algorithm != "collapsed" else "collapsed"
         options = {"lam": lam, "most": self.max_clusters, "init": given, "verbose": self.verbose}
 
@@ -389,7 +301,8 @@ class DPMeans(CenterEstimator):
         )
         if lam is None:  # the objectives of different penalties do not compare
             paths = [min(paths, key=lambda pair: pair[1].value)]
-        best = self._best_start(n, (one for pair in paths for one in of_path(*pair)))
+        starts = (one for pair in paths for one in of_path(*pair))
+        best = self._best_start(n, starts, 1 if lam is None else None)
         self.path_ = best.merge_path
         return best
 
@@ -410,24 +323,19 @@ class DPMeans(CenterEstimator):
             "algorithm='merge', or lam='auto' to let the data choose."
         )
 
-    def _best_start(self, n, starts):
+    def _best_start(self, n, starts, total):
         """Run the starts; the one with the lowest objective becomes the result for n rows."""
-        best = None
-        for number, start in enumerate(starts, 1):
-            start.run(self.max_iter, float(self.tol), self.verbose)
-            if self.verbose and self.n_init > 1:
-                print(f"start {number}: {start.sweep.k} clusters, objective {start.objective:.8g}")
-            if best is None or start.objective < best.objective:
-                best = start
+        finished = (start.run(self.max_iter, self.tol, self.verbose) for start in starts)
+        best = best_of(finished, total=total, verbose=self.verbose)
         self.cluster_centers_ = best.sweep.centers
-        self.labels_ = best.label
+        self.labels_ = best.sweep.labels
         if best.order is not None:
             self.labels_ = np.empty(n, dtype=np.int32)
-            self.labels_[best.order] = best.label
+            self.labels_[best.order] = best.sweep.labels
         self.n_clusters_ = best.sweep.k
         self.inertia_ = best.inertia
         self.objective_ = best.objective
-        self.objective_path_ = np.array(best.path)
+        self.objective_path_ = np.array(best.progress.path)
         self.lam_ = best.lam
-        self.n_iter_ = best.n_iter
+        self.n_iter_ = best.progress.n_iter
         return best

@@ -8,18 +8,11 @@ from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from smallvar._base import (
-    Estimator,
-    check_flag,
-    check_lam,
-    check_number,
-    check_reach,
-    learned,
-    unchanged_on_error,
-    warn_not_converged,
-)
+from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
 from smallvar._penalty import farthest_first
+from smallvar._starts import best_of
 from smallvar._sweeps.ordered import DynamicStep, assign
+from smallvar._validation import check_flag, check_lam, check_number, check_reach, learned, shown
 
 DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
 GUESS = 8  # clusters, for a penalty from the data
@@ -42,7 +35,7 @@ class MovingClusters(ClusterMixin, Estimator):
         if given not in ([], ["t_q", "k_tau"], ["q", "tau"]):
             raise ValueError(
                 "either t_q and k_tau or q and tau must be given, or none of the four, got "
-                f"{', '.join(f'{name}={pairs[name]!r}' for name in given)}"
+                f"{', '.join(f'{name}={shown(pairs[name])}' for name in given)}"
             )
         check_number(self.t_q, "t_q", low=1, low_open=True, none=True)
         check_number(self.k_tau, "k_tau", low=1, none=True)
@@ -50,7 +43,7 @@ class MovingClusters(ClusterMixin, Estimator):
         check_number(self.tau, "tau", low=0, none=True)
         for name in ("k_tau", "q", "tau"):
             if pairs[name] is not None and math.isinf(pairs[name]):
-                raise ValueError(f"{name} must be finite, got {pairs[name]!r}")
+                raise ValueError(f"{name} must be finite, got {shown(pairs[name])}")
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_flag(self.record, "record")
 
@@ -231,7 +224,8 @@ class MovingClusters(ClusterMixin, Estimator):
             The updated estimator.
         """
         with unchanged_on_error(self):
-            n_threads = self._check_parameters()
+            self._check_parameters()
+            n_threads = self._threads()
             first = not hasattr(self, "n_steps_")
             X = self._validate(X, reset=first, least=0)
             check_reach(X)
@@ -246,8 +240,8 @@ class MovingClusters(ClusterMixin, Estimator):
             for name, value in vars(self).get("_settled", {}).items():
                 if getattr(self, name) != value:
                     raise ValueError(
-                        f"{name} must stay what it was at the first batch, {value!r}, got "
-                        f"{getattr(self, name)!r}"
+                        f"{name} must stay what it was at the first batch, {shown(value)}, got "
+                        f"{shown(getattr(self, name))}"
                     )
             with self._undone_on_error():
                 if not self._step(X, n_threads, self.n_steps_):
@@ -274,7 +268,8 @@ class MovingClusters(ClusterMixin, Estimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            n_threads = self._check_parameters()
+            self._check_parameters()
+            n_threads = self._threads()
             X = self._validate(X, reset=True)
             check_reach(X)
             values, order, steps = _steps(times, X.shape[0])
@@ -452,7 +447,6 @@ class DynamicMeans(MovingClusters):
     def _check_parameters(self):
         super()._check_parameters()
         check_number(self.max_iter, "max_iter", low=1, integer=True)
-        return self._threads()
 
     def _begin(self, d, recording):
         super()._begin(d, recording)
@@ -463,14 +457,13 @@ class DynamicMeans(MovingClusters):
 
     def _cluster(self, X, gamma, penalty, n_threads):
         phi = learned(self, "cluster_centers_", len(gamma), X.shape[1])
-        best = None
-        for start in range(self.n_init):
-            order = self._generator.permutation(X.shape[0]) if start else None
-            sweep = DynamicStep(X, phi, gamma, penalty, self.lam_, n_threads).run(
-                order, min(self.max_iter, 2**31 - 1)
-            )
-            if best is None or sweep.objective < best.objective * (1 - 1e-12):
-                best = sweep
+
+        def start(number):
+            order = self._generator.permutation(X.shape[0]) if number else None
+            step = DynamicStep(X, phi, gamma, penalty, self.lam_, n_threads)
+            return step.run(order, min(self.max_iter, 2**31 - 1))
+
+        best = best_of(map(start, range(self.n_init)))
         labels, centers, counts, _ = best.result()
         self.objective_, self.n_iter_ = best.objective, best.n_iter
         return labels, counts, centers, best.converged
@@ -499,7 +492,7 @@ class DynamicMeans(MovingClusters):
             Out of ``cluster_ids_``; at a tie the first.
         """
         check_is_fitted(self)
-        n_threads = self._check_parameters()
+        self._check_parameters()
         X = self._validate(X, reset=False)
         check_reach(X)
         centers = learned(self, "cluster_centers_", len(self.cluster_ids_), X.shape[1])
@@ -507,7 +500,7 @@ class DynamicMeans(MovingClusters):
         if not active.any():
             raise ValueError("no cluster was seen in the last step, so none can be predicted")
         centers = centers[active]
-        labels = assign(X, None, centers, np.zeros((1, len(centers))), n_threads)
+        labels = assign(X, None, centers, np.zeros((1, len(centers))), self._threads())
         return self.cluster_ids_[active][labels]
 
 

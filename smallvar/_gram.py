@@ -9,12 +9,12 @@ from scipy.sparse import issparse
 from scipy.spatial.distance import cdist, pdist
 from sklearn.metrics.pairwise import KERNEL_PARAMS, kernel_metrics, pairwise_kernels
 
-from smallvar._base import DTYPES, Estimator, check_number
+from smallvar._base import Estimator
 from smallvar._sweeps.sums import round_origin
+from smallvar._validation import DTYPES, check_number, check_symmetric, shown
 
 BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
 TEMPORARY = 32  # bytes for each of them: what it is made from, itself, its float64 copy
-ASYMMETRY = 1e-10  # of the largest entry; float32 is allowed its own rounding
 DENSE = 500  # rows of which all eigenvalues are looked at for negative ones
 STEPS, FEW_STEPS, MANY = 40, 8, 4000  # of Lanczos beyond that, few for more rows than MANY
 # kernels exp(-gamma distance), whose gamma has the unit of one over that distance
@@ -109,6 +109,9 @@ class KernelEstimator(Estimator):
     ``gamma_``, that is the gamma from then on.
     """
 
+    def _threads(self):
+        return 1  # products are BLAS's, and its threads the user's
+
     def _check_kernel(self):
         kernel, names = self.kernel, kernel_metrics()
         if isinstance(kernel, str):
@@ -123,7 +126,7 @@ class KernelEstimator(Estimator):
             raise TypeError(f"kernel_params must be a dict or None, got {self.kernel_params!r}")
         if self.gamma is not None:
             if not math.isfinite(check_number(self.gamma, "gamma", low=0)):
-                raise ValueError(f"gamma must be finite, got {self.gamma!r}")
+                raise ValueError(f"gamma must be finite, got {shown(self.gamma)}")
             if "gamma" in (self.kernel_params or {}):
                 raise ValueError("gamma must not be given twice, got it in kernel_params too")
         if isinstance(kernel, str):
@@ -291,15 +294,7 @@ def check_gram(K):
     """Raise unless K is square and symmetric."""
     if K.shape[0] != K.shape[1]:
         raise ValueError(f"X must be a square Gram matrix for kernel='precomputed', got {K.shape}")
-    allowed = max(ASYMMETRY, 8 * float(np.finfo(K.dtype).eps))
-    largest, off = max(abs(float(K.max())), abs(float(K.min()))), 0.0
-    for rows in batches(K.shape[0], max(1, BLOCK // K.shape[0])):
-        off = max(off, float(np.abs(K[rows] - K[:, rows].T).max()))
-    if off > allowed * largest:
-        raise ValueError(
-            f"X must be a symmetric Gram matrix for kernel='precomputed', got entries {off:.3g} "
-            f"apart, more than {allowed:.1g} of the largest"
-        )
+    check_symmetric(K, "X must be a symmetric Gram matrix for kernel='precomputed'")
 
 
 def lowest_eigenvalue(gram, *, centered=False):

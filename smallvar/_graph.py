@@ -14,19 +14,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import validate_data
 
-from smallvar._base import (
+from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._eigen import Rounding, eigen_above, yu_shi
+from smallvar._path import envelope
+from smallvar._starts import Progress, best_of
+from smallvar._sweeps.graph import BatchSweep, CutSweep, contract, number_labels
+from smallvar._validation import (
     as_floats,
     check_number,
     check_option,
     check_reach,
-    unchanged_on_error,
-    warn_not_converged,
+    check_symmetric,
+    shown,
     within_floats,
 )
-from smallvar._gram import ASYMMETRY
-from smallvar._path import envelope
-from smallvar._spectral import eigen_above, yu_shi
-from smallvar._sweeps.graph import BatchSweep, CutSweep, contract, number_labels
 
 TIE = 1e-12  # costs this close, relative to the largest, are equal
 DENSE = 200  # nodes up to which all eigenvalues are computed
@@ -119,8 +120,7 @@ def read_graph(estimator, X, cut):
             X = networkx.to_scipy_sparse_array(X, dtype=np.float64, weight="weight", format="csr")
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"X must have numbers as its edges' weights: {error}") from None
-    rounding = 8 * float(np.finfo(np.float32).eps)
-    allowed = rounding if getattr(X, "dtype", None) == np.float32 else ASYMMETRY
+    single = getattr(X, "dtype", None) == np.float32
     with within_floats():
         X = validate_data(
             estimator, X, accept_sparse=["csr", "csc", "coo"], dtype=np.float64, copy=False
@@ -140,13 +140,8 @@ def read_graph(estimator, X, cut):
         )
     A.eliminate_zeros()
     check_reach(A.data)
-    off = abs(A - A.T).max() if A.nnz else 0.0
-    if off > allowed * (A.data.max() if A.nnz else 0.0):
-        raise ValueError(
-            f"X must be a symmetric adjacency matrix, got entries {off:.3g} apart, more than "
-            f"{allowed:.1g} of the largest"
-        )
-    if off > 0:
+    given = np.float32 if single else np.float64
+    if check_symmetric(A, "X must be a symmetric adjacency matrix", given) > 0:
         A = csr_array((A + A.T) / 2)
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(A.indptr))
     between = row != A.indices
@@ -157,22 +152,36 @@ def read_graph(estimator, X, cut):
     return _Graph(indptr, A.indices[between].astype(np.int32), weight, out, size)
 
 
+def tie_of(graph, lam):
+    """Costs that differ by no more are equal."""
+    ratio = np.zeros(len(graph))
+    np.divide(graph.out, graph.size, out=ratio, where=graph.out > 0)
+    return TIE * (abs(lam) + ratio.max())
+
+
 class _Descent:
     """One start: labels, and the objective after every sweep."""
 
     def __init__(self, estimator, graph, lam, order):
-        ratio = np.zeros(len(graph))
-        np.divide(graph.out, graph.size, out=ratio, where=graph.out > 0)
         self.graph, self.lam, self.order = graph, lam, order
-        self.tie = TIE * (abs(lam) + ratio.max())
+        self.tie = tie_of(graph, lam)
         self.everywhere = estimator.cut == "ratio"
-        self.max_iter, self.verbose = estimator.max_iter, estimator.verbose
-        self.path, self.converged = [], True
+        self.max_iter = estimator.max_iter  # on each level
+        self.progress = Progress(math.inf, 0.0, 0, estimator.verbose)
+        self.converged = True
 
-    def _report(self, value, k, n):
-        self.path.append(value)
-        if self.verbose:
-            print(f"sweep {len(self.path)}: {n} nodes, {k} clusters, objective {value:.8g}")
+    @property
+    def k(self):
+        """Number of clusters, at the end."""
+        return self.n_clusters
+
+    @property
+    def objective(self):
+        """The objective at the end."""
+        return self.progress.objective
+
+    def _record(self, value, k, n, moved):
+        self.progress.record(value, f"{n} nodes, {k} clusters, {{}}", changed=moved)
 
     def run(self, algorithm, start):
         """From given labels, or from every node on its own."""
@@ -181,7 +190,8 @@ class _Descent:
         labels = getattr(self, algorithm)(start.copy())
         self.labels, self.n_clusters = number_labels(labels, None)
         last = CutSweep(self.graph.arrays, self.labels, self.lam, self.tie, False)
-        self.path[-1], self.cut, self.n_iter = last.objective(), last.cut, len(self.path)
+        self.progress.objective, self.cut = last.objective(), last.cut
+        return self
 
     def settle(self, graph, labels, order, few=0):
         """Sweep until no more than ``few`` nodes move; changes ``labels``, returns if any did."""
@@ -189,7 +199,7 @@ class _Descent:
         for count in range(self.max_iter):
             moved = sweep.sweep(order)
             value = sweep.objective()
-            self._report(value, sweep.k, len(graph))
+            self._record(value, sweep.k, len(graph), moved)
             if moved <= few:
                 return count > 0 or moved > 0
         self.converged = False
@@ -250,7 +260,7 @@ class _Descent:
             if sweep.objective() > value:  # by rounding alone
                 labels, moved, sweep = before, 0, begin(before)
             value = sweep.objective()
-            self._report(value, sweep.k, len(self.graph))
+            self._record(value, sweep.k, len(self.graph), moved)
             if not moved:
                 return labels
         self.converged = False
@@ -289,11 +299,12 @@ def spectral_labels(graph, lam, rng, n_init):
             part = whole.part(start, stop)
             similarity = -part.laplacian()
             _, Y = eigen_above(similarity.toarray() if len(part) <= DENSE else similarity, lam, rng)
-            least = np.inf
-            for one in yu_shi(Y, rng, n_init) if Y.shape[1] > 1 else ():
-                value = CutSweep(part.arrays, one, lam, 0.0, False).objective()
-                if value < least:
-                    least, found = value, one
+            if Y.shape[1] > 1:
+                roundings = (
+                    Rounding(CutSweep(part.arrays, one, lam, 0.0, False).objective(), one, None)
+                    for one in yu_shi(Y, rng, n_init)
+                )
+                found = best_of(roundings).labels
         labels[members[start:stop]] = found + k
         k += int(found.max()) + 1
     return labels
@@ -430,10 +441,9 @@ class PenalizedCut(BaseEstimator):
         check_option(self.cut, "cut", ("normalized", "ratio"))
         check_option(self.algorithm, "algorithm", ("multilevel", "incremental", "batch"))
         if not math.isfinite(check_number(self.lam, "lam", none=True) or 0.0):
-            raise ValueError(f"lam must be finite, got {self.lam!r}")
+            raise ValueError(f"lam must be finite, got {shown(self.lam)}")
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
-        return check_random_state(self.random_state)
 
     def fit(self, X, y=None):
         """Cluster the nodes of a graph.
@@ -452,7 +462,8 @@ class PenalizedCut(BaseEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            rng = self._check_parameters()
+            self._check_parameters()
+            rng = check_random_state(self.random_state)
             graph = read_graph(self, X, self.cut)
             start = check_labels(self.init, graph)
             lam = self.lam
@@ -462,25 +473,28 @@ class PenalizedCut(BaseEstimator):
                 warn_useless(float(lam), graph, self.cut)
             best = self._solve(graph, start, float(lam), rng)
             self.labels_, self.n_clusters_ = best.labels, best.n_clusters
-            self.cut_, self.objective_ = best.cut, best.path[-1]
-            self.objective_path_ = np.array(best.path)
-            self.lam_, self.n_iter_ = float(lam), best.n_iter
+            self.cut_, self.objective_ = best.cut, best.objective
+            self.objective_path_ = np.array(best.progress.path)
+            self.lam_, self.n_iter_ = float(lam), best.progress.n_iter
             if not best.converged:
                 warn_not_converged(self, self.n_iter_)
         return self
 
     def _solve(self, graph, start, lam, rng):
         """The best of the starts."""
-        best = None
         if start is None and self.algorithm == "batch":
             start = spectral_labels(graph, lam, rng, self.n_init)
-        for count in range(self.n_init):
-            order = rng.permutation(len(graph)) if count else None
-            one = _Descent(self, graph, lam, order)
-            one.run(self.algorithm, start)
-            if best is None or one.path[-1] < best.path[-1] - one.tie:
-                best = one
-        return best
+
+        def run(number):
+            order = rng.permutation(len(graph)) if number else None
+            return _Descent(self, graph, lam, order).run(self.algorithm, start)
+
+        return best_of(
+            map(run, range(self.n_init)),
+            total=self.n_init,
+            verbose=self.verbose,
+            rounding=tie_of(graph, lam),
+        )
 
     def fit_predict(self, X, y=None):
         """Fit and return the labels of the nodes.
@@ -539,7 +553,7 @@ def warn_useless(lam, graph, cut):
 
 
 def cut_path(X, lams=None, *, n_lams=50, **options):
-    """Clusters of a graph over a range of penalties, and the penalty in the middle of the longest.
+    """Cluster a graph over a range of penalties, and find the middle of the longest plateau.
 
     For each of the penalties this minimizes
 
@@ -611,7 +625,8 @@ def cut_path(X, lams=None, *, n_lams=50, **options):
         raise TypeError("lam must not be given: it goes over lams")
     check_number(n_lams, "n_lams", low=1, integer=True)
     model = PenalizedCut(**options)
-    rng = model._check_parameters()
+    model._check_parameters()
+    rng = check_random_state(model.random_state)
     graph = read_graph(model, X, model.cut)
     start = check_labels(model.init, graph)
     if lams is None:
@@ -644,7 +659,7 @@ def cut_path(X, lams=None, *, n_lams=50, **options):
         plateau_labels=None,
     )
     if not all(f.converged for f in found):
-        warn_not_converged(model, max(f.n_iter for f in found))
+        warn_not_converged(model, max(f.progress.n_iter for f in found))
     parts, _ = connected_components(graph.adjacency(), directed=False)
     width = 0.0
     counts = np.unique(K)

@@ -4,29 +4,45 @@ import numpy as np
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._base import (
-    Estimator,
-    check_lam,
-    check_number,
-    check_reach,
-    counts,
-    learned,
-    mean_noise,
-    unchanged_on_error,
-    warn_not_converged,
-)
-from smallvar._penalty import check_groups, global_lambda, local_lambda
+from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
+from smallvar._centers import mean_noise
+from smallvar._groups import Groups
+from smallvar._penalty import global_of_rows, local_of_rows
+from smallvar._starts import Progress, best_of
 from smallvar._sweeps.ordered import HDPSweep, assign
 from smallvar._sweeps.sums import Layout
+from smallvar._validation import check_lam, check_number, check_reach, learned
 
 
-def places(names, known):
-    """Place of each name among the known ones, or their number; dates are equal in any unit."""
-    if names.dtype.kind in "mM" and known.dtype.kind in "mM":
-        unit = np.result_type(names, known)
-        names, known = names.astype(unit).astype(np.int64), known.astype(unit).astype(np.int64)
-    place = {name: j for j, name in enumerate(known.tolist())}
-    return np.array([place.get(name, len(place)) for name in names.tolist()], dtype=np.int32)
+class _Start:
+    """One start of the hard HDP."""
+
+    def __init__(self, sweep, lam_local, lam_global):
+        self.sweep, self.lam_local, self.lam_global = sweep, lam_local, lam_global
+
+    @property
+    def k(self):
+        """Number of global clusters."""
+        return self.sweep.k
+
+    @property
+    def objective(self):
+        """The objective at the end."""
+        return self.progress.objective
+
+    def run(self, n, max_iter, tol, verbose):
+        """Sweep over n rows to the end."""
+        sweep, progress = self.sweep, Progress(max_iter, tol, n, verbose)
+        self.progress = progress
+        while progress.goes_on:
+            changed, created = sweep.sweep()
+            progress.record(
+                sweep.error + self.lam_local * sweep.n_local + self.lam_global * sweep.k,
+                f"{sweep.k} global clusters, {sweep.n_local} local ones, {{}}",
+                changed=changed,
+                opened=created,
+            )
+        return self
 
 
 class HDPMeans(ClusterMixin, Estimator):
@@ -163,7 +179,7 @@ class HDPMeans(ClusterMixin, Estimator):
             check_lam(getattr(self, name), finite=True, name=name)
         check_number(self.n_local, "n_local", low=1, integer=True)
         check_number(self.n_global, "n_global", low=1, integer=True)
-        return self._check_starts()
+        self._check_starts()
 
     def fit(self, X, y=None, *, groups=None):
         """Cluster the data sets.
@@ -184,72 +200,51 @@ class HDPMeans(ClusterMixin, Estimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            rng, n_threads = self._check_parameters()
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
             check_reach(X)
-            names, group = check_groups(groups, X.shape[0])
+            groups = Groups(groups, X.shape[0])
             lam_local, lam_global = self.lam_local, self.lam_global
             if isinstance(lam_local, str):
-                lam_local = local_lambda(X, group, len(names), self.n_local, n_threads)
+                lam_local = local_of_rows(X, groups, self.n_local, n_threads)
             if isinstance(lam_global, str):
-                lam_global = global_lambda(X, group, len(names), self.n_global, n_threads)
+                lam_global = global_of_rows(X, groups, self.n_global, n_threads)
             lam_local, lam_global = float(lam_local), float(lam_global)
             layout = Layout(X, None, n_threads)
             mean = layout.mean(X, None, n_threads)
             # what rounding alone may not exceed
             floor = max(lam_global, mean_noise(layout.low, layout.high) * X.shape[0])
-            if len(names) <= 1 << 16:
-                group = group.astype(np.uint16)  # sorted by radix
-            best = None
-            for start in range(self.n_init):
-                order = np.argsort(group, kind="stable")
-                if start:
-                    shuffled = rng.permutation(X.shape[0])
-                    place = rng.permutation(len(names))
-                    order = shuffled[np.argsort(place[group[shuffled]], kind="stable")]
+
+            def start(number):
+                order = groups.order(rng if number else None)
                 sweep = HDPSweep(
                     X,
                     order,
-                    group[order].astype(np.int32),
-                    len(names),
+                    groups.number[order],
+                    len(groups),
                     lam_local,
                     floor,
                     layout,
                     mean,
                     n_threads,
                 )
-                one = self._run(sweep, X.shape[0], lam_local, lam_global)
-                if best is None or one[1][-1] < best[1][-1]:
-                    best = one
-            sweep, path, n_iter, converged = best
-            self.groups_ = names
+                one = _Start(sweep, lam_local, lam_global)
+                return one.run(X.shape[0], self.max_iter, self.tol, self.verbose)
+
+            best = best_of(map(start, range(self.n_init)), total=self.n_init, verbose=self.verbose)
+            sweep, progress = best.sweep, best.progress
+            self.groups_ = groups.names
             self.labels_, self.local_labels_, self.cluster_centers_, *local = sweep.result()
             self.n_local_clusters_, self.local_clusters_ = local
             self.n_clusters_ = sweep.k
             self.inertia_ = sweep.error
-            self.objective_, self.objective_path_ = path[-1], np.array(path)
+            self.objective_, self.objective_path_ = best.objective, np.array(progress.path)
             self.lam_local_, self.lam_global_ = lam_local, lam_global
-            self.n_iter_ = n_iter
-            if not converged:
-                warn_not_converged(self, n_iter)
+            self.n_iter_ = progress.n_iter
+            if not progress.ended:
+                warn_not_converged(self, self.n_iter_)
         return self
-
-    def _run(self, sweep, n, lam_local, lam_global):
-        """Sweep to the end; over n rows; returns it, path, number of sweeps, whether they ended."""
-        path, counted, converged = [], 0, False
-        while not converged and counted < self.max_iter:
-            changed, created = sweep.sweep()
-            path.append(sweep.error + lam_local * sweep.n_local + lam_global * sweep.k)
-            counted += counts(created, path, counted, n)
-            if self.verbose:
-                print(
-                    f"sweep {len(path)}: {sweep.k} global clusters, {sweep.n_local} local ones, "
-                    f"objective {path[-1]:.8g}"
-                )
-            converged = not changed
-            if self.tol > 0 and len(path) > 1:
-                converged |= path[-2] - path[-1] <= float(self.tol) * path[0]
-        return sweep, path, len(path), converged
 
     def predict(self, X, groups=None):
         """Global cluster of new rows, at the costs of the fit; no row opens a global cluster.
@@ -268,7 +263,7 @@ class HDPMeans(ClusterMixin, Estimator):
             Index into ``cluster_centers_``; at a tie the lowest one.
         """
         check_is_fitted(self)
-        n_threads = self._check_parameters()[1]
+        self._check_parameters()
         X = self._validate(X, reset=False)
         check_reach(X)
         centers = learned(self, "cluster_centers_", None, X.shape[1])
@@ -277,6 +272,5 @@ class HDPMeans(ClusterMixin, Estimator):
             offset[j, used] = 0.0
         group = np.full(X.shape[0], len(self.groups_), dtype=np.int32)
         if groups is not None:
-            names, number = check_groups(groups, X.shape[0])
-            group = places(names, self.groups_)[number]
-        return assign(X, group, centers, offset, n_threads)
+            group = Groups(groups, X.shape[0]).among(self.groups_)
+        return assign(X, group, centers, offset, self._threads())

@@ -5,24 +5,24 @@ import warnings
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._base import (
-    CenterEstimator,
+from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._centers import CenterEstimator
+from smallvar._divergence import blocks
+from smallvar._penalty import check_guess
+from smallvar._starts import Progress, best_of
+from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
+from smallvar._validation import (
     as_floats,
     check_init,
     check_number,
     check_option,
     check_reach,
+    check_symmetric,
     check_weights,
-    counts,
-    unchanged_on_error,
-    warn_not_converged,
+    shown,
 )
-from smallvar._divergence import blocks
-from smallvar._penalty import check_guess
-from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 
 def _roots(covariances, raise_singular):
@@ -178,18 +178,20 @@ class _GaussianStart:
 
     def __init__(self, gaussians, k, cost, order):
         self.state, self.k, self.cost, self.order = gaussians, k, cost, order
-        self.path, self.n_iter = [], 0
+
+    @property
+    def objective(self):
+        """The objective at the end."""
+        return self.progress.objective
 
     def run(self, label, first, max_iter, tol, verbose):
         """Sweep from these labels to a fixed point; ``first``: they are the first sweep."""
-        state, counted = self.state, 0
-        self.label = label
+        state, self.label = self.state, label
+        progress = self.progress = Progress(max_iter, tol, len(label), verbose)
         objective = state.refit(label, self.k)
-        self.converged = self.enough = False
         if first:
-            self._close_sweep(objective, len(label), 0, verbose)
-            counted = 1
-        while not (self.converged or self.enough) and counted < max_iter:
+            self._record(objective, len(label), 0)
+        while progress.goes_on:
             before, least = self.label, None
             self.label, least = state.assign()
             if self.cost is None:
@@ -198,34 +200,24 @@ class _GaussianStart:
             else:
                 opened = self._open(least)
             moved = int(np.count_nonzero(before != self.label))
-            self.converged = moved == 0 and opened == 0
             if self.cost is not None:
                 kept, label = np.unique(self.label, return_inverse=True)
                 self.label, self.k = label.astype(np.int32), len(kept)
-            if not self.converged:
+            if moved or opened:
                 objective = state.refit(self.label, self.k)
-            self._close_sweep(objective, moved, opened, verbose)
-            counted += counts(opened, self.path, counted, len(label))
-            if tol > 0 and len(self.path) > 1 and not self.converged:
-                self.enough = self.path[-2] - self.path[-1] <= tol * abs(self.path[0])
-        if not self.converged:
+            self._record(objective, moved, opened)
+        if not progress.converged:
             self.label, least = state.assign()
             if self.cost is not None:
                 kept, label = np.unique(self.label, return_inverse=True)
                 self.label, self.k = label.astype(np.int32), len(kept)
                 state.keep(kept)
-            self.path.append(exact_total(state.w * least) + state.prior())
-        self.objective = self.path[-1]
+            progress.path.append(exact_total(state.w * least) + state.prior())
         return self
 
-    def _close_sweep(self, objective, moved, opened, verbose):
-        self.n_iter += 1
-        self.path.append(objective)
-        if verbose:
-            print(
-                f"sweep {self.n_iter}: {self.k} clusters, objective {objective:.8g}, "
-                f"{moved} points moved, {opened} clusters opened"
-            )
+    def _record(self, objective, moved, opened):
+        line = f"{self.k} clusters, {{}}, {moved} points moved, {opened} clusters opened"
+        self.progress.record(objective, line, changed=moved or opened, opened=opened)
 
     def _restart(self, least):
         """Emptied clusters begin anew at the worst-fitted rows that are not alone."""
@@ -432,7 +424,6 @@ class MahalanobisMeans(CenterEstimator):
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.tol, "tol", low=0)
-        return check_random_state(self.random_state)
 
     def _check_seeds(self, d):
         """Given seeds, or None."""
@@ -461,9 +452,8 @@ class MahalanobisMeans(CenterEstimator):
         if not np.isfinite(known).all():
             raise ValueError("covariances must be finite, got NaN or infinity")
         stack = known.reshape(-1, d, d)
-        uneven = np.abs(stack - stack.transpose(0, 2, 1)).max()
-        if uneven > 1e-10 * np.abs(stack).max():
-            raise ValueError(f"covariances must be symmetric, got entries {uneven:.3g} apart")
+        for one in stack:
+            check_symmetric(one, "covariances must be symmetric")
 
         def indefinite(k):
             least = np.linalg.eigvalsh(stack[k])[0]
@@ -503,7 +493,7 @@ class MahalanobisMeans(CenterEstimator):
             raise ValueError(
                 f"lam must be > {-rest:.8g}, so that lam_eff, what opening a cluster costs, is > 0 "
                 f"(n_features={d}, reg_covar={reg:.6g}, scale={scale:.6g}); got "
-                f"lam={lam!r} and lam_eff={cost:.6g}"
+                f"lam={shown(lam)} and lam_eff={cost:.6g}"
             )
         if known is None and cost >= scale:
             warnings.warn(
@@ -535,7 +525,8 @@ class MahalanobisMeans(CenterEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            rng = self._check_parameters()
+            self._check_parameters()
+            rng = self._rng()
             X = self._validate(X, reset=True)
             check_reach(X)
             n, d = X.shape
@@ -550,13 +541,11 @@ class MahalanobisMeans(CenterEstimator):
             data = _Data(*used, sample_weight is not None)
             reg = self._resolve_reg(data)
             cost = self._opening_cost(d, reg, known)
-            best = None
-            for start in range(1 if seeds is not None and cost is None else self.n_init):
-                one = self._start(data, seeds, known, reg, cost, start, rng)
-                if self.verbose and self.n_init > 1:
-                    print(f"start {start + 1}: {one.k} clusters, objective {one.objective:.8g}")
-                if best is None or one.objective < best.objective:
-                    best = one
+            total = 1 if seeds is not None and cost is None else self.n_init
+            starts = (
+                self._start(data, seeds, known, reg, cost, start, rng) for start in range(total)
+            )
+            best = best_of(starts, total=total, verbose=self.verbose)
             self.cluster_centers_ = best.state.centers
             self.covariances_ = best.state.covariances
             self.labels_ = best.label
@@ -567,12 +556,12 @@ class MahalanobisMeans(CenterEstimator):
                 self.labels_[idle] = self._fitted(X[idle], reg).assign()[0]
             self.n_clusters_ = best.k
             self.objective_ = best.objective
-            self.objective_path_ = np.array(best.path)
+            self.objective_path_ = np.array(best.progress.path)
             self.reg_covar_ = reg
             self.lam_eff_ = cost
-            self.n_iter_ = best.n_iter
-            if not (best.converged or best.enough):
-                warn_not_converged(self, best.n_iter)
+            self.n_iter_ = best.progress.n_iter
+            if not best.progress.ended:
+                warn_not_converged(self, self.n_iter_)
         return self
 
     def _start(self, data, seeds, known, reg, cost, start, rng):
@@ -582,7 +571,7 @@ class MahalanobisMeans(CenterEstimator):
         order = np.arange(len(w)) if start == 0 or cost is None else rng.permutation(len(w))
         if seeds is None and cost is not None:
             one, label = _GaussianStart(state, 1, cost, order), np.zeros(len(w), dtype=np.int32)
-            return one.run(label, False, self.max_iter, float(self.tol), self.verbose)
+            return one.run(label, False, self.max_iter, self.tol, self.verbose)
         if seeds is None:
             seeds = kmeans_plusplus(X, self.n_clusters, sample_weight=w, random_state=rng)[0]
         state.centers = seeds.astype(np.float64)
@@ -596,7 +585,7 @@ class MahalanobisMeans(CenterEstimator):
         else:
             kept, label = np.unique(label, return_inverse=True)
             one.label, one.k = label.astype(np.int32), len(kept)
-        return one.run(one.label, True, self.max_iter, float(self.tol), self.verbose)
+        return one.run(one.label, True, self.max_iter, self.tol, self.verbose)
 
     def _fitted(self, X, reg, w=None):
         """The clusters found, and other data."""

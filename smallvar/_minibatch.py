@@ -2,23 +2,15 @@
 
 import numpy as np
 from scipy.spatial.distance import pdist
-from sklearn.utils import check_random_state
 
-from smallvar._base import (
-    CenterEstimator,
-    Space,
-    check_init,
-    check_lam,
-    check_number,
-    check_weights,
-    learned,
-    nearest_sweep,
-    unchanged_on_error,
-)
-from smallvar._dpmeans import LAMS, NO_CAP, resolve_lam
+from smallvar._base import unchanged_on_error
+from smallvar._centers import CenterEstimator, Space, nearest_sweep
+from smallvar._dpmeans import LAMS, resolve_lam
 from smallvar._path import find_path
+from smallvar._starts import NO_CAP
 from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Stream
+from smallvar._validation import check_init, check_lam, check_number, check_weights, learned
 
 
 def _threshold(X, weight, centers, n_threads):
@@ -56,7 +48,8 @@ class MiniBatchDPMeans(CenterEstimator):
         the penalty then stays. "farthest-first" derives it likewise, from the guess
         ``n_clusters``.
     n_clusters : int, default=8
-        Guess of the number of clusters for ``lam="farthest-first"``, not a bound.
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut).
     max_clusters : int, default=None
         Never have more clusters than this.
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
@@ -162,7 +155,6 @@ class MiniBatchDPMeans(CenterEstimator):
         check_number(self.batch_size, "batch_size", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.tol, "tol", low=0)
-        return check_random_state(self.random_state), self._threads()
 
     def _begin(self, X, weight, rng, n_threads):
         """Penalty and starting centers from the first data seen."""
@@ -245,7 +237,8 @@ class MiniBatchDPMeans(CenterEstimator):
             The updated estimator.
         """
         with unchanged_on_error(self):
-            rng, n_threads = self._check_parameters()
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
             first = not hasattr(self, "cluster_centers_")
             X = self._validate(X, reset=first)
             weight = check_weights(sample_weight, X.shape[0])
@@ -279,7 +272,8 @@ class MiniBatchDPMeans(CenterEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            rng, n_threads = self._check_parameters()
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
             self._begin(X, weight, rng, n_threads)

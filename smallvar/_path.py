@@ -7,11 +7,12 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
-from smallvar._base import Space, check_data, check_number, check_weights, nearest_sweep
+from smallvar._centers import Space, nearest_sweep
 from smallvar._config import one_blas_thread, resolve_threads
 from smallvar._criterion import BLOCK, Criterion
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.sums import column_range
+from smallvar._validation import check_data, check_number, check_weights
 
 COARSE = 5000  # rows from which the number of clusters is first looked for,
 NUMBERS = 1 << 18  # or half as many if that many numbers are fewer rows
@@ -558,7 +559,7 @@ class LambdaPath:
 def lambda_path(
     X, *, sample_weight=None, max_clusters=None, random_state=None, n_threads=None, verbose=0
 ):
-    """Clusterings into every number of clusters, and which number the data speak for.
+    """Find clusterings into every number of clusters, and the number the data speak for.
 
     For every K from 1 on this minimizes the k-means objective
 

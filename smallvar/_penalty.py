@@ -1,12 +1,15 @@
 """Penalties from the data: the farthest-first rule."""
 
 import numpy as np
-from sklearn.utils import column_or_1d
 
-from smallvar._base import check_data, check_number, check_reach, mean_noise
+from smallvar._centers import mean_noise
 from smallvar._config import resolve_threads
+from smallvar._groups import Groups
 from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Layout
+from smallvar._validation import check_data, check_number, check_reach
+
+GUESS = 8  # default of n_clusters, n_components
 
 
 def check_guess(guess, n_samples, name="n_clusters"):
@@ -16,42 +19,75 @@ def check_guess(guess, n_samples, name="n_clusters"):
         raise ValueError(f"{name} must be <= n_samples={n_samples}, got {name}={guess}")
 
 
+def cut_guess(guess, n_samples, name="n_clusters"):
+    """The guess to use: the default, which nobody made, is cut to the number of samples."""
+    if guess == GUESS:
+        return min(GUESS, n_samples)
+    check_guess(guess, n_samples, name)
+    return guess
+
+
+def farthest_by(look, n_clusters, noise):
+    """The farthest-first rule: begin with T = {the mean}, and so many times add what is farthest.
+
+    ``look(row)`` adds a row to T (None: T is the mean alone) and returns the row that is farthest
+    from T, and its distance. Returns the last distance above ``noise``, None if there is none.
+    """
+    row = penalty = None
+    for _ in range(n_clusters):
+        row, distance = look(row)
+        if not distance > noise:
+            break
+        penalty = distance
+    return penalty
+
+
+def among(distance, to_row, group=None):
+    """What ``farthest_by`` looks with: ``distance`` from the mean, ``to_row(i)`` from row i.
+
+    With the number of each row's group, the distance is the sum over the group that has the most,
+    whose farthest row is the next.
+    """
+
+    def look(row):
+        nonlocal distance
+        if row is not None:
+            distance = np.minimum(distance, to_row(row))
+        if group is None:
+            far = int(distance.argmax())
+            return far, float(distance[far])
+        total = np.bincount(group, distance)
+        worst = int(total.argmax())
+        rows = np.flatnonzero(group == worst)
+        return rows[distance[rows].argmax()], float(total[worst])
+
+    return look
+
+
 def rough_mean(X, mask, n_threads):
     """The mean, and the squared distance by which it may be off by rounding."""
     layout = Layout(X, mask, n_threads)
     return layout.mean(X, mask, n_threads), mean_noise(layout.low, layout.high)
 
 
-def farthest_first(X, n_clusters, weight, n_threads):
-    """The rule on checked data; ``weight`` only tells which rows to leave out (weight zero)."""
+def farthest_row(X, n_clusters, weight, n_threads):
+    """The rule on checked data, None if rows are equal; ``weight`` tells which to leave out."""
     mask = None
     if weight is not None and not weight.all():
         mask = (weight > 0).astype(np.float64)
-    seed, noise = rough_mean(X, mask, n_threads)
+    mean, noise = rough_mean(X, mask, n_threads)
     distance = np.full(X.shape[0], np.inf)
-    least_positive = penalty = np.inf
-    for _ in range(n_clusters):
-        farthest, penalty = nearest_seed(X, mask, seed, distance, n_threads)
-        if not penalty > noise:
-            break
-        least_positive = penalty
-        seed = np.array(X[farthest], dtype=np.float64)
-    return least_positive if np.isfinite(least_positive) else 1.0
+
+    def look(row):
+        seed = mean if row is None else np.array(X[row], dtype=np.float64)
+        return nearest_seed(X, mask, seed, distance, n_threads)
+
+    return farthest_by(look, n_clusters, noise)
 
 
-def farthest_by(distance, to_row, n_clusters, noise):
-    """The rule where ``distance`` is that to the mean, and ``to_row(i)`` gives that to row i.
-
-    Infinity if none exceeds ``noise``.
-    """
-    penalty = np.inf
-    for _ in range(n_clusters):
-        far = int(distance.argmax())
-        if not distance[far] > noise:
-            break
-        penalty = float(distance[far])
-        distance = np.minimum(distance, to_row(far))
-    return penalty
+def farthest_first(X, n_clusters, weight, n_threads):
+    """The same, 1 if rows are equal."""
+    return farthest_row(X, n_clusters, weight, n_threads) or 1.0
 
 
 def farthest_first_lambda(X, n_clusters, *, n_threads=None):
@@ -99,54 +135,30 @@ def farthest_first_lambda(X, n_clusters, *, n_threads=None):
     return farthest_first(X, n_clusters, None, resolve_threads(n_threads))
 
 
-def check_groups(groups, n_samples):
-    """The distinct groups, sorted, and the number of each row's."""
-    if groups is None:
-        return np.zeros(1, dtype=np.int64), np.zeros(n_samples, dtype=np.int32)
-    if type(groups) is not np.ndarray or groups.ndim != 1 or groups.dtype.kind not in "iu":
-        groups = column_or_1d(groups)
-    if len(groups) != n_samples:
-        raise ValueError(f"groups must have shape ({n_samples},), got {groups.shape}")
-    if groups.dtype.kind in "fmMO" and (groups != groups).any():
-        raise ValueError("groups must not be missing, got NaN or NaT")
-    try:
-        names, number = np.unique(groups, return_inverse=True)
-    except TypeError as error:
-        raise ValueError(f"groups must be all numbers or all strings: {error}") from None
-    return names, number.astype(np.int32)
-
-
-def local_lambda(X, group, n_groups, n_local, n_threads):
-    """Mean of the groups' own farthest-first values."""
-    order = np.argsort(group, kind="stable")
-    found = []
-    for rows in np.split(order, np.searchsorted(group[order], np.arange(1, n_groups))):
-        part = np.ascontiguousarray(X[rows])
-        if (part != part[0]).any():
-            found.append(farthest_first(part, min(n_local, len(part)), None, n_threads))
+def local_lambda(groups, rule):
+    """Mean over data sets of the rule on their rows, but for those where it finds nothing."""
+    found = [value for value in map(rule, groups.members()) if value is not None]
     return float(np.mean(found)) if found else 1.0
 
 
-def farthest_group(distance, to_row, group, n_groups, n_global, noise):
-    """Farthest-first over groups: the sum of distances of the group that has the most.
-
-    Its farthest row is the next seed. ``distance``, ``to_row`` and ``noise`` as for one row in
-    ``farthest_by``; 1 if no sum exceeds the noise.
-    """
-    penalty = np.inf
-    for _ in range(min(n_global, len(group))):
-        total = np.bincount(group, distance, minlength=n_groups)
-        worst = int(total.argmax())
-        if not total[worst] > noise * len(group):
-            break
-        penalty = float(total[worst])
-        rows = np.flatnonzero(group == worst)
-        distance = np.minimum(distance, to_row(rows[distance[rows].argmax()]))
-    return penalty if np.isfinite(penalty) else 1.0
+def global_lambda(groups, distance, to_row, n_global, noise):
+    """The rule over data sets; ``distance`` and ``to_row`` as for ``among``."""
+    n = len(groups.number)
+    look = among(distance, to_row, groups.number)
+    return farthest_by(look, min(n_global, n), noise * n) or 1.0
 
 
-def global_lambda(X, group, n_groups, n_global, n_threads):
-    """The rule for the penalty of a global cluster, from squared distances."""
+def local_of_rows(X, groups, n_local, n_threads):
+    """The penalty of a local cluster, from squared distances."""
+
+    def rule(rows):
+        return farthest_row(np.ascontiguousarray(X[rows]), min(n_local, len(rows)), None, n_threads)
+
+    return local_lambda(groups, rule)
+
+
+def global_of_rows(X, groups, n_global, n_threads):
+    """The penalty of a global cluster, from squared distances."""
     nearest = np.full(X.shape[0], np.inf)
     mean, noise = rough_mean(X, None, n_threads)
 
@@ -157,11 +169,11 @@ def global_lambda(X, group, n_groups, n_global, n_threads):
     def to_row(i):
         return to_seed(np.array(X[i], dtype=np.float64))
 
-    return farthest_group(to_seed(mean), to_row, group, n_groups, n_global, noise)
+    return global_lambda(groups, to_seed(mean), to_row, n_global, noise)
 
 
 def hdp_lambdas(X, groups, n_local, n_global, *, n_threads=None):
-    """Penalties for which about these numbers of local and global clusters are expected.
+    """Derive penalties for which about these numbers of local and global clusters are expected.
 
     The local one is the mean, over data sets, of the value of :func:`farthest_first_lambda` for
     ``n_local`` clusters. For the global one, start with T = {mean of all data}; ``n_global``
@@ -210,9 +222,9 @@ def hdp_lambdas(X, groups, n_local, n_global, *, n_threads=None):
     check_number(n_local, "n_local", low=1, integer=True)
     check_number(n_global, "n_global", low=1, integer=True)
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
-    names, group = check_groups(groups, X.shape[0])
+    groups = Groups(groups, X.shape[0])
     threads = resolve_threads(n_threads)
     return (
-        local_lambda(X, group, len(names), n_local, threads),
-        global_lambda(X, group, len(names), n_global, threads),
+        local_of_rows(X, groups, n_local, threads),
+        global_of_rows(X, groups, n_global, threads),
     )

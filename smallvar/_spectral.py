@@ -1,244 +1,47 @@
-"""The spectral relaxation of the DP-means objective: eigenvectors above lam, and their rounding."""
+"""The spectral relaxation of the DP-means objective."""
 
-import inspect
 import warnings
 from collections import namedtuple
 
 import numpy as np
-from scipy.linalg import LinAlgError
 from scipy.sparse import csr_array, issparse
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 from sklearn.base import ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from smallvar._base import (
+from smallvar._base import unchanged_on_error
+from smallvar._centers import nearest_sweep
+from smallvar._config import resolve_threads
+from smallvar._eigen import (
+    DENSE,
+    Rounding,
+    eigen_above,
+    first_appearance,
+    lanczos,
+    unit_rows,
+    yu_shi_rounds,
+)
+from smallvar._gram import BLOCK, KernelEstimator, check_gram, warn_far
+from smallvar._lapack import svd
+from smallvar._penalty import among, cut_guess, farthest_by, farthest_first
+from smallvar._starts import best_of
+from smallvar._validation import (
     DTYPES,
     aligned,
     check_lam,
     check_number,
     check_option,
     check_reach,
+    check_symmetric,
     check_weights,
-    nearest_sweep,
-    unchanged_on_error,
     within_floats,
 )
-from smallvar._config import resolve_threads
-from smallvar._gram import ASYMMETRY, BLOCK, KernelEstimator, warn_far
-from smallvar._lapack import eigh, stoppable, svd
-from smallvar._penalty import check_guess, farthest_by, farthest_first
 
-DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
-TINY = 16  # rows up to which components are solved together
 EQUAL = 1e-12  # of the largest: eigenvalues, squared distances and objectives closer than that
-ZERO_ROW = 1e-10  # of the longest row of Y: shorter ones are rounding
-TIED = 1e-9  # products of rows of Y closer than that: the first is taken
-ROUNDS = 1000  # of one start: rarely more than 50
-SEEDED = "rng" in inspect.signature(eigsh).parameters
 
 Implicit = namedtuple("Implicit", "shape product")
-
-
-def eigen_above(K, threshold, random_state, *, least=0):
-    """All eigenpairs of a symmetric K whose eigenvalue exceeds ``threshold``, copies included.
-
-    ``K`` is a dense array, a sparse one, or has ``shape`` and ``product(B)`` or ``K @ B``. At least
-    the ``least`` largest are returned, even when below. Values fall, vectors (n, m) are orthonormal
-    and have their largest entry positive.
-    """
-    n, rng = K.shape[0], check_random_state(random_state)
-    least = min(least, n)
-    if isinstance(K, np.ndarray):
-        values, vectors = _dense(K, threshold, least)
-    elif issparse(K):
-        values, vectors = _by_component(csr_array(K), threshold, rng, least)
-    else:
-        product = K.product if hasattr(K, "product") else lambda B: K @ B
-        values, vectors = _implicit(product, n, threshold, rng, least)
-    order = np.argsort(-values, kind="stable")
-    order = order[: max(np.count_nonzero(values > threshold), least)]
-    values, vectors = values[order], vectors[:, order]
-    # entries of equal size differ by rounding: the first of them decides the sign
-    size = np.abs(vectors)
-    first = (size >= (1 - 1e-6) * size.max(axis=0, initial=0)).argmax(axis=0)
-    return values, vectors * np.where(vectors[first, np.arange(len(order))] < 0, -1.0, 1.0)
-
-
-def _dense(K, threshold, least):
-    """Eigenpairs above the threshold, at least the ``least`` largest, in any order."""
-    n = K.shape[0]
-    if threshold < np.inf:
-        try:
-            values, vectors = eigh(K, above=threshold)
-        except LinAlgError:  # inverse iteration may fail where all at once do not
-            return stoppable(np.linalg.eigh, K)
-        if len(values) >= least:
-            return values, vectors
-    if not least:
-        return np.empty(0), np.empty((n, 0))
-    return eigh(K, largest=least)
-
-
-def _by_component(K, threshold, rng, least):
-    """The same for a sparse K, one connected component at a time."""
-    component = connected_components(K, directed=False)[1]
-    order = np.argsort(component, kind="stable")
-    K = K[order][:, order]
-    size = np.bincount(component)
-    start = np.append(0, np.cumsum(size))
-    found = []  # eigenvalues, eigenvectors, and the first row of each
-    for s in np.unique(size[size <= TINY]):
-        first = start[:-1][size == s]
-        rows = first[:, None] + np.arange(s)
-        blocks = np.zeros((len(first), s, s))
-        part = K[rows.ravel()].tocoo()
-        blocks[part.row // s, part.row % s, part.col - first[part.row // s]] = part.data
-        values, vectors = np.linalg.eigh(blocks)
-        keep = (values > threshold) | (np.arange(s) >= s - least)
-        found.append((values[keep], vectors.transpose(0, 2, 1)[keep], np.nonzero(keep)[0], first))
-    for c in np.flatnonzero(size > TINY):
-        a, b = start[c], start[c + 1]
-        part = slice(K.indptr[a], K.indptr[b])
-        block = csr_array(
-            (K.data[part], K.indices[part] - a, K.indptr[a : b + 1] - K.indptr[a]), (b - a, b - a)
-        )
-        if b - a <= DENSE:
-            values, vectors = _dense(block.toarray(), threshold, min(least, b - a))
-        else:
-            norm = np.abs(block).sum(axis=1).max()
-            values, vectors = _lanczos(block.dot, b - a, norm, threshold, rng, least)
-        found.append((values, vectors.T, np.zeros(len(values), dtype=int), np.array([a])))
-    values = np.concatenate([values for values, *_ in found])
-    out = np.zeros((K.shape[0], len(values)))
-    done = 0
-    for _, vectors, block, first in found:
-        m, s = vectors.shape
-        rows = order[first[block][:, None] + np.arange(s)]
-        out[rows, np.arange(done, done + m)[:, None]] = vectors
-        done += m
-    return values, out
-
-
-def _implicit(product, n, threshold, rng, least):
-    """The same for a K known by its products."""
-    if n <= DENSE:
-        K = product(np.eye(n))
-        return _dense((K + K.T) / 2, threshold, least)
-    B = rng.standard_normal((n, 4))
-    for _ in range(10):
-        B = product(np.linalg.qr(B)[0])
-    norm = 2 * np.linalg.norm(B, 2)
-    return _lanczos(product, n, norm, threshold, rng, least)
-
-
-def _lanczos(product, n, norm, threshold, rng, least=0, known=None):
-    """The same by Lanczos runs, each on what the runs before it left; no eigenvalue exceeds norm.
-
-    A run sees one vector of each eigenspace, so the last one, which finds nothing, must start from
-    a random vector of the space that is left. ``known`` are orthonormal eigenvectors found before.
-    """
-    Q = np.empty((n, 0)) if known is None else known
-    if norm == 0 and threshold >= 0:  # K = 0
-        return np.zeros(least), np.eye(n, least)
-    k, n_vectors = least + 6, 20
-    while 8 * (Q.shape[1] + k) < n and threshold > -norm:
-        # eigenvalues of K + 2 norm lie above norm: those of Q are out of the way at 0, and
-        # ARPACK's test, relative to the eigenvalue, does not ask for the impossible near 0
-        def rest(v, Q=Q):
-            v = v.reshape(n)
-            v = v - Q @ (Q.T @ v)
-            v = product(v) + 2 * norm * v
-            return v - Q @ (Q.T @ v)
-
-        try:
-            values, vectors = eigsh(
-                LinearOperator((n, n), matvec=rest, dtype=np.float64),
-                k,
-                which="LA",
-                v0=rest(rng.standard_normal(n)),
-                ncv=min(n, max(n_vectors, 2 * k + 1)),
-                **({"rng": int(rng.randint(2**31 - 1))} if SEEDED else {}),
-            )
-            complete = True
-        except ArpackNoConvergence as partial:
-            values, vectors, complete = partial.eigenvalues, partial.eigenvectors, False
-            n_vectors *= 4
-        except ArpackError:
-            break
-        values = values - 2 * norm
-        take = values > threshold
-        if complete and Q.shape[1] < least:
-            take[np.argmax(values)] = True
-        if complete and not take.any():
-            Q = np.linalg.qr(Q)[0]
-            H = Q.T @ product(Q)
-            values, rotation = eigh((H + H.T) / 2)
-            return values, Q @ rotation
-        if n_vectors > n:
-            break
-        Q = np.linalg.qr(np.column_stack([Q, vectors[:, take]]))[0]
-        if complete:
-            k = 2 * k if take.all() else max(2, least - Q.shape[1])
-    K = product(np.eye(n))
-    return _dense((K + K.T) / 2, threshold, least)
-
-
-def first_appearance(labels):
-    """Labels (int32) numbered in the order in which they appear."""
-    _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first)).astype(np.int32)[labels]
-
-
-def unit_rows(Y):
-    """Rows of Y at length 1, an all-zero row having become ones first."""
-    length = np.linalg.norm(Y, axis=1)
-    zero = length <= ZERO_ROW * length.max(initial=0)
-    rows = np.where(zero[:, None], 1.0, Y)
-    return rows / np.where(zero, np.sqrt(max(1, Y.shape[1])), length)[:, None]
-
-
-def yu_shi(Y, random_state, n_init, *, sample_weight=None):
-    """Label vectors of ``n_init`` starts of Yu and Shi's rounding of the columns of Y.
-
-    The first start begins with row 0, the others with random rows. Labels (int32) are numbered by
-    first appearance. With weights, a row counts as that many copies.
-    """
-    for labels, _ in _yu_shi(unit_rows(Y), check_random_state(random_state), n_init, sample_weight):
-        yield labels
-
-
-def _yu_shi(Y, rng, n_init, weight):
-    """Labels and the number of iterations; the rows of Y have length 1."""
-    n, m = Y.shape
-    weight = np.ones(n) if weight is None else weight
-    mass = np.cumsum(weight)
-    for start in range(n_init):
-        row = 0
-        if start:
-            drawn = rng.random_sample() * mass[-1]
-            row = min(np.searchsorted(mass, drawn, side="right"), n - 1)
-        R, overlap = np.empty((m, m)), np.zeros(n)
-        for c in range(m):  # rows that are most orthogonal
-            R[:, c] = Y[row]
-            overlap += np.abs(Y @ R[:, c])
-            row = np.argmax(overlap <= overlap.min() + TIED)
-        best, labels, n_iter = -np.inf, np.zeros(n, dtype=np.int32), 0
-        while m and n_iter < ROUNDS:
-            turned = Y @ R
-            new = np.argmax(turned >= turned.max(axis=1, keepdims=True) - TIED, axis=1)
-            # ||X - Y R||^2 = 2 (sum of weights) - 2 tr(X' W Y R): the best R makes it sum(S)
-            X = csr_array((weight, new, np.arange(n + 1)), (n, m))
-            U, S, Vt = np.linalg.svd(X.T @ Y)
-            U[:, ZERO_ROW * S[0] >= S] = 0.0  # an empty column of X says nothing about R's
-            n_iter += 1
-            if not S.sum() > best + 1e-12 * mass[-1]:
-                break
-            best, labels, R = S.sum(), new, Vt.T @ U.T
-        yield first_appearance(labels), n_iter
 
 
 def _kmeans(Y, rng, n_init, weight):
@@ -311,7 +114,7 @@ class _GramProblem:
             along = Y[:, part].T @ u
             if len(part) > 1 and np.linalg.norm(along) > EQUAL:
                 known.append(Y[:, part] @ np.linalg.qr(along[:, None], mode="complete")[0][:, 1:])
-        return _lanczos(product, self.n, norm, lam, rng, known=np.hstack(known))[0]
+        return lanczos(product, self.n, norm, lam, rng, known=np.hstack(known))[0]
 
     def error(self, labels):
         """tr K - tr V' K V for the normalized indicator V of the labels."""
@@ -396,23 +199,8 @@ class _LinearProblem:
 
 def _farthest_first(diagonal, distance, row, guess):
     """The farthest-first rule in feature space; ``distance`` to the mean, ``row(j)`` of K."""
-    least = farthest_by(
-        distance,
-        lambda j: diagonal - 2 * row(j) + diagonal[j],
-        guess,
-        EQUAL * np.abs(diagonal).max(),
-    )
-    return least if np.isfinite(least) else 1.0
-
-
-def _check_symmetric(K, wanted):
-    """Raise unless K, dense or sparse, is symmetric."""
-    allowed = max(ASYMMETRY, 8 * float(np.finfo(K.dtype).eps))
-    largest, off = abs(K).max(), abs(K - K.T).max()
-    if off > allowed * largest:
-        raise ValueError(
-            f"{wanted}, got entries {off:.3g} apart, more than {allowed:.1g} of the largest"
-        )
+    look = among(distance, lambda j: diagonal - 2 * row(j) + diagonal[j])
+    return farthest_by(look, guess, EQUAL * np.abs(diagonal).max()) or 1.0
 
 
 class SpectralDPMeans(ClusterMixin, KernelEstimator):
@@ -444,8 +232,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     kernel_params : dict, default=None
         Other arguments of the kernel.
     n_clusters : int, default=8
-        Guess of the number of clusters for ``lam="farthest-first"``, at most n_samples; not a
-        bound. Not used with a number as ``lam``.
+        Guess of the number of clusters for ``lam="farthest-first"``, at most n_samples (to which
+        the default is cut); not a bound. Not used with a number as ``lam``.
     rounding : {"yu-shi", "kmeans"}, default="yu-shi"
         How the eigenvectors become labels. "yu-shi" turns them until they are as close as can be
         to an indicator matrix; "kmeans" is k-means on their rows, with as many clusters as there
@@ -579,11 +367,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         else:
             X = self._validate(X, reset=reset, least=least)
             if reset and self._kernel_is("precomputed"):
-                if X.shape[0] != X.shape[1]:
-                    raise ValueError(
-                        f"X must be a square Gram matrix for kernel='precomputed', got {X.shape}"
-                    )
-                _check_symmetric(X, "X must be a symmetric Gram matrix for kernel='precomputed'")
+                check_gram(X)
         check_reach(X)
         return X
 
@@ -601,7 +385,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             return rows, _LinearProblem(X, weight)
         if not self._kernel_is("precomputed"):
             X = self._kernel_between(X, X)
-            _check_symmetric(X, f"kernel={self.kernel!r} must return a symmetric matrix")
+            check_symmetric(X, f"kernel={self.kernel!r} must return a symmetric matrix")
         return rows, _GramProblem(X.astype(np.float64, copy=False), weight)
 
     def fit(self, X, y=None, sample_weight=None):
@@ -636,8 +420,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             rows, problem = self._problem(X, weight)
             lam = self.lam
             if isinstance(lam, str):
-                check_guess(self.n_clusters, X.shape[0])
-                lam = problem.farthest_first(min(self.n_clusters, problem.n))
+                guess = cut_guess(self.n_clusters, X.shape[0])
+                lam = problem.farthest_first(min(guess, problem.n))
             self.lam_ = lam = float(lam)
 
             self.eigenvalues_, Y = problem.eigen(lam, rng)
@@ -651,16 +435,18 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             self.embedding_ = np.zeros((X.shape[0], Y.shape[1]))
             self.embedding_[rows] = Y
 
-            best = None
-            for start, (labels, n_iter) in enumerate(self._round(Y, rng, weight[rows])):
-                n_clusters = int(labels.max()) + 1
-                objective = float(problem.error(labels) + lam * n_clusters)
-                if self.verbose:
-                    print(f"start {start + 1}: {n_clusters} clusters, objective {objective:.8g}")
-                if best is None or objective < best[0] - EQUAL * problem.scale:
-                    best = objective, labels, n_iter
+            def priced(labels, n_iter):
+                one = Rounding(float(problem.error(labels)), labels, n_iter)
+                return one._replace(objective=float(one.objective + lam * one.k))
+
+            best = best_of(
+                (priced(*one) for one in self._round(Y, rng, weight[rows])),
+                total=self.n_init,
+                verbose=self.verbose,
+                rounding=EQUAL * problem.scale,
+            )
             self.objective_, labels, self.n_iter_ = best
-            self.n_clusters_ = int(labels.max()) + 1
+            self.n_clusters_ = best.k
             self._keep_means(X, rows, labels, problem)
             self.labels_ = np.empty(X.shape[0], dtype=np.int32)
             self.labels_[rows] = labels
@@ -714,7 +500,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             return [(np.zeros(len(Y), dtype=np.int32), 0)]
         if self.rounding == "kmeans":
             return _kmeans(unit_rows(Y), rng, self.n_init, weight)
-        return _yu_shi(unit_rows(Y), rng, self.n_init, weight)
+        return yu_shi_rounds(unit_rows(Y), rng, self.n_init, weight)
 
     def predict(self, X):
         """Nearest cluster mean of each row, in feature space; no row opens a cluster.

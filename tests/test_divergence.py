@@ -326,7 +326,8 @@ def test_increment_is_the_difference_of_objectives(name):
     labels = np.arange(30, dtype=np.int32) % 4
     mass = _divergence.Masses(X, w, 1)
     about = _divergence.Reference(_divergence.DIVERGENCES[name], X, X.mean(axis=0), mass)
-    sweep = _divergence.DivergenceSweep(_divergence.DIVERGENCES[name], X, w, None, labels, about)
+    sweep = _divergence.DivergenceSweep(_divergence.DIVERGENCES[name], X, w, None, about)
+    sweep.labels[:] = labels
     sweep.centers = X[:4]
     sweep.move_centers()
     state = _divergence._Collapsed(sweep, 1.0, 99)

@@ -19,7 +19,7 @@ from smallvar import (
     _dynamic_kernel,
     match_clusters,
 )
-from smallvar._dynamic_kernel import _Batch, _Exchange, _thin
+from smallvar._exchange import Batch, Exchange, thin
 
 BOTH = pytest.mark.parametrize("estimator", [KernelDynamicMeans, SpectralDynamicMeans])
 STATE = ("cluster_ids_", "weights_", "ages_", "labels_", "objective_", "lam_", "q_", "tau_")
@@ -97,7 +97,7 @@ def test_thinning_equals_twin(seed):
     rng = np.random.default_rng(seed)
     X, a = rng.standard_normal((25, 3)), rng.random(25)
     K = np.exp(-cdist(X, X, "sqeuclidean"))
-    chosen, b = _thin(K, a, 8)
+    chosen, b = thin(K, a, 8)
     assert chosen.tolist() == sorted(twins.kernel.forward_selection(K, a, 8))
     own = K[np.ix_(chosen, chosen)]
     # least ||phi - sum b phi(x)||^2 + ridge ||b - a||^2
@@ -113,14 +113,14 @@ def test_thinning_equals_twin(seed):
 
 def test_within_the_budget_nothing_changes():
     a = np.array([0.2, 0.3, -0.1])
-    chosen, b = _thin(np.eye(3), a, 3)
+    chosen, b = thin(np.eye(3), a, 3)
     assert chosen.tolist() == [0, 1, 2] and b is a
 
 
 @pytest.mark.parametrize("K", [np.ones((40, 40)), np.zeros((40, 40))])
 def test_points_that_are_the_same_fill_the_budget(K):
     """One point would do, but they may differ in the next step."""
-    chosen, b = _thin(K, np.full(40, 1 / 40), 10)
+    chosen, b = thin(K, np.full(40, 1 / 40), 10)
     assert len(chosen) >= 9 and np.diff(chosen).max() <= 8
     assert (b > 0).all()
     if K.any():
@@ -150,7 +150,7 @@ def test_costs(seed):
     n, A = 14, np.zeros((len(K), 3))
     for k, a in enumerate(coefficients):
         A[n + 4 * k : n + 4 * k + 4, k] = a
-    batch = _Batch(K, coefficients, gamma, penalty, lam)
+    batch = Batch(K, coefficients, gamma, penalty, lam)
     assert np.allclose(batch.cross, (K @ A)[:n])
     assert np.allclose(batch.norm, (A.T @ K @ A).diagonal())
     labels = np.append([0, 1, 2], rng.integers(3, size=n - 3))
@@ -170,9 +170,9 @@ def test_costs(seed):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_step_equals_twin(seed):
-    batch = _Batch(*random_batch(seed))
+    batch = Batch(*random_batch(seed))
     order = np.random.default_rng(seed).permutation(14) if seed % 2 else None
-    run = _Exchange(batch, order, 100)
+    run = Exchange(batch, order, 100)
     labels, path = twins.kernel.kernel_dynamic_step(
         batch.K, batch.cross, batch.norm, batch.gamma, batch.penalty, batch.lam, order=order
     )
@@ -186,7 +186,7 @@ def test_step_equals_twin(seed):
 
 def test_steps_show_everything():
     """Revivals, new clusters and more than two sweeps occur above."""
-    runs = [_Exchange(_Batch(*random_batch(seed)), None, 100) for seed in range(30)]
+    runs = [Exchange(Batch(*random_batch(seed)), None, 100) for seed in range(30)]
     assert any((run.labels >= 3).any() for run in runs)
     assert any((run.labels < 3).any() for run in runs)
     assert max(run.n_iter for run in runs) > 2
@@ -195,7 +195,7 @@ def test_steps_show_everything():
 def test_many_new_clusters():
     """More than there is room for at first."""
     K = np.eye(60)
-    run = _Exchange(_Batch(K, [], np.zeros(0), np.zeros(0), 0.3), None, 100)
+    run = Exchange(Batch(K, [], np.zeros(0), np.zeros(0), 0.3), None, 100)
     assert np.array_equal(run.labels, np.arange(60))
     assert run.objective == pytest.approx(60 * 0.3)
 
@@ -211,7 +211,7 @@ def partitions(n):
 def test_bound(seed):
     """Below the best of all clusterings with all links."""
     K, coefficients, gamma, penalty, lam = random_batch(seed, n=6, n_old=2)
-    batch = _Batch(K, coefficients, gamma, penalty, lam)
+    batch = Batch(K, coefficients, gamma, penalty, lam)
     best = np.inf
     for labels in partitions(6):
         new, old = batch.costs(labels, labels.max() + 1)
@@ -221,7 +221,7 @@ def test_bound(seed):
     model._partition(batch)
     assert model.bound_ <= best + 1e-9
     assert best - 1e-9 <= model.objective_
-    assert best <= _Exchange(batch, None, 100).objective + 1e-9
+    assert best <= Exchange(batch, None, 100).objective + 1e-9
     assert model.bound_ > best - 2  # and not far below
 
 
@@ -293,7 +293,7 @@ def test_objective_of_a_stream(seed):
             points, coefficients, gamma, penalty = state
             X = np.concatenate([Y, *points])
             K = np.exp(-2 * cdist(X, X, "sqeuclidean"))
-            batch = _Batch(K, coefficients, gamma, penalty, 0.5)
+            batch = Batch(K, coefficients, gamma, penalty, 0.5)
             _, path = twins.kernel.kernel_dynamic_step(
                 batch.K, batch.cross, batch.norm, gamma, penalty, 0.5
             )
@@ -437,7 +437,7 @@ def test_failed_step_changes_nothing(estimator, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_dynamic_kernel, "_thin", fail)
+        patch.setattr(_dynamic_kernel, "thin", fail)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(batches[2])
     assert bits(model) == before
@@ -598,5 +598,5 @@ def test_the_kernel_is_called_once_a_step(estimator):
 def test_thinning_of_an_indefinite_kernel_takes_each_point_once():
     rng = np.random.default_rng(0)
     X = rng.random((30, 2))
-    chosen, a = _thin(-1e10 * (X @ X.T) - 1e10, rng.random(30), 5)
+    chosen, a = thin(-1e10 * (X @ X.T) - 1e10, rng.random(30), 5)
     assert len(np.unique(chosen)) == len(chosen) <= 5 and np.isfinite(a).all()

@@ -27,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import smallvar
 from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
-from smallvar._base import _changing, counts
+from smallvar._base import _changing
 from smallvar._lapack import eigh, stoppable
 
 pytestmark = [
@@ -80,18 +80,6 @@ def test_features_opened_over_roundings_come_to_an_end(X, lam, init, algorithm):
 @pytest.mark.parametrize("X", [rows(), rows() * [1, 1e-9, 1e9], rows() + 1e13])
 def test_clusters_opened_over_roundings_come_to_an_end(model, X):
     assert model.fit(X).n_iter_ <= 5 + len(X)
-
-
-def test_what_counts_towards_max_iter():
-    assert counts(0, [3.0, 2.0], 0, 10)
-    assert not counts(1, [3.0], 0, 10)
-    assert not counts(1, [3.0, 2.0], 0, 10)
-    assert counts(1, [3.0, 3.0], 0, 10)
-    falling = np.arange(100.0, 0.0, -1.0)
-    counted = 0
-    for i in range(1, 50):
-        counted += counts(1, falling[:i], counted, 10)
-    assert counted == 49 - 10
 
 
 # Parameters

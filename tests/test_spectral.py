@@ -15,9 +15,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from smallvar import DPMeans, SpectralDPMeans, _spectral, farthest_first_lambda
+from smallvar import DPMeans, SpectralDPMeans, _eigen, _spectral, farthest_first_lambda
+from smallvar._eigen import eigen_above, first_appearance, yu_shi
 from smallvar._gram import Gram
-from smallvar._spectral import eigen_above, first_appearance, yu_shi
 
 FORMS = {
     "sparse": sp.csr_array,
@@ -125,10 +125,10 @@ def thresholds(K):
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_eigenpairs_are_found(kind, form, monkeypatch):
     """Against a dense solver: 14 matrices of each kind, small ones by Lanczos too."""
-    monkeypatch.setattr(_spectral, "DENSE", 20)
+    monkeypatch.setattr(_eigen, "DENSE", 20)
     runs = []
-    eigsh = _spectral.eigsh
-    monkeypatch.setattr(_spectral, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
+    eigsh = _eigen.eigsh
+    monkeypatch.setattr(_eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
     for seed in range(14):
         K = matrix(kind, seed)
         for threshold in thresholds(K):
@@ -141,7 +141,7 @@ def test_all_eigenpairs_are_found(kind, form, monkeypatch):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_at_least_so_many(kind, form, monkeypatch):
-    monkeypatch.setattr(_spectral, "DENSE", 20)
+    monkeypatch.setattr(_eigen, "DENSE", 20)
     for seed in range(4):
         K = matrix(kind, seed)
         every = np.linalg.eigvalsh(K)[::-1]
@@ -159,8 +159,8 @@ def test_at_least_so_many(kind, form, monkeypatch):
 def test_large_sparse(n, monkeypatch):
     """As it is: copies of a torus (multiplicities up to 24 in all) and a Laplacian in one."""
     runs = []
-    eigsh = _spectral.eigsh
-    monkeypatch.setattr(_spectral, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
+    eigsh = _eigen.eigsh
+    monkeypatch.setattr(_eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
     torus = grid(cycle_graph(25), cycle_graph(25))
     plane = 4 * sp.eye_array(125) - sp.csgraph.laplacian(grid(path_graph(5), path_graph(25)))
     K = sp.csr_array(sp.block_diag([torus] * 3 + [plane]))
@@ -176,14 +176,14 @@ def test_large_sparse(n, monkeypatch):
 
 def test_one_vector_of_each_eigenspace(monkeypatch):
     """However many copies a Lanczos run loses, the following runs find them."""
-    monkeypatch.setattr(_spectral, "DENSE", 20)
+    monkeypatch.setattr(_eigen, "DENSE", 20)
 
     def one_each(operator, k, **options):
         values, vectors = eigh(operator @ np.eye(operator.shape[0]))
         _, first = np.unique(values.round(6), return_index=True)
         return values[first[-k:]], vectors[:, first[-k:]]
 
-    monkeypatch.setattr(_spectral, "eigsh", one_each)
+    monkeypatch.setattr(_eigen, "eigsh", one_each)
     K = grid(cycle_graph(12), cycle_graph(12)).toarray()
     every = np.linalg.eigvalsh(K)
     for threshold, least in ((3.3, 0), (2.7, 0), (3.5, 4)):
@@ -195,8 +195,8 @@ def test_one_vector_of_each_eigenspace(monkeypatch):
 @pytest.mark.parametrize("failure", ["some", "none", "error"])
 def test_failing_lanczos(failure, monkeypatch):
     """What converged is kept; what never does is left to the dense solver."""
-    monkeypatch.setattr(_spectral, "DENSE", 20)
-    eigsh, calls = _spectral.eigsh, []
+    monkeypatch.setattr(_eigen, "DENSE", 20)
+    eigsh, calls = _eigen.eigsh, []
 
     def failing(operator, k, **options):
         calls.append(options["ncv"])
@@ -209,7 +209,7 @@ def test_failing_lanczos(failure, monkeypatch):
             raise ArpackNoConvergence("no", values[:0], vectors[:, :0])
         return values, vectors
 
-    monkeypatch.setattr(_spectral, "eigsh", failing)
+    monkeypatch.setattr(_eigen, "eigsh", failing)
     K = grid(path_graph(11), path_graph(13)).toarray()
     check_pairs(eigen_above(sp.csr_array(K), 3.501, 0), K, 3.501)
     assert calls if failure == "error" else calls[1] == 4 * calls[0]
@@ -218,14 +218,14 @@ def test_failing_lanczos(failure, monkeypatch):
 def test_failing_dense_solver(monkeypatch):
     """Where the solver for a part of the spectrum fails, one for all of it does not."""
 
-    whole = _spectral.eigh
+    whole = _eigen.eigh
 
     def failing(K, **options):
         if "above" in options:
-            raise _spectral.LinAlgError("the leading minor is not what it was")
+            raise _eigen.LinAlgError("the leading minor is not what it was")
         return whole(K, **options)
 
-    monkeypatch.setattr(_spectral, "eigh", failing)
+    monkeypatch.setattr(_eigen, "eigh", failing)
     K = grid(path_graph(5), path_graph(6)).toarray()
     check_pairs(eigen_above(K, 1.01, 0), K, 1.01)
     K = sp.csr_array(sp.block_diag([K, K[:17, :17]]))
@@ -447,10 +447,11 @@ def test_blobs():
 
 def test_components_of_a_large_sparse_gram(monkeypatch):
     """The centered bound of 30 equal cliques needs only what their eigenspace leaves over."""
-    monkeypatch.setattr(_spectral, "DENSE", 20)
+    for module in (_eigen, _spectral):
+        monkeypatch.setattr(module, "DENSE", 20)
     runs = []
-    eigsh = _spectral.eigsh
-    monkeypatch.setattr(_spectral, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
+    eigsh = _eigen.eigsh
+    monkeypatch.setattr(_eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
     rng = np.random.default_rng(0)
     X = sp.csr_array(np.repeat(np.eye(30), 17, axis=0))
     K = sp.csr_array(X @ X.T)
@@ -470,7 +471,8 @@ def test_components_of_a_large_sparse_gram(monkeypatch):
 @pytest.mark.parametrize("shape", [(600, 50), (50, 600), (600, 700)])
 def test_sparse_data_stay_sparse(shape, monkeypatch):
     """Both sides of X X', by Lanczos: as the dense fit."""
-    monkeypatch.setattr(_spectral, "DENSE", 40)
+    for module in (_eigen, _spectral):
+        monkeypatch.setattr(module, "DENSE", 40)
     rng = np.random.default_rng(0)
     X = sp.csr_array(sp.random_array(shape, density=0.02, random_state=rng))
     w = rng.random(shape[0])

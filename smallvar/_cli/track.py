@@ -232,10 +232,10 @@ def typical_penalty(args, X, table):
     """
     from sklearn.utils import check_array
 
-    from smallvar._base import DTYPES, aligned
     from smallvar._config import resolve_threads
     from smallvar._dynamic import GUESS
     from smallvar._penalty import farthest_first
+    from smallvar._validation import DTYPES, aligned
 
     if args.lam is not None:
         return args.lam, 0, 0.0

@@ -1,0 +1,187 @@
+"""Centers in the space of the data: where the data lie, nearest centers, methods that need them."""
+
+import math
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
+
+from smallvar._base import Estimator
+from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.sums import Layout, column_range, round_origin
+from smallvar._validation import check_weights, learned
+
+
+def mean_noise(low, high):
+    """Squared distance by which a mean of rows between these values may be off by rounding."""
+    # some 1e-15 of the largest value; the mean of a constant column is exact
+    largest = np.maximum(np.abs(low), np.abs(high))[high > low]
+    return float(np.square(largest * 2.0**-49).sum())
+
+
+class Space:
+    """Where the data lie, as the sweeps need it; all of it follows from the rows as a set.
+
+    ``origin``, a round point near the rows, that sums and scores are taken from; ``scale``, a power
+    of two that brings data and centers, less the origin, into [-1, 1]; ``noise``, the squared
+    distance up to which a mean of equal rows may be off by rounding; ``layout`` of the sums, and
+    ``mean`` (weighted), when they are asked for; sums are taken from ``sums_from`` where that is
+    given. Rows without weight matter to the scale alone.
+    """
+
+    def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
+        self._data, self._sums_from = (X, weight, n_threads), sums_from
+        self._layout = self._mean = None
+        low, high = self._range = column_range(X, weight, n_threads)
+        self.origin = round_origin(low, high)
+        self.spread = high - low
+        positive = low, high
+        if weight is not None and not weight.all():
+            low, high = column_range(X, None, n_threads)
+        reach = max((high - self.origin).max(), (self.origin - low).max())
+        if centers is not None:
+            reach = max(reach, np.abs(centers - self.origin).max())
+        if reach > 0 and not 1e-140 < reach < 1e140:
+            raise ValueError(
+                f"X must be spread over more than 1e-140 and less than 1e140, got {reach:.3g}: "
+                "squared distances would leave the range of float64; rescale the data"
+            )
+        mass = 0.0 if weight is None else float(weight.sum())
+        if mass * float(reach) ** 2 > 1e290:
+            raise ValueError(
+                "sample_weight must not take the squared spread of X beyond 1e290, got weights "
+                f"that sum to {mass:.3g} for a spread of {reach:.3g}: rescale one of them"
+            )
+        self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
+        self.noise = mean_noise(*positive)
+
+    # functools.cached_property of Python 3.11 has a lock, which a forked child would find locked
+
+    @property
+    def layout(self):
+        """The bins of the sums."""
+        if self._layout is None:
+            low, high = self._range
+            origin = self.origin if self._sums_from is None else self._sums_from
+            self._layout = Layout(*self._data, origin=origin, low=low, high=high)
+        return self._layout
+
+    @property
+    def mean(self):
+        """The mean of all rows."""
+        if self._mean is None:
+            self._mean = self.layout.mean(*self._data)
+        return self._mean
+
+
+def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
+    """A sweep over the data whose labels are the nearest of these centers."""
+    space = Space(X, weight, n_threads, centers, sums_from)
+    labels = np.zeros(X.shape[0], dtype=np.int32)
+    sweep = DPSweep(X, weight, None, labels, space, n_threads, len(centers), False)
+    sweep.set_centers(centers)
+    sweep.assign()
+    return sweep
+
+
+class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Estimator):
+    """Base of estimators whose result is a set of centers in the space of the data."""
+
+    @property
+    def _n_features_out(self):
+        return self.cluster_centers_.shape[0]
+
+    def fit_predict(self, X, y=None, sample_weight=None):
+        """Fit and return the labels of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data, as for ``fit``.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, as for ``fit``.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            ``labels_`` of the fit.
+        """
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def predict(self, X):
+        """Nearest center of each row; no row opens a cluster.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Index into ``cluster_centers_``; at a tie the lowest one.
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        return nearest_sweep(X, None, centers, self._threads()).labels
+
+    def transform(self, X):
+        """Compute the Euclidean distances (not squared) of each row to each center.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, n_clusters)
+            In data units, float32 for float32 data.
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        distances = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
+        for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
+            with np.errstate(over="ignore"):
+                distances[rows] = cdist(X[rows], centers)
+        if not np.isfinite(distances).all():
+            raise ValueError(
+                "X must be so near the centers that squared distances, and distances as "
+                f"{X.dtype}, are finite, got entries up to {float(np.abs(X).max()):.3g}"
+            )
+        return distances
+
+    def score(self, X, y=None, sample_weight=None):
+        """Return minus the objective of data at the fitted centers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            ``-(sum of w * squared distance to the nearest center + lam_ * n_clusters_)``.
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        weight = check_weights(sample_weight, X.shape[0])
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        sweep = nearest_sweep(X, weight, centers, self._threads())
+        return -(sweep.squared_error() + self.lam_ * len(centers))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

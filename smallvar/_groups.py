@@ -1,0 +1,70 @@
+"""Data sets of the hard HDP: their names, their rows, and the order in which they are visited."""
+
+import numpy as np
+from sklearn.utils import column_or_1d
+
+
+class Groups:
+    """The data set of each of ``n_samples`` rows; None: all are from one.
+
+    ``names`` are the distinct data sets, sorted, and ``number`` says which of them a row is from.
+    """
+
+    def __init__(self, groups, n_samples):
+        if groups is None:
+            self.names, self.number = np.zeros(1, dtype=np.int64), np.zeros(n_samples, np.int32)
+            return
+        if type(groups) is not np.ndarray or groups.ndim != 1 or groups.dtype.kind not in "iu":
+            groups = column_or_1d(groups)
+        if len(groups) != n_samples:
+            raise ValueError(f"groups must have shape ({n_samples},), got {groups.shape}")
+        if groups.dtype.kind in "fmMO" and (groups != groups).any():
+            raise ValueError("groups must not be missing, got NaN or NaT")
+        try:
+            self.names, number = np.unique(groups, return_inverse=True)
+        except TypeError as error:
+            raise ValueError(f"groups must be all numbers or all strings: {error}") from None
+        self.number = number.astype(np.int32)
+
+    def __len__(self):
+        return len(self.names)
+
+    def order(self, rng=None):
+        """Rows in the order of visit: data sets as sorted and rows as given, or both at random."""
+        number = self.number
+        if rng is None:
+            # few numbers are sorted by radix
+            return np.argsort(
+                number.astype(np.uint16) if len(self) <= 1 << 16 else number, kind="stable"
+            )
+        shuffled = rng.permutation(len(number))
+        place = rng.permutation(len(self))
+        return shuffled[np.argsort(place[number[shuffled]], kind="stable")]
+
+    def members(self):
+        """The rows of each data set."""
+        order = self.order()
+        return np.split(order, np.searchsorted(self.number[order], np.arange(1, len(self))))
+
+    def among(self, known):
+        """For each row, the place of its data set among the known ones, or their number."""
+        names = self.names
+        if names.dtype.kind in "mM" and known.dtype.kind in "mM":  # equal in any unit
+            unit = np.result_type(names, known)
+            names, known = names.astype(unit).astype(np.int64), known.astype(unit).astype(np.int64)
+        place = {name: j for j, name in enumerate(known.tolist())}
+        return np.array([place.get(name, len(place)) for name in names.tolist()], np.int32)[
+            self.number
+        ]
+
+    def local(self, labels, k):
+        """Number the local clusters: what a data set has of one of the ``k`` global clusters.
+
+        Returns the local label of each row, the list of the global clusters that each data set
+        uses, ascending, and their number.
+        """
+        pairs, row = np.unique(self.number.astype(np.int64) * k + labels, return_inverse=True)
+        owner = pairs // k
+        first = np.searchsorted(owner, np.arange(len(self) + 1))
+        lists = np.split((pairs % k).astype(np.int32), first[1:-1])
+        return (row - first[self.number]).astype(np.int32), lists, np.diff(first).astype(np.int64)

@@ -1,0 +1,244 @@
+"""Checks of parameters and data: what is refused, in which words, and the tolerances."""
+
+import math
+from contextlib import contextmanager
+from numbers import Integral, Real
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import check_array, gen_batches
+
+DTYPES = (np.float64, np.float32)
+LARGEST = 2**63 - 1  # of integers
+ASYMMETRY = 1e-10  # of the largest entry; float32 is allowed its own rounding
+TILE = 1 << 19  # numbers compared at a time
+
+
+def shown(value):
+    """A number as messages show it: as a plain one, unless it has thousands of digits."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Integral) and abs(int(value)) > LARGEST:
+        return f"an integer of {int(value).bit_length()} bits"
+    return repr(value)
+
+
+def as_number(value, name, integer):
+    """A Python number: what the sweeps, in C, will see of ``value``."""
+    if integer:
+        if value > LARGEST:
+            raise ValueError(f"{name} must be <= {LARGEST}, got {shown(value)}")
+        return int(value)
+    try:
+        number = float(value)
+        if math.isinf(number) and value != number:
+            raise OverflowError
+    except OverflowError:
+        bound = f"at most {np.finfo(np.float64).max:.4g} in absolute value"
+        raise ValueError(f"{name} must be {bound}, got {shown(value)}") from None
+    return number
+
+
+def check_number(value, name, *, low=None, low_open=False, integer=False, none=False):
+    """Return ``value`` as int or float if it is within its bound, else raise naming both."""
+    if none and value is None:
+        return value
+    kind, word = (Integral, "an integer") if integer else (Real, "a number")
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, kind):
+        raise TypeError(f"{name} must be {word}{' or None' * none}, got {shown(value)}")
+    number = as_number(value, name, integer)
+    if number != number and low is None:
+        raise ValueError(f"{name} must not be NaN, got {shown(value)}")
+    if number != number or (low is not None and (number < low or (low_open and number == low))):
+        raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {shown(value)}")
+    return number
+
+
+def check_option(value, name, options):
+    """Raise unless ``value`` is one of ``options``."""
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}"
+        )
+
+
+def check_flag(value, name):
+    """Raise unless ``value`` is a bool."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+
+
+def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-first",)):
+    """Raise unless ``lam`` is a usable penalty or one of ``options``; 0 is one if ``capped``."""
+    wanted = f"{name} must be a number > 0 or one of {', '.join(map(repr, options))}"
+    if isinstance(lam, str):
+        if lam not in options:
+            raise ValueError(f"{wanted}, got {shown(lam)}")
+        return
+    if not isinstance(lam, Real) or isinstance(lam, (bool, np.bool_)):
+        raise TypeError(f"{wanted}, got {shown(lam)}")
+    number = check_number(lam, name, low=0)
+    if number == 0 and not capped:
+        unless = "" if capped is None else " unless max_clusters is given"
+        raise ValueError(f"{name} must be > 0{unless}, got {name}={lam!s}")
+    if finite and math.isinf(number):
+        raise ValueError(f"{name} must be finite, got {shown(lam)}")
+
+
+def as_floats(value):
+    """An aligned float64 array in C order; ValueError or TypeError where there is none."""
+    array = np.asarray(value)
+    if array.dtype.kind in "cmM":
+        raise ValueError(f"{array.dtype} is no type of real numbers")
+    try:
+        with np.errstate(over="ignore"):
+            return np.require(array, dtype=np.float64, requirements=["C", "A"])
+    except OverflowError:
+        raise ValueError("there are integers beyond the range of float64") from None
+
+
+@contextmanager
+def within_floats():
+    """What scikit-learn's checks raise for such integers in X, as a ValueError that names it.
+
+    They add up X first, which in float32 may be inf - inf, and then look at each number.
+    """
+    try:
+        with np.errstate(invalid="ignore"):
+            yield
+    except OverflowError as error:
+        raise ValueError(f"X must be within the range of float64: {error}") from None
+
+
+def aligned(X):
+    """The array itself, or a copy where its elements are not aligned or of the other byte order."""
+    if X.flags.aligned and X.dtype.isnative:
+        return X
+    return X.astype(X.dtype.newbyteorder("="))
+
+
+def check_data(X):
+    """A matrix of finite float32 or float64 numbers, for functions; estimators have _validate."""
+    with within_floats():
+        return aligned(check_array(X, dtype=DTYPES))
+
+
+def check_reach(X):
+    """Raise where squares would leave float64."""
+    reach = max(abs(float(X.max())), abs(float(X.min()))) if X.size else 0.0
+    if reach > 0 and not 1e-140 < reach < 1e140:
+        raise ValueError(
+            f"X must have its largest absolute value above 1e-140 and below 1e140, got "
+            f"{reach:.3g}: squares would leave the range of float64; rescale the data"
+        )
+
+
+def check_symmetric(A, wanted, dtype=None):
+    """Raise unless the matrix, dense or sparse, is symmetric up to rounding.
+
+    ``dtype`` is the type that it had, if it was another. Returns how far entries are apart.
+    """
+    allowed = max(ASYMMETRY, 8 * float(np.finfo(dtype or A.dtype).eps))
+    if issparse(A):
+        largest, off = (abs(B).max() if B.nnz else 0.0 for B in (A, A - A.T))
+    else:
+        largest, off = max(abs(float(A.max())), abs(float(A.min()))), 0.0
+        for rows in gen_batches(len(A), max(1, TILE // len(A))):
+            off = max(off, float(np.abs(A[rows] - A[:, rows].T).max()))
+    if off > allowed * largest:
+        raise ValueError(
+            f"{wanted}, got entries {off:.3g} apart, more than {allowed:.1g} of the largest"
+        )
+    return off
+
+
+def check_weights(sample_weight, n):
+    """Weights as a float64 array of shape (n,), or None where all are 1.
+
+    Rows with a weight above zero are called active, the others idle: they take part in nothing,
+    and get the label that ``predict`` would give them.
+    """
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(n, sample_weight)
+    try:
+        weight = as_floats(sample_weight)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must be numbers: {error}") from None
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
+    if not np.isfinite(weight).all():
+        raise ValueError("sample_weight must be finite, got NaN or infinity")
+    if weight.min() < 0:
+        raise ValueError(f"sample_weight must be >= 0, got {shown(weight.min())}")
+    if not weight.any():
+        raise ValueError("sample_weight must have a positive entry, got all zeros")
+    positive = weight[weight > 0]
+    least, most = float(positive.min()), float(positive.max())
+    if least < 1e-300 or most > 1e100:
+        raise ValueError(
+            "sample_weight must be 0 or between 1e-300 and 1e100, got "
+            f"{least if least < 1e-300 else most!r}"
+        )
+    return None if (weight == 1.0).all() else weight
+
+
+def check_ratio(weight, most, algorithm):
+    """Raise where rows that leave a cluster would take the light ones with them, by rounding."""
+    positive = None if weight is None else weight[weight > 0]
+    if weight is None or not positive.max() > most * positive.min():
+        return
+    ratio = float(positive.max()) / float(positive.min())
+    raise ValueError(
+        "sample_weight must have a ratio of largest to least positive weight of at most "
+        f"{most:.0e} with algorithm={algorithm!r}, got {ratio:.3g}: set tiny weights to 0, or use "
+        "'serial'"
+    )
+
+
+def check_init(init, n_features, max_clusters):
+    """Given starting centers as a float64 array; None for ``"mean"``."""
+    if isinstance(init, str):
+        check_option(init, "init", ("mean",))
+        return None
+    try:
+        centers = as_floats(init)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"init must be 'mean' or an array of centers: {error}") from None
+    if centers.ndim != 2 or centers.shape[0] < 1 or centers.shape[1] != n_features:
+        raise ValueError(
+            f"init must have shape (n_centers, {n_features}), n_centers >= 1, got {centers.shape}"
+        )
+    if not np.isfinite(centers).all():
+        raise ValueError("init must be finite, got NaN or infinity")
+    if max_clusters is not None and len(centers) > max_clusters:
+        raise ValueError(
+            f"init must have at most max_clusters={max_clusters} rows, got {len(centers)}"
+        )
+    return centers
+
+
+def learned(estimator, name, *shape):
+    """A learned array, as the sweeps need it, unless it was replaced by one that does not fit.
+
+    In ``shape``, None stands for any number but 0.
+    """
+    value = getattr(estimator, name)
+    wanted = ", ".join("any" if size is None else str(size) for size in shape)
+    try:
+        array = np.ascontiguousarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from None
+    fits = array.ndim == len(shape) and all(
+        size > 0 if least is None else size == least
+        for size, least in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f"{name} must have shape ({wanted}), as learned, got {np.shape(value)}: "
+            "was it replaced? fit again"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, as learned, got NaN or infinity; fit again")
+    return array
