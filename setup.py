@@ -135,7 +135,7 @@ def extension(name):
     )
 
 
-MODULES = ("pool", "sums", "nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")
+MODULES = ("pool", "rows", "sums", "nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")
 
 setup(
     ext_modules=cythonize(

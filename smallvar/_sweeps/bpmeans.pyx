@@ -10,8 +10,8 @@ from libc.math cimport HUGE_VAL, fabs, frexp, ldexp, sqrt
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.pool cimport PAYS, item_now, next_item, run
+from smallvar._sweeps.rows cimport Rows, point, read_row, real_x, rows_of, weight_of
 
 from smallvar._sweeps.sums import Layout
 
@@ -69,14 +69,10 @@ SEEDS = {"mean": 0, "data": 1}
 
 
 cdef struct Problem:            # what all starts share and only read
-    const void* x               # n x d, float32 or float64, any strides
-    bint x_single
-    Py_ssize_t row              # strides in elements
-    Py_ssize_t col
-    Py_ssize_t n
+    Rows rows
+    Py_ssize_t n                # those of rows, by shorter names
     Py_ssize_t d
     Py_ssize_t tiles
-    const double* weight        # n, or NULL
     double* packed              # tiles x d x LANES, or NULL
     double energy               # sum of w ||x||^2
     double lam
@@ -403,17 +399,17 @@ cdef int push(Start* s, double value) except -1 nogil:
 cdef void gather(const real_x* x, const Problem* p, Py_ssize_t tile, double* out) noexcept nogil:
     cdef Py_ssize_t j, l, i, moved = 0
     cdef const real_x* xi
-    if p.col == 1 and (tile + 1) * LANES <= p.n:
+    if p.rows.col == 1 and (tile + 1) * LANES <= p.n:
         if real_x is float:
-            moved = sf_gather_f(x + tile * LANES * p.row, p.row, p.d, out)
+            moved = sf_gather_f(x + tile * LANES * p.rows.row, p.rows.row, p.d, out)
         else:
-            moved = sf_gather_d(x + tile * LANES * p.row, p.row, p.d, out)
+            moved = sf_gather_d(x + tile * LANES * p.rows.row, p.rows.row, p.d, out)
     for l in range(LANES):
         i = tile * LANES + l
         if i < p.n:
-            xi = x + i * p.row
+            xi = point(x, &p.rows, i)
             for j in range(moved, p.d):
-                out[j * LANES + l] = xi[j * p.col]
+                out[j * LANES + l] = xi[j * p.rows.col]
         else:
             for j in range(p.d):
                 out[j * LANES + l] = 0.0
@@ -423,20 +419,16 @@ cdef const double* tile_of(const Problem* p, Py_ssize_t tile, double* space) noe
     """The data of a tile, gathered into ``space`` where they are not held packed."""
     if p.packed != NULL:
         return p.packed + tile * p.d * LANES
-    if p.x_single:
-        gather(<const float*> p.x, p, tile, space)
+    if p.rows.single:
+        gather(<const float*> p.rows.x, p, tile, space)
     else:
-        gather(<const double*> p.x, p, tile, space)
+        gather(<const double*> p.rows.x, p, tile, space)
     return space
 
 
 cdef inline int lanes_of(const Problem* p, Py_ssize_t tile) noexcept nogil:
     """Mask of the lanes that hold points."""
     return (1 << min(<Py_ssize_t> LANES, p.n - tile * LANES)) - 1
-
-
-cdef inline double weight_of(const Problem* p, Py_ssize_t i) noexcept nogil:
-    return 1.0 if p.weight == NULL else p.weight[i]
 
 
 cdef inline unsigned char* bit(Start* s, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
@@ -465,7 +457,7 @@ cdef void residual_of(const Problem* p, Start* s, Py_ssize_t i, double* r) noexc
 cdef double total(const Problem* p, Start* s) noexcept nogil:
     """Sum of w ||r||^2, in any order the same, and those of parts of PART tiles."""
     cdef int t, i, bits = 0, exponent
-    cdef double largest = sf_largest(p.n, s.rr, p.weight)
+    cdef double largest = sf_largest(p.n, s.rr, p.rows.weight)
     frexp(largest, &exponent)
     while (<Py_ssize_t> 1 << bits) < p.n:
         bits += 1
@@ -488,7 +480,7 @@ cdef void total_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) no
     cdef double[3] bins
     for part in range(t0 // PART, (t1 + PART - 1) // PART):
         start = part * PART * LANES
-        weight = NULL if p.weight == NULL else p.weight + start
+        weight = NULL if p.rows.weight == NULL else p.rows.weight + start
         memset(bins, 0, 3 * sizeof(double))
         sf_add_up(min(p.n - start, <Py_ssize_t> PART * LANES), s.rr + start, weight, s.magic, bins)
         for i in range(3):
@@ -626,7 +618,7 @@ cdef void propose_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) 
         s.touched[t - first] = visit(p, s, t, mask, NULL, w)
         s.far[t - first] = 0
         for i in range(t * LANES, min(p.n, (t + 1) * LANES)):
-            s.far[t - first] |= weight_of(p, i) * s.rr[i] > p.lam
+            s.far[t - first] |= weight_of(&p.rows, i) * s.rr[i] > p.lam
 
 
 cdef void propose(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
@@ -663,12 +655,12 @@ cdef void add_group(
     cdef const double* x
     cdef unsigned char* old
     cdef unsigned char* new
-    cdef double sign, part
+    cdef double sign, part, weight
     cdef bint cut
     for t in range(t0, t1):
         if not s.touched[t - first]:
             continue
-        x = tile_of(p, t, w.x) if p.col != 1 else NULL
+        x = tile_of(p, t, w.x) if p.rows.col != 1 else NULL
         old = s.old + (t - first) * room * LANES
         new = s.z + t * room * LANES
         for l in range(LANES):
@@ -681,13 +673,14 @@ cdef void add_group(
                     continue
                 if not cut:
                     cut = True
-                    cut_weight(p, weight_of(p, i), mass)
-                    if p.col != 1:
-                        sf_cut_d(d, p.bins, weight_of(p, i), x + l, LANES, p.magic, w.piece)
-                    elif p.x_single:
-                        sf_cut_f(d, p.bins, weight_of(p, i), <const float*> p.x + i * p.row, 1, p.magic, w.piece)
+                    weight = weight_of(&p.rows, i)
+                    cut_weight(p, weight, mass)
+                    if p.rows.col != 1:
+                        sf_cut_d(d, p.bins, weight, x + l, LANES, p.magic, w.piece)
+                    elif p.rows.single:
+                        sf_cut_f(d, p.bins, weight, point(<const float*> p.rows.x, &p.rows, i), 1, p.magic, w.piece)
                     else:
-                        sf_cut_d(d, p.bins, weight_of(p, i), <const double*> p.x + i * p.row, 1, p.magic, w.piece)
+                        sf_cut_d(d, p.bins, weight, point(<const double*> p.rows.x, &p.rows, i), 1, p.magic, w.piece)
                 # one bit after the other: the bits before k are new, those behind it old
                 sign = 1.0 if new[k * LANES + l] else -1.0
                 count[k] += sign
@@ -1053,7 +1046,7 @@ cdef Py_ssize_t draw(const Problem* p, Start* s, double error) noexcept nogil:
         sum0 += s.parts[i // length]
         i += length
     for i in range(i, p.n):
-        part = weight_of(p, i) * s.rr[i]
+        part = weight_of(&p.rows, i) * s.rr[i]
         if part > 0.0:
             last = i
             sum0 += part
@@ -1125,8 +1118,8 @@ cdef int fixed_sweep(const Problem* p, Start* s) except -1 nogil:
             continue
         farthest, largest = 0, 0.0
         for i in range(p.n):
-            if weight_of(p, i) * s.rr[i] > largest:
-                largest = weight_of(p, i) * s.rr[i]
+            if weight_of(&p.rows, i) * s.rr[i] > largest:
+                largest = weight_of(&p.rows, i) * s.rr[i]
                 farthest = i
         if not largest > NOTHING * p.energy:
             break
@@ -1201,7 +1194,7 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
         if not s.touched[place_of] and not s.far[place_of] and not (sole and has_last_user(s, place_of)):
             i = (t + 1) * LANES - 1
             continue
-        if not sole and not (s.touched[place_of] >> l) & 1 and not weight_of(p, i) * s.rr[i] > p.lam:
+        if not sole and not (s.touched[place_of] >> l) & 1 and not weight_of(&p.rows, i) * s.rr[i] > p.lam:
             continue
         old = s.old + place_of * s.room * LANES + l
         z = s.z + t * s.room * LANES + l
@@ -1210,7 +1203,7 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
             for k in range(s.k):
                 s.refund[k] = 0.0
                 if s.count[k] == 1.0 and old[k * LANES]:
-                    s.refund[k] = p.lam / weight_of(p, i)
+                    s.refund[k] = p.lam / weight_of(&p.rows, i)
                     alone = True
             if alone:  # the last user of a feature may save its penalty
                 for k in range(s.k):
@@ -1227,7 +1220,7 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
                         bury(p, s, k)
                         event = True
                 sole += s.count[k] == 1.0
-        if weight_of(p, i) * s.rr[i] > p.lam and s.k - s.dead < p.cap:
+        if weight_of(&p.rows, i) * s.rr[i] > p.lam and s.k - s.dead < p.cap:
             create(p, s, i, first, (stop + LANES - 1) // LANES)
             s.created += 1
             event = True
@@ -1290,12 +1283,8 @@ cdef void row_of(const Problem* p, Py_ssize_t i, double* out) noexcept nogil:
     if p.packed != NULL:
         for j in range(p.d):
             out[j] = p.packed[((i // LANES) * p.d + j) * LANES + i % LANES]
-    elif p.x_single:
-        for j in range(p.d):
-            out[j] = (<const float*> p.x)[i * p.row + j * p.col]
     else:
-        for j in range(p.d):
-            out[j] = (<const double*> p.x)[i * p.row + j * p.col]
+        read_row(&p.rows, i, out, 1)
 
 
 cdef int refresh(const Problem* p, Start* s) except -1 nogil:
@@ -1390,7 +1379,7 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
     cdef double* pp = s.p
     cdef double* gg = s.gram
     cdef double* aa = s.rows
-    cdef double w = weight_of(p, i), h = 0.0, top = 0.0, rr, xx, f, t, sign, num, den, cost, old, margin
+    cdef double w = weight_of(&p.rows, i), h = 0.0, top = 0.0, rr, xx, f, t, sign, num, den, cost, old, margin
     cdef double new_num, new_den
     cdef bint alone, flipped = True
     cdef int passes = 0
@@ -1686,25 +1675,10 @@ cdef class FeatureSweep:
         self, X, weight, str rule, double lam, Py_ssize_t cap, int max_iter, double tol, Py_ssize_t n_swaps,
         int n_threads, bint verbose,
     ):
-        cdef const float[:, :] x_single
-        cdef const double[:, :] x_double
-        cdef const double[::1] w
         cdef Py_ssize_t t, n = X.shape[0], d = X.shape[1]
         self.X, self.weight, self.n_threads = X, weight, n_threads
         self.p.n, self.p.d, self.p.tiles = n, d, (n + LANES - 1) // LANES
-        if X.dtype == np.float32:
-            x_single = X
-            self.p.x, self.p.x_single = &x_single[0, 0], True
-            self.p.row, self.p.col = x_single.strides[0] // 4, x_single.strides[1] // 4
-        else:
-            x_double = X
-            self.p.x = &x_double[0, 0]
-            self.p.row, self.p.col = x_double.strides[0] // 8, x_double.strides[1] // 8
-        if weight is not None:
-            w = weight
-            if w.shape[0] != n:
-                raise ValueError("weight must match X")
-            self.p.weight = &w[0]
+        self.p.rows = rows_of(X, weight, None)
         self.p.rule = RULES[rule]
         self.p.fixed = rule in ("coordinate", "exact")
         self.p.lam, self.p.cap, self.p.max_iter, self.p.tol = lam, cap, max_iter, tol
@@ -1713,10 +1687,10 @@ cdef class FeatureSweep:
         if self.p.tiles * LANES * d <= PACKED:
             self.p.packed = <double*> take(self.p.tiles * LANES * d * sizeof(double))
             for t in range(self.p.tiles):
-                if self.p.x_single:
-                    gather(<const float*> self.p.x, &self.p, t, self.p.packed + t * d * LANES)
+                if self.p.rows.single:
+                    gather(<const float*> self.p.rows.x, &self.p, t, self.p.packed + t * d * LANES)
                 else:
-                    gather(<const double*> self.p.x, &self.p, t, self.p.packed + t * d * LANES)
+                    gather(<const double*> self.p.rows.x, &self.p, t, self.p.packed + t * d * LANES)
 
     cdef prepare(self):
         """The bins of the sums, which only starts need."""

@@ -1,11 +1,9 @@
 """Sweeps of DP-means: ordered creation, sums and means, collapsed updates, farthest-first."""
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.nearest cimport (
     BIG,
     CHUNK,
@@ -14,23 +12,21 @@ from smallvar._sweeps.nearest cimport (
     Sweep,
     is_far,
     lower,
-    point,
     reduce_lower,
     set_lower,
     squared_distance,
     upper,
 )
 from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.rows cimport Rows, check_signals, point, read_row, real_x, rows_of, start_of, value_of, weight_of
 from smallvar._sweeps.sums cimport (
     MOST_PARTS,
     WIDE_DIGITS,
-    Rows,
     Sums,
-    rows_of,
+    move_points,
+    move_rows,
     sums_clear,
     sums_copy,
-    sums_move_d,
-    sums_move_f,
     sums_t,
     sums_total,
     sums_unite,
@@ -49,27 +45,7 @@ cdef enum:
     ROUND = 64          # clusters opened between two parallel steps of the creation pass
 
 
-cdef inline void hand_over(
-    const real_x* x, const Sweep* s, Py_ssize_t size, const Py_ssize_t* at, const int* left, const int* joined,
-    const double* w, const sums_t* sums
-) noexcept nogil:
-    """Rows go from clusters left (or NULL: from nowhere) to clusters joined."""
-    if real_x is float:
-        sums_move_f(x, s.col, size, at, left, joined, w, sums)
-    else:
-        sums_move_d(x, s.col, size, at, left, joined, w, sums)
-
-
-cdef void add_chunk(const real_x* x, const Sweep* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
-    """The points of a chunk join their clusters."""
-    cdef Py_ssize_t[CHUNK] at
-    cdef Py_ssize_t m, start = chunk * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK)
-    for m in range(size):
-        at[m] = point(x, s, start + m) - x
-    hand_over(x, s, size, at, NULL, s.label + start, NULL if s.weight == NULL else s.weight + start, sums)
-
-
-cdef void move_chunk(const real_x* x, const Sweep* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
+cdef void move_chunk(const Sweep* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
     """The moves that a chunk lists."""
     cdef Py_ssize_t[CHUNK] at
     cdef int[CHUNK] joined
@@ -77,10 +53,10 @@ cdef void move_chunk(const real_x* x, const Sweep* s, Py_ssize_t chunk, const su
     cdef Py_ssize_t m, i, size = s.n_moved[chunk]
     for m in range(size):
         i = chunk * CHUNK + s.moved[chunk * CHUNK + m]
-        at[m] = point(x, s, i) - x
+        at[m] = start_of(&s.rows, i)
         joined[m] = s.label[i]
-        w[m] = 1.0 if s.weight == NULL else s.weight[i]
-    hand_over(x, s, size, at, s.moved_from + chunk * CHUNK, joined, w, sums)
+        w[m] = weight_of(&s.rows, i)
+    move_rows(&s.rows, size, at, s.moved_from + chunk * CHUNK, joined, w, sums)
 
 
 cdef void squares_of_chunk(
@@ -91,18 +67,11 @@ cdef void squares_of_chunk(
     cdef Py_ssize_t i, start = chunk * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK)
     for i in range(size):
         square[i] = squared_distance(
-            point(x, s, start + i), s.col, s.c + s.label[start + i] * s.d if about == NULL else about, s.d
+            point(x, &s.rows, start + i), s.rows.col, s.c + s.label[start + i] * s.d if about == NULL else about, s.d
         )
-        if s.weight != NULL:
-            square[i] *= s.weight[start + i]
+        if s.rows.weight != NULL:
+            square[i] *= s.rows.weight[start + i]
     wide_add(digits, square, size)
-
-
-cdef inline void shifted_row(const real_x* x, const Sweep* s, Py_ssize_t i, double* row) noexcept nogil:
-    cdef const real_x* xi = point(x, s, i)
-    cdef Py_ssize_t j
-    for j in range(s.d):
-        row[j] = <double> xi[j * s.col] - s.shift[j]
 
 
 # ---- what threads share out: an item is a chunk, and writes to its points or to what belongs to its slot -----------
@@ -133,10 +102,10 @@ cdef void distance_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
         center = s.c + s.label[i] * s.d
-        if s.x_single:
-            a.out[i] = squared_distance(point(<const float*> s.x, s, i), s.col, center, s.d)
+        if s.rows.single:
+            a.out[i] = squared_distance(point(<const float*> s.rows.x, &s.rows, i), s.rows.col, center, s.d)
         else:
-            a.out[i] = squared_distance(point(<const double*> s.x, s, i), s.col, center, s.d)
+            a.out[i] = squared_distance(point(<const double*> s.rows.x, &s.rows, i), s.rows.col, center, s.d)
 
 
 cdef void relabel_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
@@ -156,23 +125,19 @@ cdef void relabel_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
 
 cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const Squares* a = <const Squares*> context
-    if a.s.x_single:
-        squares_of_chunk(<const float*> a.s.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
+    if a.s.rows.single:
+        squares_of_chunk(<const float*> a.s.rows.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
     else:
-        squares_of_chunk(<const double*> a.s.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
+        squares_of_chunk(<const double*> a.s.rows.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
 
 
 cdef void add_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const Adding* a = <const Adding*> context
+    cdef const Sweep* s = a.s
     if a.moves:
-        if a.s.x_single:
-            move_chunk(<const float*> a.s.x, a.s, c, &a.part[slot])
-        else:
-            move_chunk(<const double*> a.s.x, a.s, c, &a.part[slot])
-    elif a.s.x_single:
-        add_chunk(<const float*> a.s.x, a.s, c, &a.part[slot])
+        move_chunk(s, c, &a.part[slot])
     else:
-        add_chunk(<const double*> a.s.x, a.s, c, &a.part[slot])
+        move_points(&s.rows, c * CHUNK, min(s.n, (c + 1) * CHUNK), NULL, s.label + c * CHUNK, &a.part[slot])
 
 
 cdef class DPSweep(Engine):
@@ -265,9 +230,9 @@ cdef class DPSweep(Engine):
 
     cdef double distance(self, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
         cdef Sweep* s = &self.s
-        if s.x_single:
-            return squared_distance(point(<const float*> s.x, s, i), s.col, s.c + k * s.d, s.d)
-        return squared_distance(point(<const double*> s.x, s, i), s.col, s.c + k * s.d, s.d)
+        if s.rows.single:
+            return squared_distance(point(<const float*> s.rows.x, &s.rows, i), s.rows.col, s.c + k * s.d, s.d)
+        return squared_distance(point(<const double*> s.rows.x, &s.rows, i), s.rows.col, s.c + k * s.d, s.d)
 
     cdef void settle_far(self, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t* creator) noexcept nogil:
         """Point i was beyond lam of its nearest known center: it joins one of k0.., opened since, or opens its own."""
@@ -301,12 +266,8 @@ cdef class DPSweep(Engine):
     cdef void open_at(self, Py_ssize_t i) noexcept nogil:
         """A new center at point i; there must be room."""
         cdef Sweep* s = &self.s
-        cdef Py_ssize_t j, k = s.k
-        for j in range(s.d):
-            if s.x_single:
-                s.c[k * s.d + j] = point(<const float*> s.x, s, i)[j * s.col]
-            else:
-                s.c[k * s.d + j] = point(<const double*> s.x, s, i)[j * s.col]
+        cdef Py_ssize_t k = s.k
+        read_row(&s.rows, i, s.c + k * s.d, 1)
         s.hd[k] = BIG
         s.fresh[k] = BIG
         s.k += 1
@@ -486,14 +447,7 @@ cdef class DPSweep(Engine):
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil:
         """Point i goes from one cluster to another one."""
         cdef Sweep* s = &self.s
-        cdef const double* w = NULL if s.weight == NULL else s.weight + i
-        cdef Py_ssize_t at
-        if s.x_single:
-            at = point(<const float*> s.x, s, i) - <const float*> s.x
-            sums_move_f(<const float*> s.x, s.col, 1, &at, &left, &joined, w, &self.sums.s)
-        else:
-            at = point(<const double*> s.x, s, i) - <const double*> s.x
-            sums_move_d(<const double*> s.x, s.col, 1, &at, &left, &joined, w, &self.sums.s)
+        move_points(&s.rows, i, i + 1, &left, &joined, &self.sums.s)
 
     cdef double shift_centers(self) noexcept nogil:
         """Means, drift, remaining clusters; the error is sum w ||x||^2 - sum_c s_c ||mean_c||^2, about the origin."""
@@ -594,14 +548,12 @@ cdef class DPSweep(Engine):
         live = s.k
         with nogil:
             for i in range(s.n):
-                w = 1.0 if s.weight == NULL else s.weight[i]
+                w = weight_of(&s.rows, i)
                 if w == 0.0:
                     continue
                 self.check_signals(s.k)
-                if s.x_single:
-                    shifted_row(<const float*> s.x, s, i, row)
-                else:
-                    shifted_row(<const double*> s.x, s, i, row)
+                for k in range(s.d):
+                    row[k] = value_of(&s.rows, i, k) - s.shift[k]
                 own = s.label[i]
                 alone = self.sums.s.count[own] == 1.0
                 sc_squares(row, s.d, self.columns, self.room, s.k, self.cost)
@@ -660,7 +612,7 @@ cdef void nearest_seed_chunk(const real_x* x, const Seeding* a, Py_ssize_t chunk
     for i in range(chunk * CHUNK, min(a.rows.n, (chunk + 1) * CHUNK)):
         if a.rows.weight != NULL and a.rows.weight[i] == 0.0:
             continue
-        t = squared_distance(x + i * a.rows.row, a.rows.col, a.seed, a.rows.d)
+        t = squared_distance(point(x, &a.rows, i), a.rows.col, a.seed, a.rows.d)
         if t < a.distance[i]:
             a.distance[i] = t
         t = a.distance[i] if a.rows.weight == NULL else a.rows.weight[i] * a.distance[i]
@@ -679,26 +631,25 @@ cdef void nearest_seed_item(void* context, Py_ssize_t chunk, int slot) noexcept 
         nearest_seed_chunk(<const double*> a.rows.x, a, chunk)
 
 
-def nearest_seed(const real_x[:, :] X, const double[::1] weight, const double[::1] seed, double[::1] distance,
-                 int n_threads):
+def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1] distance, int n_threads):
     """One round of farthest-first traversal. Returns the point with the largest weighted distance, and that distance.
 
     X : IN array (n, d);  weight : IN array (n,) or None, rows of weight zero are left out;  seed : IN array (d,)
     distance : INOUT array (n,), squared distance to the nearest seed so far
     """
     cdef Py_ssize_t n = X.shape[0], chunks = (n + CHUNK - 1) // CHUNK, c, best_index = -1
-    cdef Py_ssize_t first = 0, last
+    cdef Py_ssize_t first = 0, last, work = 0
     cdef double best = -1.0
     cdef double[::1] far_distance = np.empty(chunks)
     cdef Py_ssize_t[::1] far_index = np.empty(chunks, dtype=np.intp)
     cdef Seeding a
-    a.rows = rows_of(X, weight)
+    a.rows = rows_of(X, weight, None)
     a.seed, a.distance, a.far_distance, a.far_index = &seed[0], &distance[0], &far_distance[0], &far_index[0]
     while first < chunks:
         last = min(chunks, first + max(1, WORK // (CHUNK * X.shape[1])))
         with nogil:
             run(nearest_seed_item, &a, first, last, n_threads if 8 * n * a.rows.d > PAYS else 1)
-        PyErr_CheckSignals()
+            check_signals(&work, 1, 0)
         first = last
     for c in range(chunks):
         if far_distance[c] > best:

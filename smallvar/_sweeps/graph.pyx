@@ -6,8 +6,9 @@ cut, or the number of nodes that it stands for, for the ratio cut. Both cuts are
 A node without links is a cluster of its own and stays it.
 """
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL
+
+from smallvar._sweeps.rows cimport check_signals
 
 import numpy as np
 
@@ -75,14 +76,9 @@ cdef class Sweep:
         self.touched = np.empty(width, dtype=np.int32)
         self.cost = np.empty(width)
 
-    cdef int look(self, Py_ssize_t work) except -1 nogil:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed; looks every few tenths of a second."""
-        self.work += work
-        if self.work > WORK:
-            self.work = 0
-            with gil:
-                PyErr_CheckSignals()
-        return 0
+    cdef int check_signals(self, Py_ssize_t work) except -1 nogil:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed, after some tenths of a second of work."""
+        return check_signals(&self.work, work, WORK)
 
     cdef int collect(self) except -1 nogil:
         """What the clusters are, from the labels."""
@@ -95,7 +91,7 @@ cdef class Sweep:
             for e in range(self.indptr[i], self.indptr[i + 1]):
                 if self.label[self.indices[e]] != self.label[i]:
                     own.out += self.weight[e]
-            self.look(8 + self.indptr[i + 1] - self.indptr[i])
+            self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
         return 0
 
     cdef inline bint takes(self, Py_ssize_t c) noexcept nogil:
@@ -344,7 +340,7 @@ cdef class CutSweep(Sweep):
                 i = places[j] if ordered else j
                 if self.indptr[i] < self.indptr[i + 1]:
                     moved += self.visit(i)
-                self.look(8 + self.indptr[i + 1] - self.indptr[i])
+                self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
         return moved
 
     def objective(self):
@@ -409,7 +405,7 @@ cdef class BatchSweep(Sweep):
                             lowest, least = c, self.height(c)
                     self.fresh[i] = <int> c
                     moved += c != self.label[i]
-                self.look(8 + self.indptr[i + 1] - self.indptr[i])
+                self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
             for i in range(self.n):
                 self.label[i] = self.fresh[i]
         return moved
@@ -494,11 +490,7 @@ def contract(graph, labels, Py_ssize_t n_clusters):
         for i in range(n):
             for e in range(indptr[i], indptr[i + 1]):
                 room += label[indices[e]] != label[i]
-            work += indptr[i + 1] - indptr[i]
-            if work > WORK:
-                work = 0
-                with gil:
-                    PyErr_CheckSignals()
+            check_signals(&work, indptr[i + 1] - indptr[i], WORK)
     new_indices, new_weight = np.empty(room, dtype=np.int32), np.empty(room)
     with nogil:
         for c in range(n_clusters):
@@ -513,17 +505,13 @@ def contract(graph, labels, Py_ssize_t n_clusters):
                         new_indices[at] = <int> d
                         at += 1
                     link[d] += weight[e]
-                work += indptr[i + 1] - indptr[i]
+                check_signals(&work, indptr[i + 1] - indptr[i], WORK)
             new_indptr[c + 1] = at
             for e in range(new_indptr[c], at):
                 d = new_indices[e]
                 new_weight[e] = link[d]
                 out[c] += link[d]
                 link[d] = 0.0
-            if work > WORK:
-                work = 0
-                with gil:
-                    PyErr_CheckSignals()
     return (
         np.asarray(new_indptr), np.asarray(new_indices)[:at].copy(), np.asarray(new_weight)[:at].copy(),
         np.asarray(out), np.asarray(size),

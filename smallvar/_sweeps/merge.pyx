@@ -11,10 +11,10 @@ The bounds of the points go on through mergers: a center that takes the place of
 from libc.math cimport HUGE_VAL, M_PI as pi, lgamma, log, log1p
 from libc.string cimport memcpy
 
-from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.dpmeans cimport DPSweep
-from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Sweep, distances_to, point, tile_of, upper
+from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Sweep, distances_to, tile_of, upper
 from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.rows cimport point, real_x, value_of, weight_of
 from smallvar._sweeps.sums cimport sums_copy, sums_t, sums_total, sums_unite, sums_weight
 
 import numpy as np
@@ -53,11 +53,11 @@ cdef void residuals_of_chunk(
     while i < stop:
         size = min(<Py_ssize_t> LANES, stop - i)
         for m in range(size):
-            xi = point(x, s, i + m)
+            xi = point(x, &s.rows, i + m)
             c = s.c + s.label[i + m] * s.d
             total = 0.0
             for j in range(s.d):
-                t = <double> xi[j * s.col] - c[j]
+                t = <double> xi[j * s.rows.col] - c[j]
                 total += t * t
                 block[j * LANES + m] = <float> (t * unit)
             length[i + m] = total
@@ -101,10 +101,10 @@ cdef void residuals_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const Residuals* a = <const Residuals*> context
     cdef const Sweep* s = a.s
     cdef float* tile = <float*> tile_of(s, slot)
-    if s.x_single:
-        residuals_of_chunk(<const float*> s.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
+    if s.rows.single:
+        residuals_of_chunk(<const float*> s.rows.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
     else:
-        residuals_of_chunk(<const double*> s.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
+        residuals_of_chunk(<const double*> s.rows.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
 
 
 cdef void find_partner(const Partners* a, Py_ssize_t k, int slot) noexcept nogil:
@@ -385,9 +385,9 @@ cdef class MergeSweep(DPSweep):
         with nogil:
             for i in range(s.n):
                 k = s.label[i]
-                w = 1.0 if s.weight == NULL else s.weight[i]
-                x = (self.coordinate(i, 0) - s.c[2 * k]) * s.scale
-                y = (self.coordinate(i, 1) - s.c[2 * k + 1]) * s.scale
+                w = weight_of(&s.rows, i)
+                x = (value_of(&s.rows, i, 0) - s.c[2 * k]) * s.scale
+                y = (value_of(&s.rows, i, 1) - s.c[2 * k + 1]) * s.scale
                 R[i, 0] = x
                 R[i, 1] = y
                 S[k, 0] += w * x * x
@@ -414,11 +414,6 @@ cdef class MergeSweep(DPSweep):
                 y = R[i, 1]
                 square[i] = S[k, 2] * x * x - 2.0 * S[k, 1] * x * y + S[k, 0] * y * y
         return square_array, det_array
-
-    cdef double coordinate(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
-        if self.s.x_single:
-            return point(<const float*> self.s.x, &self.s, i)[j * self.s.col]
-        return point(<const double*> self.s.x, &self.s, i)[j * self.s.col]
 
     # ---- residuals -------------------------------------------------------------------------------------------
 

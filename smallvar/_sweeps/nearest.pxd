@@ -1,6 +1,10 @@
 from libc.math cimport sqrtf
 
-from smallvar._sweeps._types cimport real_x
+from smallvar._sweeps.rows cimport Rows, real_x
+
+ctypedef fused real_c:  # element type in which scores are computed
+    float
+    double
 
 cdef enum:
     CHUNK = 1024    # points scanned by one thread at a time; results do not depend on it
@@ -16,14 +20,9 @@ cdef extern from *:
 
 cdef struct Sweep:
     # data
-    const void* x           # n x d, float32 or float64, any strides
-    bint x_single
-    Py_ssize_t row          # strides in elements
-    Py_ssize_t col
-    Py_ssize_t n
+    Rows rows
+    Py_ssize_t n            # those of rows, by shorter names
     Py_ssize_t d
-    const Py_ssize_t* order  # visiting order: point i is row order[i]; NULL: as given
-    const double* weight    # n in visiting order, or NULL
     const double* shift     # d: origin of the scores
     double scale            # power of two that brings the data into [-1, 1]
     # centers
@@ -82,11 +81,6 @@ cdef inline char* tile_of(const Sweep* s, int slot) noexcept nogil:
     return s.tiles + slot * s.tile_size
 
 
-cdef inline const real_x* point(const real_x* x, const Sweep* s, Py_ssize_t i) noexcept nogil:
-    """First element of the i-th point visited."""
-    return x + (i if s.order == NULL else s.order[i]) * s.row
-
-
 cdef inline double squared_distance(
     const real_x* x, Py_ssize_t col, const double* c, Py_ssize_t d
 ) noexcept nogil:
@@ -133,7 +127,7 @@ cdef inline void reduce_lower(Sweep* s, Py_ssize_t i, float low) noexcept nogil:
 
 cdef inline bint is_far(const Sweep* s, Py_ssize_t i, double distance) noexcept nogil:
     """Algorithm 1's test: weighted distance above lam (and above what rounding makes of zero)."""
-    return (distance if s.weight == NULL else s.weight[i] * distance) > s.lam and distance > s.noise
+    return (distance if s.rows.weight == NULL else s.rows.weight[i] * distance) > s.lam and distance > s.noise
 
 
 cdef class Engine:

@@ -11,13 +11,12 @@ closer than the bound is taken again in the deciding arithmetic, squared_distanc
 nor on threads nor on the instruction set.
 """
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport uintptr_t
 from libc.string cimport memchr, memset
 
-from smallvar._sweeps._types cimport real_c, real_x
 from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.rows cimport check_signals, point, real_x, rows_of
 
 import numpy as np
 
@@ -113,7 +112,7 @@ cdef inline double error_bound(const Sweep* s, double squares) noexcept nogil:
 
 
 cdef inline double exact_distance(const real_x* x, const Sweep* s, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
-    return squared_distance(point(x, s, i), s.col, s.c + k * s.d, s.d)
+    return squared_distance(point(x, &s.rows, i), s.rows.col, s.c + k * s.d, s.d)
 
 
 cdef int exact_nearest(
@@ -140,8 +139,8 @@ cdef void fill(const real_x* x, const Sweep* s, Batch* b, real_c* block) noexcep
     for part in range((b.size + lanes - 1) // lanes):
         t = part * lanes
         for m in range(lanes):  # what is missing in the last tile is its last point again
-            rows[m] = point(x, s, b.index[min(t + m, b.size - 1)])
-        if s.col == 1:
+            rows[m] = point(x, &s.rows, b.index[min(t + m, b.size - 1)])
+        if s.rows.col == 1:
             if real_x is float and real_c is float:
                 sv_gather_ff(rows, s.d, s.shift, s.scale, block + t * s.d, b.squares + t)
             elif real_x is float:
@@ -154,7 +153,7 @@ cdef void fill(const real_x* x, const Sweep* s, Batch* b, real_c* block) noexcep
         for m in range(lanes):
             squares = 0.0
             for j in range(s.d):
-                value = (<double> rows[m][j * s.col] - s.shift[j]) * s.scale
+                value = (<double> rows[m][j * s.rows.col] - s.shift[j]) * s.scale
                 squares += value * value
                 block[t * s.d + j * lanes + m] = <real_c> value
             b.squares[t + m] = squares
@@ -178,7 +177,7 @@ cdef inline double batch_error(const Sweep* s, const Batch* b) noexcept nogil:
 cdef inline void record_move(Sweep* s, Py_ssize_t i, int label) noexcept nogil:
     """Give point i its new label and list the move (points of weight zero move nothing)."""
     cdef Py_ssize_t chunk = i // CHUNK, place
-    if s.weight == NULL or s.weight[i] > 0.0:
+    if s.rows.weight == NULL or s.rows.weight[i] > 0.0:
         place = chunk * CHUNK + s.n_moved[chunk]
         s.moved[place] = <unsigned short> (i - chunk * CHUNK)
         s.moved_from[place] = s.label[i]
@@ -221,9 +220,9 @@ cdef void distances_to(
     cdef const real_x* rows[CHUNK]
     cdef Py_ssize_t q
     cdef bint few
-    if s.col == 1:
+    if s.rows.col == 1:
         for q in range(size):
-            rows[q] = point(x, s, start + offset[q])
+            rows[q] = point(x, &s.rows, start + offset[q])
             SV_PREFETCH(rows[q])
         if real_x is float:
             few = sv_few_distances_f(size, rows, z, s.c, s.d, out)
@@ -240,7 +239,7 @@ cdef void distances_to(
 
 cdef inline bint surely_far(const real_x* x, const Sweep* s, Py_ssize_t i, double distance) noexcept nogil:
     """Algorithm 1's test for a distance to the own center that is good to 1e-9."""
-    cdef double weighted = distance if s.weight == NULL else s.weight[i] * distance
+    cdef double weighted = distance if s.rows.weight == NULL else s.rows.weight[i] * distance
     if weighted < s.lam * (1.0 - 1e-8):
         return False
     if weighted < s.lam * (1.0 + 1e-8) or distance < 2.0 * s.noise:
@@ -454,9 +453,9 @@ cdef void assign_chunk(
     s.n_searched[chunk] = 0
     s.n_exact[chunk] = 0
     if s.lazy:
-        if s.opened or (s.weight != NULL and s.seek):
+        if s.opened or (s.rows.weight != NULL and s.seek):
             sv_filter_opened(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.h, s.hd, s.fresh,
-                             NULL if s.weight == NULL else s.weight + start, s.aside, s.limit, flag)
+                             NULL if s.rows.weight == NULL else s.rows.weight + start, s.aside, s.limit, flag)
         else:
             sv_filter(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.h, <float> s.limit, flag)
         if s.n_restless > 0:
@@ -494,7 +493,7 @@ cdef void assign_chunk(
 cdef inline double claim(const Sweep* s, Py_ssize_t i) noexcept nogil:
     """Upper bound of a point's weighted squared distance, scaled."""
     cdef double u = s.u[i]
-    return u * u if s.weight == NULL else s.weight[i] * u * u
+    return u * u if s.rows.weight == NULL else s.rows.weight[i] * u * u
 
 
 cdef void farthest_of_chunk(const real_x* x, Sweep* s, Py_ssize_t chunk) noexcept nogil:
@@ -507,7 +506,7 @@ cdef void farthest_of_chunk(const real_x* x, Sweep* s, Py_ssize_t chunk) noexcep
     cdef float widest = -1.0
     cdef double distance, best = s.lam, largest = -1.0, square = s.scale * s.scale * (1.0 - 1e-6)
     s.far_index[chunk] = -1
-    if s.weight == NULL:  # the common case, as a loop that compilers turn into vector code
+    if s.rows.weight == NULL:  # the common case, as a loop that compilers turn into vector code
         for i in range(start, stop):
             widest = s.u[i] if s.u[i] > widest else widest
         while s.u[first] < widest:
@@ -525,8 +524,8 @@ cdef void farthest_of_chunk(const real_x* x, Sweep* s, Py_ssize_t chunk) noexcep
             s.u[i] = upper(distance, s.scale)
             if not is_far(s, i, distance):
                 continue
-            if s.weight != NULL:
-                distance = distance * s.weight[i]
+            if s.rows.weight != NULL:
+                distance = distance * s.rows.weight[i]
             if distance > best or (distance == best and i < s.far_index[chunk]):
                 best = distance
                 s.far_index[chunk] = i
@@ -686,15 +685,15 @@ cdef struct Lowering:
 cdef void assign_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef Sweep* s = <Sweep*> context
     cdef char* tile = tile_of(s, slot)
-    if s.x_single:
+    if s.rows.single:
         if s.single:
-            assign_chunk[float, float](<const float*> s.x, s, c, <float*> tile)
+            assign_chunk[float, float](<const float*> s.rows.x, s, c, <float*> tile)
         else:
-            assign_chunk[float, double](<const float*> s.x, s, c, <double*> tile)
+            assign_chunk[float, double](<const float*> s.rows.x, s, c, <double*> tile)
     elif s.single:
-        assign_chunk[double, float](<const double*> s.x, s, c, <float*> tile)
+        assign_chunk[double, float](<const double*> s.rows.x, s, c, <float*> tile)
     else:
-        assign_chunk[double, double](<const double*> s.x, s, c, <double*> tile)
+        assign_chunk[double, double](<const double*> s.rows.x, s, c, <double*> tile)
 
 
 cdef void attract_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
@@ -702,15 +701,15 @@ cdef void attract_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef Sweep* s = a.s
     cdef Py_ssize_t start = max(a.start, c * CHUNK), stop = min(a.stop, (c + 1) * CHUNK)
     cdef char* tile = tile_of(s, slot)
-    if s.x_single:
+    if s.rows.single:
         if s.single:
-            attract_chunk[float, float](<const float*> s.x, s, start, stop, a.k0, a.creator, <float*> tile)
+            attract_chunk[float, float](<const float*> s.rows.x, s, start, stop, a.k0, a.creator, <float*> tile)
         else:
-            attract_chunk[float, double](<const float*> s.x, s, start, stop, a.k0, a.creator, <double*> tile)
+            attract_chunk[float, double](<const float*> s.rows.x, s, start, stop, a.k0, a.creator, <double*> tile)
     elif s.single:
-        attract_chunk[double, float](<const double*> s.x, s, start, stop, a.k0, a.creator, <float*> tile)
+        attract_chunk[double, float](<const double*> s.rows.x, s, start, stop, a.k0, a.creator, <float*> tile)
     else:
-        attract_chunk[double, double](<const double*> s.x, s, start, stop, a.k0, a.creator, <double*> tile)
+        attract_chunk[double, double](<const double*> s.rows.x, s, start, stop, a.k0, a.creator, <double*> tile)
 
 
 cdef void lower_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
@@ -739,9 +738,6 @@ cdef class Engine:
     """
 
     def __init__(self, X, weight, order, int[::1] label, space, int n_threads, Py_ssize_t capacity, bint bounds):
-        cdef const float[:, :] x_single
-        cdef const double[:, :] x_double
-        cdef const double[::1] w
         cdef const double[::1] shift = space.origin
         cdef Py_ssize_t n = X.shape[0], d = X.shape[1], chunks = (n + CHUNK - 1) // CHUNK, tiles_at_once
         cdef float[::1] bound
@@ -749,31 +745,12 @@ cdef class Engine:
         cdef unsigned short[::1] offsets
         cdef int[::1] ints
         cdef double[::1] doubles
-        cdef const Py_ssize_t[::1] indices
         cdef Py_ssize_t[::1] far_index
         if label.shape[0] != n or shift.shape[0] != d:
             raise ValueError("label and shift must match X")
         self.arrays = [X, weight, order, np.asarray(label), np.asarray(shift)]
+        self.s.rows = rows_of(X, weight, order)
         self.s.n, self.s.d = n, d
-        if X.dtype == np.float32:
-            x_single = X
-            self.s.x = &x_single[0, 0]
-            self.s.row, self.s.col = x_single.strides[0] // 4, x_single.strides[1] // 4
-            self.s.x_single = True
-        else:
-            x_double = X
-            self.s.x = &x_double[0, 0]
-            self.s.row, self.s.col = x_double.strides[0] // 8, x_double.strides[1] // 8
-        if weight is not None:
-            w = weight
-            if w.shape[0] != n:
-                raise ValueError("weight must match X")
-            self.s.weight = &w[0]
-        if order is not None:
-            indices = order
-            if indices.shape[0] != n:
-                raise ValueError("order must match X")
-            self.s.order = &indices[0]
         self.s.label = &label[0]
         self.s.shift = &shift[0]
         self.s.scale = space.scale
@@ -954,16 +931,11 @@ cdef class Engine:
         return max(<Py_ssize_t> 2 * self.n_threads, WORK // (CHUNK * (self.s.k + 64) * self.s.d))
 
     cdef int check_signals(self, Py_ssize_t rows) except -1 nogil:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed; looks at most every few tenths of a second.
+        """Raise KeyboardInterrupt if Ctrl-C was pressed, after some tenths of a second of work.
 
         rows : distances computed, or rows read, since the last call
         """
-        self.work += rows * self.s.d
-        if self.work > WORK:
-            self.work = 0
-            with gil:
-                PyErr_CheckSignals()
-        return 0
+        return check_signals(&self.work, rows * self.s.d, WORK)
 
     cdef void place_center(self, Py_ssize_t k) noexcept nogil:
         """Refresh what the scores need of center k."""

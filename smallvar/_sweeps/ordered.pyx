@@ -5,19 +5,18 @@ round of points, from the clusters as they are, and taken up in order; a round e
 what lies behind that point is proposed anew. So the result is that of one point after the other.
 """
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.rows cimport Rows, check_signals, read_row, row_at, rows_of
 from smallvar._sweeps.sums cimport (
     WIDE_DIGITS,
     Sums,
     Wide,
+    move_points,
     sums_clear,
-    sums_move_d,
-    sums_move_f,
     sums_t,
     sums_total,
     sums_unite,
@@ -48,16 +47,12 @@ cdef enum:
 
 
 cdef struct Points:
-    const void* x       # n x d, float32 or float64, any strides
-    bint single
-    Py_ssize_t row      # strides in elements
-    Py_ssize_t col
-    Py_ssize_t n
+    Rows rows
+    Py_ssize_t n        # those of rows, by shorter names
     Py_ssize_t d
-    const Py_ssize_t* order     # point i of the sweep is row order[i]; NULL: as given
     const int* group    # data set of point i, or NULL
     int threads
-    double* rows        # threads x d x POINTS
+    double* space       # threads x d x POINTS
     double* costs       # threads x room
 
 
@@ -69,31 +64,8 @@ cdef struct Table:      # the clusters
     double* factor      # room, or NULL
 
 
-cdef inline Py_ssize_t row_number(const Points* p, Py_ssize_t i) noexcept nogil:
-    return i if p.order == NULL else p.order[i]
-
-
-cdef inline void read_row(const Points* p, Py_ssize_t i, double* out, Py_ssize_t step) noexcept nogil:
-    """The values of point i, ``step`` apart."""
-    cdef Py_ssize_t j, start = row_number(p, i) * p.row
-    if p.single:
-        for j in range(p.d):
-            out[j * step] = (<const float*> p.x)[start + j * p.col]
-    else:
-        for j in range(p.d):
-            out[j * step] = (<const double*> p.x)[start + j * p.col]
-
-
-cdef inline const double* row_at(const Points* p, Py_ssize_t i, double* buffer) noexcept nogil:
-    """The values of point i where they lie, or else in the buffer."""
-    if p.col == 1 and not p.single:
-        return <const double*> p.x + row_number(p, i) * p.row
-    read_row(p, i, buffer, 1)
-    return buffer
-
-
 cdef inline double* row_space(const Points* p, int thread) noexcept nogil:
-    return p.rows + thread * p.d * POINTS
+    return p.space + thread * p.d * POINTS
 
 
 cdef inline Py_ssize_t end_of_group(const Points* p, Py_ssize_t i, Py_ssize_t stop) noexcept nogil:
@@ -143,14 +115,14 @@ cdef void propose_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil
             last = end_of_group(p, i, last)
         points = last - i
         if (POINTS - points) * p.d * t.k > FEW * points:
-            read_row(p, i, x, 1)
+            read_row(&p.rows, i, x, 1)
             a.label[i - a.start] = <int> sc_least(
                 x, p.d, t.columns, t.room, t.k, offset, NULL, p.costs + slot * t.room, &a.cost[i - a.start], &second
             )
             i += 1
         else:
             for l in range(POINTS):
-                read_row(p, min(i + l, last - 1), x + l, POINTS)
+                read_row(&p.rows, min(i + l, last - 1), x + l, POINTS)
             sc_least_block(x, p.d, t.columns, t.room, t.k, offset, least, arg)
             for l in range(points):
                 a.label[i + l - a.start], a.cost[i + l - a.start] = <int> arg[l], least[l]
@@ -179,7 +151,7 @@ cdef void error_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
     cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(p.n, start + CHUNK)
     cdef double[CHUNK] own
     for i in range(start, stop):
-        own[i - start] = square(p, row_at(p, i, row_space(p, slot)), a.centers + a.label[i] * p.d)
+        own[i - start] = square(p, row_at(&p.rows, i, row_space(p, slot)), a.centers + a.label[i] * p.d)
     wide_add(a.part[slot].digit, own, stop - start)
 
 
@@ -207,33 +179,18 @@ cdef class Sweep:
     cdef Py_ssize_t round               # points of the next round, but for the signals
 
     cdef void attach(self, X, order, group, int threads):
-        cdef const float[:, :] x_single
-        cdef const double[:, :] x_double
-        cdef const Py_ssize_t[::1] indices
         cdef const int[::1] groups
         cdef double[::1] rows
         cdef Py_ssize_t n = X.shape[0], d = X.shape[1]
         self.arrays = [X, order, group]
         self.p.n, self.p.d, self.p.threads = n, d, threads
-        if X.dtype == np.float32:
-            x_single = X
-            self.p.x, self.p.single = &x_single[0, 0], True
-            self.p.row, self.p.col = x_single.strides[0] // 4, x_single.strides[1] // 4
-        else:
-            x_double = X
-            self.p.x, self.p.single = &x_double[0, 0], False
-            self.p.row, self.p.col = x_double.strides[0] // 8, x_double.strides[1] // 8
-        if order is not None:
-            indices = order
-            self.p.order = &indices[0]
-        else:
-            self.p.order = NULL
+        self.p.rows = rows_of(X, None, order)
         if group is not None:
             groups = group
             self.p.group = &groups[0]
         rows = np.empty(threads * d * POINTS)
         self.arrays.append(rows)
-        self.p.rows = &rows[0]
+        self.p.space = &rows[0]
         self.proposal = np.empty(min(n, <Py_ssize_t> LONGEST), dtype=np.int32)
         self.cost = np.empty(min(n, <Py_ssize_t> LONGEST))
 
@@ -265,14 +222,9 @@ cdef class Sweep:
         """Points of the next round: not more than are done before the next look at the signals."""
         return min(self.round, max(<Py_ssize_t> CHUNK, WORK // (self.p.d * (self.t.k + 4))))
 
-    cdef int look(self, Py_ssize_t work) except -1 nogil:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed; looks every few tenths of a second."""
-        self.work += work
-        if self.work > WORK:
-            self.work = 0
-            with gil:
-                PyErr_CheckSignals()
-        return 0
+    cdef int check_signals(self, Py_ssize_t work) except -1 nogil:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed, after some tenths of a second of work."""
+        return check_signals(&self.work, work, WORK)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -308,7 +260,7 @@ cdef void look_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
     cdef double own, r, least, second
     cdef const double* x
     for i in range(start, min(a.stop, start + CHUNK)):
-        x = row_at(p, i, row_space(p, slot))
+        x = row_at(&p.rows, i, row_space(p, slot))
         if not s.full:
             k = s.label[i]
             own = square(p, x, s.theta + k * p.d)
@@ -394,7 +346,7 @@ cdef class DynamicStep(Sweep):
         if order is not None:
             indices = order
             self.arrays.append(order)
-            self.p.order = &indices[0]
+            self.p.rows.order = &indices[0]
         self.t.k = 0
         self.make_room(self.old + 8)
         self.t.k = self.old
@@ -458,7 +410,7 @@ cdef class DynamicStep(Sweep):
         while start < self.p.n:
             stop = min(self.p.n, start + max(<Py_ssize_t> CHUNK, WORK // (self.p.d * (self.t.k + 4))))
             look_at(&self.p, &self.t, &self.s, start, stop)
-            self.look((stop - start) * self.p.d * (self.t.k + 4))
+            self.check_signals((stop - start) * self.p.d * (self.t.k + 4))
             start = stop
         self.s.stale = 0
         self.objective = self.fixed + total(&self.own[0], self.p.n)
@@ -469,20 +421,20 @@ cdef class DynamicStep(Sweep):
         cdef Py_ssize_t i, k, j
         cdef int left
         cdef const double* y
-        cdef double* revived = self.p.rows
+        cdef double* revived = self.p.space
         cdef bint event = False
         if start == ready[0]:
             ready[0] = min(self.p.n, start + self.span())
             self.s.full = True
             look_at(&self.p, &self.t, &self.s, start, ready[0])
-            self.look((ready[0] - start) * self.p.d * (self.t.k + 4))
+            self.check_signals((ready[0] - start) * self.p.d * (self.t.k + 4))
             self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
         for i in range(start, ready[0]):
             k = self.proposal[i]
             left = self.label[i]
             if k == left:
                 continue
-            y = row_at(&self.p, i, self.p.rows)
+            y = row_at(&self.p.rows, i, self.p.space)
             if left >= 0:
                 self.count[left] -= 1
                 if self.count[left] == 0:
@@ -518,11 +470,7 @@ cdef class DynamicStep(Sweep):
 
     cdef void hand_over(self, Py_ssize_t i, int left, int joined) noexcept nogil:
         """Point i goes from one cluster (-1: from nowhere) to another one."""
-        cdef Py_ssize_t at = row_number(&self.p, i) * self.p.row
-        if self.p.single:
-            sums_move_f(<const float*> self.p.x, self.p.col, 1, &at, &left, &joined, NULL, &self.sums.s)
-        else:
-            sums_move_d(<const double*> self.p.x, self.p.col, 1, &at, &left, &joined, NULL, &self.sums.s)
+        move_points(&self.p.rows, i, i + 1, &left, &joined, &self.sums.s)
 
     cdef void move(self) noexcept nogil:
         """Means of the active clusters, theta = (gamma phi + sum y) / (gamma + n), and how far they moved."""
@@ -569,7 +517,7 @@ cdef class DynamicStep(Sweep):
             kept = counts > 0
             kept[: self.old] = True
             labels, counts, theta = (np.cumsum(kept) - 1)[labels], counts[kept], theta[kept]
-        if self.p.order != NULL:
+        if self.p.rows.order != NULL:
             by_row = np.empty_like(labels)
             by_row[self.arrays[len(self.arrays) - 1]] = labels
             labels = by_row
@@ -669,7 +617,7 @@ cdef class HDPSweep(Sweep):
                 if not self.placed:
                     self.add_set(start, stop)
                 self.move_locals(start, stop)
-                self.look((stop - start + self.t.k * self.t.k) * self.p.d)
+                self.check_signals((stop - start + self.t.k * self.t.k) * self.p.d)
                 start = stop
             self.placed = True
             created = self.t.k - before
@@ -684,7 +632,7 @@ cdef class HDPSweep(Sweep):
         cdef double* offset
         cdef bint everywhere
         propose(&self.p, &self.t, start, stop, &self.proposal[0], &self.cost[0])
-        self.look((stop - start) * self.p.d * (self.t.k + 4))
+        self.check_signals((stop - start) * self.p.d * (self.t.k + 4))
         self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
         while i < stop:
             k = self.proposal[i - start]
@@ -693,7 +641,7 @@ cdef class HDPSweep(Sweep):
             if everywhere:
                 if self.t.k == self.t.room:
                     return i
-                k = self.open_global(row_at(&self.p, i, self.p.rows))
+                k = self.open_global(row_at(&self.p.rows, i, self.p.space))
             self.hand_over(i, k)
             i += 1
             if everywhere or offset[k] != 0.0:
@@ -708,36 +656,28 @@ cdef class HDPSweep(Sweep):
 
     cdef int hand_over(self, Py_ssize_t i, Py_ssize_t k) except -1 nogil:
         """Point i goes to its data set's part of cluster k; in the first sweep it is added up later."""
-        cdef Py_ssize_t g = self.p.group[i], at
+        cdef Py_ssize_t g = self.p.group[i]
         cdef int left
         if k == self.label[i] and self.placed:
             return 0
         if self.place[g, k] < 0:
             self.take_place(&self.place[g, k])
         if self.placed:
-            at, left = row_number(&self.p, i) * self.p.row, self.place[g, self.label[i]]
-            self.add(&at, 1, &left, &self.place[g, k])
+            left = self.place[g, self.label[i]]
+            move_points(&self.p.rows, i, i + 1, &left, &self.place[g, k], &self.local.s)
         self.label[i] = <int> k
         return 0
 
-    cdef void add(self, const Py_ssize_t* at, Py_ssize_t n, const int* left, const int* joined) noexcept nogil:
-        """The points that begin at these elements go from places (NULL: from nowhere) to places."""
-        if self.p.single:
-            sums_move_f(<const float*> self.p.x, self.p.col, n, at, left, joined, NULL, &self.local.s)
-        else:
-            sums_move_d(<const double*> self.p.x, self.p.col, n, at, left, joined, NULL, &self.local.s)
-
     cdef void add_set(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
         """All points of a data set, in the first sweep."""
-        cdef Py_ssize_t[RUN] at
         cdef int[RUN] joined
         cdef const int* place = &self.place[self.p.group[start], 0]
         cdef Py_ssize_t m, size
         while start < stop:
             size = min(<Py_ssize_t> RUN, stop - start)
             for m in range(size):
-                at[m], joined[m] = row_number(&self.p, start + m) * self.p.row, place[self.label[start + m]]
-            self.add(at, size, NULL, joined)
+                joined[m] = place[self.label[start + m]]
+            move_points(&self.p.rows, start, start + size, NULL, joined, &self.local.s)
             start += size
 
     cdef int take_place(self, int* place) except -1 nogil:
@@ -754,7 +694,7 @@ cdef class HDPSweep(Sweep):
         """Proposals for the points i..stop-1 of a round that began at start, now that cluster k has become cheaper."""
         cdef double t
         for i in range(i, stop):
-            t = square(&self.p, row_at(&self.p, i, self.p.rows), &self.centers[k, 0])
+            t = square(&self.p, row_at(&self.p.rows, i, self.p.space), &self.centers[k, 0])
             t = self.t.offset[self.p.group[i] * self.t.room + k] + t
             if t < self.cost[i - start] or (t == self.cost[i - start] and k < self.proposal[i - start]):
                 self.cost[i - start], self.proposal[i - start] = t, <int> k
@@ -774,7 +714,7 @@ cdef class HDPSweep(Sweep):
         """Step 5 for one data set, from the sums and sizes of its local clusters."""
         cdef Py_ssize_t i, c, p, there = self.t.k
         cdef const sums_t* sums = &self.local.s
-        cdef double* x = self.p.rows
+        cdef double* x = self.p.space
         cdef int* place = &self.place[self.p.group[start], 0]
         cdef Py_ssize_t* count = &self.count[0]
         cdef int* target = &self.target[0]
@@ -853,12 +793,12 @@ cdef class HDPSweep(Sweep):
                 l += 1
             if l == POINTS or (l and c == there - 1):
                 for m in range(l):
-                    self.local_mean(place[local[m]], self.p.rows + m, POINTS)
+                    self.local_mean(place[local[m]], self.p.space + m, POINTS)
                 for j in range(self.p.d if l < POINTS else 0):
                     for m in range(l, POINTS):
-                        self.p.rows[j * POINTS + m] = self.p.rows[j * POINTS]
+                        self.p.space[j * POINTS + m] = self.p.space[j * POINTS]
                 sc_least_block(
-                    self.p.rows, self.p.d, self.t.columns, self.t.room, there, &self.none[0], least, arg
+                    self.p.space, self.p.d, self.t.columns, self.t.room, there, &self.none[0], least, arg
                 )
                 for m in range(l):
                     self.nearest[local[m]], self.least[local[m]] = <int> arg[m], least[m]
@@ -895,7 +835,7 @@ cdef class HDPSweep(Sweep):
 
     def result(self):
         """Labels, local labels and centers, and the number and list of the global clusters that each data set uses."""
-        cdef Py_ssize_t start = 0, stop, i, k, g, begin = 0, end = 0
+        cdef Py_ssize_t start = 0, stop, i, k, g, row, begin = 0, end = 0
         labels, local_labels = np.empty(self.p.n, dtype=np.int32), np.empty(self.p.n, dtype=np.int32)
         all_used, sizes = np.empty(self.n_local, dtype=np.int32), np.empty(self.sets, dtype=np.int64)
         cdef int[::1] label = labels, local = local_labels, used = all_used
@@ -910,8 +850,9 @@ cdef class HDPSweep(Sweep):
                     used[end] = <int> k
                     end += 1
             for i in range(start, stop):
-                label[row_number(&self.p, i)] = self.label[i]
-                local[row_number(&self.p, i)] = self.target[self.label[i]]
+                row = self.p.rows.order[i]
+                label[row] = self.label[i]
+                local[row] = self.target[self.label[i]]
             size[g], lists[g] = end - begin, all_used[begin:end]
             start, begin = stop, end
         return labels, local_labels, np.asarray(self.centers)[: self.t.k].copy(), sizes, lists
@@ -944,6 +885,6 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
             sweep.round = LONGEST
             stop = min(n, start + sweep.span())
             propose(&sweep.p, &sweep.t, start, stop, &label[start], &cost[start])
-            sweep.look((stop - start) * sweep.p.d * sweep.t.k)
+            sweep.check_signals((stop - start) * sweep.p.d * sweep.t.k)
             start = stop
     return np.asarray(label)
