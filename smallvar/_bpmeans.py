@@ -21,7 +21,7 @@ from smallvar._base import (
 )
 from smallvar._path import envelope
 from smallvar._penalty import check_guess
-from smallvar._sweeps.bpmeans import FeatureSweep
+from smallvar._sweeps.features.starts import FeatureSweep
 
 INITS = ("alternate", "mean", "data")
 EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
