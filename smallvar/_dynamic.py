@@ -19,7 +19,8 @@ from smallvar._base import (
     warn_not_converged,
 )
 from smallvar._penalty import farthest_first
-from smallvar._sweeps.ordered import DynamicStep, assign
+from smallvar._sweeps.dynamic import DynamicStep
+from smallvar._sweeps.rounds import assign
 
 DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
 GUESS = 8  # clusters, for a penalty from the data

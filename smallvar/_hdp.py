@@ -16,7 +16,8 @@ from smallvar._base import (
     warn_not_converged,
 )
 from smallvar._penalty import check_groups, global_lambda, local_lambda
-from smallvar._sweeps.ordered import HDPSweep, assign
+from smallvar._sweeps.hdp import HDPSweep
+from smallvar._sweeps.rounds import assign
 from smallvar._sweeps.sums import Layout
 
 

@@ -8,7 +8,7 @@ A node without links is a cluster of its own and stays it.
 
 from libc.math cimport HUGE_VAL
 
-from smallvar._sweeps.rows cimport check_signals
+from smallvar._sweeps.rows cimport poll_signals
 
 import numpy as np
 
@@ -78,7 +78,7 @@ cdef class Sweep:
 
     cdef int check_signals(self, Py_ssize_t work) except -1 nogil:
         """Raise KeyboardInterrupt if Ctrl-C was pressed, after some tenths of a second of work."""
-        return check_signals(&self.work, work, WORK)
+        return poll_signals(&self.work, work, WORK)
 
     cdef int collect(self) except -1 nogil:
         """What the clusters are, from the labels."""
@@ -490,7 +490,7 @@ def contract(graph, labels, Py_ssize_t n_clusters):
         for i in range(n):
             for e in range(indptr[i], indptr[i + 1]):
                 room += label[indices[e]] != label[i]
-            check_signals(&work, indptr[i + 1] - indptr[i], WORK)
+            poll_signals(&work, indptr[i + 1] - indptr[i], WORK)
     new_indices, new_weight = np.empty(room, dtype=np.int32), np.empty(room)
     with nogil:
         for c in range(n_clusters):
@@ -505,7 +505,7 @@ def contract(graph, labels, Py_ssize_t n_clusters):
                         new_indices[at] = <int> d
                         at += 1
                     link[d] += weight[e]
-                check_signals(&work, indptr[i + 1] - indptr[i], WORK)
+                poll_signals(&work, indptr[i + 1] - indptr[i], WORK)
             new_indptr[c + 1] = at
             for e in range(new_indptr[c], at):
                 d = new_indices[e]

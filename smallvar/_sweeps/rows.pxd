@@ -64,7 +64,7 @@ cdef inline const double* row_at(const Rows* r, Py_ssize_t i, double* buffer) no
     return buffer
 
 
-cdef inline int check_signals(Py_ssize_t* done, Py_ssize_t work, Py_ssize_t most) except -1 nogil:
+cdef inline int poll_signals(Py_ssize_t* done, Py_ssize_t work, Py_ssize_t most) except -1 nogil:
     """Raise KeyboardInterrupt if Ctrl-C was pressed; asks once more than ``most`` was done since the last time.
 
     INOUT done : what was done since, to which ``work`` is added

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from smallvar._sweeps.pool cimport PAYS, Body, run
-from smallvar._sweeps.rows cimport Rows, check_signals, real_x, rows_of, start_of
+from smallvar._sweeps.rows cimport Rows, poll_signals, real_x, rows_of, start_of
 
 import numpy as np
 
@@ -20,7 +20,7 @@ cdef extern from "_sums.h" nogil:
 
 cdef enum:
     PART = 1 << 16      # elements read at a time by one thread
-    STEP = 256          # such parts between two looks at the signals
+    STEP = 256          # such parts between two checks for signals
     RUN = 256           # rows handed to the sums at a time
     KEEP = 50           # bits that are kept of a number,
     FEW = 128           # but for one row in so many, if not said otherwise
@@ -44,12 +44,12 @@ cdef struct Pass:
 
 
 cdef run_all(Body body, Pass* a, int threads):
-    """All parts of the rows, with a look at the signals now and then."""
+    """All parts of the rows, with a check for signals now and then."""
     cdef Py_ssize_t first = 0, work = 0, parts = (a.rows.n + rows_of_part(a.rows.d) - 1) // rows_of_part(a.rows.d)
     while first < parts:
         with nogil:
             run(body, a, first, min(parts, first + STEP), threads)
-            check_signals(&work, 1, 0)
+            poll_signals(&work, 1, 0)
         first += STEP
 
 
@@ -454,7 +454,7 @@ class Stream:
 
 
 cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
-    """Add what the bins hold. Carries are left to whoever reads, as digits have room for 2^28 batches without."""
+    """Add what the bins hold. Carries are left to read_wide: digits have room for 2^28 batches without."""
     cdef Py_ssize_t k, j, b, stride = sums.s.d + 1
     cdef const double* cell
     for k in range(min(digits.shape[0], sums.room)):

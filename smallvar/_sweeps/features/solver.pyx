@@ -198,7 +198,7 @@ cdef void place_features(const Problem* p, Start* s) noexcept nogil:
 
 
 cdef int add_feature(const Problem* p, Start* s) except -1 nogil:
-    """A feature that nobody uses yet: the first row of spare."""
+    """A feature that no point uses yet: the first row of spare."""
     cdef Py_ssize_t k, t, layer
     if s.k == s.room:
         grow(p, s)
@@ -349,7 +349,7 @@ cdef double least_squares(const Problem* p, Start* s) noexcept nogil:
     Returns by how much the squared error falls: tr D' Z'WZ D, D = A - A before.
     """
     cdef Py_ssize_t k = s.k, d = p.d, room = s.room, i, j, rank, count
-    cdef double fall = 0.0
+    cdef double fall = 0.0, dot
     cdef double* y
     read_sums(p, s)
     rank = independent(s.zz, room, k, s.small, s.kept)
@@ -369,7 +369,8 @@ cdef double least_squares(const Problem* p, Start* s) noexcept nogil:
     for i in range(k):
         for j in range(i + 1):
             if s.zz[i * room + j] != 0.0:
-                fall += (1.0 if i == j else 2.0) * s.zz[i * room + j] * sf_dot(d, s.features + i * d, s.features + j * d)
+                dot = sf_dot(d, s.features + i * d, s.features + j * d)
+                fall += (1.0 if i == j else 2.0) * s.zz[i * room + j] * dot
     for i in range(k):
         memset(s.features + i * d, 0, d * sizeof(double))
     for i in range(count):

@@ -15,6 +15,7 @@ from smallvar._sweeps.features.state cimport (
     COLLAPSED,
     COORDINATE,
     EXACT,
+    FREE,
     LANES,
     NOTHING,
     PACKED,
@@ -22,7 +23,6 @@ from smallvar._sweeps.features.state cimport (
     PASSES,
     RUN,
     SMALL,
-    SWEEP,
     Problem,
     Round,
     Scratch,
@@ -56,7 +56,7 @@ from smallvar._sweeps.sums import Layout
 
 import numpy as np
 
-RULES = {"sweep": SWEEP, "collapsed": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT}
+RULES = {"sweep": FREE, "collapsed": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT}
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ cdef int one(
 cdef void starts_item(void* context, Py_ssize_t item, int slot) noexcept with gil:
     """Starts, one after the other, until none is left; each writes to its own objective and its thread's slot.
 
-    Whoever may raise an error needs a thread state, and to make one takes the GIL: once for all starts.
+    What may raise an error needs a Python thread state, which takes the GIL to make: once for all starts.
     """
     cdef Starts* a = <Starts*> context
     cdef Py_ssize_t i

@@ -1,7 +1,7 @@
 """Starts of feature allocations: what they share, what each owns, and passes over its tiles of points.
 
 X is about Z A, with rows of Z in {0, 1}^k (which features a point has) and rows of A in R^d (the features). Rows of Z
-and values of X are handled in tiles of LANES points, side by side in the lanes of vectors: see _lanes.h.
+and values of X are handled in tiles of LANES points, side by side in the lanes of vectors: see _features.h.
 """
 
 from libc.stdint cimport uint64_t
@@ -9,7 +9,7 @@ from libc.stdint cimport uint64_t
 from smallvar._sweeps.pool cimport PAYS
 from smallvar._sweeps.rows cimport Rows
 
-cdef extern from "_lanes.h" nogil:
+cdef extern from "_features.h" nogil:
     enum:
         LANES "SF_LANES"
     const double DEAD "SF_DEAD"
@@ -43,7 +43,7 @@ cdef enum:
     SUMS = 1 << 22      # and values they may have in all
     PASSES = 1000       # over the bits of a row: a few, but for ties that rounding hides
     CALL = 2000         # multiply-adds that take as long as what else a small sweep does
-    WORK = 1 << 26      # multiply-adds between two looks at the signals
+    WORK = 1 << 26      # multiply-adds between two checks for signals
 
 cdef extern from *:
     """
@@ -51,12 +51,11 @@ cdef extern from *:
     #define SMALLVAR_DEPENDENT 1e-9
     """
     const double NOTHING "SMALLVAR_NOTHING"         # share of the data's square that counts as zero
-    const double DEPENDENT "SMALLVAR_DEPENDENT"     # share of a column's square outside the span of the earlier ones
-                                                    # that counts as zero
+    const double DEPENDENT "SMALLVAR_DEPENDENT"     # share of a column's square that counts as in the others' span
 
 # What a sweep does: the "rule" of a problem
 cdef enum:
-    SWEEP = 0           # BP-means: coordinates, features created and removed in order
+    FREE = 0            # BP-means: coordinates, features created and removed in order
     COLLAPSED = 1       # collapsed BP-means
     COORDINATE = 2      # K-features
     EXACT = 3           # K-features, the best of all rows
@@ -88,7 +87,7 @@ cdef struct Scratch:            # one thread's
     double* x                   # d x LANES: the values of a tile
     double* residual            # d x LANES: x - z A
     double* z                   # room x LANES: its rows of Z, as numbers
-    double* dots                # room x LANES: A r of each point, see _lanes.h
+    double* dots                # room x LANES: A r of each point, see _features.h
     double* work                # room x LANES
     double* piece               # bins x d, of one row, and as many of its weight
     double[3] bins              # of a sum
@@ -151,7 +150,7 @@ cdef struct Start:              # one start: scalars, and buffers that lie in on
     int n_iter
     Py_ssize_t number           # which start this is
     Py_ssize_t* stop            # not 0 where the other starts are to end, or NULL
-    Py_ssize_t work             # since the last look at the signals
+    Py_ssize_t work             # since the last check for signals
 
 
 cdef struct Round:            # a pass over tiles, or over the points start..stop-1 that they hold
@@ -204,7 +203,7 @@ cdef inline Py_ssize_t row_work(const Problem* p, const Start* s) noexcept nogil
 
 
 cdef inline Py_ssize_t work_tiles(const Problem* p, Py_ssize_t each) noexcept nogil:
-    """Tiles of the next round, so much work a row: not more than are done before the next look at the signals."""
+    """Tiles of the next round, so much work a row: not more than are done before the next check for signals."""
     return min(round_tiles(p), max(<Py_ssize_t> 64, WORK // (LANES * each)))
 
 

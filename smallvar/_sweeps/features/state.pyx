@@ -4,7 +4,7 @@ from libc.math cimport frexp, ldexp
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.pool cimport item_now, next_item, run
-from smallvar._sweeps.rows cimport check_signals, point, real_x
+from smallvar._sweeps.rows cimport point, poll_signals, real_x
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Memory
@@ -175,7 +175,7 @@ cdef int check_interrupt(Start* s, Py_ssize_t work) except -1 nogil:
     if s.work > WORK:
         with gil:
             try:
-                check_signals(&s.work, 0, WORK)
+                poll_signals(&s.work, 0, WORK)
             except BaseException:
                 if s.stop != NULL:
                     next_item(s.stop)

@@ -8,7 +8,6 @@ from smallvar._sweeps.features.state cimport (
     EXACT,
     LANES,
     NOTHING,
-    PASSES,
     TIE,
     Problem,
     Round,
@@ -214,7 +213,7 @@ cdef int create(const Problem* p, Start* s, Py_ssize_t i, Py_ssize_t first, Py_s
     k = s.k - 1
     bit(s, i, k)[0] = 1
     s.count[k] = 1.0
-    for t in range(last - first):  # nobody in this round had it, whatever was in this place before
+    for t in range(last - first):  # no point of this round had it; its number may be that of a removed one
         memset(s.old + (t * s.room + k) * LANES, 0, LANES)
     s.touched[i // LANES - first] |= 1 << (i % LANES)
     s.squares[i] = 0.0
