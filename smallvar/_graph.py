@@ -165,7 +165,7 @@ class _Descent:
         np.divide(graph.out, graph.size, out=ratio, where=graph.out > 0)
         self.graph, self.lam, self.order = graph, lam, order
         self.tie = TIE * (abs(lam) + ratio.max())
-        self.everywhere = estimator.cut == "ratio"
+        self.ratio = estimator.cut == "ratio"
         self.max_iter, self.verbose = estimator.max_iter, estimator.verbose
         self.path, self.converged = [], True
 
@@ -180,12 +180,12 @@ class _Descent:
             start = np.arange(len(self.graph), dtype=np.int32)
         labels = getattr(self, algorithm)(start.copy())
         self.labels, self.n_clusters = number_labels(labels, None)
-        last = CutSweep(self.graph.arrays, self.labels, self.lam, self.tie, False)
+        last = CutSweep(self.graph.arrays, self.labels, self.lam, self.tie)
         self.path[-1], self.cut, self.n_iter = last.objective(), last.cut, len(self.path)
 
     def settle(self, graph, labels, order, few=0):
         """Sweep until no more than ``few`` nodes move; changes ``labels``, returns if any did."""
-        sweep = CutSweep(graph.arrays, labels, self.lam, self.tie, self.everywhere)
+        sweep = CutSweep(graph.arrays, labels, self.lam, self.tie)
         for count in range(self.max_iter):
             moved = sweep.sweep(order)
             value = sweep.objective()
@@ -234,7 +234,7 @@ class _Descent:
     def batch(self, labels):
         """Weighted kernel DP-means."""
         shift = kernel_shift(self.graph)
-        if not self.everywhere:  # the paper's sigma is s - 1, and not negative
+        if not self.ratio:  # the paper's sigma is s - 1, and not negative
             shift = max(shift, 1.0)
 
         def begin(labels):
@@ -291,7 +291,7 @@ def spectral_labels(graph, lam, rng, n_init):
             _, Y = eigen_above(similarity.toarray() if len(part) <= DENSE else similarity, lam, rng)
             least = np.inf
             for one in yu_shi(Y, rng, n_init) if Y.shape[1] > 1 else ():
-                value = CutSweep(part.arrays, one, lam, 0.0, False).objective()
+                value = CutSweep(part.arrays, one, lam, 0.0).objective()
                 if value < least:
                     least, found = value, one
         labels[members[start:stop]] = found + k
@@ -375,10 +375,10 @@ class PenalizedCut(BaseEstimator):
 
     Notes
     -----
-    A sweep takes time proportional to the number of edges, also for the ratio cut, where the best
-    cluster may be one that the node has no link to: of the clusters of one size, that with the
-    most links per node is known, and a search over the sizes finds the best. A million edges take
-    1 to 3 seconds a start on one core, more where it takes more sweeps. Nothing runs in parallel.
+    A sweep takes time proportional to the number of edges. A node goes to a cluster that it has
+    links to, or to one of its own, so at a fixed point no such move lowers the objective; with the
+    ratio cut another one may. A million edges take about a second a start on one core, more where
+    it takes more sweeps. Nothing runs in parallel.
 
     A self-link A_ii counts once in the degree of its node and never in a cut. A node without links
     to others is always a cluster of its own, with a cut of 0.
