@@ -256,9 +256,6 @@ static void check_lanes(ptrdiff_t d, ptrdiff_t k)
         check("sf_dot", sf_dot(d, f, y), s, 1e-13);
         sf_axpy(d, 0.5, f, copy);
         for (j = 0; j < d; j++) check("sf_axpy", copy[j], y[j] + 0.5 * f[j], 1e-14);
-        for (j = 0; j < d; j++) copy[j] = y[j];
-        sf_axpy_f(d, 0.5, singles, copy);
-        for (j = 0; j < d; j++) check("sf_axpy_f", copy[j], y[j] + 0.5 * singles[j], 1e-14);
     }
     for (i = 0; i < k; i++)
         for (m = 0; m < k; m++) {
@@ -332,9 +329,10 @@ static void check_filter(ptrdiff_t n)
 {
     float u[ROWS], l[ROWS], g[ROWS], v[ROWS], m[ROWS], o[ROWS], p[K], r[K], rg[K], h[K], hd[K], fresh[K];
     unsigned char fail[ROWS];
+    unsigned short place[ROWS + 8];
     double weight[ROWS];
     int label[ROWS] = {0}, verdict[ROWS], kind;
-    ptrdiff_t i;
+    ptrdiff_t i, listed, seen;
     for (i = 0; i < K; i++) {
         p[i] = (float)(draw() + 1) / 8; r[i] = (float)(draw() + 1) / 8; rg[i] = (float)(draw() + 1) / 8;
         h[i] = (float)(draw() + 1) / 2; hd[i] = (float)(draw() + 1); fresh[i] = (float)(draw() + 2);
@@ -365,6 +363,10 @@ static void check_filter(ptrdiff_t n)
             if (fabs(up - bound) > 1e-5 && fabs(far - 0.5625) > 1e-4)
                 check("sv_filter", fail[i], up >= bound || far >= 0.5625, 0.0);
         }
+        listed = sv_list(n, fail, place);
+        for (i = seen = 0; i < n; i++)
+            if (fail[i]) check("sv_list", place[seen++], (double)i, 0.0);
+        check("sv_list", (double)listed, (double)seen, 0.0);
         sv_second(n, label, v, m, o, h, hd, kind > 1, verdict);
         for (i = 0; i < n; i++) {
             const double radius = kind > 1 ? hd[label[i]] : 1e15;

@@ -34,7 +34,8 @@ STUBS = {
     "string.h": "#include <stddef.h>\n"
     "void *memcpy(void *, const void *, size_t); void *memset(void *, int, size_t);",
     "math.h": "#define HUGE_VAL __builtin_huge_val()\n"
-    "double fabs(double); double fmin(double, double); double fmax(double, double);",
+    "double fabs(double); double fmin(double, double); double fmax(double, double);"
+    "double sqrt(double);",
     "stdio.h": "int printf(const char *, ...);",
     "malloc.h": "#include <stdlib.h>",
     "setjmp.h": "typedef int jmp_buf[64];",
@@ -80,7 +81,7 @@ def moves_on_the_stack(body):
     framed = any(m == "mov" and o.startswith("%rsp,%rbp") for _, m, o in body)
     stack = re.compile(r"\(%r(sp|bp)" if framed else r"\(%rsp|\[sp")
     vector = re.compile(r"%[xyz]mm|\b[qv]\d")
-    single = re.compile(r"s[sd]$|broadcast|v?mov[dq]$|v?cvtsi|v?insert")  # one element
+    single = re.compile(r"s[sd]$|broadcast|v?mov[dq]$|v?mov[lh]p|v?cvtsi|v?insert")  # one element
     found = []
     for a, b in innermost_loops(body):
         loop = [(m, o) for address, m, o in body if a <= address <= b]
@@ -93,7 +94,7 @@ def moves_on_the_stack(body):
     return found
 
 
-def check_registers(objdump, library):
+def check_registers(objdump, library, windows=False):
     """Print and count the kernels that run out of registers."""
     listing = subprocess.run(
         [objdump, "-d", "--no-show-raw-insn", library], capture_output=True, text=True, check=True
@@ -103,6 +104,9 @@ def check_registers(objdump, library):
         if KERNEL.match(name) and body:
             seen += 1
             moves = moves_on_the_stack(body)
+            if windows and not name.endswith("_base"):
+                # registers that a function there must give back; its own vectors are wider
+                moves = [m for m in moves if not re.search(r"%xmm([6-9]|1[0-5])\b", m)]
             # lookups by label: seven tables, read one by one
             if len(moves) > (3 if name.startswith(("sv_filter", "sv_second")) else 0):
                 bad += 1
@@ -137,7 +141,7 @@ def cross():
         print("x86_64-w64-mingw32-gcc")
         mingw = ["x86_64-w64-mingw32-gcc", *FLAGS, INCLUDE, "-c", str(SOURCE), "-o", code]
         subprocess.run(mingw, check=True)
-        failures += check_registers("x86_64-w64-mingw32-objdump", code)
+        failures += check_registers("x86_64-w64-mingw32-objdump", code, windows=True)
         print("clang-cl-19")
         for name, text in STUBS.items():
             Path(folder, name).write_text(text + "\n")
