@@ -126,16 +126,35 @@ class BuildExt(build_ext):
 
 def extension(name):
     """One sweep module; every header it may include is a dependency."""
-    headers = [str(p) for pattern in ("*.h", "*.pxd") for p in SWEEPS.glob(pattern)]
+    headers = [str(p) for pattern in ("*.h", "*.pxd") for p in SWEEPS.rglob(pattern)]
     return Extension(
         f"smallvar._sweeps.{name}",
-        [str(SWEEPS / f"{name}.pyx")],
+        [str(SWEEPS.joinpath(*name.split(".")).with_suffix(".pyx"))],
         include_dirs=[str(SWEEPS)],
         depends=headers,
     )
 
 
-MODULES = ("pool", "sums", "nearest", "dpmeans", "merge", "bpmeans", "ordered", "graph")
+MODULES = (
+    "pool",
+    "rows",
+    "sums",
+    "scores",
+    "restless",
+    "opened",
+    "nearest",
+    "dpmeans",
+    "merge",
+    "rounds",
+    "dynamic",
+    "hdp",
+    "graph",
+    "features.state",
+    "features.solver",
+    "features.sweeps",
+    "features.collapsed",
+    "features.starts",
+)
 
 setup(
     ext_modules=cythonize(

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
 from smallvar._path import envelope
 from smallvar._penalty import check_guess, cut_guess
-from smallvar._sweeps.bpmeans import FeatureSweep
+from smallvar._sweeps.features.starts import FeatureSweep
 from smallvar._validation import (
     DTYPES,
     as_floats,

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
 from smallvar._penalty import farthest_first
 from smallvar._starts import best_of
-from smallvar._sweeps.ordered import DynamicStep, assign
+from smallvar._sweeps.dynamic import DynamicStep
+from smallvar._sweeps.rounds import assign
 from smallvar._validation import check_flag, check_lam, check_number, check_reach, learned, shown
 
 DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example

@@ -165,7 +165,7 @@ class _Descent:
     def __init__(self, estimator, graph, lam, order):
         self.graph, self.lam, self.order = graph, lam, order
         self.tie = tie_of(graph, lam)
-        self.everywhere = estimator.cut == "ratio"
+        self.ratio = estimator.cut == "ratio"
         self.max_iter = estimator.max_iter  # on each level
         self.progress = Progress(math.inf, 0.0, 0, estimator.verbose)
         self.converged = True
@@ -189,13 +189,13 @@ class _Descent:
             start = np.arange(len(self.graph), dtype=np.int32)
         labels = getattr(self, algorithm)(start.copy())
         self.labels, self.n_clusters = number_labels(labels, None)
-        last = CutSweep(self.graph.arrays, self.labels, self.lam, self.tie, False)
+        last = CutSweep(self.graph.arrays, self.labels, self.lam, self.tie)
         self.progress.objective, self.cut = last.objective(), last.cut
         return self
 
     def settle(self, graph, labels, order, few=0):
         """Sweep until no more than ``few`` nodes move; changes ``labels``, returns if any did."""
-        sweep = CutSweep(graph.arrays, labels, self.lam, self.tie, self.everywhere)
+        sweep = CutSweep(graph.arrays, labels, self.lam, self.tie)
         for count in range(self.max_iter):
             moved = sweep.sweep(order)
             value = sweep.objective()
@@ -244,7 +244,7 @@ class _Descent:
     def batch(self, labels):
         """Weighted kernel DP-means."""
         shift = kernel_shift(self.graph)
-        if not self.everywhere:  # the paper's sigma is s - 1, and not negative
+        if not self.ratio:  # the paper's sigma is s - 1, and not negative
             shift = max(shift, 1.0)
 
         def begin(labels):
@@ -301,7 +301,7 @@ def spectral_labels(graph, lam, rng, n_init):
             _, Y = eigen_above(similarity.toarray() if len(part) <= DENSE else similarity, lam, rng)
             if Y.shape[1] > 1:
                 roundings = (
-                    Rounding(CutSweep(part.arrays, one, lam, 0.0, False).objective(), one, None)
+                    Rounding(CutSweep(part.arrays, one, lam, 0.0).objective(), one, None)
                     for one in yu_shi(Y, rng, n_init)
                 )
                 found = best_of(roundings).labels
@@ -386,10 +386,10 @@ class PenalizedCut(BaseEstimator):
 
     Notes
     -----
-    A sweep takes time proportional to the number of edges, also for the ratio cut, where the best
-    cluster may be one that the node has no link to: of the clusters of one size, that with the
-    most links per node is known, and a search over the sizes finds the best. A million edges take
-    1 to 3 seconds a start on one core, more where it takes more sweeps. Nothing runs in parallel.
+    A sweep takes time proportional to the number of edges. A node goes to a cluster that it has
+    links to, or to one of its own, so at a fixed point no such move lowers the objective; with the
+    ratio cut another one may. A million edges take about a second a start on one core, more where
+    it takes more sweeps. Nothing runs in parallel.
 
     A self-link A_ii counts once in the degree of its node and never in a cut. A node without links
     to others is always a cluster of its own, with a cut of 0.

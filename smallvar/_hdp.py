@@ -9,7 +9,8 @@ from smallvar._centers import mean_noise
 from smallvar._groups import Groups
 from smallvar._penalty import global_of_rows, local_of_rows
 from smallvar._starts import Progress, best_of
-from smallvar._sweeps.ordered import HDPSweep, assign
+from smallvar._sweeps.hdp import HDPSweep
+from smallvar._sweeps.rounds import assign
 from smallvar._sweeps.sums import Layout
 from smallvar._validation import check_lam, check_number, check_reach, learned
 

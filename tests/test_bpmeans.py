@@ -20,7 +20,7 @@ from problems import (
     tied_feature_problem,
 )
 from sklearn.exceptions import ConvergenceWarning
-from smallvar._sweeps.bpmeans import FeatureSweep, uniforms
+from smallvar._sweeps.features.starts import FeatureSweep, uniforms
 from smallvar._sweeps.sums import Layout, Sums
 
 from smallvar import BPMeans, KFeatures, feature_path

@@ -75,7 +75,7 @@ def test_only_public_scikit_learn():
 def test_sweeps_cimport_neither_numpy_nor_scikit_learn():
     if not (SOURCES / "_sweeps").is_dir():
         pytest.skip("the source tree is not at hand")
-    files = [p for suffix in ("pyx", "pxd") for p in (SOURCES / "_sweeps").glob(f"*.{suffix}")]
+    files = [p for suffix in ("pyx", "pxd") for p in (SOURCES / "_sweeps").rglob(f"*.{suffix}")]
     assert files
     for path in files:
         text = path.read_text(encoding="utf-8")

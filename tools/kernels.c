@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "simd.h"
-#include "_costs.h"
-#include "_lanes.h"
+#include "_exact.h"
+#include "_features.h"
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)

@@ -25,7 +25,7 @@ import matplotlib
 import numpy as np
 from PIL import Image  # matplotlib needs it anyway
 from scipy.special import gammaln
-from smallvar._sweeps.bpmeans import FeatureSweep
+from smallvar._sweeps.features.starts import FeatureSweep
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

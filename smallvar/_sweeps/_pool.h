@@ -1,4 +1,4 @@
-/* Threads that share out the items of a loop: the caller and whoever has time to help.
+/* Threads that share out the items of a loop: the caller and threads that are free to help.
 
 The caller takes items at once and never waits for a helper that has not begun. When the items are gone it takes the
 job back from those and waits only for items that are being worked on. So beside busy processes a loop costs at most
@@ -6,8 +6,8 @@ the rest of an item whose helper lost its core. A team of OpenMP waits for every
 spins meanwhile.
 
 Every word that threads share is read and written by the atomic operations below, all in one total order. A job lies on
-its caller's stack; a helper touches it only between taking it (helper.job, swapped for 0) and its last word (helpers,
-one less). A helper belongs to one caller (TAKEN) from being chosen until that caller has heard of all its helpers. */
+its caller's stack; a helper touches it only between taking it (helper.job, swapped for 0) and its last access (helpers,
+one less). A helper belongs to one caller (TAKEN) from being chosen until that caller has seen all its helpers end. */
 #ifndef SMALLVAR_POOL_H
 #define SMALLVAR_POOL_H
 #include <Python.h>

@@ -4,7 +4,7 @@
  *
  * Registers decide the shape of a block: BLOCK centers times PARTS vectors of a tile are as many independent chains of
  * multiply-adds (they hide its latency) and fit the registers together with the tile's values and one center's. Every
- * value of a center is spread once for PARTS multiply-adds. A block is settled before it meets the result, which stays
+ * value of a center is spread once for PARTS multiply-adds. A block is finished before it meets the result, which stays
  * in memory (no restrict here: compilers would keep it in registers that they do not have).
  *
  * Centers come in panels of SV_PANEL, value j of center i at c[i / SV_PANEL * SV_PANEL * d + j * SV_PANEL + i % SV_PANEL]:

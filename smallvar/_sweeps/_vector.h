@@ -1,7 +1,7 @@
 /* Vectors of SV_BYTES bytes of floats (SV_SINGLE 1) or doubles (0), the same words for every instruction set. V is the
  * type, V_LANES its elements, VI as many integers of the same size. Memory need not be aligned. V_MULADD(a, b, c),
- * a b + c, and V_MULSUB, c - a b, round once where the set can. V_PICK takes a where the mask is set, else b. Zeros'
- * signs and NaN are nobody's business here.
+ * a b + c, and V_MULSUB, c - a b, round once where the set can. V_PICK takes a where the mask is set, else b. Signs
+ * of zeros, and what becomes of NaN, differ between the sets: no kernel may depend on them.
  *
  * Of doubles only: V_TAKE_SINGLE and V_GIVE_SINGLE read and write V_LANES floats.
  */

@@ -25,7 +25,7 @@ cdef class DPSweep(Engine):
 
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil
     cdef double distance(self, Py_ssize_t i, Py_ssize_t k) noexcept nogil
-    cdef void settle_far(self, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t* creator) noexcept nogil
+    cdef void join_or_open(self, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t* creator) noexcept nogil
     cdef void open_at(self, Py_ssize_t i) noexcept nogil
     cdef double reduce(self, const double* about) except? -1.0
     cdef grow_sums(self, Py_ssize_t k)

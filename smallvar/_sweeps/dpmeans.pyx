@@ -1,36 +1,44 @@
 """Sweeps of DP-means: ordered creation, sums and means, collapsed updates, farthest-first."""
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from smallvar._sweeps._types cimport real_x
-from smallvar._sweeps.nearest cimport (
+from smallvar._sweeps.nearest cimport Engine
+from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.restless cimport choose_restless, forget_restless
+from smallvar._sweeps.rows cimport (
+    Rows,
+    point,
+    poll_signals,
+    read_row,
+    real_x,
+    rows_of,
+    start_of,
+    value_of,
+    weight_of,
+)
+from smallvar._sweeps.scores cimport pad, place_center, place_centers
+from smallvar._sweeps.state cimport (
     BIG,
     CHUNK,
     WORK,
-    Engine,
-    Sweep,
+    State,
     is_far,
     lower,
-    point,
     reduce_lower,
     set_lower,
     squared_distance,
     upper,
 )
-from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.sums cimport (
     MOST_PARTS,
     WIDE_DIGITS,
-    Rows,
     Sums,
-    rows_of,
+    move_points,
+    move_rows,
     sums_clear,
     sums_copy,
-    sums_move_d,
-    sums_move_f,
     sums_t,
     sums_total,
     sums_unite,
@@ -42,34 +50,14 @@ from smallvar._sweeps.sums cimport (
 
 import numpy as np
 
-cdef extern from "_costs.h" nogil:
+cdef extern from "_exact.h" nogil:
     void sc_squares(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
 
 cdef enum:
     ROUND = 64          # clusters opened between two parallel steps of the creation pass
 
 
-cdef inline void hand_over(
-    const real_x* x, const Sweep* s, Py_ssize_t size, const Py_ssize_t* at, const int* left, const int* joined,
-    const double* w, const sums_t* sums
-) noexcept nogil:
-    """Rows go from clusters left (or NULL: from nowhere) to clusters joined."""
-    if real_x is float:
-        sums_move_f(x, s.col, size, at, left, joined, w, sums)
-    else:
-        sums_move_d(x, s.col, size, at, left, joined, w, sums)
-
-
-cdef void add_chunk(const real_x* x, const Sweep* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
-    """The points of a chunk join their clusters."""
-    cdef Py_ssize_t[CHUNK] at
-    cdef Py_ssize_t m, start = chunk * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK)
-    for m in range(size):
-        at[m] = point(x, s, start + m) - x
-    hand_over(x, s, size, at, NULL, s.label + start, NULL if s.weight == NULL else s.weight + start, sums)
-
-
-cdef void move_chunk(const real_x* x, const Sweep* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
+cdef void move_chunk(const State* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
     """The moves that a chunk lists."""
     cdef Py_ssize_t[CHUNK] at
     cdef int[CHUNK] joined
@@ -77,71 +65,64 @@ cdef void move_chunk(const real_x* x, const Sweep* s, Py_ssize_t chunk, const su
     cdef Py_ssize_t m, i, size = s.n_moved[chunk]
     for m in range(size):
         i = chunk * CHUNK + s.moved[chunk * CHUNK + m]
-        at[m] = point(x, s, i) - x
+        at[m] = start_of(&s.rows, i)
         joined[m] = s.label[i]
-        w[m] = 1.0 if s.weight == NULL else s.weight[i]
-    hand_over(x, s, size, at, s.moved_from + chunk * CHUNK, joined, w, sums)
+        w[m] = weight_of(&s.rows, i)
+    move_rows(&s.rows, size, at, s.moved_from + chunk * CHUNK, joined, w, sums)
 
 
 cdef void squares_of_chunk(
-    const real_x* x, const Sweep* s, Py_ssize_t chunk, const double* about, int64_t* digits
+    const real_x* x, const State* s, Py_ssize_t chunk, const double* about, int64_t* digits
 ) noexcept nogil:
     """Weighted squared distances of a chunk's points to one place, or to their own centers (about NULL)."""
     cdef double[CHUNK] square
     cdef Py_ssize_t i, start = chunk * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK)
     for i in range(size):
         square[i] = squared_distance(
-            point(x, s, start + i), s.col, s.c + s.label[start + i] * s.d if about == NULL else about, s.d
+            point(x, &s.rows, start + i), s.rows.col, s.c + s.label[start + i] * s.d if about == NULL else about, s.d
         )
-        if s.weight != NULL:
-            square[i] *= s.weight[start + i]
+        if s.rows.weight != NULL:
+            square[i] *= s.rows.weight[start + i]
     wide_add(digits, square, size)
-
-
-cdef inline void shifted_row(const real_x* x, const Sweep* s, Py_ssize_t i, double* row) noexcept nogil:
-    cdef const real_x* xi = point(x, s, i)
-    cdef Py_ssize_t j
-    for j in range(s.d):
-        row[j] = <double> xi[j * s.col] - s.shift[j]
 
 
 # ---- what threads share out: an item is a chunk, and writes to its points or to what belongs to its slot -----------
 
 
 cdef struct PerPoint:
-    Sweep* s
+    State* s
     double* out
     const int* remap
 
 
 cdef struct Squares:
-    const Sweep* s
+    const State* s
     const double* about
     int64_t* digits     # of each slot
 
 
 cdef struct Adding:
-    const Sweep* s
+    const State* s
     bint moves          # what the chunks list, or all their points
     sums_t* part        # of each slot
 
 
 cdef void distance_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const PerPoint* a = <const PerPoint*> context
-    cdef const Sweep* s = a.s
+    cdef const State* s = a.s
     cdef const double* center
     cdef Py_ssize_t i
     for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
         center = s.c + s.label[i] * s.d
-        if s.x_single:
-            a.out[i] = squared_distance(point(<const float*> s.x, s, i), s.col, center, s.d)
+        if s.rows.single:
+            a.out[i] = squared_distance(point(<const float*> s.rows.x, &s.rows, i), s.rows.col, center, s.d)
         else:
-            a.out[i] = squared_distance(point(<const double*> s.x, s, i), s.col, center, s.d)
+            a.out[i] = squared_distance(point(<const double*> s.rows.x, &s.rows, i), s.rows.col, center, s.d)
 
 
 cdef void relabel_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const PerPoint* a = <const PerPoint*> context
-    cdef Sweep* s = a.s
+    cdef State* s = a.s
     cdef Py_ssize_t i
     cdef int z
     for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
@@ -156,23 +137,19 @@ cdef void relabel_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
 
 cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const Squares* a = <const Squares*> context
-    if a.s.x_single:
-        squares_of_chunk(<const float*> a.s.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
+    if a.s.rows.single:
+        squares_of_chunk(<const float*> a.s.rows.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
     else:
-        squares_of_chunk(<const double*> a.s.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
+        squares_of_chunk(<const double*> a.s.rows.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
 
 
 cdef void add_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const Adding* a = <const Adding*> context
+    cdef const State* s = a.s
     if a.moves:
-        if a.s.x_single:
-            move_chunk(<const float*> a.s.x, a.s, c, &a.part[slot])
-        else:
-            move_chunk(<const double*> a.s.x, a.s, c, &a.part[slot])
-    elif a.s.x_single:
-        add_chunk(<const float*> a.s.x, a.s, c, &a.part[slot])
+        move_chunk(s, c, &a.part[slot])
     else:
-        add_chunk(<const double*> a.s.x, a.s, c, &a.part[slot])
+        move_points(&s.rows, c * CHUNK, min(s.n, (c + 1) * CHUNK), NULL, s.label + c * CHUNK, &a.part[slot])
 
 
 cdef class DPSweep(Engine):
@@ -231,7 +208,7 @@ cdef class DPSweep(Engine):
 
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil:
         """Ordered pass over the far points of one block; returns how many clusters it opened."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef Py_ssize_t creator[ROUND]
         cdef Py_ssize_t chunk = start // CHUNK, last = (stop + CHUNK - 1) // CHUNK
         cdef Py_ssize_t m = 0, c, k0, first_k = s.k
@@ -250,7 +227,7 @@ cdef class DPSweep(Engine):
                 if s.k - k0 == ROUND or s.k >= max_clusters:
                     done = s.k >= max_clusters
                     break
-                self.settle_far(chunk * CHUNK + s.far[chunk * CHUNK + m], k0, creator)
+                self.join_or_open(chunk * CHUNK + s.far[chunk * CHUNK + m], k0, creator)
                 m += 1
             if s.k == k0:
                 break
@@ -260,18 +237,18 @@ cdef class DPSweep(Engine):
             for c in range(s.k):
                 s.hd[c] = min(s.hd[c], <float> 0.5 * s.near[c])
             s.opened = True
-            self.attract_chunks(creator[0] + 1, stop, k0, creator)
+            self.attract(creator[0] + 1, stop, k0, creator)
         return s.k - first_k
 
     cdef double distance(self, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
-        cdef Sweep* s = &self.s
-        if s.x_single:
-            return squared_distance(point(<const float*> s.x, s, i), s.col, s.c + k * s.d, s.d)
-        return squared_distance(point(<const double*> s.x, s, i), s.col, s.c + k * s.d, s.d)
+        cdef State* s = &self.s
+        if s.rows.single:
+            return squared_distance(point(<const float*> s.rows.x, &s.rows, i), s.rows.col, s.c + k * s.d, s.d)
+        return squared_distance(point(<const double*> s.rows.x, &s.rows, i), s.rows.col, s.c + k * s.d, s.d)
 
-    cdef void settle_far(self, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t* creator) noexcept nogil:
+    cdef void join_or_open(self, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t* creator) noexcept nogil:
         """Point i was beyond lam of its nearest known center: it joins one of k0.., opened since, or opens its own."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef double own = self.distance(i, s.label[i]), least = own, second = own, t
         cdef double square = s.scale * s.scale * (1.0 - 1e-9)
         cdef Py_ssize_t k, best = s.label[i]
@@ -300,18 +277,14 @@ cdef class DPSweep(Engine):
 
     cdef void open_at(self, Py_ssize_t i) noexcept nogil:
         """A new center at point i; there must be room."""
-        cdef Sweep* s = &self.s
-        cdef Py_ssize_t j, k = s.k
-        for j in range(s.d):
-            if s.x_single:
-                s.c[k * s.d + j] = point(<const float*> s.x, s, i)[j * s.col]
-            else:
-                s.c[k * s.d + j] = point(<const double*> s.x, s, i)[j * s.col]
+        cdef State* s = &self.s
+        cdef Py_ssize_t k = s.k
+        read_row(&s.rows, i, s.c + k * s.d, 1)
         s.hd[k] = BIG
         s.fresh[k] = BIG
         s.k += 1
-        self.place_center(k)
-        self.pad(self.s.scaled, self.s.norm, self.s.k)
+        place_center(s, k)
+        pad(s, s.scaled, s.norm, s.k)
 
     def seek_farthest(self, double lam, bint seek):
         """Whether ``assign`` looks for the point with the largest weighted distance beyond lam."""
@@ -320,7 +293,7 @@ cdef class DPSweep(Engine):
 
     def open_farthest(self):
         """Delayed creation: the point that ``assign`` found leaves for a cluster of its own. False if none did."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef Py_ssize_t c, i = -1
         cdef double best = s.lam
         for c in range(self.n_chunks):
@@ -385,7 +358,7 @@ cdef class DPSweep(Engine):
         if kept < old_k:
             self.s.k = kept
             self.relabel()
-            self.place_centers()
+            place_centers(&self.s)
             self.s.lazy = False
         self.n_before = kept
         self.have_sums = False
@@ -410,7 +383,7 @@ cdef class DPSweep(Engine):
 
     cdef double reduce(self, const double* about) except? -1.0:
         """Sum of the squared distances to the own centers (about NULL) or to one place."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef int threads = self.threads_for(s.n)
         cdef int64_t[:, ::1] wide = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
         cdef Squares a = Squares(s, about, &wide[0, 0])
@@ -444,7 +417,7 @@ cdef class DPSweep(Engine):
 
     cdef add_moves(self, Py_ssize_t moved):
         """Sums changed by the points that moved, each counted out of its old and into its new cluster."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef Py_ssize_t k = s.k, chunk, m
         cdef bint listed = False
         self.grow_sums(k)
@@ -459,7 +432,7 @@ cdef class DPSweep(Engine):
 
     cdef account(self, bint moves, Py_ssize_t points):
         """Add the points of all chunks, or their moves, so many in all, to the sums."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef Py_ssize_t c, t, k = s.k, first = 0, last
         cdef int threads = 1
         cdef sums_t[MOST_PARTS] part
@@ -485,19 +458,12 @@ cdef class DPSweep(Engine):
 
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil:
         """Point i goes from one cluster to another one."""
-        cdef Sweep* s = &self.s
-        cdef const double* w = NULL if s.weight == NULL else s.weight + i
-        cdef Py_ssize_t at
-        if s.x_single:
-            at = point(<const float*> s.x, s, i) - <const float*> s.x
-            sums_move_f(<const float*> s.x, s.col, 1, &at, &left, &joined, w, &self.sums.s)
-        else:
-            at = point(<const double*> s.x, s, i) - <const double*> s.x
-            sums_move_d(<const double*> s.x, s.col, 1, &at, &left, &joined, w, &self.sums.s)
+        cdef State* s = &self.s
+        move_points(&s.rows, i, i + 1, &left, &joined, &self.sums.s)
 
     cdef double shift_centers(self) noexcept nogil:
         """Means, drift, remaining clusters; the error is sum w ||x||^2 - sum_c s_c ||mean_c||^2, about the origin."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef const sums_t* sums = &self.sums.s
         cdef Py_ssize_t k, j, kept = 0, d = s.d, old_k = s.k
         cdef double t, m, mass, drift, squares, error = self.total
@@ -521,9 +487,9 @@ cdef class DPSweep(Engine):
             s.fresh[kept] = <float> 2.0 * s.hd[k]
             kept += 1
         s.k = kept
-        self.place_centers()
+        place_centers(&self.s)
         if kept < old_k:
-            self.forget_restless()
+            forget_restless(&self.s)
             self.relabel()
         s.opened = old_k > self.n_before
         # centers that move twice between two sweeps have drifted farther than p says
@@ -534,7 +500,7 @@ cdef class DPSweep(Engine):
 
     cdef void renew_tables(self) noexcept nogil:
         """What else follows from centers and their drift p: h, the restless, r."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef Py_ssize_t k
         for k in range(s.k):
             s.hd[k] = BIG
@@ -544,7 +510,7 @@ cdef class DPSweep(Engine):
         for k in range(s.k):
             # with one center alone nothing is ever nearer; with very many the table would cost a sweep
             s.h[k] = <float> 0.5 * s.h[k] if 4 * s.k <= s.n or s.k == 1 else 0.0
-        self.choose_restless(s.k - 1 if self.far_point >= 0 else -1)
+        choose_restless(s, s.k - 1 if self.far_point >= 0 else -1, self.restless_from)
 
     cdef void relabel(self) noexcept nogil:
         """Labels after clusters were dropped. Only points of weight zero can have lost theirs: they start anew."""
@@ -582,8 +548,8 @@ cdef class DPSweep(Engine):
 
         Returns the points that moved and the clusters opened; ``move_centers`` closes the sweep.
         """
-        cdef Sweep* s = &self.s
-        cdef Py_ssize_t i, k, live, best, own, moved = 0, opened = 0
+        cdef State* s = &self.s
+        cdef Py_ssize_t i, k, n_used, best, own, moved = 0, opened = 0
         cdef double w, least, allowance, size
         cdef double[::1] row_array = np.empty(s.d)
         cdef double* row = &row_array[0]
@@ -591,21 +557,19 @@ cdef class DPSweep(Engine):
         if not self.have_sums:
             self.add_up()
         self.load()
-        live = s.k
+        n_used = s.k
         with nogil:
             for i in range(s.n):
-                w = 1.0 if s.weight == NULL else s.weight[i]
+                w = weight_of(&s.rows, i)
                 if w == 0.0:
                     continue
                 self.check_signals(s.k)
-                if s.x_single:
-                    shifted_row(<const float*> s.x, s, i, row)
-                else:
-                    shifted_row(<const double*> s.x, s, i, row)
+                for k in range(s.d):
+                    row[k] = value_of(&s.rows, i, k) - s.shift[k]
                 own = s.label[i]
                 alone = self.sums.s.count[own] == 1.0
                 sc_squares(row, s.d, self.columns, self.room, s.k, self.cost)
-                least = lam if live - alone < max_clusters else HUGE_VAL
+                least = lam if n_used - alone < max_clusters else HUGE_VAL
                 for k in range(s.k):
                     if self.sums.s.count[k] == 0.0 or (alone and k == own):
                         self.cost[k] = HUGE_VAL
@@ -629,11 +593,11 @@ cdef class DPSweep(Engine):
                         with gil:
                             self.load()
                     s.k += 1
-                    live += 1
+                    n_used += 1
                     opened += 1
                     sums_clear(&self.sums.s, best, s.k)
                 moved += 1
-                live -= alone
+                n_used -= alone
                 self.move_point(i, <int> own, <int> best)
                 if not alone:
                     self.set_column(own)
@@ -660,7 +624,7 @@ cdef void nearest_seed_chunk(const real_x* x, const Seeding* a, Py_ssize_t chunk
     for i in range(chunk * CHUNK, min(a.rows.n, (chunk + 1) * CHUNK)):
         if a.rows.weight != NULL and a.rows.weight[i] == 0.0:
             continue
-        t = squared_distance(x + i * a.rows.row, a.rows.col, a.seed, a.rows.d)
+        t = squared_distance(point(x, &a.rows, i), a.rows.col, a.seed, a.rows.d)
         if t < a.distance[i]:
             a.distance[i] = t
         t = a.distance[i] if a.rows.weight == NULL else a.rows.weight[i] * a.distance[i]
@@ -679,26 +643,25 @@ cdef void nearest_seed_item(void* context, Py_ssize_t chunk, int slot) noexcept 
         nearest_seed_chunk(<const double*> a.rows.x, a, chunk)
 
 
-def nearest_seed(const real_x[:, :] X, const double[::1] weight, const double[::1] seed, double[::1] distance,
-                 int n_threads):
+def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1] distance, int n_threads):
     """One round of farthest-first traversal. Returns the point with the largest weighted distance, and that distance.
 
     X : IN array (n, d);  weight : IN array (n,) or None, rows of weight zero are left out;  seed : IN array (d,)
     distance : INOUT array (n,), squared distance to the nearest seed so far
     """
     cdef Py_ssize_t n = X.shape[0], chunks = (n + CHUNK - 1) // CHUNK, c, best_index = -1
-    cdef Py_ssize_t first = 0, last
+    cdef Py_ssize_t first = 0, last, work = 0
     cdef double best = -1.0
     cdef double[::1] far_distance = np.empty(chunks)
     cdef Py_ssize_t[::1] far_index = np.empty(chunks, dtype=np.intp)
     cdef Seeding a
-    a.rows = rows_of(X, weight)
+    a.rows = rows_of(X, weight, None)
     a.seed, a.distance, a.far_distance, a.far_index = &seed[0], &distance[0], &far_distance[0], &far_index[0]
     while first < chunks:
         last = min(chunks, first + max(1, WORK // (CHUNK * X.shape[1])))
         with nogil:
             run(nearest_seed_item, &a, first, last, n_threads if 8 * n * a.rows.d > PAYS else 1)
-        PyErr_CheckSignals()
+            poll_signals(&work, 1, 0)
         first = last
     for c in range(chunks):
         if far_distance[c] > best:

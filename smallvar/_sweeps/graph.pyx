@@ -6,13 +6,14 @@ cut, or the number of nodes that it stands for, for the ratio cut. Both cuts are
 A node without links is a cluster of its own and stays it.
 """
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport HUGE_VAL
+
+from smallvar._sweeps.rows cimport poll_signals
 
 import numpy as np
 
 cdef enum:
-    WORK = 1 << 25      # links read between two looks at the signals
+    WORK = 1 << 25      # links read between two checks for signals
 
 
 cdef struct Cluster:
@@ -22,26 +23,13 @@ cdef struct Cluster:
     Py_ssize_t count    # nodes
 
 
-cdef struct Place:
-    double ratio        # out / size; -inf where there is no cluster
-    int left            # next places below, in the order of the clusters' numbers
-    int right
-
-
-cdef struct Query:
-    double out          # of a node
-    double size
-    double best         # clusters that cost less are searched
-    int found           # the first of them by number; -1: only their lowest cost is searched
-
-
 cdef inline double joined(double out, double size, double o, double v, double link) noexcept nogil:
     """Change of out / size when a node (o, v) that has these links to the cluster joins it."""
     # (out + o - 2 link) / (size + v) - out / size
     return (o - 2.0 * link - v * (out / size)) / (size + v)
 
 
-cdef class Sweep:
+cdef class GraphSweep:
     """A graph and the labels of its nodes."""
 
     cdef const long long[::1] indptr
@@ -75,14 +63,9 @@ cdef class Sweep:
         self.touched = np.empty(width, dtype=np.int32)
         self.cost = np.empty(width)
 
-    cdef int look(self, Py_ssize_t work) except -1 nogil:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed; looks every few tenths of a second."""
-        self.work += work
-        if self.work > WORK:
-            self.work = 0
-            with gil:
-                PyErr_CheckSignals()
-        return 0
+    cdef int check_signals(self, Py_ssize_t work) except -1 nogil:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed, after some tenths of a second of work."""
+        return poll_signals(&self.work, work, WORK)
 
     cdef int collect(self) except -1 nogil:
         """What the clusters are, from the labels."""
@@ -95,7 +78,7 @@ cdef class Sweep:
             for e in range(self.indptr[i], self.indptr[i + 1]):
                 if self.label[self.indices[e]] != self.label[i]:
                     own.out += self.weight[e]
-            self.look(8 + self.indptr[i + 1] - self.indptr[i])
+            self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
         return 0
 
     cdef inline bint takes(self, Py_ssize_t c) noexcept nogil:
@@ -114,32 +97,21 @@ cdef class Sweep:
         return cut + self.lam * k
 
 
-cdef class CutSweep(Sweep):
+cdef class CutSweep(GraphSweep):
     """Nodes that go, one at a time, where the penalized cut is lowest.
 
     graph : indptr IN (n + 1,) int64, indices IN (links,) int32, weight IN (links,), out IN (n,), size IN (n,)
     labels : INOUT (n,) int32, in 0..n-1
     lam : penalty of a cluster
     tie : costs that differ by no more are equal
-    everywhere : a node may go to any cluster, not only to those that it has links to
     """
 
-    cdef bint everywhere
     cdef int[::1] free          # a stack of empty clusters
     cdef Py_ssize_t n_free
-    # The clusters of one size are in a heap, the largest out / size first, whose branches go by the bits of a cluster's
-    # number; place n is none. Over the sizes is a tree: below node t are 2 t and 2 t + 1.
-    cdef object heaps
-    cdef Place* places
-    cdef Py_ssize_t half        # of the numbers that there may be
-    cdef Py_ssize_t sizes       # more than the largest size
-    cdef int[::1] root          # by size
-    cdef double[::1] top        # largest out / size below a tree node
 
-    def __init__(self, graph, labels, double lam, double tie, bint everywhere):
+    def __init__(self, graph, labels, double lam, double tie):
         cdef Py_ssize_t c
         self.attach(graph, labels, lam, tie, len(labels))
-        self.everywhere = everywhere
         with nogil:
             self.collect()
         self.free = np.empty(self.n, dtype=np.int32)
@@ -147,134 +119,18 @@ cdef class CutSweep(Sweep):
             if self.clusters[c].count == 0:
                 self.free[self.n_free] = <int> c
                 self.n_free += 1
-        if everywhere:
-            self.plant()
-
-    cdef void plant(self):
-        cdef Py_ssize_t c
-        cdef unsigned char[::1] raw = np.empty((self.n + 1) * sizeof(Place), dtype=np.uint8)
-        self.heaps = raw
-        self.places = <Place*> &raw[0]
-        self.places[self.n] = Place(-HUGE_VAL, <int> self.n, <int> self.n)
-        self.half = self.sizes = 1
-        while 2 * self.half < self.n:
-            self.half *= 2
-        while self.sizes <= np.sum(self.size):
-            self.sizes *= 2
-        self.root = np.full(self.sizes, self.n, dtype=np.int32)
-        self.top = np.full(2 * self.sizes, -np.inf)
-        with nogil:
-            for c in range(self.n):
-                self.enter(c)
-
-    cdef void enter(self, Py_ssize_t c) noexcept nogil:
-        """Let a cluster be found by `elsewhere`, if nodes may join it."""
-        cdef Place* places = self.places
-        cdef Py_ssize_t size = <Py_ssize_t> self.clusters[c].size, bit = self.half
-        cdef int* spot = &self.root[size]
-        cdef int one = <int> c, other
-        if not self.takes(c):
-            return
-        places[c].ratio = self.clusters[c].out / self.clusters[c].size
-        while spot[0] != self.n:
-            other = spot[0]
-            if places[one].ratio > places[other].ratio:
-                places[one].left, places[one].right = places[other].left, places[other].right
-                spot[0] = one
-                one, other = other, one
-            spot = &places[other].right if one & bit else &places[other].left
-            bit //= 2
-        spot[0] = one
-        places[one].left = places[one].right = <int> self.n
-        self.lift(size)
-
-    cdef void leave(self, Py_ssize_t c) noexcept nogil:
-        """Let a cluster, which is what it was when it entered, not be found."""
-        cdef Place* places = self.places
-        cdef Py_ssize_t size = <Py_ssize_t> self.clusters[c].size, bit = self.half
-        cdef int* spot = &self.root[size]
-        cdef int left, right
-        cdef Place* up
-        if not self.takes(c):
-            return
-        while spot[0] != c:
-            spot = &places[spot[0]].right if c & bit else &places[spot[0]].left
-            bit //= 2
-        left, right = places[c].left, places[c].right
-        while left != right:
-            spot[0] = left if places[left].ratio >= places[right].ratio else right
-            up = places + spot[0]
-            spot = &up.left if spot[0] == left else &up.right
-            up.left, left = left, up.left
-            up.right, right = right, up.right
-        spot[0] = <int> self.n
-        self.lift(size)
-
-    cdef void lift(self, Py_ssize_t size) noexcept nogil:
-        """Set the tops above a size."""
-        cdef Py_ssize_t t = self.sizes + size
-        cdef double top = self.places[self.root[size]].ratio
-        while t > 0 and self.top[t] != top:
-            self.top[t] = top
-            t //= 2
-            top = max(self.top[2 * t], self.top[2 * t + 1])
-
-    cdef inline double join(self, const Query* q, double ratio, Py_ssize_t size) noexcept nogil:
-        """The cost of a cluster that the node has no links to."""
-        return (q.out - q.size * ratio) / (size + q.size)
-
-    cdef void search(self, Query* q, Py_ssize_t t, Py_ssize_t low, Py_ssize_t width) noexcept nogil:
-        """Search the clusters of sizes low..low + width - 1, those below tree node t."""
-        cdef double bound[2]
-        cdef Py_ssize_t k, near, side
-        cdef int c
-        if width > 1:
-            width //= 2
-            for k in range(2):
-                # the largest ratio costs least; and where that is below 0, the smallest size
-                bound[k] = self.join(q, self.top[2 * t + k], low + k * width)
-                if bound[k] > 0:
-                    bound[k] = self.join(q, self.top[2 * t + k], low + k * width + width - 1)
-            near = bound[1] < bound[0]
-            for k in range(2):
-                side = near ^ k
-                if bound[side] < q.best:
-                    self.search(q, 2 * t + side, low + side * width, width)
-        elif q.found < 0:
-            q.best = self.join(q, self.top[t], low)
-        else:
-            c = self.root[low]
-            while self.join(q, self.places[c].ratio, low) < q.best:
-                q.found = min(q.found, c)
-                if self.join(q, self.places[self.places[c].left].ratio, low) < q.best:
-                    c = self.places[c].left
-                else:
-                    c = self.places[c].right
-
-    cdef Py_ssize_t elsewhere(self, double o, double v, Py_ssize_t own, double* best) noexcept nogil:
-        """The cluster, links left out of account, that beats `best`, which becomes its cost; -1 if there is none."""
-        cdef Query q = Query(o, v, best[0] - self.tie, -1)
-        cdef double least = q.best
-        # the node's own cluster is none of them, nor of those that tie
-        cdef bint hide = joined(self.clusters[own].out, self.clusters[own].size, o, v, 0.0) < best[0]
-        if hide:
-            self.leave(own)
-        self.search(&q, 1, 0, self.sizes)
-        if q.best < least:
-            best[0] = q.best
-            q.best, q.found = best[0] + self.tie, <int> self.n
-            self.search(&q, 1, 0, self.sizes)
-        if hide:
-            self.enter(own)
-        return q.found
 
     cdef bint visit(self, Py_ssize_t i) noexcept nogil:
-        """Move node i to where it costs least, if that is less than where it is."""
+        """Move node i to where it costs least, if that is less than where it is.
+
+        It may go to a cluster that it has links to, or to one of its own.
+        """
         cdef Cluster* clusters = self.clusters
         cdef Cluster* k
         cdef Py_ssize_t e, t, c, n_touched = 0, own = self.label[i], target = -1
         cdef double o = self.out[i], v = self.size[i]
         cdef double alone = o / v + self.lam, stay, best = HUGE_VAL, own_out, own_size
+        cdef bint moves
         for e in range(self.indptr[i], self.indptr[i + 1]):
             c = self.label[self.indices[e]]
             k = clusters + c
@@ -298,18 +154,11 @@ cdef class CutSweep(Sweep):
             c = self.touched[t]
             if self.cost[t] <= best + self.tie and c != own and (target < 0 or c < target):
                 target = c
-        if self.everywhere:
-            best = min(best, stay)
-            c = self.elsewhere(o, v, own, &best)
-            target = c if c >= 0 else target
         if clusters[own].count > 1 and alone < best - self.tie:
             best = alone
             target = self.free[self.n_free - 1]
-        best = best if target >= 0 and best < stay - self.tie else HUGE_VAL
-        if best < HUGE_VAL:
-            if self.everywhere:
-                self.leave(own)
-                self.leave(target)
+        moves = target >= 0 and best < stay - self.tie
+        if moves:
             k = clusters + own
             k.count -= 1
             if k.count == 0:
@@ -327,10 +176,7 @@ cdef class CutSweep(Sweep):
             self.label[i] = <int> target
         for t in range(n_touched):
             clusters[self.touched[t]].link = 0.0
-        if best < HUGE_VAL and self.everywhere:
-            self.enter(own)
-            self.enter(target)
-        return best < HUGE_VAL
+        return moves
 
     def sweep(self, order):
         """Visit every node, in this order (IN, intp) or as they are numbered; returns how many moved."""
@@ -344,7 +190,7 @@ cdef class CutSweep(Sweep):
                 i = places[j] if ordered else j
                 if self.indptr[i] < self.indptr[i + 1]:
                     moved += self.visit(i)
-                self.look(8 + self.indptr[i + 1] - self.indptr[i])
+                self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
         return moved
 
     def objective(self):
@@ -352,7 +198,7 @@ cdef class CutSweep(Sweep):
         return self.total(self.n)
 
 
-cdef class BatchSweep(Sweep):
+cdef class BatchSweep(GraphSweep):
     """Weighted kernel DP-means with the kernel that makes it a penalized cut.
 
     Clusters stay what they are during a sweep, but for those that a node opens. With B the matrix shift V - L, V the
@@ -409,7 +255,7 @@ cdef class BatchSweep(Sweep):
                             lowest, least = c, self.height(c)
                     self.fresh[i] = <int> c
                     moved += c != self.label[i]
-                self.look(8 + self.indptr[i + 1] - self.indptr[i])
+                self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
             for i in range(self.n):
                 self.label[i] = self.fresh[i]
         return moved
@@ -494,11 +340,7 @@ def contract(graph, labels, Py_ssize_t n_clusters):
         for i in range(n):
             for e in range(indptr[i], indptr[i + 1]):
                 room += label[indices[e]] != label[i]
-            work += indptr[i + 1] - indptr[i]
-            if work > WORK:
-                work = 0
-                with gil:
-                    PyErr_CheckSignals()
+            poll_signals(&work, indptr[i + 1] - indptr[i], WORK)
     new_indices, new_weight = np.empty(room, dtype=np.int32), np.empty(room)
     with nogil:
         for c in range(n_clusters):
@@ -513,17 +355,13 @@ def contract(graph, labels, Py_ssize_t n_clusters):
                         new_indices[at] = <int> d
                         at += 1
                     link[d] += weight[e]
-                work += indptr[i + 1] - indptr[i]
+                poll_signals(&work, indptr[i + 1] - indptr[i], WORK)
             new_indptr[c + 1] = at
             for e in range(new_indptr[c], at):
                 d = new_indices[e]
                 new_weight[e] = link[d]
                 out[c] += link[d]
                 link[d] = 0.0
-            if work > WORK:
-                work = 0
-                with gil:
-                    PyErr_CheckSignals()
     return (
         np.asarray(new_indptr), np.asarray(new_indices)[:at].copy(), np.asarray(new_weight)[:at].copy(),
         np.asarray(out), np.asarray(size),

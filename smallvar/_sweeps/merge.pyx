@@ -11,15 +11,17 @@ The bounds of the points go on through mergers: a center that takes the place of
 from libc.math cimport HUGE_VAL, M_PI as pi, lgamma, log, log1p
 from libc.string cimport memcpy
 
-from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.dpmeans cimport DPSweep
-from smallvar._sweeps.nearest cimport BIG, CHUNK, WORK, Sweep, distances_to, point, tile_of, upper
 from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.restless cimport forget_restless
+from smallvar._sweeps.rows cimport point, real_x, value_of, weight_of
+from smallvar._sweeps.scores cimport distances_to, place_centers
+from smallvar._sweeps.state cimport BIG, CHUNK, WORK, State, tile_of, upper
 from smallvar._sweeps.sums cimport sums_copy, sums_t, sums_total, sums_unite, sums_weight
 
 import numpy as np
 
-cdef extern from "_costs.h" nogil:
+cdef extern from "_exact.h" nogil:
     Py_ssize_t sc_cheapest(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, Py_ssize_t,
                            double*, double*)
 
@@ -35,7 +37,7 @@ cdef double SLACK = 1.0 + 2.0 ** -22    # more than a float32 rounds away
 
 
 cdef void residuals_of_chunk(
-    const real_x* x, const Sweep* s, Py_ssize_t chunk, const float* w, Py_ssize_t rows, double unit, float* block,
+    const real_x* x, const State* s, Py_ssize_t chunk, const float* w, Py_ssize_t rows, double unit, float* block,
     double* length, float* image
 ) noexcept nogil:
     """Squared lengths of the residuals of one chunk's points, and of their images: see MergeSweep.residuals."""
@@ -53,11 +55,11 @@ cdef void residuals_of_chunk(
     while i < stop:
         size = min(<Py_ssize_t> LANES, stop - i)
         for m in range(size):
-            xi = point(x, s, i + m)
+            xi = point(x, &s.rows, i + m)
             c = s.c + s.label[i + m] * s.d
             total = 0.0
             for j in range(s.d):
-                t = <double> xi[j * s.col] - c[j]
+                t = <double> xi[j * s.rows.col] - c[j]
                 total += t * t
                 block[j * LANES + m] = <float> (t * unit)
             length[i + m] = total
@@ -71,7 +73,7 @@ cdef void residuals_of_chunk(
 
 
 cdef struct Residuals:
-    const Sweep* s
+    const State* s
     const float* w          # in panels
     Py_ssize_t rows
     double unit
@@ -93,18 +95,18 @@ cdef struct Partners:       # see MergeSweep
 
 
 cdef struct Closing:
-    Sweep* s
+    State* s
     const int* remap
 
 
 cdef void residuals_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const Residuals* a = <const Residuals*> context
-    cdef const Sweep* s = a.s
+    cdef const State* s = a.s
     cdef float* tile = <float*> tile_of(s, slot)
-    if s.x_single:
-        residuals_of_chunk(<const float*> s.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
+    if s.rows.single:
+        residuals_of_chunk(<const float*> s.rows.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
     else:
-        residuals_of_chunk(<const double*> s.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
+        residuals_of_chunk(<const double*> s.rows.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
 
 
 cdef void find_partner(const Partners* a, Py_ssize_t k, int slot) noexcept nogil:
@@ -120,7 +122,7 @@ cdef void partner_item(void* context, Py_ssize_t q, int slot) noexcept nogil:
 cdef void close_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     """Bounds and labels of a chunk's points after mergers."""
     cdef const Closing* a = <const Closing*> context
-    cdef Sweep* s = a.s
+    cdef State* s = a.s
     cdef Py_ssize_t i
     for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
         if s.near[s.label[i]] > 0.0:
@@ -149,7 +151,7 @@ cdef class MergeSweep(DPSweep):
 
     def seed(self, const Py_ssize_t[::1] rows):
         """Open centers at these points (in visiting order); every point meets them."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef Py_ssize_t q, c, k0, done = 0, size = rows.shape[0]
         cdef Py_ssize_t creator[SEEDS]
         for q in range(SEEDS):
@@ -164,7 +166,7 @@ cdef class MergeSweep(DPSweep):
                 for c in range(s.k):
                     s.near[c] = BIG
                 self.lower_table(k0, s.k, s.near)
-                self.attract_chunks(0, s.n, k0, creator)
+                self.attract(0, s.n, k0, creator)
                 self.check_signals(s.n * (s.k - k0))
         self.n_before = s.k
         self.have_sums = False
@@ -189,7 +191,7 @@ cdef class MergeSweep(DPSweep):
         Cluster a becomes the union of a and b, a < b; in the end the others close up. Returns the pairs, (count, 2),
         as numbered before the call, and Ward's costs, (count,).
         """
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef Py_ssize_t k, a, b, m
         if not 0 <= count < s.k:
             raise ValueError(f"count must be >= 0 and < {s.k}, got {count}")
@@ -223,7 +225,7 @@ cdef class MergeSweep(DPSweep):
 
     cdef prepare(self):
         """Means, weights and partners of all clusters, as they are now."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef Py_ssize_t k, j, n_changed = 0, n_lost = 0
         cdef double[:, ::1] tables
         cdef int[:, ::1] ints
@@ -287,7 +289,7 @@ cdef class MergeSweep(DPSweep):
 
     cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
         """Cluster a becomes the union of a and b; b is gone."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef const sums_t* sums = &self.sums.s
         cdef Py_ssize_t j, k, n_lost = 0
         sums_unite(sums, a, sums, b)
@@ -307,7 +309,7 @@ cdef class MergeSweep(DPSweep):
 
     cdef void close_up(self) noexcept nogil:
         """Give the points, the centers and the tables the numbers that are left after mergers."""
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef Closing closing = Closing(s, self.remap)
         cdef Py_ssize_t k, j, kept = 0, d = s.d
         cdef double t, drift
@@ -344,7 +346,7 @@ cdef class MergeSweep(DPSweep):
             self.partner[k] = self.remap[self.partner[k]] if kept > 1 else 0
         for k in range(s.k):
             self.remap[k] = self.remap[self.target[k]]
-        self.forget_restless()
+        forget_restless(&self.s)
         run(close_item, &closing, 0, self.n_chunks, self.threads_for(s.n))
         s.k = kept
         self.known = kept
@@ -352,7 +354,7 @@ cdef class MergeSweep(DPSweep):
         self.far_point = -1
         s.opened = False
         s.swept = False
-        self.place_centers()
+        place_centers(&self.s)
         self.renew_tables()
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
@@ -372,7 +374,7 @@ cdef class MergeSweep(DPSweep):
         Each is blended with ``some`` rows of the pooled one. Returns (n,) distances and (k,) determinants of the
         covariances of the rows times the scale of the space.
         """
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef Py_ssize_t i, k
         cdef double w, x, y, det
         cdef double[3] pooled
@@ -385,9 +387,9 @@ cdef class MergeSweep(DPSweep):
         with nogil:
             for i in range(s.n):
                 k = s.label[i]
-                w = 1.0 if s.weight == NULL else s.weight[i]
-                x = (self.coordinate(i, 0) - s.c[2 * k]) * s.scale
-                y = (self.coordinate(i, 1) - s.c[2 * k + 1]) * s.scale
+                w = weight_of(&s.rows, i)
+                x = (value_of(&s.rows, i, 0) - s.c[2 * k]) * s.scale
+                y = (value_of(&s.rows, i, 1) - s.c[2 * k + 1]) * s.scale
                 R[i, 0] = x
                 R[i, 1] = y
                 S[k, 0] += w * x * x
@@ -415,11 +417,6 @@ cdef class MergeSweep(DPSweep):
                 square[i] = S[k, 2] * x * x - 2.0 * S[k, 1] * x * y + S[k, 0] * y * y
         return square_array, det_array
 
-    cdef double coordinate(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
-        if self.s.x_single:
-            return point(<const float*> self.s.x, &self.s, i)[j * self.s.col]
-        return point(<const double*> self.s.x, &self.s, i)[j * self.s.col]
-
     # ---- residuals -------------------------------------------------------------------------------------------
 
     def residuals(self, const float[:, ::1] W=None, double unit=1.0):
@@ -427,7 +424,7 @@ cdef class MergeSweep(DPSweep):
 
         W : IN array (r, d), or None;  unit: brings residuals to where float32 is at home
         """
-        cdef Sweep* s = &self.s
+        cdef State* s = &self.s
         cdef Py_ssize_t rows = 0 if W is None else W.shape[0]
         length_array = np.empty(s.n)
         image_array = np.zeros(s.n if rows else 1, dtype=np.float32)

@@ -1,143 +1,10 @@
-from libc.math cimport sqrtf
+"""The nearest center of every point, for the sweeps that build on it."""
 
-from smallvar._sweeps._types cimport real_x
-
-cdef enum:
-    CHUNK = 1024    # points scanned by one thread at a time; results do not depend on it
-    WORK = 1 << 29  # multiply-adds, or elements read, between two looks at the signals
-
-
-cdef extern from *:
-    """
-    #define SMALLVAR_BIG 1e15f
-    """
-    const float BIG "SMALLVAR_BIG"  # as a distance: above every real one, its square still a float32
-
-
-cdef struct Sweep:
-    # data
-    const void* x           # n x d, float32 or float64, any strides
-    bint x_single
-    Py_ssize_t row          # strides in elements
-    Py_ssize_t col
-    Py_ssize_t n
-    Py_ssize_t d
-    const Py_ssize_t* order  # visiting order: point i is row order[i]; NULL: as given
-    const double* weight    # n in visiting order, or NULL
-    const double* shift     # d: origin of the scores
-    double scale            # power of two that brings the data into [-1, 1]
-    # centers
-    double* c               # capacity x d, as they are
-    void* scaled            # the same for the scores, in panels: -2 * (c - shift) * scale
-    void* norm              # squared norms of (c - shift) * scale
-    double longest          # largest of those norms
-    bint single             # scores in float32
-    Py_ssize_t k
-    # the restless: a few centers that move far, with a bound of their own
-    Py_ssize_t n_restless
-    int* restless
-    unsigned char* is_restless  # of every center
-    void* restless_scaled   # their rows of scaled and norm, padded likewise
-    void* restless_norm
-    # state of every point
-    int* label
-    float* u                # upper bound of the distance to the own center, scaled
-    float* l                # lower bound of the distance to every other center but the restless, scaled
-    float* g                # the same for the restless: BIG as long as there are none
-    # tables over centers, scaled distances
-    float* p                # how far a center moved
-    float* r                # how far any other center moved, but for the restless
-    float* rg               # how far any other restless center moved
-    float* h                # half the distance to the nearest other center
-    float* hd               # half the distance to the nearest center opened in this sweep
-    float* fresh            # distance to the nearest center opened in the last sweep
-    float* near             # distance to the nearest center opened in this round of the ordered pass
-    bint lazy               # u and l hold once p and r are taken off, so the filter may be used
-    bint swept              # p and r have been taken off
-    bint opened             # hd or fresh say something
-    bint aside              # the one center opened in the last sweep is among the restless
-    double lam
-    double limit            # sqrt(lam), scaled, rounded down
-    double noise            # a squared distance up to this is a rounding of the means
-    bint seek               # list the points that are farther than lam from every center
-    bint farthest           # find the point with the largest weighted distance beyond lam
-    # lists of each chunk, at the chunk's own place
-    unsigned short* moved
-    int* moved_from
-    unsigned short* far
-    int* n_moved
-    int* n_far
-    Py_ssize_t* n_searched
-    int* n_exact
-    double* far_distance
-    Py_ssize_t* far_index
-    # a tile for each thread, on cache lines of its own
-    char* tiles
-    Py_ssize_t tile_size
-    Py_ssize_t batch        # points that are scored together
-
-
-cdef inline char* tile_of(const Sweep* s, int slot) noexcept nogil:
-    """The tile of the thread that has this slot."""
-    return s.tiles + slot * s.tile_size
-
-
-cdef inline const real_x* point(const real_x* x, const Sweep* s, Py_ssize_t i) noexcept nogil:
-    """First element of the i-th point visited."""
-    return x + (i if s.order == NULL else s.order[i]) * s.row
-
-
-cdef inline double squared_distance(
-    const real_x* x, Py_ssize_t col, const double* c, Py_ssize_t d
-) noexcept nogil:
-    """The deciding distance: float64 differences, squared and summed in index order."""
-    cdef double total = 0.0, t
-    cdef Py_ssize_t j
-    for j in range(d):
-        t = <double> x[j * col] - c[j]
-        total += t * t
-    return total
-
-
-cdef void distances_to(
-    const real_x* x, const Sweep* s, Py_ssize_t start, const unsigned short* offset, Py_ssize_t size, const int* z,
-    double* out
-) noexcept nogil
-
-
-cdef inline float upper(double squared, double scale) noexcept nogil:
-    """A float32 not below the scaled distance (squares below 1e-38 vanish in float32, hence the term)."""
-    return sqrtf(<float> (squared * scale * scale)) * <float> 1.0000005 + <float> 2e-19
-
-
-cdef inline float lower(double squared) noexcept nogil:
-    """A float32 not above the scaled distance whose square is given."""
-    if not squared > 1e-37:
-        return 0.0
-    return sqrtf(<float> squared) * <float> 0.9999995
-
-
-cdef inline void set_lower(Sweep* s, Py_ssize_t i, float low) noexcept nogil:
-    """All other centers are at least so far from point i."""
-    s.l[i] = low
-    if s.n_restless > 0:
-        s.g[i] = low
-
-
-cdef inline void reduce_lower(Sweep* s, Py_ssize_t i, float low) noexcept nogil:
-    """A center at least so far from point i has become one of the others."""
-    s.l[i] = min(s.l[i], low)
-    if s.n_restless > 0:
-        s.g[i] = min(s.g[i], low)
-
-
-cdef inline bint is_far(const Sweep* s, Py_ssize_t i, double distance) noexcept nogil:
-    """Algorithm 1's test: weighted distance above lam (and above what rounding makes of zero)."""
-    return (distance if s.weight == NULL else s.weight[i] * distance) > s.lam and distance > s.noise
+from smallvar._sweeps.state cimport State
 
 
 cdef class Engine:
-    cdef Sweep s
+    cdef State s
     cdef readonly int n_threads
     cdef Py_ssize_t restless_from   # centers from which some may be restless without one of them being new
     cdef Py_ssize_t capacity
@@ -150,16 +17,9 @@ cdef class Engine:
     cpdef reserve(self, Py_ssize_t capacity)
     cdef Py_ssize_t chunks_at_once(self) noexcept nogil
     cdef int check_signals(self, Py_ssize_t rows) except -1 nogil
-    cdef void choose_restless(self, Py_ssize_t fresh) noexcept nogil
-    cdef void copy_restless(self) noexcept nogil
-    cdef void forget_restless(self) noexcept nogil
-    cdef void drift_of_others(self) noexcept nogil
-    cdef void place_center(self, Py_ssize_t k) noexcept nogil
-    cdef void pad(self, void* scaled, void* norm, Py_ssize_t k) noexcept nogil
-    cdef void place_centers(self) noexcept nogil
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil
     cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil
-    cdef void attract_chunks(
+    cdef void attract(
         self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator
     ) noexcept nogil
     cdef void lower_table(self, Py_ssize_t k0, Py_ssize_t k1, float* table) noexcept nogil

@@ -1,6 +1,6 @@
 """The threads of all sweeps: a small pool of smallvar's own, which does not suffer from busy processors.
 
-OpenMP is asked only how many threads it would use, so that OMP_NUM_THREADS and threadpoolctl are heard.
+OpenMP is asked only how many threads it would use, so that OMP_NUM_THREADS and threadpoolctl are respected.
 """
 
 import os

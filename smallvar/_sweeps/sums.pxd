@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from smallvar._sweeps._types cimport real_x
+from smallvar._sweeps.rows cimport Rows
 
 cdef extern from "_sums.h" nogil:
     ctypedef struct sums_t:
@@ -33,17 +33,20 @@ cdef enum:
     MOST_PARTS = 64     # threads that add up at a time
 
 
-cdef struct Rows:
-    const void* x           # n x d, of any strides
-    bint single
-    Py_ssize_t row          # strides in elements
-    Py_ssize_t col
-    Py_ssize_t n
-    Py_ssize_t d
-    const double* weight    # n, or NULL
+cdef inline void move_rows(
+    const Rows* r, Py_ssize_t size, const Py_ssize_t* at, const int* left, const int* joined, const double* weight,
+    const sums_t* sums
+) noexcept nogil:
+    """The rows that begin at these elements go from clusters left (NULL: from nowhere) to clusters joined."""
+    if r.single:
+        sums_move_f(<const float*> r.x, r.col, size, at, left, joined, weight, sums)
+    else:
+        sums_move_d(<const double*> r.x, r.col, size, at, left, joined, weight, sums)
 
 
-cdef Rows rows_of(const real_x[:, :] X, const double[::1] weight) except *
+cdef void move_points(
+    const Rows* r, Py_ssize_t start, Py_ssize_t stop, const int* left, const int* joined, const sums_t* sums
+) noexcept nogil
 
 
 cdef struct Wide:

@@ -1,12 +1,11 @@
 """Sums, means and totals that depend neither on the order of the rows nor on how they are shared out: see _sums.h."""
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport copysign, fabs, frexp, ldexp, rint
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from smallvar._sweeps._types cimport real_x
 from smallvar._sweeps.pool cimport PAYS, Body, run
+from smallvar._sweeps.rows cimport Rows, poll_signals, real_x, rows_of, start_of
 
 import numpy as np
 
@@ -21,7 +20,7 @@ cdef extern from "_sums.h" nogil:
 
 cdef enum:
     PART = 1 << 16      # elements read at a time by one thread
-    STEP = 256          # such parts between two looks at the signals
+    STEP = 256          # such parts between two checks for signals
     RUN = 256           # rows handed to the sums at a time
     KEEP = 50           # bits that are kept of a number,
     FEW = 128           # but for one row in so many, if not said otherwise
@@ -44,23 +43,13 @@ cdef struct Pass:
     sums_t* part            # of each slot
 
 
-cdef Rows rows_of(const real_x[:, :] X, const double[::1] weight) except *:
-    cdef Rows r
-    if weight is not None and weight.shape[0] != X.shape[0]:
-        raise ValueError("weight must match X")
-    r.x, r.single, r.n, r.d = &X[0, 0], real_x is float, X.shape[0], X.shape[1]
-    r.row, r.col = X.strides[0] // sizeof(real_x), X.strides[1] // sizeof(real_x)
-    r.weight = NULL if weight is None else &weight[0]
-    return r
-
-
 cdef run_all(Body body, Pass* a, int threads):
-    """All parts of the rows, with a look at the signals now and then."""
-    cdef Py_ssize_t first = 0, parts = (a.rows.n + rows_of_part(a.rows.d) - 1) // rows_of_part(a.rows.d)
+    """All parts of the rows, with a check for signals now and then."""
+    cdef Py_ssize_t first = 0, work = 0, parts = (a.rows.n + rows_of_part(a.rows.d) - 1) // rows_of_part(a.rows.d)
     while first < parts:
         with nogil:
             run(body, a, first, min(parts, first + STEP), threads)
-        PyErr_CheckSignals()
+            poll_signals(&work, 1, 0)
         first += STEP
 
 
@@ -92,30 +81,22 @@ cdef void small_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
 cdef void add_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
     cdef const Pass* a = <const Pass*> context
     cdef Py_ssize_t start = part * rows_of_part(a.rows.d)
-    add_rows(a, start, min(a.rows.n, start + rows_of_part(a.rows.d)), NULL, a.label, &a.part[slot])
+    move_points(&a.rows, start, min(a.rows.n, start + rows_of_part(a.rows.d)), NULL, a.label + start, &a.part[slot])
 
 
-cdef void add_rows(
-    const Pass* a, Py_ssize_t start, Py_ssize_t stop, const int* left, const int* joined, const sums_t* sums
+cdef void move_points(
+    const Rows* r, Py_ssize_t start, Py_ssize_t stop, const int* left, const int* joined, const sums_t* sums
 ) noexcept nogil:
-    """Rows start..stop-1 go from clusters left (NULL: nowhere) to clusters joined."""
+    """Points start..stop-1 go from clusters left (NULL: from nowhere) to clusters joined, which are theirs only."""
     cdef Py_ssize_t[RUN] at
-    cdef Py_ssize_t i = start, m, size
-    cdef const double* w = NULL
-    cdef const int* source = NULL
-    while i < stop:
-        size = min(<Py_ssize_t> RUN, stop - i)
+    cdef Py_ssize_t done = 0, m, size
+    while done < stop - start:
+        size = min(<Py_ssize_t> RUN, stop - start - done)
         for m in range(size):
-            at[m] = (i + m) * a.rows.row
-        if a.rows.weight != NULL:
-            w = a.rows.weight + i
-        if left != NULL:
-            source = left + i
-        if a.rows.single:
-            sums_move_f(<const float*> a.rows.x, a.rows.col, size, at, source, joined + i, w, sums)
-        else:
-            sums_move_d(<const double*> a.rows.x, a.rows.col, size, at, source, joined + i, w, sums)
-        i += size
+            at[m] = start_of(r, start + done + m)
+        move_rows(r, size, at, NULL if left == NULL else left + done, joined + done,
+                  NULL if r.weight == NULL else r.weight + start + done, sums)
+        done += size
 
 
 def widened(X, weight):
@@ -142,14 +123,20 @@ def column_range(X, weight, int n_threads):
     return low, high
 
 
-def range_of(const real_x[:, :] X, const double[::1] weight, int n_threads):
+cdef range_of(X, const double[::1] weight, int n_threads):
     cdef int threads = n_threads if 8 * X.shape[0] * X.shape[1] > PAYS else 1
     cdef Pass a
-    a.rows = rows_of(X, weight)
-    table_array = np.full((2, threads, X.shape[1]), np.inf, dtype=np.float32 if real_x is float else np.float64)
+    a.rows = rows_of(X, weight, None)
+    table_array = np.full((2, threads, X.shape[1]), np.inf, dtype=np.float32 if a.rows.single else np.float64)
     table_array[1] = -np.inf
-    cdef real_x[:, :, ::1] table = table_array
-    a.low, a.high = &table[0, 0, 0], &table[1, 0, 0]
+    cdef float[:, :, ::1] single
+    cdef double[:, :, ::1] double_
+    if a.rows.single:
+        single = table_array
+        a.low, a.high = &single[0, 0, 0], &single[1, 0, 0]
+    else:
+        double_ = table_array
+        a.low, a.high = &double_[0, 0, 0], &double_[1, 0, 0]
     run_all(range_item, &a, threads)
     return table_array[0].min(axis=0).astype(np.float64), table_array[1].max(axis=0).astype(np.float64)
 
@@ -187,11 +174,10 @@ def count_small(X, weight, origin, limit, int n_threads):
     return small
 
 
-def small_of(const real_x[:, :] X, const double[::1] weight, const double[::1] origin, const double[::1] limit,
-             int n_threads):
+cdef small_of(X, const double[::1] weight, const double[::1] origin, const double[::1] limit, int n_threads):
     cdef int threads = n_threads if 8 * X.shape[0] * X.shape[1] > PAYS else 1
     cdef Pass a
-    a.rows = rows_of(X, weight)
+    a.rows = rows_of(X, weight, None)
     cdef double[:, ::1] small = np.zeros((threads, X.shape[1]))
     a.origin, a.limit, a.small = &origin[0], &limit[0], &small[0, 0]
     run_all(small_item, &a, threads)
@@ -301,13 +287,13 @@ cdef class Sums:
         self.s.cell, self.s.count = &cell[0, 0, 0], &count[0]
         self.arrays, self.room = arrays, size
 
-    def add(self, const real_x[:, :] X, const int[::1] label, const double[::1] weight, int n_threads=1):
+    def add(self, X, const int[::1] label, const double[::1] weight, int n_threads=1):
         """Rows X (n, d) of these weights (n,) or None join the clusters label (n,)."""
         cdef Py_ssize_t t, n = X.shape[0]
         cdef int threads = 1
         cdef sums_t[MOST_PARTS] part
         cdef Pass a
-        a.rows = rows_of(X, weight)
+        a.rows = rows_of(X, weight, None)
         self._check(X.shape[1], n, label, weight)
         if 8 * n * self.s.d > PAYS and n > 8 * self.room:
             threads = min(n_threads, <int> MOST_PARTS)
@@ -320,13 +306,12 @@ cdef class Sums:
         for other in others:
             self.merge(other)
 
-    def move(self, const real_x[:, :] X, const int[::1] label, const int[::1] to, const double[::1] weight):
+    def move(self, X, const int[::1] label, const int[::1] to, const double[::1] weight):
         """Rows X (n, d) go from the clusters label (n,) to other ones; -1: nowhere."""
         self._check(X.shape[1], X.shape[0], label, weight)
         self._check(X.shape[1], X.shape[0], to, weight)
-        cdef Pass a
-        a.rows = rows_of(X, weight)
-        add_rows(&a, 0, X.shape[0], &label[0], &to[0], &self.s)
+        cdef Rows rows = rows_of(X, weight, None)
+        move_points(&rows, 0, rows.n, &label[0], &to[0], &self.s)
 
     def move_row(self, const double[::1] x, double w, int left, int joined):
         """One row of weight w goes from a cluster to another one; without checks of their numbers."""
@@ -469,7 +454,7 @@ class Stream:
 
 
 cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
-    """Add what the bins hold. Carries are left to whoever reads, as digits have room for 2^28 batches without."""
+    """Add what the bins hold. Carries are left to read_wide: digits have room for 2^28 batches without."""
     cdef Py_ssize_t k, j, b, stride = sums.s.d + 1
     cdef const double* cell
     for k in range(min(digits.shape[0], sums.room)):

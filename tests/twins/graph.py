@@ -63,7 +63,7 @@ class _Cutting:
     """Moves of single nodes, in a graph without self-links whose nodes may be clusters."""
 
     def __init__(self, A, cut, lam):
-        self.lam, self.everywhere, self.path = lam, cut == "ratio", []
+        self.lam, self.path = lam, []
         links = A - np.diag(np.diag(A))
         linked = links.sum(axis=1) > 0
         ratio = links.sum(axis=1)[linked] / cut_sizes(A, cut)[linked]
@@ -106,17 +106,6 @@ class _Cutting:
                 best, target = min(costs.values(), default=np.inf), None
                 if costs:
                     target = min(c for c in costs if costs[c] <= best + self.tie)
-                if self.everywhere:
-                    best = min(best, stay)
-                    others = {
-                        c: cost(c)
-                        for c in sorted(set(labels) - set(costs) - {own, -1})
-                        if out[labels == c].any()
-                    }
-                    least = min(others.values(), default=np.inf)
-                    if least < best - self.tie:
-                        best = least
-                        target = min(c for c in others if others[c] <= least + self.tie)
                 if left and alone < best - self.tie:
                     best, target = alone, free[-1]
                 if target is None or not best < stay - self.tie:

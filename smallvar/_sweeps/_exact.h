@@ -3,15 +3,15 @@
  */
 #ifndef SV_SET
 
-#ifndef SMALLVAR_COSTS_H
-#define SMALLVAR_COSTS_H
+#ifndef SMALLVAR_EXACT_H
+#define SMALLVAR_EXACT_H
 
 #include <math.h>
 #include "_sets.h"
 
 #define SC_POINTS 8
 
-#define SV_KERNELS "_costs.h"
+#define SV_KERNELS "_exact.h"
 #include "_each.h"
 
 SV_CHOOSE(sc_squares)

@@ -5,8 +5,8 @@
  */
 #ifndef SV_SET
 
-#ifndef SMALLVAR_LANES_H
-#define SMALLVAR_LANES_H
+#ifndef SMALLVAR_FEATURES_H
+#define SMALLVAR_FEATURES_H
 
 #include "_sets.h"
 
@@ -45,7 +45,7 @@ static void sf_store_bits(ptrdiff_t k, const double *z, unsigned char *bits)
     for (i = 0; i < k * SF_LANES; i++) bits[i] = z[i] != 0.0;
 }
 
-#define SV_KERNELS "_lanes.h"
+#define SV_KERNELS "_features.h"
 #include "_each.h"
 
 SV_CHOOSE(sf_gather_d)

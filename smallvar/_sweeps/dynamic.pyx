@@ -1,0 +1,311 @@
+"""The sweep of D-Means: clusters of one batch, old ones revived and new ones opened by single points."""
+
+from libc.math cimport HUGE_VAL, sqrt
+from libc.string cimport memcpy, memset
+
+from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.rounds cimport CHUNK, LONGEST, WORK, Points, Rounds, Table, row_space, sc_least, square
+from smallvar._sweeps.rows cimport row_at
+from smallvar._sweeps.sums cimport WIDE_DIGITS, Sums, Wide, move_points, sums_total, wide_add, wide_read
+
+from smallvar._sweeps.sums import Layout
+
+import numpy as np
+
+cdef enum:
+    OPEN = -2           # proposal: a new cluster
+
+
+cdef struct Lazy:
+    double* own                 # squared distance of each point to its center, at the start of the sweep
+    double* bound               # root of the least cost of the other clusters when last seen, plus the own one's drift
+    const double* drift         # for each cluster: how far the others have moved at most, in all sweeps
+    const double* theta         # k x d
+    const int* label
+    int* proposal               # a cluster, or OPEN
+    double lam
+    Py_ssize_t stale            # the bounds of the points before this one no longer hold
+    bint full                   # all costs of all points
+
+
+cdef struct LazyRound:
+    const Points* p
+    const Table* t
+    const Lazy* s
+    Py_ssize_t start
+    Py_ssize_t stop
+
+
+cdef void lazy_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
+    cdef const LazyRound* a = <const LazyRound*> context
+    cdef const Points* p = a.p
+    cdef const Table* t = a.t
+    cdef const Lazy* s = a.s
+    cdef Py_ssize_t i, k, start = a.start + chunk * CHUNK
+    cdef double own, r, least, second
+    cdef const double* x
+    for i in range(start, min(a.stop, start + CHUNK)):
+        x = row_at(&p.rows, i, row_space(p, slot))
+        if not s.full:
+            k = s.label[i]
+            own = square(p, x, s.theta + k * p.d)
+            s.own[i] = own
+            # |x - c'| >= root of its cost then - how far it moved; rounding is far below 1e-9 of them
+            r = s.bound[i] - s.drift[k]
+            if i >= s.stale and own <= s.lam and r > 1e-4 * s.bound[i] and own < r * r * (1 - 1e-9):
+                s.proposal[i] = <int> k
+                continue
+        k = sc_least(
+            x, p.d, t.columns, t.room, t.k, t.offset, t.factor, p.costs + slot * t.room, &least, &second
+        )
+        if k >= 0 and least <= s.lam:
+            s.proposal[i] = <int> k
+            s.bound[i] = sqrt(min(second, 1e300)) + s.drift[k]
+        else:
+            s.proposal[i] = OPEN
+
+
+cdef void propose_lazily(
+    const Points* p, const Table* t, const Lazy* s, Py_ssize_t start, Py_ssize_t stop
+) noexcept nogil:
+    """Proposals for the points start..stop-1."""
+    cdef LazyRound a = LazyRound(p, t, s, start, stop)
+    cdef Py_ssize_t work = (stop - start) * p.d * (t.k if s.full else 4)
+    run(lazy_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK, p.threads if work >= PAYS else 1)
+
+
+cdef double total(const double* values, Py_ssize_t n) noexcept nogil:
+    """Their sum, rounded once."""
+    cdef Wide wide
+    memset(&wide, 0, sizeof(wide))
+    wide_add(wide.digit, values, n)
+    return wide_read(wide.digit, 0, WIDE_DIGITS)
+
+
+cdef class DynamicStep(Rounds):
+    """One batch of D-Means: old clusters revived, new ones opened, means moved, until the objective stops falling.
+
+    A point that is nearer to its center than any other cluster can have come since all costs were computed stays.
+
+    X : IN array (n, d), float32 or float64, any strides
+    centers : IN array (k, d), the old clusters' centers phi
+    gamma : IN array (k,), their weights, faded by age
+    penalty : IN array (k,), Q times their ages
+    """
+
+    cdef Lazy s
+    cdef Py_ssize_t old
+    cdef const double[:, ::1] phi
+    cdef const double[::1] gamma
+    cdef const double[::1] penalty
+    cdef Py_ssize_t[::1] count
+    cdef double[:, ::1] theta
+    cdef Sums sums                      # of the points, kept up with every change
+    cdef double[::1] drift
+    cdef double[::1] own
+    cdef double[::1] bound
+    cdef int[::1] label
+    cdef double fixed                   # what of the objective does not depend on the labels
+    cdef readonly double objective
+    cdef readonly int n_iter
+    cdef readonly bint converged
+    cdef list values
+
+    def __init__(
+        self, X, const double[:, ::1] centers, const double[::1] gamma, const double[::1] penalty, double lam,
+        int n_threads,
+    ):
+        self.old = centers.shape[0]
+        self.phi, self.gamma, self.penalty, self.s.lam = centers, gamma, penalty, lam
+        if gamma.shape[0] != self.old or penalty.shape[0] != self.old:
+            raise ValueError("gamma and penalty must match centers")
+        if centers.shape[1] != X.shape[1]:
+            raise ValueError(f"centers must have {X.shape[1]} columns, got {centers.shape[1]}")
+        self.attach(X, None, None, n_threads)
+        # about 0: a mean is not that of the points alone
+        self.sums = Sums(Layout(X, None, n_threads, origin=np.zeros(self.p.d)), self.old + 8)
+
+    def run(self, order, int max_iter):
+        """Sweeps with the points in this order (IN, or None for the order given)."""
+        cdef Py_ssize_t k, start, ready, changes, n = self.p.n
+        cdef const Py_ssize_t[::1] indices
+        cdef double previous = HUGE_VAL
+        if order is not None:
+            indices = order
+            self.arrays.append(order)
+            self.p.rows.order = &indices[0]
+        self.t.k = 0
+        self.make_room(self.old + 8)
+        self.t.k = self.old
+        self.label = np.full(n, -1, dtype=np.int32)
+        self.proposal = np.empty(n, dtype=np.int32)
+        self.own, self.bound = np.empty(n), np.empty(n)
+        self.s.label, self.s.proposal = &self.label[0], &self.proposal[0]
+        self.s.own, self.s.bound, self.s.stale = &self.own[0], &self.bound[0], 0
+        for k in range(self.old):
+            self.rest(k)
+        self.values = []
+        self.n_iter = 0
+        self.converged = False
+        self.round = 1
+        while True:
+            start = ready = changes = 0
+            if self.n_iter:
+                with nogil:
+                    self.measure()
+                self.values.append(self.objective)
+                self.converged = not self.objective < previous
+                if self.converged or self.n_iter >= max_iter:
+                    break
+                previous = self.objective
+                ready = n
+            while start < n:
+                if self.t.k == self.t.room:
+                    self.make_room(2 * self.t.room)
+                with nogil:
+                    start = self.advance(start, &ready, &changes)
+            self.n_iter += 1
+            if changes == 0:
+                self.values.append(self.objective)
+                self.converged = True
+                break
+            with nogil:
+                self.move()
+        return self
+
+    cdef void make_room(self, Py_ssize_t room):
+        cdef Py_ssize_t k = self.t.k
+        self.reserve(room, 1)
+        count, drift = np.zeros(room, dtype=np.intp), np.zeros(room)
+        theta = np.zeros((room, self.p.d))
+        if k:
+            count[:k], drift[:k], theta[:k] = self.count[:k], self.drift[:k], self.theta[:k]
+        self.count, self.drift, self.theta = count, drift, theta
+        self.sums.reserve(room)
+        self.s.drift, self.s.theta = &self.drift[0], &self.theta[0, 0]
+
+    cdef void rest(self, Py_ssize_t k) noexcept nogil:
+        """An old cluster that no point of the batch has, revived at cost Q D + gamma / (1 + gamma) ||y - phi||^2."""
+        self.put(k, &self.phi[k, 0])
+        self.t.offset[k] = self.penalty[k]
+        self.t.factor[k] = self.gamma[k] / (1.0 + self.gamma[k])
+
+    cdef int measure(self) except -1 nogil:
+        """The objective at the new means, and proposals for all points."""
+        cdef Py_ssize_t start = 0, stop
+        self.s.full = False
+        while start < self.p.n:
+            stop = min(self.p.n, start + max(<Py_ssize_t> CHUNK, WORK // (self.p.d * (self.t.k + 4))))
+            propose_lazily(&self.p, &self.t, &self.s, start, stop)
+            self.check_signals((stop - start) * self.p.d * (self.t.k + 4))
+            start = stop
+        self.s.stale = 0
+        self.objective = self.fixed + total(&self.own[0], self.p.n)
+        return 0
+
+    cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t* ready, Py_ssize_t* changes) except -1 nogil:
+        """Take up proposals until a cluster comes or goes; returns the next point."""
+        cdef Py_ssize_t i, k, j
+        cdef int left
+        cdef const double* y
+        cdef double* revived = self.p.space
+        cdef bint event = False
+        if start == ready[0]:
+            ready[0] = min(self.p.n, start + self.span())
+            self.s.full = True
+            propose_lazily(&self.p, &self.t, &self.s, start, ready[0])
+            self.check_signals((ready[0] - start) * self.p.d * (self.t.k + 4))
+            self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
+        for i in range(start, ready[0]):
+            k = self.proposal[i]
+            left = self.label[i]
+            if k == left:
+                continue
+            y = row_at(&self.p.rows, i, self.p.space)
+            if left >= 0:
+                self.count[left] -= 1
+                if self.count[left] == 0:
+                    event = True
+            if k == OPEN:
+                k = self.t.k
+                self.t.k += 1
+                self.open_at(k, y)
+                event = True
+            changes[0] += 1
+            self.count[k] += 1
+            self.label[i] = <int> k
+            self.hand_over(i, left, <int> k)
+            if self.count[k] == 1 and k < self.old:  # revive it, between its center and the point
+                for j in range(self.p.d):
+                    revived[j] = (self.gamma[k] * self.phi[k, j] + y[j]) / (self.gamma[k] + 1.0)
+                self.open_at(k, revived)
+                event = True
+            if event:
+                if left >= 0 and self.count[left] == 0:
+                    if left >= self.old:
+                        self.t.offset[left] = HUGE_VAL
+                    else:
+                        self.rest(left)
+                self.round = 1
+                self.s.stale = ready[0] = i + 1
+                return i + 1
+        return ready[0]
+
+    cdef void open_at(self, Py_ssize_t k, const double* center) noexcept nogil:
+        self.put(k, center)
+        self.t.offset[k], self.t.factor[k] = 0.0, 1.0
+
+    cdef void hand_over(self, Py_ssize_t i, int left, int joined) noexcept nogil:
+        """Point i goes from one cluster (-1: from nowhere) to another one."""
+        move_points(&self.p.rows, i, i + 1, &left, &joined, &self.sums.s)
+
+    cdef void move(self) noexcept nogil:
+        """Means of the active clusters, theta = (gamma phi + sum y) / (gamma + n), and how far they moved."""
+        cdef Py_ssize_t j, k, d = self.p.d, first = -1
+        cdef double gamma, t, moved, largest = 0.0, next_ = 0.0
+        self.fixed = 0.0
+        for k in range(self.t.k):
+            if self.count[k] == 0:
+                if k < self.old:
+                    memcpy(&self.theta[k, 0], &self.phi[k, 0], d * sizeof(double))
+                continue
+            gamma = self.gamma[k] if k < self.old else 0.0
+            self.fixed += self.penalty[k] if k < self.old else self.s.lam
+            moved = 0.0
+            for j in range(d):
+                if k < self.old:
+                    self.theta[k, j] = (gamma * self.phi[k, j] + sums_total(&self.sums.s, k, j)) / (
+                        gamma + self.count[k]
+                    )
+                    t = self.theta[k, j] - self.phi[k, j]
+                    self.fixed += gamma * t * t
+                else:
+                    self.theta[k, j] = sums_total(&self.sums.s, k, j) / self.count[k]
+                t = self.theta[k, j] - self.t.columns[k + j * self.t.room]
+                moved += t * t
+            self.put(k, &self.theta[k, 0])
+            if moved > largest:
+                largest, next_, first = moved, largest, k
+            elif moved > next_:
+                next_ = moved
+        largest, next_ = sqrt(largest), sqrt(next_)
+        for k in range(self.t.k):
+            self.drift[k] += next_ if k == first else largest
+
+    def result(self):
+        """Labels in the order of the rows, centers, counts, path; the old clusters, then the new ones with points."""
+        cdef Py_ssize_t k
+        cdef bint whole = True
+        labels, counts = np.asarray(self.label), np.asarray(self.count)[: self.t.k]
+        theta = np.asarray(self.theta)[: self.t.k]
+        for k in range(self.old, self.t.k):
+            whole &= self.count[k] > 0
+        if not whole:
+            kept = counts > 0
+            kept[: self.old] = True
+            labels, counts, theta = (np.cumsum(kept) - 1)[labels], counts[kept], theta[kept]
+        if self.p.rows.order != NULL:
+            by_row = np.empty_like(labels)
+            by_row[self.arrays[len(self.arrays) - 1]] = labels
+            labels = by_row
+        return labels, theta, counts, np.array(self.values)

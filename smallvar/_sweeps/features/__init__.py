@@ -1,0 +1,1 @@
+"""Feature allocations: BP-means, its collapsed form, K-features, and whole starts of them."""

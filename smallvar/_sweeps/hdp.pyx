@@ -1,0 +1,354 @@
+"""The sweep of the hard HDP: data sets with local clusters, which are parts of global ones."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcmp, memcpy
+
+from smallvar._sweeps.rounds cimport (
+    CHUNK,
+    LONGEST,
+    POINTS,
+    Rounds,
+    end_of_group,
+    propose,
+    sc_least,
+    sc_least_block,
+    square,
+    squared_error,
+)
+from smallvar._sweeps.rows cimport row_at
+from smallvar._sweeps.sums cimport WIDE_DIGITS, Sums, Wide, move_points, sums_clear, sums_t, sums_total, sums_unite
+
+import numpy as np
+
+cdef enum:
+    RUN = 256           # points handed to the sums at a time
+
+
+cdef class HDPSweep(Rounds):
+    """Algorithm 2 of Kulis & Jordan (2012). A local cluster is a pair of a data set and a global cluster.
+
+    X : IN array (n, d), float32 or float64, any strides
+    order : IN array (n,), intp: the rows, those of a data set together
+    group : IN array (n,), int32: the data set of each, 0, 1, ... in the order of visit
+    layout : of the sums of X
+    """
+
+    cdef Py_ssize_t sets
+    cdef double lam_local
+    cdef double lam_global
+    cdef int[::1] label                 # in the order of visit
+    cdef int[::1] old                   # before the sweep
+    cdef double[:, ::1] centers         # room x d
+    cdef Sums local                     # of the local clusters, kept up with every change; those of a global one add up
+    cdef Sums total                     # to its own
+    cdef int[:, ::1] place              # data sets x room: where a local cluster has its sums, -1: there is none
+    cdef list free                      # places that were given back
+    cdef Py_ssize_t taken               # no place from here on was ever in use
+    cdef bint placed                    # whether the points are in the sums
+    cdef Py_ssize_t[::1] count          # of one data set
+    cdef int[::1] target                # where the local clusters of a data set went
+    cdef int[::1] nearest               # of each local cluster: the nearest global one,
+    cdef double[::1] least              # and its squared distance
+    cdef double[::1] none               # no offsets
+    cdef int64_t[:, ::1] digits         # threads x WIDE_DIGITS
+    cdef readonly Py_ssize_t n_local
+    cdef readonly double error
+
+    def __init__(
+        self, X, order, int[::1] group, Py_ssize_t sets, double lam_local, double lam_global, layout, mean,
+        int n_threads,
+    ):
+        cdef Py_ssize_t j
+        cdef double[::1] first = mean
+        self.attach(X, order, np.asarray(group), n_threads)
+        self.sets, self.lam_local, self.lam_global = sets, lam_local, lam_global
+        self.local, self.total, self.free = Sums(layout, min(self.p.n, 2 * sets)), Sums(layout, 1), []
+        self.digits = np.empty((n_threads, WIDE_DIGITS), dtype=np.int64)
+        self.make_room(16)
+        self.t.factor = NULL
+        self.t.k = 1
+        self.put(0, &first[0])
+        for j in range(self.p.d):
+            self.centers[0, j] = first[j]
+        self.label, self.old = np.zeros(self.p.n, dtype=np.int32), np.empty(self.p.n, dtype=np.int32)
+        self.round = CHUNK
+
+    cdef void make_room(self, Py_ssize_t room):
+        cdef Py_ssize_t k = self.t.k
+        self.reserve(room, self.sets)
+        self.t.factor = NULL
+        centers, count = np.zeros((room, self.p.d)), np.zeros(room, dtype=np.intp)
+        place = np.full((self.sets, room), -1, dtype=np.int32)
+        if k:
+            centers[:k], count[:k], place[:, :k] = self.centers[:k], self.count[:k], self.place[:, :k]
+        self.centers, self.count, self.place = centers, count, place
+        self.total.reserve(room)
+        self.target, self.none = np.zeros(room, dtype=np.int32), np.zeros(room)
+        self.nearest, self.least = np.zeros(room, dtype=np.int32), np.zeros(room)
+
+    @property
+    def k(self):
+        """Number of global clusters."""
+        return self.t.k
+
+    def sweep(self):
+        """Steps 4 to 6; returns whether anything changed, and how many global clusters were created."""
+        cdef Py_ssize_t start = 0, stop, before = self.t.k, created
+        cdef bint same
+        memcpy(&self.old[0], &self.label[0], self.p.n * sizeof(int))
+        while start < self.p.n:
+            if self.t.k == self.t.room:
+                self.make_room(2 * self.t.room)
+            with nogil:
+                start = self.advance(start)
+        self.n_local = 0
+        start = 0
+        with nogil:
+            sums_clear(&self.total.s, 0, self.t.room)
+            while start < self.p.n:
+                stop = end_of_group(&self.p, start, self.p.n)
+                if self.t.k + min(self.t.k, stop - start) > self.t.room:
+                    with gil:
+                        self.make_room(2 * self.t.room)
+                if not self.placed:
+                    self.add_set(start, stop)
+                self.move_locals(start, stop)
+                self.check_signals((stop - start + self.t.k * self.t.k) * self.p.d)
+                start = stop
+            self.placed = True
+            created = self.t.k - before
+            same = created == 0 and memcmp(&self.old[0], &self.label[0], self.p.n * sizeof(int)) == 0
+            self.finish()
+            self.error = squared_error(&self.p, &self.centers[0, 0], &self.label[0], <Wide*> &self.digits[0, 0])
+        return not same, created
+
+    cdef Py_ssize_t advance(self, Py_ssize_t start) except -1 nogil:
+        """Step 4 for a round of points; returns the next point."""
+        cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i = start, end, k
+        cdef double* offset
+        cdef bint everywhere
+        propose(&self.p, &self.t, start, stop, &self.proposal[0], &self.cost[0])
+        self.check_signals((stop - start) * self.p.d * (self.t.k + 4))
+        self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
+        while i < stop:
+            k = self.proposal[i - start]
+            offset = self.t.offset + self.p.group[i] * self.t.room
+            everywhere = self.cost[i - start] > self.lam_local + self.lam_global
+            if everywhere:
+                if self.t.k == self.t.room:
+                    return i
+                k = self.open_global(row_at(&self.p.rows, i, self.p.space))
+            self.hand_over(i, k)
+            i += 1
+            if everywhere or offset[k] != 0.0:
+                offset[k] = 0.0
+                # cheaper now for what lies behind, and nothing else is: a few points are amended, more proposed anew
+                end = stop if everywhere else end_of_group(&self.p, i - 1, stop)
+                if end - i > CHUNK:
+                    end = stop = i + CHUNK
+                    self.round = CHUNK
+                self.amend(i, end, k, start)
+        return stop
+
+    cdef int hand_over(self, Py_ssize_t i, Py_ssize_t k) except -1 nogil:
+        """Point i goes to its data set's part of cluster k; in the first sweep it is added up later."""
+        cdef Py_ssize_t g = self.p.group[i]
+        cdef int left
+        if k == self.label[i] and self.placed:
+            return 0
+        if self.place[g, k] < 0:
+            self.take_place(&self.place[g, k])
+        if self.placed:
+            left = self.place[g, self.label[i]]
+            move_points(&self.p.rows, i, i + 1, &left, &self.place[g, k], &self.local.s)
+        self.label[i] = <int> k
+        return 0
+
+    cdef void add_set(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+        """All points of a data set, in the first sweep."""
+        cdef int[RUN] joined
+        cdef const int* place = &self.place[self.p.group[start], 0]
+        cdef Py_ssize_t m, size
+        while start < stop:
+            size = min(<Py_ssize_t> RUN, stop - start)
+            for m in range(size):
+                joined[m] = place[self.label[start + m]]
+            move_points(&self.p.rows, start, start + size, NULL, joined, &self.local.s)
+            start += size
+
+    cdef int take_place(self, int* place) except -1 nogil:
+        with gil:
+            if self.free:
+                place[0] = self.free.pop()
+            else:
+                self.local.reserve(self.taken + 1)
+                place[0] = <int> self.taken
+                self.taken += 1
+        return 0
+
+    cdef void amend(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t k, Py_ssize_t start) noexcept nogil:
+        """Proposals for the points i..stop-1 of a round that began at start, now that cluster k has become cheaper."""
+        cdef double t
+        for i in range(i, stop):
+            t = square(&self.p, row_at(&self.p.rows, i, self.p.space), &self.centers[k, 0])
+            t = self.t.offset[self.p.group[i] * self.t.room + k] + t
+            if t < self.cost[i - start] or (t == self.cost[i - start] and k < self.proposal[i - start]):
+                self.cost[i - start], self.proposal[i - start] = t, <int> k
+
+    cdef Py_ssize_t open_global(self, const double* center) noexcept nogil:
+        cdef Py_ssize_t k = self.t.k, j
+        self.t.k += 1
+        self.put(k, center)
+        for j in range(self.p.d):
+            self.centers[k, j] = center[j]
+        for j in range(self.sets):
+            self.t.offset[j * self.t.room + k] = self.lam_local
+        self.count[k] = 0
+        return k
+
+    cdef int move_locals(self, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
+        """Step 5 for one data set, from the sums and sizes of its local clusters."""
+        cdef Py_ssize_t i, c, p, there = self.t.k
+        cdef const sums_t* sums = &self.local.s
+        cdef double* x = self.p.space
+        cdef int* place = &self.place[self.p.group[start], 0]
+        cdef Py_ssize_t* count = &self.count[0]
+        cdef int* target = &self.target[0]
+        cdef int* label = &self.label[0]
+        cdef double least, second
+        cdef bint moved = False
+        for c in range(there):
+            count[c] = <Py_ssize_t> sums.count[place[c]] if place[c] >= 0 else 0
+            target[c] = <int> c if count[c] else -1
+            if place[c] >= 0 and count[c] == 0:
+                self.give_back(place, c)
+        self.nearest_to_locals(place, there)
+        for c in range(there):
+            if target[c] < 0:
+                continue
+            p, least = self.nearest[c], self.least[c]
+            if p < 0 or self.t.k > there:
+                self.local_mean(place[c], x, 1)
+                p = sc_least(
+                    x, self.p.d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least,
+                    &second,
+                )
+            if count[c] * least > self.lam_global:
+                self.local_mean(place[c], x, 1)
+                p = self.open_global(x)
+            if p == c:
+                continue
+            if place[p] < 0:
+                place[p], place[c] = place[c], -1
+            else:
+                sums_unite(sums, place[p], sums, place[c])
+                sums_clear(sums, place[c], place[c] + 1)
+                self.give_back(place, c)
+            moved = True
+            count[p] += count[c]
+            count[c] = 0
+            target[c] = <int> p
+            self.nearest[p] = -1  # its mean is another now
+        if moved:
+            # what went to a cluster before that one's own turn went on with it
+            for c in range(there - 1, -1, -1):
+                p = target[c]
+                if c < p < there and target[p] >= 0:
+                    target[c] = target[p]
+            for i in range(start, stop):
+                label[i] = target[label[i]]
+        for p in range(self.t.k):
+            if place[p] >= 0:
+                self.n_local += 1
+                sums_unite(&self.total.s, p, sums, place[p])
+        return 0
+
+    cdef int give_back(self, int* place, Py_ssize_t c) except -1 nogil:
+        """A data set has no part of cluster c any more; its sums are 0."""
+        with gil:
+            self.free.append(place[c])
+        place[c] = -1
+        return 0
+
+    cdef inline void local_mean(self, Py_ssize_t place, double* out, Py_ssize_t step) noexcept nogil:
+        cdef const sums_t* sums = &self.local.s
+        cdef double count = sums.count[place]
+        cdef Py_ssize_t j
+        for j in range(self.p.d):
+            out[j * step] = sums.origin[j] + sums_total(sums, place, j) / count
+
+    cdef void nearest_to_locals(self, const int* place, Py_ssize_t there) noexcept nogil:
+        """The global clusters nearest to the means of a data set's local clusters, as all of them stand."""
+        cdef Py_ssize_t c, j, l = 0, m
+        cdef double[POINTS] least
+        cdef double[POINTS] arg
+        cdef Py_ssize_t[POINTS] local
+        for c in range(there):
+            if self.count[c]:
+                local[l] = c
+                l += 1
+            if l == POINTS or (l and c == there - 1):
+                for m in range(l):
+                    self.local_mean(place[local[m]], self.p.space + m, POINTS)
+                for j in range(self.p.d if l < POINTS else 0):
+                    for m in range(l, POINTS):
+                        self.p.space[j * POINTS + m] = self.p.space[j * POINTS]
+                sc_least_block(
+                    self.p.space, self.p.d, self.t.columns, self.t.room, there, &self.none[0], least, arg
+                )
+                for m in range(l):
+                    self.nearest[local[m]], self.least[local[m]] = <int> arg[m], least[m]
+                l = 0
+
+    cdef void finish(self) noexcept nogil:
+        """Step 6: means over all data sets; empty clusters vanish."""
+        cdef Py_ssize_t k = 0, p, i, g, j, room = self.t.room
+        cdef const sums_t* sums = &self.total.s
+        cdef int* target = &self.target[0]
+        cdef int* label = &self.label[0]
+        cdef int* place
+        for p in range(self.t.k):
+            target[p] = -1
+            if sums.count[p]:
+                target[p] = <int> k
+                for j in range(self.p.d):
+                    self.centers[k, j] = sums.origin[j] + sums_total(sums, p, j) / sums.count[p]
+                self.put(k, &self.centers[k, 0])
+                k += 1
+        for g in range(self.sets):
+            place = &self.place[g, 0]
+            for p in range(self.t.k):
+                if target[p] >= 0:
+                    place[target[p]] = place[p]
+            for p in range(k, self.t.k):
+                place[p] = -1
+            for p in range(k):
+                self.t.offset[g * room + p] = 0.0 if place[p] >= 0 else self.lam_local
+        if k < self.t.k:
+            for i in range(self.p.n):
+                label[i] = target[label[i]]
+        self.t.k = k
+
+    def result(self):
+        """Labels, local labels and centers, and the number and list of the global clusters that each data set uses."""
+        cdef Py_ssize_t start = 0, stop, i, k, g, row, begin = 0, end = 0
+        labels, local_labels = np.empty(self.p.n, dtype=np.int32), np.empty(self.p.n, dtype=np.int32)
+        all_used, sizes = np.empty(self.n_local, dtype=np.int32), np.empty(self.sets, dtype=np.int64)
+        cdef int[::1] label = labels, local = local_labels, used = all_used
+        cdef long long[::1] size = sizes
+        cdef list lists = [None] * self.sets
+        while start < self.p.n:
+            stop = end_of_group(&self.p, start, self.p.n)
+            g = self.p.group[start]
+            for k in range(self.t.k):
+                if self.place[g, k] >= 0:
+                    self.target[k] = <int> (end - begin)
+                    used[end] = <int> k
+                    end += 1
+            for i in range(start, stop):
+                row = self.p.rows.order[i]
+                label[row] = self.label[i]
+                local[row] = self.target[self.label[i]]
+            size[g], lists[g] = end - begin, all_used[begin:end]
+            start, begin = stop, end
+        return labels, local_labels, np.asarray(self.centers)[: self.t.k].copy(), sizes, lists

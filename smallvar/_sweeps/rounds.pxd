@@ -1,0 +1,79 @@
+"""Proposals for rounds of points, for the sweeps in the order of the points."""
+
+from smallvar._sweeps.rows cimport Rows
+from smallvar._sweeps.sums cimport Wide
+
+cdef extern from "_exact.h" nogil:
+    Py_ssize_t sc_least(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, const double*,
+                        double*, double*, double*)
+    void sc_least_block(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*,
+                        double*)
+    enum:
+        POINTS "SC_POINTS"
+
+cdef enum:
+    CHUNK = 512         # points a thread takes at a time
+    LONGEST = 1 << 20   # points of a round
+    WORK = 1 << 28      # multiply-adds between two checks for signals
+
+
+cdef struct Points:
+    Rows rows
+    Py_ssize_t n        # those of rows, by shorter names
+    Py_ssize_t d
+    const int* group    # data set of point i, or NULL
+    int threads
+    double* space       # threads x d x POINTS
+    double* costs       # threads x room
+
+
+cdef struct Table:      # the clusters
+    Py_ssize_t k
+    Py_ssize_t room
+    double* columns     # d x room
+    double* offset      # room, or data sets x room
+    double* factor      # room, or NULL
+
+
+cdef inline double* row_space(const Points* p, int thread) noexcept nogil:
+    return p.space + thread * p.d * POINTS
+
+
+cdef inline Py_ssize_t end_of_group(const Points* p, Py_ssize_t i, Py_ssize_t stop) noexcept nogil:
+    """The first point behind i that is of another data set, or stop."""
+    cdef Py_ssize_t last = i + 1
+    while last < stop and p.group[last] == p.group[i]:
+        last += 1
+    return last
+
+
+cdef inline double square(const Points* p, const double* x, const double* c) noexcept nogil:
+    """||x - c||^2, columns in order as in _exact.h."""
+    cdef Py_ssize_t j
+    cdef double total = 0.0
+    for j in range(p.d):
+        total += (x[j] - c[j]) * (x[j] - c[j])
+    return total
+
+
+cdef void propose(
+    const Points* p, const Table* t, Py_ssize_t start, Py_ssize_t stop, int* label, double* cost
+) noexcept nogil
+cdef double squared_error(const Points* p, const double* centers, const int* label, Wide* part) noexcept nogil
+
+
+cdef class Rounds:
+    cdef Points p
+    cdef Table t
+    cdef list arrays
+    cdef object table_arrays
+    cdef int[::1] proposal
+    cdef double[::1] cost
+    cdef Py_ssize_t work
+    cdef Py_ssize_t round               # points of the next round, but for the signals
+
+    cdef void attach(self, X, order, group, int threads)
+    cdef void reserve(self, Py_ssize_t room, Py_ssize_t sets)
+    cdef void put(self, Py_ssize_t k, const double* center) noexcept nogil
+    cdef Py_ssize_t span(self) noexcept nogil
+    cdef int check_signals(self, Py_ssize_t work) except -1 nogil

@@ -1,0 +1,159 @@
+"""The state of a fit: points, centers, and bounds on their distances. The letters are explained in __init__.py."""
+
+from libc.math cimport sqrtf
+
+from smallvar._sweeps.rows cimport Rows, point, real_x
+
+ctypedef fused real_c:  # element type in which scores are computed
+    float
+    double
+
+cdef enum:
+    CHUNK = 1024    # points scanned by one thread at a time; results do not depend on it
+    WORK = 1 << 29  # multiply-adds, or elements read, between two checks for signals
+
+
+cdef extern from *:
+    """
+    #define SMALLVAR_BIG 1e15f
+    """
+    const float BIG "SMALLVAR_BIG"  # as a distance: above every real one, its square still a float32
+
+
+cdef enum:
+    PAD = 6         # centers are padded to a multiple of this, that of all but one block of the kernels
+
+
+cdef struct State:
+    # data
+    Rows rows
+    Py_ssize_t n            # those of rows, by shorter names
+    Py_ssize_t d
+    const double* shift     # d: origin of the scores
+    double scale            # power of two that brings the data into [-1, 1]
+    # centers
+    double* c               # capacity x d, as they are
+    void* scaled            # the same for the scores, in panels: -2 * (c - shift) * scale
+    void* norm              # squared norms of (c - shift) * scale
+    double longest          # largest of those norms
+    bint single             # scores in float32
+    Py_ssize_t k
+    # the restless: a few centers that move far, with a bound of their own
+    Py_ssize_t n_restless
+    int* restless
+    unsigned char* is_restless  # of every center
+    void* restless_scaled   # their rows of scaled and norm, padded likewise
+    void* restless_norm
+    # state of every point
+    int* label
+    float* u                # upper bound of the distance to the own center, scaled
+    float* l                # lower bound of the distance to every other center but the restless, scaled
+    float* g                # the same for the restless: BIG as long as there are none
+    # tables over centers, scaled distances
+    float* p                # how far a center moved
+    float* r                # how far any other center moved, but for the restless
+    float* rg               # how far any other restless center moved
+    float* h                # half the distance to the nearest other center
+    float* hd               # half the distance to the nearest center opened in this sweep
+    float* fresh            # distance to the nearest center opened in the last sweep
+    float* near             # distance to the nearest center opened in this round of the ordered pass
+    bint lazy               # u and l hold once p and r are taken off, so the filter may be used
+    bint swept              # p and r have been taken off
+    bint opened             # hd or fresh say something
+    bint aside              # the one center opened in the last sweep is among the restless
+    double lam
+    double limit            # sqrt(lam), scaled, rounded down
+    double noise            # a squared distance up to this is a rounding of the means
+    bint seek               # list the points that are farther than lam from every center
+    bint farthest           # find the point with the largest weighted distance beyond lam
+    # lists of each chunk, at the chunk's own place
+    unsigned short* moved
+    int* moved_from
+    unsigned short* far
+    int* n_moved
+    int* n_far
+    Py_ssize_t* n_searched
+    int* n_exact
+    double* far_distance
+    Py_ssize_t* far_index
+    # a tile for each thread, on cache lines of its own
+    char* tiles
+    Py_ssize_t tile_size
+    Py_ssize_t batch        # points that are scored together
+
+
+cdef inline char* tile_of(const State* s, int slot) noexcept nogil:
+    """The tile of the thread that has this slot."""
+    return s.tiles + slot * s.tile_size
+
+
+cdef inline double squared_distance(
+    const real_x* x, Py_ssize_t col, const double* c, Py_ssize_t d
+) noexcept nogil:
+    """The deciding distance: float64 differences, squared and summed in index order."""
+    cdef double total = 0.0, t
+    cdef Py_ssize_t j
+    for j in range(d):
+        t = <double> x[j * col] - c[j]
+        total += t * t
+    return total
+
+
+cdef inline float upper(double squared, double scale) noexcept nogil:
+    """A float32 not below the scaled distance (squares below 1e-38 vanish in float32, hence the term)."""
+    return sqrtf(<float> (squared * scale * scale)) * <float> 1.0000005 + <float> 2e-19
+
+
+cdef inline float lower(double squared) noexcept nogil:
+    """A float32 not above the scaled distance whose square is given."""
+    if not squared > 1e-37:
+        return 0.0
+    return sqrtf(<float> squared) * <float> 0.9999995
+
+
+cdef inline void set_lower(State* s, Py_ssize_t i, float low) noexcept nogil:
+    """All other centers are at least so far from point i."""
+    s.l[i] = low
+    if s.n_restless > 0:
+        s.g[i] = low
+
+
+cdef inline void reduce_lower(State* s, Py_ssize_t i, float low) noexcept nogil:
+    """A center at least so far from point i has become one of the others."""
+    s.l[i] = min(s.l[i], low)
+    if s.n_restless > 0:
+        s.g[i] = min(s.g[i], low)
+
+
+cdef inline bint is_far(const State* s, Py_ssize_t i, double distance) noexcept nogil:
+    """Algorithm 1's test: weighted distance above lam (and above what rounding makes of zero)."""
+    return (distance if s.rows.weight == NULL else s.rows.weight[i] * distance) > s.lam and distance > s.noise
+
+
+cdef inline double exact_distance(const real_x* x, const State* s, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
+    return squared_distance(point(x, &s.rows, i), s.rows.col, s.c + k * s.d, s.d)
+
+
+cdef inline void record_move(State* s, Py_ssize_t i, int label) noexcept nogil:
+    """Give point i its new label and list the move (points of weight zero move nothing)."""
+    cdef Py_ssize_t chunk = i // CHUNK, place
+    if s.rows.weight == NULL or s.rows.weight[i] > 0.0:
+        place = chunk * CHUNK + s.n_moved[chunk]
+        s.moved[place] = <unsigned short> (i - chunk * CHUNK)
+        s.moved_from[place] = s.label[i]
+        s.n_moved[chunk] += 1
+    s.label[i] = label
+
+
+cdef inline Py_ssize_t padded(Py_ssize_t k) noexcept nogil:
+    return (k + PAD - 1) // PAD * PAD
+
+
+cdef inline bint surely_far(const real_x* x, const State* s, Py_ssize_t i, double distance) noexcept nogil:
+    """Algorithm 1's test for a distance to the own center that is good to 1e-9."""
+    cdef double weighted = distance if s.rows.weight == NULL else s.rows.weight[i] * distance
+    if weighted < s.lam * (1.0 - 1e-8):
+        return False
+    if weighted < s.lam * (1.0 + 1e-8) or distance < 2.0 * s.noise:
+        distance = exact_distance(x, s, i, s.label[i])
+    return is_far(s, i, distance)
