@@ -539,7 +539,7 @@ def warn_useless(lam, graph, cut):
 
 
 def cut_path(X, lams=None, *, n_lams=50, **options):
-    """Clusters of a graph over a range of penalties, and the penalty in the middle of the longest.
+    """Cluster a graph for a range of penalties; the chosen one is in the middle of the longest.
 
     For each of the penalties this minimizes
 

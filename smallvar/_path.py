@@ -558,7 +558,7 @@ class LambdaPath:
 def lambda_path(
     X, *, sample_weight=None, max_clusters=None, random_state=None, n_threads=None, verbose=0
 ):
-    """Clusterings into every number of clusters, and which number the data speak for.
+    """Cluster into every number of clusters, and say which number the data speak for.
 
     For every K from 1 on this minimizes the k-means objective
 

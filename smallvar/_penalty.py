@@ -161,7 +161,7 @@ def global_lambda(X, group, n_groups, n_global, n_threads):
 
 
 def hdp_lambdas(X, groups, n_local, n_global, *, n_threads=None):
-    """Penalties for which about these numbers of local and global clusters are expected.
+    """Find penalties for which about these numbers of local and global clusters are expected.
 
     The local one is the mean, over data sets, of the value of :func:`farthest_first_lambda` for
     ``n_local`` clusters. For the global one, start with T = {mean of all data}; ``n_global``
