@@ -202,7 +202,7 @@ SHARED = [
         "budget gamma kernel kernel_params lam q",
         "cluster_ids_ kept_coefficients_ kept_points_ tracks_",
     ),
-    ("BPMeans KFeatures", "init n_swaps random_state tol", "assignments_ n_iter_"),
+    ("BPMeans KFeatures", "random_state tol", "assignments_ n_iter_"),
 ]
 
 
