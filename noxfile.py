@@ -2,7 +2,7 @@
 # /// script
 # dependencies = ["nox"]
 # ///
-"""Sessions for nox, each a part of .ci/run, which remains the whole."""
+"""Sessions for nox, each a part of .ci/run."""
 
 import nox
 
@@ -33,8 +33,7 @@ def lint(session):
 def docs(session):
     """Build the documentation."""
     session.install(".[docs]")
-    session.chdir("docs")
-    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", ".", "_build/html")
+    session.run("sphinx-build", "-W", "--keep-going", "docs", "docs/_build/html")
 
 
 if __name__ == "__main__":

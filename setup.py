@@ -70,6 +70,8 @@ class BuildExt(build_ext):
                 sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
                 compile_args += ["-O1", "-g", "-fno-omit-frame-pointer", *sanitize]
                 link_args += sanitize
+            else:
+                compile_args += ["-g0"]  # symbols for a debugger are four fifths of a wheel
         for ext in self.extensions:
             ext.extra_compile_args = compile_args
             ext.extra_link_args = link_args

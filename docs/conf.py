@@ -77,7 +77,8 @@ def setup(app):
         ("command_line_track", ["track"]),
     ]:
         usage = subprocess.run(
-            [sys.executable, "-m", "smallvar", *command, "--help"],
+            # -P: the folder smallvar of the source, where sphinx is started, is not built
+            [sys.executable, "-P", "-m", "smallvar", *command, "--help"],
             capture_output=True,
             text=True,
             check=True,

@@ -5,9 +5,23 @@ from smallvar._version import __version__
 try:
     from smallvar._sweeps import dpmeans as _dpmeans_sweeps  # noqa: F401
 except ImportError as error:
+    import importlib.machinery
+    import sys
+    from pathlib import Path
+
+    advice = "in a source tree, build them with `pip install -e .`."
+    here = Path(__file__).resolve().parent
+    for entry in sys.path:  # does this folder hide one that is built?
+        other = Path(entry or ".", "smallvar").resolve()
+        files = (f"dpmeans{end}" for end in importlib.machinery.EXTENSION_SUFFIXES)
+        if other != here and any(Path(other, "_sweeps", file).exists() for file in files):
+            advice = (
+                f"{here} is source that is not built, found before the installed {other}: start "
+                "Python in another directory or with -P, or build it with `pip install -e .`."
+            )
+            break
     raise ImportError(
-        "smallvar's compiled sweeps are missing or cannot be loaded "
-        f"({error}); in a source tree, build them with `pip install -e .`."
+        f"smallvar's compiled sweeps are missing or cannot be loaded ({error}); {advice}"
     ) from None
 
 from smallvar._bpmeans import BPMeans, KFeatures, feature_path

@@ -2,18 +2,32 @@
 
 import _thread
 import os
+import re
 import signal
 import threading
 from collections import Counter
 
+import helpers
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Matrices of the tests are small, where threads of the BLAS cost more than they bring; child
 # processes take it over.
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
-MANY = 8  # sets of parameters; a test with fewer runs with all of them
+# The same examples every time; change derandomize to look for others.
+settings.register_profile(
+    "smallvar",
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("smallvar")
+
+# Every sweep against its twin, every estimator as scikit-learn uses it, and what is installed.
+SMOKE = re.compile("equals_twin|worked_example|same_bits|TestEstimator|test_package")
 
 
 def pytest_addoption(parser):
@@ -24,12 +38,15 @@ def pytest_addoption(parser):
         type=int,
         default=1,
         metavar="N",
-        help="of a test with many sets of parameters, run every N-th set only (slow builds)",
+        help="of many random problems or sets of parameters, run every N-th only (slow builds)",
     )
 
 
 def pytest_configure(config):
     """Register the markers."""
+    smoke = config.getoption("-m", default="") == "smoke"
+    helpers.every = max(config.getoption("--every"), 12 if smoke else 1)
+    config.addinivalue_line("markers", "smoke: a minute's choice of the tests, for packagers")
     config.addinivalue_line("markers", "slow: takes long or needs much memory; run with --slow")
     if not config.pluginmanager.hasplugin("timeout"):
         config.addinivalue_line("markers", "timeout(seconds): needs the plugin pytest-timeout")
@@ -37,12 +54,16 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     """Skip slow tests unless they are asked for; thin out as --every says."""
-    every = config.getoption("--every")
+    for item in items:
+        if SMOKE.search(item.nodeid):
+            item.add_marker("smoke")
+    every = helpers.every
     if every > 1:
         test_of = [item.nodeid.partition("[")[0] for item in items]
         sets, seen, kept, left_out = Counter(test_of), Counter(), [], []
         for item, test in zip(items, test_of, strict=True):
-            thin = sets[test] > MANY and seen[test] % every
+            loops = hasattr(item.function, "seeds")  # thins itself
+            thin = not loops and sets[test] > helpers.MANY and seen[test] % every
             (left_out if thin else kept).append(item)
             seen[test] += 1
         config.hook.pytest_deselected(items=left_out)

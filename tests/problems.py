@@ -8,6 +8,7 @@ import twins.exact
 import twins.features
 import twins.path
 import twins.penalty
+from helpers import never_rises
 from scipy.optimize import linear_sum_assignment
 
 
@@ -268,11 +269,6 @@ def tied_problem(seed, n=400):
     if seed % 5 == 0:
         problem.init = X[rng.integers(n, size=5)]
     return problem
-
-
-def never_rises(path):
-    """Whether no value exceeds the one before by more than 1e-9 of the first."""
-    return bool(np.all(np.diff(path) <= 1e-9 * path[0]))
 
 
 def check_state(model, X, sample_weight=None):

@@ -1,7 +1,6 @@
 """BPMeans, KFeatures, feature_path: equal to the twins, to answers by hand, to known answers."""
 
 import os
-import warnings
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import twins.features
 import twins.penalty
+from helpers import fit, seeds
 from problems import (
     PLANTED,
     check_features,
@@ -67,21 +67,11 @@ def estimator(p, rule, **options):
     return BPMeans(p.lam, algorithm=rule, max_features=p.max_features, **options)
 
 
-def fit(model, X, sample_weight=None):
-    """Fit; whether a ConvergenceWarning came is returned, any other warning is an error."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("error")
-        warnings.simplefilter("always", ConvergenceWarning)
-        model.fit(X, sample_weight=sample_weight)
-    return len(caught) > 0
-
-
 # Twins --------------------------------------------------------------------------------------
 
-CASES = [(r, s) for r in RULES for s in range(60 if r == "collapsed" else 100)]
 
-
-@pytest.mark.parametrize(("rule", "seed"), CASES)
+@pytest.mark.parametrize("rule", RULES)
+@seeds(lambda rule: 60 if rule == "collapsed" else 100)
 def test_seeded_start_equals_twin(rule, seed):
     """In general position: the same Z, sweep by sweep, from the same random numbers."""
     p = feature_problem(seed, 25 if rule == "collapsed" else 60)
@@ -97,7 +87,8 @@ def test_seeded_start_equals_twin(rule, seed):
     assert sweep.objectives.tolist() == [sweep.objective]
 
 
-@pytest.mark.parametrize(("rule", "seed"), CASES)
+@pytest.mark.parametrize("rule", RULES)
+@seeds(lambda rule: 60 if rule == "collapsed" else 100)
 def test_given_start_equals_twin(rule, seed):
     """The same through the estimator, which starts from the least squares solution for Z."""
     p = feature_problem(1000 + seed, 25 if rule == "collapsed" else 60)
@@ -118,7 +109,7 @@ def test_given_start_equals_twin(rule, seed):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("seed", range(9))
+@seeds(9)
 def test_tied_data(rule, seed):
     """Every start ends in what its Z and A are worth; the best of many is none the worse."""
     p = tied_feature_problem(seed, 6)
@@ -142,7 +133,7 @@ def test_tied_data(rule, seed):
         assert best <= min(twin.objective for twin in runs) * (1 + 1e-9) + rounding
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_best_of_all_assignments(seed):
     """Five rows, two features: the optimum over every Z is a fixed point, and none is lower."""
     rng = np.random.default_rng(seed)
@@ -173,7 +164,7 @@ def test_best_of_all_assignments(seed):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("seed", range(40))
+@seeds(40)
 def test_larger_tied_data(rule, seed):
     """Integers, tenths and thirds, duplicated rows and columns, through the estimators."""
     p = tied_feature_problem(100 + seed, 80)
@@ -533,7 +524,7 @@ def test_a_fit_does_not_know_the_order_of_the_rows(rule, weighted, n):
 
 
 @pytest.mark.parametrize("offset", [0, 1e3])
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_updated_state_does_not_drift(seed, offset):
     """Thousands of rank-one updates stay within 1e-8 of a fresh inverse."""
     X, _, _ = planted_features("signed", seed, n=300, d=8, k=10, noise=0.5)
@@ -550,7 +541,7 @@ def test_updated_state_does_not_drift(seed, offset):
     assert np.all(np.diff(sweep.path()) <= 1e-9 * sweep.path()[0])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_no_better_row_after_collapsed(seed):
     """At its fixed point no single flip lowers the objective, nor a feature of a row's own."""
     p = replace(feature_problem(seed, 20), max_features=None)
@@ -575,7 +566,7 @@ def test_no_better_row_after_collapsed(seed):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_swaps_only_help(rule, seed):
     """Each start goes on from where it would have ended."""
     X = planted_features(PLANTED[seed % 4], seed, n=60, d=6, k=4, noise=0.3)[0]
@@ -624,7 +615,7 @@ def test_stepwise_is_k_features_for_each_k(weighted):
     assert np.array_equal(capped.fit(X, sample_weight=w).components_, fits[1].components_)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_default_penalty(seed):
     """lam is farthest-first of the rows that have weight, for a guess of n_components."""
     p = feature_problem(seed) if seed % 2 else tied_feature_problem(seed)
@@ -728,8 +719,8 @@ def test_verbose(capfd):
 # feature_path -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("assign", FIXED)
+@seeds(8)
 def test_feature_path(seed, assign):
     """Errors as of KFeatures or lower, never rising; for every lam the K of the objective."""
     p = feature_problem(seed, 40) if seed % 2 else tied_feature_problem(seed, 20)
@@ -809,7 +800,7 @@ def test_feature_path_of_data_without_square():
 
 
 @pytest.mark.parametrize("assign", FIXED)
-@pytest.mark.parametrize("seed", range(10))
+@seeds(10)
 def test_transform_equals_twin(seed, assign):
     p = feature_problem(seed)
     model = KFeatures(p.n_components, assign=assign, random_state=0)
@@ -878,7 +869,7 @@ def test_rows_without_weight_take_no_part(rule):
     assert np.array_equal(given.components_, small.components_)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(10)
 def test_weights_are_repeats_for_given_assignments(seed):
     """Features and objective of a start that changes nothing more than its first sweep."""
     p = feature_problem(seed)

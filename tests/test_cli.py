@@ -26,6 +26,7 @@ from smallvar._cli import picture as _picture
 from smallvar._cli import progress as _progress
 from smallvar._cli import table as _table
 from smallvar._cli.main import COMMANDS, main
+from smallvar._plot.features import BARS
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="POSIX signals and pipes")
 ESTIMATORS = [smallvar.DPMeans, smallvar.BPMeans, smallvar.KFeatures, smallvar.DynamicMeans]
@@ -2223,7 +2224,7 @@ def test_every_feature_is_drawn(k, d, shape):
         assert axes.get_title() == f"{i}: {users[i]} row{'' if users[i] == 1 else 's'}"
         if shape is not None:
             drawn = axes.images[0].get_array().ravel()
-        elif d <= _picture.BARS:
+        elif d <= BARS:
             drawn = [bar.get_height() for bar in axes.patches]
         else:
             drawn = axes.lines[-1].get_ydata()

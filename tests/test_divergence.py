@@ -9,7 +9,8 @@ import twins.bregman
 import twins.exact
 import twins.mahalanobis
 import twins.penalty
-from problems import blobs, never_rises
+from helpers import fit, never_rises, seeds
+from problems import blobs
 from scipy import stats
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -67,16 +68,6 @@ def problem(name, seed, n_max=120):
     return X, lam, weights, options
 
 
-def fit(model, X, weights=None):
-    """Fit; whether a ConvergenceWarning came is returned, any other warning is an error."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "one cluster is left")
-        warnings.simplefilter("always", ConvergenceWarning)
-        model.fit(X, sample_weight=weights)
-    return len(caught) > 0
-
-
 def check_state(model, X, name, weights=None):
     """Assert what holds after every fit of BregmanDPMeans."""
     weights = np.ones(len(X)) if weights is None else weights
@@ -96,9 +87,8 @@ def check_state(model, X, name, weights=None):
 SEEDS = {"serial": 104, "delayed": 32, "collapsed": 104}
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "seed"), [(a, s) for a in ALGORITHMS for s in range(SEEDS[a])]
-)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@seeds(lambda algorithm, **_: SEEDS[algorithm])
 @pytest.mark.parametrize("name", NAMES)
 def test_equals_twin(name, algorithm, seed):
     """In general position: the same labels, sweep by sweep."""
@@ -121,9 +111,8 @@ def test_equals_twin(name, algorithm, seed):
         assert np.array_equal(model.predict(X), model.labels_)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "seed"), [(a, s) for a in ALGORITHMS for s in range(SEEDS[a])]
-)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@seeds(lambda algorithm, **_: SEEDS[algorithm])
 def test_squared_euclidean_is_dpmeans(algorithm, seed):
     """The same compiled sweeps: the same bits."""
     X, lam, weights, options = problem("squared_euclidean", seed, 400)
@@ -581,7 +570,7 @@ def test_mahalanobis_does_not_know_the_order_of_the_rows(lam, weighted):
             assert other.objective_ == one.objective_
 
 
-@pytest.mark.parametrize("seed", range(110))
+@seeds(110)
 def test_mahalanobis_equals_twin(seed):
     """K fixed, from given seeds; half-sweeps of the twin never raise the objective."""
     rng = np.random.default_rng(seed)
@@ -621,7 +610,7 @@ def test_mahalanobis_equals_twin(seed):
     assert model.n_clusters_ == k and len(np.unique(model.labels_)) == k
 
 
-@pytest.mark.parametrize("seed", range(110))
+@seeds(110)
 def test_free_number_of_clusters_equals_twin(seed):
     """lam_eff in its range; or a known covariance, where K is anything."""
     rng = np.random.default_rng([seed, 1])
@@ -652,7 +641,7 @@ def test_free_number_of_clusters_equals_twin(seed):
     assert falls(twin.path) and falls(model.objective_path_)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(10)
 def test_known_covariance_is_dpmeans_in_other_coordinates(seed):
     rng = np.random.default_rng(seed)
     X, _ = gaussians(rng, 300, 3, 5)

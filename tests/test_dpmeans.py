@@ -1,12 +1,11 @@
 """DPMeans: equal to the twins, to worked examples, to KMeans; its options and methods."""
 
-import warnings
-
 import numpy as np
 import pytest
 import twins.dpmeans
 import twins.exact
 import twins.penalty
+from helpers import fit, seeds
 from problems import (
     EXAMPLE_CASES,
     EXAMPLE_IDS,
@@ -34,16 +33,6 @@ N_MAX_OF = {
     ("delayed", "weights"): 1500,
 }
 SEEDS = {"serial": 14, "delayed": 8, "collapsed": 8}
-
-
-def fit(model, X, sample_weight=None):
-    """Fit; whether a ConvergenceWarning came is returned, any other warning is an error."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "one cluster is left")
-        warnings.simplefilter("always", ConvergenceWarning)
-        model.fit(X, sample_weight=sample_weight)
-    return len(caught) > 0
 
 
 def run_both(problem, algorithm, seed=0):
@@ -80,10 +69,9 @@ def renumbered(twin, labels):
     return centers, number[twin.labels]
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "family", "seed"),
-    [(a, f, s) for a in ALGORITHMS for f in FAMILIES for s in range(SEEDS[a])],
-)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@seeds(lambda algorithm, **_: SEEDS[algorithm])
 def test_equals_twin(algorithm, family, seed):
     """In general position: the same labels, sweep by sweep, from the same decisions."""
     n_max = N_MAX_OF.get((algorithm, family), N_MAX[algorithm])
@@ -108,7 +96,7 @@ def test_equals_twin(algorithm, family, seed):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("seed", range(30))
+@seeds(30)
 def test_tied_data(algorithm, seed):
     """Duplicated rows and integer grids: the same objective."""
     problem = tied_problem(seed)
@@ -311,7 +299,7 @@ def test_every_point_its_own_cluster(algorithm):
     np.testing.assert_allclose(model.objective_, 150e-9)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_collapsed_is_the_stronger_optimum(seed):
     """Its fixed points are fixed points of Algorithm 1, which it often improves."""
     X = np.random.default_rng(seed).random((300, 2))

@@ -7,7 +7,8 @@ import pytest
 import twins.dynamic
 import twins.exact
 import twins.penalty
-from problems import blobs, never_rises
+from helpers import never_rises, seeds
+from problems import blobs
 from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
@@ -107,7 +108,7 @@ def direct_objective(Y, model, before):
     return total
 
 
-@pytest.mark.parametrize("seed", range(126))
+@seeds(126)
 def test_stream_equals_twin(seed):
     """Labels, persistent numbers, centers, weights, ages, objectives, after every step."""
     rng = np.random.default_rng(seed)
@@ -165,7 +166,7 @@ def test_large_batches_equal_twin(d):
     follow(twins.dynamic.Stream(d, 1.0), model, batches, 1, None, 1e-11)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_default_penalty_is_that_of_the_first_rows(seed):
     """farthest-first on the first batch that has rows, for 8 clusters or its size; then frozen."""
     rng = np.random.default_rng(seed)
@@ -181,7 +182,7 @@ def test_default_penalty_is_that_of_the_first_rows(seed):
     assert model.n_steps_ == 3
 
 
-@pytest.mark.parametrize("seed", range(120))
+@seeds(120)
 def test_objective_never_rises_within_a_step(seed):
     """From sweep to sweep; general, tied and far data, old clusters of all weights and ages."""
     rng = np.random.default_rng(seed)
@@ -595,7 +596,7 @@ def same_records(one, other):
         assert np.array_equal(track, other.tracks_[number])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_record_is_what_fit_gives(seed):
     """Step by step or as a whole; both are what the twin saw."""
     rng = np.random.default_rng(seed)
@@ -812,7 +813,7 @@ def test_moving_gaussians():
     assert np.mean(found) > 0.95, found
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_batches_of_one_data_set(seed):
     """Q = tau = 0: about as good as DPMeans on the whole, on separated blobs."""
     rng = np.random.default_rng(seed)

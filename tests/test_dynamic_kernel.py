@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 import twins.kernel
-from problems import never_rises
+from helpers import never_rises, seeds
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import minimum_spanning_tree, shortest_path
 from scipy.spatial.distance import cdist
@@ -92,7 +92,7 @@ def test_bad_costs(new, old, message):
 # Thinning ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_thinning_equals_twin(seed):
     rng = np.random.default_rng(seed)
     X, a = rng.standard_normal((25, 3)), rng.random(25)
@@ -140,7 +140,7 @@ def random_batch(seed, n=14, n_old=3, n_kept=4):
     return K, coefficients, gamma, penalty, rng.uniform(0.4, 1.0)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_costs(seed):
     """Against the twin, and for points with coordinates against centers that are computed."""
     K, coefficients, gamma, penalty, lam = random_batch(seed)
@@ -168,7 +168,7 @@ def test_costs(seed):
             assert old[k, j] == pytest.approx(twins.kernel.kernel_cluster_cost(*args, j))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(30)
 def test_step_equals_twin(seed):
     batch = Batch(*random_batch(seed))
     order = np.random.default_rng(seed).permutation(14) if seed % 2 else None
@@ -207,7 +207,7 @@ def partitions(n):
             yield np.array(labels)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_bound(seed):
     """Below the best of all clusterings with all links."""
     K, coefficients, gamma, penalty, lam = random_batch(seed, n=6, n_old=2)
@@ -241,7 +241,7 @@ def stream(seed, steps=12, d=2, sd=0.05):
         yield places[which] + sd * rng.standard_normal((len(which), d))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_linear_kernel_is_dynamic_means(seed):
     """Nothing thinned: same labels, objective and state, empty batches included."""
     options = {"lam": 2.0, "t_q": 2.5, "k_tau": 1.05, "random_state": 0, "record": True}
@@ -269,7 +269,7 @@ def test_linear_kernel_is_dynamic_means(seed):
         assert set(track[:, 1]) == {5.0}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_spectral_follows_separated_clusters(seed):
     model = SpectralDynamicMeans(2.0, t_q=2.5, k_tau=1.05, gamma=1.0, budget=8, random_state=0)
     other = DynamicMeans(2.0, t_q=2.5, k_tau=1.05)
@@ -281,7 +281,7 @@ def test_spectral_follows_separated_clusters(seed):
         assert len(model.kept_points_) == model.n_clusters_
 
 
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_objective_of_a_stream(seed):
     """Overlapping clusters, a small budget: paths never rise, the state is what the twin says."""
     rng = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils._testing import assert_docstring_consistency
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import smallvar
@@ -168,3 +169,48 @@ class TestEstimator:
             assert f"{name} :" in doc, name
         for section in ("Parameters", "Attributes", "References", "Examples"):
             assert f"{section}\n---" in doc
+
+
+# Classes, and the parameters and attributes that mean the same in all of them.
+SHARED = [
+    (
+        "BPMeans DPMeans DynamicMeans HDPMeans KFeatures MiniBatchDPMeans",
+        "n_threads",
+        "feature_names_in_ n_features_in_",
+    ),
+    ("BregmanDPMeans DPMeans KernelDPMeans", "max_clusters max_iter shuffle tol", "n_clusters_"),
+    ("BregmanDPMeans DPMeans HDPMeans KernelDPMeans KernelHDPMeans", "tol verbose", "n_iter_"),
+    (
+        "KernelDPMeans KernelHDPMeans",
+        "kernel kernel_params max_memory random_state",
+        "X_fit_ center_norms_ center_weights_ gamma_ objective_path_",
+    ),
+    (
+        "HDPMeans KernelHDPMeans",
+        "max_iter n_global n_init n_local",
+        "groups_ labels_ lam_global_ lam_local_ local_clusters_ local_labels_ n_clusters_ "
+        "n_local_clusters_ objective_",
+    ),
+    (
+        "DynamicMeans KernelDynamicMeans SpectralDynamicMeans",
+        "k_tau record t_q tau verbose",
+        "ages_ births_ deaths_ labels_ n_clusters_ n_steps_ objective_ q_ revivals_ "
+        "step_objectives_ tau_ times_ weights_",
+    ),
+    (
+        "KernelDynamicMeans SpectralDynamicMeans",
+        "budget gamma kernel kernel_params lam q",
+        "cluster_ids_ kept_coefficients_ kept_points_ tracks_",
+    ),
+    ("BPMeans KFeatures", "random_state tol", "assignments_ n_iter_"),
+]
+
+
+@pytest.mark.parametrize(("classes", "parameters", "attributes"), SHARED)
+def test_shared_words_are_explained_alike(classes, parameters, attributes):
+    pytest.importorskip("numpydoc")
+    assert_docstring_consistency(
+        [getattr(smallvar, name) for name in classes.split()],
+        include_params=parameters.split(),
+        include_attrs=attributes.split(),
+    )

@@ -17,6 +17,7 @@ import pytest
 import scipy.sparse
 import twins.exact
 import twins.graph
+from helpers import seeds
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
 
@@ -89,7 +90,7 @@ def fit(A, lam, **options):
 
 
 @CUTS
-@pytest.mark.parametrize("seed", range(40))
+@seeds(40)
 def test_theorem_5_3(seed, cut):
     """Kernel k-means differs from the cut by a constant and a multiple of K."""
     rng = np.random.default_rng(seed)
@@ -108,7 +109,7 @@ def test_theorem_5_3(seed, cut):
 
 
 @CUTS
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_shift_is_the_least_that_is_enough(seed, cut):
     A = linked(random_graph(seed, alone=False, loops=False))
     model = PenalizedCut(cut=cut)
@@ -131,7 +132,7 @@ def test_shift_of_a_large_graph():
 
 
 @CUTS
-@pytest.mark.parametrize("seed", range(100))
+@seeds(100)
 def test_equals_twin(seed, cut):
     A = random_graph(seed)
     lam = penalty(seed, A, cut)
@@ -145,7 +146,7 @@ def test_equals_twin(seed, cut):
 
 
 @CUTS
-@pytest.mark.parametrize("seed", range(30))
+@seeds(30)
 def test_equals_twin_from_given_labels(seed, cut):
     A = random_graph(seed, alone=False)
     lam, init = penalty(seed, A, cut), np.random.default_rng(seed).integers(4, size=len(A))
@@ -167,7 +168,7 @@ def test_equals_twin_from_given_labels(seed, cut):
 
 
 @CUTS
-@pytest.mark.parametrize("seed", range(60))
+@seeds(60)
 def test_batch_equals_kernel_twin(seed, cut):
     """The candidates tried are enough to find what all means in the kernel's space give."""
     A = random_graph(seed, alone=False)
@@ -198,7 +199,7 @@ def single_moves(A, labels):
 
 @CUTS
 @pytest.mark.parametrize("algorithm", ["incremental", "multilevel"])
-@pytest.mark.parametrize("seed", range(25))
+@seeds(25)
 def test_no_single_move_helps(seed, algorithm, cut):
     A = random_graph(seed)
     lam = penalty(seed, A, cut)
@@ -218,7 +219,7 @@ def test_no_single_move_helps(seed, algorithm, cut):
 
 @CUTS
 @ALGORITHMS
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_invariants(seed, algorithm, cut):
     A = random_graph(seed)
     lam = penalty(seed, A, cut)
@@ -291,7 +292,7 @@ def moves_by_rule(A, lam, labels, tie):
 
 
 @pytest.mark.parametrize("given", [False, True])
-@pytest.mark.parametrize("seed", range(9))
+@seeds(9)
 def test_moves_equal_rule(seed, given):
     """Many clusters, of many sizes, and many ties."""
     A = skewed_graph(seed)

@@ -10,7 +10,7 @@ import pytest
 import twins.exact
 import twins.hdp
 import twins.penalty
-from problems import never_rises
+from helpers import never_rises, seeds
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import normalized_mutual_info_score
@@ -99,7 +99,7 @@ def check(model, X, groups):
     assert never_rises(model.objective_path_)
 
 
-@pytest.mark.parametrize("seed", range(160))
+@seeds(160)
 def test_equals_twin(seed):
     X, groups, lam_local, lam_global = problem(seed)
     model = HDPMeans(lam_local, lam_global, n_threads=1 + seed % 3).fit(X, groups=groups)
@@ -142,7 +142,7 @@ def test_ties_equal_twin():
 
 
 @pytest.mark.timeout(60, method="thread")
-@pytest.mark.parametrize("seed", range(60))
+@seeds(60)
 def test_tied_data(seed):
     """Grids and repeated rows: what holds after every fit, and the objective does not rise."""
     rng = np.random.default_rng([seed, 3])
@@ -352,7 +352,7 @@ def test_tol_stops_early():
     check(model, X, groups)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_predict(seed):
     """Known sets pay lam_local where they have no local cluster, unknown ones everywhere."""
     X, groups, lam_local, lam_global = problem(seed)
@@ -477,7 +477,7 @@ def test_many_small_groups():
 # The penalties -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(120))
+@seeds(120)
 def test_lambdas_equal_twin(seed):
     X, groups, *_ = problem(seed)
     rng = np.random.default_rng(seed)

@@ -1,6 +1,5 @@
 """Bad input gets a clear error and loses nothing; every kind of good input is taken."""
 
-import re
 import subprocess
 import sys
 import textwrap
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from helpers import assert_refuses, assert_unchanged, snapshot
 from problems import blobs, check_features, planted_features
 from sklearn.base import clone
 
@@ -37,35 +37,6 @@ EVERY = pytest.mark.parametrize(
 def plain(estimator):
     """An estimator that fits X."""
     return KFeatures(2, random_state=0) if estimator is KFeatures else estimator(0.5)
-
-
-def snapshot(model):
-    """Every attribute: the object itself, and a copy of what is in it."""
-    return {
-        name: (value, value.copy() if isinstance(value, np.ndarray) else value)
-        for name, value in vars(model).items()
-    }
-
-
-def assert_unchanged(model, before):
-    """The same attributes, the same objects, the same contents."""
-    assert vars(model).keys() == before.keys()
-    for name, value in vars(model).items():
-        same, content = before[name]
-        assert value is same, name
-        if isinstance(value, np.ndarray):
-            assert value.tobytes() == content.tobytes(), name
-
-
-def assert_refuses(model, call, errors, *words):
-    """`call` raises with all the words in one message, and leaves the model as it was."""
-    before = snapshot(model)
-    with pytest.raises(errors) as caught:
-        call(model)
-    message = str(caught.value)
-    for word in words:
-        assert re.search(word, message), f"{word!r} is not in {message!r}"
-    assert_unchanged(model, before)
 
 
 def with_value(value):

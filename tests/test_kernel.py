@@ -10,7 +10,8 @@ import pytest
 import twins.exact
 import twins.kernel
 import twins.penalty
-from problems import blobs, never_rises, random_problem, tied_problem
+from helpers import never_rises, seeds
+from problems import blobs, random_problem, tied_problem
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -61,7 +62,7 @@ def renumbered(labels):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("family", [*FAMILIES, "cap", "few sweeps"])
-@pytest.mark.parametrize("seed", range(7))
+@seeds(7)
 def test_linear_kernel_is_dp_means(algorithm, family, seed):
     problem = random_problem(family, seed, n_max=300)
     X, options = problem.X.astype(float), {}
@@ -128,7 +129,7 @@ def test_farthest_first(algorithm, n_clusters):
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(110))
+@seeds(110)
 def test_linear_kernel_is_hdp_means(seed):
     from test_hdp import problem
 
@@ -178,7 +179,7 @@ def test_many_data_sets():
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("seed", range(60))
+@seeds(60)
 def test_rbf_equals_twin(algorithm, seed):
     X, weights, _, rng = small(seed)
     gamma, lam = float(rng.choice([0.3, 2.0, 20.0])), float(rng.choice([0.02, 0.1, 0.3, 0.6]))
@@ -208,7 +209,7 @@ def test_rbf_equals_twin(algorithm, seed):
         np.testing.assert_allclose(model.objective_, direct, rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@seeds(60)
 def test_rbf_hdp_equals_twin(seed):
     X, _, groups, rng = small(seed)
     gamma = float(rng.choice([0.3, 2.0, 20.0]))
@@ -298,8 +299,8 @@ def test_float32(memory):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@seeds(30)
 def test_tied_data(algorithm, seed, kernel):
     problem = tied_problem(seed, n=120)
     X, weights = problem.X, problem.weights
@@ -317,7 +318,7 @@ def test_tied_data(algorithm, seed, kernel):
     assert fixed.n_iter_ == 1
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_tied_data_hdp(seed):
     problem = tied_problem(seed, n=120)
     groups = np.arange(120) % (1 + seed % 5)
@@ -721,7 +722,7 @@ def test_not_converged():
             model.fit(X)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_rows_without_weight_where_sweeps_end_early(seed):
     """They get the label of predict among the means that are left."""
     rng = np.random.default_rng([seed, 8])

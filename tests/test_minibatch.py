@@ -8,6 +8,7 @@ import pytest
 import twins.dpmeans
 import twins.exact
 import twins.penalty
+from helpers import seeds
 from problems import blobs
 from sklearn.metrics import adjusted_rand_score
 
@@ -42,7 +43,7 @@ def test_worked_example():
     assert model.predict([[5.9], [21.0], [100.0]]).tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@seeds(24)
 def test_stream_equals_twin(seed):
     rng = np.random.default_rng(seed)
     d = 1 + seed % 6

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,8 @@ def test_imports_run_one_way():
         if path.parent.name == "smallvar" and path.stem in HOUSE:
             known = {"_version", "_sweeps", *HOUSE[: HOUSE.index(path.stem)]}
             assert set(re.findall(r"(?m)^\s*from smallvar\.(\w+)", text)) <= known, path
+        if path.parent.name == "_plot":
+            assert not re.search(r"(?m)^\s*(import|from) smallvar(?!\._plot)", text), path
         assert not HEAVY & set(re.findall(r"(?m)^(?:import|from) (\w+)", text)), path
 
 
@@ -159,7 +162,64 @@ def test_unbuilt_source_tree(tmp_path):
     assert last.count(". ") <= 1
 
 
+def test_source_tree_that_hides_the_installed_package(tmp_path):
+    """As when someone types python in the checkout after ``pip install .``."""
+    shutil.copytree(
+        INSTALLED, tmp_path / "smallvar", ignore=shutil.ignore_patterns("*.so", "*.pyd", "*.c")
+    )
+    options = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(INSTALLED.parent)}}
+    result = run("-c", "import smallvar", **options)
+    assert result.returncode == 1
+    last = result.stderr.strip().splitlines()[-1]
+    assert f"found before the installed {INSTALLED.resolve()}: start Python in another" in last
+    remedy = run("-P", "-c", "import smallvar; print(smallvar.DPMeans())", **options)
+    assert remedy.stdout.strip() == "DPMeans()", remedy.stderr
+
+
 def test_runs_from_anywhere(tmp_path):
     """The installed package does not depend on the current directory."""
     result = run("-c", "import smallvar; print(smallvar.DPMeans())", cwd=tmp_path)
     assert result.stdout.strip() == "DPMeans()", result.stderr
+
+
+@pytest.fixture(scope="module")
+def project():
+    path = Path(__file__).parents[1] / "pyproject.toml"  # beside the tests wherever they run
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def test_lint_of_docstrings_covers_the_public_functions(project):
+    """A function in a private module is left out, unless it is named there."""
+    checks = project["tool"]["numpydoc_validation"]
+    excluded = re.compile("|".join(checks["exclude"]))
+    for name in smallvar.__all__:
+        value = getattr(smallvar, name)
+        if inspect.isfunction(value) or inspect.isclass(value):
+            module = value.__module__.removeprefix("smallvar.")
+            assert not excluded.search(f"{module}.{name}"), name
+    assert excluded.search("_dpmeans.renumber")
+
+
+def test_recipe_is_in_step(project):
+    """The recipe for conda-forge names the same version, Python, requirements and test as here."""
+    path = SOURCES.parent / "recipe" / "recipe.yaml"
+    if not path.is_file():
+        pytest.skip("the source tree is not at hand")
+    recipe = path.read_text(encoding="utf-8")
+
+    def listed(section):
+        block = re.search(rf"(?m)^  {section}:\n((?:    .*\n)+)", recipe).group(1)
+        return set(re.findall(r"(?m)^    - (?!if:)(.+)$", block))
+
+    about, runs = project["project"], listed("run")
+    assert f'version: "{smallvar.__version__}"' in recipe
+    assert f'python_min: "{about["requires-python"].removeprefix(">=")}"' in recipe
+    assert f"license: {about['license']}\n" in recipe
+    assert f"homepage: {about['urls']['Homepage']}\n" in recipe
+    spaced = {re.sub(r"(>=)", r" \1", wanted) for wanted in about["dependencies"]}
+    assert spaced == runs - {"python >=${{ python_min }}"}
+    built = {wanted.lower().replace(">=", " >=") for wanted in project["build-system"]["requires"]}
+    assert built <= listed("host")
+    (entry,) = about["scripts"].items()
+    assert " = ".join(entry) in recipe
+    assert "pytest -m smoke" in recipe

@@ -12,6 +12,7 @@ import twins.dpmeans
 import twins.exact
 import twins.path
 import twins.penalty
+from helpers import all_partitions, assert_refuses, assert_unchanged, seeds, snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 from problems import PATH_FAMILIES, blobs, check_state, path_problem
@@ -20,12 +21,8 @@ from sklearn.datasets import load_iris, make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
-from test_input import assert_refuses, assert_unchanged, snapshot
-from test_properties import settings  # its profile
 
 from smallvar import BregmanDPMeans, DPMeans, MiniBatchDPMeans, _path, lambda_path
-
-assert settings
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
 X_SMALL = blobs(np.random.default_rng(0), 90, 2, 3, spread=0.05)
@@ -55,9 +52,8 @@ def planted(k, n_each=40, d=2, seed=0, spread=0.05):
 V_BOUND, V_BOUND_LONG = 2e-3, 3e-2
 
 
-@pytest.mark.parametrize(
-    ("family", "seed"), [(family, seed) for family in PATH_FAMILIES for seed in range(12)]
-)
+@pytest.mark.parametrize("family", PATH_FAMILIES)
+@seeds(12)
 def test_equals_twin(family, seed, monkeypatch):
     """In general position: the same path, labels at every K, K and penalty; the same fit."""
     p = path_problem(family, seed, n_max=400 if seed < 2 else 250)
@@ -137,7 +133,7 @@ def check_last_sweeps(model, p, path):
 
 
 @pytest.mark.parametrize("family", [f for f in PATH_FAMILIES if f not in ("tiny", "lam")])
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_criterion_equals_twin(family, seed):
     """V of any labels, by any route: given ones, of all shapes of clusters."""
     p = path_problem(family, seed, n_max=300)
@@ -168,7 +164,7 @@ def test_criterion_equals_twin(family, seed):
         np.testing.assert_allclose(V, expected, rtol=0, atol=bound * np.log(max(u, 2)))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_way_down_equals_twin_on_many_chunks(seed):
     """From the same centers, sweep by sweep: bounds that live through mergers are right."""
     rng = np.random.default_rng(seed)
@@ -194,7 +190,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
     np.testing.assert_allclose(descent.tree, twin.tree, rtol=1e-7)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_sweeps_after_seeding_find_the_nearest_center(seed):
     p = path_problem("float32", seed, n_max=400)
     _, descent = _path.squared_euclidean(p.X, None, 1, 1.0)
@@ -210,7 +206,7 @@ def test_sweeps_after_seeding_find_the_nearest_center(seed):
 # Tied data: equal rows and grids, where rounding decides between equal mergers.
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_tied_data(seed):
     rng = np.random.default_rng(seed)
     X = rng.integers(-3, 4, size=(int(rng.integers(2, 200)), 1 + seed % 3)) / 2
@@ -1113,14 +1109,6 @@ def test_no_warning_where_none_is_due():
 # Merging for a given penalty ----------------------------------------------------------------
 
 
-def all_partitions(n):
-    """Labels of all partitions of n rows, in order of appearance."""
-    found = [[0]]
-    for _ in range(n - 1):
-        found = [[*labels, c] for labels in found for c in range(max(labels) + 2)]
-    return np.array(found)
-
-
 def test_merge_against_all_partitions():
     """53 of 60 tiny problems end at the best objective of all; none below it, of course."""
     reached = 0
@@ -1129,7 +1117,7 @@ def test_merge_against_all_partitions():
         n, d = int(rng.integers(4, 9)), int(rng.integers(1, 4))
         X = rng.normal(size=(n, d))
         lam = float(np.square(X - X.mean(axis=0)).sum() * 10.0 ** -rng.uniform(0.2, 2))
-        labels = all_partitions(n)
+        labels = np.array(all_partitions(n))
         member = np.eye(n)[labels]
         size, total = member.sum(axis=1), np.einsum("pnk,nd->pkd", member, X)
         saved = (np.square(total).sum(axis=2) / np.maximum(size, 1)).sum(axis=1)
@@ -1140,7 +1128,7 @@ def test_merge_against_all_partitions():
     assert reached >= 50
 
 
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_merge_finds_better_objectives_where_lam_is_large(seed):
     X = blobs(np.random.default_rng(seed), 600, 3, 12, spread=0.2)
     auto = DPMeans(random_state=seed).fit(X)

@@ -5,10 +5,11 @@ import pytest
 import twins.exact
 import twins.features
 import twins.penalty
-from hypothesis import HealthCheck, assume, example, given, settings
+from helpers import never_rises
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from problems import check_features, check_state, never_rises
+from problems import check_features, check_state
 
 from smallvar import (
     BPMeans,
@@ -18,16 +19,6 @@ from smallvar import (
     farthest_first_lambda,
     feature_path,
 )
-
-# The same examples every time; change derandomize to look for others.
-settings.register_profile(
-    "smallvar",
-    deadline=None,
-    derandomize=True,
-    max_examples=60,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("smallvar")
 
 algorithms = st.sampled_from(["serial", "delayed", "collapsed"])
 guesses = st.integers(1, 12)

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse
-from problems import never_rises
+from helpers import never_rises
 from scipy.linalg import LinAlgError
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning

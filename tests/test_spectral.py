@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import twins.spectral
+from helpers import all_partitions, seeds
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, aslinearoperator
 from sklearn.cluster import KMeans
@@ -251,7 +252,7 @@ def indicator(rng, sizes):
     return Y @ Q, truth
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(10)
 def test_rounding_undoes_a_rotation(seed):
     rng = np.random.default_rng(seed)
     Y, truth = indicator(rng, rng.integers(1, 30, size=rng.integers(1, 9)))
@@ -276,7 +277,7 @@ def test_rounding_of_zero_rows_and_few_columns():
         assert [x.tolist() for x in yu_shi(np.zeros((3, m)), 0, 2)] == [[0, 0, 0]] * 2
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_rounding_equals_its_twin(seed):
     rng = np.random.default_rng(seed)
     Y = np.linalg.qr(rng.standard_normal((60, int(rng.integers(1, 9)))))[0]
@@ -318,8 +319,8 @@ def problem(seed):
     return K, lam, w, X, truth
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_equal_to_the_twin(seed):
+@seeds(40)
+def test_equals_twin(seed):
     K, lam, w, X, _ = problem(seed)
     twin = twins.spectral.spectral(K, lam, weights=w, random_state=seed)
     scale = np.trace(np.diag(np.ones(len(K)) if w is None else w) @ K) + lam
@@ -344,16 +345,9 @@ def test_equal_to_the_twin(seed):
             assert model.objective_ == pytest.approx(twin.objective, abs=1e-10 * scale)
 
 
-def all_partitions(n):
-    """Every label vector numbered by first appearance."""
-    if n == 0:
-        return [[]]
-    return [[*p, c] for p in all_partitions(n - 1) for c in range(max(p, default=-1) + 2)]
-
-
 @pytest.mark.filterwarnings("ignore:one cluster is left")
 @pytest.mark.parametrize("form", ["dense", "sparse"])
-@pytest.mark.parametrize("seed", range(24))
+@seeds(24)
 def test_bound(seed, form):
     """Below the objective of every clustering tried, at several penalties."""
     K, lam, w, X, truth = problem(seed)
@@ -378,7 +372,7 @@ def test_bound(seed, form):
                 assert model.bound_ <= value + noise
 
 
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_bound_and_the_best_of_all_clusterings(seed):
     """Of 7 points; two thirds of the way from nothing to the minimum at least, in the mean."""
     rng = np.random.default_rng(seed)
@@ -490,7 +484,7 @@ def test_sparse_data_stay_sparse(shape, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_weight_counts_copies(seed):
     K, lam, _, X, _ = problem(4 * seed + 1)
     w = np.random.default_rng(seed).integers(1, 4, size=len(X))

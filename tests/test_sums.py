@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import twins.exact
+from helpers import seeds
 from problems import blobs
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
@@ -118,7 +119,7 @@ def test_means_are_as_good_as_float64_can_tell(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_any_order_any_parts_any_tree(kind, seed):
     X, weights, labels = rows(kind)
     rng = np.random.default_rng(seed)
@@ -191,7 +192,7 @@ def test_sums_of_one_layout_only():
         a.add(X, labels, np.ones(len(X)))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_total_is_rounded_once(seed):
     """The same as math.fsum, whatever the exponents and signs, and at ties."""
     rng = np.random.default_rng(seed)

@@ -8,11 +8,11 @@ import twins.dpmeans
 import twins.exact
 import twins.features
 import twins.penalty
+from helpers import never_rises, seeds
 from problems import (
     EXAMPLE_CASES,
     EXAMPLE_IDS,
     feature_problem,
-    never_rises,
     random_problem,
     tied_feature_problem,
     tied_problem,
@@ -37,8 +37,8 @@ def test_literal_sweep_on_a_worked_example():
     assert result.objective_path.tolist() == [19, 19]
 
 
-@pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("family", ["plain", "weights", "zero weights", "given centers", "cap"])
+@seeds(30)
 def test_serial_is_the_literal_algorithm(family, seed, monkeypatch):
     """Blocks of distances change nothing, not even on tied data."""
     p = tied_problem(seed, 60) if seed % 3 == 0 else random_problem(family, seed, n_max=80)
@@ -68,7 +68,7 @@ def best_label(X, w, labels, i, lam):
     return min(values, key=values.get)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_collapsed_is_the_greedy_choice(seed):
     """One sweep equals trying every cluster for every point, on the full objective."""
     p = random_problem("weights" if seed % 2 else "plain", seed, n_max=40)
@@ -90,7 +90,7 @@ def test_collapsed_is_the_greedy_choice(seed):
 
 
 @pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed"])
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_objective_never_rises(algorithm, seed):
     for p in (tied_problem(seed, 100), random_problem("everything", seed, n_max=100)):
         result = getattr(twins.dpmeans, algorithm)(
@@ -194,7 +194,7 @@ def test_k_features_by_hand():
         np.testing.assert_allclose(result.path, [0, 0], atol=1e-25)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@seeds(10)
 def test_collapsed_objective_is_a_trace(seed):
     """tr X'(I - Z (Z'Z)^-1 Z') X + lam K, and one sweep of flips never raises it."""
     p = replace(feature_problem(seed, 12), weights=None)
@@ -207,7 +207,7 @@ def test_collapsed_objective_is_a_trace(seed):
     assert result.path[0] <= trace * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_objective_of_features_never_rises(seed):
     for p in (feature_problem(seed, 20), tied_feature_problem(seed, 15)):
         rounding = 1e-14 * (p.w @ np.square(p.doubles).sum(axis=1))

@@ -1,0 +1,83 @@
+# What the scripts of this folder share; sourced by them, from any directory.
+#
+# They need bash, git, gcc, binutils, Python >= 3.11 (PYTHON names another interpreter) and a package
+# index. They work on copies of the tree (what git tracks or would track), so nothing is left behind.
+# EVERY=8 takes one in eight of many random problems; `run` sets it, and CI_WORK, for the others.
+# shellcheck shell=bash
+set -euo pipefail
+exec </dev/null
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+root=$PWD
+: "${PYTHON:=python3}" "${EVERY:=1}"
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+if [ -d ../shared/data ]; then
+    : "${SMALLVAR_DATA:=$(cd ../shared/data && pwd)}"
+    export SMALLVAR_DATA # data sets that are not part of the project; tests that want them skip
+fi
+
+title=
+work=${CI_WORK:-$(mktemp -d)}
+finish() {
+    local status=$?
+    if [ -z "${CI_WORK:-}" ]; then rm -rf "$work"; fi
+    if [ "$status" -ne 0 ]; then echo "FAILED after $SECONDS s: $title" >&2; fi
+}
+trap finish EXIT
+
+section() {
+    title=$1
+    printf '\n==== %s (%s at %d s)\n' "$title" "$(basename "$0")" "$SECONDS"
+}
+
+# A clean copy of the tree in $1.
+copy_tree() {
+    mkdir -p "$1"
+    git -C "$root" ls-files -z --cached --others --exclude-standard |
+        while IFS= read -r -d '' file; do
+            if [ -e "$root/$file" ]; then printf '%s\0' "$file"; fi
+        done |
+        tar --null -C "$root" -T - -cf - | tar -xf - -C "$1"
+}
+
+# Run a command with the virtual environment $work/$1 active.
+within() {
+    local venv=$work/$1
+    shift
+    VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH "$@"
+}
+
+# What pyproject.toml asks for, one a line: the dependencies and those of the extras given. With
+# --lowest each in the lowest version allowed.
+requirements() {
+    "$PYTHON" - "$@" <<'PY'
+import sys
+import tomllib
+
+with open("pyproject.toml", "rb") as file:
+    project = tomllib.load(file)["project"]
+lowest = "--lowest" in sys.argv
+for extra in [None, *(name for name in sys.argv[1:] if name != "--lowest")]:
+    for wanted in project["optional-dependencies"][extra] if extra else project["dependencies"]:
+        print(wanted.replace(">=", "==") if lowest else wanted)
+PY
+}
+
+# The tests in $work/outside, away from the source, and an environment `user` with what they need.
+prepare() {
+    if [ ! -d "$work/outside" ]; then
+        mkdir "$work/outside"
+        cp -r tests pyproject.toml "$work/outside"
+    fi
+    if [ ! -d "$work/user" ]; then
+        "$PYTHON" -m venv "$work/user"
+        requirements test >"$work/requirements.txt"
+        within user pip install -q -r "$work/requirements.txt"
+    fi
+}
+
+# Build a copy of the tree into $work/$1/site, to be put on PYTHONPATH.
+build_into() {
+    copy_tree "$work/$1"
+    within user pip install -q --no-deps --target "$work/$1/site" "$work/$1"
+}

@@ -1,0 +1,110 @@
+"""What tests of several files need: loops over random problems, refusals, unchanged estimators."""
+
+import inspect
+import re
+import warnings
+import zlib
+from functools import wraps
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+MANY = 8  # problems; a test with fewer runs with all of them
+every = 1  # of many problems, run every so-many-th only (the option --every)
+
+
+def seeds(count):
+    """Run a test for each ``seed`` in ``range(count)``: problems that are not cases of their own.
+
+    Where the number depends on the other arguments of the test, ``count`` is a function of them.
+    A failure names its seed, and the other seeds have run too.
+    """
+
+    def decorate(test):
+        signature = inspect.signature(test)
+        others = [p for name, p in signature.parameters.items() if name != "seed"]
+
+        def chosen(arguments):
+            n = count(**arguments) if callable(count) else count
+            if every == 1 or n <= MANY:
+                return range(n)
+            # so that not all cases of a test get the same ones
+            return range(zlib.crc32(repr(arguments).encode()) % every % n, n, every)
+
+        @wraps(test)
+        def loop(**arguments):
+            skipped, errors = [], {}
+            these = chosen({k: v for k, v in arguments.items() if k in loop.case_names})
+            for seed in these:
+                try:
+                    test(seed=seed, **arguments)
+                except pytest.skip.Exception as reason:
+                    skipped.append(reason)
+                except (Exception, pytest.fail.Exception) as error:
+                    errors[seed] = error
+            if errors:
+                first, error = next(iter(errors.items()))
+                error.add_note(f"failed with seeds {list(errors)}; this is {first}")
+                raise error
+            if len(skipped) == len(these):
+                raise skipped[0]
+
+        loop.__signature__ = signature.replace(parameters=others)
+        loop.seeds = chosen  # looked at by conftest
+        loop.case_names = {p.name for p in others} - {"monkeypatch", "tmp_path", "request"}
+        return loop
+
+    return decorate
+
+
+def fit(model, X, sample_weight=None):
+    """Fit; whether a ConvergenceWarning came. Others are errors, but for a lam beyond reach."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "one cluster is left")
+        warnings.simplefilter("always", ConvergenceWarning)
+        model.fit(X, sample_weight=sample_weight)
+    return len(caught) > 0
+
+
+def never_rises(path):
+    """Whether no value exceeds the one before by more than 1e-9 of the first."""
+    return bool(np.all(np.diff(path) <= 1e-9 * path[0]))
+
+
+def all_partitions(n):
+    """Labels of all partitions of n rows, numbered by first appearance."""
+    found = [[]]
+    for _ in range(n):
+        found = [[*labels, c] for labels in found for c in range(max(labels, default=-1) + 2)]
+    return found
+
+
+def snapshot(model):
+    """Every attribute: the object itself, and a copy of what is in it."""
+    return {
+        name: (value, value.copy() if isinstance(value, np.ndarray) else value)
+        for name, value in vars(model).items()
+    }
+
+
+def assert_unchanged(model, before):
+    """The same attributes, the same objects, the same contents."""
+    assert vars(model).keys() == before.keys()
+    for name, value in vars(model).items():
+        same, content = before[name]
+        assert value is same, name
+        if isinstance(value, np.ndarray):
+            assert value.tobytes() == content.tobytes(), name
+
+
+def assert_refuses(model, call, errors, *words):
+    """`call` raises with all the words in one message, and leaves the model as it was."""
+    before = snapshot(model)
+    with pytest.raises(errors) as caught:
+        call(model)
+    message = str(caught.value)
+    for word in words:
+        assert re.search(word, message), f"{word!r} is not in {message!r}"
+    assert_unchanged(model, before)
