@@ -32,7 +32,7 @@ def import_matplotlib():
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UserError('--plot needs matplotlib: pip install "smallvar[plot]"') from error
+        raise UserError("--plot needs matplotlib (pip install matplotlib)") from error
     return Figure
 
 
