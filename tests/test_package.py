@@ -223,3 +223,70 @@ def test_recipe_is_in_step(project):
     (entry,) = about["scripts"].items()
     assert " = ".join(entry) in recipe
     assert "pytest -m smoke" in recipe
+
+
+@pytest.fixture(scope="module")
+def developers_guide():
+    path = SOURCES.parent / "docs" / "developer.rst"
+    if not path.is_file():
+        pytest.skip("the source tree is not at hand")
+    return path.read_text(encoding="utf-8")
+
+
+def sources():
+    """The source files, by their paths from the package."""
+    files = (p for p in SOURCES.rglob("*") if p.suffix in (".py", ".pyx", ".pxd", ".h"))
+    return {p.relative_to(SOURCES).as_posix(): p.read_text(encoding="utf-8") for p in files}
+
+
+def test_the_guide_names_every_file(developers_guide):
+    """Every file of the package is in the drawing of the house, in its folder, and no other."""
+    drawn, folders = set(), []
+    house = developers_guide.partition("   smallvar/  ")[2].partition("\n   tests/")[0]
+    for line in house.splitlines()[1:]:
+        indent, entry = re.fullmatch(r"   ( +)(.*?)(?: {2,}.*)?", line).groups()
+        folders = folders[: len(indent) // 2 - 1]
+        if entry.endswith("/"):
+            folders.append(entry)
+            drawn.add("".join(folders) + "__init__.py")
+        else:
+            first, *others = entry.split(", ")
+            names = {first, *(first.partition(".")[0] + suffix for suffix in others)}
+            drawn |= {"".join(folders) + name for name in names}
+    assert drawn == set(sources())
+
+
+NUMBER = r"(?<![\w.])(0x1p-\d+|2\.0 ?\*\* ?-\d+|\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+
+
+def number(text):
+    """A number as the code or the table writes it."""
+    base, _, power = text.replace("0x1p", "2**").partition("**")
+    return float(base) ** float(power or 1)
+
+
+def test_table_of_tolerances(developers_guide):
+    """Every number in it is where it says, and every tiny number in the code is in it."""
+    found = {}
+    for file, text in sources().items():
+        # without docstrings and comments; C within Cython, and definitions, are code
+        text = re.sub(
+            r'from \*:\s+"""(?s:(.*?))"""|"""(?s:.*?)"""|/\*(?s:.*?)\*/|#(?!define).*',
+            lambda match: match[1] or "",
+            text,
+        )
+        found[file] = text, {number(one) for one in re.findall(NUMBER, text)}
+    rows = re.findall(r"(?m)^   \* - `([\w/.]+)`(?: `(\w+)`)?\n     - (\S+)$", developers_guide)
+    listed = {(file, number(value)) for file, _, value in rows}
+    for file, name, value in rows:
+        text, numbers = found[file]
+        if name and file.endswith(".py"):
+            module = importlib.import_module("smallvar." + file[:-3].replace("/", "."))
+            assert getattr(module, name) == number(value), (file, name)
+        elif name:
+            (defined,) = re.findall(rf"\b{name}\b\s*=?\s*{NUMBER}", text)
+            assert number(defined) == number(value), (file, name)
+        else:
+            assert number(value) in numbers, (file, value)
+    tiny = {(file, x) for file, (_, numbers) in found.items() for x in numbers if 0 < x < 0.002}
+    assert tiny - listed == {(f, 5e-324) for f in ("_divergence.py", "_sweeps/sums.pyx")}
