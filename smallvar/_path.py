@@ -497,7 +497,7 @@ class LambdaPath:
     def __getstate__(self):
         return {name: value for name, value in vars(self).items() if name != "_X"}
 
-    def centers(self, k: int) -> NDArray[np.float64]:
+    def centers(self, k: int | np.integer) -> NDArray[np.float64]:
         """Return the centers of the clustering into ``k`` clusters.
 
         Parameters
@@ -520,7 +520,7 @@ class LambdaPath:
         return self._centers[k].copy()
 
     def labels(
-        self, k: int, X: ArrayLike | None = None, *, n_threads: int | None = None
+        self, k: int | np.integer, X: ArrayLike | None = None, *, n_threads: int | None = None
     ) -> NDArray[np.int32]:
         """Label rows by the nearest of the centers of ``k`` clusters.
 
