@@ -22,10 +22,11 @@ def tests(session):
 @nox.session
 def lint(session):
     """Run the linters."""
-    session.install("ruff", "cython-lint", "numpydoc", "validate-pyproject[all]")
+    session.install("ruff", "cython-lint", "mypy", "numpy", "numpydoc", "validate-pyproject[all]")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("cython-lint", "smallvar")
+    session.run("mypy", "smallvar")
     session.run("validate-pyproject", "pyproject.toml")
 
 

@@ -26,6 +26,8 @@ default_role = "literal"
 
 # The class template lists the methods; numpydoc would list them once more.
 numpydoc_show_class_members = False
+# Types are in the docstrings, in words, with shapes.
+autodoc_typehints = "none"
 
 plot_include_source = True
 plot_html_show_source_link = False

@@ -4,7 +4,10 @@ import os
 import threading
 import warnings
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -13,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from smallvar._config import resolve_threads
 from smallvar._validation import DTYPES, aligned, check_number, within_floats
 
-_changing = {}  # the estimators that are being changed, by id, and the threads that do it
+_changing: dict[int, list[int]] = {}  # id of what is being changed, threads that do it
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_changing.clear)  # a child has none of these threads
 
@@ -58,7 +61,10 @@ def warn_not_converged(estimator, n_iter):
 class Estimator(BaseEstimator):
     """Base of all estimators: their data, threads and starts."""
 
-    def _validate(self, X, *, reset, least=1):
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
+    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         with within_floats():
             X = validate_data(
                 self,

@@ -1,6 +1,9 @@
 """Feature allocations: rows that belong to several groups at once, X ~ Z A with binary Z."""
 
+from typing import Any, Literal, Self
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Bunch, check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -68,6 +71,14 @@ def _check_assignments(init, n_samples, width, name):
 class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Base of estimators whose result is X ~ Z A."""
 
+    components_: NDArray[np.float64]
+    assignments_: NDArray[np.int32]
+    n_components_: int
+    reconstruction_err_: float
+    objective_: float
+    objective_path_: NDArray[np.float64]
+    n_iter_: int
+
     _exact = False
 
     def _check_common(self):
@@ -76,7 +87,14 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
         check_number(self.n_swaps, "n_swaps", low=0, integer=True)
         self._check_starts()
 
-    def _prepare(self, X, sample_weight):
+    def _prepare(
+        self, X: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[
+        NDArray[np.floating],
+        NDArray[np.floating],
+        NDArray[np.float64] | None,
+        NDArray[np.bool_] | None,
+    ]:
         """Checked data without the rows of weight zero, and the weights of the others."""
         X = self._validate(X, reset=True)
         check_reach(X)
@@ -144,7 +162,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
         tags.transformer_tags.preserves_dtype = []  # Z is int32 whatever the data are
         return tags
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> NDArray[np.int32]:
         """Features of each row.
 
         Bits are flipped one after the other, from none set, until no flip brings the row closer
@@ -167,7 +185,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
         check_reach(X)
         return self._encode(X, None, self._threads())[0]
 
-    def inverse_transform(self, Z):
+    def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
         """Data that have exactly these features: Z A.
 
         Parameters
@@ -183,14 +201,16 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
         check_is_fitted(self)
         if self.n_components_ == 0 and np.ndim(Z) == 2 and np.shape(Z)[1] == 0:
             return np.zeros((np.shape(Z)[0], self.n_features_in_))
-        Z = check_array(Z, dtype=DTYPES)
-        if Z.shape[1] != self.n_components_:
+        rows = check_array(Z, dtype=DTYPES)
+        if rows.shape[1] != self.n_components_:
             raise ValueError(
-                f"Z must have n_components_={self.n_components_} columns, got {Z.shape[1]}"
+                f"Z must have n_components_={self.n_components_} columns, got {rows.shape[1]}"
             )
-        return Z @ self.components_
+        return rows @ self.components_
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Minus the objective of data with the fitted features.
 
         Parameters
@@ -343,22 +363,24 @@ class BPMeans(_FeatureEstimator):
     4.0
     """
 
+    lam_: float
+
     def __init__(
         self,
-        lam="farthest-first",
+        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
-        n_components=8,
-        max_features=None,
-        algorithm="sweep",
-        init="alternate",
-        n_init=10,
-        n_swaps=0,
-        max_iter=300,
-        tol=0.0,
-        random_state=None,
-        n_threads=None,
-        verbose=0,
-    ):
+        n_components: int = 8,
+        max_features: int | None = None,
+        algorithm: Literal["sweep", "collapsed", "stepwise"] = "sweep",
+        init: Literal["alternate", "mean", "data"] | ArrayLike = "alternate",
+        n_init: int = 10,
+        n_swaps: int = 0,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.lam = lam
         self.n_components = n_components
         self.max_features = max_features
@@ -379,7 +401,7 @@ class BPMeans(_FeatureEstimator):
         check_option(self.algorithm, "algorithm", ("sweep", "collapsed", "stepwise"))
         self._check_common()
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the features of the data.
 
         Parameters
@@ -548,18 +570,18 @@ class KFeatures(_FeatureEstimator):
 
     def __init__(
         self,
-        n_components=8,
+        n_components: int = 8,
         *,
-        assign="coordinate",
-        init="alternate",
-        n_init=10,
-        n_swaps=0,
-        max_iter=300,
-        tol=0.0,
-        random_state=None,
-        n_threads=None,
-        verbose=0,
-    ):
+        assign: Literal["coordinate", "exact"] = "coordinate",
+        init: Literal["alternate", "mean", "data"] | ArrayLike = "alternate",
+        n_init: int = 10,
+        n_swaps: int = 0,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.assign = assign
         self.init = init
@@ -582,7 +604,7 @@ class KFeatures(_FeatureEstimator):
             _check_exact(self.n_components, "n_components")
         self._check_common()
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the features of the data.
 
         Parameters
@@ -617,7 +639,13 @@ class KFeatures(_FeatureEstimator):
         return self
 
 
-def feature_path(X, max_components=10, *, sample_weight=None, **options):
+def feature_path(
+    X: ArrayLike,
+    max_components: int = 10,
+    *,
+    sample_weight: ArrayLike | None = None,
+    **options: Any,
+) -> Bunch:
     """Squared error over the number of features, and the penalties that lead to each number.
 
     For K = 0, 1, ..., ``max_components`` this minimizes
@@ -698,9 +726,8 @@ def feature_path(X, max_components=10, *, sample_weight=None, **options):
         model.fit(X, sample_weight=weight)
         Z = seeded if error <= model.objective_ else model.assignments_
         errors.append(min(error, model.objective_))
-    errors = np.array(errors)
-    K = np.arange(len(errors))
-    low, high = envelope(K, errors)
+    K, squared = np.arange(len(errors)), np.array(errors)
+    low, high = envelope(K, squared)
     never = ~(low < high)
     low[never] = high[never] = np.nan
-    return Bunch(n_components=K, error=errors, lam_low=low, lam_high=high)
+    return Bunch(n_components=K, error=squared, lam_low=low, lam_high=high)

@@ -1,6 +1,9 @@
 """DP-means with a Bregman divergence in place of the squared distance."""
 
+from typing import Literal, Self
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
@@ -161,21 +164,23 @@ default="squared_euclidean"
 
     def __init__(
         self,
-        lam="auto",
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
-        divergence="squared_euclidean",
-        n_clusters=8,
-        max_clusters=None,
-        algorithm="serial",
-        init="mean",
-        shuffle=False,
-        n_init=1,
-        max_iter=300,
-        tol=0.0,
-        random_state=None,
-        n_threads=None,
-        verbose=0,
-    ):
+        divergence: Literal[
+            "squared_euclidean", "kl", "itakura_saito", "logistic"
+        ] = "squared_euclidean",
+        n_clusters: int = 8,
+        max_clusters: int | None = None,
+        algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
+        init: Literal["mean"] | ArrayLike = "mean",
+        shuffle: bool = False,
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         super().__init__(
             lam,
             n_clusters=n_clusters,
@@ -198,7 +203,7 @@ default="squared_euclidean"
         check_option(self.divergence, "divergence", options)
         return DIVERGENCES.get(self.divergence)
 
-    def _validate(self, X, *, reset, least=1):
+    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         rule = self._rule()
         X = super()._validate(X, reset=reset, least=least)
         if rule is not None:
@@ -206,7 +211,7 @@ default="squared_euclidean"
             check_reach(X)
         return X
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.
 
         Parameters
@@ -279,7 +284,7 @@ default="squared_euclidean"
             self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.sweep.centers).labels
         return best
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Center of the least divergence from each row; no row opens a cluster.
 
         Parameters
@@ -301,7 +306,7 @@ default="squared_euclidean"
         with threadpool_limits(self._threads(), user_api="blas"):
             return sweep_at(rule, X, None, None, centers).labels
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Divergence of each row from each center.
 
         For "squared_euclidean" that is the squared distance, where :class:`DPMeans` gives the
@@ -339,7 +344,9 @@ default="squared_euclidean"
                 )
         return out
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return minus the objective of data at the fitted centers.
 
         Parameters

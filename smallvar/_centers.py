@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import gen_batches
@@ -89,11 +90,19 @@ def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
 class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Estimator):
     """Base of estimators whose result is a set of centers in the space of the data."""
 
+    cluster_centers_: NDArray[np.float64]
+    labels_: NDArray[np.int32]
+    n_clusters_: int
+    objective_: float
+    n_iter_: int
+
     @property
     def _n_features_out(self):
         return self.cluster_centers_.shape[0]
 
-    def fit_predict(self, X, y=None, sample_weight=None):
+    def fit_predict(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> NDArray[np.int32]:
         """Fit and return the labels of the data.
 
         Parameters
@@ -112,7 +121,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         return self.fit(X, sample_weight=sample_weight).labels_
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Nearest center of each row; no row opens a cluster.
 
         Parameters
@@ -130,7 +139,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         return nearest_sweep(X, None, centers, self._threads()).labels
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Compute the Euclidean distances (not squared) of each row to each center.
 
         Parameters
@@ -157,7 +166,9 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             )
         return distances
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return minus the objective of data at the fitted centers.
 
         Parameters

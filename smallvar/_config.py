@@ -109,7 +109,7 @@ def _blas_names():
     return found or ["unknown"]
 
 
-def show_config():
+def show_config() -> None:
     """Print version, compiler, instruction set, threads, OpenMP and BLAS of this installation.
 
     Examples

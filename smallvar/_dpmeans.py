@@ -1,12 +1,14 @@
 """DP-means: k-means whose number of clusters follows from a penalty."""
 
 import warnings
+from typing import Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._centers import CenterEstimator, Space, nearest_sweep
-from smallvar._path import find_path
+from smallvar._path import LambdaPath, find_path
 from smallvar._penalty import cut_guess, farthest_first
 from smallvar._starts import Start, best_of
 from smallvar._sweeps.dpmeans import DPSweep
@@ -172,22 +174,27 @@ class DPMeans(CenterEstimator):
     4
     """
 
+    inertia_: float
+    objective_path_: NDArray[np.float64]
+    lam_: float
+    path_: LambdaPath
+
     def __init__(
         self,
-        lam="auto",
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
-        n_clusters=8,
-        max_clusters=None,
-        algorithm="serial",
-        init="mean",
-        shuffle=False,
-        n_init=1,
-        max_iter=300,
-        tol=0.0,
-        random_state=None,
-        n_threads=None,
-        verbose=0,
-    ):
+        n_clusters: int = 8,
+        max_clusters: int | None = None,
+        algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
+        init: Literal["mean"] | ArrayLike = "mean",
+        shuffle: bool = False,
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.lam = lam
         self.n_clusters = n_clusters
         self.max_clusters = max_clusters
@@ -209,7 +216,7 @@ class DPMeans(CenterEstimator):
         check_flag(self.shuffle, "shuffle")
         self._check_starts()
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.
 
         Parameters

@@ -2,8 +2,10 @@
 
 import math
 from contextlib import contextmanager
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
@@ -28,6 +30,17 @@ class MovingClusters(ClusterMixin, Estimator):
     that ``alive`` selects the state, ``_mark`` is what tracks say of the active ones, ``_penalty``
     is lam from data.
     """
+
+    cluster_ids_: NDArray[np.int64]
+    weights_: NDArray[np.float64]
+    ages_: NDArray[np.int64]
+    labels_: NDArray[np.int64]
+    n_clusters_: int
+    objective_: float
+    n_steps_: int
+    lam_: float
+    q_: float
+    tau_: float
 
     def _check_parameters(self):
         check_lam(self.lam, finite=True)
@@ -168,32 +181,32 @@ class MovingClusters(ClusterMixin, Estimator):
         return [step[field] for step in self._recorded]
 
     @property
-    def times_(self):  # numpydoc ignore=RT01
+    def times_(self) -> NDArray[Any]:  # numpydoc ignore=RT01
         """The times of the steps."""
         return np.array(self._record_of(0))
 
     @property
-    def step_objectives_(self):  # numpydoc ignore=RT01
+    def step_objectives_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
         """Objective of every step."""
         return np.array(self._record_of(1))
 
     @property
-    def births_(self):  # numpydoc ignore=RT01
+    def births_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
         """Number the new clusters of each step."""
         return self._record_of(4)
 
     @property
-    def deaths_(self):  # numpydoc ignore=RT01
+    def deaths_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
         """Number the clusters forgotten at the end of each step."""
         return self._record_of(5)
 
     @property
-    def revivals_(self):  # numpydoc ignore=RT01
+    def revivals_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
         """Number the clusters that came back in each step."""
         return self._record_of(6)
 
     @property
-    def tracks_(self):  # numpydoc ignore=RT01
+    def tracks_(self) -> dict[int, NDArray[np.float64]]:  # numpydoc ignore=RT01
         """Map the number of every cluster to the steps in which it was seen."""
         ids, marks = self._record_of(2), self._record_of(3)
         if not ids:
@@ -206,7 +219,7 @@ class MovingClusters(ClusterMixin, Estimator):
         pieces = np.split(rows[order], first[1:]) if len(found) else []
         return dict(zip(found.tolist(), pieces, strict=True))
 
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
         """Take in one time step.
 
         ``lam``, ``t_q``, ``k_tau``, ``q`` and ``tau`` must stay what they were at the first batch
@@ -249,7 +262,7 @@ class MovingClusters(ClusterMixin, Estimator):
                     warn_not_converged(self, self.n_iter_)
         return self
 
-    def fit(self, X, y=None, *, times=None):
+    def fit(self, X: ArrayLike, y: object = None, *, times: ArrayLike | None = None) -> Self:
         """Cluster a whole record, from scratch.
 
         Parameters
@@ -418,21 +431,24 @@ class DynamicMeans(MovingClusters):
     array([1, 2, 2])
     """
 
+    cluster_centers_: NDArray[np.float64]
+    n_iter_: int
+
     def __init__(
         self,
-        lam="farthest-first",
+        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
-        t_q=None,
-        k_tau=None,
-        q=None,
-        tau=None,
-        n_init=3,
-        max_iter=300,
-        record=False,
-        random_state=None,
-        n_threads=None,
-        verbose=0,
-    ):
+        t_q: float | None = None,
+        k_tau: float | None = None,
+        q: float | None = None,
+        tau: float | None = None,
+        n_init: int = 3,
+        max_iter: int = 300,
+        record: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.lam = lam
         self.t_q = t_q
         self.k_tau = k_tau
@@ -479,7 +495,7 @@ class DynamicMeans(MovingClusters):
     def _keep(self, centers, alive):
         self.cluster_centers_ = centers if alive is None else centers[alive]
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Number of the nearest cluster among those seen in the last step.
 
         Parameters

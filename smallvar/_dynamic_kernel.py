@@ -1,10 +1,13 @@
 """D-Means on points that are known by a kernel: by exchange, and by a spectral relaxation."""
 
+from collections.abc import Callable
 from copy import copy
 from functools import partial
 from inspect import signature
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._dynamic import MovingClusters
@@ -18,6 +21,9 @@ from smallvar._validation import check_number, check_symmetric
 
 class _KernelMovingClusters(MovingClusters, KernelEstimator):
     """Base of the kernel forms: kept points, the kernel of a step, prediction."""
+
+    kept_points_: list[NDArray[np.float64]]
+    kept_coefficients_: list[NDArray[np.float64]]
 
     def _check_parameters(self):
         super()._check_parameters()
@@ -33,7 +39,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         super()._begin(d, recording)
         self.kept_points_, self.kept_coefficients_ = [], []
 
-    def _validate(self, X, *, reset, least=1):
+    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.float64]:
         X = super()._validate(X, reset=reset, least=least).astype(np.float64, copy=False)
         if len(X):
             warn_far(self, X)
@@ -100,7 +106,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         self.kept_points_ = [points[k] for k in which]
         self.kept_coefficients_ = [coefficients[k] for k in which]
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Number of the nearest cluster, in feature space, among those seen in the last step.
 
         Parameters
@@ -288,24 +294,27 @@ class KernelDynamicMeans(_KernelMovingClusters):
     (array([0, 1]), array([2, 1]))
     """
 
+    objective_path_: NDArray[np.float64]
+    n_iter_: int
+
     def __init__(
         self,
-        lam="farthest-first",
+        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
-        t_q=None,
-        k_tau=None,
-        q=None,
-        tau=None,
-        kernel="rbf",
-        gamma=None,
-        kernel_params=None,
-        budget=100,
-        n_init=3,
-        max_iter=300,
-        record=False,
-        random_state=None,
-        verbose=0,
-    ):
+        t_q: float | None = None,
+        k_tau: float | None = None,
+        q: float | None = None,
+        tau: float | None = None,
+        kernel: str | Callable[..., ArrayLike] = "rbf",
+        gamma: float | None = None,
+        kernel_params: dict[str, Any] | None = None,
+        budget: int = 100,
+        n_init: int = 3,
+        max_iter: int = 300,
+        record: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.lam = lam
         self.t_q = t_q
         self.k_tau = k_tau
@@ -490,23 +499,26 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     (1, array([2, 1]))
     """
 
+    bound_: float
+    eigenvalues_: NDArray[np.float64]
+
     def __init__(
         self,
-        lam="farthest-first",
+        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
-        t_q=None,
-        k_tau=None,
-        q=None,
-        tau=None,
-        kernel="rbf",
-        gamma=None,
-        kernel_params=None,
-        budget=100,
-        n_init=3,
-        record=False,
-        random_state=None,
-        verbose=0,
-    ):
+        t_q: float | None = None,
+        k_tau: float | None = None,
+        q: float | None = None,
+        tau: float | None = None,
+        kernel: str | Callable[..., ArrayLike] = "rbf",
+        gamma: float | None = None,
+        kernel_params: dict[str, Any] | None = None,
+        budget: int = 100,
+        n_init: int = 3,
+        record: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.lam = lam
         self.t_q = t_q
         self.k_tau = k_tau

@@ -1,6 +1,7 @@
 """One time step of kernel D-Means: its costs, links to old clusters, exchange of points."""
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_array
@@ -14,7 +15,7 @@ RIDGE = 1e-3  # of the largest K_ii, on changes of the coefficients
 WINDOW = 4096  # points looked at together between two that move
 
 
-def match_clusters(new_costs, old_costs):
+def match_clusters(new_costs: ArrayLike, old_costs: ArrayLike) -> NDArray[np.int64]:
     """Link the clusters of a time step to old clusters at the least total cost.
 
     Minimizes, over xi >= 0 with sum_l xi_kl <= 1 for each cluster k of the step and sum_k xi_kl <=
@@ -54,29 +55,29 @@ def match_clusters(new_costs, old_costs):
     >>> match_clusters([5.0, 5.0, 5.0], [[1.0, 2.0], [2.0, 9.0], [6.0, 7.0]])
     array([ 1,  0, -1])
     """
-    new_costs = check_array(
+    if_new = check_array(
         new_costs, ensure_2d=False, dtype=np.float64, ensure_min_samples=0, input_name="new_costs"
     )
-    old_costs = check_array(
+    if_old = check_array(
         old_costs,
         dtype=np.float64,
         ensure_min_samples=0,
         ensure_min_features=0,
         input_name="old_costs",
     )
-    if new_costs.ndim != 1 or old_costs.shape[0] != len(new_costs):
+    if if_new.ndim != 1 or if_old.shape[0] != len(if_new):
         raise ValueError(
             "old_costs must have one row for each entry of new_costs, a vector, got shapes "
-            f"{old_costs.shape} and {new_costs.shape}"
+            f"{if_old.shape} and {if_new.shape}"
         )
-    link = np.full(len(new_costs), -1)
-    gain = new_costs[:, None] - old_costs
+    link = np.full(len(if_new), -1)
+    gain = if_new[:, None] - if_old
     scale = float(np.abs(gain).max(initial=0)) or 1.0
     k, old = np.nonzero(gain >= -LINK * scale)  # no other link can pay
     if len(k):
         pairs = np.arange(len(k))
         at_most_one = csr_array(
-            (np.ones(2 * len(k)), (np.append(k, len(new_costs) + old), np.append(pairs, pairs))),
+            (np.ones(2 * len(k)), (np.append(k, len(if_new) + old), np.append(pairs, pairs))),
             shape=(sum(gain.shape), len(k)),
         )
         found = linprog(

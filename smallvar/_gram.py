@@ -4,6 +4,7 @@ import math
 import warnings
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigvalsh, eigvalsh_tridiagonal
 from scipy.sparse import issparse
 from scipy.spatial.distance import cdist, pdist
@@ -158,7 +159,9 @@ class KernelEstimator(Estimator):
                 return SHARE / typical
         return 1.0 if self.kernel == "chi2" else 1.0 / X.shape[1]  # scikit-learn's
 
-    def _validate_kernel(self, X, *, reset, least=1):
+    def _validate_kernel(
+        self, X: ArrayLike, *, reset: bool, least: int = 1
+    ) -> NDArray[np.floating]:
         """The data; in ``fit``, a precomputed Gram matrix is checked."""
         if not reset:  # a parameter may have been set since
             self._check_kernel()

@@ -4,10 +4,12 @@ import math
 import sys
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array, diags_array, sparray, spmatrix
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, eigsh
 from sklearn.base import BaseEstimator
@@ -28,6 +30,9 @@ from smallvar._validation import (
     shown,
     within_floats,
 )
+
+if TYPE_CHECKING:
+    from networkx import Graph
 
 TIE = 1e-12  # costs this close, relative to the largest, are equal
 DENSE = 200  # nodes up to which all eigenvalues are computed
@@ -416,18 +421,28 @@ class PenalizedCut(BaseEstimator):
     (0.286, -0.714)
     """
 
+    labels_: NDArray[np.int32]
+    n_clusters_: int
+    cut_: float
+    objective_: float
+    objective_path_: NDArray[np.float64]
+    lam_: float
+    n_iter_: int
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
     def __init__(
         self,
-        lam=None,
+        lam: float | None = None,
         *,
-        cut="normalized",
-        algorithm="multilevel",
-        init=None,
-        n_init=3,
-        max_iter=300,
-        random_state=None,
-        verbose=0,
-    ):
+        cut: Literal["normalized", "ratio"] = "normalized",
+        algorithm: Literal["multilevel", "incremental", "batch"] = "multilevel",
+        init: ArrayLike | None = None,
+        n_init: int = 3,
+        max_iter: int = 300,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.lam = lam
         self.cut = cut
         self.algorithm = algorithm
@@ -445,7 +460,7 @@ class PenalizedCut(BaseEstimator):
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
 
-    def fit(self, X, y=None):
+    def fit(self, X: "ArrayLike | sparray | spmatrix | Graph", y: object = None) -> Self:
         """Cluster the nodes of a graph.
 
         Parameters
@@ -496,7 +511,9 @@ class PenalizedCut(BaseEstimator):
             rounding=tie_of(graph, lam),
         )
 
-    def fit_predict(self, X, y=None):
+    def fit_predict(
+        self, X: "ArrayLike | sparray | spmatrix | Graph", y: object = None
+    ) -> NDArray[np.int32]:
         """Fit and return the labels of the nodes.
 
         Parameters
@@ -552,7 +569,13 @@ def warn_useless(lam, graph, cut):
     )
 
 
-def cut_path(X, lams=None, *, n_lams=50, **options):
+def cut_path(
+    X: "ArrayLike | sparray | spmatrix | Graph",
+    lams: ArrayLike | None = None,
+    *,
+    n_lams: int = 50,
+    **options: Any,
+) -> Bunch:
     """Cluster a graph over a range of penalties, and find the middle of the longest plateau.
 
     For each of the penalties this minimizes

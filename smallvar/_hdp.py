@@ -1,6 +1,9 @@
 """The hard Gaussian HDP: many data sets that share clusters."""
 
+from typing import Any, Literal, Self
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -150,20 +153,34 @@ class HDPMeans(ClusterMixin, Estimator):
     array([0, 1], dtype=int32)
     """
 
+    cluster_centers_: NDArray[np.float64]
+    labels_: NDArray[np.int32]
+    local_labels_: NDArray[np.int32]
+    groups_: NDArray[Any]
+    local_clusters_: list[NDArray[np.int32]]
+    n_local_clusters_: NDArray[np.int64]
+    n_clusters_: int
+    inertia_: float
+    objective_: float
+    objective_path_: NDArray[np.float64]
+    lam_local_: float
+    lam_global_: float
+    n_iter_: int
+
     def __init__(
         self,
-        lam_local="farthest-first",
-        lam_global="farthest-first",
+        lam_local: float | Literal["farthest-first"] = "farthest-first",
+        lam_global: float | Literal["farthest-first"] = "farthest-first",
         *,
-        n_local=5,
-        n_global=15,
-        n_init=1,
-        max_iter=300,
-        tol=0.0,
-        random_state=None,
-        n_threads=None,
-        verbose=0,
-    ):
+        n_local: int = 5,
+        n_global: int = 15,
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.lam_local = lam_local
         self.lam_global = lam_global
         self.n_local = n_local
@@ -182,7 +199,7 @@ class HDPMeans(ClusterMixin, Estimator):
         check_number(self.n_global, "n_global", low=1, integer=True)
         self._check_starts()
 
-    def fit(self, X, y=None, *, groups=None):
+    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None) -> Self:
         """Cluster the data sets.
 
         Parameters
@@ -205,12 +222,12 @@ class HDPMeans(ClusterMixin, Estimator):
             rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
             check_reach(X)
-            groups = Groups(groups, X.shape[0])
+            sets = Groups(groups, X.shape[0])
             lam_local, lam_global = self.lam_local, self.lam_global
             if isinstance(lam_local, str):
-                lam_local = local_of_rows(X, groups, self.n_local, n_threads)
+                lam_local = local_of_rows(X, sets, self.n_local, n_threads)
             if isinstance(lam_global, str):
-                lam_global = global_of_rows(X, groups, self.n_global, n_threads)
+                lam_global = global_of_rows(X, sets, self.n_global, n_threads)
             lam_local, lam_global = float(lam_local), float(lam_global)
             layout = Layout(X, None, n_threads)
             mean = layout.mean(X, None, n_threads)
@@ -218,12 +235,12 @@ class HDPMeans(ClusterMixin, Estimator):
             floor = max(lam_global, mean_noise(layout.low, layout.high) * X.shape[0])
 
             def start(number):
-                order = groups.order(rng if number else None)
+                order = sets.order(rng if number else None)
                 sweep = HDPSweep(
                     X,
                     order,
-                    groups.number[order],
-                    len(groups),
+                    sets.number[order],
+                    len(sets),
                     lam_local,
                     floor,
                     layout,
@@ -235,7 +252,7 @@ class HDPMeans(ClusterMixin, Estimator):
 
             best = best_of(map(start, range(self.n_init)), total=self.n_init, verbose=self.verbose)
             sweep, progress = best.sweep, best.progress
-            self.groups_ = groups.names
+            self.groups_ = sets.names
             self.labels_, self.local_labels_, self.cluster_centers_, *local = sweep.result()
             self.n_local_clusters_, self.local_clusters_ = local
             self.n_clusters_ = sweep.k
@@ -247,7 +264,7 @@ class HDPMeans(ClusterMixin, Estimator):
                 warn_not_converged(self, self.n_iter_)
         return self
 
-    def predict(self, X, groups=None):
+    def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np.int32]:
         """Global cluster of new rows, at the costs of the fit; no row opens a global cluster.
 
         Parameters

@@ -1,6 +1,10 @@
 """DP-means on points that are known by a kernel."""
 
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -325,25 +329,27 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
     array([[0.65, 0.85, 0.1 ]])
     """
 
+    lam_: float
+
     def __init__(
         self,
-        lam="farthest-first",
+        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
-        kernel="rbf",
-        gamma=None,
-        kernel_params=None,
-        n_clusters=8,
-        max_clusters=None,
-        algorithm="serial",
-        init="mean",
-        shuffle=False,
-        n_init=1,
-        max_iter=300,
-        tol=0.0,
-        max_memory=2e9,
-        random_state=None,
-        verbose=0,
-    ):
+        kernel: str | Callable[..., ArrayLike] = "rbf",
+        gamma: float | None = None,
+        kernel_params: dict[str, Any] | None = None,
+        n_clusters: int = 8,
+        max_clusters: int | None = None,
+        algorithm: Literal["serial", "collapsed"] = "serial",
+        init: Literal["mean"] | ArrayLike = "mean",
+        shuffle: bool = False,
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        max_memory: float = 2e9,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.lam = lam
         self.kernel = kernel
         self.gamma = gamma
@@ -368,7 +374,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         check_flag(self.shuffle, "shuffle")
         self._check_common()
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.
 
         Parameters
@@ -427,7 +433,9 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         distance = clusters.nearest()[1][active]
         return farthest_first(clusters.gram, active, distance, guess, noise) or 1.0
 
-    def fit_predict(self, X, y=None, sample_weight=None):
+    def fit_predict(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> NDArray[np.int32]:
         """Fit and return the labels of the data.
 
         Parameters
@@ -446,7 +454,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         """
         return self.fit(X, sample_weight=sample_weight).labels_
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Nearest mean of each row, in feature space; no row opens a cluster.
 
         Parameters
@@ -462,7 +470,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         check_is_fitted(self)
         return self._assign(self._validate_kernel(X, reset=False))[0]
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Compute distances (not squared) of each row to each mean, in feature space.
 
         Parameters
@@ -483,7 +491,9 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             distances[few] = np.sqrt(np.maximum(cost + own[few], 0.0)).T
         return distances
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return minus the objective of data at the fitted means.
 
         Parameters

@@ -1,6 +1,10 @@
 """The hard HDP on points that are known by a kernel."""
 
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import unchanged_on_error, warn_not_converged
@@ -339,23 +343,30 @@ class KernelHDPMeans(KernelClusters):
     array([0, 1], dtype=int32)
     """
 
+    local_labels_: NDArray[np.int32]
+    groups_: NDArray[Any]
+    local_clusters_: list[NDArray[np.int32]]
+    n_local_clusters_: NDArray[np.int64]
+    lam_local_: float
+    lam_global_: float
+
     def __init__(
         self,
-        lam_local="farthest-first",
-        lam_global="farthest-first",
+        lam_local: float | Literal["farthest-first"] = "farthest-first",
+        lam_global: float | Literal["farthest-first"] = "farthest-first",
         *,
-        kernel="rbf",
-        gamma=None,
-        kernel_params=None,
-        n_local=5,
-        n_global=15,
-        n_init=1,
-        max_iter=300,
-        tol=0.0,
-        max_memory=2e9,
-        random_state=None,
-        verbose=0,
-    ):
+        kernel: str | Callable[..., ArrayLike] = "rbf",
+        gamma: float | None = None,
+        kernel_params: dict[str, Any] | None = None,
+        n_local: int = 5,
+        n_global: int = 15,
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        max_memory: float = 2e9,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.lam_local = lam_local
         self.lam_global = lam_global
         self.kernel = kernel
@@ -377,7 +388,7 @@ class KernelHDPMeans(KernelClusters):
         check_number(self.n_global, "n_global", low=1, integer=True)
         self._check_common()
 
-    def fit(self, X, y=None, *, groups=None):
+    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None) -> Self:
         """Cluster the data sets.
 
         Parameters
@@ -401,25 +412,25 @@ class KernelHDPMeans(KernelClusters):
             rng = self._rng()
             X = self._validate_kernel(X, reset=True)
             n = X.shape[0]
-            groups = Groups(groups, n)
+            sets = Groups(groups, n)
             clusters = Partition(self._gram(X), None, np.zeros(n, dtype=np.int32))
             noise = rounding(clusters)
             lam_local, lam_global = self.lam_local, self.lam_global
             if isinstance(lam_local, str):
-                lam_local = local_of_gram(clusters.gram, groups, self.n_local, noise)
+                lam_local = local_of_gram(clusters.gram, sets, self.n_local, noise)
             if isinstance(lam_global, str):
-                lam_global = global_of_gram(clusters, groups, self.n_global, noise)
+                lam_global = global_of_gram(clusters, sets, self.n_global, noise)
             lam_local, lam_global = float(lam_local), float(lam_global)
 
             def start(number):
-                order = groups.order(rng if number else None)
-                return _Start(clusters, order, groups.number, lam_local, lam_global, noise)
+                order = sets.order(rng if number else None)
+                return _Start(clusters, order, sets.number, lam_local, lam_global, noise)
 
             best = self._best_start(start)
             found = best.clusters
             self._keep(X, found.label, found.weight, found.mass, found.norm)
-            self.labels_, self.groups_ = found.label, groups.names
-            self.local_labels_, *local = groups.local(found.label, found.k)
+            self.labels_, self.groups_ = found.label, sets.names
+            self.local_labels_, *local = sets.local(found.label, found.k)
             self.local_clusters_, self.n_local_clusters_ = local
             self.n_clusters_ = found.k
             self.inertia_ = found.error
@@ -428,7 +439,7 @@ class KernelHDPMeans(KernelClusters):
                 warn_not_converged(self, self.n_iter_)
         return self
 
-    def predict(self, X, groups=None):
+    def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np.int32]:
         """Global cluster of new rows, at the costs of the fit; no row opens a global cluster.
 
         Parameters

@@ -2,8 +2,10 @@
 
 import math
 import warnings
+from typing import Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import kmeans_plusplus
 from sklearn.utils.validation import check_is_fitted
 
@@ -383,21 +385,26 @@ class MahalanobisMeans(CenterEstimator):
     (array([  0, 100]), array([100]))
     """
 
+    covariances_: NDArray[np.float64]
+    objective_path_: NDArray[np.float64]
+    reg_covar_: float
+    lam_eff_: float | None
+
     def __init__(
         self,
-        n_clusters=8,
+        n_clusters: int = 8,
         *,
-        lam=None,
-        scale=1.0,
-        reg_covar="auto",
-        covariances=None,
-        init="k-means++",
-        n_init=10,
-        max_iter=300,
-        tol=0.0,
-        random_state=None,
-        verbose=0,
-    ):
+        lam: float | None = None,
+        scale: float = 1.0,
+        reg_covar: float | Literal["auto"] = "auto",
+        covariances: ArrayLike | None = None,
+        init: Literal["k-means++"] | ArrayLike = "k-means++",
+        n_init: int = 10,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_clusters = n_clusters
         self.lam = lam
         self.scale = scale
@@ -506,7 +513,7 @@ class MahalanobisMeans(CenterEstimator):
             )
         return cost
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.
 
         Parameters
@@ -596,7 +603,7 @@ class MahalanobisMeans(CenterEstimator):
         state.set_covariances(self.covariances_)
         return state
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Cluster of the least Mahalanobis distance from each row.
 
         Parameters
@@ -614,7 +621,7 @@ class MahalanobisMeans(CenterEstimator):
         check_reach(X)
         return self._fitted(X, self.reg_covar_).assign()[0]
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Return the Mahalanobis distances (not squared) of each row to each center.
 
         Parameters
@@ -638,7 +645,9 @@ class MahalanobisMeans(CenterEstimator):
         _need_finite(out, X)
         return out
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return minus the objective of data at the fitted centers and covariances.
 
         Parameters

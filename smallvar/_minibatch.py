@@ -1,12 +1,15 @@
 """DP-means from batches: bounded memory, streams."""
 
+from typing import Literal, Self
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 
 from smallvar._base import unchanged_on_error
 from smallvar._centers import CenterEstimator, Space, nearest_sweep
 from smallvar._dpmeans import LAMS, resolve_lam
-from smallvar._path import find_path
+from smallvar._path import LambdaPath, find_path
 from smallvar._starts import NO_CAP
 from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Stream
@@ -123,20 +126,26 @@ class MiniBatchDPMeans(CenterEstimator):
     array([0, 1, 2], dtype=int32)
     """
 
+    cluster_weights_: NDArray[np.float64]
+    inertia_: float
+    lam_: float
+    n_steps_: int
+    path_: LambdaPath
+
     def __init__(
         self,
-        lam="auto",
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
-        n_clusters=8,
-        max_clusters=None,
-        init="mean",
-        batch_size=4096,
-        max_iter=100,
-        tol=1e-3,
-        random_state=None,
-        n_threads=None,
-        verbose=0,
-    ):
+        n_clusters: int = 8,
+        max_clusters: int | None = None,
+        init: Literal["mean"] | ArrayLike = "mean",
+        batch_size: int = 4096,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.lam = lam
         self.n_clusters = n_clusters
         self.max_clusters = max_clusters
@@ -219,7 +228,9 @@ class MiniBatchDPMeans(CenterEstimator):
         self.inertia_ = error
         self.objective_ = error + self.lam_ * self.n_clusters_
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Update the clusters with one batch.
 
         Parameters
@@ -253,7 +264,7 @@ class MiniBatchDPMeans(CenterEstimator):
             self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
         return self
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data in passes over random batches, from scratch.
 
         Parameters
@@ -277,7 +288,7 @@ class MiniBatchDPMeans(CenterEstimator):
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
             self._begin(X, weight, rng, n_threads)
-            first_cost = previous = None
+            first_cost, previous = 0.0, None
             for n_iter in range(1, self.max_iter + 1):
                 cost = self._pass(X, weight, rng.permutation(X.shape[0]), n_threads)
                 if self.verbose:

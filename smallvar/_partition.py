@@ -1,6 +1,7 @@
 """Partitions of points that are known by a kernel: their sums, starts, and estimators' base."""
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
 from smallvar._gram import (
@@ -209,6 +210,18 @@ class PartitionStart:
 
 class KernelClusters(ClusterMixin, KernelEstimator):
     """What both estimators share: the Gram matrix, starts, and distances of new points."""
+
+    labels_: NDArray[np.int32]
+    n_clusters_: int
+    inertia_: float
+    objective_: float
+    objective_path_: NDArray[np.float64]
+    gamma_: float | None
+    n_iter_: int
+    X_fit_: NDArray[np.floating] | None
+    center_labels_: NDArray[np.int32]
+    center_weights_: NDArray[np.float64]
+    center_norms_: NDArray[np.float64]
 
     def _check_common(self):
         self._check_kernel()

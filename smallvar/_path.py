@@ -1,8 +1,10 @@
 """The merge path: clusterings into every number of clusters, and the penalties that suit each."""
 
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
@@ -13,6 +15,9 @@ from smallvar._criterion import BLOCK, Criterion
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.sums import column_range
 from smallvar._validation import check_data, check_number, check_weights
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 COARSE = 5000  # rows from which the number of clusters is first looked for,
 NUMBERS = 1 << 18  # or half as many if that many numbers are fewer rows
@@ -449,6 +454,19 @@ class LambdaPath:
         that is more.
     """
 
+    n_clusters: NDArray[np.intp]
+    inertia: NDArray[np.float64]
+    criterion: NDArray[np.float64]
+    tie: float
+    lam_low: NDArray[np.float64]
+    lam_high: NDArray[np.float64]
+    best: int
+    lam: float
+    ranking: NDArray[np.intp]
+    longest: int
+    n_samples: int
+    linkage: NDArray[np.float64]
+
     def __init__(self, problem, stops, best, ranges, tree, tie, n_samples):
         self.n_clusters = np.array([stop.k for stop in stops], dtype=np.intp)
         self.inertia = np.array([stop.error for stop in stops])
@@ -471,7 +489,7 @@ class LambdaPath:
             self.lam = np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0
         self.lam = float(self.lam)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"LambdaPath(n_clusters=1..{self.n_clusters[-1]}, best={self.best}, lam={self.lam:.6g})"
         )
@@ -479,7 +497,7 @@ class LambdaPath:
     def __getstate__(self):
         return {name: value for name, value in vars(self).items() if name != "_X"}
 
-    def centers(self, k):
+    def centers(self, k: int | np.integer) -> NDArray[np.float64]:
         """Return the centers of the clustering into ``k`` clusters.
 
         Parameters
@@ -501,7 +519,9 @@ class LambdaPath:
             raise ValueError(f"k must be <= {self.longest}, got k={k}: centers beyond are not kept")
         return self._centers[k].copy()
 
-    def labels(self, k, X=None, *, n_threads=None):
+    def labels(
+        self, k: int | np.integer, X: ArrayLike | None = None, *, n_threads: int | None = None
+    ) -> NDArray[np.int32]:
         """Label rows by the nearest of the centers of ``k`` clusters.
 
         Parameters
@@ -532,7 +552,7 @@ class LambdaPath:
             return self._family.labels(X, centers)
         return nearest_sweep(X, None, centers, resolve_threads(n_threads)).labels
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, NDArray[Any]]:
         """Return the columns of the table of the path.
 
         Returns
@@ -543,7 +563,7 @@ class LambdaPath:
         names = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
         return {name: getattr(self, name) for name in names}
 
-    def to_pandas(self):
+    def to_pandas(self) -> "DataFrame":
         """Return the table of the path; needs pandas.
 
         Returns
@@ -557,8 +577,14 @@ class LambdaPath:
 
 
 def lambda_path(
-    X, *, sample_weight=None, max_clusters=None, random_state=None, n_threads=None, verbose=0
-):
+    X: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    max_clusters: int | None = None,
+    random_state: int | np.random.RandomState | None = None,
+    n_threads: int | None = None,
+    verbose: int = 0,
+) -> LambdaPath:
     """Find clusterings into every number of clusters, and the number the data speak for.
 
     For every K from 1 on this minimizes the k-means objective

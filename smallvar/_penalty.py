@@ -1,6 +1,7 @@
 """Penalties from the data: the farthest-first rule."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from smallvar._centers import mean_noise
 from smallvar._config import resolve_threads
@@ -90,7 +91,7 @@ def farthest_first(X, n_clusters, weight, n_threads):
     return farthest_row(X, n_clusters, weight, n_threads) or 1.0
 
 
-def farthest_first_lambda(X, n_clusters, *, n_threads=None):
+def farthest_first_lambda(X: ArrayLike, n_clusters: int, *, n_threads: int | None = None) -> float:
     """Penalty for which about ``n_clusters`` clusters are expected.
 
     Start with T = {mean of the data}; ``n_clusters`` times, find the row with the largest squared
@@ -172,7 +173,9 @@ def global_of_rows(X, groups, n_global, n_threads):
     return global_lambda(groups, to_seed(mean), to_row, n_global, noise)
 
 
-def hdp_lambdas(X, groups, n_local, n_global, *, n_threads=None):
+def hdp_lambdas(
+    X: ArrayLike, groups: ArrayLike, n_local: int, n_global: int, *, n_threads: int | None = None
+) -> tuple[float, float]:
     """Derive penalties for which about these numbers of local and global clusters are expected.
 
     The local one is the mean, over data sets, of the value of :func:`farthest_first_lambda` for
@@ -222,9 +225,9 @@ def hdp_lambdas(X, groups, n_local, n_global, *, n_threads=None):
     check_number(n_local, "n_local", low=1, integer=True)
     check_number(n_global, "n_global", low=1, integer=True)
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
-    groups = Groups(groups, X.shape[0])
+    sets = Groups(groups, X.shape[0])
     threads = resolve_threads(n_threads)
     return (
-        local_of_rows(X, groups, n_local, threads),
-        global_of_rows(X, groups, n_global, threads),
+        local_of_rows(X, sets, n_local, threads),
+        global_of_rows(X, sets, n_global, threads),
     )

@@ -2,9 +2,12 @@
 
 import warnings
 from collections import namedtuple
+from collections.abc import Callable
+from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse, sparray, spmatrix
 from sklearn.base import ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -324,19 +327,28 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     2.8901 <= 2.8903
     """
 
+    labels_: NDArray[np.int32]
+    n_clusters_: int
+    objective_: float
+    bound_: float
+    eigenvalues_: NDArray[np.float64]
+    embedding_: NDArray[np.float64]
+    lam_: float
+    n_iter_: int
+
     def __init__(
         self,
-        lam="farthest-first",
+        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
-        kernel="linear",
-        gamma=None,
-        kernel_params=None,
-        n_clusters=8,
-        rounding="yu-shi",
-        n_init=10,
-        random_state=None,
-        verbose=0,
-    ):
+        kernel: str | Callable[..., ArrayLike] = "linear",
+        gamma: float | None = None,
+        kernel_params: dict[str, Any] | None = None,
+        n_clusters: int = 8,
+        rounding: Literal["yu-shi", "kmeans"] = "yu-shi",
+        n_init: int = 10,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.lam = lam
         self.kernel = kernel
         self.gamma = gamma
@@ -347,7 +359,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _validate(self, X, *, reset, least=1):
+    def _validate(self, X: Any, *, reset: bool, least: int = 1) -> Any:
         with within_floats():
             X = validate_data(
                 self,
@@ -359,7 +371,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             )
         return csr_array(X) if issparse(X) else aligned(X)
 
-    def _validate_kernel(self, X, *, reset, least=1):
+    def _validate_kernel(self, X: Any, *, reset: bool, least: int = 1) -> Any:
         if not issparse(X):
             X = super()._validate_kernel(X, reset=reset, least=least)
             if reset:
@@ -388,7 +400,12 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             check_symmetric(X, f"kernel={self.kernel!r} must return a symmetric matrix")
         return rows, _GramProblem(X.astype(np.float64, copy=False), weight)
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(
+        self,
+        X: ArrayLike | sparray | spmatrix,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Cluster the data.
 
         Parameters
@@ -502,7 +519,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             return _kmeans(unit_rows(Y), rng, self.n_init, weight)
         return yu_shi_rounds(unit_rows(Y), rng, self.n_init, weight)
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike | sparray | spmatrix) -> NDArray[np.int32]:
         """Nearest cluster mean of each row, in feature space; no row opens a cluster.
 
         Of the rows of the fit this may not be the cluster they are in: the rounding does not look

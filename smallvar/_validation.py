@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import check_array, gen_batches
 
@@ -85,7 +86,7 @@ def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-
         raise ValueError(f"{name} must be finite, got {shown(lam)}")
 
 
-def as_floats(value):
+def as_floats(value: ArrayLike) -> NDArray[np.float64]:
     """An aligned float64 array in C order; ValueError or TypeError where there is none."""
     array = np.asarray(value)
     if array.dtype.kind in "cmM":
@@ -117,7 +118,7 @@ def aligned(X):
     return X.astype(X.dtype.newbyteorder("="))
 
 
-def check_data(X):
+def check_data(X: ArrayLike) -> NDArray[np.floating]:
     """A matrix of finite float32 or float64 numbers, for functions; estimators have _validate."""
     with within_floats():
         return aligned(check_array(X, dtype=DTYPES))
@@ -152,7 +153,7 @@ def check_symmetric(A, wanted, dtype=None):
     return off
 
 
-def check_weights(sample_weight, n):
+def check_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
     """Weights as a float64 array of shape (n,), or None where all are 1.
 
     Rows with a weight above zero are called active, the others idle: they take part in nothing,

@@ -2,6 +2,8 @@
 
 import inspect
 import pickle
+import types
+import typing
 
 import numpy as np
 import pytest
@@ -92,6 +94,24 @@ def encoded(model, X):
     return model.transform(X) if hasattr(model, "transform") else model.fit_predict(X)
 
 
+def fits(value, annotation):
+    """Whether a value is of the type that an annotation says."""
+    kind, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if kind in (typing.Union, types.UnionType):
+        return any(fits(value, one) for one in inner)
+    if kind is list:
+        return isinstance(value, list) and all(fits(item, *inner) for item in value)
+    if kind is dict:
+        key, item = inner
+        pairs = value.items() if isinstance(value, dict) else [(None, None)]
+        return all(fits(k, key) and fits(v, item) for k, v in pairs)
+    if kind is np.ndarray:
+        (scalar,) = typing.get_args(inner[1])
+        of_any = scalar is typing.Any
+        return isinstance(value, kind) and (of_any or issubclass(value.dtype.type, scalar))
+    return isinstance(value, annotation)
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
 class TestEstimator:
     """What scikit-learn's checks leave open."""
@@ -169,6 +189,39 @@ class TestEstimator:
             assert f"{name} :" in doc, name
         for section in ("Parameters", "Attributes", "References", "Examples"):
             assert f"{section}\n---" in doc
+
+    def test_annotations(self, estimator):
+        """Learned attributes, and what methods return, are of the types they are said to be."""
+        X = data(estimator)
+        model = estimator(first(estimator), random_state=0).fit(X)
+        hints = typing.get_type_hints(estimator)
+        for name, value in vars(model).items():
+            if name.endswith("_") and not name.startswith("_"):
+                assert fits(value, hints[name]), (name, hints[name], value)
+        results = {}
+        for name in ("fit", "fit_predict", "predict", "transform", "score"):
+            method = getattr(model, name, None)
+            if method and method.__module__.startswith("smallvar."):  # not scikit-learn's
+                results[name] = method, method(X)
+        for name, value in inspect.getmembers(estimator, lambda m: isinstance(m, property)):
+            if not name.startswith("_"):
+                results[name] = value.fget, getattr(model, name)
+        for name, (function, result) in results.items():
+            annotation = inspect.signature(function).return_annotation
+            wanted = estimator if annotation is typing.Self else annotation
+            assert fits(result, wanted), (name, wanted, result)
+
+
+def test_annotations_of_a_path():
+    path = smallvar.lambda_path(X, random_state=0)
+    hints = typing.get_type_hints(type(path))
+    assert {"best", "linkage", "lam_low"} <= set(hints)
+    for name, annotation in hints.items():
+        assert fits(getattr(path, name), annotation), (name, annotation)
+    assert not fits(path.best, float)
+    assert not fits(path.inertia, hints["n_clusters"])
+    for method, result in [(path.centers, path.centers(2)), (path.labels, path.labels(2))]:
+        assert fits(result, inspect.signature(method).return_annotation)
 
 
 # Classes, and the parameters and attributes that mean the same in all of them.

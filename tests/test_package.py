@@ -123,6 +123,44 @@ def test_names():
             assert inspect.getdoc(getattr(smallvar, name)), name
 
 
+def public_functions():
+    """By name: the public functions, and methods and properties of the public classes."""
+    found = {}
+    for name in smallvar.__all__:
+        value = getattr(smallvar, name)
+        if inspect.isfunction(value):
+            found[name] = value
+        elif inspect.isclass(value):
+            found |= methods_of(value, {"__init__"})
+    return found | methods_of(smallvar._path.LambdaPath, set())
+
+
+def methods_of(kind, private):
+    """What scikit-learn defines is not ours to annotate."""
+    ours = [base for base in kind.__mro__ if base.__module__.startswith("smallvar.")]
+    members = {name: value for base in reversed(ours) for name, value in vars(base).items()}
+    return {
+        f"{kind.__name__}.{name}": value.fget if isinstance(value, property) else value
+        for name, value in members.items()
+        if (name in private or not name.startswith("_"))
+        and (inspect.isfunction(value) or isinstance(value, property))
+    }
+
+
+def test_public_functions_are_annotated():
+    """Of the type checker's own options none tells public functions from private ones."""
+    functions = public_functions()
+    assert {"DPMeans.__init__", "HDPMeans.fit", "KFeatures.transform", "cut_path"} <= set(functions)
+    assert {"LambdaPath.labels", "DynamicMeans.tracks_"} <= set(functions)
+    for name, function in functions.items():
+        signature = inspect.signature(function)
+        assert signature.return_annotation is not signature.empty, name
+        for parameter in signature.parameters.values():
+            annotated = parameter.annotation is not parameter.empty
+            assert annotated or parameter.name == "self", (name, parameter.name)
+    assert (INSTALLED / "py.typed").is_file()  # without it type checkers look at none of them
+
+
 def test_version():
     assert smallvar.__version__ == importlib.metadata.version("smallvar")
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", smallvar.__version__)
