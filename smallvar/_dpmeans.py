@@ -311,7 +311,7 @@ class DPMeans(CenterEstimator):
         alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
         if not alone or not self.lam_ < self.inertia_:
             return None
-        options = {"lam": self.lam_, "most": self.max_clusters, "look": True}
+        options = {"lam": self.lam_, "most": self.max_clusters, "rough": True}
         path = find_path(X, weight, np.random.RandomState(0), n_threads, **options)
         objective = path.inertia + self.lam_ * path.n_clusters
         if not objective.min() < MUCH_BETTER * self.objective_:
