@@ -474,7 +474,10 @@ MANY = {
     "KFeatures": (smallvar.KFeatures(12, assign="exact", n_init=10**4), rows(3000, 20)),
     "KernelDPMeans": (KernelDPMeans(0.01, n_init=10**4), rows(1500)),
     "MahalanobisMeans": (smallvar.MahalanobisMeans(9, n_init=10**5), rows(3000)),
-    "MiniBatchDPMeans": (smallvar.MiniBatchDPMeans(0.001, max_clusters=500), rows(200_000)),
+    "MiniBatchDPMeans": (
+        smallvar.MiniBatchDPMeans(0.001, max_clusters=500, tol=0, max_iter=10**5),
+        rows(200_000),
+    ),
     "SpectralDPMeans": (smallvar.SpectralDPMeans(1.0, kernel="rbf", gamma=1.0), rows(3000)),
     "SpectralDynamicMeans": (smallvar.SpectralDynamicMeans(0.05, n_init=10**4), rows(900)),
 }
