@@ -307,7 +307,7 @@ class DPMeans(CenterEstimator):
         return best
 
     def _reachable(self, X, weight, n_threads):
-        """What to tell of a single cluster that is left only because no row is worth another."""
+        """The warning that more clusters would cost less than the only one left; None if not so."""
         alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
         if not alone or not self.lam_ < self.inertia_:
             return None

@@ -377,8 +377,8 @@ def _best(problem, stops, ranges, tie):
     low, high = ranges
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.where((low > 0.0) & (low < high), high / low, 0.0)
-    close = [i for i, stop in enumerate(allowed) if stop.k > 1 and best.V + max(tie, 0.0) >= stop.V]
-    widest = max(close, key=lambda i: width[i])  # the first, with the fewest clusters, at a tie
+    tied = [i for i, stop in enumerate(allowed) if stop.k > 1 and best.V + max(tie, 0.0) >= stop.V]
+    widest = max(tied, key=lambda i: width[i])  # the first, with the fewest clusters, at a tie
     return allowed[widest] if width[widest] > 0.0 else best
 
 

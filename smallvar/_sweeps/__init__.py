@@ -4,6 +4,7 @@ Words
 -----
 sweep       one pass over all points (rows of Z, nodes), each visited once in the order of visit;
             a class named so (DPSweep, CutSweep) makes such passes and owns their buffers
+            (FeatureSweep: starts of many sweeps each, whole)
 round       a stretch of a sweep for which proposals are made in parallel and then taken up in order
 lot         centers that an ordered pass opens before later points are compared with them
 chunk       points that one thread handles at a time; results do not depend on it
@@ -27,6 +28,7 @@ place       of a thing: its index in a table; to place a center, or a feature: t
             that are computed from it up to date
 origin      where sums and scores are taken from (``shift`` in scores)
 mass        sum of the weights of a cluster; count: number of its members
+part        a sum, or rows to be added up, of which threads make several at a time
 bins        in which sums are exact, so that they depend on no order (_sums.h)
 
 Letters of the nearest-center sweeps (state.pxd)

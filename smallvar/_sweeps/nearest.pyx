@@ -42,7 +42,7 @@ cdef extern from "simd.h" nogil:
 cdef enum:
     MAX_TILES = 4    # tiles that are scored together
     TILE_BYTES = 1 << 18    # memory of such tiles, where it can be had
-    PART = 128       # points whose own distances are computed together
+    LISTED = 128     # listed points whose own distances are computed together
 
 
 def compiler():
@@ -60,21 +60,21 @@ def instruction_sets():
     return sv_set_names().decode().split(", ")
 
 
-cdef void assign_part(
+cdef void assign_listed(
     const real_x* x, State* s, Py_ssize_t start, const unsigned short* listed, Py_ssize_t n, Batch* failed,
     Batch* restless_only, real_c* tiles, Close* close, unsigned char* flag
 ) noexcept nogil:
-    """Points start + listed of a chunk, at most PART, that failed the filter: u becomes exact, they are tested again.
+    """Points start + listed of a chunk, at most LISTED, that failed the filter: u becomes exact, they are tested again.
 
     Those that fail again are scored as soon as they fill a batch, while their rows are in the cache: against all
     centers, or, where no calm center can be nearer, against the restless ones only.
     """
-    cdef double known[PART]
-    cdef float u[PART]
-    cdef float l[PART]
-    cdef float g[PART]
-    cdef int verdict[PART]
-    cdef int center[PART]
+    cdef double known[LISTED]
+    cdef float u[LISTED]
+    cdef float l[LISTED]
+    cdef float g[LISTED]
+    cdef int verdict[LISTED]
+    cdef int center[LISTED]
     cdef Py_ssize_t q, i
     for q in range(n):
         center[q] = s.label[start + listed[q]]
@@ -130,9 +130,9 @@ cdef void assign_chunk(
             memset(flag, 0, size)
         q = 0
         while q < n_listed:
-            assign_part(x, s, start, listed + q, min(<Py_ssize_t> PART, n_listed - q), &failed, &restless_only,
+            assign_listed(x, s, start, listed + q, min(<Py_ssize_t> LISTED, n_listed - q), &failed, &restless_only,
                         tiles, &close, flag)
-            q += PART
+            q += LISTED
         if restless_only.size > 0:
             flush_restless(x, s, &restless_only, tiles, flag)
     else:

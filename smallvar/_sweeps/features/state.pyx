@@ -18,7 +18,7 @@ cdef void* new_memory(size_t bytes) except NULL nogil:
     return memory
 
 
-cdef inline void* part(char* arena, Py_ssize_t* used, Py_ssize_t bytes) noexcept nogil:
+cdef inline void* next_bytes(char* arena, Py_ssize_t* used, Py_ssize_t bytes) noexcept nogil:
     """The next bytes of an arena (NULL: they are only counted), from a cache line's boundary on."""
     cdef Py_ssize_t start = used[0]
     used[0] += (bytes + 63) // 64 * 64
@@ -26,7 +26,7 @@ cdef inline void* part(char* arena, Py_ssize_t* used, Py_ssize_t bytes) noexcept
 
 
 cdef inline double* doubles(char* arena, Py_ssize_t* used, Py_ssize_t count) noexcept nogil:
-    return <double*> part(arena, used, count * <Py_ssize_t> sizeof(double))
+    return <double*> next_bytes(arena, used, count * <Py_ssize_t> sizeof(double))
 
 
 cdef Py_ssize_t lay_out(const Problem* p, Start* s, char* arena) noexcept nogil:
@@ -42,10 +42,10 @@ cdef Py_ssize_t lay_out(const Problem* p, Start* s, char* arena) noexcept nogil:
     cdef int t
     if p.rule == EXACT:
         codes = <Py_ssize_t> 1 << p.cap
-    s.z = <unsigned char*> part(arena, &used, p.tiles * room * LANES)
-    s.old = <unsigned char*> part(arena, &used, length * room * LANES)
-    s.touched = <unsigned char*> part(arena, &used, length)
-    s.far = <unsigned char*> part(arena, &used, length)
+    s.z = <unsigned char*> next_bytes(arena, &used, p.tiles * room * LANES)
+    s.old = <unsigned char*> next_bytes(arena, &used, length * room * LANES)
+    s.touched = <unsigned char*> next_bytes(arena, &used, length)
+    s.far = <unsigned char*> next_bytes(arena, &used, length)
     s.squares = doubles(arena, &used, p.tiles * LANES)
     s.parts = doubles(arena, &used, (p.tiles + PART - 1) // PART)
     s.features = doubles(arena, &used, room * d)
@@ -60,14 +60,14 @@ cdef Py_ssize_t lay_out(const Problem* p, Start* s, char* arena) noexcept nogil:
     s.refund = doubles(arena, &used, room)
     s.small = doubles(arena, &used, 3 * room * room)
     s.spare = doubles(arena, &used, room * d)
-    s.kept = <Py_ssize_t*> part(arena, &used, 2 * room * <Py_ssize_t> sizeof(Py_ssize_t))
+    s.kept = <Py_ssize_t*> next_bytes(arena, &used, 2 * room * <Py_ssize_t> sizeof(Py_ssize_t))
     s.quadratic = doubles(arena, &used, codes)
-    s.flips = <int*> part(arena, &used, codes * <Py_ssize_t> sizeof(int))
+    s.flips = <int*> next_bytes(arena, &used, codes * <Py_ssize_t> sizeof(int))
     s.inverse = doubles(arena, &used, room * room if collapsed else 0)
     s.vec = doubles(arena, &used, 12 * room if collapsed else 0)
     s.wide = doubles(arena, &used, 4 * d if collapsed else 0)
     s.rest = doubles(arena, &used, 2 * room * room + room * d if collapsed else 0)
-    s.scratch = <Scratch*> part(arena, &used, s.threads * <Py_ssize_t> sizeof(Scratch))
+    s.scratch = <Scratch*> next_bytes(arena, &used, s.threads * <Py_ssize_t> sizeof(Scratch))
     for t in range(s.threads):
         if arena != NULL:
             w = s.scratch + t

@@ -71,7 +71,10 @@ cdef int keep_better(
 cdef int visit(
     const Problem* p, Start* s, Py_ssize_t tile, int mask, const double* refund, Scratch* w
 ) noexcept nogil:
-    """Choose new rows of Z for the lanes of a tile in ``mask``; returns the lanes that changed."""
+    """Choose new rows of Z for the lanes of a tile in ``mask``, by sf_flip (MB13 eq. 6) or sf_exact, see _features.h.
+
+    Returns the lanes that changed.
+    """
     cdef double rr[LANES]
     cdef double before[LANES]
     cdef double swing[LANES]
