@@ -7,7 +7,7 @@ from smallvar._sweeps.sums cimport Sums
 cdef class DPSweep(Engine):
     cdef Py_ssize_t step            # points of a round
     cdef Py_ssize_t n_before        # centers at the start of the sweep
-    cdef Py_ssize_t farthest_point       # the point that open_farthest moved, or -1
+    cdef Py_ssize_t farthest_point  # the point that open_farthest moved, or -1
     cdef int farthest_left          # and the cluster it left
     cdef object space               # has the layout of the sums
     cdef Sums sums                  # of the clusters, for the labels of the last move_centers

@@ -262,7 +262,7 @@ cdef class MergeSweep(DPSweep):
             if n_lost < s.k:
                 for k in range(s.k):
                     if self.target[k]:
-                        self.meet(k)
+                        self.renew_partners(k)
             self.find_partners(n_lost)
             self.known = s.k
             self.check_signals(n_lost * s.k)
@@ -276,7 +276,7 @@ cdef class MergeSweep(DPSweep):
         return Partners(self.s.k, self.s.d, self.width, self.mean, self.column, self.mass, self.listed,
                         &self.costs[0, 0], self.ward, self.partner)
 
-    cdef void meet(self, Py_ssize_t k) noexcept nogil:
+    cdef void renew_partners(self, Py_ssize_t k) noexcept nogil:
         """The partner of cluster k, whose mean has changed; k becomes the partner of others where it is cheapest."""
         cdef double* cost = &self.costs[0, 0]
         cdef Py_ssize_t c
@@ -304,7 +304,7 @@ cdef class MergeSweep(DPSweep):
             if self.mass[k] > 0.0 and (k == a or self.partner[k] == a or self.partner[k] == b):
                 self.listed[n_lost] = <int> k
                 n_lost += 1
-        self.meet(a)
+        self.renew_partners(a)
         self.find_partners(n_lost)
 
     cdef void renumber(self) noexcept nogil:

@@ -131,7 +131,7 @@ cdef void assign_chunk(
         q = 0
         while q < n_listed:
             assign_listed(x, s, start, listed + q, min(<Py_ssize_t> LISTED, n_listed - q), &failed, &restless_only,
-                        tiles, &close, flag)
+                          tiles, &close, flag)
             q += LISTED
         if restless_only.size > 0:
             flush_restless(x, s, &restless_only, tiles, flag)

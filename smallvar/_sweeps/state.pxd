@@ -56,15 +56,15 @@ cdef struct State:
     float* h                # half the distance to the nearest other center
     float* hd               # half the distance to the nearest center opened in this sweep
     float* fresh            # distance to the nearest center opened in the last sweep
-    float* near             # distance to the nearest center that later points have yet to meet
-    bint lazy               # u and l hold once p and r are taken off, so the filter may be used
-    bint swept              # p and r have been taken off
+    float* near             # distance to the nearest center of the lot just opened
+    bint lazy               # u + p, l - r and g - rg are bounds, so the filter may be used
+    bint swept              # a sweep has brought the bounds up to date with p, r and rg
     bint opened             # a center was opened in this sweep or the last one: hd or fresh matter
     bint opened_restless    # the one center opened in the last sweep is among the restless
     double lam              # penalty of a cluster
-    double limit            # sqrt(lam), scaled, rounded down
-    double noise            # a squared distance up to this is a rounding of the means
-    bint seek               # list the points that are farther than lam from every center
+    double limit            # sqrt(lam), scaled, rounded down; BIG where no cluster may be opened
+    double noise            # a squared distance up to this may be the rounding of a mean
+    bint seek               # list the points that are far
     bint farthest           # find the point with the largest weighted distance beyond lam
     # lists of each chunk, at the chunk's own place
     unsigned short* moved   # points with a new label, from the beginning of the chunk
@@ -76,14 +76,14 @@ cdef struct State:
     int* n_exact            # points that were close
     double* farthest_distance   # of the point with the largest weighted distance beyond lam
     Py_ssize_t* farthest_index  # that point, or -1
-    # a tile for each thread, on cache lines of its own
+    # memory of each thread for the tiles of a batch, on cache lines of its own
     char* tiles
-    Py_ssize_t tile_size
+    Py_ssize_t tile_size    # bytes of it
     Py_ssize_t batch        # points that are scored together
 
 
 cdef inline char* tile_of(const State* s, int slot) noexcept nogil:
-    """The tile of the thread that has this slot."""
+    """The memory for tiles of the thread that has this slot."""
     return s.tiles + slot * s.tile_size
 
 
