@@ -279,7 +279,7 @@ default="squared_euclidean"
 
         best = self._run(X, weight, lam, given, rng, n_threads, start, family=Family(rule))
         if active is not None:
-            # idle rows, of weight zero, are not visited: they get the label of predict
+            # idle rows, of weight zero, are not visited: they get the label that predict gives
             idle = np.flatnonzero(weight == 0)
             self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.sweep.centers).labels
         return best

@@ -18,7 +18,7 @@ def _after_fork():
 
 
 if hasattr(os, "register_at_fork"):
-    # its lock may be held by a thread that the child does not have
+    # its lock may be held by a thread that a forked child does not have
     os.register_at_fork(after_in_child=_after_fork)
 
 

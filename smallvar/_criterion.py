@@ -49,7 +49,7 @@ class Criterion:
         return within / self.n
 
     def sweep_of(self, labels, k):
-        """The sweep of labels that came about in another space."""
+        """A sweep with these labels, which were found in another metric."""
         if self.judge is None:
             label = np.zeros(self.X.shape[0], dtype=np.int32)
             self.judge = MergeSweep(
@@ -61,12 +61,12 @@ class Criterion:
         return self.judge
 
     def __call__(self, sweep):
-        """V, the matrix that makes the clusters round (None where they are), the squared error."""
+        """V, the matrix that makes the clusters round (None if they are), the squared error."""
         K, n, d, u = sweep.k, self.n, self.d, self.distinct
         mass, unit = sweep.weights, np.log(u)
         base = -2.0 * u / n * float(mass @ np.log(mass / n))
         base += unit * ((K - 1) * (PER_COLUMN * d + PER_CLUSTER) + PRICE * d)
-        # a center takes 1 / n_k of the variance of its rows along: give it back
+        # squares about a mean are too small by 1 / n_k of the variance of its rows: add that
         back = n / (u - K) / mass if u > K else np.zeros(K)
 
         def value(squares, logdet, parameters, price=PRICE):
@@ -79,7 +79,7 @@ class Criterion:
             error = self._sum(squares)
             V = value(squares, 0.0, 1)
         else:
-            # r' S^-1 r by all directions, or by what the long ones take away from r'r / e_d
+            # r' S^-1 r from all directions; or r'r / e_d less a sum over the q long ones, if few
             metric, few = U / np.sqrt(e), 2 * q < d and e[0] < 1e2 * e[-1]
             W = U[:, :q] * np.sqrt(1.0 / e[-1] - 1.0 / e[:q]) if few else metric
             long = np.sqrt(e[0])

@@ -43,9 +43,9 @@ class _Divergence:
     """D(x, mu) = F(x) - F(mu) - F'(mu).(x - mu), a sum over columns, on a domain low..high.
 
     ``terms`` are the summands. About a point m0 inside the domain, D(x, mu) = D(x, m0) - x.g + b
-    with (g, b) from ``tangent``; where a component of mu is on the border they hold for the x that
-    share it, and ``walls`` finds the others, whose divergence is infinite. ``size`` is what a
-    squared length is for squared distances: means are good to 1e-12 of its root.
+    with (g, b) from ``tangent``. Where a component of mu is on the border of the domain that holds
+    for the x that are there too; ``walls`` finds the others, whose divergence is infinite. ``size``
+    is what a squared length is for squared distances: means are good to 1e-12 of its root.
     """
 
     low, high, low_is_in = 0.0, np.inf, True
@@ -163,8 +163,8 @@ class Reference:
 class DivergenceSweep:
     """The sweeps of DP-means for a divergence: a ``Sweep`` of ``_starts``.
 
-    All divergences of a block of rows are one matrix product. Its rounding is bounded, and what is
-    closer than that is decided by ``between``, so that labels depend on no block and no BLAS.
+    All divergences of a block of rows are one matrix product, with a bound on its rounding; where
+    they differ by less, ``between`` decides, so that labels depend on no block and no BLAS.
 
     ``rows`` are the rows visited, in that order (None: all as given), ``weight`` their weights > 0
     or None, and ``about`` a Reference of all X.
@@ -230,9 +230,9 @@ class DivergenceSweep:
     # ---- nearest centers -------------------------------------------------------------------------
 
     def table(self, x, block, first=0):
-        """D of rows to the centers from ``first`` on, and how far rounding may put it off.
+        """D of rows to the centers from ``first`` on, and a bound on its rounding.
 
-        NaN, or any distance off, where that leaves float64.
+        Where terms leave float64, D is NaN or the bound infinite.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             table = x @ self.slope[first:].T
@@ -296,12 +296,12 @@ class DivergenceSweep:
             label, least, tolerance = self.nearest(x, block)
             if self.k < cap and lam < np.inf:
                 w = np.broadcast_to(self.weights_of(block), least.shape)
-                self._settle(x, w, lam, label, least, tolerance, np.arange(len(x)))
+                self._decide(x, w, lam, label, least, tolerance, np.arange(len(x)))
                 self._open(x, block.start, w, lam, cap, label, least, tolerance)
             self._put(block, label)
 
-    def _settle(self, x, w, lam, label, least, tolerance, rows):
-        """Exact divergences where it is close whether w D exceeds lam."""
+    def _decide(self, x, w, lam, label, least, tolerance, rows):
+        """Exact divergences where the table cannot tell whether w D exceeds lam."""
         with np.errstate(invalid="ignore"):  # of infinities
             close = np.abs(w[rows] * least[rows] - lam) <= w[rows] * tolerance[rows] + EPS * lam
         rows = rows[close]
@@ -336,14 +336,14 @@ class DivergenceSweep:
             (rows,) = np.nonzero(closer)
             rest[rows], tolerance[after:][rows] = new[rows], slack[rows]
             label[after:][rows] = self.k - 1
-            self._settle(x, w, lam, label, least, tolerance, after + np.union1d(rows, close))
+            self._decide(x, w, lam, label, least, tolerance, after + np.union1d(rows, close))
 
     def seek_farthest(self, lam, seek):
         """Take lam for ``open_farthest``."""
         self.lam = lam
 
     def open_farthest(self):
-        """Delayed creation: the row with the largest w D leaves for a cluster of its own."""
+        """Delayed creation: the row with the largest w D opens a cluster, if that exceeds lam."""
         w = np.broadcast_to(self.weights_of(slice(None)), self.least.shape)
         reach, slack = w * self.least, w * self.tolerance
         if np.isfinite(reach).all():
@@ -365,7 +365,7 @@ class DivergenceSweep:
     # ---- means -----------------------------------------------------------------------------------
 
     def add_up(self):
-        """Bring the sums to the labels: only rows whose label is another now are moved."""
+        """Bring the sums up to date with the labels, by the rows whose label has changed."""
         label, mass = self.labels, self.about.mass
         if self.rows is not None:
             label = np.full(self.X.shape[0], -1, dtype=np.int32)
@@ -390,7 +390,8 @@ class DivergenceSweep:
         # so that the mean of equal values is exact
         low, high = cluster_range(self.X, self.summed, self.k)
         centers = np.clip(self.sums.means[: self.k], low, high)
-        top = self.rule.high  # a mean is there only if all members are, whatever rounding says
+        # a mean that is not that of members all at the upper bound must not be rounded to it
+        top = self.rule.high
         centers = np.where((centers == top) & (low < top), np.nextafter(top, 0.0), centers)
         self._keep(centers, kept)
         # sum_i w_i D(x_i, m0) = sum_i w_i D(x_i, mean) + sum_c s_c D(mean_c, m0)
@@ -429,10 +430,10 @@ class DivergenceSweep:
     # ---- collapsed updates -----------------------------------------------------------------------
 
     def collapse(self, lam, cap):
-        """One collapsed sweep: means are right at all times.
+        """One collapsed sweep (MB13, eq. 8-9): means are those of the present labels at all times.
 
-        Costs of a block of rows are computed as if none of them moved; the first that does changes
-        two clusters, whose costs the rows behind it compute again.
+        Costs of a block of rows are computed as if none of them moved. The first that moves changes
+        two clusters, whose costs are computed anew for the rows after it.
         """
         state = _Collapsed(self, lam, cap)
         n, start, step = len(self.labels), 0, 64
@@ -456,7 +457,7 @@ class _Collapsed:
         self.sweep, self.lam, self.cap = sweep, lam, cap
         self.mean, self.mass = sweep.centers.copy(), sweep.mass.copy()
         self.count = sweep.count.copy()
-        self.live = int(np.count_nonzero(self.count))
+        self.n_used = int(np.count_nonzero(self.count))
         self.n_moved = 0
 
     def _clip(self, mean):
@@ -465,7 +466,7 @@ class _Collapsed:
         return np.clip(mean, layout.low, layout.high)
 
     def _join(self, x, w, clusters):
-        """Cost of joining: w D(x, joint mean) + s D(mean, joint mean)."""
+        """Cost of joining: w D(x, joint mean) + s D(mean, joint mean), as in eq. 8-9 of MB13."""
         between = self.sweep.rule.between
         mass, mean, w = self.mass[clusters], self.mean[clusters], w[:, None]
         apart = x[:, None] - mean
@@ -500,9 +501,9 @@ class _Collapsed:
         at = 0
         while at < len(x):
             alone = self.count[label[at:]] == 1
-            apart = np.where(self.live - alone < self.cap, self.lam, np.inf)
+            apart = np.where(self.n_used - alone < self.cap, self.lam, np.inf)
             least = np.minimum(cost[at:].min(axis=1), apart)
-            # means are good to 1e-12, costs to about the root of theirs times that
+            # means are good to 1e-12 of their size, a cost c thus to about 1e-12 sqrt(c) spread
             tied = least + 1e-12 * (least + np.sqrt(least) * spread[at:])
             good = cost[at:] <= tied[:, None]
             best = np.where(good.any(axis=1), good.argmax(axis=1), len(self.mass))
@@ -529,12 +530,12 @@ class _Collapsed:
             sums.reserve(new + 1)
             self.mean = np.vstack([self.mean, np.zeros(self.mean.shape[1])])
             self.mass, self.count = np.append(self.mass, 0.0), np.append(self.count, 0)
-            self.live += 1
+            self.n_used += 1
         sums.move_row(np.ascontiguousarray(x), w, old, new)
         sweep.summed[row] = new
         self.count[old] -= 1
         self.count[new] += 1
-        self.live -= self.count[old] == 0
+        self.n_used -= self.count[old] == 0
         for c in (old, new):
             if self.count[c]:
                 mean, self.mass[c] = sums.center(c)
@@ -552,7 +553,7 @@ class _DivergenceMergeSweep(DivergenceSweep):
         return self.mass
 
     def seed(self, rows):
-        """Centers near these rows, a bit towards the mean: no component is on a border."""
+        """Centers near these rows, moved a little toward the mean: no component is on a border."""
         seeds = np.asarray(self.X[rows], dtype=np.float64)
         self.set_centers(np.vstack([self.centers, seeds + 0.05 * (self.about.m0 - seeds)]))
         self.assign()
@@ -583,15 +584,15 @@ class _DivergenceMergeSweep(DivergenceSweep):
             mean[a], mass[a] = self.sums.center(a)
             target[target == b] = a
             table[b], table[:, b] = np.inf, np.inf
-            alive = np.flatnonzero(target == np.arange(k))
-            lost = self._lost(mean, mass, a, alive)
-            table[a, alive[alive > a]] = lost[alive > a]
-            table[alive[alive < a], a] = lost[alive < a]
-        alive = np.flatnonzero(target == np.arange(k))
+            kept = np.flatnonzero(target == np.arange(k))
+            lost = self._lost(mean, mass, a, kept)
+            table[a, kept[kept > a]] = lost[kept > a]
+            table[kept[kept < a], a] = lost[kept < a]
+        kept = np.flatnonzero(target == np.arange(k))
         number = np.cumsum(target == np.arange(k)) - 1
         self._renumber(number[target].astype(np.int32))
-        self.sums.keep(alive)
-        self.set_centers(mean[alive])
+        self.sums.keep(kept)
+        self.set_centers(mean[kept])
         self.move_centers()
         return pairs, costs
 
@@ -610,8 +611,8 @@ class _FamilyCriterion:
     V = 2 sum_i w_i D(x_i, mu_{z_i}) - 2 n sum_k p_k log p_k + 2 log(n) (K (d + 1) - 1),
 
     n the sum of weights, terms that do not depend on the clusters left out; for "itakura_saito" the
-    shape of the gamma law is one more parameter, fitted. Equal rows are evidence each: bits and
-    counts repeat.
+    shape of the gamma law is one more parameter, fitted. Equal rows count each on
+    their own, since bits and counts repeat.
     """
 
     def __init__(self, rule, X, weight, unit):
@@ -657,7 +658,7 @@ class Masses:
 
     def __init__(self, X, weight, n_threads):
         self.weight = weight
-        # small values count as much as large ones here: none may be cut off
+        # 50 bits of every value, also of small ones: rare=0
         self.layout = Layout(X, weight, n_threads, origin=np.zeros(X.shape[1]), rare=0.0)
         # so that the mean of a constant column is exact
         mean = self.layout.mean(X, weight, n_threads)
@@ -675,8 +676,8 @@ def farthest_first(rule, X, rows, mean, n_clusters):
             out[block] = rule.between(x.astype(np.float64, copy=False), seed)
         return out
 
-    def to_row(far):
-        return apart(X[far if rows is None else rows[far]].astype(np.float64))
+    def to_row(i):
+        return apart(X[i if rows is None else rows[i]].astype(np.float64))
 
     return farthest_by(among(apart(mean), to_row), n_clusters, 0.0) or 1.0
 

@@ -314,11 +314,11 @@ class DPMeans(CenterEstimator):
         return best
 
     def _reachable(self, X, weight, n_threads):
-        """What to tell of a single cluster that is left only because no row is worth another."""
+        """The warning that more clusters would cost less than the only one left; None if not so."""
         alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
         if not alone or not self.lam_ < self.inertia_:
             return None
-        options = {"lam": self.lam_, "most": self.max_clusters, "look": True}
+        options = {"lam": self.lam_, "most": self.max_clusters, "rough": True}
         path = find_path(X, weight, np.random.RandomState(0), n_threads, **options)
         objective = path.inertia + self.lam_ * path.n_clusters
         if not objective.min() < MUCH_BETTER * self.objective_:

@@ -26,7 +26,7 @@ class MovingClusters(ClusterMixin, Estimator):
 
     A form says how a step is clustered: ``_cluster`` returns the labels (old clusters in their
     order, then the new ones), the counts, whether its sweeps came to an end, and the clusters, in
-    a shape that only it knows. ``_no_cluster`` is a step without data, ``_keep`` makes those
+    a type of its own. ``_no_cluster`` is a step without data, ``_keep`` makes those
     that ``alive`` selects the state, ``_mark`` is what tracks say of the active ones, ``_penalty``
     is lam from data.
     """
@@ -69,7 +69,7 @@ class MovingClusters(ClusterMixin, Estimator):
         self.n_steps_ = 0
         self._next_id = 0
         self._generator = check_random_state(self.random_state)
-        for name in ("lam_", "q_", "tau_", "_settled"):
+        for name in ("lam_", "q_", "tau_", "_resolved"):
             vars(self).pop(name, None)
         self._recorded = [] if recording else None
 
@@ -91,10 +91,10 @@ class MovingClusters(ClusterMixin, Estimator):
                 del self._recorded[recorded:]
             raise
 
-    def _settle_penalties(self, X, n_threads):
-        """The numbers lam, Q and tau, once there are data."""
+    def _resolve_penalties(self, X, n_threads):
+        """The penalties lam, Q and tau as numbers, from the first data."""
         names = ("lam", "t_q", "k_tau", "q", "tau")
-        self._settled = {name: getattr(self, name) for name in names}
+        self._resolved = {name: getattr(self, name) for name in names}
         lam = self.lam
         if isinstance(lam, str):
             lam = self._penalty(X, min(GUESS, X.shape[0]), n_threads)
@@ -105,6 +105,7 @@ class MovingClusters(ClusterMixin, Estimator):
         t_q, k_tau = DEFAULT_T_Q, DEFAULT_K_TAU
         if self.t_q is not None:
             t_q, k_tau = float(self.t_q), float(self.k_tau)
+        # CKH 4.2.3: Q = lam / T_Q, tau = (T_Q (k_tau - 1) + 1) / (T_Q - 1)
         self.q_ = float(self.lam_ / t_q)
         self.tau_ = float(k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1))
 
@@ -114,9 +115,10 @@ class MovingClusters(ClusterMixin, Estimator):
         ids, converged = self.cluster_ids_, True
         if X.shape[0]:
             if not hasattr(self, "lam_"):
-                self._settle_penalties(X, n_threads)
+                self._resolve_penalties(X, n_threads)
+            # gamma_k = 1 / (1 / v_k + tau D_k), CKH section 4; then v = gamma + n, D = 1
             gamma = 1.0 / (1.0 / self.weights_ + self.tau_ * self.ages_)
-            penalty = np.minimum(self.q_ * self.ages_, self.lam_)  # rounding may put it above
+            penalty = np.minimum(self.q_ * self.ages_, self.lam_)  # Q D, not above lam by rounding
             labels, counts, clusters, converged = self._cluster(X, gamma, penalty, n_threads)
             new = len(counts) - old
             active = counts > 0
@@ -251,7 +253,7 @@ class MovingClusters(ClusterMixin, Estimator):
                 raise ValueError("record must be set before the first step, got record=True")
             for name in ("weights_", "ages_"):
                 learned(self, name, len(self.cluster_ids_))
-            for name, value in vars(self).get("_settled", {}).items():
+            for name, value in vars(self).get("_resolved", {}).items():
                 if getattr(self, name) != value:
                     raise ValueError(
                         f"{name} must stay what it was at the first batch, {shown(value)}, got "

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._dynamic import MovingClusters
 from smallvar._eigen import Rounding, eigen_above, first_appearance, yu_shi
 from smallvar._exchange import TIE, Batch, Exchange, link_costs, match_clusters, thin
-from smallvar._gram import KernelEstimator, warn_far
+from smallvar._gram import KernelEstimator, warn_remote
 from smallvar._penalty import among, farthest_by
 from smallvar._starts import best_of
 from smallvar._validation import check_number, check_symmetric
@@ -42,7 +42,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
     def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.float64]:
         X = super()._validate(X, reset=reset, least=least).astype(np.float64, copy=False)
         if len(X):
-            warn_far(self, X)
+            warn_remote(self, X)
         return X
 
     def _joint_kernel(self, X):
@@ -60,11 +60,11 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
     def _penalty(self, X, guess, n_threads):
         """The rule of farthest_first_lambda in feature space."""
         K = self._first_kernel = self._joint_kernel(X)
-        look = among(
+        add_seed = among(
             K.diagonal() - 2 * K.mean(axis=0) + K.mean(),
-            lambda far: K.diagonal() - 2 * K[far] + K[far, far],
+            lambda i: K.diagonal() - 2 * K[i] + K[i, i],
         )
-        return farthest_by(look, guess, TIE * np.abs(K).max()) or 1.0
+        return farthest_by(add_seed, guess, TIE * np.abs(K).max()) or 1.0
 
     def _cluster(self, X, gamma, penalty, n_threads):
         K = vars(self).pop("_first_kernel", None)  # of this step, if it gave the penalty
@@ -82,7 +82,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         for k in np.flatnonzero(counts):
             rows, total = np.flatnonzero(labels == k), float(counts[k])
             a, kept, which = np.empty(0), X[:0], np.empty(0, dtype=int)
-            if k < n_old:
+            if k < n_old:  # phi <- (gamma phi + sum of phi(y)) / (gamma + n)
                 total += gamma[k]
                 kept, which = points[k], np.arange(first[k], first[k + 1])
                 a = coefficients[k] * (gamma[k] / total)
@@ -537,6 +537,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         return True
 
     def _partition(self, batch):
+        # CKH, section 5.3: G = [[K_yy, K_y,phi Gamma^1/2], [.., diag(gamma K_phi,phi + Q D)]]
         n, n_old = batch.cross.shape
         root = np.sqrt(batch.gamma)
         G = np.zeros((n + n_old, n + n_old))
@@ -547,6 +548,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         values, vectors = eigen_above(G, batch.lam, self._generator, least=1)
         self.eigenvalues_ = values
         above = np.maximum(values - batch.lam, 0.0).sum()
+        # cost >= tr G - sum over eigenvalues above lam of (eigenvalue - lam) - lam (old clusters)
         self.bound_ = float(np.trace(G) - above - batch.lam * n_old)
 
         def linked(labels):

@@ -1,4 +1,4 @@
-"""One time step of kernel D-Means: its costs, links to old clusters, exchange of points."""
+"""One time step of kernel D-Means (CKH, section 5): costs, links to old clusters, exchange."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,10 +9,10 @@ from sklearn.utils.validation import check_array
 from smallvar._lapack import eigh
 
 TIE = 1e-12  # of the largest kernel value or penalty: costs that are equal
-LINK = 1e-9  # of the largest gain by a link: what HiGHS tells apart, and what a tie may cost
+LINK = 1e-9  # of the largest gain by a link: gains that HiGHS cannot tell apart tie
 EXPLAINED = 1e-9  # of ||phi||^2 or of the largest K_ii: greedy selection ends here
 RIDGE = 1e-3  # of the largest K_ii, on changes of the coefficients
-WINDOW = 4096  # points looked at together between two that move
+WINDOW = 4096  # most points whose costs are computed together, as if none moved
 
 
 def match_clusters(new_costs: ArrayLike, old_costs: ArrayLike) -> NDArray[np.int64]:
@@ -101,7 +101,7 @@ def thin(K, coefficients, budget):
     lowers ||phi - sum a' phi(x)||^2 most, all a' refit. Once nothing of phi is left, which happens
     where many points are nearly the same for the kernel, the rest of the budget goes to points
     spread evenly over |a|: for a kernel that depends on all points of a step they may differ in
-    the next. The last fit is minimal in the change of the coefficients, too (a small ridge).
+    the next. A small ridge in the last fit keeps coefficients near to what they were.
     """
     m = len(coefficients)
     if m <= budget:
@@ -175,7 +175,10 @@ class Batch:
         return np.bincount(labels, minlength=k), S, within, Z @ self.cross, own
 
     def costs(self, labels, k):
-        """Cost of each cluster if it is new, and if it continues each of the old ones."""
+        """Cost of each cluster if it is new, and if it continues each of the old ones.
+
+        New: lam + sum K_ii - sum K_ij / n. Old: Q D + the line below.
+        """
         n, _, within, cross, own = self.sums(labels, k)
         # sum K_ii + gamma n / (gamma + n) K_phiphi - (sum K_ij + 2 gamma sum K_i,phi) / (gamma + n)
         n, total = n[:, None], self.gamma + n[:, None]
@@ -257,7 +260,7 @@ class Exchange:
         cost = np.empty((k + 1, len(points)))
         cost[:k] = self._value(slots, n + 1, within + 2 * S + Kii, self.cross[:k, None] + to_old)
         cost[:k] -= now[:, None]
-        cost[self.n_old : k][self.n[self.n_old : k] == 0] = np.inf  # left by all
+        cost[self.n_old : k][self.n[self.n_old : k] == 0] = np.inf  # it has lost all its points
         cost[k] = b.lam - Kii
         has = own >= 0
         mine, c = own[has], columns[has]
@@ -287,7 +290,7 @@ class Exchange:
             self.S[slot] = 0.0
 
     def _sweep(self):
-        """Visit all points; a window of them is looked at until one moves."""
+        """Visit all points: costs are computed for a window of them, which ends where one moves."""
         position, window, moved = 0, 1, 0
         while position < len(self.order):
             points = self.order[position : position + window]

@@ -15,14 +15,16 @@ from smallvar._sweeps.sums import round_origin
 from smallvar._validation import DTYPES, check_number, check_symmetric, shown
 
 BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
-TEMPORARY = 32  # bytes for each of them: what it is made from, itself, its float64 copy
-DENSE = 500  # rows of which all eigenvalues are looked at for negative ones
-STEPS, FEW_STEPS, MANY = 40, 8, 4000  # of Lanczos beyond that, few for more rows than MANY
+TEMPORARY = 32  # bytes for each of these elements: temporaries, the element, its float64 copy
+DENSE = 500  # rows up to which all eigenvalues are computed, to find negative ones
+STEPS, FEW_STEPS, MANY = 40, 8, 4000  # Lanczos steps beyond that; few for more rows than MANY
 # kernels exp(-gamma distance), whose gamma has the unit of one over that distance
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
-FAR = 1e6  # squares of rows, of their squared spread, beyond which rows are subtracted first
-LARGE = 300.0  # the same of 1 / gamma: K is off by the rounding of squares this large
-LOST = 1e10  # of the squared spread, beyond which 6 digits of a distance at most are left
+# rows are subtracted before they are squared where squares of rows exceed REMOTE times their
+# squared spread, or LARGE / gamma: the rounding of so large squares shows in K
+REMOTE = 1e6
+LARGE = 300.0
+LOST = 1e10  # the same ratio, beyond which at most 6 digits of a distance are left
 # kernels of products: what is left of a distance is their rounding, relative to squares of rows
 PRODUCTS = ("linear", "poly", "polynomial", "cosine")
 SHARE = 0.3  # gamma times the typical distance, where gamma is not given
@@ -38,7 +40,7 @@ def typical_distance(X, weight, metric):
     """Median distance between rows that differ, 0 if none do; rows without weight do not count.
 
     Of more than SAMPLE rows, always the same ones are looked at, drawn at random: rows in a regular
-    order, such as turn by turn from several groups, may not be taken at regular steps.
+    order, such as one from each of several groups in turn, must not be taken at regular steps.
     """
     rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
     if len(rows) > SAMPLE:
@@ -62,12 +64,12 @@ def origin_of(X):
     """A round point near rows that are far from zero; None where they are not."""
     low, high = X.min(axis=0), X.max(axis=0)
     square, apart, _, _ = squares(low, high)
-    if not square > FAR * apart > 0 or not np.isfinite(square):
+    if not square > REMOTE * apart > 0 or not np.isfinite(square):
         return None
     return round_origin(low.astype(np.float64), high.astype(np.float64)).astype(X.dtype)
 
 
-def warn_far(estimator, X, kernels=PRODUCTS):
+def warn_remote(estimator, X, kernels=PRODUCTS):
     """Warn where the kernel of rows so far from zero is the same for all, up to rounding."""
     if not isinstance(estimator.kernel, str) or estimator.kernel not in kernels or issparse(X):
         return
@@ -83,19 +85,19 @@ def warn_far(estimator, X, kernels=PRODUCTS):
         )
 
 
-def far_away(X, Y, gamma):
+def is_remote(X, Y, gamma):
     """Whether squared distances from squares and products lose 6 digits and more.
 
     So they do where squares are large for ``gamma``: the rounding of K then depends on which rows
     are in a block, and sweeps over a K that is made again may never find nothing to change. Sparse
-    rows have zeros: they are not far from there.
+    rows have zeros, so they are not far from zero.
     """
     if issparse(X) or issparse(Y):
         return False
     square, apart, _, _ = squares(
         np.minimum(X.min(axis=0), Y.min(axis=0)), np.maximum(X.max(axis=0), Y.max(axis=0))
     )
-    return square > FAR * apart > 0 or square * gamma > LARGE
+    return square > REMOTE * apart > 0 or square * gamma > LARGE
 
 
 def block_size(max_memory):
@@ -176,7 +178,7 @@ class KernelEstimator(Estimator):
         if getattr(self, "gamma_", None) is not None:
             arguments["gamma"] = self.gamma_
         gamma = arguments.get("gamma", 1.0 / X.shape[1])
-        if isinstance(self.kernel, str) and self.kernel == "rbf" and far_away(X, Y, gamma):
+        if isinstance(self.kernel, str) and self.kernel == "rbf" and is_remote(X, Y, gamma):
             with np.errstate(over="ignore", invalid="ignore"):  # checked below
                 K = np.exp(-gamma * cdist(X, Y, "sqeuclidean"))
             K = K.astype(np.result_type(X, Y), copy=False)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 TIE = 1e-12  # costs this close, relative to the largest, are equal
 DENSE = 200  # nodes up to which all eigenvalues are computed
-FEW = 32  # a sweep moves few nodes if it moves no more than one in so many
+FEW = 32  # a sweep moves few nodes if it moves no more than one in FEW
 
 
 @dataclass
@@ -217,9 +217,9 @@ class _Descent:
 
     def multilevel(self, labels):
         """Single nodes, then clusters as nodes, and so on; then back; until nothing changes."""
-        # on the way up a level that hardly changes is left: clusters merge faster as nodes
+        # on the way up a level is left once few nodes move: clusters merge faster as nodes
         self.settle(self.graph, labels, self.order, len(labels) // FEW)
-        merged, settled, rounds = True, False, 0
+        merged, refined, rounds = True, False, 0
         while merged and self.converged:
             if rounds == self.max_iter:
                 self.converged = False
@@ -241,13 +241,13 @@ class _Descent:
                 labels = labels[fine]
                 if merged:
                     self.settle(graph, labels, order)
-            if not (merged or settled):
+            if not (merged or refined):
                 merged = self.settle(self.graph, labels, self.order)
-            settled = True
+            refined = True
         return labels
 
     def batch(self, labels):
-        """Weighted kernel DP-means."""
+        """Weighted kernel DP-means with the kernel of the cut (KJ12, Theorem 5.3)."""
         shift = kernel_shift(self.graph)
         if not self.ratio:  # the paper's sigma is s - 1, and not negative
             shift = max(shift, 1.0)
@@ -273,7 +273,7 @@ class _Descent:
 
 
 def kernel_shift(graph):
-    """The least s, up to rounding, for which s V - L is positive semi-definite."""
+    """KJ12's sigma: the least s, up to rounding, for which s V - L is positive semi-definite."""
     N = graph.laplacian()
     if not graph.indices.size:
         return 0.0
@@ -292,7 +292,7 @@ def kernel_shift(graph):
 
 
 def spectral_labels(graph, lam, rng, n_init):
-    """Roundings of the spectral relaxation, one connected component at a time."""
+    """Roundings of the spectral relaxation (KJ12, 5.1), one connected component at a time."""
     n_components, component = connected_components(graph.adjacency(), directed=False)
     members = np.argsort(component, kind="stable")
     whole = graph.reordered(members)
@@ -554,7 +554,7 @@ def check_labels(init, graph):
 
 
 def warn_useless(lam, graph, cut):
-    """Warn where the answer is known before."""
+    """Warn where lam alone determines the clusters."""
     if lam >= 0:
         expect = "one cluster for each connected part of the graph"
     elif lam <= graph.least_lam(cut):

@@ -231,7 +231,7 @@ class HDPMeans(ClusterMixin, Estimator):
             lam_local, lam_global = float(lam_local), float(lam_global)
             layout = Layout(X, None, n_threads)
             mean = layout.mean(X, None, n_threads)
-            # what rounding alone may not exceed
+            # the global penalty, or more than rounding alone can make
             floor = max(lam_global, mean_noise(layout.low, layout.high) * X.shape[0])
 
             def start(number):

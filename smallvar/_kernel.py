@@ -29,7 +29,8 @@ from smallvar._validation import (
     check_weights,
 )
 
-FIRST_WINDOW, LAST_WINDOW = 16, 4096  # points looked at together between two that move
+# points whose costs are computed together, as if none moved: at first, and at most
+FIRST_WINDOW, LAST_WINDOW = 16, 4096
 WEIGHTS = 1e6  # largest ratio of weights where rows are taken out of clusters
 
 
@@ -43,9 +44,9 @@ class _Start(PartitionStart):
         self.step = self.collapse if algorithm == "collapsed" else self.create
 
     def run(self, max_iter, tol, verbose):
-        """Sweep to the end, then settle labels and objective."""
+        """Sweep to the end, then find the labels to return."""
         super().run(max_iter, tol, verbose)
-        self.settle()
+        self.finish()
         return self
 
     @property
@@ -69,7 +70,7 @@ class _Start(PartitionStart):
             f"{self.n_opened} clusters opened"
         )
 
-    def settle(self):
+    def finish(self):
         """Labels to return, and the means they go with."""
         clusters = self.clusters
         idle = np.flatnonzero(clusters.weight == 0)
@@ -80,13 +81,13 @@ class _Start(PartitionStart):
         )
         self.center_label[idle] = -1
         self.label, self.inertia = clusters.label, clusters.error
-        closing = not self.progress.converged and self.step != self.collapse
-        if not (closing or len(idle)):
+        unfinished = not self.progress.converged and self.step != self.collapse
+        if not (unfinished or len(idle)):
             return
         nearest, least, _ = clusters.nearest()
         self.label = self.label.copy()
         self.label[idle] = nearest[idle]
-        if closing:
+        if unfinished:
             used = np.zeros(clusters.k, dtype=bool)
             used[nearest[clusters.active]] = True
             number = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
@@ -102,7 +103,7 @@ class _Start(PartitionStart):
             self.progress.path.append(self.inertia + self.lam * len(self.norm))
 
     def create(self):
-        """One sweep of Algorithm 1; returns labels, points moved and clusters opened."""
+        """One sweep of KJ12, Algorithm 1; returns labels, points moved and clusters opened."""
         clusters, order = self.clusters, self.order
         label, least, tie = clusters.nearest()
         new, weight = label[order], clusters.weight[order]
@@ -110,7 +111,7 @@ class _Start(PartitionStart):
         limit = np.maximum(self.lam, weight * self.noise) + weight * tie
         far = np.flatnonzero(weight * least > limit)
         k = clusters.k
-        # each round is one opening; what it does to the later points is what they would find
+        # each turn opens one cluster; later points that are nearer to it are moved to it at once
         while len(far) and k < self.cap:
             i = far[0]
             row = clusters.gram.rows(order[i : i + 1])[0]
@@ -129,7 +130,7 @@ class _Start(PartitionStart):
     def collapse(self):
         """One collapsed sweep (MB13, eq. 8-9); returns labels, points moved, clusters opened."""
         clusters, order = self.clusters, self.order
-        n, k, live, moved = len(clusters.label), clusters.k, clusters.k, 0
+        n, k, n_used, moved = len(clusters.label), clusters.k, clusters.k, 0
         label = clusters.label.copy()
         room = k + 8
         sums, mass, square = np.empty((room, n)), np.zeros(room), np.zeros(room)
@@ -155,7 +156,7 @@ class _Start(PartitionStart):
             cost[count[:k] == 0] = np.inf
             cost[own[alone], places[alone]] = np.inf
             least = np.minimum(
-                cost.min(axis=0), np.where(live - alone < self.cap, self.lam, np.inf)
+                cost.min(axis=0), np.where(n_used - alone < self.cap, self.lam, np.inf)
             )
             good = cost <= least + 1e-12 * least + w * (TIE * size + self.noise)
             best = np.where(good.any(axis=0), good.argmax(axis=0), k)
@@ -177,8 +178,8 @@ class _Start(PartitionStart):
                     )
                 sums[b] = 0.0
                 k += 1
-                live += 1
-            live -= bool(alone[j])
+                n_used += 1
+            n_used -= bool(alone[j])
             row = w * clusters.gram.rows(rows[j : j + 1])[0]
             for c, sign in ((a, -1), (b, 1)):
                 square[c] += w * (sign * 2.0 * sums[c, i] + row[i])

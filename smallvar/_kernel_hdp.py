@@ -36,7 +36,7 @@ class _Start(PartitionStart):
         self.run_of = np.cumsum(first) - 1
         self.stop = np.append(np.flatnonzero(first)[1:], len(order))[self.run_of]
         self.lam_local, self.lam_global = lam_local, lam_global
-        self.floor = max(lam_global, noise * len(order))  # what rounding alone may not exceed
+        self.floor = max(lam_global, noise * len(order))  # above what rounding alone can make
         self.diagonal = clusters.diagonal[order]
         self.inside = np.zeros(len(order))  # sum of K over the point's local cluster
         self.seen = np.full(len(order), -1)  # for these labels
@@ -65,7 +65,7 @@ class _Start(PartitionStart):
         self.seen = np.append(number, -1)[self.seen]
 
     def sweep(self):
-        """Steps 4 and 5 of Algorithm 2; returns labels, their number, and whether any changed."""
+        """Steps 4 and 5 of KJ12, Algorithm 2; returns labels, their number, whether any changed."""
         clusters = self.clusters
         size = float(np.abs(clusters.norm).max())
         # squared distances of the points to the global clusters, those opened in the sweep too
@@ -100,8 +100,8 @@ class _Start(PartitionStart):
         limit = self.lam_local + self.floor + tie
         opens = (least > limit) | ~has[run, new]
         at = 0
-        # each round opens one local cluster, and maybe its global one, for the next point that
-        # wants it; only what the later points find there is looked at again
+        # each turn opens one local cluster, and maybe its global one, for the next point that it is
+        # cheapest for; of the later points only the costs of that cluster change
         while at < n:
             i = at + int(opens[at:].argmax())
             if not opens[i]:
@@ -197,7 +197,7 @@ class _Start(PartitionStart):
         )
 
     def add_inside(self, new, local, order):
-        """Bring ``inside`` up to date where a data set has changed since."""
+        """Bring ``inside`` up to date for the data sets whose labels have changed."""
         stale = np.zeros(self.run_of[-1] + 1, dtype=bool)
         stale[self.run_of[self.seen != new]] = True
         order = order[stale[self.run_of[order]]]  # local clusters are still contiguous

@@ -1,4 +1,4 @@
-"""LAPACK that Ctrl-C can stop waiting for."""
+"""LAPACK that can be interrupted by Ctrl-C."""
 
 import ctypes
 import threading
@@ -6,7 +6,7 @@ import threading
 import numpy as np
 from scipy.linalg import LinAlgError, cython_lapack
 
-QUICK = 500  # rows up to which nobody gets impatient
+QUICK = 500  # rows up to which it takes so little time that Ctrl-C can wait
 
 
 def _routine(name):
@@ -27,11 +27,11 @@ _dsyevr = _routine("dsyevr")
 def stoppable(function, *args, **options):
     """The result of a function that leaves Python to other threads, waited for.
 
-    At Ctrl-C it is no longer waited for. It then goes on unseen to its end, so it must not change
-    what others see.
+    After Ctrl-C it is no longer waited for, but runs on to its end in a thread of its own: so it
+    must not change anything that other code uses.
     """
     if threading.current_thread() is not threading.main_thread():
-        return function(*args, **options)  # Ctrl-C is heard in the main thread only
+        return function(*args, **options)  # only the main thread receives Ctrl-C
     outcome = []
 
     def run():

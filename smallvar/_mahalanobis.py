@@ -114,7 +114,7 @@ class _Gaussians:
     def refit(self, label, k):
         """Means and covariances of the members; returns the objective."""
         self.centers, scatter = self._moments(label, k)
-        if self.known is None:
+        if self.known is None:  # MB13, appendix E: S_k = (scatter_k + reg I) / scale
             self.set_covariances((scatter + self.reg * self.identity) / self.scale, label)
         elif self.known.ndim == 2:
             self.set_covariances(np.broadcast_to(self.known, scatter.shape).copy(), label)
@@ -145,7 +145,7 @@ class _Gaussians:
         self.roots, self.logdet = _roots(covariances, singular)
 
     def prior(self):
-        """What the clusters cost without their points: reg tr S^-1 + scale log det S + lam each."""
+        """What clusters cost apart from distances: reg tr S_k^-1 + scale log det S_k + lam each."""
         trace = self.reg * float(np.square(self.roots).sum())
         return trace + self.scale * float(self.logdet.sum()) + self.lam * len(self.logdet)
 
@@ -493,6 +493,7 @@ class MahalanobisMeans(CenterEstimator):
         elif reg == 0:
             raise ValueError("reg_covar must be > 0 with lam given, got 0")
         else:
+            # tr(reg I S^-1) + scale log det S at S = reg I / scale, the covariance of one point
             cost = lam + scale * d * (1.0 + np.log(reg / scale))
         cost = float(cost)
         rest = cost - lam if np.isfinite(lam) else 0.0

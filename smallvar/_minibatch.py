@@ -212,6 +212,7 @@ class MiniBatchDPMeans(CenterEstimator):
         centers, mass = centers.copy(), np.zeros(sweep.k)
         if self.cluster_weights_ is not None:
             mass[: len(self.cluster_weights_)] = self.cluster_weights_
+        # the mean of all rows so far: a row of weight w moves it by w / mass of the way to itself
         centers[touched], mass[touched] = total / weights[:, None], weights
         if self.cluster_centers_ is None and mass[0] == 0:
             # the mean of the first batch was only a place to start from

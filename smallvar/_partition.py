@@ -1,4 +1,4 @@
-"""Partitions of points that are known by a kernel: their sums, starts, and estimators' base."""
+"""Partitions of points that are known by a kernel: their sums, starts, and a base of estimators."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +12,15 @@ from smallvar._gram import (
     batches,
     block_size,
     origin_of,
-    warn_far,
     warn_indefinite,
+    warn_remote,
 )
 from smallvar._penalty import among, farthest_by
 from smallvar._starts import Progress, best_of
 from smallvar._validation import check_number, learned
 
-TIE = 1e-13  # of the terms that a distance is the difference of: their rounding
-FINE = 1e-3  # part of the sum of w K_ii that an objective may be whose sums are only updated
+TIE = 1e-13  # rounding of a distance, as a share of the terms that it is the difference of
+FINE = 1e-3  # below this share of the sum of w K_ii an objective needs sums made from scratch
 # kernels that may have negative eigenvalues; gamma < 0 is not allowed
 INDEFINITE = ("precomputed", "sigmoid", "poly", "polynomial")
 
@@ -40,7 +40,8 @@ class Partition:
     """A partition of the points, and the sums over its clusters that distances follow from.
 
     With sums[c, i] = sum_{j in c} w_j K_ij and mass s_c, the squared distance of point i to the
-    mean of c is K_ii - 2 sums[c, i] / s_c + norm_c, norm_c = sum_{i in c} w_i sums[c, i] / s_c^2.
+    mean of c is K_ii - 2 sums[c, i] / s_c + norm_c, norm_c = sum_{i in c} w_i sums[c, i] / s_c^2
+    (KJ12, section 5.2).
     """
 
     def __init__(self, gram, weight, label):
@@ -147,10 +148,10 @@ def rounding(clusters):
 def farthest_first(gram, rows, distance, n_clusters, noise):
     """The farthest-first rule among ``rows``, from their distances to their mean."""
 
-    def to_row(far):
-        row = gram.block(rows[[far]], rows)[0]
+    def to_row(farthest):
+        row = gram.block(rows[[farthest]], rows)[0]
         row *= -2.0
-        row += gram.diagonal[rows] + gram.diagonal[rows[far]]
+        row += gram.diagonal[rows] + gram.diagonal[rows[farthest]]
         return row
 
     return farthest_by(among(distance, to_row), n_clusters, noise)
@@ -161,7 +162,7 @@ class PartitionStart:
 
     ``sweep`` returns labels, the number of clusters and whether either is another than before;
     ``measured`` is the objective of the present partition, ``words`` are what to print of it, and
-    ``renumber`` hears of the new numbers of clusters.
+    ``renumber`` is called with the new numbers of the clusters.
     """
 
     def __init__(self, clusters, order, noise):
@@ -176,7 +177,7 @@ class PartitionStart:
         """New number of each old cluster, -1 where it vanished."""
 
     def run(self, max_iter, tol, verbose):
-        """Sweep to the end, then settle the objective."""
+        """Sweep to the end, then compute the objective from sums made from scratch."""
         clusters = self.clusters
         # with an indefinite matrix clusters may open without end
         progress = self.progress = Progress(max_iter, tol, len(self.order), verbose)
@@ -193,7 +194,7 @@ class PartitionStart:
             if changed or verifying:
                 self.renumber(clusters.put(label, k, exact=verifying))
                 if not clusters.exact and abs(self.measured()) < FINE * clusters.size:
-                    # the rounding of updates could be seen in it, as a rise
+                    # or the rounding of updates could make the objective rise
                     clusters.put(clusters.label, clusters.k, exact=True)
             progress.record(
                 self.measured(),
@@ -209,7 +210,7 @@ class PartitionStart:
 
 
 class KernelClusters(ClusterMixin, KernelEstimator):
-    """What both estimators share: the Gram matrix, starts, and distances of new points."""
+    """Base of kernel DP-means and HDP: the Gram matrix, starts, and distances of new points."""
 
     labels_: NDArray[np.int32]
     n_clusters_: int
@@ -233,7 +234,7 @@ class KernelClusters(ClusterMixin, KernelEstimator):
     def _gram(self, X, weight=None):
         self.gamma_ = self._find_gamma(X, weight)
         self._origin = origin_of(X) if self._linear else None
-        warn_far(self, X, PRODUCTS[1:])
+        warn_remote(self, X, PRODUCTS[1:])
         gram = Gram(self, X, self.max_memory)
         if callable(self.kernel) or self.kernel in INDEFINITE:
             warn_indefinite(self, gram)

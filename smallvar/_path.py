@@ -19,12 +19,13 @@ from smallvar._validation import check_data, check_number, check_weights
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-COARSE = 5000  # rows from which the number of clusters is first looked for,
-NUMBERS = 1 << 18  # or half as many if that many numbers are fewer rows
-FINE, ROWS = 20_000, 20  # rows that tell it exactly, or so many for each cluster
-STEPS, FEW = 50, 32  # the fine way down leaves no number out below 2 STEPS, at its end below FEW
-WIDER, GRAIN = 4, 1.5  # seeds looked at beyond the room, and how much more they must save
-TURNS = 3  # ways down in the metric of the clusters, while they get better
+COARSE = 5000  # rows of the first, rough way down,
+NUMBERS = 1 << 18  # but at most so many numbers, down to half as many rows
+FINE, ROWS = 20_000, 20  # rows of the fine way down, or so many for each cluster
+# the fine way down stops at every number of clusters below 2 STEPS, in its last part below FEW
+STEPS, FEW = 50, 32
+WIDER, GRAIN = 4, 1.5  # seeds tried for each there is room for; how much more the others must save
+TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
 
@@ -68,12 +69,12 @@ class Descent:
         sweep.assign()
         sums = [0.0]
         while sweep.k < size:
-            claim = sweep.own_distances()
-            claim[claim <= self.noise] = 0.0
-            total = np.cumsum(claim if self.weight is None else self.weight * claim)
+            distance = sweep.own_distances()
+            distance[distance <= self.noise] = 0.0
+            total = np.cumsum(distance if self.weight is None else self.weight * distance)
             sums += [total[-1]] * (sweep.k + 1 - len(sums))
             if not total[-1] > 0.0:
-                break  # every row has its equal among the seeds
+                break  # every row is equal to a seed
             sweep.seed(_draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng))
         return sums
 
@@ -105,11 +106,11 @@ class Descent:
                 self._drop(sweep.remap[:before], centers)
 
     def _drop(self, remap, centers):
-        """Clusters that lost their last row: the tree hands them to the nearest one."""
+        """Clusters that lost their last row: in the tree they are merged with the nearest one."""
         kept = np.flatnonzero(remap >= 0)
         for k in np.flatnonzero(remap < 0):
-            heir = kept[cdist(centers[k : k + 1], centers[kept])[0].argmin()]
-            self._join(heir, k, 0.0)
+            nearest = kept[cdist(centers[k : k + 1], centers[kept])[0].argmin()]
+            self._join(nearest, k, 0.0)
         self.ids = self.ids[kept]
 
     def _join(self, a, b, cost):
@@ -167,7 +168,7 @@ def _descent(X, weight, n_threads):
 
 
 def squared_euclidean(X, weight, n_threads, unit):
-    """Criterion and descent for squared distances; the unit of the weights is no matter."""
+    """Criterion and descent for squared distances, which do not depend on the unit of weights."""
     descent = _descent(X, weight, n_threads)
     return Criterion(X, weight, descent.space, n_threads), descent
 
@@ -266,21 +267,21 @@ def find_path(
     lam=None,
     most=None,
     init=None,
-    look=False,
+    rough=False,
     verbose=0,
     family=squared_euclidean,
 ):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
 
     If the clusters found are long, all in the same directions, further ways down measure distances
-    as they do; the best one is the path. ``look``: from few rows is enough.
+    as they do; the best one is the path. ``rough``: only few rows are used.
     """
     problem = _Problem(X, weight, n_threads, family, lam, most)
     if not problem.varying.any():
         one = SimpleNamespace(k=1, error=0.0, V=0.0, centers=problem.constant[None])
         return LambdaPath(problem, [one], one, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread():
-        path, metric, sample = _find(problem, rng, init, look, verbose)
+        path, metric, sample = _find(problem, rng, init, rough, verbose)
         turns = TURNS if lam is None and init is None else 0
         for _ in range(turns):
             if metric is None:
@@ -295,7 +296,7 @@ def find_path(
     return path
 
 
-def _find(problem, rng, init, look, verbose):
+def _find(problem, rng, init, rough, verbose):
     """First from a few rows and in large steps, then from more rows and in single steps.
 
     Rows and clusters are doubled until there are at least twice as many clusters at the top.
@@ -306,15 +307,15 @@ def _find(problem, rng, init, look, verbose):
         limit = min(size, max(2, size // 2)) if problem.lam is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
-            start, wider = _look(problem, sample, room, rng, verbose)
+            start, wider = _survey(problem, sample, room, rng, verbose)
         else:
             start, wider = init[:, problem.varying], 1
-        last = look or (size == problem.n and room == limit)
+        last = rough or (size == problem.n and room == limit)
         if wider > 1 and not last:
             size, room = min(problem.n, 4 * size), wider * room
             continue
         more = min(problem.n, max(size, FINE, ROWS * start.shape[0]))
-        if more > size and not look:
+        if more > size and not rough:
             sample = problem.sample(more, rng)
         low, single = (0, True) if init is not None else (len(start) // 3, False)
         reach, turns = len(start), TURNS + 1
@@ -345,8 +346,8 @@ def _top(counts, best):
     return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
 
 
-def _look(problem, sample, room, rng, verbose):
-    """The way down in large steps: where that in single ones begins, and how much wider to look."""
+def _survey(problem, sample, room, rng, verbose):
+    """The way down in large steps: where that in single steps begins; how many times more room."""
     descent = sample.descent
     n = descent.X.shape[0]
     sums = descent.seed(min(n, WIDER * room), rng)
@@ -381,8 +382,8 @@ def _best(problem, stops, ranges, tie):
     low, high = ranges
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.where((low > 0.0) & (low < high), high / low, 0.0)
-    close = [i for i, stop in enumerate(allowed) if stop.k > 1 and best.V + max(tie, 0.0) >= stop.V]
-    widest = max(close, key=lambda i: width[i])  # the first, with the fewest clusters, at a tie
+    tied = [i for i, stop in enumerate(allowed) if stop.k > 1 and best.V + max(tie, 0.0) >= stop.V]
+    widest = max(tied, key=lambda i: width[i])  # the first, with the fewest clusters, at a tie
     return allowed[widest] if width[widest] > 0.0 else best
 
 

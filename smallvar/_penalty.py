@@ -21,22 +21,23 @@ def check_guess(guess, n_samples, name="n_clusters"):
 
 
 def cut_guess(guess, n_samples, name="n_clusters"):
-    """The guess to use: the default, which nobody made, is cut to the number of samples."""
+    """The guess to use: the default, which is not the user's, is cut to the number of samples."""
     if guess == GUESS:
         return min(GUESS, n_samples)
     check_guess(guess, n_samples, name)
     return guess
 
 
-def farthest_by(look, n_clusters, noise):
-    """The farthest-first rule: begin with T = {the mean}, and so many times add what is farthest.
+def farthest_by(add_seed, n_clusters, noise):
+    """The farthest-first rule (KJ12, 6.1): from T = {the mean}, so many times add the farthest.
 
-    ``look(row)`` adds a row to T (None: T is the mean alone) and returns the row that is farthest
-    from T, and its distance. Returns the last distance above ``noise``, None if there is none.
+    ``add_seed(row)`` adds a row to T (None: T is the mean alone) and returns the row that is then
+    farthest from T, and its distance. Returns the last distance above ``noise``, None if there is
+    none.
     """
     row = penalty = None
     for _ in range(n_clusters):
-        row, distance = look(row)
+        row, distance = add_seed(row)
         if not distance > noise:
             break
         penalty = distance
@@ -44,25 +45,25 @@ def farthest_by(look, n_clusters, noise):
 
 
 def among(distance, to_row, group=None):
-    """What ``farthest_by`` looks with: ``distance`` from the mean, ``to_row(i)`` from row i.
+    """An ``add_seed`` for ``farthest_by``: ``distance`` from the mean, ``to_row(i)`` from row i.
 
-    With the number of each row's group, the distance is the sum over the group that has the most,
-    whose farthest row is the next.
+    With the number of each row's group (KJ12, 6.3), distances are summed over each group: the
+    farthest row is that of the group with the largest sum, and this sum is its distance.
     """
 
-    def look(row):
+    def add_seed(row):
         nonlocal distance
         if row is not None:
             distance = np.minimum(distance, to_row(row))
         if group is None:
-            far = int(distance.argmax())
-            return far, float(distance[far])
+            farthest = int(distance.argmax())
+            return farthest, float(distance[farthest])
         total = np.bincount(group, distance)
         worst = int(total.argmax())
         rows = np.flatnonzero(group == worst)
         return rows[distance[rows].argmax()], float(total[worst])
 
-    return look
+    return add_seed
 
 
 def rough_mean(X, mask, n_threads):
@@ -79,15 +80,15 @@ def farthest_row(X, n_clusters, weight, n_threads):
     mean, noise = rough_mean(X, mask, n_threads)
     distance = np.full(X.shape[0], np.inf)
 
-    def look(row):
+    def add_seed(row):
         seed = mean if row is None else np.array(X[row], dtype=np.float64)
         return nearest_seed(X, mask, seed, distance, n_threads)
 
-    return farthest_by(look, n_clusters, noise)
+    return farthest_by(add_seed, n_clusters, noise)
 
 
 def farthest_first(X, n_clusters, weight, n_threads):
-    """The same, 1 if rows are equal."""
+    """The rule on checked data, 1 if rows are equal."""
     return farthest_row(X, n_clusters, weight, n_threads) or 1.0
 
 
@@ -137,16 +138,16 @@ def farthest_first_lambda(X: ArrayLike, n_clusters: int, *, n_threads: int | Non
 
 
 def local_lambda(groups, rule):
-    """Mean over data sets of the rule on their rows, but for those where it finds nothing."""
+    """lam_local: mean of the rule over data sets, without those where it finds nothing."""
     found = [value for value in map(rule, groups.members()) if value is not None]
     return float(np.mean(found)) if found else 1.0
 
 
 def global_lambda(groups, distance, to_row, n_global, noise):
-    """The rule over data sets; ``distance`` and ``to_row`` as for ``among``."""
+    """lam_global: the rule over data sets; ``distance`` and ``to_row`` as for ``among``."""
     n = len(groups.number)
-    look = among(distance, to_row, groups.number)
-    return farthest_by(look, min(n_global, n), noise * n) or 1.0
+    add_seed = among(distance, to_row, groups.number)
+    return farthest_by(add_seed, min(n_global, n), noise * n) or 1.0
 
 
 def local_of_rows(X, groups, n_local, n_threads):

@@ -26,7 +26,7 @@ from smallvar._eigen import (
     unit_rows,
     yu_shi_rounds,
 )
-from smallvar._gram import BLOCK, KernelEstimator, check_gram, warn_far
+from smallvar._gram import BLOCK, KernelEstimator, check_gram, warn_remote
 from smallvar._lapack import svd
 from smallvar._penalty import among, cut_guess, farthest_by, farthest_first
 from smallvar._starts import best_of
@@ -42,7 +42,7 @@ from smallvar._validation import (
     within_floats,
 )
 
-EQUAL = 1e-12  # of the largest: eigenvalues, squared distances and objectives closer than that
+EQUAL = 1e-12  # of the largest: eigenvalues, distances, objectives that differ by less are equal
 
 Implicit = namedtuple("Implicit", "shape product")
 
@@ -202,8 +202,8 @@ class _LinearProblem:
 
 def _farthest_first(diagonal, distance, row, guess):
     """The farthest-first rule in feature space; ``distance`` to the mean, ``row(j)`` of K."""
-    look = among(distance, lambda j: diagonal - 2 * row(j) + diagonal[j])
-    return farthest_by(look, guess, EQUAL * np.abs(diagonal).max()) or 1.0
+    add_seed = among(distance, lambda j: diagonal - 2 * row(j) + diagonal[j])
+    return farthest_by(add_seed, guess, EQUAL * np.abs(diagonal).max()) or 1.0
 
 
 class SpectralDPMeans(ClusterMixin, KernelEstimator):
@@ -375,7 +375,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         if not issparse(X):
             X = super()._validate_kernel(X, reset=reset, least=least)
             if reset:
-                warn_far(self, X)
+                warn_remote(self, X)
         else:
             X = self._validate(X, reset=reset, least=least)
             if reset and self._kernel_is("precomputed"):
@@ -443,6 +443,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
             self.eigenvalues_, Y = problem.eigen(lam, rng)
             centered = problem.centered_values(lam, rng, self.eigenvalues_, Y)
+            # KJ12, Theorem 5.2: objective >= tr G - sum over eigenvalues above lam of (eigenvalue -
+            # lam); and objective >= tr G_c + lam - that sum for the centered G_c
             self.bound_ = float(
                 max(
                     problem.trace - (self.eigenvalues_ - lam).sum(),

@@ -22,12 +22,12 @@ class Progress:
 
     A start is over when a sweep changes nothing (``converged``); when one lowers the objective by
     at most ``tol`` times the absolute value that it had after the first (``enough``, for ``tol`` >
-    0); or after ``max_iter`` sweeps. A sweep that opens clusters does not count among these if it
-    lowered the objective, but no more than ``n`` sweeps, one for each row, are let off: where
-    rounding opens clusters, it would never end.
+    0); or after ``max_iter`` sweeps. A sweep that opens clusters and lowers the objective does not
+    count among these. At most ``n`` sweeps, one for each row, go uncounted: a fit whose clusters
+    open by rounding would never end otherwise.
 
-    ``path`` are the objectives. What happens after the last sweep (labels are settled, sums are
-    added up afresh) may append to it or correct its end; ``n_iter`` counts the sweeps alone.
+    ``path`` are the objectives. What is done after the last sweep (nearest centers once more, sums
+    anew) may append to it or correct its end; ``n_iter`` counts the sweeps alone.
     """
 
     def __init__(self, max_iter, tol, n, verbose):
@@ -122,19 +122,19 @@ class Sweep(Protocol):
         """Begin at these centers; all labels are 0."""
 
     def create(self, lam, cap):
-        """Algorithm 1: each row joins its nearest center, or opens a cluster at once."""
+        """KJ12, Algorithm 1: each row joins its nearest center, or opens a cluster at once."""
 
     def seek_farthest(self, lam, seek):
-        """Announce whether the next ``assign`` has to find the row farther than lam."""
+        """Say whether the next ``assign`` has to find the row farthest beyond lam."""
 
     def assign(self):
         """Each row joins its nearest center."""
 
     def open_farthest(self):
-        """That row leaves for a cluster of its own."""
+        """That row, if there is one, opens a cluster: delayed creation."""
 
     def collapse(self, lam, cap):
-        """Rows move one at a time, means with them; returns the rows moved and clusters opened."""
+        """MB13, eq. 8-9: rows move one by one, means too; returns rows moved, clusters opened."""
 
     def moved(self):
         """Rows with another label than before the sweep."""
@@ -172,7 +172,7 @@ class Start:
         return self.progress.objective
 
     def run(self, max_iter, tol, verbose):
-        """Sweep to the end, then settle labels, centers and objective."""
+        """Sweep to the end, then make labels, centers and objective agree."""
         sweep = self.sweep
         progress = self.progress = Progress(max_iter, tol, len(sweep.labels), verbose)
         if self.algorithm == "collapsed":
@@ -192,7 +192,7 @@ class Start:
                 opened=opened,
             )
         if not progress.converged and self.algorithm != "collapsed":
-            self.close()
+            self.finish()
         self.inertia = sweep.squared_error()
         progress.objective = self.inertia + self.lam * sweep.k
         return self
@@ -220,7 +220,7 @@ class Start:
             error = self.sweep.squared_error()
         return error + self.lam * self.sweep.k
 
-    def close(self):
+    def finish(self):
         """Labels of the nearest centers where the sweeps did not end at a fixed point."""
         sweep = self.sweep
         sweep.seek_farthest(self.lam, False)

@@ -156,8 +156,8 @@ def check_symmetric(A, wanted, dtype=None):
 def check_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
     """Weights as a float64 array of shape (n,), or None where all are 1.
 
-    Rows with a weight above zero are called active, the others idle: they take part in nothing,
-    and get the label that ``predict`` would give them.
+    Rows of positive weight are called active, rows of weight zero idle: these take no part in the
+    fit, and get the label that ``predict`` would give them.
     """
     if sample_weight is None:
         return None

@@ -174,9 +174,9 @@ def main():
             draw(row, k, X, results, best, options.share)
         axes[1, 0].set(xlabel="starts")
         axes[1, 1].set(xlabel="seconds on one thread")
-        labelled = axes[0, 1].get_legend_handles_labels()
+        labeled = axes[0, 1].get_legend_handles_labels()
         order = [0, 1, 2, 6, 7, 3, 4, 5, 8, 9]  # two columns: coordinate and exact on top
-        handles, labels = ([each[i] for i in order] for each in labelled)
+        handles, labels = ([each[i] for i in order] for each in labeled)
         fig.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
         drawn = io.BytesIO()
         fig.savefig(drawn, dpi=140)

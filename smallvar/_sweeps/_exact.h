@@ -1,5 +1,5 @@
 /* Squared distances to many centers, stored in columns, and costs made of them. They decide: plain float64, nothing
- * fused, the features added in their order, so that all instruction sets give the same bits.
+ * fused, columns added in their order, so that all instruction sets give the same bits.
  */
 #ifndef SV_SET
 
@@ -9,7 +9,7 @@
 #include <math.h>
 #include "_sets.h"
 
-#define SC_POINTS 8
+#define SC_POINTS 8 /* points of a tile */
 
 #define SV_KERNELS "_exact.h"
 #include "_each.h"

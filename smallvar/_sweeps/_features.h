@@ -11,11 +11,11 @@
 #include "_sets.h"
 
 #define SF_LANES 8
-#define SF_TIE 0x1p-44 /* share of the squares compared by which rounding may miss a tie */
-#define SF_DEAD 1e300 /* squared norm of a removed feature: no point takes it up */
+#define SF_TIE 0x1p-44 /* squares that differ by no more than this share are equal */
+#define SF_VACANT 1e300 /* squared norm given to a removed feature, so that no point takes it up */
 
 /* Memory on a cache line's boundary, so that no vector straddles two. */
-static void *sf_take(size_t bytes)
+static void *sf_allocate(size_t bytes)
 {
     char *raw = (char *)malloc(bytes + 64 + sizeof(void *)), *start;
     if (!raw) return NULL;
@@ -25,7 +25,7 @@ static void *sf_take(size_t bytes)
     return start;
 }
 
-static void sf_give(void *start)
+static void sf_free(void *start)
 {
     char *raw;
     if (!start) return;
@@ -92,7 +92,7 @@ SV_CHOOSE(sf_cut_f)
 #define GROUP (PARTS * V_LANES)
 #define AT(base, i, p) ((base) + (i) * SF_LANES + q + (p) * V_LANES) /* part p of row i */
 
-/* A tile from rows that are contiguous: how many of the d values of each it moved (the rest is the caller's).
+/* A tile from contiguous rows; returns how many of the d values of each row are in it, the caller adds the others.
  * IN x: SF_LANES rows, row elements apart.  OUT out: d x LANES. */
 #define GATHER(TAKE)                                                                                           \
     ptrdiff_t j, l, m, most = d - d % V_LANES;                                                                 \
@@ -110,7 +110,7 @@ SV_CHOOSE(sf_cut_f)
     return most;
 
 static ptrdiff_t SV_(sf_gather_d)(const double *x, ptrdiff_t row, ptrdiff_t d, double *out) { GATHER(V_LOAD) }
-static ptrdiff_t SV_(sf_gather_f)(const float *x, ptrdiff_t row, ptrdiff_t d, double *out) { GATHER(V_TAKE_SINGLE) }
+static ptrdiff_t SV_(sf_gather_f)(const float *x, ptrdiff_t row, ptrdiff_t d, double *out) { GATHER(V_LOAD_SINGLE) }
 
 /* r = x - z A and rr = ||r||^2.  IN x: d x LANES; z: k x LANES; at: d x room.  OUT r: d x LANES; rr: LANES. */
 static void SV_(sf_residual)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT x,
@@ -230,10 +230,11 @@ static void SV_(sf_dots)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double 
 #undef DOTS
 }
 
-/* Coordinate steps: for each k in turn, flip z_k where that makes ||x - z A||^2, less the refund of a feature that
- * would lose its last user, smaller: turning z_k changes it by ||a_k||^2 - 2 s r.a_k with s = 1 - 2 z_k.
+/* Coordinate steps (Broderick, Kulis & Jordan 2013, eq. 6): for each k in turn, flip z_k where that lowers
+ * ||x - z A||^2, less the refund of a feature that would lose its last user. A flip changes ||x - z A||^2 by
+ * ||a_k||^2 - 2 s r.a_k with s = 1 - 2 z_k.
  * IN gram: A A', k x room; refund: k, or NULL; mask: lanes to visit.  INOUT z, g: k x LANES; rr: LANES.
- * OUT swing: LANES, squared norms of the features flipped (what rounding in rr is relative to).
+ * OUT swing: LANES, sums of the squared norms of the features flipped: rounding in rr is relative to these.
  * Returns the lanes that changed. */
 static int SV_(sf_flip)(ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT gram, const double *SV_RESTRICT refund,
                         int mask, double *SV_RESTRICT z, double *SV_RESTRICT g, double *SV_RESTRICT rr,

@@ -1,9 +1,9 @@
-/* Threads that share out the items of a loop: the caller and threads that are free to help.
+/* Threads that share out the items of a loop: the caller, and helpers, threads of the pool that have no other job.
 
-The caller takes items at once and never waits for a helper that has not begun. When the items are gone it takes the
-job back from those and waits only for items that are being worked on. So beside busy processes a loop costs at most
-the rest of an item whose helper lost its core. A team of OpenMP waits for every member at every loop, used or not, and
-spins meanwhile.
+The caller takes items at once and never waits for a helper that has not begun. When no item is left it withdraws the
+job from those helpers, and waits only for items that are being worked on. So where other processes keep the cores busy,
+a loop waits at most for the rest of one item whose helper lost its core. A team of OpenMP waits for every member at
+every loop, whether it had an item or not, and spins meanwhile.
 
 Every word that threads share is read and written by the atomic operations below, all in one total order. A job lies on
 its caller's stack; a helper touches it only between taking it (helper.job, swapped for 0) and its last access (helpers,
@@ -58,8 +58,8 @@ static inline intptr_t pool_read(intptr_t *place) { return __atomic_load_n(place
 #include <signal.h>
 #endif
 
-/* Looks, some tens of nanoseconds each, at what is about to come before a thread goes to sleep: waking it again costs
-   some microseconds, and a system that has other work does not notice so short a spin. */
+/* How many times, some tens of nanoseconds each, a thread looks whether what it waits for has come before it sleeps:
+   waking it again takes microseconds, and so short a spin takes little time from other processes. */
 #ifndef POOL_SPIN
 #define POOL_SPIN 100
 #endif
@@ -73,7 +73,7 @@ typedef struct {
     Py_ssize_t last;
     intptr_t next;              /* the item to be taken next */
     intptr_t helpers;           /* twice those that may still touch the job; plus 1: the caller sleeps */
-    PyThread_type_lock done;    /* where it sleeps */
+    PyThread_type_lock done;    /* what the caller sleeps on */
 } pool_job;
 
 enum { POOL_ABSENT, POOL_FREE, POOL_TAKEN };
@@ -81,26 +81,26 @@ enum { POOL_ABSENT, POOL_FREE, POOL_TAKEN };
 typedef struct {
     intptr_t state;
     intptr_t job;               /* offered to this helper, or 0 */
-    intptr_t awake;             /* whether it will look at job before it sleeps */
+    intptr_t awake;             /* whether it will read job again before it sleeps */
     int slot;                   /* its slot in that job */
-    PyThread_type_lock wake;    /* held but for the moment when it is to wake up */
-    PyThread_type_lock done;    /* likewise, for its caller */
+    PyThread_type_lock wake;    /* always held; released to wake this helper, which takes it again */
+    PyThread_type_lock done;    /* the same for its caller */
     char padding[64];           /* helpers do not share a cache line */
 } pool_helper;
 
 static pool_helper pool_helpers[POOL_ROOM];
-static intptr_t pool_size;      /* helpers that may be there: those beyond are all absent */
-static intptr_t pool_most;      /* and may become */
+static intptr_t pool_size;      /* helpers from this number on are all absent */
+static intptr_t pool_most;      /* helpers that may be started */
 
 #ifndef _WIN32
 static void pool_forked(void) {
-    /* A child has none of its parent's threads. Locks may be held by a thread that is no more: new ones are made. */
+    /* A forked child has none of its parent's threads, and locks may be held by one of those: all begins anew. */
     memset(pool_helpers, 0, sizeof(pool_helpers));
     pool_size = 0;
 }
 #endif
 
-/* Before anything else: threads that the machine has. */
+/* To be called first.  IN threads: how many the machine has. */
 static void pool_begin(Py_ssize_t threads) {
     pool_most = threads - 1 < POOL_ROOM ? threads - 1 : POOL_ROOM;
 #ifndef _WIN32
@@ -125,12 +125,12 @@ static void pool_help(void *self) {
             pool_take_items(job, helper->slot);
             if (pool_add(&job->helpers, -2) == 3) PyThread_release_lock(done);
         }
-        int look = 0;
-        while (look < POOL_SPIN && !pool_read(&helper->job)) {
+        int spins = 0;
+        while (spins < POOL_SPIN && !pool_read(&helper->job)) {
             pool_pause();
-            look++;
+            spins++;
         }
-        if (look < POOL_SPIN) continue;
+        if (spins < POOL_SPIN) continue;
         pool_swap(&helper->awake, 0);
         /* A caller sets job, then awake: either its job is seen here or it sees that it has to wake this helper. */
         if (pool_read(&helper->job) && !pool_swap(&helper->awake, 1)) continue;
@@ -147,8 +147,8 @@ static int pool_make_lock(PyThread_type_lock *lock) {
     return 1;
 }
 
-/* Start a thread for an absent helper that the caller has taken. */
-static int pool_hire(pool_helper *helper) {
+/* Start the thread of an absent helper that the caller has taken; 0 if that fails. */
+static int pool_start_thread(pool_helper *helper) {
     unsigned long thread;
     if (!pool_make_lock(&helper->wake) || !pool_make_lock(&helper->done)) return 0;
     pool_swap(&helper->job, 0);
@@ -156,7 +156,7 @@ static int pool_hire(pool_helper *helper) {
 #ifdef _WIN32
     thread = PyThread_start_new_thread(pool_help, helper);
 #else
-    /* Signals are for the threads of Python. Faults stay with the thread that made them. */
+    /* Signals go to the threads of Python, but for faults, which go to the thread that caused them. */
     sigset_t all, before;
     sigfillset(&all);
     sigdelset(&all, SIGSEGV);
@@ -171,13 +171,13 @@ static int pool_hire(pool_helper *helper) {
     return thread != PYTHREAD_INVALID_THREAD_ID;
 }
 
-/* Let *place be at least value. */
+/* Raise *place to value, if it is lower. */
 static void pool_raise(intptr_t *place, intptr_t value) {
     intptr_t now = pool_read(place);
     while (now < value && !pool_switch(place, now, value)) now = pool_read(place);
 }
 
-/* A helper that has time, or a new one, for the caller alone; NULL: none. Looks at those from *place on. */
+/* A free helper, from number *place on, or else a new one, for the caller alone; NULL if there is none. */
 static pool_helper *pool_choose(intptr_t *place) {
     intptr_t size = pool_read(&pool_size), most = pool_read(&pool_most);
     for (; *place < size; ++*place) {
@@ -187,7 +187,7 @@ static pool_helper *pool_choose(intptr_t *place) {
     for (intptr_t i = 0; i < most; i++) {
         pool_helper *helper = pool_helpers + i;
         if (pool_read(&helper->state) == POOL_ABSENT && pool_switch(&helper->state, POOL_ABSENT, POOL_TAKEN)) {
-            if (pool_hire(helper)) {
+            if (pool_start_thread(helper)) {
                 pool_raise(&pool_size, i + 1);
                 return helper;
             }
@@ -203,7 +203,7 @@ static pool_helper *pool_choose(intptr_t *place) {
 static void pool_run(pool_body body, void *context, Py_ssize_t first, Py_ssize_t last, int threads) {
     pool_helper *team[POOL_ROOM];
     intptr_t place = 0, back = 0;
-    int size = 0, look = 0;
+    int size = 0, spins = 0;
     pool_job job = {body, context, last, first, 0, NULL};
     if (threads > POOL_ROOM) threads = POOL_ROOM;
     pool_raise(&pool_most, threads - 1);
@@ -220,9 +220,9 @@ static void pool_run(pool_body body, void *context, Py_ssize_t first, Py_ssize_t
     pool_take_items(&job, 0);
     for (int i = 0; i < size; i++) back += pool_switch(&team[i]->job, (intptr_t)&job, 0);
     pool_add(&job.helpers, -2 * back);
-    while (pool_read(&job.helpers) && look < POOL_SPIN) {
+    while (pool_read(&job.helpers) && spins < POOL_SPIN) {
         pool_pause();
-        look++;
+        spins++;
     }
     if (pool_add(&job.helpers, 1)) PyThread_acquire_lock(job.done, WAIT_LOCK);
     for (int i = 0; i < size; i++) pool_swap(&team[i]->state, POOL_FREE);

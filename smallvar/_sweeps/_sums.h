@@ -1,14 +1,14 @@
 /* Sums that depend neither on the order of the rows nor on how they were shared out.
  *
  * Each row is cut, column by column, into pieces that are multiples of the grains of a few bins, and each bin adds
- * integers times its grain: exactly, as long as they stay below 2^53. With unit a power of two >= |t|, t = w (x - origin),
- * and grain_b = unit 2^(-width (b + 1)),
+ * integers times its grain: exactly, as long as they stay below 2^53. With unit a power of two >= |t|,
+ * t = w (x - origin), and grain_b = unit 2^(-width (b + 1)),
  *
  *     piece_b = t rounded to a multiple of grain_b = (t + magic_b) - magic_b,   magic_b = 1.5 2^52 grain_b,
  *     t <- t - piece_b   (exact; at most grain_b / 2 is left)
  *
- * so that a bin holds 2^(53 - width) rows and what is cut off a row is at most half the last grain. Needs every operation
- * rounded as written: no contraction, no reassociation.
+ * so that a bin holds 2^(53 - width) rows and what is cut off a row is at most half the last grain. Every operation
+ * must be rounded as written: no contraction, no reassociation.
  */
 #ifndef SV_SET
 
@@ -20,9 +20,9 @@
 #include "_sets.h"
 
 typedef struct {
-    ptrdiff_t d;
+    ptrdiff_t d;          /* columns */
     ptrdiff_t bins;
-    int weighted;
+    int weighted;         /* whether rows have weights; else a cluster's weight is its count */
     const double *origin; /* d */
     const double *magic;  /* bins x (d + 1), the last column for the weights themselves; 0 where the unit is */
     double *cell;         /* clusters x bins x (d + 1) */
@@ -103,16 +103,16 @@ static inline void wide_add_one(int64_t *digit, ptrdiff_t first, double value)
     low = (int64_t)(mantissa << (exponent & 31) & 0xffffffffULL);
     high = (int64_t)(mantissa >> (32 - (exponent & 31)));
     if (bits >> 63) low = -low, high = -high;
-    if (low) digit[q] += low; /* a digit that the number does not reach may lie outside of the window */
+    if (low) digit[q] += low; /* 0 is not added: that digit may lie outside of the window */
     if (high) digit[q + 1] += high;
 }
 
-/* Every digit but the last to 0..2^32-1. */
+/* Bring every digit but the last into 0..2^32-1. */
 static inline void wide_carry(int64_t *digit, ptrdiff_t size)
 {
     ptrdiff_t q;
     for (q = 0; q < size - 1; q++) {
-        digit[q + 1] += digit[q] >> 32; /* rounds down everywhere: the sign moves in */
+        digit[q + 1] += digit[q] >> 32; /* rounds down, also below 0: a negative digit borrows from the next one */
         digit[q] = (int64_t)((uint64_t)digit[q] & 0xffffffffULL);
     }
 }
@@ -175,13 +175,14 @@ static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
 
 #else /* for each instruction set */
 
-/* The row's pieces go from one cluster to another one (NULL: nowhere).  bins, d: constants, for the loops to be unrolled. */
+/* The row's pieces go from one cluster to another one (NULL: nowhere).  bins and d are constants where this is inlined,
+ * so that the loops are unrolled. */
 #define SUMS_ROW(real, name)                                                                                           \
-    SV_INLINE void name(const real *SV_RESTRICT x, ptrdiff_t col, double w, const sums_t *s, ptrdiff_t bins, ptrdiff_t d, \
-                        double *SV_RESTRICT from, double *SV_RESTRICT to)                                                   \
+    SV_INLINE void name(const real *SV_RESTRICT x, ptrdiff_t col, double w, const sums_t *s, ptrdiff_t bins, \
+                        ptrdiff_t d, double *SV_RESTRICT from, double *SV_RESTRICT to)                                 \
     {                                                                                                                  \
-        const double *SV_RESTRICT origin = s->origin, *SV_RESTRICT magic = s->magic;                                         \
-        ptrdiff_t j, b, stride = d + 1;                                                                                 \
+        const double *SV_RESTRICT origin = s->origin, *SV_RESTRICT magic = s->magic;                                   \
+        ptrdiff_t j, b, stride = d + 1;                                                                                \
         if (from && to) {                                                                                              \
             for (j = 0; j < d; j++) {                                                                                  \
                 double t = w * ((double)x[j * col] - origin[j]);                                                       \
@@ -193,7 +194,7 @@ static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
                 }                                                                                                      \
             }                                                                                                          \
         } else {                                                                                                       \
-            double *SV_RESTRICT cell = to ? to : from;                                                                    \
+            double *SV_RESTRICT cell = to ? to : from;                                                                 \
             const double v = to ? w : -w;                                                                              \
             for (j = 0; j < d; j++) {                                                                                  \
                 double t = v * ((double)x[j * col] - origin[j]);                                                       \
@@ -209,7 +210,7 @@ static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
 SUMS_ROW(float, SV_(sums_row_f))
 SUMS_ROW(double, SV_(sums_row_d))
 
-/* Rows at x + at[i] go from cluster from[i] to cluster to[i], -1: nowhere; rows of weight 0 stay out of it.
+/* Rows at x + at[i] go from cluster from[i] to cluster to[i], -1: nowhere; rows of weight 0 are skipped.
  * IN x: elements of a row are col apart; at, to, from (or NULL: nowhere), w (or NULL: 1 each): n. */
 #define SUMS_MOVE(real, name, row)                                                                                     \
     static void name(const real *x, ptrdiff_t col, ptrdiff_t n, const ptrdiff_t *at, const int *from, const int *to,   \
@@ -250,15 +251,15 @@ SUMS_ROW(double, SV_(sums_row_d))
 SUMS_MOVE(float, SV_(sums_move_f), SV_(sums_row_f))
 SUMS_MOVE(double, SV_(sums_move_d), SV_(sums_row_d))
 
-/* Least and greatest value of each column, and how many entries lie within limit of the origin without being there.
+/* Least and greatest value of each column, and how many entries lie within limit of the origin but not on it.
  * INOUT low, high: d; small: d, or NULL. */
-#define SUMS_SURVEY(real, range_, few_)                                                                                        \
+#define SUMS_SURVEY(real, range_, few_)                                                                                \
     static void range_(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,   \
-                             real *SV_RESTRICT low, real *SV_RESTRICT high)                                                  \
+                             real *SV_RESTRICT low, real *SV_RESTRICT high)                                            \
     {                                                                                                                  \
         ptrdiff_t i, j;                                                                                                \
         for (i = 0; i < n; i++) {                                                                                      \
-            const real *SV_RESTRICT xi = x + i * row;                                                                     \
+            const real *SV_RESTRICT xi = x + i * row;                                                                  \
             if (w && w[i] == 0.0) continue;                                                                            \
             if (col == 1) {                                                                                            \
                 for (j = 0; j < d; j++) {                                                                              \
@@ -274,11 +275,11 @@ SUMS_MOVE(double, SV_(sums_move_d), SV_(sums_row_d))
         }                                                                                                              \
     }                                                                                                                  \
     static void few_(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,   \
-                             const double *SV_RESTRICT origin, const double *SV_RESTRICT limit, double *SV_RESTRICT small_)     \
+                     const double *SV_RESTRICT origin, const double *SV_RESTRICT limit, double *SV_RESTRICT small_)    \
     {                                                                                                                  \
         ptrdiff_t i, j;                                                                                                \
         for (i = 0; i < n; i++) {                                                                                      \
-            const real *SV_RESTRICT xi = x + i * row;                                                                     \
+            const real *SV_RESTRICT xi = x + i * row;                                                                  \
             if (w && w[i] == 0.0) continue;                                                                            \
             for (j = 0; j < d; j++) {                                                                                  \
                 const double t = fabs((double)xi[j * col] - origin[j]);                                                \

@@ -4,12 +4,12 @@
  *
  * Registers decide the shape of a block: BLOCK centers times PARTS vectors of a tile are as many independent chains of
  * multiply-adds (they hide its latency) and fit the registers together with the tile's values and one center's. Every
- * value of a center is spread once for PARTS multiply-adds. A block is finished before it meets the result, which stays
- * in memory (no restrict here: compilers would keep it in registers that they do not have).
+ * value of a center is spread once for PARTS multiply-adds. A block is finished before it is compared with the result,
+ * which stays in memory (no restrict here: compilers would keep it in registers, of which there are too few).
  *
- * Centers come in panels of SV_PANEL, value j of center i at c[i / SV_PANEL * SV_PANEL * d + j * SV_PANEL + i % SV_PANEL]:
- * a block reads one stream (as many streams as centers cost a third of the speed), and all of a panel is there even if
- * the last of its centers are not.
+ * Centers come in panels of SV_PANEL, value j of center i at
+ * c[i / SV_PANEL * SV_PANEL * d + j * SV_PANEL + i % SV_PANEL]: a block reads one stream (as many streams as centers
+ * cost a third of the speed), and all of a panel is there even if the last of its centers are not.
  */
 
 #define REST_1(f, p)
@@ -87,7 +87,7 @@
     V_STORE(out1 + p * V_LANES, V_SPREAD(T(HUGE_SCORE))); \
     V_STORE(out2 + p * V_LANES, V_SPREAD(T(HUGE_SCORE)));
 
-#define MEET(COUNT)                                        \
+#define SCORE(COUNT)                                       \
     {                                                      \
         const REAL *row = ROW(i), *start = norm + i;       \
         FOR_##COUNT(START, 0)                              \
@@ -118,12 +118,12 @@ static void SV_(T(tile_top2))(const REAL *x, ptrdiff_t d, const REAL *c, const R
     for (q = 0; q < LANES; q += PARTS * V_LANES) {
         if (!more) { FOR_PARTS(CLEAR, 0) }
         i = k0;
-        while (i < k1 && i % BLOCK) MEET(1)
-        while (i + BLOCK <= k1) MEET(BLOCK)
+        while (i < k1 && i % BLOCK) SCORE(1)
+        while (i + BLOCK <= k1) SCORE(BLOCK)
 #if BLOCK == 12
-        if (i + 6 <= k1) MEET(6)
+        if (i + 6 <= k1) SCORE(6)
 #endif
-        while (i < k1) MEET(1)
+        while (i < k1) SCORE(1)
         x += PARTS * V_LANES;
         out1 += PARTS * V_LANES;
         out2 += PARTS * V_LANES;
@@ -230,6 +230,6 @@ static void SV_(sv_images)(const float *x, ptrdiff_t d, const float *c, ptrdiff_
 #undef DOTS
 #undef RANK
 #undef RANK_BLOCK
-#undef MEET
+#undef SCORE
 #undef ROW
 #undef CLEAR

@@ -1,4 +1,4 @@
-/* V_TRANSPOSE turns V_LANES rows of as many doubles into columns; the includer names it. */
+/* V_TRANSPOSE turns V_LANES rows of as many doubles into columns. The including file defines what it is called. */
 SV_INLINE void V_TRANSPOSE(V *v)
 {
 #if SV_X86 && SV_BYTES == 64

@@ -3,7 +3,7 @@
  * a b + c, and V_MULSUB, c - a b, round once where the set can. V_PICK takes a where the mask is set, else b. Signs
  * of zeros, and what becomes of NaN, differ between the sets: no kernel may depend on them.
  *
- * Of doubles only: V_TAKE_SINGLE and V_GIVE_SINGLE read and write V_LANES floats.
+ * Of doubles only: V_LOAD_SINGLE and V_STORE_SINGLE read and write V_LANES floats.
  */
 #undef V
 #undef V_REAL
@@ -23,8 +23,8 @@
 #undef V_MASK
 #undef V_LESS
 #undef V_PICK
-#undef V_TAKE_SINGLE
-#undef V_GIVE_SINGLE
+#undef V_LOAD_SINGLE
+#undef V_STORE_SINGLE
 #undef VI
 #undef VI_SPREAD
 #undef VI_ADD
@@ -185,19 +185,19 @@
 
 #if !SV_SINGLE
 #if SV_X86 && SV_BYTES == 64
-#define V_TAKE_SINGLE(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
-#define V_GIVE_SINGLE(p, a) _mm256_storeu_ps(p, _mm512_cvtpd_ps(a))
+#define V_LOAD_SINGLE(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
+#define V_STORE_SINGLE(p, a) _mm256_storeu_ps(p, _mm512_cvtpd_ps(a))
 #elif SV_X86 && SV_BYTES == 32
-#define V_TAKE_SINGLE(p) _mm256_cvtps_pd(_mm_loadu_ps(p))
-#define V_GIVE_SINGLE(p, a) _mm_storeu_ps(p, _mm256_cvtpd_ps(a))
+#define V_LOAD_SINGLE(p) _mm256_cvtps_pd(_mm_loadu_ps(p))
+#define V_STORE_SINGLE(p, a) _mm_storeu_ps(p, _mm256_cvtpd_ps(a))
 #elif SV_X86
-#define V_TAKE_SINGLE(p) _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(p))))
-#define V_GIVE_SINGLE(p, a) _mm_storel_epi64((__m128i *)(p), _mm_castps_si128(_mm_cvtpd_ps(a)))
+#define V_LOAD_SINGLE(p) _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(p))))
+#define V_STORE_SINGLE(p, a) _mm_storel_epi64((__m128i *)(p), _mm_castps_si128(_mm_cvtpd_ps(a)))
 #elif SV_NEON
-#define V_TAKE_SINGLE(p) vcvt_f64_f32(vld1_f32(p))
-#define V_GIVE_SINGLE(p, a) vst1_f32(p, vcvt_f32_f64(a))
+#define V_LOAD_SINGLE(p) vcvt_f64_f32(vld1_f32(p))
+#define V_STORE_SINGLE(p, a) vst1_f32(p, vcvt_f32_f64(a))
 #else
-#define V_TAKE_SINGLE(p) ((double)*(p))
-#define V_GIVE_SINGLE(p, a) ((void)(*(p) = (float)(a)))
+#define V_LOAD_SINGLE(p) ((double)*(p))
+#define V_STORE_SINGLE(p, a) ((void)(*(p) = (float)(a)))
 #endif
 #endif

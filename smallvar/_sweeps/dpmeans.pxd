@@ -5,23 +5,23 @@ from smallvar._sweeps.sums cimport Sums
 
 
 cdef class DPSweep(Engine):
-    cdef Py_ssize_t step            # points handled between two ordered passes
+    cdef Py_ssize_t step            # points of a round
     cdef Py_ssize_t n_before        # centers at the start of the sweep
-    cdef Py_ssize_t far_point       # the point that open_farthest moved, or -1
-    cdef int far_from               # and the cluster it left
-    cdef object space
-    cdef Sums sums                  # of the points as they were labeled when these were last brought up to date
-    cdef list parts                 # the same for what each other thread adds
-    cdef bint have_sums
-    cdef int* remap
+    cdef Py_ssize_t farthest_point  # the point that open_farthest moved, or -1
+    cdef int farthest_left          # and the cluster it left
+    cdef object space               # has the layout of the sums
+    cdef Sums sums                  # of the clusters, for the labels of the last move_centers
+    cdef list parts                 # scratch sums of the other threads
+    cdef bint have_sums             # whether sums are that, not out of date
+    cdef int* remap                 # new number of each cluster, -1: dropped
     cdef object remap_array
     cdef readonly double total      # sum of w ||x - origin||^2, -1: not known
     # collapsed sweeps
     cdef object columns_array
     cdef double* columns            # d x room, the means in columns
-    cdef double* cost               # room
-    cdef double* mass               # room: weights
-    cdef Py_ssize_t room
+    cdef double* cost               # room: of putting a point into each cluster
+    cdef double* mass               # room: weights of the clusters
+    cdef Py_ssize_t room            # clusters there is memory for
 
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil
     cdef double distance(self, Py_ssize_t i, Py_ssize_t k) noexcept nogil

@@ -1,4 +1,7 @@
-"""Sweeps of DP-means: ordered creation, sums and means, collapsed updates, farthest-first."""
+"""Sweeps of DP-means: clusters opened in order, sums and means, collapsed sweeps; a pass of farthest-first.
+
+KJ12 is Kulis & Jordan (2012), MB13 Broderick, Kulis & Jordan (2013).
+"""
 
 from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport int64_t
@@ -54,11 +57,11 @@ cdef extern from "_exact.h" nogil:
     void sc_squares(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
 
 cdef enum:
-    ROUND = 64          # clusters opened between two parallel steps of the creation pass
+    LOT = 64            # clusters opened at a time in an ordered pass, before later points are compared with them
 
 
 cdef void move_chunk(const State* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
-    """The moves that a chunk lists."""
+    """Add the moves that a chunk lists to the sums."""
     cdef Py_ssize_t[CHUNK] at
     cdef int[CHUNK] joined
     cdef double[CHUNK] w
@@ -74,7 +77,7 @@ cdef void move_chunk(const State* s, Py_ssize_t chunk, const sums_t* sums) noexc
 cdef void squares_of_chunk(
     const real_x* x, const State* s, Py_ssize_t chunk, const double* about, int64_t* digits
 ) noexcept nogil:
-    """Weighted squared distances of a chunk's points to one place, or to their own centers (about NULL)."""
+    """Weighted squared distances of a chunk's points from one point, or from their own centers (about NULL)."""
     cdef double[CHUNK] square
     cdef Py_ssize_t i, start = chunk * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK)
     for i in range(size):
@@ -86,25 +89,25 @@ cdef void squares_of_chunk(
     wide_add(digits, square, size)
 
 
-# ---- what threads share out: an item is a chunk, and writes to its points or to what belongs to its slot -----------
+# ---- items of the loops that threads share out: a chunk, which writes to its points or to what its slot owns ---------
 
 
 cdef struct PerPoint:
     State* s
-    double* out
-    const int* remap
+    double* out         # n: distances to the own centers
+    const int* remap    # new number of each cluster, or -1
 
 
 cdef struct Squares:
     const State* s
-    const double* about
-    int64_t* digits     # of each slot
+    const double* about  # d: distances are from there; NULL: from the own centers
+    int64_t* digits     # of each slot: an exact sum
 
 
 cdef struct Adding:
     const State* s
-    bint moves          # what the chunks list, or all their points
-    sums_t* part        # of each slot
+    bint moves          # add the moves that the chunks list, else all their points
+    sums_t* part        # of each slot: sums over its chunks
 
 
 cdef void distance_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
@@ -153,7 +156,7 @@ cdef void add_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
 
 
 cdef class DPSweep(Engine):
-    """Algorithm 1 of Kulis & Jordan (2012), its delayed variant, and the means they share.
+    """Algorithm 1 of KJ12, its variant with delayed creation, and the means they share.
 
     A sweep is: ``create`` (or ``assign``, then ``open_farthest``) over all points, then ``move_centers``.
     """
@@ -170,17 +173,17 @@ cdef class DPSweep(Engine):
         self.set_centers(centers)
         memset(self.s.label, 0, self.s.n * sizeof(int))
         self.n_before = self.s.k
-        self.far_point = -1
+        self.farthest_point = -1
         self.have_sums = False
 
     # ---- opening clusters ------------------------------------------------------------------------------------
 
     def create(self, double lam, Py_ssize_t max_clusters):
-        """One sweep of Algorithm 1: nearest centers, opening clusters in the order of the points.
+        """One sweep of KJ12, Algorithm 1: nearest centers, clusters opened in the order of the points.
 
-        Blocks of points look for their nearest known center in parallel. Only those still beyond lam can open a
-        cluster: an ordered pass compares them with the centers opened since the block began. Then the points
-        behind each new center compare themselves with it, again in parallel.
+        The nearest known centers of a round of points are found in parallel. Only points that are far from those can
+        open a cluster: an ordered pass compares them with the centers opened since the round began. Then the points
+        after each new center are compared with it, again in parallel. At the cap (MB13 eq. 12) none is opened.
         """
         cdef Py_ssize_t position = 0, end, opened
         self.s.swept = True
@@ -197,9 +200,9 @@ cdef class DPSweep(Engine):
                     if self.s.k >= max_clusters:
                         self.s.seek = False
                         self.s.limit = BIG
-                if opened > ROUND:
+                if opened > LOT:
                     self.step = max(<Py_ssize_t> CHUNK, self.step // 2 // CHUNK * CHUNK)
-                elif opened < ROUND // 4:
+                elif opened < LOT // 4:
                     self.step = min(2 * self.step, <Py_ssize_t> 1 << 40)
                 self.check_signals((end - position) * (self.s.k + 2))
                 position = end
@@ -207,16 +210,16 @@ cdef class DPSweep(Engine):
         self.s.limit = BIG
 
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil:
-        """Ordered pass over the far points of one block; returns how many clusters it opened."""
+        """Ordered pass over the far points of a round; returns how many clusters it opened."""
         cdef State* s = &self.s
-        cdef Py_ssize_t creator[ROUND]
+        cdef Py_ssize_t creator[LOT]
         cdef Py_ssize_t chunk = start // CHUNK, last = (stop + CHUNK - 1) // CHUNK
         cdef Py_ssize_t m = 0, c, k0, first_k = s.k
         cdef bint done = False
         while not done:
-            if self.capacity < s.k + ROUND + 8:
+            if self.capacity < s.k + LOT + 8:
                 with gil:
-                    self.reserve(2 * s.k + 4 * ROUND)
+                    self.reserve(2 * s.k + 4 * LOT)
             k0 = s.k
             done = True
             while chunk < last:
@@ -224,7 +227,7 @@ cdef class DPSweep(Engine):
                     chunk += 1
                     m = 0
                     continue
-                if s.k - k0 == ROUND or s.k >= max_clusters:
+                if s.k - k0 == LOT or s.k >= max_clusters:
                     done = s.k >= max_clusters
                     break
                 self.join_or_open(chunk * CHUNK + s.far[chunk * CHUNK + m], k0, creator)
@@ -247,13 +250,13 @@ cdef class DPSweep(Engine):
         return squared_distance(point(<const double*> s.rows.x, &s.rows, i), s.rows.col, s.c + k * s.d, s.d)
 
     cdef void join_or_open(self, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t* creator) noexcept nogil:
-        """Point i was beyond lam of its nearest known center: it joins one of k0.., opened since, or opens its own."""
+        """Point i was far from all known centers: it joins one of k0.., opened since, or opens its own."""
         cdef State* s = &self.s
         cdef double own = self.distance(i, s.label[i]), least = own, second = own, t
         cdef double square = s.scale * s.scale * (1.0 - 1e-9)
         cdef Py_ssize_t k, best = s.label[i]
         if not is_far(s, i, own):
-            return  # an earlier round brought a center near
+            return  # it has joined a center of an earlier lot
         for k in range(k0, s.k):
             t = self.distance(i, k)
             if t < least:
@@ -292,21 +295,21 @@ cdef class DPSweep(Engine):
         self.s.farthest = seek
 
     def open_farthest(self):
-        """Delayed creation: the point that ``assign`` found leaves for a cluster of its own. False if none did."""
+        """Delayed creation (after Dinari & Freifeld 2022): the point that ``assign`` found opens a cluster, if any."""
         cdef State* s = &self.s
         cdef Py_ssize_t c, i = -1
         cdef double best = s.lam
         for c in range(self.n_chunks):
-            if s.far_index[c] >= 0 and s.far_distance[c] > best:
-                best = s.far_distance[c]
-                i = s.far_index[c]
+            if s.farthest_index[c] >= 0 and s.farthest_distance[c] > best:
+                best = s.farthest_distance[c]
+                i = s.farthest_index[c]
         if i < 0:
             return False
         self.reserve(s.k + 8)
-        self.far_point = i
-        self.far_from = s.label[i]
+        self.farthest_point = i
+        self.farthest_left = s.label[i]
         s.u[i] = <float> 1e-37
-        set_lower(s, i, lower(self.distance(i, self.far_from) * s.scale * s.scale * (1.0 - 1e-9)))
+        set_lower(s, i, lower(self.distance(i, self.farthest_left) * s.scale * s.scale * (1.0 - 1e-9)))
         self.open_at(i)
         s.label[i] = <int> s.k - 1
         with nogil:
@@ -325,24 +328,24 @@ cdef class DPSweep(Engine):
         return total
 
     def move_centers(self):
-        """Close the sweep: means from sums, empty clusters dropped, bounds and tables made ready for the next one.
+        """End the sweep: means from sums, empty clusters dropped, bounds and tables made ready for the next sweep.
 
-        Returns the weighted sum of squared errors of the present labels about the new means, from the sums.
+        Returns sum_i w_i ||x_i - mu_{z_i}||^2 of the present labels and the new means, from the sums.
         """
         cdef Py_ssize_t moved = self.moved()
-        cdef bint opened_in_order = self.s.k > self.n_before and self.far_point < 0
+        cdef bint opened_in_order = self.s.k > self.n_before and self.farthest_point < 0
         cdef double error
         if not self.have_sums or opened_in_order or 2 * moved > self.s.n:
             self.add_up()
-        elif moved > 0 or self.far_point >= 0:
+        elif moved > 0 or self.farthest_point >= 0:
             self.add_moves(moved)
         if self.total < 0.0:
             self.total = self.reduce(self.sums.s.origin)
         with nogil:
             error = self.shift_centers()
         self.n_before = self.s.k
-        self.far_point = -1
-        memset(self.s.n_moved, 0, self.n_chunks * sizeof(int))  # these moves are counted
+        self.farthest_point = -1
+        memset(self.s.n_moved, 0, self.n_chunks * sizeof(int))  # these moves are in the sums now
         return error
 
     def drop_empty(self):
@@ -423,15 +426,15 @@ cdef class DPSweep(Engine):
         self.grow_sums(k)
         sums_clear(&self.sums.s, self.n_before, k)
         self.account(True, moved)
-        if self.far_point >= 0:  # if it moved before it left for its own cluster, that is listed
-            chunk = self.far_point // CHUNK
+        if self.farthest_point >= 0:  # it is listed if it had moved before it opened its own cluster
+            chunk = self.farthest_point // CHUNK
             for m in range(s.n_moved[chunk]):
-                listed |= chunk * CHUNK + s.moved[chunk * CHUNK + m] == self.far_point
+                listed |= chunk * CHUNK + s.moved[chunk * CHUNK + m] == self.farthest_point
             if not listed:
-                self.move_point(self.far_point, self.far_from, s.label[self.far_point])
+                self.move_point(self.farthest_point, self.farthest_left, s.label[self.farthest_point])
 
     cdef account(self, bint moves, Py_ssize_t points):
-        """Add the points of all chunks, or their moves, so many in all, to the sums."""
+        """Add the points of all chunks, or only the moves that these list, to the sums: ``points`` in all."""
         cdef State* s = &self.s
         cdef Py_ssize_t c, t, k = s.k, first = 0, last
         cdef int threads = 1
@@ -492,14 +495,14 @@ cdef class DPSweep(Engine):
             forget_restless(&self.s)
             self.relabel()
         s.opened = old_k > self.n_before
-        # centers that move twice between two sweeps have drifted farther than p says
+        # only if a sweep has taken the last p off the bounds: p is the drift of one move
         s.lazy = s.u != NULL and s.swept
         s.swept = False
         self.renew_tables()
         return error
 
     cdef void renew_tables(self) noexcept nogil:
-        """What else follows from centers and their drift p: h, the restless, r."""
+        """The tables h, r and rg, and the restless, from the centers and how far they moved, p."""
         cdef State* s = &self.s
         cdef Py_ssize_t k
         for k in range(s.k):
@@ -508,12 +511,12 @@ cdef class DPSweep(Engine):
         if 4 * s.k <= s.n and s.u != NULL:
             self.lower_table(0, s.k, s.h)
         for k in range(s.k):
-            # with one center alone nothing is ever nearer; with very many the table would cost a sweep
+            # with one center no other is nearer; with very many the table would take as long as a sweep
             s.h[k] = <float> 0.5 * s.h[k] if 4 * s.k <= s.n or s.k == 1 else 0.0
-        choose_restless(s, s.k - 1 if self.far_point >= 0 else -1, self.restless_from)
+        choose_restless(s, s.k - 1 if self.farthest_point >= 0 else -1, self.restless_from)
 
     cdef void relabel(self) noexcept nogil:
-        """Labels after clusters were dropped. Only points of weight zero can have lost theirs: they start anew."""
+        """Labels after clusters were dropped. Points of such a cluster, all of weight 0, get label 0 and no bound."""
         cdef PerPoint a = PerPoint(&self.s, NULL, self.remap)
         run(relabel_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))
 
@@ -540,13 +543,13 @@ cdef class DPSweep(Engine):
         self.mass[k] = mass
 
     def collapse(self, double lam, Py_ssize_t max_clusters):
-        """One collapsed sweep (Broderick, Kulis & Jordan 2013, eq. 8-9): means are right at all times.
+        """One collapsed sweep (MB13 eq. 8-9): means are those of the present labels at all times.
 
         Point i leaves its cluster and goes where the objective is lowest. Joining cluster c costs
         w s / (w + s) ||x - m||^2, with s and m the weight and mean of c without i; being alone costs lam. Costs that
-        differ by what rounding may make of them are equal: the lowest index wins, and an old cluster before a new one.
+        differ by no more than rounding are equal: the lowest index wins, and an old cluster before a new one.
 
-        Returns the points that moved and the clusters opened; ``move_centers`` closes the sweep.
+        Returns the points that moved and the clusters opened; ``move_centers`` ends the sweep.
         """
         cdef State* s = &self.s
         cdef Py_ssize_t i, k, n_used, best, own, moved = 0, opened = 0
@@ -611,10 +614,10 @@ cdef class DPSweep(Engine):
 
 cdef struct Seeding:
     Rows rows
-    const double* seed          # d
-    double* distance            # n
-    double* far_distance        # of each chunk
-    Py_ssize_t* far_index
+    const double* seed          # d: the newest one
+    double* distance            # n: to the nearest seed
+    double* farthest_distance   # of each chunk
+    Py_ssize_t* farthest_index
 
 
 cdef void nearest_seed_chunk(const real_x* x, const Seeding* a, Py_ssize_t chunk) noexcept nogil:
@@ -631,8 +634,8 @@ cdef void nearest_seed_chunk(const real_x* x, const Seeding* a, Py_ssize_t chunk
         if t > largest:
             largest = t
             index = i
-    a.far_distance[chunk] = largest
-    a.far_index[chunk] = index
+    a.farthest_distance[chunk] = largest
+    a.farthest_index[chunk] = index
 
 
 cdef void nearest_seed_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
@@ -644,7 +647,9 @@ cdef void nearest_seed_item(void* context, Py_ssize_t chunk, int slot) noexcept 
 
 
 def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1] distance, int n_threads):
-    """One round of farthest-first traversal. Returns the point with the largest weighted distance, and that distance.
+    """One step of the farthest-first rule (KJ12 section 6.1): add a seed, find the point farthest from all seeds.
+
+    Returns the point with the largest weighted distance, and that distance.
 
     X : IN array (n, d);  weight : IN array (n,) or None, rows of weight zero are left out;  seed : IN array (d,)
     distance : INOUT array (n,), squared distance to the nearest seed so far
@@ -652,11 +657,13 @@ def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1
     cdef Py_ssize_t n = X.shape[0], chunks = (n + CHUNK - 1) // CHUNK, c, best_index = -1
     cdef Py_ssize_t first = 0, last, work = 0
     cdef double best = -1.0
-    cdef double[::1] far_distance = np.empty(chunks)
-    cdef Py_ssize_t[::1] far_index = np.empty(chunks, dtype=np.intp)
+    cdef double[::1] farthest_distance = np.empty(chunks)
+    cdef Py_ssize_t[::1] farthest_index = np.empty(chunks, dtype=np.intp)
     cdef Seeding a
     a.rows = rows_of(X, weight, None)
-    a.seed, a.distance, a.far_distance, a.far_index = &seed[0], &distance[0], &far_distance[0], &far_index[0]
+    a.seed, a.distance, a.farthest_distance, a.farthest_index = (
+        &seed[0], &distance[0], &farthest_distance[0], &farthest_index[0]
+    )
     while first < chunks:
         last = min(chunks, first + max(1, WORK // (CHUNK * X.shape[1])))
         with nogil:
@@ -664,7 +671,7 @@ def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1
             poll_signals(&work, 1, 0)
         first = last
     for c in range(chunks):
-        if far_distance[c] > best:
-            best = far_distance[c]
-            best_index = far_index[c]
+        if farthest_distance[c] > best:
+            best = farthest_distance[c]
+            best_index = farthest_index[c]
     return best_index, best

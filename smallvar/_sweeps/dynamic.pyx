@@ -1,4 +1,4 @@
-"""The sweep of D-Means: clusters of one batch, old ones revived and new ones opened by single points."""
+"""The sweep of D-Means (Campbell, Kulis & How, section 4): points revive old clusters and open new ones, one by one."""
 
 from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcpy, memset
@@ -18,19 +18,19 @@ cdef enum:
 
 cdef struct Lazy:
     double* own                 # squared distance of each point to its center, at the start of the sweep
-    double* bound               # root of the least cost of the other clusters when last seen, plus the own one's drift
-    const double* drift         # for each cluster: how far the others have moved at most, in all sweeps
-    const double* theta         # k x d
-    const int* label
-    int* proposal               # a cluster, or OPEN
-    double lam
+    double* bound               # root of the least cost of the other clusters, plus drift of the own one, when computed
+    const double* drift         # of each cluster: how far any other one has moved, in all sweeps together
+    const double* theta         # k x d: the centers
+    const int* label            # n: cluster of each point, -1: none yet
+    int* proposal               # n: a cluster, or OPEN
+    double lam                  # cost of a new cluster
     Py_ssize_t stale            # the bounds of the points before this one no longer hold
-    bint full                   # all costs of all points
+    bint full                   # compute all costs of all points
 
 
-cdef struct LazyRound:
+cdef struct LazyRound:          # proposals for the points start..stop-1
     const Points* p
-    const Table* t
+    const Table* t              # the clusters
     const Lazy* s
     Py_ssize_t start
     Py_ssize_t stop
@@ -50,7 +50,7 @@ cdef void lazy_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
             k = s.label[i]
             own = square(p, x, s.theta + k * p.d)
             s.own[i] = own
-            # |x - c'| >= root of its cost then - how far it moved; rounding is far below 1e-9 of them
+            # ||x - c'|| >= root of its cost then - how far c' moved since; both are good to far less than 1e-9
             r = s.bound[i] - s.drift[k]
             if i >= s.stale and own <= s.lam and r > 1e-4 * s.bound[i] and own < r * r * (1 - 1e-9):
                 s.proposal[i] = <int> k
@@ -85,7 +85,8 @@ cdef double total(const double* values, Py_ssize_t n) noexcept nogil:
 cdef class DynamicStep(Rounds):
     """One batch of D-Means: old clusters revived, new ones opened, means moved, until the objective stops falling.
 
-    A point that is nearer to its center than any other cluster can have come since all costs were computed stays.
+    A point stays where it is without further costs while it is nearer to its center than any other cluster can have
+    moved to it since its costs were computed.
 
     X : IN array (n, d), float32 or float64, any strides
     centers : IN array (k, d), the old clusters' centers phi
@@ -94,22 +95,22 @@ cdef class DynamicStep(Rounds):
     """
 
     cdef Lazy s
-    cdef Py_ssize_t old
-    cdef const double[:, ::1] phi
-    cdef const double[::1] gamma
-    cdef const double[::1] penalty
-    cdef Py_ssize_t[::1] count
-    cdef double[:, ::1] theta
-    cdef Sums sums                      # of the points, kept up with every change
-    cdef double[::1] drift
+    cdef Py_ssize_t old                 # number of old clusters, which come before the new ones
+    cdef const double[:, ::1] phi       # old x d: their centers before the step
+    cdef const double[::1] gamma        # old: the weights of these
+    cdef const double[::1] penalty      # old: Q D
+    cdef Py_ssize_t[::1] count          # points of each cluster
+    cdef double[:, ::1] theta           # room x d: the centers now
+    cdef Sums sums                      # of the points, brought up to date with every change
+    cdef double[::1] drift              # these three: buffers of s
     cdef double[::1] own
     cdef double[::1] bound
     cdef int[::1] label
-    cdef double fixed                   # what of the objective does not depend on the labels
+    cdef double fixed                   # the objective but for sum_i ||y_i - theta_{z_i}||^2
     cdef readonly double objective
-    cdef readonly int n_iter
+    cdef readonly int n_iter            # sweeps
     cdef readonly bint converged
-    cdef list values
+    cdef list values                    # the objective after every sweep
 
     def __init__(
         self, X, const double[:, ::1] centers, const double[::1] gamma, const double[::1] penalty, double lam,
@@ -122,7 +123,7 @@ cdef class DynamicStep(Rounds):
         if centers.shape[1] != X.shape[1]:
             raise ValueError(f"centers must have {X.shape[1]} columns, got {centers.shape[1]}")
         self.attach(X, None, None, n_threads)
-        # about 0: a mean is not that of the points alone
+        # sums from 0: theta is a mean of points and phi
         self.sums = Sums(Layout(X, None, n_threads, origin=np.zeros(self.p.d)), self.old + 8)
 
     def run(self, order, int max_iter):
@@ -185,7 +186,7 @@ cdef class DynamicStep(Rounds):
         self.s.drift, self.s.theta = &self.drift[0], &self.theta[0, 0]
 
     cdef void rest(self, Py_ssize_t k) noexcept nogil:
-        """An old cluster that no point of the batch has, revived at cost Q D + gamma / (1 + gamma) ||y - phi||^2."""
+        """Old cluster k has no points: reviving it costs Q D + gamma / (1 + gamma) ||y - phi||^2."""
         self.put(k, &self.phi[k, 0])
         self.t.offset[k] = self.penalty[k]
         self.t.factor[k] = self.gamma[k] / (1.0 + self.gamma[k])
@@ -235,7 +236,7 @@ cdef class DynamicStep(Rounds):
             self.count[k] += 1
             self.label[i] = <int> k
             self.hand_over(i, left, <int> k)
-            if self.count[k] == 1 and k < self.old:  # revive it, between its center and the point
+            if self.count[k] == 1 and k < self.old:  # revive it at theta = (gamma phi + y) / (gamma + 1)
                 for j in range(self.p.d):
                     revived[j] = (self.gamma[k] * self.phi[k, j] + y[j]) / (self.gamma[k] + 1.0)
                 self.open_at(k, revived)
@@ -293,7 +294,7 @@ cdef class DynamicStep(Rounds):
             self.drift[k] += next_ if k == first else largest
 
     def result(self):
-        """Labels in the order of the rows, centers, counts, path; the old clusters, then the new ones with points."""
+        """Labels in the order of the rows, centers, counts, path: of the old clusters, then of new ones with points."""
         cdef Py_ssize_t k
         cdef bint whole = True
         labels, counts = np.asarray(self.label), np.asarray(self.count)[: self.t.k]

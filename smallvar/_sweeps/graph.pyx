@@ -1,4 +1,4 @@
-"""Sweeps over the nodes of a graph, for penalized cuts.
+"""Sweeps over the nodes of a graph, for penalized cuts (Kulis & Jordan 2012, section 5.2).
 
 A graph is given by the links between different nodes, in compressed rows (indptr, indices, weight), symmetric and
 positive, and for each node by out, the sum of its links, and size: its degree, self-links included, for the normalized
@@ -18,13 +18,13 @@ cdef enum:
 
 cdef struct Cluster:
     double out          # links to the rest of the graph
-    double size
+    double size         # sum of the sizes of its nodes
     double link         # links to the node being visited; 0 between visits
     Py_ssize_t count    # nodes
 
 
 cdef inline double joined(double out, double size, double o, double v, double link) noexcept nogil:
-    """Change of out / size when a node (o, v) that has these links to the cluster joins it."""
+    """Change of out / size of a cluster when a node of out o and size v, with these links to it, joins."""
     # (out + o - 2 link) / (size + v) - out / size
     return (o - 2.0 * link - v * (out / size)) / (size + v)
 
@@ -38,15 +38,15 @@ cdef class GraphSweep:
     cdef const double[::1] out
     cdef const double[::1] size
     cdef int[::1] label
-    cdef Py_ssize_t n
-    cdef Py_ssize_t work
-    cdef object buffers
+    cdef Py_ssize_t n                   # number of nodes
+    cdef Py_ssize_t work                # links read since the last check for signals
+    cdef object buffers                 # keeps clusters alive
     cdef Cluster* clusters
-    cdef int[::1] touched
-    cdef double[::1] cost
-    cdef double lam
-    cdef double tie
-    cdef readonly double cut
+    cdef int[::1] touched               # clusters that the node being visited may go to
+    cdef double[::1] cost               # and their costs
+    cdef double lam                     # penalty of a cluster
+    cdef double tie                     # costs that differ by no more are equal
+    cdef readonly double cut            # of the labels at the last ``objective``
     cdef readonly Py_ssize_t k          # number of clusters
 
     cdef void attach(self, graph, labels, double lam, double tie, Py_ssize_t slots):
@@ -82,7 +82,7 @@ cdef class GraphSweep:
         return 0
 
     cdef inline bint takes(self, Py_ssize_t c) noexcept nogil:
-        """Whether a node may join it: not a single node without links."""
+        """Whether a node may join cluster c: not if that is a single node without links."""
         return self.clusters[c].count > 1 or self.clusters[c].out > 0
 
     cdef double total(self, Py_ssize_t slots) noexcept nogil:
@@ -180,14 +180,14 @@ cdef class CutSweep(GraphSweep):
 
     def sweep(self, order):
         """Visit every node, in this order (IN, intp) or as they are numbered; returns how many moved."""
-        cdef const Py_ssize_t[::1] places
+        cdef const Py_ssize_t[::1] visits
         cdef bint ordered = order is not None
         cdef Py_ssize_t j, i, moved = 0
         if ordered:
-            places = order
+            visits = order
         with nogil:
             for j in range(self.n):
-                i = places[j] if ordered else j
+                i = visits[j] if ordered else j
                 if self.indptr[i] < self.indptr[i + 1]:
                     moved += self.visit(i)
                 self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
@@ -199,68 +199,70 @@ cdef class CutSweep(GraphSweep):
 
 
 cdef class BatchSweep(GraphSweep):
-    """Weighted kernel DP-means with the kernel that makes it a penalized cut.
+    """Weighted kernel DP-means with the kernel that makes it a penalized cut (KJ12, Theorem 5.3).
 
-    Clusters stay what they are during a sweep, but for those that a node opens. With B the matrix shift V - L, V the
-    sizes and L the graph's Laplacian, node i in cluster c costs
+    Out and size of clusters stay what they are during a sweep; clusters that nodes open are added to them. With B the
+    matrix shift V - L, V the sizes and L the graph's Laplacian, node i in cluster c costs
 
         B_ii / v_i - 2 sum_{j in c} B_ij / v_c + v_i (shift v_c - out_c) / v_c^2,
 
     and lam + shift opens a cluster. Arguments as in CutSweep; `labels` are replaced by those of the sweep.
     """
 
-    cdef double shift
-    cdef int[::1] fresh
-    cdef int[::1] founded
+    cdef double shift           # s, KJ12's sigma
+    cdef int[::1] new_label
+    cdef int[::1] opened        # the cluster that each node opened in this sweep, or -1
 
     def __init__(self, graph, labels, double lam, double tie, double shift):
         self.attach(graph, labels, lam, tie, 2 * len(labels))
         self.shift = shift
         with nogil:
             self.collect()
-        self.fresh = np.empty(self.n, dtype=np.int32)
-        self.founded = np.full(self.n, -1, dtype=np.int32)
+        self.new_label = np.empty(self.n, dtype=np.int32)
+        self.opened = np.full(self.n, -1, dtype=np.int32)
 
     def objective(self):
         """Cut + lam K of the labels as they came; sets `cut` and `k`."""
         return self.total(self.n)
 
     cdef inline double height(self, Py_ssize_t c) noexcept nogil:
+        """(shift v_c - out_c) / v_c^2: the part of a node's cost that depends on cluster c alone, over v_i."""
         cdef Cluster* k = self.clusters + c
         return (self.shift - k.out / k.size) / k.size
 
     def sweep(self, order):
         """One sweep from the labels as they came; returns how many nodes moved."""
-        cdef const Py_ssize_t[::1] places
+        cdef const Py_ssize_t[::1] visits
         cdef bint ordered = order is not None
         cdef Py_ssize_t j, i, c, moved = 0, next_one = self.n, lowest = -1
         cdef double least = HUGE_VAL
         if ordered:
-            places = order
+            visits = order
         with nogil:
             for c in range(self.n):
                 if self.takes(c) and self.height(c) < least:
                     lowest, least = c, self.height(c)
             for j in range(self.n):
-                i = places[j] if ordered else j
-                self.fresh[i] = self.label[i]
+                i = visits[j] if ordered else j
+                self.new_label[i] = self.label[i]
                 if self.indptr[i] < self.indptr[i + 1]:
                     c = self.choose(i, lowest)
                     if c < 0:
                         c = next_one
                         next_one += 1
                         self.clusters[c].out, self.clusters[c].size = self.out[i], self.size[i]
-                        self.founded[i] = <int> c
+                        self.opened[i] = <int> c
                         if self.height(c) < least:
                             lowest, least = c, self.height(c)
-                    self.fresh[i] = <int> c
+                    self.new_label[i] = <int> c
                     moved += c != self.label[i]
                 self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
             for i in range(self.n):
-                self.label[i] = self.fresh[i]
+                self.label[i] = self.new_label[i]
         return moved
 
     cdef inline void touch(self, Py_ssize_t c, double link, Py_ssize_t* n_touched) noexcept nogil:
+        """Add a link between the node being visited and cluster c."""
         if self.clusters[c].link == 0:
             self.touched[n_touched[0]] = <int> c
             n_touched[0] += 1
@@ -273,8 +275,8 @@ cdef class BatchSweep(GraphSweep):
         cdef Cluster* k
         for e in range(self.indptr[i], self.indptr[i + 1]):
             self.touch(self.label[self.indices[e]], self.weight[e], &n_touched)
-            if self.founded[self.indices[e]] >= 0:
-                self.touch(self.founded[self.indices[e]], self.weight[e], &n_touched)
+            if self.opened[self.indices[e]] >= 0:
+                self.touch(self.opened[self.indices[e]], self.weight[e], &n_touched)
         self.touch(own, max(diagonal, 0.0), &n_touched)
         if lowest >= 0 and self.clusters[lowest].link == 0:
             self.touched[n_touched] = <int> lowest
@@ -299,7 +301,7 @@ cdef class BatchSweep(GraphSweep):
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Between the levels
+# Between the levels of a multilevel descent
 
 
 def number_labels(const int[::1] labels, order):
@@ -307,13 +309,13 @@ def number_labels(const int[::1] labels, order):
     cdef Py_ssize_t j, i, n = labels.shape[0]
     cdef int k = 0
     cdef int[::1] number = np.full(n, -1, dtype=np.int32), out = np.empty(n, dtype=np.int32)
-    cdef const Py_ssize_t[::1] places
+    cdef const Py_ssize_t[::1] visits
     cdef bint ordered = order is not None
     if ordered:
-        places = order
+        visits = order
     with nogil:
         for j in range(n):
-            i = places[j] if ordered else j
+            i = visits[j] if ordered else j
             if number[labels[i]] < 0:
                 number[labels[i]] = k
                 k += 1

@@ -1,4 +1,4 @@
-"""The sweep of the hard HDP: data sets with local clusters, which are parts of global ones."""
+"""The sweep of the hard HDP (Kulis & Jordan 2012, Algorithm 2): data sets have parts of global clusters."""
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy
@@ -33,26 +33,26 @@ cdef class HDPSweep(Rounds):
     layout : of the sums of X
     """
 
-    cdef Py_ssize_t sets
-    cdef double lam_local
-    cdef double lam_global
+    cdef Py_ssize_t sets                # number of data sets
+    cdef double lam_local               # penalty of a local cluster
+    cdef double lam_global              # penalty of a global one
     cdef int[::1] label                 # in the order of visit
     cdef int[::1] old                   # before the sweep
     cdef double[:, ::1] centers         # room x d
-    cdef Sums local                     # of the local clusters, kept up with every change; those of a global one add up
-    cdef Sums total                     # to its own
+    cdef Sums local                     # of the local clusters, brought up to date with every change
+    cdef Sums total                     # of the global ones: the sums of their local clusters
     cdef int[:, ::1] place              # data sets x room: where a local cluster has its sums, -1: there is none
     cdef list free                      # places that were given back
     cdef Py_ssize_t taken               # no place from here on was ever in use
     cdef bint placed                    # whether the points are in the sums
-    cdef Py_ssize_t[::1] count          # of one data set
+    cdef Py_ssize_t[::1] count          # points of the local clusters of one data set
     cdef int[::1] target                # where the local clusters of a data set went
     cdef int[::1] nearest               # of each local cluster: the nearest global one,
     cdef double[::1] least              # and its squared distance
-    cdef double[::1] none               # no offsets
-    cdef int64_t[:, ::1] digits         # threads x WIDE_DIGITS
-    cdef readonly Py_ssize_t n_local
-    cdef readonly double error
+    cdef double[::1] none               # offsets that are 0
+    cdef int64_t[:, ::1] digits         # threads x WIDE_DIGITS, scratch of an exact sum
+    cdef readonly Py_ssize_t n_local    # number of local clusters
+    cdef readonly double error          # sum of squared distances to the own centers
 
     def __init__(
         self, X, order, int[::1] group, Py_ssize_t sets, double lam_local, double lam_global, layout, mean,
@@ -118,12 +118,15 @@ cdef class HDPSweep(Rounds):
             self.placed = True
             created = self.t.k - before
             same = created == 0 and memcmp(&self.old[0], &self.label[0], self.p.n * sizeof(int)) == 0
-            self.finish()
+            self.move_centers()
             self.error = squared_error(&self.p, &self.centers[0, 0], &self.label[0], <Wide*> &self.digits[0, 0])
         return not same, created
 
     cdef Py_ssize_t advance(self, Py_ssize_t start) except -1 nogil:
-        """Step 4 for a round of points; returns the next point."""
+        """Step 4 for a round of points; returns the next point.
+
+        Global cluster p costs ||x - mu_p||^2, plus lam_local unless the data set has a local cluster on p.
+        """
         cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i = start, end, k
         cdef double* offset
         cdef bint everywhere
@@ -142,7 +145,8 @@ cdef class HDPSweep(Rounds):
             i += 1
             if everywhere or offset[k] != 0.0:
                 offset[k] = 0.0
-                # cheaper now for what lies behind, and nothing else is: a few points are amended, more proposed anew
+                # for later points only cluster k has become cheaper: the next few proposals are amended, the
+                # others made anew
                 end = stop if everywhere else end_of_group(&self.p, i - 1, stop)
                 if end - i > CHUNK:
                     end = stop = i + CHUNK
@@ -151,7 +155,7 @@ cdef class HDPSweep(Rounds):
         return stop
 
     cdef int hand_over(self, Py_ssize_t i, Py_ssize_t k) except -1 nogil:
-        """Point i goes to its data set's part of cluster k; in the first sweep it is added up later."""
+        """Point i goes to its data set's part of cluster k; in the first sweep sums are made later, by add_set."""
         cdef Py_ssize_t g = self.p.group[i]
         cdef int left
         if k == self.label[i] and self.placed:
@@ -165,7 +169,7 @@ cdef class HDPSweep(Rounds):
         return 0
 
     cdef void add_set(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-        """All points of a data set, in the first sweep."""
+        """Add up all points of a data set, in the first sweep."""
         cdef int[RUN] joined
         cdef const int* place = &self.place[self.p.group[start], 0]
         cdef Py_ssize_t m, size
@@ -177,6 +181,7 @@ cdef class HDPSweep(Rounds):
             start += size
 
     cdef int take_place(self, int* place) except -1 nogil:
+        """A place for the sums of a new local cluster."""
         with gil:
             if self.free:
                 place[0] = self.free.pop()
@@ -207,7 +212,10 @@ cdef class HDPSweep(Rounds):
         return k
 
     cdef int move_locals(self, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
-        """Step 5 for one data set, from the sums and sizes of its local clusters."""
+        """Step 5 for one data set, from sums and counts: S_jc goes to argmin_p sum ||x - mu_p||^2, or opens a cluster.
+
+        As sum ||x - mu_p||^2 = sum ||x - mean||^2 + count ||mean - mu_p||^2, only the last term is compared.
+        """
         cdef Py_ssize_t i, c, p, there = self.t.k
         cdef const sums_t* sums = &self.local.s
         cdef double* x = self.p.space
@@ -248,9 +256,9 @@ cdef class HDPSweep(Rounds):
             count[p] += count[c]
             count[c] = 0
             target[c] = <int> p
-            self.nearest[p] = -1  # its mean is another now
+            self.nearest[p] = -1  # its mean has changed
         if moved:
-            # what went to a cluster before that one's own turn went on with it
+            # a local cluster that joined another before that one's turn has moved on with it
             for c in range(there - 1, -1, -1):
                 p = target[c]
                 if c < p < there and target[p] >= 0:
@@ -264,7 +272,7 @@ cdef class HDPSweep(Rounds):
         return 0
 
     cdef int give_back(self, int* place, Py_ssize_t c) except -1 nogil:
-        """A data set has no part of cluster c any more; its sums are 0."""
+        """A data set has no part of cluster c any more: another local cluster may have the place, whose sums are 0."""
         with gil:
             self.free.append(place[c])
         place[c] = -1
@@ -278,7 +286,7 @@ cdef class HDPSweep(Rounds):
             out[j * step] = sums.origin[j] + sums_total(sums, place, j) / count
 
     cdef void nearest_to_locals(self, const int* place, Py_ssize_t there) noexcept nogil:
-        """The global clusters nearest to the means of a data set's local clusters, as all of them stand."""
+        """The global clusters nearest to the means of a data set's local clusters, before any of these moves."""
         cdef Py_ssize_t c, j, l = 0, m
         cdef double[POINTS] least
         cdef double[POINTS] arg
@@ -300,7 +308,7 @@ cdef class HDPSweep(Rounds):
                     self.nearest[local[m]], self.least[local[m]] = <int> arg[m], least[m]
                 l = 0
 
-    cdef void finish(self) noexcept nogil:
+    cdef void move_centers(self) noexcept nogil:
         """Step 6: means over all data sets; empty clusters vanish."""
         cdef Py_ssize_t k = 0, p, i, g, j, room = self.t.room
         cdef const sums_t* sums = &self.total.s

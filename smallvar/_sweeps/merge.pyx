@@ -4,8 +4,8 @@ Merging clusters a and b raises the squared error by Ward's cost
 
     w_a w_b / (w_a + w_b) ||mu_a - mu_b||^2.
 
-Each cluster remembers its cheapest partner, so that a merger looks again only at those whose partner has changed.
-The bounds of the points go on through mergers: a center that takes the place of two has drifted from each of them.
+The cheapest partner of each cluster is kept, so that after a merger only clusters whose partner has changed look for
+a new one. The bounds of the points stay valid: the center of a union has moved from each of the two it replaces.
 """
 
 from libc.math cimport HUGE_VAL, M_PI as pi, lgamma, log, log1p
@@ -30,10 +30,10 @@ cdef extern from "simd.h" nogil:
     void sv_images(const float*, Py_ssize_t, const float*, Py_ssize_t, float*)
 
 cdef enum:
-    SEEDS = 256         # centers opened between two looks at the points
-    LANES = 16
+    SEEDS = 256         # centers opened before all points are compared with them
+    LANES = 16          # points of a tile
 
-cdef double SLACK = 1.0 + 2.0 ** -22    # more than a float32 rounds away
+cdef double SLACK = 1.0 + 2.0 ** -22    # makes a float32 larger by more than its rounding
 
 
 cdef void residuals_of_chunk(
@@ -69,21 +69,21 @@ cdef void residuals_of_chunk(
         i += size
 
 
-# ---- what threads share out: an item writes to its own points or its own cluster, and to its thread's scratch ------
+# ---- items of the loops that threads share out: each writes to its points or its cluster, and its thread's scratch ---
 
 
-cdef struct Residuals:
+cdef struct Residuals:      # see MergeSweep.residuals
     const State* s
-    const float* w          # in panels
-    Py_ssize_t rows
-    double unit
-    double* length
-    float* image
+    const float* w          # the rows of W in panels
+    Py_ssize_t rows         # of W
+    double unit             # a factor of the residuals
+    double* length          # n: their squared lengths
+    float* image            # n: those of their images under W
 
 
 cdef struct Partners:       # see MergeSweep
-    Py_ssize_t k
-    Py_ssize_t d
+    Py_ssize_t k            # clusters
+    Py_ssize_t d            # columns
     Py_ssize_t width
     const double* mean
     const double* column
@@ -94,9 +94,9 @@ cdef struct Partners:       # see MergeSweep
     int* partner
 
 
-cdef struct Closing:
+cdef struct Renumbering:
     State* s
-    const int* remap
+    const int* remap        # new number of each cluster
 
 
 cdef void residuals_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
@@ -119,9 +119,9 @@ cdef void partner_item(void* context, Py_ssize_t q, int slot) noexcept nogil:
     find_partner(a, a.listed[q], slot)
 
 
-cdef void close_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+cdef void renumber_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     """Bounds and labels of a chunk's points after mergers."""
-    cdef const Closing* a = <const Closing*> context
+    cdef const Renumbering* a = <const Renumbering*> context
     cdef State* s = a.s
     cdef Py_ssize_t i
     for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
@@ -134,8 +134,8 @@ cdef class MergeSweep(DPSweep):
     """Sweeps over a fixed number of clusters, and mergers between them."""
 
     cdef object merge_arrays
-    cdef Py_ssize_t width       # room for clusters
-    cdef Py_ssize_t known       # clusters that these tables tell of
+    cdef Py_ssize_t width       # clusters there is memory for
+    cdef Py_ssize_t known       # clusters in these tables
     cdef double* mean           # width x d: the means
     cdef double* column         # d x width: the same in columns
     cdef double* mass           # width: weights of the clusters; 0 where one is gone
@@ -150,7 +150,7 @@ cdef class MergeSweep(DPSweep):
         self.restless_from = 4  # a merger moves one center far and hardly any other
 
     def seed(self, const Py_ssize_t[::1] rows):
-        """Open centers at these points (in visiting order); every point meets them."""
+        """Open centers at these points (in the order of visit); all points are compared with them."""
         cdef State* s = &self.s
         cdef Py_ssize_t q, c, k0, done = 0, size = rows.shape[0]
         cdef Py_ssize_t creator[SEEDS]
@@ -170,7 +170,7 @@ cdef class MergeSweep(DPSweep):
                 self.check_signals(s.n * (s.k - k0))
         self.n_before = s.k
         self.have_sums = False
-        s.swept = False  # l holds for the centers each point met only
+        s.swept = False  # l is no bound: not every point was compared with every center
 
     @property
     def weights(self):
@@ -188,8 +188,8 @@ cdef class MergeSweep(DPSweep):
     def merge(self, Py_ssize_t count):
         """Merge the cheapest pair, ``count`` times over, after ``move_centers``.
 
-        Cluster a becomes the union of a and b, a < b; in the end the others close up. Returns the pairs, (count, 2),
-        as numbered before the call, and Ward's costs, (count,).
+        Cluster a becomes the union of a and b, a < b; in the end clusters are numbered without gaps. Returns the pairs,
+        (count, 2), as numbered before the call, and Ward's costs, (count,).
         """
         cdef State* s = &self.s
         cdef Py_ssize_t k, a, b, m
@@ -218,9 +218,9 @@ cdef class MergeSweep(DPSweep):
                 cost[m] = self.ward[a]
                 self.unite(a, b)
                 self.check_signals(4 * s.k)
-            for k in range(s.k):  # a < b: the target of the target is final by now
+            for k in range(s.k):  # ascending, and targets are lower: that of the target is final by now
                 self.target[k] = self.target[self.target[k]]
-            self.close_up()
+            self.renumber()
         return pair_array, cost_array
 
     cdef prepare(self):
@@ -262,7 +262,7 @@ cdef class MergeSweep(DPSweep):
             if n_lost < s.k:
                 for k in range(s.k):
                     if self.target[k]:
-                        self.meet(k)
+                        self.renew_partners(k)
             self.find_partners(n_lost)
             self.known = s.k
             self.check_signals(n_lost * s.k)
@@ -276,8 +276,8 @@ cdef class MergeSweep(DPSweep):
         return Partners(self.s.k, self.s.d, self.width, self.mean, self.column, self.mass, self.listed,
                         &self.costs[0, 0], self.ward, self.partner)
 
-    cdef void meet(self, Py_ssize_t k) noexcept nogil:
-        """All clusters consider cluster k, whose mean has changed, as their partner; its own is found on the way."""
+    cdef void renew_partners(self, Py_ssize_t k) noexcept nogil:
+        """The partner of cluster k, whose mean has changed; k becomes the partner of others where it is cheapest."""
         cdef double* cost = &self.costs[0, 0]
         cdef Py_ssize_t c
         cdef Partners a = self.partners()
@@ -304,16 +304,16 @@ cdef class MergeSweep(DPSweep):
             if self.mass[k] > 0.0 and (k == a or self.partner[k] == a or self.partner[k] == b):
                 self.listed[n_lost] = <int> k
                 n_lost += 1
-        self.meet(a)
+        self.renew_partners(a)
         self.find_partners(n_lost)
 
-    cdef void close_up(self) noexcept nogil:
-        """Give the points, the centers and the tables the numbers that are left after mergers."""
+    cdef void renumber(self) noexcept nogil:
+        """Number clusters without gaps after mergers: points, centers, tables; bounds take in how far centers moved."""
         cdef State* s = &self.s
-        cdef Closing closing = Closing(s, self.remap)
+        cdef Renumbering renumbering = Renumbering(s, self.remap)
         cdef Py_ssize_t k, j, kept = 0, d = s.d
         cdef double t, drift
-        # how far each center is from the one that takes its place, with the drift that no sweep has taken off yet
+        # how far each center is from that of its union, plus the drift that no sweep has taken off the bounds yet
         for k in range(s.k):
             drift = 0.0
             for j in range(d):
@@ -322,7 +322,7 @@ cdef class MergeSweep(DPSweep):
             s.near[k] = upper(drift, s.scale) + (<float> 0.0 if s.swept else s.p[k])
             s.fresh[k] = s.near[k]
         for k in range(s.k):
-            # other points are at least as far from a union as from one of its parts, less that part's drift
+            # l drops by p of a union: the least drift of its parts will do, as l is a bound for all of them
             if s.fresh[k] < s.fresh[self.target[k]]:
                 s.fresh[self.target[k]] = s.fresh[k]
         for k in range(s.k):
@@ -347,18 +347,18 @@ cdef class MergeSweep(DPSweep):
         for k in range(s.k):
             self.remap[k] = self.remap[self.target[k]]
         forget_restless(&self.s)
-        run(close_item, &closing, 0, self.n_chunks, self.threads_for(s.n))
+        run(renumber_item, &renumbering, 0, self.n_chunks, self.threads_for(s.n))
         s.k = kept
         self.known = kept
         self.n_before = kept
-        self.far_point = -1
+        self.farthest_point = -1
         s.opened = False
         s.swept = False
         place_centers(&self.s)
         self.renew_tables()
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
-        """One thread where waking others would cost more than it gives: few distances are left to most sweeps here."""
+        """One thread where waking others would cost more time than it saves: most sweeps here compute few distances."""
         cdef Py_ssize_t c, work = 0
         if self.s.lazy and points == self.s.n:
             for c in range(self.n_chunks):
@@ -371,8 +371,8 @@ cdef class MergeSweep(DPSweep):
     def planes(self, double some):
         """Where there are two columns: squared distances by a covariance of each cluster's own.
 
-        Each is blended with ``some`` rows of the pooled one. Returns (n,) distances and (k,) determinants of the
-        covariances of the rows times the scale of the space.
+        Each is averaged with the pooled one, as if it had ``some`` more rows of that. Returns (n,) distances and (k,)
+        determinants of the covariances of the rows times the scale of the space.
         """
         cdef State* s = &self.s
         cdef Py_ssize_t i, k
@@ -422,7 +422,7 @@ cdef class MergeSweep(DPSweep):
     def residuals(self, const float[:, ::1] W=None, double unit=1.0):
         """Squared lengths ||x_i - mu_{z_i}||^2, (n,), and ||W (x_i - mu_{z_i}) unit||^2, (n,) in float32, or None.
 
-        W : IN array (r, d), or None;  unit: brings residuals to where float32 is at home
+        W : IN array (r, d), or None;  unit: a factor that keeps squares of residuals within float32
         """
         cdef State* s = &self.s
         cdef Py_ssize_t rows = 0 if W is None else W.shape[0]
@@ -461,15 +461,15 @@ cdef double[7] SHAPES = [200.0, 50.0, 20.0, 10.0, 6.0, 4.0, 3.0]
 
 def fit_shape(double[::1] squares, const double[::1] weight, const int[::1] label, const double[::1] back,
               double n, Py_ssize_t d):
-    """Fit a spherical law to squared distances r2 of n rows (weights included) in d dimensions.
+    """Fit a spherical density to squared distances r2 of rows whose weights sum to n, in d dimensions.
 
-    Each is raised by mean(r2) * back[label], in place. Of the Gaussian and t laws with some degrees of freedom nu, the
-    scale of each by a few steps from that of the one before of
+    Each r2 is raised by mean(r2) * back[label], in place. Tried are the Gaussian and t densities with nu = 200 to 3
+    degrees of freedom; the scale of each comes from that of the one before by a few steps of
 
         s2 <- (nu + d) / d  mean(r2 / (nu + r2 / s2)).
 
-    Returns -2 / n times the log-likelihood of the best, and whether it is a t law. Distances in the same 32nd of an
-    octave count as their mean: that is off by some 1e-5 a row.
+    Returns -2 / n times the log-likelihood of the best, and whether it is a t density. Distances in the same 32nd of an
+    octave are replaced by their mean: the result is off by about 1e-5 a row.
     """
     cdef Py_ssize_t i, m, b, n_bins, used = 0, rows = squares.shape[0]
     cdef double total = 0.0, mean, unit, s2, best, value, nu, largest = 0.0, smallest = HUGE_VAL

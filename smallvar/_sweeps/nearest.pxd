@@ -4,14 +4,14 @@ from smallvar._sweeps.state cimport State
 
 
 cdef class Engine:
-    cdef State s
+    cdef State s                    # all that the sweeps work on
     cdef readonly int n_threads
     cdef Py_ssize_t restless_from   # centers from which some may be restless without one of them being new
-    cdef Py_ssize_t capacity
+    cdef Py_ssize_t capacity        # centers there is memory for
     cdef Py_ssize_t n_chunks
     cdef list arrays            # keeps every buffer alive
     cdef object center_arrays   # raw centers, tables, scaled centers and norms, the restless and theirs
-    cdef Py_ssize_t work
+    cdef Py_ssize_t work            # elements read since the last check for signals
 
     cdef keep(self, array)
     cpdef reserve(self, Py_ssize_t capacity)

@@ -1,11 +1,11 @@
-"""Block-distance engine: for each point the nearest center, touching as few distances as the bounds allow.
+"""The engine: for each point the nearest center, computing as few distances as the bounds allow.
 
 One sweep visits the points in chunks. A point passes without any distance while
 
     u_i < max(l_i, h_z)        u_i >= dist(x_i, own center z),  l_i <= dist(x_i, second nearest center),
                                h_z = half the distance from center z to its nearest other center
 
-(Hamerly 2010). The others have u made exact and, if that does not help, are gathered into tiles of points that are
+(Hamerly 2010). For the others u is made exact; those that fail the test again are gathered into tiles of points and
 scored against all centers at once. Scores are approximate, with a known bound on their error; every decision that is
 closer than the bound is taken again in the deciding arithmetic, squared_distance. So labels depend neither on chunks
 nor on threads nor on the instruction set.
@@ -42,7 +42,7 @@ cdef extern from "simd.h" nogil:
 cdef enum:
     MAX_TILES = 4    # tiles that are scored together
     TILE_BYTES = 1 << 18    # memory of such tiles, where it can be had
-    PART = 128       # points whose own distances are computed together
+    LISTED = 128     # listed points whose own distances are computed together
 
 
 def compiler():
@@ -60,20 +60,21 @@ def instruction_sets():
     return sv_set_names().decode().split(", ")
 
 
-cdef void assign_part(
+cdef void assign_listed(
     const real_x* x, State* s, Py_ssize_t start, const unsigned short* listed, Py_ssize_t n, Batch* failed,
-    Batch* aside, real_c* block, Close* close, unsigned char* flag
+    Batch* restless_only, real_c* tiles, Close* close, unsigned char* flag
 ) noexcept nogil:
-    """Points start + listed of a chunk, at most PART, that the filter did not let pass: u becomes exact.
+    """Points start + listed of a chunk, at most LISTED, that failed the filter: u becomes exact, they are tested again.
 
-    Those that fail again are scored as soon as they fill a batch, while their rows are in the cache.
+    Those that fail again are scored as soon as they fill a batch, while their rows are in the cache: against all
+    centers, or, where no calm center can be nearer, against the restless ones only.
     """
-    cdef double known[PART]
-    cdef float u[PART]
-    cdef float l[PART]
-    cdef float g[PART]
-    cdef int verdict[PART]
-    cdef int center[PART]
+    cdef double known[LISTED]
+    cdef float u[LISTED]
+    cdef float l[LISTED]
+    cdef float g[LISTED]
+    cdef int verdict[LISTED]
+    cdef int center[LISTED]
     cdef Py_ssize_t q, i
     for q in range(n):
         center[q] = s.label[start + listed[q]]
@@ -88,28 +89,28 @@ cdef void assign_part(
         if verdict[q] == 2:
             join(failed, i, known[q])
             if failed.size == s.batch:
-                flush(x, s, failed, block, close, flag)
+                flush(x, s, failed, tiles, close, flag)
         elif verdict[q] == 1:
-            join(aside, i, known[q])
-            if aside.size == s.batch:
-                flush_restless(x, s, aside, block, flag)
+            join(restless_only, i, known[q])
+            if restless_only.size == s.batch:
+                flush_restless(x, s, restless_only, tiles, flag)
         elif s.seek:
             flag[listed[q]] = 2 if surely_far(x, s, i, known[q]) else 0
 
 
 cdef void assign_chunk(
-    const real_x* x, State* s, Py_ssize_t chunk, real_c* block
+    const real_x* x, State* s, Py_ssize_t chunk, real_c* tiles
 ) noexcept nogil:
     """Nearest centers of one chunk."""
     cdef unsigned char flag[CHUNK]
-    cdef unsigned short listed[CHUNK + 8]  # sv_list wants the room
+    cdef unsigned short listed[CHUNK + 8]  # sv_list may write 8 entries too many
     cdef const unsigned char* at
-    cdef Batch failed, aside
+    cdef Batch failed, restless_only
     cdef Close close
     cdef Py_ssize_t start = chunk * CHUNK, size = min(<Py_ssize_t> CHUNK, s.n - start)
     cdef Py_ssize_t o, q, n_listed
     failed.size = 0
-    aside.size = 0
+    restless_only.size = 0
     close.size = 0
     s.n_moved[chunk] = 0
     s.n_far[chunk] = 0
@@ -118,7 +119,8 @@ cdef void assign_chunk(
     if s.lazy:
         if s.opened or (s.rows.weight != NULL and s.seek):
             sv_filter_opened(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.h, s.hd, s.fresh,
-                             NULL if s.rows.weight == NULL else s.rows.weight + start, s.aside, s.limit, flag)
+                             NULL if s.rows.weight == NULL else s.rows.weight + start, s.opened_restless, s.limit,
+                             flag)
         else:
             sv_filter(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.h, <float> s.limit, flag)
         if s.n_restless > 0:
@@ -128,21 +130,21 @@ cdef void assign_chunk(
             memset(flag, 0, size)
         q = 0
         while q < n_listed:
-            assign_part(x, s, start, listed + q, min(<Py_ssize_t> PART, n_listed - q), &failed, &aside, block,
-                        &close, flag)
-            q += PART
-        if aside.size > 0:
-            flush_restless(x, s, &aside, block, flag)
+            assign_listed(x, s, start, listed + q, min(<Py_ssize_t> LISTED, n_listed - q), &failed, &restless_only,
+                          tiles, &close, flag)
+            q += LISTED
+        if restless_only.size > 0:
+            flush_restless(x, s, &restless_only, tiles, flag)
     else:
         memset(flag, 0, size)
         for o in range(size):
             join(&failed, start + o, -1.0)
             if failed.size == s.batch:
-                flush(x, s, &failed, block, &close, flag)
+                flush(x, s, &failed, tiles, &close, flag)
     if failed.size > 0:
-        flush(x, s, &failed, block, &close, flag)
+        flush(x, s, &failed, tiles, &close, flag)
     if close.size > 0:
-        decide(x, s, start, &close, block, flag)
+        decide(x, s, start, &close, tiles, flag)
     if s.seek:
         at = <const unsigned char*> memchr(flag, 2, size)
         while at != NULL:
@@ -168,7 +170,7 @@ cdef void farthest_of_chunk(const real_x* x, State* s, Py_ssize_t chunk) noexcep
     cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(s.n, start + CHUNK), first = start, turn
     cdef float widest = -1.0
     cdef double distance, best = s.lam, largest = -1.0, square = s.scale * s.scale * (1.0 - 1e-6)
-    s.far_index[chunk] = -1
+    s.farthest_index[chunk] = -1
     if s.rows.weight == NULL:  # the common case, as a loop that compilers turn into vector code
         for i in range(start, stop):
             widest = s.u[i] if s.u[i] > widest else widest
@@ -189,10 +191,10 @@ cdef void farthest_of_chunk(const real_x* x, State* s, Py_ssize_t chunk) noexcep
                 continue
             if s.rows.weight != NULL:
                 distance = distance * s.rows.weight[i]
-            if distance > best or (distance == best and i < s.far_index[chunk]):
+            if distance > best or (distance == best and i < s.farthest_index[chunk]):
                 best = distance
-                s.far_index[chunk] = i
-    s.far_distance[chunk] = best
+                s.farthest_index[chunk] = i
+    s.farthest_distance[chunk] = best
 
 
 cdef void assign_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
@@ -233,7 +235,7 @@ cdef class Engine:
         cdef unsigned short[::1] offsets
         cdef int[::1] ints
         cdef double[::1] doubles
-        cdef Py_ssize_t[::1] far_index
+        cdef Py_ssize_t[::1] farthest_index
         if label.shape[0] != n or shift.shape[0] != d:
             raise ValueError("label and shift must match X")
         self.arrays = [X, weight, order, np.asarray(label), np.asarray(shift)]
@@ -255,10 +257,10 @@ cdef class Engine:
         self.s.n_far = &ints[chunks]
         self.s.n_exact = &ints[2 * chunks]
         doubles = self.keep(np.zeros(chunks))
-        self.s.far_distance = &doubles[0]
-        far_index = self.keep(np.zeros(2 * chunks, dtype=np.intp))
-        self.s.far_index = &far_index[0]
-        self.s.n_searched = &far_index[chunks]
+        self.s.farthest_distance = &doubles[0]
+        farthest_index = self.keep(np.zeros(2 * chunks, dtype=np.intp))
+        self.s.farthest_index = &farthest_index[0]
+        self.s.n_searched = &farthest_index[chunks]
         offsets = self.keep(np.empty(2 * chunks * CHUNK, dtype=np.uint16))
         self.s.moved = &offsets[0]
         self.s.far = &offsets[chunks * CHUNK]
@@ -366,7 +368,7 @@ cdef class Engine:
 
     @property
     def decided_exactly(self):
-        """Points of the last sweep whose scores were too close to tell."""
+        """Points of the last sweep that were close."""
         cdef Py_ssize_t c, total = 0
         for c in range(self.n_chunks):
             total += self.s.n_exact[c]
@@ -374,7 +376,7 @@ cdef class Engine:
 
     @property
     def crowded(self):
-        """Whether so many float32 calls were close in the last sweep that float64 pays: more than one in 50."""
+        """Whether so many points were close in the last sweep that scores in float64 pay: more than one in 50."""
         return self.s.single and 50 * self.decided_exactly > self.s.n
 
     def set_centers(self, const double[:, ::1] centers):
@@ -415,7 +417,7 @@ cdef class Engine:
         self.reserve(capacity)
 
     cdef Py_ssize_t chunks_at_once(self) noexcept nogil:
-        """Chunks between two checks for signals, of a sweep that may need every distance."""
+        """Chunks between two checks for signals, in a sweep that may need every distance."""
         return max(<Py_ssize_t> 2 * self.n_threads, WORK // (CHUNK * (self.s.k + 64) * self.s.d))
 
     cdef int check_signals(self, Py_ssize_t rows) except -1 nogil:
@@ -426,7 +428,7 @@ cdef class Engine:
         return poll_signals(&self.work, rows * self.s.d, WORK)
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
-        """One thread where waking others would cost more than it gives."""
+        """One thread where waking others would cost more time than it saves."""
         return self.n_threads if points * (self.s.k * self.s.d + 16) > PAYS else 1
 
     cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
@@ -435,7 +437,7 @@ cdef class Engine:
     cdef void attract(
         self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator
     ) noexcept nogil:
-        """Points start..stop-1 meet the centers k0.. opened at points before them."""
+        """Points start..stop-1 are compared with the centers k0.. opened at points before them."""
         attract_points(&self.s, start, stop, k0, creator, self.threads_for(stop - start))
 
     cdef void lower_table(self, Py_ssize_t k0, Py_ssize_t k1, float* table) noexcept nogil:

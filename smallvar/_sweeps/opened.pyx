@@ -1,4 +1,4 @@
-"""Centers opened in a sweep: points behind them meet them, and tables of distances between centers."""
+"""Centers opened in a sweep: later points are compared with them, tables of distances between centers brought down."""
 
 from smallvar._sweeps.pool cimport run
 from smallvar._sweeps.rows cimport real_x
@@ -6,11 +6,11 @@ from smallvar._sweeps.scores cimport BATCH, Batch, batch_error, error_bound, exa
 from smallvar._sweeps.state cimport CHUNK, State, exact_distance, lower, real_c, reduce_lower, tile_of, upper
 
 cdef enum:
-    ROWS = 64       # centers of an item of a table
+    ROWS = 64       # centers whose entries of a table are one item
 
 
 cdef void flush_attracted(
-    const real_x* x, State* s, Batch* b, real_c* block, Py_ssize_t k0, Py_ssize_t k1
+    const real_x* x, State* s, Batch* b, real_c* tiles, Py_ssize_t k0, Py_ssize_t k1
 ) noexcept nogil:
     """Let the batch's points choose between their own center (distance known) and centers k0..k1-1."""
     cdef real_c m1[BATCH]
@@ -19,9 +19,9 @@ cdef void flush_attracted(
     cdef Py_ssize_t m, i
     cdef double error, own, distance, least, second
     cdef int label
-    fill(x, s, b, block)
+    fill(x, s, b, tiles)
     error = batch_error(s, b)
-    score(s, b.size, block, s.scaled, s.norm, k0, k1, m1, m2, best)
+    score(s, b.size, tiles, s.scaled, s.norm, k0, k1, m1, m2, best)
     for m in range(b.size):
         i = b.index[m]
         own = b.own[m]
@@ -47,9 +47,9 @@ cdef void flush_attracted(
 
 cdef void attract_chunk(
     const real_x* x, State* s, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator,
-    real_c* block
+    real_c* tiles
 ) noexcept nogil:
-    """Points start..stop-1 meet the centers k0.. that points before them opened.
+    """Points start..stop-1 are compared with the centers k0.. that points before them opened.
 
     creator[m] is the point at which center k0 + m was opened, in ascending order.
     """
@@ -73,30 +73,30 @@ cdef void attract_chunk(
         if 2.0 * u < s.near[z]:
             continue
         if batch.size > 0 and batch_seen != seen:
-            flush_attracted(x, s, &batch, block, k0, k0 + batch_seen)
+            flush_attracted(x, s, &batch, tiles, k0, k0 + batch_seen)
         batch_seen = seen
         join(&batch, i, distance)
         if batch.size == s.batch:
-            flush_attracted(x, s, &batch, block, k0, k0 + batch_seen)
+            flush_attracted(x, s, &batch, tiles, k0, k0 + batch_seen)
     if batch.size > 0:
-        flush_attracted(x, s, &batch, block, k0, k0 + batch_seen)
+        flush_attracted(x, s, &batch, tiles, k0, k0 + batch_seen)
 
 
-cdef inline void center_block(State* s, Py_ssize_t c, Py_ssize_t m, Batch* b, real_c* block) noexcept nogil:
-    """Center c as lane m of a b."""
+cdef inline void load_center(State* s, Py_ssize_t c, Py_ssize_t m, Batch* b, real_c* tiles) noexcept nogil:
+    """Center c as point m of a batch."""
     cdef Py_ssize_t j, lanes = 16 if real_c is float else 8
     cdef double t, squares = 0.0
     for j in range(s.d):
         t = (s.c[c * s.d + j] - s.shift[j]) * s.scale
         squares += t * t
-        block[j * lanes + m] = <real_c> t
+        tiles[j * lanes + m] = <real_c> t
     b.index[m] = c
     b.squares[m] = squares
     b.size = m + 1
 
 
 cdef void lower_table_chunk(
-    State* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t k0, Py_ssize_t k1, float* table, real_c* block
+    State* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t k0, Py_ssize_t k1, float* table, real_c* tiles
 ) noexcept nogil:
     """table[c] = min(table[c], distance to the nearest center of k0..k1-1 other than c) for c in first..last-1."""
     cdef real_c m1[BATCH]
@@ -110,20 +110,20 @@ cdef void lower_table_chunk(
         b.size = 0
         while c < last and b.size < lanes:
             m = b.size
-            center_block(s, c, m, &b, block)
+            load_center(s, c, m, &b, tiles)
             c += 1
-        score(s, b.size, block, s.scaled, s.norm, k0, k1, m1, m2, best)
+        score(s, b.size, tiles, s.scaled, s.norm, k0, k1, m1, m2, best)
         for m in range(b.size):
-            # a center meets itself with the least score, up to rounding: any other one has at least the second
+            # a center's least score is that of itself, up to rounding: any other one has at least the second
             nearest = <double> (m2[m] if k0 <= b.index[m] < k1 else m1[m])
             nearest += b.squares[m] - error_bound(s, b.squares[m])
             table[b.index[m]] = min(table[b.index[m]], lower(nearest))
 
 
-# ---- what threads share out: an item writes to its own points (or centers), and to its thread's tile ---------------
+# ---- items of the loops that threads share out: each writes to its points or centers, and to its thread's tile -----
 
 
-cdef struct Attraction:
+cdef struct Attraction:     # arguments of attract_points
     State* s
     Py_ssize_t start
     Py_ssize_t stop
@@ -131,7 +131,7 @@ cdef struct Attraction:
     const Py_ssize_t* creator
 
 
-cdef struct Lowering:
+cdef struct Lowering:       # arguments of lower_distances
     State* s
     Py_ssize_t k0
     Py_ssize_t k1
@@ -166,7 +166,7 @@ cdef void lower_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
 cdef void attract_points(
     State* s, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator, int threads
 ) noexcept nogil:
-    """Points start..stop-1 meet the centers k0.. opened at points before them."""
+    """Points start..stop-1 are compared with the centers k0.. opened at points before them."""
     cdef Attraction a = Attraction(s, start, stop, k0, creator)
     run(attract_item, &a, start // CHUNK, (stop + CHUNK - 1) // CHUNK, threads)
 

@@ -1,7 +1,7 @@
 """Loops whose items are shared out to threads."""
 
 cdef enum:
-    PAYS = 1 << 20  # multiply-adds from which on a loop is shared out: 30 to 300 us, waking a thread takes 5 to 50
+    PAYS = 1 << 20  # multiply-adds from which a loop is shared out: they take 30 to 300 us, waking a thread 5 to 50
 
 ctypedef void (*Body)(void* context, Py_ssize_t item, int slot) noexcept nogil
 

@@ -27,7 +27,7 @@ cdef extern from "_pool.h" nogil:
     void pool_run(Body, void*, Py_ssize_t, Py_ssize_t, int)
 
 
-MOST_THREADS = POOL_ROOM     # that one loop can have
+MOST_THREADS = POOL_ROOM     # of one loop
 
 
 def openmp_version():
@@ -45,7 +45,7 @@ cdef Py_ssize_t item_now(Py_ssize_t* place) noexcept nogil:
 
 
 cdef Py_ssize_t next_item(Py_ssize_t* place) noexcept nogil:
-    """The number at this place, which becomes one more: several threads may ask at the same time."""
+    """The number at this place, which is then raised by one; safe where several threads call it at the same time."""
     return pool_add(place, 1)
 
 

@@ -19,31 +19,31 @@ cdef extern from "simd.h" nogil:
     const Py_ssize_t SV_PANEL
 
 cdef enum:
-    MAX_RANKS = 12  # thresholds tried
-    SAMPLE = 1000   # points asked
-    GATHER = 40     # centers that could be scored while a point is looked up
+    MAX_RANKS = 12  # thresholds of the drift that are tried: the centers above one would be restless
+    SAMPLE = 1000   # points that the cost of a choice is estimated from
+    GATHER = 40     # centers that are scored in the time that it takes to gather a point
 
 
 cdef void flush_restless(
-    const real_x* x, State* s, Batch* b, real_c* block, unsigned char* flag
+    const real_x* x, State* s, Batch* b, real_c* tiles, unsigned char* flag
 ) noexcept nogil:
-    """Score the batch against the restless centers. Every other one but the own is farther than l, and l above u."""
+    """Score the batch against the restless centers. Calm ones but the own one are farther than l, which is above u."""
     cdef real_c m1[BATCH]
     cdef real_c m2[BATCH]
     cdef int best[BATCH]
     cdef Py_ssize_t m, q, i, chunk = b.index[0] // CHUNK
     cdef double error, own, other, distance, t
     cdef int label, z
-    fill(x, s, b, block)
+    fill(x, s, b, tiles)
     error = batch_error(s, b)
-    score(s, b.size, block, s.restless_scaled, s.restless_norm, 0, padded(s.n_restless), m1, m2, best)
+    score(s, b.size, tiles, s.restless_scaled, s.restless_norm, 0, padded(s.n_restless), m1, m2, best)
     for m in range(b.size):
         i = b.index[m]
         z = s.label[i]
         distance = b.own[m]
         own = distance * s.scale * s.scale
         label = s.restless[best[m]]
-        # at the least score the point may have met its own center again
+        # the least score may be that of the own center, if that is restless: then the second counts
         other = b.squares[m] + <double> (m2[m] if label == z else m1[m]) - error
         if other > own * (1.0 + 1e-9):
             label = z
@@ -74,7 +74,7 @@ cdef void flush_restless(
 cdef void copy_center(
     const real_c* scaled, const real_c* norm, Py_ssize_t d, Py_ssize_t k, real_c* to, real_c* to_norm, Py_ssize_t m
 ) noexcept nogil:
-    """Center k becomes number m of others."""
+    """Copy the entry of center k to number m of other tables."""
     cdef Py_ssize_t j
     scaled = scaled + k // SV_PANEL * SV_PANEL * d + k % SV_PANEL
     to = to + m // SV_PANEL * SV_PANEL * d + m % SV_PANEL
@@ -129,13 +129,13 @@ cdef void drift_of_others(State* s) noexcept nogil:
         s.rg[k] = second[1] if k == farthest[1] else first[1]
 
 
-cdef void choose_restless(State* s, Py_ssize_t fresh, Py_ssize_t least_k) noexcept nogil:
+cdef void choose_restless(State* s, Py_ssize_t opened_alone, Py_ssize_t least_k) noexcept nogil:
     """Give the m centers that moved farthest a bound g of their own, so that their drift does not spoil l.
 
-    A point that fails the test for g alone needs the m restless centers only, and knows their distance afresh
-    afterwards; so a choice is kept as long as it serves. A sample of the points tells what the next sweep would
-    cost with the present choice and with each m in question. A center opened alone (fresh, or -1) is always
-    restless; others are so from least_k centers on.
+    A point that fails the test only because of g is scored against the m restless centers only, and has a fresh g
+    afterward. A new choice worsens the bounds, so the present one is kept unless another is clearly cheaper; what the
+    next sweep would cost with each is estimated from a sample of the points. The center that was the only one opened in
+    a sweep (opened_alone, or -1) is always restless; others may be so from least_k centers on.
     """
     cdef Py_ssize_t k, q, m, best_m = 0, i, n_ranks = 0, step = max(<Py_ssize_t> 1, s.n // SAMPLE)
     cdef Py_ssize_t failed = 0, kept_failed = 0, kept_still = 0
@@ -144,8 +144,8 @@ cdef void choose_restless(State* s, Py_ssize_t fresh, Py_ssize_t least_k) noexce
     cdef float rank_drift[MAX_RANKS]
     cdef Py_ssize_t still[MAX_RANKS]
     cdef float threshold, slack, low, u, most = 0.0
-    s.aside = fresh >= 0 and s.lazy
-    if not s.lazy or s.k < (4 if s.aside else least_k):
+    s.opened_restless = opened_alone >= 0 and s.lazy
+    if not s.lazy or s.k < (4 if s.opened_restless else least_k):
         forget_restless(s)
     else:
         drift_of_others(s)
@@ -180,7 +180,7 @@ cdef void choose_restless(State* s, Py_ssize_t fresh, Py_ssize_t least_k) noexce
                 failed += 1
                 for q in range(n_ranks):
                     still[q] += not u < low - rank_drift[q]
-        # a new choice takes two more passes over the bounds and leaves worse ones
+        # a new choice must be 30% cheaper: it takes two more passes over the bounds and makes them worse
         best_cost = 0.7 * (kept_still * full + (kept_failed - kept_still) * (s.n_restless + GATHER))
         best_m = -1
         if s.n_restless > 0 and failed * full < best_cost:
@@ -201,9 +201,9 @@ cdef void choose_restless(State* s, Py_ssize_t fresh, Py_ssize_t least_k) noexce
                     s.n_restless += 1
             for i in range(s.n):
                 s.g[i] = s.l[i]
-    if s.aside and not s.is_restless[fresh]:
-        s.restless[s.n_restless] = <int> fresh
-        s.is_restless[fresh] = True
+    if s.opened_restless and not s.is_restless[opened_alone]:
+        s.restless[s.n_restless] = <int> opened_alone
+        s.is_restless[opened_alone] = True
         s.n_restless += 1
     drift_of_others(s)
     copy_restless(s)

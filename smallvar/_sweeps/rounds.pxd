@@ -19,20 +19,20 @@ cdef enum:
 
 cdef struct Points:
     Rows rows
-    Py_ssize_t n        # those of rows, by shorter names
-    Py_ssize_t d
+    Py_ssize_t n        # points, as in rows
+    Py_ssize_t d        # columns, likewise
     const int* group    # data set of point i, or NULL
-    int threads
-    double* space       # threads x d x POINTS
-    double* costs       # threads x room
+    int threads         # that a round may use
+    double* space       # threads x d x POINTS, scratch: the points in hand
+    double* costs       # threads x room, scratch: their costs
 
 
-cdef struct Table:      # the clusters
-    Py_ssize_t k
-    Py_ssize_t room
-    double* columns     # d x room
+cdef struct Table:      # the clusters; joining one costs offset + factor * ||x - center||^2
+    Py_ssize_t k        # clusters
+    Py_ssize_t room     # clusters there is memory for
+    double* columns     # d x room: the centers in columns
     double* offset      # room, or data sets x room
-    double* factor      # room, or NULL
+    double* factor      # room, or NULL: all 1
 
 
 cdef inline double* row_space(const Points* p, int thread) noexcept nogil:
@@ -40,7 +40,7 @@ cdef inline double* row_space(const Points* p, int thread) noexcept nogil:
 
 
 cdef inline Py_ssize_t end_of_group(const Points* p, Py_ssize_t i, Py_ssize_t stop) noexcept nogil:
-    """The first point behind i that is of another data set, or stop."""
+    """The first point after i that is of another data set, or stop."""
     cdef Py_ssize_t last = i + 1
     while last < stop and p.group[last] == p.group[i]:
         last += 1
@@ -65,12 +65,12 @@ cdef double squared_error(const Points* p, const double* centers, const int* lab
 cdef class Rounds:
     cdef Points p
     cdef Table t
-    cdef list arrays
-    cdef object table_arrays
-    cdef int[::1] proposal
-    cdef double[::1] cost
-    cdef Py_ssize_t work
-    cdef Py_ssize_t round               # points of the next round, but for the signals
+    cdef list arrays                    # keeps the buffers of p alive
+    cdef object table_arrays            # and those of t
+    cdef int[::1] proposal              # of the points of a round: the cheapest cluster
+    cdef double[::1] cost               # and its cost
+    cdef Py_ssize_t work                # multiply-adds since the last check for signals
+    cdef Py_ssize_t round               # points of the next round, unless signals have to be checked before
 
     cdef void attach(self, X, order, group, int threads)
     cdef void reserve(self, Py_ssize_t room, Py_ssize_t sets)

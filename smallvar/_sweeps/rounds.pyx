@@ -2,7 +2,7 @@
 
 Every point takes the least of offset + factor * ||x - c||^2 over the clusters. Proposals are made in parallel for a
 round of points, from the clusters as they are, and taken up in order; a round ends where a cluster comes or goes, and
-what lies behind that point is proposed anew. So the result is that of one point after the other.
+the points after that one are proposed anew. So the result is that of visiting one point after the other.
 """
 
 from libc.string cimport memset
@@ -14,20 +14,20 @@ from smallvar._sweeps.sums cimport WIDE_DIGITS, Wide, wide_add, wide_read, wide_
 import numpy as np
 
 cdef enum:
-    FEW = 100           # values of centers that may be read for naught, for each point that goes side by side
+    FEW = 100           # points go side by side where (empty lanes) * (values of centers) <= FEW * (points)
 
 
-# What threads share out: an item is a chunk of points and writes to those, and to its thread's row of the scratch
-# (space, costs) and of exact sums.
+# Items of the loops that threads share out. An item is a chunk of points and writes to those, and to its thread's row
+# of the scratch memory (space, costs) and of the exact sums.
 
 
-cdef struct Proposals:
+cdef struct Proposals:      # for the points start..stop-1
     const Points* p
-    const Table* t
+    const Table* t          # the clusters
     Py_ssize_t start
     Py_ssize_t stop
-    int* label
-    double* cost
+    int* label              # the cheapest cluster of each of them
+    double* cost            # and its cost
 
 
 cdef void propose_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
@@ -72,9 +72,9 @@ cdef void propose(
 
 cdef struct Errors:
     const Points* p
-    const double* centers
-    const int* label
-    Wide* part          # of each slot
+    const double* centers   # k x d
+    const int* label        # n
+    Wide* part              # of each slot: the sum over its chunks
 
 
 cdef void error_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:

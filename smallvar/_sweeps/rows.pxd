@@ -1,4 +1,4 @@
-"""The rows of some data, whatever their strides, type, order and weights, and signals: for all sweeps."""
+"""The rows of some data, whatever their strides, type, order and weights; and the check for signals."""
 
 from cpython.exc cimport PyErr_CheckSignals
 
@@ -10,10 +10,10 @@ ctypedef fused real_x:  # element type of the data
 cdef struct Rows:
     const void* x               # n x d, float32 or float64, of any strides
     bint single                 # whether they are float32
-    Py_ssize_t row              # strides in elements
-    Py_ssize_t col
-    Py_ssize_t n
-    Py_ssize_t d
+    Py_ssize_t row              # elements from one row to the next
+    Py_ssize_t col              # elements from one column to the next
+    Py_ssize_t n                # rows
+    Py_ssize_t d                # columns
     const Py_ssize_t* order     # point i, the i-th one visited, is row order[i]; NULL: as given
     const double* weight        # of point i, or NULL
 
@@ -65,9 +65,9 @@ cdef inline const double* row_at(const Rows* r, Py_ssize_t i, double* buffer) no
 
 
 cdef inline int poll_signals(Py_ssize_t* done, Py_ssize_t work, Py_ssize_t most) except -1 nogil:
-    """Raise KeyboardInterrupt if Ctrl-C was pressed; asks once more than ``most`` was done since the last time.
+    """Raise KeyboardInterrupt if Ctrl-C was pressed; that is looked for whenever more than ``most`` work was done.
 
-    INOUT done : what was done since, to which ``work`` is added
+    INOUT done : the work since it was last looked for, to which ``work`` is added
     """
     done[0] += work
     if done[0] > most:

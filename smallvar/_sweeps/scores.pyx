@@ -1,7 +1,7 @@
 """Scores of batches of points against centers, and what they decide.
 
-A score is the squared distance less ||x||^2, approximately, with a known bound on its error; every decision that is
-closer than the bound is taken again in the deciding arithmetic, squared_distance.
+A score is the squared distance less ||x||^2, approximately, with a known bound on its error. Where scores differ by
+less than the bound, the decision is taken in the deciding arithmetic, squared_distance.
 """
 
 from libc.math cimport HUGE_VAL, sqrt
@@ -44,8 +44,8 @@ cdef extern from "simd.h" nogil:
 cdef enum:
     MAX_LANES = 16
     MAX_TILES = 4    # tiles that are scored together
-    CENTER_BYTES = 1 << 17  # memory of the centers that tiles meet at a time, where it can be had
-    PIECE = 48       # centers whose scores are looked at one by one at a time
+    CENTER_BYTES = 1 << 17  # of the centers that tiles are scored against at a time: a part of the cache
+    PIECE = 48       # centers whose scores decide holds at a time
 
 cdef double EPS_SINGLE = 2.0 ** -24
 cdef double EPS_DOUBLE = 2.0 ** -53
@@ -77,7 +77,7 @@ cdef int exact_nearest(
     return <int> best
 
 
-cdef void fill(const real_x* x, const State* s, Batch* b, real_c* block) noexcept nogil:
+cdef void fill(const real_x* x, const State* s, Batch* b, real_c* tiles) noexcept nogil:
     """The batch's points, shifted and scaled, as tiles: element j of lane m of a tile at [j * lanes + m]."""
     cdef Py_ssize_t t, m, j, lanes = 16 if real_c is float else 8
     cdef const real_x* rows[MAX_LANES]
@@ -85,24 +85,24 @@ cdef void fill(const real_x* x, const State* s, Batch* b, real_c* block) noexcep
     cdef Py_ssize_t part
     for part in range((b.size + lanes - 1) // lanes):
         t = part * lanes
-        for m in range(lanes):  # what is missing in the last tile is its last point again
+        for m in range(lanes):  # the last tile is filled up with its last point
             rows[m] = point(x, &s.rows, b.index[min(t + m, b.size - 1)])
         if s.rows.col == 1:
             if real_x is float and real_c is float:
-                sv_gather_ff(rows, s.d, s.shift, s.scale, block + t * s.d, b.squares + t)
+                sv_gather_ff(rows, s.d, s.shift, s.scale, tiles + t * s.d, b.squares + t)
             elif real_x is float:
-                sv_gather_fd(rows, s.d, s.shift, s.scale, block + t * s.d, b.squares + t)
+                sv_gather_fd(rows, s.d, s.shift, s.scale, tiles + t * s.d, b.squares + t)
             elif real_c is float:
-                sv_gather_df(rows, s.d, s.shift, s.scale, block + t * s.d, b.squares + t)
+                sv_gather_df(rows, s.d, s.shift, s.scale, tiles + t * s.d, b.squares + t)
             else:
-                sv_gather_dd(rows, s.d, s.shift, s.scale, block + t * s.d, b.squares + t)
+                sv_gather_dd(rows, s.d, s.shift, s.scale, tiles + t * s.d, b.squares + t)
             continue
         for m in range(lanes):
             squares = 0.0
             for j in range(s.d):
                 value = (<double> rows[m][j * s.rows.col] - s.shift[j]) * s.scale
                 squares += value * value
-                block[t * s.d + j * lanes + m] = <real_c> value
+                tiles[t * s.d + j * lanes + m] = <real_c> value
             b.squares[t + m] = squares
 
 
@@ -116,7 +116,7 @@ cdef double batch_error(const State* s, const Batch* b) noexcept nogil:
 
 
 cdef void score(
-    const State* s, Py_ssize_t size, const real_c* block, const void* scaled, const void* norm, Py_ssize_t k0,
+    const State* s, Py_ssize_t size, const real_c* tiles, const void* scaled, const void* norm, Py_ssize_t k0,
     Py_ssize_t k1, real_c* m1, real_c* m2, int* best
 ) noexcept nogil:
     """Least and second least scores of a batch's points among centers k0..k1-1, and which one has the least."""
@@ -127,10 +127,10 @@ cdef void score(
         last = min(k1, (first // SV_PANEL + room) * SV_PANEL)
         for t in range((size + lanes - 1) // lanes):
             if real_c is float:
-                tile_top2_f(block + t * lanes * s.d, s.d, <const float*> scaled, <const float*> norm, first, last,
+                tile_top2_f(tiles + t * lanes * s.d, s.d, <const float*> scaled, <const float*> norm, first, last,
                             first > k0, m1 + t * lanes, m2 + t * lanes, &arg[t][0])
             else:
-                tile_top2_d(block + t * lanes * s.d, s.d, <const double*> scaled, <const double*> norm, first, last,
+                tile_top2_d(tiles + t * lanes * s.d, s.d, <const double*> scaled, <const double*> norm, first, last,
                             first > k0, m1 + t * lanes, m2 + t * lanes, &arg[t][0])
         first = last
     for t in range((size + lanes - 1) // lanes):
@@ -164,7 +164,7 @@ cdef void distances_to(
 
 
 cdef void flush(
-    const real_x* x, State* s, Batch* b, real_c* block, Close* close, unsigned char* flag
+    const real_x* x, State* s, Batch* b, real_c* tiles, Close* close, unsigned char* flag
 ) noexcept nogil:
     """Score the batch against all centers; set labels and bounds of its points, but for the close ones."""
     cdef real_c m1[BATCH]
@@ -179,9 +179,9 @@ cdef void flush(
     cdef int center[BATCH]
     cdef Py_ssize_t m, q, i, n_new = 0, chunk = b.index[0] // CHUNK, start = chunk * CHUNK
     cdef double error
-    fill(x, s, b, block)
+    fill(x, s, b, tiles)
     error = batch_error(s, b)
-    score(s, b.size, block, s.scaled, s.norm, 0, padded(s.k), m1, m2, best)
+    score(s, b.size, tiles, s.scaled, s.norm, 0, padded(s.k), m1, m2, best)
     for m in range(b.size):
         i = b.index[m]
         second[m] = b.squares[m] + <double> m2[m] - error
@@ -215,9 +215,9 @@ cdef void flush(
 
 
 cdef void decide(
-    const real_x* x, State* s, Py_ssize_t start, const Close* close, real_c* block, unsigned char* flag
+    const real_x* x, State* s, Py_ssize_t start, const Close* close, real_c* tiles, unsigned char* flag
 ) noexcept nogil:
-    """Close calls of a chunk: the nearest of the centers below the bar, in the deciding arithmetic."""
+    """Labels of the close points of a chunk: the nearest of the centers below the bar, in the deciding arithmetic."""
     cdef real_c scores[PIECE * MAX_LANES]
     cdef double least[MAX_LANES]
     cdef int label[MAX_LANES]
@@ -238,15 +238,15 @@ cdef void decide(
                 label[b.size] = 0
             join(&b, i, 0.0)
         if not few:
-            fill(x, s, &b, block)
+            fill(x, s, &b, tiles)
             for piece in range((s.k + PIECE - 1) // PIECE):
                 first = piece * PIECE
                 count = min(<Py_ssize_t> PIECE, s.k - first)
                 if real_c is float:
-                    tile_scores_f(block, s.d, <const float*> s.scaled, <const float*> s.norm, first, first + count,
+                    tile_scores_f(tiles, s.d, <const float*> s.scaled, <const float*> s.norm, first, first + count,
                                   scores)
                 else:
-                    tile_scores_d(block, s.d, <const double*> s.scaled, <const double*> s.norm, first, first + count,
+                    tile_scores_d(tiles, s.d, <const double*> s.scaled, <const double*> s.norm, first, first + count,
                                   scores)
                 for k in range(count):
                     for m in range(b.size):
@@ -266,11 +266,11 @@ cdef void decide(
     s.n_exact[start // CHUNK] += <int> close.size
 
 
-# ---- centers as the scores want them ---------------------------------------------------------------------------------
+# ---- tables that scores are computed from ----------------------------------------------------------------------------
 
 
 cdef void pad_centers(real_c* scaled, real_c* norm, Py_ssize_t d, Py_ssize_t k) noexcept nogil:
-    """Dummies after the last center that never win, so that blocks of centers are full."""
+    """Entries after the last center, which are never the nearest, so that blocks of centers are full."""
     cdef Py_ssize_t m, j
     for m in range(k, padded(k)):
         for j in range(d):
@@ -279,7 +279,7 @@ cdef void pad_centers(real_c* scaled, real_c* norm, Py_ssize_t d, Py_ssize_t k) 
 
 
 cdef void place_center(State* s, Py_ssize_t k) noexcept nogil:
-    """Refresh what the scores need of center k."""
+    """Refresh the entry of center k in the tables that scores are computed from."""
     cdef Py_ssize_t j, at = k // SV_PANEL * SV_PANEL * s.d + k % SV_PANEL
     cdef double t, squares = 0.0
     for j in range(s.d):
@@ -297,7 +297,7 @@ cdef void place_center(State* s, Py_ssize_t k) noexcept nogil:
 
 
 cdef void pad(const State* s, void* scaled, void* norm, Py_ssize_t k) noexcept nogil:
-    """Dummies after the last of k centers."""
+    """Fill up these tables after the last of k centers."""
     if s.single:
         pad_centers(<float*> scaled, <float*> norm, s.d, k)
     else:
@@ -305,7 +305,7 @@ cdef void pad(const State* s, void* scaled, void* norm, Py_ssize_t k) noexcept n
 
 
 cdef void place_centers(State* s) noexcept nogil:
-    """Refresh what the scores need of all centers."""
+    """Refresh the entries of all centers."""
     cdef Py_ssize_t k
     s.longest = 0.0
     for k in range(s.k):

@@ -1,4 +1,4 @@
-/* Inner loops of the block-distance engine. Nothing here decides anything: see nearest.pyx. */
+/* Inner loops of the engine: scores, bounds, distances. What they decide is said in nearest.pyx. */
 #ifndef SV_SET
 
 #ifndef SMALLVAR_SIMD_H
@@ -55,9 +55,9 @@ static int sv_few_distances_f(ptrdiff_t n, const float *const *rows, const int *
     SV_FEW_DISTANCES(float)
 }
 
-/* Places in a list of flags, 0 or 1; returns how many there are. Without branches, which no predictor would foresee:
- * eight flags make a byte, and a table has the places of its bits.  OUT place: n + 8, of which the last ones may be
- * written to without a meaning. */
+/* Places of the ones in a list of flags, 0 or 1; returns how many there are. Without branches, which would be hard to
+ * predict: eight flags make a byte, and a table has the places of its bits.  OUT place: n + 8, as up to 8 entries too
+ * many are written. */
 static uint16_t sv_places[256][8];
 
 SV_AT_LOAD(sv_places_at_load)
@@ -134,8 +134,8 @@ SV_CHOOSE(sv_gather_dd)
 #undef REAL
 #undef T
 
-/* Loops that look up what belongs to a label: left to itself gcc takes four vectors of points at a time, for the sake
- * of the bytes that come out, and has no registers left for them. */
+/* Loops that read tables at labels: without simdlen gcc takes four vectors of points at a time, because the results are
+ * bytes, and runs out of registers. */
 #if SV_SET == 4
 #define SV_LOOKUPS _Pragma("omp simd simdlen(16)")
 #elif SV_SET == 3
@@ -166,8 +166,8 @@ static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT
 }
 
 /* The same where centers were opened in the last sweep (l is at most fresh_z - u, fresh_z the distance from center z
- * to the nearest of them; not if the only one is restless) or in this one (u < hd_z, half such a distance), or where points
- * have weights. */
+ * to the nearest of them; not if the only one is restless) or in this one (u < hd_z, half such a distance), or where
+ * points have weights.  IN restless: whether the only one is. */
 static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT l, const int *SV_RESTRICT label,
                                   const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT h,
                                   const float *SV_RESTRICT hd, const float *SV_RESTRICT fresh,
@@ -190,7 +190,7 @@ static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_R
         for (i = 0; i < n; i++) fail[i] |= !(weight[i] * u[i] * u[i] < squared);
 }
 
-/* Drift of g, the bound for the restless centers, and what the test says of it: u < max(g - rg_z, h_z), u as it is
+/* Drift of g, the bound for the restless centers, and its test, u < max(g - rg_z, h_z), u as it is
  * after the filter. Some of them may have been opened in the last sweep.
  * IN u, label, rg, h, fresh, p.  INOUT g, fail. */
 static void SV_(sv_filter_restless)(ptrdiff_t n, const float *SV_RESTRICT u, float *SV_RESTRICT g,
@@ -199,7 +199,7 @@ static void SV_(sv_filter_restless)(ptrdiff_t n, const float *SV_RESTRICT u, flo
                                     unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
-    if (opened) { /* u has its own drift in it already: that makes the bound too careful, no more */
+    if (opened) { /* u has grown by its drift already, so the bound is lower than it need be, but valid */
         SV_LOOKUPS
         for (i = 0; i < n; i++) {
             const float before = SV_DOWN(fresh[label[i]]) - u[i];
@@ -219,9 +219,9 @@ static void SV_(sv_filter_restless)(ptrdiff_t n, const float *SV_RESTRICT u, flo
 
 #undef SV_LOOKUPS
 
-/* A full tile from rows: block[j * LANES + l] = (rows[l][j] - shift[j]) * scale and its square sum over j, in order.
- * The first letter is the type of the rows, the second that of the block.
- * IN rows: LANES pointers to d values (a row may come twice); shift: d.  OUT block: d x LANES; squares: LANES. */
+/* A full tile from rows: tile[j * LANES + l] = (rows[l][j] - shift[j]) * scale and its square sum over j, in order.
+ * The first letter is the type of the rows, the second that of the tile.
+ * IN rows: LANES pointers to d values (a row may come twice); shift: d.  OUT tile: d x LANES; squares: LANES. */
 #define GATHER(TAKE, GIVE, LANES, TO)                                                              \
     ptrdiff_t j, l, m;                                                                             \
     for (l = 0; l < LANES; l += V_LANES) {                                                         \
@@ -234,7 +234,7 @@ static void SV_(sv_filter_restless)(ptrdiff_t n, const float *SV_RESTRICT u, flo
             SV_UNROLL for (m = 0; m < V_LANES; m++) {                                              \
                 const V t = V_MUL(V_SUB(v[m], V_SPREAD(shift[j + m])), factor);                    \
                 total = V_ADD(total, V_MUL(t, t));                                                 \
-                GIVE(block + (j + m) * LANES + l, t);                                              \
+                GIVE(tile + (j + m) * LANES + l, t);                                              \
             }                                                                                      \
         }                                                                                          \
         V_STORE(squares + l, total);                                                               \
@@ -244,45 +244,45 @@ static void SV_(sv_filter_restless)(ptrdiff_t n, const float *SV_RESTRICT u, flo
             for (i = j; i < d; i++) {                                                              \
                 const double t = ((double)rows[l + m][i] - shift[i]) * scale;                      \
                 s += t * t;                                                                        \
-                block[i * LANES + l + m] = (TO)t;                                                  \
+                tile[i * LANES + l + m] = (TO)t;                                                  \
             }                                                                                      \
             squares[l + m] = s;                                                                    \
         }                                                                                          \
     }
 
 static void SV_(sv_gather_ff)(const float *const *rows, ptrdiff_t d, const double *shift, double scale,
-                              float *SV_RESTRICT block, double *SV_RESTRICT squares)
+                              float *SV_RESTRICT tile, double *SV_RESTRICT squares)
 {
-    GATHER(V_TAKE_SINGLE, V_GIVE_SINGLE, 16, float)
+    GATHER(V_LOAD_SINGLE, V_STORE_SINGLE, 16, float)
 }
 
 static void SV_(sv_gather_fd)(const float *const *rows, ptrdiff_t d, const double *shift, double scale,
-                              double *SV_RESTRICT block, double *SV_RESTRICT squares)
+                              double *SV_RESTRICT tile, double *SV_RESTRICT squares)
 {
-    GATHER(V_TAKE_SINGLE, V_STORE, 8, double)
+    GATHER(V_LOAD_SINGLE, V_STORE, 8, double)
 }
 
 static void SV_(sv_gather_df)(const double *const *rows, ptrdiff_t d, const double *shift, double scale,
-                              float *SV_RESTRICT block, double *SV_RESTRICT squares)
+                              float *SV_RESTRICT tile, double *SV_RESTRICT squares)
 {
-    GATHER(V_LOAD, V_GIVE_SINGLE, 16, float)
+    GATHER(V_LOAD, V_STORE_SINGLE, 16, float)
 }
 
 static void SV_(sv_gather_dd)(const double *const *rows, ptrdiff_t d, const double *shift, double scale,
-                              double *SV_RESTRICT block, double *SV_RESTRICT squares)
+                              double *SV_RESTRICT tile, double *SV_RESTRICT squares)
 {
     GATHER(V_LOAD, V_STORE, 8, double)
 }
 
 #undef GATHER
 
-/* Scaled distances from squared ones, as float32 that are not below; squares vanish there below 1e-38, hence the term. */
+/* Scaled distances from squared ones, as float32 that are not below; 2e-19 as squares below 1e-38 vanish in float32. */
 static void SV_(sv_upper)(ptrdiff_t n, const double *squared, double scale, float *out)
 {
     const V factor = V_SPREAD(scale * scale), up = V_SPREAD(1.0000005), least = V_SPREAD(2e-19);
     ptrdiff_t i = 0;
     for (; i + V_LANES <= n; i += V_LANES)
-        V_GIVE_SINGLE(out + i, V_ADD(V_MUL(V_ROOT(V_MUL(V_LOAD(squared + i), factor)), up), least));
+        V_STORE_SINGLE(out + i, V_ADD(V_MUL(V_ROOT(V_MUL(V_LOAD(squared + i), factor)), up), least));
     for (; i < n; i++) out[i] = (float)(sqrt(squared[i] * (scale * scale)) * 1.0000005 + 2e-19);
 }
 
@@ -292,7 +292,7 @@ static void SV_(sv_lower)(ptrdiff_t n, const double *squared, float *out)
     const V down = V_SPREAD(0.9999995), zero = V_SPREAD(0.0);
     ptrdiff_t i = 0;
     for (; i + V_LANES <= n; i += V_LANES)
-        V_GIVE_SINGLE(out + i, V_MUL(V_ROOT(V_MOST(V_LOAD(squared + i), zero)), down));
+        V_STORE_SINGLE(out + i, V_MUL(V_ROOT(V_MOST(V_LOAD(squared + i), zero)), down));
     for (; i < n; i++) out[i] = (float)(sqrt(squared[i] > 0.0 ? squared[i] : 0.0) * 0.9999995);
 }
 
@@ -324,8 +324,9 @@ static void SV_(sv_second)(ptrdiff_t n, const int *SV_RESTRICT label, const floa
 #undef SV_SINGLE
 #endif
 
-/* Squared distances of rows to one center each, close to the deciding ones: within 1e-12 relative for d < 4000.
- * Several rows go side by side: one alone would wait for its own sum. Rows end anywhere, so 64 bytes are too wide.
+/* Squared distances of rows to one center each, within 1e-12 of the deciding ones, relative, for d < 4000.
+ * Several rows go side by side, because the additions of one row wait for each other. Vectors of 64 bytes would
+ * leave too many columns over at the end of a row.
  * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
 #define OWN_DISTANCES(X, TAKE, PREFETCHED)                                                         \
     ptrdiff_t q = 0, j, m;                                                                         \
@@ -356,7 +357,7 @@ static void SV_(sv_second)(ptrdiff_t n, const int *SV_RESTRICT label, const floa
         for (j = 0; j < d; j++) { t = (double)x[j] - y[j]; s += t * t; }                           \
         out[q] = s;                                                                                \
     }
-#if SV_X86 && SV_BYTES == 16 /* two registers for each row, of 16 */
+#if SV_X86 && SV_BYTES == 16 /* there are 16 registers, and each row takes two */
 #define ROWS 4
 #define FOR_ROWS(f) f(0) f(1) f(2) f(3)
 #else
@@ -366,7 +367,7 @@ static void SV_(sv_second)(ptrdiff_t n, const int *SV_RESTRICT label, const floa
 #define CLEAR(m) V s##m = V_SPREAD(0.0);
 #define KEEP(m) V_STORE(part + m * V_LANES, s##m);
 #define TAKE_D(m) { const V t = V_SUB(V_LOAD(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
-#define TAKE_F(m) { const V t = V_SUB(V_TAKE_SINGLE(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
+#define TAKE_F(m) { const V t = V_SUB(V_LOAD_SINGLE(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
 
 static void SV_(sv_own_distances_d)(ptrdiff_t n, const double *const *rows, const int *z, const double *c,
                                     ptrdiff_t d, double *out)

@@ -1,4 +1,4 @@
-"""The state of a fit: points, centers, and bounds on their distances. The letters are explained in __init__.py."""
+"""The state of a fit: points, centers, and bounds on their distances. Words and letters: see __init__.py."""
 
 from libc.math cimport sqrtf
 
@@ -27,63 +27,63 @@ cdef enum:
 cdef struct State:
     # data
     Rows rows
-    Py_ssize_t n            # those of rows, by shorter names
-    Py_ssize_t d
+    Py_ssize_t n            # points, as in rows
+    Py_ssize_t d            # columns, likewise
     const double* shift     # d: origin of the scores
     double scale            # power of two that brings the data into [-1, 1]
     # centers
-    double* c               # capacity x d, as they are
+    double* c               # capacity x d: the centers, as they are
     void* scaled            # the same for the scores, in panels: -2 * (c - shift) * scale
     void* norm              # squared norms of (c - shift) * scale
     double longest          # largest of those norms
     bint single             # scores in float32
-    Py_ssize_t k
+    Py_ssize_t k            # number of centers
     # the restless: a few centers that move far, with a bound of their own
     Py_ssize_t n_restless
-    int* restless
+    int* restless           # which centers these are
     unsigned char* is_restless  # of every center
     void* restless_scaled   # their rows of scaled and norm, padded likewise
     void* restless_norm
     # state of every point
-    int* label
+    int* label              # number of the own center, the one that the point is labeled with
     float* u                # upper bound of the distance to the own center, scaled
-    float* l                # lower bound of the distance to every other center but the restless, scaled
+    float* l                # lower bound of the distance to every other center that is calm, scaled
     float* g                # the same for the restless: BIG as long as there are none
     # tables over centers, scaled distances
     float* p                # how far a center moved
-    float* r                # how far any other center moved, but for the restless
-    float* rg               # how far any other restless center moved
+    float* r                # how far any other calm center moved, at most
+    float* rg               # how far any other restless center moved, at most
     float* h                # half the distance to the nearest other center
     float* hd               # half the distance to the nearest center opened in this sweep
     float* fresh            # distance to the nearest center opened in the last sweep
-    float* near             # distance to the nearest center opened in this round of the ordered pass
-    bint lazy               # u and l hold once p and r are taken off, so the filter may be used
-    bint swept              # p and r have been taken off
-    bint opened             # hd or fresh say something
-    bint aside              # the one center opened in the last sweep is among the restless
-    double lam
-    double limit            # sqrt(lam), scaled, rounded down
-    double noise            # a squared distance up to this is a rounding of the means
-    bint seek               # list the points that are farther than lam from every center
+    float* near             # distance to the nearest center of the lot just opened
+    bint lazy               # u + p, l - r and g - rg are bounds, so the filter may be used
+    bint swept              # a sweep has brought the bounds up to date with p, r and rg
+    bint opened             # a center was opened in this sweep or the last one: hd or fresh matter
+    bint opened_restless    # the one center opened in the last sweep is among the restless
+    double lam              # penalty of a cluster
+    double limit            # sqrt(lam), scaled, rounded down; BIG where no cluster may be opened
+    double noise            # a squared distance up to this may be the rounding of a mean
+    bint seek               # list the points that are far
     bint farthest           # find the point with the largest weighted distance beyond lam
     # lists of each chunk, at the chunk's own place
-    unsigned short* moved
-    int* moved_from
-    unsigned short* far
+    unsigned short* moved   # points with a new label, from the beginning of the chunk
+    int* moved_from         # their old labels
+    unsigned short* far     # points that are far
     int* n_moved
     int* n_far
-    Py_ssize_t* n_searched
-    int* n_exact
-    double* far_distance
-    Py_ssize_t* far_index
-    # a tile for each thread, on cache lines of its own
+    Py_ssize_t* n_searched  # scores computed
+    int* n_exact            # points that were close
+    double* farthest_distance   # of the point with the largest weighted distance beyond lam
+    Py_ssize_t* farthest_index  # that point, or -1
+    # memory of each thread for the tiles of a batch, on cache lines of its own
     char* tiles
-    Py_ssize_t tile_size
+    Py_ssize_t tile_size    # bytes of it
     Py_ssize_t batch        # points that are scored together
 
 
 cdef inline char* tile_of(const State* s, int slot) noexcept nogil:
-    """The tile of the thread that has this slot."""
+    """The memory for tiles of the thread that has this slot."""
     return s.tiles + slot * s.tile_size
 
 
@@ -126,7 +126,7 @@ cdef inline void reduce_lower(State* s, Py_ssize_t i, float low) noexcept nogil:
 
 
 cdef inline bint is_far(const State* s, Py_ssize_t i, double distance) noexcept nogil:
-    """Algorithm 1's test: weighted distance above lam (and above what rounding makes of zero)."""
+    """The test of KJ12, Algorithm 1: w ||x - c||^2 > lam (and above what rounding makes of zero)."""
     return (distance if s.rows.weight == NULL else s.rows.weight[i] * distance) > s.lam and distance > s.noise
 
 
@@ -150,7 +150,7 @@ cdef inline Py_ssize_t padded(Py_ssize_t k) noexcept nogil:
 
 
 cdef inline bint surely_far(const real_x* x, const State* s, Py_ssize_t i, double distance) noexcept nogil:
-    """Algorithm 1's test for a distance to the own center that is good to 1e-9."""
+    """is_far for a distance to the own center that is good to 1e-9."""
     cdef double weighted = distance if s.rows.weight == NULL else s.rows.weight[i] * distance
     if weighted < s.lam * (1.0 - 1e-8):
         return False

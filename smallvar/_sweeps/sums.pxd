@@ -30,7 +30,7 @@ cdef extern from "_sums.h" nogil:
 
 
 cdef enum:
-    MOST_PARTS = 64     # threads that add up at a time
+    MOST_PARTS = 64     # most threads that add up at the same time, each into its own part
 
 
 cdef inline void move_rows(
@@ -49,7 +49,7 @@ cdef void move_points(
 ) noexcept nogil
 
 
-cdef struct Wide:
+cdef struct Wide:       # an exact sum, see _sums.h
     int64_t[WIDE_DIGITS] digit
 
 

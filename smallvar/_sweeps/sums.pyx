@@ -23,8 +23,8 @@ cdef enum:
     STEP = 256          # such parts between two checks for signals
     RUN = 256           # rows handed to the sums at a time
     KEEP = 50           # bits that are kept of a number,
-    FEW = 128           # but for one row in so many, if not said otherwise
-    WIDEST = 40         # bits of a bin
+    FEW = 128           # except in one row of so many, where the caller gives no other share
+    WIDEST = 40         # most bits of a bin
     MOST_BINS = 64
 
 
@@ -32,15 +32,15 @@ cdef inline Py_ssize_t rows_of_part(Py_ssize_t d) noexcept nogil:
     return max(<Py_ssize_t> 64, PART // d)
 
 
-cdef struct Pass:
+cdef struct Pass:           # a pass over all rows; each kind needs some of these
     Rows rows
     const double* origin    # d
     const double* limit     # d
-    void* low               # of each slot, d: of the type of x
-    void* high
-    double* small           # of each slot, d
+    void* low               # of each slot, d: least values, of the type of x
+    void* high              # and greatest
+    double* small           # of each slot, d: values within limit of the origin
     const int* label        # n
-    sums_t* part            # of each slot
+    sums_t* part            # of each slot: sums over its rows
 
 
 cdef run_all(Body body, Pass* a, int threads):
@@ -87,7 +87,7 @@ cdef void add_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
 cdef void move_points(
     const Rows* r, Py_ssize_t start, Py_ssize_t stop, const int* left, const int* joined, const sums_t* sums
 ) noexcept nogil:
-    """Points start..stop-1 go from clusters left (NULL: from nowhere) to clusters joined, which are theirs only."""
+    """Points start..stop-1 go from clusters left (NULL: from nowhere) to clusters joined, one entry a point."""
     cdef Py_ssize_t[RUN] at
     cdef Py_ssize_t done = 0, m, size
     while done < stop - start:
@@ -100,7 +100,7 @@ cdef void move_points(
 
 
 def widened(X, weight):
-    """Rows that lie side by side as fewer and wider ones, for the loops over columns, and how many became one."""
+    """Contiguous rows joined to fewer, wider ones, for the loops over columns; and how many rows make one."""
     n, d = X.shape
     times = 32 // d
     if times < 2 or n < times or weight is not None or not X.flags.c_contiguous:
@@ -159,7 +159,7 @@ def cluster_range(const real_x[:, :] X, const int[::1] label, Py_ssize_t k):
                 x = X[i, j]
                 low[c, j] = min(low[c, j], x)
                 high[c, j] = max(high[c, j], x)
-    return np.asarray(low) + 0.0, np.asarray(high) + 0.0  # which of 0 and -0 came first does not show
+    return np.asarray(low) + 0.0, np.asarray(high) + 0.0  # -0 becomes 0, whichever came first
 
 
 def count_small(X, weight, origin, limit, int n_threads):
@@ -191,9 +191,10 @@ def power_above(values):
 
 
 def round_origin(const double[::1] low, const double[::1] high):
-    """Where the sums of a column are taken from, so that those of round numbers stay exact.
+    """The origin of the sums of each column, so that sums of round numbers stay exact.
 
-    0 where that is within its width of the data, else a round number near their middle (a constant column's own).
+    0 where that is no farther from the middle of the data than their width, else a round number near the middle; for a
+    constant column, its value.
     """
     cdef double[::1] origin = np.empty(low.shape[0])
     cdef double half, middle, step
@@ -214,10 +215,10 @@ def round_origin(const double[::1] low, const double[::1] high):
 
 
 class Layout:
-    """The bins in which the rows of some data are summed; it follows from the data as a set.
+    """The bins in which the rows of some data are summed; it depends on the set of rows, not on their order.
 
     ``unit`` (d + 1,) bounds each column's w |x - origin|, and the weights; ``bins`` bins of ``width`` bits keep 50 bits
-    of every number, but for a share ``rare`` of the rows of a column that may lie too near to its origin.
+    of every number, except in a share ``rare`` of the rows of a column, which may lie too near to its origin.
 
     X : IN array (n, d), float32 or float64;  weight : IN array (n,) or None
     origin : IN array (d,), or None: a round point near the data
@@ -261,7 +262,7 @@ class Layout:
 cdef class Sums:
     """Sums of w (x - origin), of w, and the numbers of members, of clusters of rows.
 
-    Layout : where the bins are;  k : clusters there is room for
+    layout : a Layout, the bins;  k : clusters there is memory for
     """
 
     def __init__(self, layout, Py_ssize_t k):
@@ -314,7 +315,7 @@ cdef class Sums:
         move_points(&rows, 0, rows.n, &label[0], &to[0], &self.s)
 
     def move_row(self, const double[::1] x, double w, int left, int joined):
-        """One row of weight w goes from a cluster to another one; without checks of their numbers."""
+        """One row of weight w goes from a cluster to another one; the numbers of these are not checked."""
         cdef Py_ssize_t at = 0
         sums_move_d(&x[0], 1, 1, &at, &left, &joined, &w, &self.s)
 
@@ -327,7 +328,7 @@ cdef class Sums:
             raise ValueError(f"label must be >= -1 and < {self.room}")
 
     def merge(self, Sums other):
-        """Every cluster takes in the members of its like in another object with the same layout."""
+        """Every cluster takes in the members of the cluster of the same number in ``other``, of the same layout."""
         cdef Py_ssize_t k
         if other.layout is not self.layout and not (
             np.array_equal(other.layout.magic, self.layout.magic)
@@ -341,7 +342,7 @@ cdef class Sums:
 
     @property
     def cells(self):
-        """What the bins hold, (room, bins, d + 1), the last column for the weights: not a copy."""
+        """The bins, (room, bins, d + 1), the last column for the weights: not a copy."""
         return self.arrays[0]
 
     @property
@@ -393,7 +394,7 @@ cdef class Sums:
         total, weight = self.totals
         with np.errstate(invalid="ignore"):
             apart = total / weight[:, None]
-        # the mean of numbers that are not all 0 may be below the least one there is, but is not 0
+        # a mean that is not 0 may be below the least positive float64: it must not become 0
         lost = (apart == 0.0) & (total != 0.0)
         apart[lost] = np.copysign(5e-324, total[lost])
         return self.layout.origin + apart
@@ -411,7 +412,7 @@ class Stream:
 
     @classmethod
     def of(cls, centers, weights):
-        """As if each cluster had had one row at its center so far, none where the weight is 0."""
+        """Begin as if each cluster had had one row, of its weight, at its center; none where that is 0."""
         stream = cls(np.zeros((0, centers.shape[1] + 1, 0), dtype=np.int64), 0)
         used = np.flatnonzero(weights > 0.0)
         if len(used) == 0:
@@ -422,12 +423,12 @@ class Stream:
         return stream.with_batch(sums, len(centers))
 
     def with_batch(self, Sums sums, Py_ssize_t k):
-        """The first k clusters, some of them new, with the members that a batch brings them, as a new object."""
+        """A new object: the first k clusters, some of them new, with the members that a batch adds."""
         cdef Py_ssize_t c, first = self.first, size = self.digits.shape[2], last
         if sums is not None:
             unit = sums.layout.unit[sums.layout.unit > 0.0]
             low = int(np.log2(unit.min())) - sums.layout.width * sums.layout.bins
-            last = (int(np.log2(unit.max())) + 64 + 1075) // 32 + 1  # so many rows that none will see it overflow
+            last = (int(np.log2(unit.max())) + 64 + 1075) // 32 + 1  # room for 2^64 rows
             c = max(0, low + 1075) // 32
             if size:
                 c, last = min(c, first), max(last, first + size - 1)
@@ -441,7 +442,7 @@ class Stream:
         return Stream(digits, first)
 
     def only(self, kept):
-        """Those of the clusters for which ``kept`` is true."""
+        """A new object with the clusters for which ``kept`` is true."""
         return Stream(self.digits[kept], self.first)
 
     def __len__(self):
@@ -454,7 +455,7 @@ class Stream:
 
 
 cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
-    """Add what the bins hold. Carries are left to read_wide: digits have room for 2^28 batches without."""
+    """Add what the bins hold. Carries are left to read_wide: digits have room for 2^28 batches without carries."""
     cdef Py_ssize_t k, j, b, stride = sums.s.d + 1
     cdef const double* cell
     for k in range(min(digits.shape[0], sums.room)):

@@ -1,6 +1,7 @@
-"""Collapsed BP-means: every row of Z sees features that are least squares for the others.
+"""Collapsed BP-means (MB13 eq. 10): rows of Z are chosen for the features that are least squares for the other rows.
 
-P = (Z'WZ)^-1, A = P Z'WX and G = A A' follow every row by rank-one updates.
+The objective is tr X'(W - WZ (Z'WZ)^-1 Z'W) X + lam K, in Z alone. P = (Z'WZ)^-1, A = P Z'WX and G = A A' are brought
+up to date after every change of a row, by rank-one updates.
 """
 
 from libc.math cimport fabs, sqrt
@@ -117,21 +118,21 @@ cdef int write_row(const Problem* p, Start* s, Py_ssize_t i, const double* z) ex
 
 
 cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
-    """Take row i out, find its best place, and put it there if the objective falls.
+    """Take row i out, find the best new row, and take that if the objective falls by more than rounding.
 
     With P, A and G of the other rows, row z costs w ||x - z A||^2 / (1 + w z P z'), and a feature of its own costs lam.
     """
     cdef Py_ssize_t k = s.k, size = s.k, room = s.room, d = p.d, j, l, gone = -1
-    cdef double* z = s.vec
+    cdef double* z = s.vec                  # the row, first as it was, then as it would be
     cdef double* pz = s.vec + room          # P z of the row as it was, P with the row
     cdef double* ar = s.vec + 2 * room      # A r likewise
     cdef double* g = s.vec + 3 * room       # A r of the row as it would be, A without it
     cdef double* q = s.vec + 4 * room       # P z likewise
-    cdef double* u = s.vec + 5 * room
-    cdef double* full = s.vec + 6 * room
+    cdef double* u = s.vec + 5 * room       # w P z / (1 + w z P z'), by which the new row changes A
+    cdef double* full = s.vec + 6 * room    # z over all columns, the one that was dropped included
     cdef double* x = s.wide
     cdef double* r = s.wide + d
-    cdef double* pp = s.inverse
+    cdef double* pp = s.inverse             # P, G and A, or those without the column that was dropped
     cdef double* gg = s.gram
     cdef double* aa = s.features
     cdef double w = weight_of(&p.rows, i), h = 0.0, top = 0.0, rr, xx, f, t, sign, num, den, cost, old, margin
@@ -145,7 +146,7 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
         pz[j] = sf_dot(k, pp + j * room, z)
         h += w * z[j] * pz[j]
     if 1.0 - h < DEPENDENT:
-        # without this row the columns depend on each other, P z being what they cancel by: the last of them goes
+        # without this row columns depend on each other, those where P z is not zero: the last of them is dropped
         for j in range(k):
             top = max(top, fabs(pz[j]))
         for j in range(k):
@@ -227,7 +228,7 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
         if s.updates >= max(<Py_ssize_t> REFRESH, k) or f > 1e4 or den > 1e4:
             refresh(p, s)
         return 0
-    for j in range(size):  # back to the columns as they are numbered now
+    for j in range(size):  # the new row over all columns
         full[j if gone < 0 or j < gone else j + 1] = z[j]
     if gone >= 0:
         full[gone] = 0.0
@@ -249,6 +250,7 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
 
 
 cdef int collapsed_sweep(const Problem* p, Start* s) except -1 nogil:
+    """Every row reconsidered, in order."""
     cdef Py_ssize_t i
     for i in range(p.n):
         reconsider(p, s, i)

@@ -10,12 +10,12 @@ from smallvar._sweeps.features.state cimport (
     DEPENDENT,
     LANES,
     NOTHING,
+    Pass,
     Problem,
-    Round,
     Scratch,
     Start,
     check_interrupt,
-    group_count,
+    partial_count,
     grow,
     round_tiles,
     sf_axpy,
@@ -35,7 +35,7 @@ from smallvar._sweeps.rows cimport point, weight_of
 
 
 cdef void cut_weight(const Problem* p, double weight, double* piece) noexcept nogil:
-    """The pieces of a weight; 1 where Z'WZ counts."""
+    """The pieces of a weight, one a bin; 1 where there are no weights and Z'WZ counts rows."""
     cdef Py_ssize_t layer
     cdef double magic
     if p.layers == 1:
@@ -47,15 +47,15 @@ cdef void cut_weight(const Problem* p, double weight, double* piece) noexcept no
         weight -= piece[layer]
 
 
-cdef void add_group(
+cdef void add_partial(
     const Problem* p, Start* s, Py_ssize_t first, Py_ssize_t t0, Py_ssize_t t1, double* sums, Scratch* w
 ) noexcept nogil:
-    """The changes of a round's tiles t0..t1-1, added to mm, count and bb, which lie one after the other."""
+    """The changes of a round's tiles t0..t1-1, added to sums: Z'WZ (m), count and Z'WX (zx), one after the other."""
     cdef Py_ssize_t t, k, j, l, i, layer, size = s.k, d = p.d, room = s.room, width = p.bins * d
     cdef double* count = sums + p.layers * size * size
-    cdef double* bb = count + size
+    cdef double* zx = count + size
     cdef double* m
-    cdef double* mass = w.piece + width
+    cdef double* weight_pieces = w.piece + width
     cdef const double* x
     cdef unsigned char* old
     cdef unsigned char* new
@@ -78,19 +78,19 @@ cdef void add_group(
                 if not cut:
                     cut = True
                     weight = weight_of(&p.rows, i)
-                    cut_weight(p, weight, mass)
+                    cut_weight(p, weight, weight_pieces)
                     if p.rows.col != 1:
                         sf_cut_d(d, p.bins, weight, x + l, LANES, p.magic, w.piece)
                     elif p.rows.single:
                         sf_cut_f(d, p.bins, weight, point(<const float*> p.rows.x, &p.rows, i), 1, p.magic, w.piece)
                     else:
                         sf_cut_d(d, p.bins, weight, point(<const double*> p.rows.x, &p.rows, i), 1, p.magic, w.piece)
-                # one bit after the other: the bits before k are new, those behind it old
+                # the row changes bit by bit: at bit k those before it are new, those after it still old
                 sign = 1.0 if new[k * LANES + l] else -1.0
                 count[k] += sign
                 for layer in range(p.layers):
                     m = sums + layer * size * size
-                    part = sign * mass[layer]
+                    part = sign * weight_pieces[layer]
                     for j in range(k):
                         if new[j * LANES + l]:
                             m[k * size + j] += part
@@ -98,22 +98,22 @@ cdef void add_group(
                     for j in range(k + 1, size):
                         if old[j * LANES + l]:
                             m[j * size + k] += part
-                sf_axpy(width, sign, w.piece, bb + k * width)
+                sf_axpy(width, sign, w.piece, zx + k * width)
 
 
-cdef struct Groups:
-    const Problem* p
-    Start* s
+cdef struct Partials:           # sums over the tiles first..last-1, in parts
+    const Problem* p            # what all starts share
+    Start* s                    # the start whose sums these are
     Py_ssize_t first
     Py_ssize_t last
-    Py_ssize_t length           # tiles of a group
+    Py_ssize_t length           # tiles of a partial sum
 
 
 cdef void add_item(void* context, Py_ssize_t g, int slot) noexcept nogil:
-    """Group g, into sums of its own."""
-    cdef const Groups* a = <const Groups*> context
+    """Partial sum g."""
+    cdef const Partials* a = <const Partials*> context
     cdef Py_ssize_t t0 = a.first + g * a.length
-    add_group(
+    add_partial(
         a.p, a.s, a.first, t0, min(a.last, t0 + a.length), a.s.partial + g * sums_size(a.p, a.s.k), &a.s.scratch[slot]
     )
 
@@ -121,12 +121,12 @@ cdef void add_item(void* context, Py_ssize_t g, int slot) noexcept nogil:
 cdef void add_round(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """The changes of a round."""
     cdef Py_ssize_t first = start // LANES, last = (stop + LANES - 1) // LANES
-    cdef Py_ssize_t k = s.k, groups = group_count(p, k, last - first), g, i, layer, size = sums_size(p, k)
-    cdef Groups a = Groups(p, s, first, last, (last - first + groups - 1) // groups)
+    cdef Py_ssize_t k = s.k, partials = partial_count(p, k, last - first), g, i, layer, size = sums_size(p, k)
+    cdef Partials a = Partials(p, s, first, last, (last - first + partials - 1) // partials)
     cdef double* sums
-    memset(s.partial, 0, groups * size * sizeof(double))
-    run(add_item, &a, 0, groups, threads_for(p, s, last - first))
-    for g in range(groups):
+    memset(s.partial, 0, partials * size * sizeof(double))
+    run(add_item, &a, 0, partials, threads_for(p, s, last - first))
+    for g in range(partials):
         sums = s.partial + g * size
         for layer in range(p.layers):
             for i in range(k):
@@ -176,7 +176,7 @@ cdef int recount(const Problem* p, Start* s, Py_ssize_t known) except -1 nogil:
 
 
 cdef void place_feature(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
-    """Let the tables follow row k of A."""
+    """Bring A transposed and A A' up to date with row k of A."""
     cdef Py_ssize_t i, j
     cdef double dot
     for j in range(p.d):
@@ -188,6 +188,7 @@ cdef void place_feature(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil
 
 
 cdef void place_features(const Problem* p, Start* s) noexcept nogil:
+    """The same for all rows of A."""
     cdef Py_ssize_t i, j, k
     for k in range(s.k):
         for j in range(p.d):
@@ -215,7 +216,7 @@ cdef int add_feature(const Problem* p, Start* s) except -1 nogil:
     return 0
 
 
-cdef void compact_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
+cdef void compact_run(const Pass* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
     cdef Start* s = r.s
     cdef Py_ssize_t t, i, k = r.stop
     cdef unsigned char* z
@@ -344,9 +345,9 @@ cdef void shortest(Start* s, Py_ssize_t k, Py_ssize_t rank, Py_ssize_t d) noexce
 
 
 cdef double least_squares(const Problem* p, Start* s) noexcept nogil:
-    """A = least squares for Z, columns that depend on earlier ones (or do nothing) dropped unless K is fixed.
+    """A = least squares for Z; columns that depend on earlier ones or have A_k = 0 are dropped unless K is fixed.
 
-    Returns by how much the squared error falls: tr D' Z'WZ D, D = A - A before.
+    Returns by how much the squared error falls: tr D' Z'WZ D, D = A - (A before). MB13, after eq. 6.
     """
     cdef Py_ssize_t k = s.k, d = p.d, room = s.room, i, j, rank, count
     cdef double fall = 0.0, dot

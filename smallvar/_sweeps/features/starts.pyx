@@ -23,8 +23,8 @@ from smallvar._sweeps.features.state cimport (
     PASSES,
     RUN,
     SMALL,
+    Pass,
     Problem,
-    Round,
     Scratch,
     Start,
     allocate,
@@ -38,12 +38,12 @@ from smallvar._sweeps.features.state cimport (
     release,
     residual_of,
     round_tiles,
-    sf_give,
+    sf_free,
     sf_load_bits,
     sf_residual,
     sf_with,
     share,
-    take,
+    new_memory,
     threads_for,
     tile_of,
     total,
@@ -74,8 +74,8 @@ cdef inline double uniform(uint64_t* state) noexcept nogil:
     return <double> (z >> 11) * (1.0 / 9007199254740992.0)
 
 
-cdef void join_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
-    """Points whose residual strictly shrinks take up the last feature, f."""
+cdef void join_run(const Pass* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
+    """Points whose residual strictly shrinks take up the last feature, f (MB13, section 5)."""
     cdef const Problem* p = r.p
     cdef Start* s = r.s
     cdef Py_ssize_t t, l, i, k = s.k - 1
@@ -100,7 +100,7 @@ cdef void join(const Problem* p, Start* s) noexcept nogil:
 
 
 cdef Py_ssize_t draw(const Problem* p, Start* s, double error) noexcept nogil:
-    """A point with probability proportional to its weighted squared residual."""
+    """A point with probability proportional to its weighted squared residual (MB13, section 5)."""
     cdef double target = uniform(&s.rng) * error, sum0 = 0.0, part
     cdef Py_ssize_t i = 0, last = 0, length = PART * LANES
     while i + length < p.n and not sum0 + s.parts[i // length] > target:  # as total left them
@@ -120,7 +120,7 @@ cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
     """The greedy start of MB13 section 5, like k-means++. Leaves A as seeded, not as least squares."""
     cdef Py_ssize_t i
     cdef double error, before
-    s.k = s.dead = 0
+    s.k = s.vacant = 0
     memset(s.z, 0, p.tiles * s.room * LANES)
     if mode == 0:
         memcpy(s.spare, p.mean, p.d * sizeof(double))
@@ -139,7 +139,7 @@ cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
         if not p.fixed and not error + p.lam < before:
             remove(p, s, s.k - 1)
             break
-    while p.fixed and s.k < p.cap:  # nothing left to explain: features that nobody uses
+    while p.fixed and s.k < p.cap:  # no residual is left: features without users
         memset(s.spare, 0, p.d * sizeof(double))
         add_feature(p, s)
     s.solved = False
@@ -171,7 +171,7 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
             previous = total(p, s)
             fall = least_squares(p, s) if s.changes or s.created or s.removed or not was_solved else 0.0
             s.error = previous - fall
-            if s.error < 1e-3 * previous:  # cancellation
+            if s.error < 1e-3 * previous:  # most digits of the difference are lost
                 s.error = evaluate(p, s)
         check_interrupt(s, p.n)
         s.error = cleared(p, s.error)
@@ -190,7 +190,7 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
         if p.tol > 0 and s.n_path > begin + 1 and s.path[s.n_path - 2] - s.objective <= p.tol * s.path[0]:
             s.converged = True
             break
-        # sweeps that open features do not count, but where rounding opens them it would never end
+        # sweeps that open features do not count, but no more than n of them: rounding may open features for ever
         fell = s.n_path == begin + 1 or s.objective < s.path[s.n_path - 2]
         counted += not (s.created and fell and s.n_path - begin - counted <= p.n)
         if counted >= p.max_iter:
@@ -201,24 +201,24 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
 cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
     """Move one feature elsewhere and sweep again; keep the result if it is better.
 
-    Where K is free, taking a feature away and seeding one are moves of their own as well.
+    Where K is free, a draw decides whether a feature is only taken away, only seeded, or both.
     """
     cdef Py_ssize_t k, known, n_path = s.n_path
     cdef double error
-    cdef bint converged = s.converged, death = True, birth = True
+    cdef bint converged = s.converged, drops_one = True, adds_one = True
     if not p.fixed:
         k = <Py_ssize_t> (uniform(&s.rng) * 3)
-        death, birth = k != 1 and s.k > 0, k != 2 or s.k == 0
+        drops_one, adds_one = k != 1 and s.k > 0, k != 2 or s.k == 0
     if trial.room < s.room:
         release(trial)
         allocate(p, trial, s.room, s.threads)
     copy_state(p, s, trial)
-    if death:
+    if drops_one:
         remove(p, s, <Py_ssize_t> (uniform(&s.rng) * s.k))
         least_squares(p, s)
     error = evaluate(p, s)
     known = s.k
-    if birth and s.k < p.cap and error > NOTHING * p.energy:
+    if adds_one and s.k < p.cap and error > NOTHING * p.energy:
         k = draw(p, s, error)
         residual_of(p, s, k, s.spare)
         add_feature(p, s)
@@ -268,14 +268,15 @@ cdef int run_start(const Problem* p, Start* s, Start* trial, int mode, bint give
 
 
 cdef bint better(const Start* a, const Start* b) noexcept nogil:
+    """Whether a has the lower objective; at a tie, the lower number."""
     return b.number < 0 or a.objective < b.objective or (a.objective == b.objective and a.number < b.number)
 
 
-cdef struct Copies:
-    Py_ssize_t n
-    Py_ssize_t k
-    Start* s
-    int* out
+cdef struct Copies:             # Z, for Python
+    Py_ssize_t n                # points
+    Py_ssize_t k                # features
+    Start* s                    # whose Z it is
+    int* out                    # n x k
 
 
 cdef void copy_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
@@ -287,16 +288,16 @@ cdef void copy_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
 
 
 cdef struct Starts:
-    const Problem* p
+    const Problem* p            # what they share
     Start* slots                # three for each thread
     Py_ssize_t next             # the start to be made next
-    Py_ssize_t count
-    const uint64_t* states
-    const int* modes
-    double* objectives
-    Py_ssize_t* stop
-    Py_ssize_t failed
-    PyObject* error             # what ended them
+    Py_ssize_t count            # starts in all
+    const uint64_t* states      # of the generator of each start
+    const int* modes            # 0: the first feature is the mean, 1: there is none yet
+    double* objectives          # of each start
+    Py_ssize_t* stop            # not 0 once they are to end
+    Py_ssize_t failed           # starts that an error ended
+    PyObject* error             # the first of these errors
 
 
 cdef int one(
@@ -346,9 +347,9 @@ cdef class FeatureSweep:
     """
 
     cdef Problem p
-    cdef Start best
-    cdef Start trial
-    cdef Py_ssize_t stopped
+    cdef Start best                     # of all starts so far
+    cdef Start trial                    # memory for swaps
+    cdef Py_ssize_t stopped             # not 0 once all starts are to end
     cdef readonly object X, weight
     cdef readonly int n_threads
     cdef readonly object objectives     # of all starts
@@ -363,7 +364,7 @@ cdef class FeatureSweep:
     def __dealloc__(self):
         release(&self.best)
         release(&self.trial)
-        sf_give(self.p.packed)
+        sf_free(self.p.packed)
 
     def __init__(
         self, X, weight, str rule, double lam, Py_ssize_t cap, int max_iter, double tol, Py_ssize_t n_swaps,
@@ -379,7 +380,7 @@ cdef class FeatureSweep:
         self.p.n_swaps, self.p.verbose = n_swaps, verbose
         self.p.bins = self.p.layers = 1
         if self.p.tiles * LANES * d <= PACKED:
-            self.p.packed = <double*> take(self.p.tiles * LANES * d * sizeof(double))
+            self.p.packed = <double*> new_memory(self.p.tiles * LANES * d * sizeof(double))
             pack(&self.p)
 
     cdef prepare(self):
@@ -415,7 +416,7 @@ cdef class FeatureSweep:
     def farthest_first(self):
         """The least that one of ``cap`` features saves, each the longest residual that the earlier ones leave.
 
-        Features that have nothing to explain do not count; 1 if there is nothing at all.
+        Only features with a positive residual count; 1 where there is none, that is, where X is zero.
         """
         cdef Py_ssize_t i, farthest
         cdef double before, after = self.measure(), least = HUGE_VAL
@@ -466,7 +467,7 @@ cdef class FeatureSweep:
         self.measure()
         inner = 1 if self.p.n * self.p.d <= SMALL else threads
         slots = min(<Py_ssize_t> (threads if inner == 1 else 1), count)
-        starts = <Start*> take(3 * slots * sizeof(Start))
+        starts = <Start*> new_memory(3 * slots * sizeof(Start))
         memset(starts, 0, 3 * slots * sizeof(Start))
         try:
             for i in range(3 * slots):
@@ -491,7 +492,7 @@ cdef class FeatureSweep:
         finally:
             for i in range(3 * slots):
                 release(&starts[i])
-            sf_give(starts)
+            sf_free(starts)
 
     @property
     def k(self):

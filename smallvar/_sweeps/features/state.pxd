@@ -12,10 +12,10 @@ from smallvar._sweeps.rows cimport Rows
 cdef extern from "_features.h" nogil:
     enum:
         LANES "SF_LANES"
-    const double DEAD "SF_DEAD"
+    const double VACANT "SF_VACANT"
     const double TIE "SF_TIE"
-    void* sf_take(size_t)
-    void sf_give(void*)
+    void* sf_allocate(size_t)
+    void sf_free(void*)
     Py_ssize_t sf_gather_d(const double*, Py_ssize_t, Py_ssize_t, double*)
     Py_ssize_t sf_gather_f(const float*, Py_ssize_t, Py_ssize_t, double*)
     void sf_load_bits(Py_ssize_t, const unsigned char*, double*)
@@ -39,10 +39,10 @@ cdef enum:
     PART = 16           # tiles of a partial sum of squared residuals, for draws; no run ends within one
     PACKED = 1 << 21    # data of at most this many values are held as tiles, larger ones gathered in each sweep
     SMALL = 1 << 18     # values up to which threads share out starts instead of points
-    GROUPS = 16         # partial sums of a round,
+    PARTIALS = 16       # partial sums of a round,
     SUMS = 1 << 22      # and values they may have in all
     PASSES = 1000       # over the bits of a row: a few, but for ties that rounding hides
-    CALL = 2000         # multiply-adds that take as long as what else a small sweep does
+    CALL = 2000         # multiply-adds that take as long as all other work of a small sweep
     WORK = 1 << 26      # multiply-adds between two checks for signals
 
 cdef extern from *:
@@ -53,60 +53,60 @@ cdef extern from *:
     const double NOTHING "SMALLVAR_NOTHING"         # share of the data's square that counts as zero
     const double DEPENDENT "SMALLVAR_DEPENDENT"     # share of a column's square that counts as in the others' span
 
-# What a sweep does: the "rule" of a problem
+# What a sweep does: the "rule" of a problem. MB13 is Broderick, Kulis & Jordan (2013)
 cdef enum:
-    FREE = 0            # BP-means: coordinates, features created and removed in order
-    COLLAPSED = 1       # collapsed BP-means
-    COORDINATE = 2      # K-features
-    EXACT = 3           # K-features, the best of all rows
+    FREE = 0            # BP-means, MB13 eq. 6: coordinates, features created and removed in order
+    COLLAPSED = 1       # collapsed BP-means, MB13 eq. 10
+    COORDINATE = 2      # K-features, MB13 eq. 14
+    EXACT = 3           # K-features, the best of all 2^K rows
 
 
 cdef struct Problem:            # what all starts share and only read
     Rows rows
-    Py_ssize_t n                # those of rows, by shorter names
-    Py_ssize_t d
-    Py_ssize_t tiles
+    Py_ssize_t n                # points, as in rows
+    Py_ssize_t d                # columns, likewise
+    Py_ssize_t tiles            # n / LANES, rounded up
     double* packed              # tiles x d x LANES, or NULL
     double energy               # sum of w ||x||^2
-    double lam
-    int rule
+    double lam                  # penalty of a feature
+    int rule                    # one of those above
     bint fixed                  # K-features: the number of features stays
     Py_ssize_t cap              # largest number of features
-    int max_iter
+    int max_iter                # parameters of the estimators
     double tol
     Py_ssize_t n_swaps
     bint verbose
     # exact sums of w x, about 0, see _sums.h
-    Py_ssize_t bins
-    Py_ssize_t layers           # of Z'WZ: as many bins, or 1 where it counts
-    const double* magic         # bins x (d + 1)
-    const double* mean          # d
+    Py_ssize_t bins             # of Z'WX
+    Py_ssize_t layers           # bins of Z'WZ: as many, or 1 without weights, where its entries count rows
+    const double* magic         # bins x (d + 1), see _sums.h
+    const double* mean          # d: the weighted mean of X
 
 
 cdef struct Scratch:            # one thread's
     double* x                   # d x LANES: the values of a tile
     double* residual            # d x LANES: x - z A
-    double* z                   # room x LANES: its rows of Z, as numbers
+    double* z                   # room x LANES: the rows of Z of a tile, as numbers
     double* dots                # room x LANES: A r of each point, see _features.h
-    double* work                # room x LANES
-    double* piece               # bins x d, of one row, and as many of its weight
-    double[3] bins              # of a sum
+    double* work                # room x LANES: 2 A x, for the exact best row
+    double* piece               # bins x d: the pieces of one row, then those of its weight, one a bin
+    double[3] bins              # of a sum of squared residuals
 
 
 cdef struct Start:              # one start: scalars, and buffers that lie in one arena, see lay_out in state.pyx
-    Py_ssize_t k                # features, dead ones included while a sweep lasts
-    Py_ssize_t dead
+    Py_ssize_t k                # features, the vacant included
+    Py_ssize_t vacant           # features removed in this sweep, whose numbers are given back at its end
     Py_ssize_t room             # features there is memory for, a multiple of 8
-    int threads
+    int threads                 # that a pass may use
     char* arena                 # the memory of all buffers but the path
     # Z
     unsigned char* z            # tiles x room x LANES: the rows of Z, zero behind the features there are
-    unsigned char* old          # the same for the tiles of a round, as it was before
-    unsigned char* touched      # lanes of each tile of a round that changed
-    unsigned char* far          # whether a point of it is to open a feature
+    unsigned char* old          # the same for the tiles of a round, as they were before the round
+    unsigned char* touched      # of each tile of a round: mask of the lanes whose rows changed
+    unsigned char* far          # of each tile of a round: whether a point's squared residual exceeds lam
     double* squares             # tiles x LANES: squared residuals, those of padding 0
     double* parts               # their weighted sums over PART tiles each
-    double[3] magic             # for their sum
+    double[3] magic             # for their exact sum, see _sums.h
     # A
     double* features            # room x d: A
     double* at                  # d x room: A transposed
@@ -117,61 +117,61 @@ cdef struct Start:              # one start: scalars, and buffers that lie in on
     double* zz                  # room x room: Z'WZ, as last read
     double* zx                  # room x d: Z'WX likewise
     double* count               # room: users of each feature
-    double* partial             # groups x (layers x k x k + k + k x bins x d)
+    double* partial             # partials x (layers x k x k + k + k x bins x d): changes of zz_bins, count, zx_bins
     # scratch memory
     double* refund              # room: what leaving each feature saves a point that alone uses it
     double* small               # 3 x room x room: small systems
     double* spare               # room x d: their right-hand sides and solutions; a new feature, in the first row
-    Py_ssize_t* kept            # 2 x room: numbers of features
+    Py_ssize_t* kept            # 2 x room: numbers of the features that are kept, then of the others
     Scratch* scratch            # one for each thread
     # the exact best of all rows
     double* quadratic           # 2^k: z A A' z' in Gray order
-    int* flips                  # 2^k: the bit each step of the Gray code turns
+    int* flips                  # 2^k: the bit that each step of the Gray code flips
     # collapsed
     double* inverse             # room x room: P = (Z'WZ)^-1
-    double* vec                 # 12 x room
-    double* wide                # 4 x d
+    double* vec                 # 12 x room: vectors over features, named in reconsider
+    double* wide                # 4 x d: a point and its residual
     double* rest                # 2 x room x room + room x d: P, A A' and A without one column
-    double drift                # largest relative change by a refresh
-    Py_ssize_t updates          # rank-one updates since then
+    double drift                # largest relative change that a refresh ever made to P or A
+    Py_ssize_t updates          # rank-one updates since the last refresh
     # the run
-    uint64_t rng
-    double error                # sum of w ||r||^2
-    double objective
+    uint64_t rng                # state of the generator
+    double error                # sum of w ||x - z A||^2
+    double objective            # error + lam k; the error alone where K is fixed
     double* path                # the objective after every sweep, in memory of its own that grows
-    Py_ssize_t n_path
-    Py_ssize_t path_room
+    Py_ssize_t n_path           # entries of it
+    Py_ssize_t path_room        # entries there is memory for
     Py_ssize_t changes          # of the last sweep: rows changed,
-    Py_ssize_t created          # features created,
+    Py_ssize_t created          # features opened,
     Py_ssize_t removed          # features removed or placed anew
     Py_ssize_t round            # tiles of the next round
     bint solved                 # A is the least squares solution for Z
-    bint converged
-    int n_iter
+    bint converged              # a fixed point was reached, or tol ended the sweeps
+    int n_iter                  # sweeps
     Py_ssize_t number           # which start this is
     Py_ssize_t* stop            # not 0 where the other starts are to end, or NULL
-    Py_ssize_t work             # since the last check for signals
+    Py_ssize_t work             # multiply-adds since the last check for signals
 
 
-cdef struct Round:            # a pass over tiles, or over the points start..stop-1 that they hold
-    void (*each)(const Round*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil
-    const Problem* p
-    Start* s
-    Py_ssize_t first            # tiles
+cdef struct Pass:               # a pass over the tiles first..last-1, or over the points start..stop-1 in them
+    void (*each)(const Pass*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil  # what is done to a run of tiles
+    const Problem* p            # what all starts share
+    Start* s                    # the start that the pass is for
+    Py_ssize_t first
     Py_ssize_t last
-    Py_ssize_t start            # points
+    Py_ssize_t start
     Py_ssize_t stop
 
 
 cdef inline Py_ssize_t sums_size(const Problem* p, Py_ssize_t k) noexcept nogil:
-    """Values in a group of sums."""
+    """Values in a partial sum: changes of zz_bins, count and zx_bins."""
     return k * (k * p.layers + 1 + p.bins * p.d)
 
 
-cdef inline Py_ssize_t group_count(const Problem* p, Py_ssize_t k, Py_ssize_t tiles) noexcept nogil:
-    """Groups of the sums over these tiles."""
-    cdef Py_ssize_t groups = min(<Py_ssize_t> GROUPS, tiles // 64)
-    return max(<Py_ssize_t> 1, min(groups, <Py_ssize_t> SUMS // max(<Py_ssize_t> 1, sums_size(p, k))))
+cdef inline Py_ssize_t partial_count(const Problem* p, Py_ssize_t k, Py_ssize_t tiles) noexcept nogil:
+    """Partial sums over so many tiles."""
+    cdef Py_ssize_t partials = min(<Py_ssize_t> PARTIALS, tiles // 64)
+    return max(<Py_ssize_t> 1, min(partials, <Py_ssize_t> SUMS // max(<Py_ssize_t> 1, sums_size(p, k))))
 
 
 cdef inline Py_ssize_t round_tiles(const Problem* p) noexcept nogil:
@@ -207,7 +207,7 @@ cdef inline Py_ssize_t work_tiles(const Problem* p, Py_ssize_t each) noexcept no
     return min(round_tiles(p), max(<Py_ssize_t> 64, WORK // (LANES * each)))
 
 
-cdef void* take(size_t bytes) except NULL nogil
+cdef void* new_memory(size_t bytes) except NULL nogil
 cdef void release(Start* s) noexcept nogil
 cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) except -1 nogil
 cdef void copy_state(const Problem* p, const Start* a, Start* b) noexcept nogil
@@ -221,6 +221,6 @@ cdef void residual_of(const Problem* p, Start* s, Py_ssize_t i, double* r) noexc
 cdef double total(const Problem* p, Start* s) noexcept nogil
 cdef double evaluate(const Problem* p, Start* s) noexcept nogil
 cdef void share(
-    void (*each)(const Round*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil,
+    void (*each)(const Pass*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil,
     const Problem* p, Start* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t start, Py_ssize_t stop
 ) noexcept nogil

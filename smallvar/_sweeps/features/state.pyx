@@ -10,15 +10,15 @@ from smallvar._sweeps.rows cimport point, poll_signals, real_x
 # Memory
 
 
-cdef void* take(size_t bytes) except NULL nogil:
-    cdef void* memory = sf_take(bytes)
+cdef void* new_memory(size_t bytes) except NULL nogil:
+    cdef void* memory = sf_allocate(bytes)
     if memory == NULL:
         with gil:
             raise MemoryError("not enough memory for the features")
     return memory
 
 
-cdef inline void* part(char* arena, Py_ssize_t* used, Py_ssize_t bytes) noexcept nogil:
+cdef inline void* next_bytes(char* arena, Py_ssize_t* used, Py_ssize_t bytes) noexcept nogil:
     """The next bytes of an arena (NULL: they are only counted), from a cache line's boundary on."""
     cdef Py_ssize_t start = used[0]
     used[0] += (bytes + 63) // 64 * 64
@@ -26,26 +26,26 @@ cdef inline void* part(char* arena, Py_ssize_t* used, Py_ssize_t bytes) noexcept
 
 
 cdef inline double* doubles(char* arena, Py_ssize_t* used, Py_ssize_t count) noexcept nogil:
-    return <double*> part(arena, used, count * <Py_ssize_t> sizeof(double))
+    return <double*> next_bytes(arena, used, count * <Py_ssize_t> sizeof(double))
 
 
 cdef Py_ssize_t lay_out(const Problem* p, Start* s, char* arena) noexcept nogil:
-    """Where each buffer of a start lies, for its room and threads; returns the bytes of all. Arena NULL: these only.
+    """Set where each buffer of a start lies, for its room and threads; returns the bytes of all. Arena NULL: only that.
 
-    This table and the struct are all that a new buffer needs; if it outlives a sweep, copy_state as well.
+    A new buffer needs a line here and a field in the struct; one that outlives a sweep, a line in copy_state too.
     """
     cdef Py_ssize_t room = s.room, d = p.d, length = round_tiles(p), codes = 0, used = 0, sums = sums_size(p, room)
-    cdef Py_ssize_t groups = max(<Py_ssize_t> 1, min(<Py_ssize_t> GROUPS, length // 64))
+    cdef Py_ssize_t partials = max(<Py_ssize_t> 1, min(<Py_ssize_t> PARTIALS, length // 64))
     cdef bint collapsed = p.rule == COLLAPSED
     cdef Scratch counted
     cdef Scratch* w = &counted
     cdef int t
     if p.rule == EXACT:
         codes = <Py_ssize_t> 1 << p.cap
-    s.z = <unsigned char*> part(arena, &used, p.tiles * room * LANES)
-    s.old = <unsigned char*> part(arena, &used, length * room * LANES)
-    s.touched = <unsigned char*> part(arena, &used, length)
-    s.far = <unsigned char*> part(arena, &used, length)
+    s.z = <unsigned char*> next_bytes(arena, &used, p.tiles * room * LANES)
+    s.old = <unsigned char*> next_bytes(arena, &used, length * room * LANES)
+    s.touched = <unsigned char*> next_bytes(arena, &used, length)
+    s.far = <unsigned char*> next_bytes(arena, &used, length)
     s.squares = doubles(arena, &used, p.tiles * LANES)
     s.parts = doubles(arena, &used, (p.tiles + PART - 1) // PART)
     s.features = doubles(arena, &used, room * d)
@@ -56,18 +56,18 @@ cdef Py_ssize_t lay_out(const Problem* p, Start* s, char* arena) noexcept nogil:
     s.zz = doubles(arena, &used, room * room)
     s.zx = doubles(arena, &used, room * d)
     s.count = doubles(arena, &used, room)
-    s.partial = doubles(arena, &used, max(sums, min(groups * sums, <Py_ssize_t> SUMS)))
+    s.partial = doubles(arena, &used, max(sums, min(partials * sums, <Py_ssize_t> SUMS)))
     s.refund = doubles(arena, &used, room)
     s.small = doubles(arena, &used, 3 * room * room)
     s.spare = doubles(arena, &used, room * d)
-    s.kept = <Py_ssize_t*> part(arena, &used, 2 * room * <Py_ssize_t> sizeof(Py_ssize_t))
+    s.kept = <Py_ssize_t*> next_bytes(arena, &used, 2 * room * <Py_ssize_t> sizeof(Py_ssize_t))
     s.quadratic = doubles(arena, &used, codes)
-    s.flips = <int*> part(arena, &used, codes * <Py_ssize_t> sizeof(int))
+    s.flips = <int*> next_bytes(arena, &used, codes * <Py_ssize_t> sizeof(int))
     s.inverse = doubles(arena, &used, room * room if collapsed else 0)
     s.vec = doubles(arena, &used, 12 * room if collapsed else 0)
     s.wide = doubles(arena, &used, 4 * d if collapsed else 0)
     s.rest = doubles(arena, &used, 2 * room * room + room * d if collapsed else 0)
-    s.scratch = <Scratch*> part(arena, &used, s.threads * <Py_ssize_t> sizeof(Scratch))
+    s.scratch = <Scratch*> next_bytes(arena, &used, s.threads * <Py_ssize_t> sizeof(Scratch))
     for t in range(s.threads):
         if arena != NULL:
             w = s.scratch + t
@@ -81,12 +81,12 @@ cdef Py_ssize_t lay_out(const Problem* p, Start* s, char* arena) noexcept nogil:
 
 
 cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) except -1 nogil:
-    """Memory for so many features, all zero, to a start that has none (or whose owner keeps it elsewhere)."""
+    """Give a start new memory, all zero, for so many features. What it had before is the caller's to free."""
     cdef Start new = s[0]
     cdef Py_ssize_t bytes, i, t
     new.room, new.threads = max(<Py_ssize_t> 8, (room + 7) // 8 * 8), threads
     bytes = lay_out(p, &new, NULL)
-    new.arena = <char*> take(bytes)
+    new.arena = <char*> new_memory(bytes)
     memset(new.arena, 0, bytes)
     lay_out(p, &new, new.arena)
     if p.rule == EXACT:
@@ -100,8 +100,8 @@ cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) exce
 
 
 cdef void release(Start* s) noexcept nogil:
-    sf_give(s.arena)
-    sf_give(s.path)
+    sf_free(s.arena)
+    sf_free(s.path)
     memset(s, 0, sizeof(Start))
 
 
@@ -111,8 +111,8 @@ cdef void copy_square(const double* a, Py_ssize_t room, double* b, Py_ssize_t ne
         memcpy(b + i * new_room, a + i * room, k * sizeof(double))
 
 
-cdef struct Transfer:
-    const Problem* p
+cdef struct Transfer:           # of Z from a to b
+    const Problem* p            # what both share
     const Start* a
     Start* b
 
@@ -128,7 +128,7 @@ cdef void transfer_item(void* context, Py_ssize_t item, int slot) noexcept nogil
 cdef void copy_state(const Problem* p, const Start* a, Start* b) noexcept nogil:
     """Z, A and the sums of one start into another that has room for them."""
     cdef Py_ssize_t j, k = a.k, width = p.bins * p.d
-    b.k, b.dead = k, a.dead
+    b.k, b.vacant = k, a.vacant
     cdef Transfer z = Transfer(p, a, b)
     run(transfer_item, &z, 0, (p.tiles + RUN - 1) // RUN, threads_for(p, a, p.tiles))
     memcpy(b.features, a.features, k * p.d * sizeof(double))
@@ -158,15 +158,15 @@ cdef int grow(const Problem* p, Start* s) except -1 nogil:
     memcpy(bigger.spare, s.spare, p.d * sizeof(double))
     if p.rule == COLLAPSED:
         copy_square(s.inverse, s.room, bigger.inverse, bigger.room, s.k)
-    sf_give(s.arena)
+    sf_free(s.arena)
     s[0] = bigger
     return 0
 
 
 cdef int check_interrupt(Start* s, Py_ssize_t work) except -1 nogil:
-    """Raise KeyboardInterrupt if Ctrl-C was pressed; asks several times a second.
+    """Raise KeyboardInterrupt if Ctrl-C was pressed; it is looked for several times a second.
 
-    Python tells only its main thread, which sets ``stop`` for the starts in other threads.
+    Python hands signals to its main thread only, which sets ``stop`` for the starts in other threads.
     """
     if s.stop != NULL and item_now(s.stop):
         with gil:
@@ -186,10 +186,10 @@ cdef int check_interrupt(Start* s, Py_ssize_t work) except -1 nogil:
 cdef int push(Start* s, double value) except -1 nogil:
     cdef double* longer
     if s.n_path == s.path_room:
-        longer = <double*> take((2 * s.path_room + 64) * sizeof(double))
+        longer = <double*> new_memory((2 * s.path_room + 64) * sizeof(double))
         if s.n_path:
             memcpy(longer, s.path, s.n_path * sizeof(double))
-        sf_give(s.path)
+        sf_free(s.path)
         s.path = longer
         s.path_room = 2 * s.path_room + 64
     s.path[s.n_path] = value
@@ -232,7 +232,7 @@ cdef const double* tile_of(const Problem* p, Py_ssize_t tile, double* space) noe
 
 
 cdef void pack(Problem* p) noexcept nogil:
-    """Gather all tiles, into memory that is there."""
+    """Gather all tiles into p.packed."""
     cdef Py_ssize_t t
     for t in range(p.tiles):
         if p.rows.single:
@@ -261,7 +261,7 @@ cdef void residual_of(const Problem* p, Start* s, Py_ssize_t i, double* r) noexc
 
 
 cdef double total(const Problem* p, Start* s) noexcept nogil:
-    """Sum of w ||r||^2, in any order the same, and those of parts of PART tiles."""
+    """Sum of w ||r||^2, the same in any order; s.parts are those over PART tiles each."""
     cdef int t, i, bits = 0, exponent
     cdef double largest = sf_largest(p.n, s.squares, p.rows.weight)
     frexp(largest, &exponent)
@@ -278,7 +278,7 @@ cdef double total(const Problem* p, Start* s) noexcept nogil:
     return s.scratch[0].bins[2] + s.scratch[0].bins[1] + s.scratch[0].bins[0]
 
 
-cdef void total_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
+cdef void total_run(const Pass* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
     cdef const Problem* p = r.p
     cdef Start* s = r.s
     cdef Py_ssize_t start, part, i
@@ -295,16 +295,16 @@ cdef void total_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) no
 
 
 cdef void share(
-    void (*each)(const Round*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil,
+    void (*each)(const Pass*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil,
     const Problem* p, Start* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t start, Py_ssize_t stop
 ) noexcept nogil:
     """each(round, t0, t1, scratch) for runs of the tiles first..last-1: it writes to these tiles and its scratch."""
-    cdef Round r = Round(each, p, s, first, last, start, stop)
+    cdef Pass r = Pass(each, p, s, first, last, start, stop)
     run(share_item, &r, 0, (last - first + RUN - 1) // RUN, threads_for(p, s, last - first))
 
 
 cdef void share_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
-    cdef const Round* r = <const Round*> context
+    cdef const Pass* r = <const Pass*> context
     cdef Py_ssize_t t0 = r.first + item * RUN
     r.each(r, t0, min(r.last, t0 + RUN), &r.s.scratch[slot])
 
@@ -315,7 +315,7 @@ cdef double evaluate(const Problem* p, Start* s) noexcept nogil:
     return total(p, s)
 
 
-cdef void evaluate_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
+cdef void evaluate_run(const Pass* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
     cdef Py_ssize_t t
     for t in range(t0, t1):
         residuals(r.p, r.s, t, w)

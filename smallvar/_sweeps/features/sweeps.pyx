@@ -1,16 +1,16 @@
-"""Sweeps over the rows of Z: BP-means, whose features come and go, and K-features."""
+"""Sweeps over the rows of Z: BP-means (MB13 eq. 6), whose features come and go, and K-features (MB13 eq. 14)."""
 
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.features.solver cimport add_feature, add_round, compact, place_feature
 from smallvar._sweeps.features.state cimport (
-    DEAD,
     EXACT,
     LANES,
     NOTHING,
     TIE,
+    VACANT,
+    Pass,
     Problem,
-    Round,
     Scratch,
     Start,
     bit,
@@ -32,7 +32,7 @@ from smallvar._sweeps.rows cimport weight_of
 
 
 cdef void tabulate(Start* s) noexcept nogil:
-    """z G z' of every row, in Gray order."""
+    """z G z' of all 2^k rows z, G = A A', in Gray order."""
     cdef Py_ssize_t step, code = 0, i
     cdef int turned
     cdef double value = 0.0, change
@@ -51,7 +51,7 @@ cdef void tabulate(Start* s) noexcept nogil:
 cdef int keep_better(
     const Problem* p, Start* s, Py_ssize_t tile, int changed, const double* before, Scratch* w
 ) noexcept nogil:
-    """Store the proposed rows of a tile whose residuals are shorter indeed; returns their lanes."""
+    """Store those proposed rows of a tile whose residuals, computed anew, are shorter; returns their lanes."""
     cdef double rr[LANES]
     cdef const double* x = p.packed + tile * p.d * LANES if p.packed != NULL else w.x
     cdef Py_ssize_t i, l
@@ -71,7 +71,10 @@ cdef int keep_better(
 cdef int visit(
     const Problem* p, Start* s, Py_ssize_t tile, int mask, const double* refund, Scratch* w
 ) noexcept nogil:
-    """Choose new rows of Z for the lanes of a tile in ``mask``; returns the lanes that changed."""
+    """Choose new rows of Z for the lanes of a tile in ``mask``, by sf_flip (MB13 eq. 6) or sf_exact, see _features.h.
+
+    Returns the lanes that changed.
+    """
     cdef double rr[LANES]
     cdef double before[LANES]
     cdef double swing[LANES]
@@ -107,7 +110,7 @@ cdef int visit(
                 sf_store_bits(s.k, w.z, z)
                 for l in range(LANES):
                     rough |= swing[l] * 3e-15 > 1e-12 * rr[l]
-                if rough:  # features much longer than the residual came and went
+                if rough:  # the features flipped are much longer than the residual: its square is mostly rounding
                     sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, rr)
     for l in range(LANES):
         if (mask >> l) & 1:
@@ -115,7 +118,7 @@ cdef int visit(
     return changed
 
 
-cdef void propose_run(const Round* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
+cdef void propose_run(const Pass* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
     """New rows for the tiles t0..t1-1 of a round."""
     cdef const Problem* p = r.p
     cdef Start* s = r.s
@@ -140,6 +143,7 @@ cdef void propose(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop)
 
 
 cdef bint encode_pass(const Problem* p, Start* s) except -1 nogil:
+    """New rows of Z for all points, the features fixed; returns whether another pass may change more."""
     cdef Py_ssize_t start = 0, stop, t, each = row_work(p, s)
     cdef bint changed = False
     while start < p.n:
@@ -165,7 +169,7 @@ cdef inline int bits_set(int mask) noexcept nogil:
 
 
 cdef int fixed_sweep(const Problem* p, Start* s) except -1 nogil:
-    """K-features: every row anew; then features that nobody uses restart as the largest residuals."""
+    """K-features (MB13 eq. 14): every row anew; then features without users restart as the largest residuals."""
     cdef Py_ssize_t start = 0, stop, t, i, k, farthest, each = row_work(p, s)
     cdef double largest
     if p.rule == EXACT:
@@ -220,10 +224,10 @@ cdef int create(const Problem* p, Start* s, Py_ssize_t i, Py_ssize_t first, Py_s
     return 0
 
 
-cdef bint has_last_user(const Start* s, Py_ssize_t place) noexcept nogil:
-    """Whether a point of this tile of a round had a feature that now has one user."""
+cdef bint has_last_user(const Start* s, Py_ssize_t within) noexcept nogil:
+    """Whether a point of this tile had, before the round, a feature that now has one user."""
     cdef Py_ssize_t k, l
-    cdef const unsigned char* old = s.old + place * s.room * LANES
+    cdef const unsigned char* old = s.old + within * s.room * LANES
     cdef unsigned char any_
     for k in range(s.k):
         if s.count[k] == 1.0:
@@ -236,12 +240,13 @@ cdef bint has_last_user(const Start* s, Py_ssize_t place) noexcept nogil:
 
 
 cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
-    """Walk through a round in order: refunds, removals, creations; returns where the features changed.
+    """Take up a round of proposals in order, with refunds, removals and creations; returns the next point.
 
-    Proposals hold for the features as they were when the round began, and for features that keep other users. The
-    rest of a round is proposed again once a feature has come or gone.
+    Proposals hold as long as the features are those of the round's beginning, each with users other than the point.
+    So a point that is the last user of a feature is visited again, with lam / w refunded for leaving it (MB13 eq. 6),
+    and once a feature is opened or removed the rest of the round is proposed anew.
     """
-    cdef Py_ssize_t first = start // LANES, i, k, t, l, sole = 0, place_of
+    cdef Py_ssize_t first = start // LANES, i, k, t, l, sole = 0, within
     cdef bint alone, event = False
     cdef unsigned char* z
     cdef unsigned char* old
@@ -251,13 +256,13 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
     while i + 1 < stop:
         i += 1
         t, l = i // LANES, i % LANES
-        place_of = t - first
-        if not s.touched[place_of] and not s.far[place_of] and not (sole and has_last_user(s, place_of)):
+        within = t - first
+        if not s.touched[within] and not s.far[within] and not (sole and has_last_user(s, within)):
             i = (t + 1) * LANES - 1
             continue
-        if not sole and not (s.touched[place_of] >> l) & 1 and not weight_of(&p.rows, i) * s.squares[i] > p.lam:
+        if not sole and not (s.touched[within] >> l) & 1 and not weight_of(&p.rows, i) * s.squares[i] > p.lam:
             continue
-        old = s.old + place_of * s.room * LANES + l
+        old = s.old + within * s.room * LANES + l
         z = s.z + t * s.room * LANES + l
         if sole:
             alone = False
@@ -266,56 +271,56 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
                 if s.count[k] == 1.0 and old[k * LANES]:
                     s.refund[k] = p.lam / weight_of(&p.rows, i)
                     alone = True
-            if alone:  # the last user of a feature may save its penalty
+            if alone:  # leaving the feature would save its penalty
                 for k in range(s.k):
                     z[k * LANES] = old[k * LANES]
-                s.touched[place_of] &= ~(1 << l)
-                s.touched[place_of] |= visit(p, s, t, 1 << l, s.refund, s.scratch)
-        if (s.touched[place_of] >> l) & 1:
+                s.touched[within] &= ~(1 << l)
+                s.touched[within] |= visit(p, s, t, 1 << l, s.refund, s.scratch)
+        if (s.touched[within] >> l) & 1:
             s.changes += 1
             sole = 0
             for k in range(s.k):
                 if z[k * LANES] != old[k * LANES]:
                     s.count[k] += 1.0 if z[k * LANES] else -1.0
                     if s.count[k] == 0.0:
-                        bury(p, s, k)
+                        vacate(p, s, k)
                         event = True
                 sole += s.count[k] == 1.0
-        if weight_of(&p.rows, i) * s.squares[i] > p.lam and s.k - s.dead < p.cap:
+        if weight_of(&p.rows, i) * s.squares[i] > p.lam and s.k - s.vacant < p.cap:
             create(p, s, i, first, (stop + LANES - 1) // LANES)
             s.created += 1
             event = True
         if event:
-            for place_of in range(t - first, (stop + LANES - 1) // LANES - first):  # withdraw what lies behind i
+            for within in range(t - first, (stop + LANES - 1) // LANES - first):  # proposals after i are taken back
                 for l in range(LANES):
-                    if (first + place_of) * LANES + l > i and (s.touched[place_of] >> l) & 1:
+                    if (first + within) * LANES + l > i and (s.touched[within] >> l) & 1:
                         for k in range(s.k):
-                            s.z[((first + place_of) * s.room + k) * LANES + l] = (
-                                s.old[(place_of * s.room + k) * LANES + l]
+                            s.z[((first + within) * s.room + k) * LANES + l] = (
+                                s.old[(within * s.room + k) * LANES + l]
                             )
-                        s.touched[place_of] &= ~(1 << l)
+                        s.touched[within] &= ~(1 << l)
             return i + 1
     return stop
 
 
-cdef void bury(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
-    """No point takes up a removed feature; its place is given back after the sweep."""
+cdef void vacate(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
+    """Remove a feature: no point takes it up any more, and its number is given back at the end of the sweep."""
     memset(s.features + k * p.d, 0, p.d * sizeof(double))
     place_feature(p, s, k)
-    s.gram[k * s.room + k] = DEAD
-    s.dead += 1
+    s.gram[k * s.room + k] = VACANT
+    s.vacant += 1
     s.removed += 1
 
 
 cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
-    """BP-means: rounds of proposals, taken up in order. A round that is cut short makes the next one shorter."""
+    """BP-means (MB13 eq. 6): rounds of proposals, taken up in order. After one that is cut short comes a short one."""
     cdef Py_ssize_t start = 0, stop, reached, i, k
     cdef double* users = s.refund
     while start < p.n:
         stop = min(p.n, (start // LANES + s.round) * LANES)
         propose(p, s, start, stop)
         reached = take_up(p, s, start, stop)
-        users = s.refund  # the walk counts users itself
+        users = s.refund  # take_up has counted the users, add_round would count them twice
         for k in range(s.k):
             users[k] = s.count[k]
         add_round(p, s, start, reached)
@@ -324,12 +329,12 @@ cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
         check_interrupt(s, (stop - start) * p.d * (2 * s.k + 1))
         s.round = 1 if reached < stop else min(2 * s.round, work_tiles(p, row_work(p, s)))
         start = reached
-    if s.dead:
+    if s.vacant:
         k = 0
         for i in range(s.k):
-            if s.gram[i * s.room + i] != DEAD:
+            if s.gram[i * s.room + i] != VACANT:
                 s.kept[k] = i
                 k += 1
         compact(p, s, k)
-        s.dead = 0
+        s.vacant = 0
     return 0
