@@ -428,9 +428,7 @@ class MahalanobisMeans(CenterEstimator):
         for name in ("scale", "reg_covar"):
             if getattr(self, name) == math.inf:
                 raise ValueError(f"{name} must be finite, got inf")
-        check_number(self.n_init, "n_init", low=1, integer=True)
-        check_number(self.max_iter, "max_iter", low=1, integer=True)
-        check_number(self.tol, "tol", low=0)
+        self._check_starts()
 
     def _check_seeds(self, d):
         """Given seeds, or None."""

@@ -45,8 +45,7 @@ cdef void row_of(const Problem* p, Py_ssize_t i, double* out) noexcept nogil:
 
 cdef int refresh(const Problem* p, Start* s) except -1 nogil:
     """P, A and G from the sums, columns that depend on earlier ones dropped."""
-    cdef Py_ssize_t k = s.k, room = s.room, i, j, rank
-    cdef double most = 0.0, off = 0.0
+    cdef Py_ssize_t k = s.k, room = s.room, i, rank
     read_sums(p, s)
     rank = independent(s.zz, room, k, s.small, s.kept)
     if rank < k:
@@ -62,18 +61,6 @@ cdef int refresh(const Problem* p, Start* s) except -1 nogil:
     solve(s.small, room, k, inverse, k)
     memcpy(s.spare, s.zx, k * p.d * sizeof(double))
     solve(s.small, room, k, s.spare, p.d)
-    if s.updates:
-        for i in range(k):
-            for j in range(k):
-                most = max(most, fabs(inverse[i * k + j]))
-                off = max(off, fabs(inverse[i * k + j] - s.inverse[i * room + j]))
-        s.drift = max(s.drift, off / most)
-        most = off = 0.0
-        for i in range(k * p.d):
-            most = max(most, fabs(s.spare[i]))
-            off = max(off, fabs(s.spare[i] - s.features[i]))
-        if most > 0.0:
-            s.drift = max(s.drift, off / most)
     for i in range(k):
         memcpy(s.inverse + i * room, inverse + i * k, k * sizeof(double))
     memcpy(s.features, s.spare, k * p.d * sizeof(double))

@@ -248,7 +248,6 @@ cdef int run_start(const Problem* p, Start* s, Start* trial, int mode, bint give
     s.n_path = s.n_iter = 0
     s.removed = 0
     s.round = round_tiles(p)
-    s.drift = 0.0
     if not given:
         seed(p, s, mode)
     recount(p, s, 0)
@@ -519,11 +518,6 @@ cdef class FeatureSweep:
         """Whether the sweeps came to a fixed point, or tol ended them."""
         return bool(self.best.converged)
 
-    @property
-    def drift(self):
-        """Largest relative error that rank-one updates had gathered when the state was refreshed."""
-        return self.best.drift
-
     def sums(self):
         """Z'WZ, Z'WX and the number of users of each feature, as kept up."""
         cdef Py_ssize_t k = self.best.k, room = self.best.room
@@ -586,8 +580,3 @@ cdef class FeatureSweep:
                 passes += 1
             self.best.error = evaluate(&self.p, &self.best)
         return self.assignments(), self.best.error
-
-
-def uniforms(uint64_t state, Py_ssize_t count):
-    """The first numbers of a start's generator."""
-    return np.array([uniform(&state) for _ in range(count)])

@@ -132,7 +132,6 @@ cdef struct Start:              # one start: scalars, and buffers that lie in on
     double* vec                 # 12 x room: vectors over features, named in reconsider
     double* wide                # 4 x d: a point and its residual
     double* rest                # 2 x room x room + room x d: P, A A' and A without one column
-    double drift                # largest relative change that a refresh ever made to P or A
     Py_ssize_t updates          # rank-one updates since the last refresh
     # the run
     uint64_t rng                # state of the generator
