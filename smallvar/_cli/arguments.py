@@ -14,6 +14,7 @@ from smallvar._cli.picture import import_matplotlib
 from smallvar._cli.table import UserError, one_of, suffix_of
 from smallvar._version import __version__
 
+NAMES = ("cluster", "features", "track")  # of the commands; the first is the default
 TARGETS = ("out", "components", "tracks", "plot")  # options that name a file to write
 PICTURE_FORMATS = (".png", ".pdf", ".svg")
 OUT_FORMATS = (".csv", ".npy", ".parquet")
@@ -54,15 +55,13 @@ def new_parser(prog, usage, description, examples):
     parser : Parser
         For `parse`.
     """
-    from smallvar._cli.main import COMMANDS, DEFAULT_COMMAND
-
     examples = textwrap.indent(textwrap.dedent(examples).strip(), "  ")
     return Parser(
         prog=prog,
         usage=usage,
         description=textwrap.fill(" ".join(description.split()), 80),
         epilog=f"examples:\n{examples}\n\n"
-        f"commands: {', '.join(COMMANDS)} (default: {DEFAULT_COMMAND}); each has its own --help",
+        f"commands: {', '.join(NAMES)} (default: {NAMES[0]}); each has its own --help",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

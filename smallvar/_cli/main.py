@@ -1,7 +1,7 @@
 """The command line: ``smallvar`` and ``python -m smallvar``.
 
 Each command is one function of its own arguments, entered in ``COMMANDS``; a command line
-that begins with none of their names goes to ``DEFAULT_COMMAND``. Whatever is the user's to
+that begins with none of their names goes to the first. Whatever is the user's to
 put right is raised as `UserError` and ends in one line and exit code 2.
 """
 
@@ -11,14 +11,14 @@ import sys
 import warnings
 from contextlib import redirect_stdout, suppress
 
+from smallvar._cli.arguments import NAMES
 from smallvar._cli.cluster import cluster
 from smallvar._cli.features import features
 from smallvar._cli.output import complain
 from smallvar._cli.table import UserError
 from smallvar._cli.track import track
 
-COMMANDS = {"cluster": cluster, "features": features, "track": track}
-DEFAULT_COMMAND = "cluster"
+COMMANDS = dict(zip(NAMES, (cluster, features, track), strict=True))
 ARGUMENT = re.compile(r"\b(algorithm|lam)='(\w+)'")  # of an estimator, as its warnings advise it
 
 
@@ -38,7 +38,7 @@ def main(argv=None):
     """
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] not in COMMANDS:
-        argv = [DEFAULT_COMMAND, *argv]
+        argv = [NAMES[0], *argv]
     try:
         # --help and its like end as SystemExit, errors as UserError.
         # With --out - the report goes elsewhere; redirect_stdout puts all back in the end.
