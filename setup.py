@@ -50,7 +50,30 @@ def openmp_flags(compiler_type):
 
 
 class BuildExt(build_ext):
-    """Adds compiler flags once the compiler is known."""
+    """Translates to C, only when it builds; adds compiler flags once the compiler is known."""
+
+    def run(self):
+        """Translate and build."""
+        translated = cythonize(
+            self.extensions,
+            shared_utility_qualified_name=SHARED,
+            compiler_directives={
+                "language_level": 3,
+                "boundscheck": DEBUG,
+                "wraparound": False,
+                "initializedcheck": False,
+                "cdivision": True,
+                "embedsignature": True,
+                # No sweep has state that another could touch: what is shared by all is the pool
+                # of threads, atomic operations only.
+                "freethreading_compatible": True,
+            },
+            force=True,
+        )
+        sources = {ext.name: ext.sources for ext in translated}
+        for ext in self.extensions:
+            ext.sources = sources[ext.name]
+        super().run()
 
     def build_extensions(self):
         """Probe for OpenMP, set the flags, build."""
@@ -162,24 +185,9 @@ MODULES = (
 SHARED = "smallvar._sweeps._cyutility"
 
 setup(
-    ext_modules=cythonize(
-        [
-            *(extension(name) for name in MODULES),
-            Extension(SHARED, [str(SWEEPS / "_cyutility.c")]),
-        ],
-        shared_utility_qualified_name=SHARED,
-        compiler_directives={
-            "language_level": 3,
-            "boundscheck": DEBUG,
-            "wraparound": False,
-            "initializedcheck": False,
-            "cdivision": True,
-            "embedsignature": True,
-            # No sweep has state that another could touch: what is shared by all is the pool
-            # of threads, atomic operations only.
-            "freethreading_compatible": True,
-        },
-        force=True,
-    ),
+    ext_modules=[
+        *(extension(name) for name in MODULES),
+        Extension(SHARED, [str(SWEEPS / "_cyutility.c")]),
+    ],
     cmdclass={"build_ext": BuildExt},
 )
