@@ -5,11 +5,11 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Bunch, check_array, check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
-from smallvar._path import envelope
+from smallvar._envelope import FeaturePath, envelope
 from smallvar._penalty import check_guess, cut_guess
 from smallvar._sweeps.features.starts import FeatureSweep
 from smallvar._validation import (
@@ -645,7 +645,7 @@ def feature_path(
     *,
     sample_weight: ArrayLike | None = None,
     **options: Any,
-) -> Bunch:
+) -> FeaturePath:
     """Squared error over the number of features, and the penalties that lead to each number.
 
     For K = 0, 1, ..., ``max_components`` this minimizes
@@ -671,16 +671,9 @@ def feature_path(
 
     Returns
     -------
-    path : Bunch
-        With these attributes, arrays of shape (max_components + 1,):
-
-        n_components
-            0, 1, ..., ``max_components``.
-        error
-            Squared error, in squared data units.
-        lam_low, lam_high
-            The penalties between which this K has the lowest objective; NaN for a K that is best
-            for none.
+    path : FeaturePath
+        Arrays ``counts``, ``error``, ``lam_low``, ``lam_high``; the number that is best for the
+        widest range of penalties, ``best``, and a penalty for it, ``lam``.
 
     Raises
     ------
@@ -730,4 +723,4 @@ def feature_path(
     low, high = envelope(K, squared)
     never = ~(low < high)
     low[never] = high[never] = np.nan
-    return Bunch(n_components=K, error=squared, lam_low=low, lam_high=high)
+    return FeaturePath(K, squared, low, high)

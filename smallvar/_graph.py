@@ -13,12 +13,12 @@ from scipy.sparse import csr_array, diags_array, sparray, spmatrix
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, eigsh
 from sklearn.base import BaseEstimator
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._eigen import Rounding, eigen_above, yu_shi
-from smallvar._path import envelope
+from smallvar._envelope import CutPath
 from smallvar._starts import Progress, best_of
 from smallvar._sweeps.graph import BatchSweep, CutSweep, contract, number_labels
 from smallvar._validation import (
@@ -575,7 +575,7 @@ def cut_path(
     *,
     n_lams: int = 50,
     **options: Any,
-) -> Bunch:
+) -> CutPath:
     """Cluster a graph over a range of penalties, and find the middle of the longest plateau.
 
     For each of the penalties this minimizes
@@ -600,22 +600,10 @@ def cut_path(
 
     Returns
     -------
-    path : Bunch
-        With these attributes:
-
-        lams : ndarray of shape (n_lams,)
-            The penalties, ascending.
-        n_clusters, cut, objective : ndarray of shape (n_lams,)
-            The best of all clusterings found.
-        labels : list of ndarray of shape (n_nodes,), int32
-            Their labels.
-        lam : float
-            The middle of the widest plateau of K that is not trivial: not a cluster for each node,
-            nor for each connected part. NaN if there is none.
-        lam_low, lam_high : float
-            Where that plateau begins and ends, within the range of ``lams``.
-        plateau_labels : ndarray of shape (n_nodes,), int32, or None
-            The labels on it.
+    path : CutPath
+        Arrays ``counts``, ``error``, ``lam_low``, ``lam_high``; the number of clusters with the
+        widest plateau, ``best``, and the middle of that plateau, ``lam``; labels by
+        ``path.labels(k)``.
 
     Raises
     ------
@@ -639,10 +627,10 @@ def cut_path(
     >>> for i, j in [(0, 4), (4, 8), (8, 0)]:  # in a ring
     ...     A[i, j] = A[j, i] = 1
     >>> path = cut_path(A)
-    >>> path.plateau_labels
+    >>> path.best, round(path.lam, 3)
+    (3, -0.693)
+    >>> path.labels(3)
     array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2], dtype=int32)
-    >>> round(path.lam_low, 3), round(path.lam_high, 3)
-    (-1.171, -0.214)
     """
     if "lam" in options:
         raise TypeError("lam must not be given: it goes over lams")
@@ -667,35 +655,7 @@ def cut_path(
             raise ValueError(wanted)
         lams = np.sort(lams)
     found = [model._solve(graph, start, float(lam), rng) for lam in lams]
-    K, cut = np.array([f.n_clusters for f in found]), np.array([f.cut for f in found])
-    value = cut + lams[:, None] * K
-    best = value.argmin(axis=1)
-    path = Bunch(
-        lams=lams,
-        n_clusters=K[best],
-        cut=cut[best],
-        objective=value[np.arange(len(lams)), best],
-        labels=[found[j].labels for j in best],
-        lam=np.nan,
-        lam_low=np.nan,
-        lam_high=np.nan,
-        plateau_labels=None,
-    )
     if not all(f.converged for f in found):
         warn_not_converged(model, max(f.progress.n_iter for f in found))
     parts, _ = connected_components(graph.adjacency(), directed=False)
-    width = 0.0
-    counts = np.unique(K)
-    lows, highs = envelope(counts, [cut[k == K].min() for k in counts], least=-np.inf)
-    for j in np.unique(best):
-        if parts < K[j] < len(graph):
-            i = np.searchsorted(counts, K[j])
-            low, high = max(lows[i], lams[0]), min(highs[i], lams[-1])
-            if high - low > width:
-                width, path.plateau_labels = high - low, found[j].labels
-                path.lam_low, path.lam, path.lam_high = (
-                    float(low),
-                    float(low + high) / 2,
-                    float(high),
-                )
-    return path
+    return CutPath(lams, found, lambda k: not parts < k < len(graph))

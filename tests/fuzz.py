@@ -1213,9 +1213,8 @@ def check_errors(path, run):
 
 def check_cuts(path, run):
     """K never rises with lam."""
-    need(
-        np.isfinite(path.objective).all() and (np.diff(path.n_clusters) <= 0).all(), "path is wrong"
-    )
+    best = [path.at(lam) for lam in path.lams]
+    need(np.isfinite(path.cut).all() and (np.diff(best) <= 0).all(), "path is wrong")
 
 
 FUNCTIONS = {

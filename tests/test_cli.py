@@ -26,6 +26,7 @@ from smallvar._cli import picture as _picture
 from smallvar._cli import progress as _progress
 from smallvar._cli import table as _table
 from smallvar._cli.main import COMMANDS, main
+from smallvar._envelope import FeaturePath, envelope
 from smallvar._plot.features import BARS
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="POSIX signals and pipes")
@@ -2043,7 +2044,9 @@ def test_path(run, sums, tmp_path):
     expected = smallvar.feature_path(X, 5, n_init=20, random_state=3)
     rows = path_rows(out)
     assert [int(row[0]) for row in rows] == [0, 1, 2, 3, 4, 5]
-    for row, error, low, high in zip(rows, *list(expected.values())[1:], strict=True):
+    for row, error, low, high in zip(
+        rows, expected.error, expected.lam_low, expected.lam_high, strict=True
+    ):
         assert float(row[1]) == pytest.approx(error, rel=1e-7)
         assert row[2] == f"{1 - error / expected.error[0]:.1%}"
         limits = [np.nan if word == "-" else float(word) for word in row[3:5]]
@@ -2100,11 +2103,9 @@ def test_path_of_nothing(run, tmp_path):
 )
 def test_widest_range(low, high, error, best):
     arrays = [np.array(values, dtype=float) for values in (low, high, error)]
-    path = dict(zip(["lam_low", "lam_high", "error"], arrays, strict=True))
-    path = _features.without_rounding(
-        smallvar._bpmeans.Bunch(n_components=np.arange(len(low)), **path)
-    )
-    assert _features.widest(path) == best
+    low, high, error = arrays
+    path = FeaturePath(np.arange(len(low)), error, low, high)
+    assert _features.without_rounding(path).best == best
 
 
 # Arguments for features
@@ -2298,11 +2299,9 @@ def test_digits_are_drawn_as_pictures(run, tmp_path, monkeypatch):
 def test_picture_of_a_path(exact):
     pytest.importorskip("matplotlib")
     error = np.array([100.0, 60, 25, 20, 0 if exact else 10])
-    low, high = smallvar._path.envelope(range(5), error)
+    low, high = envelope(range(5), error)
     low[low >= high] = np.nan
-    path = smallvar._bpmeans.Bunch(
-        n_components=np.arange(5), error=error, lam_low=low, lam_high=high
-    )
+    path = FeaturePath(np.arange(5), error, low, high)
     figure = _picture.path_picture(_table.Table(np.zeros((7, 3)), list("abc"), "t.npy"), path, 2)
     figure.draw_without_rendering()
     (axes,) = figure.axes

@@ -505,7 +505,7 @@ def test_known_communities(name, louvain, plateau):
     ]
     assert max(scores) > louvain + 0.02
     path = cut_path(A, random_state=0)
-    assert normalized_mutual_info_score(truth, path.plateau_labels) > plateau
+    assert normalized_mutual_info_score(truth, path.labels()) > plateau
     fitted = PenalizedCut(path.lam, random_state=0).fit(A)
     assert normalized_mutual_info_score(truth, fitted.labels_) > louvain
 
@@ -525,36 +525,47 @@ def test_planted_groups_are_found(cut):
 def test_path(cut):
     A = random_graph(4, 40)
     path = cut_path(A, cut=cut, n_lams=20, random_state=0)
-    assert len(path.lams) == len(path.labels) == 20
+    assert len(path.lams) == 20
     assert (np.diff(path.lams) > 0).all() and path.lams[-1] < 0
-    assert (np.diff(path.n_clusters) <= 0).all()
-    for j, lam in enumerate(path.lams):
-        labels = path.labels[j]
-        assert path.n_clusters[j] == labels.max() + 1
-        value = twins.graph.cut_value(A, labels, cut)
-        assert path.cut[j] == pytest.approx(value)
-        assert path.objective[j] == pytest.approx(value + lam * path.n_clusters[j])
-        assert path.objective[j] <= fit(A, lam, cut=cut).objective_ + 1e-9
-    assert path.lam_low < path.lam == pytest.approx((path.lam_low + path.lam_high) / 2)
-    k, value = path.plateau_labels.max() + 1, twins.graph.cut_value(A, path.plateau_labels, cut)
-    assert 1 < k < 40
-    for edge, step in ((path.lam_low, 1e-6), (path.lam_high, -1e-6)):
+    assert (np.diff(path.n_clusters) > 0).all()
+    for k, error in zip(path.n_clusters, path.cut, strict=True):
+        labels = path.labels(k)
+        assert k == labels.max() + 1
+        assert error == pytest.approx(twins.graph.cut_value(A, labels, cut))
+    best = [path.at(lam) for lam in path.lams]
+    assert (np.diff(best) <= 0).all()
+    for k, lam in zip(best, path.lams, strict=True):
+        value = path.cut[path.n_clusters == k][0]
+        assert value + lam * k <= fit(A, lam, cut=cut).objective_ + 1e-9
+        i = int(np.flatnonzero(path.counts == k)[0])
+        assert path.lam_low[i] <= lam <= path.lam_high[i]
+    k = path.best
+    i = path.counts.tolist().index(k)
+    low, high, value = path.lam_low[i], path.lam_high[i], path.error[i]
+    assert low < path.lam == pytest.approx((low + high) / 2)
+    assert 1 < k < 40 and np.array_equal(path.labels(), path.labels(k))
+    for edge, step in ((low, 1e-6), (high, -1e-6)):
         within = (path.cut + (edge + step) * path.n_clusters).min()
         assert within == pytest.approx(value + (edge + step) * k)
-    if path.lam_low > path.lams[0] + 1e-3:
-        beyond = (path.cut + (path.lam_low - 1e-3) * path.n_clusters).min()
-        assert beyond < value + (path.lam_low - 1e-3) * k
+    if low > path.lams[0] + 1e-3:
+        beyond = (path.cut + (low - 1e-3) * path.n_clusters).min()
+        assert beyond < value + (low - 1e-3) * k
 
 
 def test_path_finds_the_groups():
     path = cut_path(cliques(7, 6))
-    assert path.plateau_labels.tolist() == np.repeat(np.arange(7), 6).tolist()
+    assert path.labels().tolist() == np.repeat(np.arange(7), 6).tolist()
     given = cut_path(cliques(7, 6), [-0.2, -0.8, -0.5])
     assert given.lams.tolist() == [-0.8, -0.5, -0.2]
-    assert given.n_clusters.tolist() == [7, 7, 7]
+    assert given.n_clusters.tolist() == [7]
     assert (given.lam_low, given.lam_high) == (-0.8, -0.2)
+    assert (given.best, given.lam) == (7, -0.5)
     nothing = cut_path(np.zeros((3, 3)))
-    assert np.isnan(nothing.lam) and nothing.plateau_labels is None
+    assert np.isnan(nothing.lam) and nothing.best is None
+    with pytest.raises(ValueError, match="k must be given"):
+        nothing.labels()
+    with pytest.raises(ValueError, match="k must be one of \\[7\\], got k=3"):
+        given.labels(3)
 
 
 def test_path_refuses():
@@ -632,7 +643,7 @@ def test_networkx():
     assert groups == {"x": 0, "y": 0, "z": 0, "p": 1, "q": 1, "r": 1, "alone": 2}
     assert model.cut_ == pytest.approx(0.1 / 8.1 + 0.1 / 6.1)
     assert model.n_features_in_ == 7
-    assert np.array_equal(cut_path(G, [-0.5]).labels[0], model.labels_)
+    assert np.array_equal(cut_path(G, [-0.5]).labels(3), model.labels_)
     many = networkx.MultiGraph(G)
     many.add_edge("x", "y", weight=1.0)
     assert PenalizedCut().fit(many).cut_ == pytest.approx(0.1 / 10.1 + 0.1 / 6.1)

@@ -70,11 +70,13 @@ print(f"{len(A)} teams, {int(A.sum()) // 2} games, {conference.max() + 1} confer
 # A number of clusters that lasts over a wide range of penalties is one that the graph suggests.
 
 path = cut_path(A, random_state=0)
-print(f"{path.plateau_labels.max() + 1} clusters from {path.lam_low:.2f} to {path.lam_high:.2f}")
+best = path.counts.tolist().index(path.best)
+low, high = path.lam_low[best], path.lam_high[best]
+print(f"{path.best} clusters from {low:.2f} to {high:.2f}")
 
 fig, ax = plt.subplots(figsize=(7, 3))
-ax.axvspan(path.lam_low, path.lam_high, color="0.9")
-ax.plot(path.lams, path.n_clusters, "o-", ms=3)
+ax.axvspan(low, high, color="0.9")
+ax.plot(path.lams, [path.at(lam) for lam in path.lams], "o-", ms=3)
 ax.axhline(conference.max() + 1, color="C3", lw=0.8, ls=":")
 ax.text(-0.02, conference.max() + 2, "conferences", color="C3", ha="right")
 ax.set(xlabel="lam", ylabel="clusters", ylim=(0, 40))

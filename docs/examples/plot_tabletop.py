@@ -94,8 +94,7 @@ for ax, photo in zip(axes.flat, photos, strict=False):
 # number of features that is best for the widest range of `lam`, as a ratio, is a good choice.
 
 path = feature_path(X, 8, n_init=50, n_swaps=50, random_state=0)
-ratio = path.lam_high[1:-1] / path.lam_low[1:-1]
-K = 1 + int(np.nanargmax(ratio))
+K = path.best
 low, high = path.lam_low[K], path.lam_high[K]
 print(f"{K} features are best for lam from {low:.1f} to {high:.1f}")
 

@@ -270,7 +270,7 @@ def show_path(args, options, table, reading):
         raise UserError(f"--path {args.path}: at most {EXACT_LIMIT} with --assign exact")
     path, fitting = timed(feature_path, table.X, args.path, **options)
     path = without_rounding(path)
-    best = widest(path)
+    best = path.best
     if args.plot is not None:
         save(args.plot, path_picture(table, path, best))
     say(path_in_words(path, best))
@@ -312,35 +312,8 @@ def without_rounding(path):
         first = np.argmax(exact)
         low[first] = 0.0
         low[first + 1 :] = high[first + 1 :] = np.nan
-    return type(path)(
-        n_components=path.n_components,
-        error=np.where(exact, 0.0, path.error),
-        lam_low=low,
-        lam_high=high,
-    )
-
-
-def widest(path):
-    """Find the number of features that is best for the widest range of penalties.
-
-    Parameters
-    ----------
-    path : Bunch
-        From `without_rounding`.
-
-    Returns
-    -------
-    best : int or None
-        The K with the largest ``log(lam_high / lam_low)``. It is not 0, whose range has no upper
-        end, nor the last, whose lower end only tells where the path ends. A K without error,
-        best for every small lam, comes first.
-    """
-    counts = np.isfinite(path.lam_high) & ((path.lam_low > 0) | (path.error == 0))
-    if not counts.any():
-        return None
-    with np.errstate(divide="ignore", invalid="ignore"):
-        width = np.log(path.lam_high / path.lam_low)
-    return int(np.argmax(np.where(counts, width, -1.0)))
+    error = np.where(exact, 0.0, path.error)
+    return type(path)(path.counts, error, low, high, path.criterion)
 
 
 def write_assignments(file, titles, assignments):
@@ -381,7 +354,7 @@ def path_in_words(path, best):
 
     Parameters
     ----------
-    path : Bunch
+    path : FeaturePath
         From `without_rounding`.
     best : int or None
         The K to mark.
@@ -394,7 +367,9 @@ def path_in_words(path, best):
     lines = [
         f"{'K':>4}  {'squared error':>14}  {'explained':>9}  {'best for lam from':>17}  {'to':>14}"
     ]
-    for k, error, low, high in zip(*path.values(), strict=True):
+    for k, error, low, high in zip(
+        path.counts, path.error, path.lam_low, path.lam_high, strict=True
+    ):
         lam = f"{'-':>17}  {'-':>14}" if np.isnan(low) else f"{low:>17.8g}  {high:>14.8g}"
         mark = "  *" if k == best else ""
         share = explained(error, path.error[0])

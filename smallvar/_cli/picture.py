@@ -147,7 +147,7 @@ def path_picture(table, path, best):
     ----------
     table : Table
         The data.
-    path : Bunch
+    path : FeaturePath
         From `without_rounding`.
     best : int or None
         The K to mark.
