@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.metrics import normalized_mutual_info_score
 
-from smallvar import PenalizedCut, cut_path
+from smallvar import PathDisplay, PenalizedCut, cut_path
 
 plt.rcParams["figure.constrained_layout.use"] = True
 
@@ -71,16 +71,13 @@ print(f"{len(A)} teams, {int(A.sum()) // 2} games, {conference.max() + 1} confer
 
 path = cut_path(A, random_state=0)
 best = path.counts.tolist().index(path.best)
-low, high = path.lam_low[best], path.lam_high[best]
-print(f"{path.best} clusters from {low:.2f} to {high:.2f}")
+print(f"{path.best} clusters from {path.lam_low[best]:.2f} to {path.lam_high[best]:.2f}")
 
 fig, ax = plt.subplots(figsize=(7, 3))
-ax.axvspan(low, high, color="0.9")
-ax.plot(path.lams, [path.at(lam) for lam in path.lams], "o-", ms=3)
+PathDisplay.from_path(path).plot(ax=ax, panels=["steps"])
 ax.axhline(conference.max() + 1, color="C3", lw=0.8, ls=":")
 ax.text(-0.02, conference.max() + 2, "conferences", color="C3", ha="right")
-ax.set(xlabel="lam", ylabel="clusters", ylim=(0, 40))
-ax.spines[["top", "right"]].set_visible(False)
+ax.set(ylim=(0, 40))
 
 # %%
 # The clusters

@@ -272,7 +272,7 @@ def show_path(args, options, table, reading):
     path = without_rounding(path)
     best = path.best
     if args.plot is not None:
-        save(args.plot, path_picture(table, path, best))
+        save(args.plot, path_picture(table, path))
     say(path_in_words(path, best))
     if best is None:
         verdict = "none"
