@@ -348,4 +348,5 @@ def project(points, centers, titles):
         f"principal component {i + 1} ({share:.0%} of the variance)"
         for i, share in enumerate(np.nan_to_num(pca.explained_variance_ratio_))
     ]
-    return points, pca.transform(centers - origin), axis_titles
+    centers = pca.transform(centers - origin) if len(centers) else centers[:, :2]
+    return points, centers, axis_titles

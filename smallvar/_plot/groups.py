@@ -131,10 +131,10 @@ class GroupDisplay(Display):
         self : GroupDisplay
             With ``ax_`` and ``figure_``.
         """
-        ax = self._begin(ax, (7, 4.5))
         m, k = self.counts.shape
         if not k:
             raise ValueError("counts must have a column for at least one cluster, got none")
+        ax = self._begin(ax, (7, 4.5))
         labels = np.arange(k) if self.labels is None else self.labels
         used = self.counts > 0
         order = np.lexsort([np.arange(k), -self.counts.sum(axis=0), -used.sum(axis=0)])
@@ -143,7 +143,7 @@ class GroupDisplay(Display):
         from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
         colors = LinearSegmentedColormap.from_list("shares", ["#c6dbef", "#4292c6", "#08306b"])
-        colors.set_bad("white")
+        colors = colors.with_extremes(bad="white")
         image = ax.imshow(
             np.ma.masked_equal(shares, 0.0),
             cmap=colors,

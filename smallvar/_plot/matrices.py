@@ -147,7 +147,7 @@ class GramDisplay(Display):
         display : GramDisplay
             What was drawn.
         """
-        matrix = _as_matrix(matrix)
+        matrix = _as_matrix(matrix, "matrix")
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.shape[0]:
             raise ValueError(f"matrix must be square, got shape {matrix.shape}")
         found = check_labels(labels, matrix.shape[0])
@@ -242,7 +242,7 @@ class GramDisplay(Display):
         return self
 
 
-def _as_matrix(X):
+def _as_matrix(X, name="X"):
     """An array, or a sparse array as it is; a networkx graph as the latter."""
     import sys
 
@@ -256,7 +256,7 @@ def _as_matrix(X):
     array = np.asarray(X)
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise ValueError(
-            f"X must be a matrix of numbers, got shape {array.shape} and type {array.dtype}"
+            f"{name} must be a matrix of numbers, got shape {array.shape} and type {array.dtype}"
         )
     return array
 

@@ -477,7 +477,7 @@ class DendrogramDisplay(Display):
         ax.set_ylabel("height: root of twice the rise of SSE,\nin data units")
         ax.spines[["top", "right", "bottom"]].set_visible(False)
         some = f", the last {drawn:,} to merge drawn" if drawn < leaves else ""
-        write_title(ax, f"{counted(leaves, 'branch').replace('branchs', 'branches')}{some}")
+        write_title(ax, f"{leaves:,} branch{'es' * (leaves > 1)}{some}")
         return self
 
 
