@@ -189,7 +189,11 @@ def test_colors_stay_apart():
         ({"centers": np.zeros((3, 1))}, "centers must be of shape (n_clusters, 2), got (3, 1)"),
         ({"centers": np.zeros((2, 2))}, "labels must be < 2, the number of centers, got 2"),
         ({"feature_names": ["a"]}, "feature_names must be 2 names, one a column, got 1"),
+        ({"centers": np.full((3, 2), np.inf)}, "centers must be finite"),
         ({"max_points": 0}, "max_points must be >= 1, got 0"),
+        ({"labels": [[0, 1]] * 90}, "labels must be of shape (90,)"),
+        ({"X": X3[0]}, "Expected 2D array"),
+        ({"X": X3[:0], "labels": []}, "minimum of 1 is required"),
         ({"X": np.full((90, 2), np.nan)}, "NaN"),
     ],
 )
@@ -203,6 +207,14 @@ def test_estimators_that_do_not_fit_the_rows():
         ClusterDisplay.from_estimator(DPMeans(), X3)
     with pytest.raises(ValueError, match="X must be the 90 rows that the estimator was fitted to"):
         ClusterDisplay.from_estimator(DPMeans(random_state=0).fit(X3), X3[:4])
+    with pytest.raises(NotFittedError, match="this KFeatures has no labels_"):
+        ClusterDisplay.from_estimator(KFeatures(2, n_init=1, random_state=0).fit(X3), X3)
+    with pytest.raises(TypeError, match="centers must not be given"):
+        ClusterDisplay.from_estimator(DPMeans(random_state=0).fit(X3), X3, centers=X3[:3])
+    with pytest.raises(TypeError, match="legend must be True or False, got 1"):
+        ClusterDisplay.from_predictions(X3, TRUTH, legend=1)
+    with pytest.raises(TypeError, match="max_points must be an integer"):
+        ClusterDisplay.from_predictions(X3, TRUTH, max_points=1.5)
     kernel = KernelDPMeans(5.0, kernel="precomputed").fit(np.eye(4))
     with pytest.raises(ValueError, match="got a precomputed kernel: draw it by GramDisplay"):
         ClusterDisplay.from_estimator(kernel, np.eye(4))
@@ -261,6 +273,18 @@ def test_paths_have_the_same_names():
         for lam in ("1", np.nan, np.inf):
             with pytest.raises((TypeError, ValueError), match="lam must"):
                 path.at(lam)
+
+
+def test_paths_with_nothing_to_choose():
+    for path in (
+        lambda_path(np.ones((4, 2)), random_state=0),
+        feature_path(np.zeros((4, 2)), 1, random_state=0),
+        cut_path(np.zeros((3, 3))),
+        cut_path(CLIQUES, [-0.5]),
+    ):
+        for panels in (None, ["error"], ["ranges"], ["steps"]):
+            PathDisplay.from_path(path, panels=panels).figure_.canvas.draw()
+            pyplot.close("all")
 
 
 @pytest.mark.parametrize("panels", ["error", [], ["errors"], ["criterion", 3]])
@@ -340,6 +364,7 @@ def test_bad_features():
         ((2, 2), "shape must be of 2 numbers, as many as there are columns, got (2, 2)"),
         ((2, 1, 1), "shape must be height and width"),
         ((0, 2), "shape must be >= 1, got 0"),
+        (2, "shape must be height and width, got 2"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             FeatureDisplay.from_estimator(model, shape=shape)
@@ -395,6 +420,21 @@ def test_tracks_of_dates_and_of_kernels(moving):
         TrackDisplay.from_estimator(kernel)
 
 
+def test_tracks_of_names_and_of_durations(moving):
+    _, X, times = moving
+    names = np.array([f"week {t}" for t in times])
+    model = DynamicMeans(10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=names)
+    display = TrackDisplay.from_estimator(model, X[:, :1], times=names)
+    assert np.asarray(display.ax_.collections[0].get_offsets())[:, 0].tolist() == times.tolist()
+    assert [t.get_text() for t in display.ax_.get_xticklabels()] == [f"week {t}" for t in range(6)]
+    TrackDisplay.from_estimator(model, kind="lives").figure_.canvas.draw()
+    minutes = times.astype("timedelta64[m]")
+    model = DynamicMeans(10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=minutes)
+    display = TrackDisplay.from_estimator(model, X[:, :1], times=minutes)
+    offsets = np.asarray(display.ax_.collections[0].get_offsets())
+    assert offsets[:, 0].tolist() == (60.0 * times).tolist()
+
+
 def test_bad_tracks(moving):
     model, X, times = moving
     with pytest.raises(ValueError, match="kind must be one of 'movement', 'lives', got 'all'"):
@@ -405,6 +445,17 @@ def test_bad_tracks(moving):
         TrackDisplay.from_estimator(model, X, times=[1, 2, 3])
     with pytest.raises(ValueError, match="X must be the 16 rows"):
         TrackDisplay.from_estimator(model, X[:3], times=times[:3])
+    with pytest.raises(ValueError, match="times must be given with X: one column"):
+        TrackDisplay.from_estimator(DynamicMeans(1.0).fit(X[:, :1], times=times), X[:, :1])
+    with pytest.raises(ValueError, match="X must have 2 columns, got 1"):
+        TrackDisplay.from_estimator(model, X[:, :1], times=times)
+    with pytest.raises(ValueError, match="times and max_points must be None without X"):
+        TrackDisplay.from_estimator(model, times=times)
+    with pytest.raises(ValueError, match="X must be None with kind='lives'"):
+        TrackDisplay.from_estimator(model, X, times=times, kind="lives")
+    line = {0: np.array([[0, 1.0], [1, 2.0]])}
+    with pytest.raises(ValueError, match="point_times must be given: one column"):
+        TrackDisplay(tracks=line, times=np.arange(2), points=X[:, :1]).plot()
     with pytest.raises(ValueError, match="tracks must have at least one cluster, got none"):
         TrackDisplay(tracks={}, times=np.arange(3)).plot()
 
@@ -434,6 +485,12 @@ def test_bad_groups():
         GroupDisplay.from_estimator(model, [0, 1, 1])
     with pytest.raises(ValueError, match="groups must be one-dimensional and not empty"):
         GroupDisplay.from_predictions([], [])
+    with pytest.raises(ValueError, match="groups must be numbers or strings, not both"):
+        GroupDisplay.from_predictions([0, 1], np.array([1, "a"], dtype=object))
+    with pytest.raises(ValueError, match=r"labels must be of shape \(2,\)"):
+        GroupDisplay.from_predictions([0], ["a", "b"])
+    with pytest.raises(NotFittedError, match="this HDPMeans has no labels_"):
+        GroupDisplay.from_estimator(HDPMeans(2.0, 5.0), [0, 1])
     with pytest.raises(ValueError, match="at least one cluster, got none"):
         GroupDisplay.from_predictions([-1, -1], [0, 1])
 
@@ -470,7 +527,15 @@ def test_gram_of_estimators():
     assert display.name == "rbf kernel"
     few = GramDisplay.from_estimator(kernel, X3, max_points=20)
     assert few.pixels.shape == (20, 20) and "90 rows, 20 of them" in few.ax_.get_title()
+    with pytest.raises(ValueError, match="X must have 2 columns, got 1"):
+        GramDisplay.from_estimator(kernel, X3[:, :1])
+    with pytest.raises(ValueError, match="NaN"):
+        GramDisplay.from_estimator(kernel, np.full((90, 2), np.nan))
+    with pytest.raises(TypeError, match="max_points must be an integer"):
+        GramDisplay.from_estimator(kernel, X3, max_points="all")
     graph = PenalizedCut(-0.5, random_state=0).fit(CLIQUES)
+    with pytest.raises(ValueError, match="max_points must be None for a matrix that is given"):
+        GramDisplay.from_estimator(graph, CLIQUES, max_points=3)
     assert GramDisplay.from_estimator(graph, CLIQUES).name == "link"
     with pytest.raises(TypeError, match="estimator must have a kernel or be of graphs"):
         GramDisplay.from_estimator(DPMeans(random_state=0).fit(X3), X3)

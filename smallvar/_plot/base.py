@@ -85,7 +85,8 @@ def own_labels(estimator: Any, n: int, other: str) -> NDArray[np.int64]:
         from sklearn.exceptions import NotFittedError
 
         raise NotFittedError(
-            f"this {type(estimator).__name__} has no labels_: fit it first, to one data set"
+            f"this {type(estimator).__name__} has no labels_: it must be fitted, and of those that "
+            "find clusters"
         )
     if len(estimator.labels_) != n:
         raise ValueError(

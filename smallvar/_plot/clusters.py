@@ -183,6 +183,8 @@ class ClusterDisplay(Display):
             marks = as_floats(centers)
             if marks.ndim != 2 or marks.shape[1] != d:
                 raise ValueError(f"centers must be of shape (n_clusters, {d}), got {marks.shape}")
+            if not np.isfinite(marks).all():
+                raise ValueError("centers must be finite, got NaN or infinity")
             k, index, names = len(marks), np.maximum(found, -1), np.arange(len(marks))
             if found.max() >= k:
                 raise ValueError(f"labels must be < {k}, the number of centers, got {found.max()}")

@@ -141,7 +141,7 @@ class FeatureDisplay(Display):
             )
         shape = self.shape
         if shape is not None:
-            if len(tuple(shape)) != 2:
+            if not isinstance(shape, (tuple, list)) or len(shape) != 2:
                 raise ValueError(f"shape must be height and width, got {shape!r}")
             for side in shape:
                 check_number(side, "shape", low=1, integer=True)

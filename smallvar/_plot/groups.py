@@ -111,7 +111,10 @@ class GroupDisplay(Display):
         if sets.ndim != 1 or not len(sets):
             raise ValueError(f"groups must be one-dimensional and not empty, got {sets.shape}")
         found = check_labels(labels, len(sets))
-        names, group = np.unique(sets, return_inverse=True)
+        try:
+            names, group = np.unique(sets, return_inverse=True)
+        except TypeError as error:
+            raise ValueError(f"groups must be numbers or strings, not both: {error}") from None
         kept = found >= 0
         clusters, column = np.unique(found[kept], return_inverse=True)
         counts = np.zeros((len(names), len(clusters)), dtype=np.int64)

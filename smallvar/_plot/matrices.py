@@ -15,7 +15,7 @@ from smallvar._plot.base import (
     room,
     write_title,
 )
-from smallvar._validation import check_number
+from smallvar._validation import check_data, check_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +93,8 @@ class GramDisplay(Display):
         X : array-like, sparse array or networkx graph
             What it was fitted to.
         max_points : int, default=None
-            Rows of the kernel to compute at most; None: 2,000.
+            Rows of the kernel to compute at most; None: 2,000. Not for a precomputed kernel or a
+            graph, of which all is drawn.
         ax : Axes, default=None
             What to draw on; None makes a new figure.
 
@@ -111,11 +112,18 @@ class GramDisplay(Display):
                 "use ClusterDisplay, or from_predictions with a matrix"
             )
         if isinstance(kernel, str) and kernel == "precomputed":
+            if max_points is not None:
+                raise ValueError(
+                    f"max_points must be None for a matrix that is given, got {max_points!r}"
+                )
             name = "entry of the kernel" if hasattr(estimator, "kernel") else "link"
             return cls.from_predictions(matrix, labels, name=name, ax=ax)
         most = ROWS_OF_KERNEL if max_points is None else max_points
         rows = drawn_rows(matrix.shape[0], 1, most)
-        some = matrix[rows]
+        data = check_data(X)
+        if data.shape[1] != estimator.n_features_in_:
+            raise ValueError(f"X must have {estimator.n_features_in_} columns, got {data.shape[1]}")
+        some = data[rows]
         K = estimator._kernel_between(some, some)
         name = f"{kernel} kernel" if isinstance(kernel, str) else "kernel"
         return cls._of(K, labels[rows], matrix.shape[0], name).plot(ax)

@@ -1,6 +1,7 @@
 """The ways of clusters over time."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +15,7 @@ from smallvar._plot.base import (
     drawn_rows,
     names_of,
     own_labels,
+    thinned,
     write_title,
 )
 from smallvar._validation import check_data, check_option
@@ -35,7 +37,7 @@ class TrackDisplay(Display):
     tracks : dict of int to ndarray of shape (n_seen, 1 + n_features)
         For each cluster, the steps in which it was seen and its centers.
     times : ndarray of shape (n_steps,)
-        The times of the steps: numbers or dates.
+        The times of the steps: numbers, dates, durations (drawn in seconds) or names.
     deaths : list of ndarray, default=None
         The clusters forgotten at the end of each step.
     points : ndarray of shape (n_drawn, n_features), default=None
@@ -142,8 +144,14 @@ class TrackDisplay(Display):
             tracks = {label: track[:, :1] for label, track in tracks.items()}
         d = next((track.shape[1] - 1 for track in tracks.values()), 0)
         points: dict[str, Any] = {}
-        if X is not None and kind == "movement":
+        if X is None and (times is not None or max_points is not None):
+            raise ValueError("times and max_points must be None without X: they are of its rows")
+        if X is not None and kind == "lives":
+            raise ValueError("X must be None with kind='lives': rows are not drawn")
+        if X is not None:
             data = check_data(X)
+            if d and data.shape[1] != d:
+                raise ValueError(f"X must have {d} columns, got {data.shape[1]}")
             labels = own_labels(estimator, data.shape[0], "partial_fit keeps those of a step")
             if times is None and d == 1:
                 raise ValueError("times must be given with X: one column is drawn over time")
@@ -193,17 +201,18 @@ class TrackDisplay(Display):
             raise ValueError("kind must be 'lives': there are no centers, got kind='movement'")
         ax = self._begin(ax, (7, 5.5))
         ax.spines[["top", "right"]].set_visible(False)
-        clock = as_numbers(np.asarray(self.times))
+        times = plain_times(self.times)
+        clock = as_numbers(times, times)
         ends = {int(k): i for i, step in enumerate(self.deaths or []) for k in step}
         steps = [track[:, 0].astype(int) for track in tracks.values()]
         gone = f"{len(ends):,} forgotten" if ends else "none forgotten"
         said = f"{counted(len(clock), 'time step')}, {counted(len(tracks), 'cluster')}, {gone}"
         if kind == "lives":
-            self._draw_lives(ax, clock, steps, ends)
+            self._draw_lives(ax, clock, steps, ends, times)
             marks = "a cross: forgotten; dotted: not seen" if ends else "dotted: not seen"
             write_title(ax, f"{said}\n{marks}")
         else:
-            self._draw_movement(ax, clock, steps, ends, d)
+            self._draw_movement(ax, clock, steps, ends, d, times)
             drawn = 0 if self.points is None else len(self.points)
             some = ""
             if drawn and self.n_samples and drawn < self.n_samples:
@@ -212,7 +221,7 @@ class TrackDisplay(Display):
             write_title(ax, f"{said}; each from a ring to {to}{some}")
         return self
 
-    def _draw_movement(self, ax, clock, steps, ends, d):
+    def _draw_movement(self, ax, clock, steps, ends, d, times):
         tracks, k = self.tracks, len(self.tracks)
         ways = [track[:, 1:3] for track in tracks.values()]
         names = self.feature_names or [f"column {i}" for i in range(d)]
@@ -225,13 +234,15 @@ class TrackDisplay(Display):
             ways = [np.column_stack([clock[at], way]) for at, way in zip(steps, ways, strict=True)]
             titles = [self.time_name, *titles]
             if points is not None:
-                points = np.column_stack([as_numbers(np.asarray(self.point_times)), points])
+                if self.point_times is None:
+                    raise ValueError("point_times must be given: one column is drawn over time")
+                points = np.column_stack([as_numbers(plain_times(self.point_times), times), points])
         if points is not None:
             points = points[:, :2]
             ax.scatter(
                 *points.T,
                 s=float(np.clip(20_000 / max(len(points), 1), 1, 12)),
-                color=colors[np.searchsorted(list(tracks), self.point_labels)],
+                color=self._colors_of_points(colors),
                 alpha=0.25,
                 linewidths=0,
                 rasterized=True,
@@ -239,16 +250,16 @@ class TrackDisplay(Display):
             )
         dead = np.array([int(label) in ends for label in tracks])
         if not by_time:
-            draw_tracks(ax, ways, steps, lambda which, at: colors[which], dead)
+            draw_tracks(ax, ways, steps, lambda which, at: colors[which], dead, list(tracks))
         else:
             scale = time_scale(clock)
-            draw_tracks(ax, ways, steps, lambda which, at: scale.to_rgba(clock[at]), dead)
+            draw_tracks(ax, ways, steps, lambda _, at: scale.to_rgba(clock[at]), dead, list(tracks))
             bar = self.figure_.colorbar(scale, ax=ax, aspect=40, pad=0.02)
             bar.outline.set_visible(False)
             bar.set_label(self.time_name, parse_math=False)
-            show_dates(bar.ax.yaxis, self.times)
+            show_times(bar.ax, bar.ax.yaxis, times)
         if d == 1:
-            show_dates(ax.xaxis, self.times)
+            show_times(ax, ax.xaxis, times)
         else:
             everything = np.concatenate(ways if points is None else [*ways, points])
             width, height = np.ptp(everything, axis=0)
@@ -257,7 +268,15 @@ class TrackDisplay(Display):
         ax.set_xlabel(titles[0], parse_math=False)
         ax.set_ylabel(titles[1], parse_math=False)
 
-    def _draw_lives(self, ax, clock, steps, ends):
+    def _colors_of_points(self, colors):
+        """The colors of their tracks; light gray without one."""
+        place = {int(label): i for i, label in enumerate(self.tracks)}
+        if self.point_labels is None:
+            return np.full(3, 0.75)
+        at = [place.get(int(label), -1) for label in self.point_labels]
+        return np.vstack([colors, [[0.75, 0.75, 0.75]]])[at]
+
+    def _draw_lives(self, ax, clock, steps, ends, times):
         from matplotlib.collections import LineCollection
         from matplotlib.ticker import MaxNLocator
 
@@ -298,7 +317,7 @@ class TrackDisplay(Display):
             ax.scatter(clock[when], rows, s=size, marker="x", color="black", linewidths=1, zorder=4)
         if k <= TRACKS_NUMBERED:
             step = max(1, k // 25)
-            ax.set_yticks(np.arange(0, k, step), labels[::step], size=7)
+            ax.set_yticks(np.arange(0, k, step), [str(label) for label in labels[::step]], size=7)
         else:
             ax.yaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_ylim(k - 0.4, -0.6)
@@ -306,10 +325,10 @@ class TrackDisplay(Display):
         ax.set_xlim(clock[0] - margin, clock[-1] + margin)
         ax.set_ylabel("cluster, in the order of births")
         ax.set_xlabel(self.time_name, parse_math=False)
-        show_dates(ax.xaxis, self.times)
+        show_times(ax, ax.xaxis, times)
 
 
-def draw_tracks(axes, ways, steps, paint, dead):
+def draw_tracks(axes, ways, steps, paint, dead, labels):
     """Draw tracks, their beginnings and their ends.
 
     Parameters
@@ -322,6 +341,8 @@ def draw_tracks(axes, ways, steps, paint, dead):
         Takes positions in the lists and steps, and returns colors.
     dead : ndarray of bool of shape (n_tracks,)
         Which ones were forgotten: their ends are gray.
+    labels : list of int
+        What to call them.
     """
     from matplotlib.collections import LineCollection
 
@@ -355,7 +376,7 @@ def draw_tracks(axes, ways, steps, paint, dead):
         return
     ring |= {"zorder": 4, "facecolors": np.where(dead, "lightgray", "white")}
     axes.scatter(*ends.T, s=130 if k <= 20 else 95, edgecolors=last, **ring)
-    for label, (x, y) in enumerate(ends):
+    for label, (x, y) in zip(labels, ends, strict=True):
         axes.text(
             x, y, label, size=7 if k <= 20 else 6, ha="center", va="center_baseline", zorder=5
         )
@@ -371,20 +392,33 @@ def time_scale(clock):
     return ScalarMappable(Normalize(clock[0], clock[-1]), colors)
 
 
-def as_numbers(times):
-    """Turn times into what matplotlib draws: dates are days from 1970."""
-    if times.dtype.kind != "M":
+def plain_times(times):
+    """Times as an array; Python's dates as those of numpy, durations as seconds."""
+    times = np.asarray(times)
+    if times.dtype.kind == "O" and len(times) and isinstance(times[0], date):
+        times = times.astype("datetime64[us]")
+    return times / np.timedelta64(1, "s") if times.dtype.kind == "m" else times
+
+
+def as_numbers(times, known):
+    """Turn times into what matplotlib draws: dates are days from 1970, names are counted."""
+    if times.dtype.kind == "M":
+        from matplotlib.dates import date2num
+
+        return date2num(times)
+    if times.dtype.kind in "biuf":
         return times.astype(np.float64)
-    from matplotlib.dates import date2num
-
-    return date2num(times)
+    return np.searchsorted(known, times).astype(np.float64)
 
 
-def show_dates(axis, times):
-    """Let an axis show dates if the times are dates."""
+def show_times(ax, axis, times):
+    """Let an axis show dates if the times are dates, names if they are names."""
     if times.dtype.kind == "M":
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
         locator = AutoDateLocator()
         axis.set_major_locator(locator)
         axis.set_major_formatter(ConciseDateFormatter(locator))
+    elif times.dtype.kind not in "biuf":
+        names = [str(time) for time in times]
+        axis.set_ticks(*thinned(ax, names, axis.axis_name))
