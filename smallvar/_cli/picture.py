@@ -110,7 +110,8 @@ def feature_picture(table, model, shape):
         feature_names=table.titles,
         shape=shape,
     )
-    display.plot(figure.add_subplot()).ax_.set_title("")
+    for axes in display.plot(figure.add_subplot()).axes_[-1:]:
+        axes.set_title("which row has which feature", size=9)
     return figure
 
 

@@ -1,6 +1,7 @@
 """What all displays share: where they draw, what they say, and in which colors."""
 
 from functools import cache
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,6 +61,34 @@ def write_title(ax, text):
     width = ax.get_window_extent().width * 72 / ax.get_figure().dpi
     longest = max(map(len, text.split("\n")))
     ax.set_title(text, size=float(np.clip(width / (0.55 * longest), 6, 11)), parse_math=False)
+
+
+def write_label(ax, axis, text):
+    """The label of an axis no longer than the axis, else on two lines; names taken as they are."""
+    space = 0.95 * room(ax)[axis == "y"]
+    if space < 0.55 * 8 * len(text):
+        text = "\n".join(wrap(text, max(len(text) // 2 + 4, 1), max_lines=2, placeholder="..."))
+    size = float(np.clip(space / (0.55 * max(map(len, text.split("\n")), default=1)), 6, 10))
+    (ax.set_ylabel if axis == "y" else ax.set_xlabel)(text, size=size, parse_math=False)
+
+
+def write_legend(ax):
+    """A legend where there is room for it: in the axes, or above axes that are low."""
+    width, height = room(ax)
+    if height >= 130:
+        ax.legend(frameon=False, fontsize=8)
+        return
+    _, texts = ax.get_legend_handles_labels()
+    ax.legend(
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=len(texts),
+        frameon=False,
+        fontsize=float(np.clip(width / (0.55 * sum(len(text) + 6 for text in texts)), 5, 8)),
+        borderaxespad=0.1,
+        handletextpad=0.4,
+        columnspacing=1.0,
+    )
 
 
 def room(ax):
@@ -126,7 +155,8 @@ def thinned(ax, names, along="x", size=8):
     """Positions and names of ticks on an axis of so many names, as many as have room."""
     width, height = room(ax)
     if along == "x":
-        step = max(1, int(np.ceil(len(names) * (max(map(len, names)) + 1) * size * 0.6 / width)))
+        need = (max(map(len, names)) + 1.5) * size * 0.75  # the layout may take some of the room
+        step = max(1, int(np.ceil(len(names) * need / width)))
     else:
         step = max(1, int(np.ceil(len(names) * size * 1.3 / height)))
     return np.arange(0, len(names), step), names[::step]

@@ -13,6 +13,7 @@ from smallvar._plot.base import (
     drawn_rows,
     names_of,
     own_labels,
+    write_label,
     write_title,
 )
 from smallvar._validation import as_floats, check_data, check_flag
@@ -68,7 +69,7 @@ class ClusterDisplay(Display):
     >>> display.ax_.get_xlabel()
     'principal component 1 (92% of the variance)'
     >>> display.sizes
-    array([39, 61, 50])
+    array([50, 61, 39])
     """
 
     def __init__(
@@ -224,8 +225,8 @@ class ClusterDisplay(Display):
         names = np.arange(k) if self.names is None else self.names
         rng = np.random.default_rng(0)
         draw_clusters(ax, self.points, self.labels, self.centers, rng, names, sizes)
-        ax.set_xlabel(self.axis_titles[0], parse_math=False)
-        ax.set_ylabel(self.axis_titles[1], parse_math=False)
+        write_label(ax, "x", self.axis_titles[0])
+        write_label(ax, "y", self.axis_titles[1])
         width, height = np.ptp(self.points, axis=0)
         flat = min(width, height) < 1e-9 * max(width, height)  # what is left there is rounding
         stacked = self.axis_titles[1] == STACKED
@@ -234,7 +235,10 @@ class ClusterDisplay(Display):
         n, drawn, none = self.n_samples, len(self.points), self.n_samples - int(sizes.sum())
         some = f", {drawn:,} of them drawn" if drawn < n else ""
         lost = f", {none:,} in none" if none else ""
-        span = f", of {sizes.min():,} to {counted(sizes.max(), 'row')}" if k > 1 else ""
+        span = ""
+        if k > 1:
+            low, high = int(sizes.min()), counted(int(sizes.max()), "row")
+            span = f", of {high} each" if low == sizes.max() else f", of {low:,} to {high}"
         write_title(ax, f"{counted(n, 'row')}{some}{lost}\n{counted(k, 'cluster')}{span}")
         if legend and 0 < k <= LEGEND:
             from matplotlib.lines import Line2D
@@ -274,8 +278,10 @@ STACKED = "points per bin"
 
 
 def draw_clusters(axes, points, labels, centers, rng, names, sizes):
-    """Draw points in the colors of their clusters, and the centers with numbers, or, of many, as
-    dots whose area goes with the size of the cluster."""
+    """Draw points in the colors of their clusters; centers with numbers, or, of many, as dots.
+
+    The area of such a dot goes with the size of the cluster.
+    """
     k = len(centers)
     colors = np.vstack([cluster_colors(k), [[0.75, 0.75, 0.75]]])  # the last: label -1
     order = rng.permutation(len(points))  # so that no cluster is drawn over all others

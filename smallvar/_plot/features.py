@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smallvar._plot.base import BLUE, Display, counted, divide, names_of, write_title
+from smallvar._plot.base import (
+    BLUE,
+    Display,
+    counted,
+    divide,
+    names_of,
+    room,
+    thinned,
+    write_label,
+    write_title,
+)
 from smallvar._validation import check_number
 
 if TYPE_CHECKING:
@@ -56,7 +66,7 @@ class FeatureDisplay(Display):
     >>> X = np.array([[4.0, 0.0], [0.0, 3.0], [4.0, 3.0], [4.0, 0.5], [0.0, 0.0]])
     >>> display = FeatureDisplay.from_estimator(KFeatures(2, random_state=0).fit(X))
     >>> [ax.get_title() for ax in display.axes_]
-    ['0: 2 rows', '1: 3 rows', 'which row has which feature']
+    ['0: 2 rows', '1: 3 rows', '5 rows, 2 features']
     """
 
     axes_: "list[Axes]"
@@ -141,7 +151,7 @@ class FeatureDisplay(Display):
             )
         shape = self.shape
         if shape is not None:
-            if not isinstance(shape, (tuple, list)) or len(shape) != 2:
+            if np.shape(shape) != (2,):
                 raise ValueError(f"shape must be height and width, got {shape!r}")
             for side in shape:
                 check_number(side, "shape", low=1, integer=True)
@@ -149,16 +159,20 @@ class FeatureDisplay(Display):
                 raise ValueError(
                     f"shape must be of {d} numbers, as many as there are columns, got {shape}"
                 )
-        names = self.feature_names or [f"column {i}" for i in range(d)]
+        names = self.feature_names
+        if names is None:
+            names = [f"column {i}" for i in range(d)]
         ax = self._begin(ax, (9, 5.5))
         users = self.assignments.sum(axis=0)
         self.drawn_ = np.arange(k)
         if k > FEATURES_DRAWN:
             self.drawn_ = np.sort(np.argsort(-users, kind="stable")[:FEATURES_DRAWN])
         drawn, n = self.drawn_, len(self.assignments)
-        some = f", the {FEATURES_DRAWN} with the most rows drawn" if len(drawn) < k else ""
-        write_title(ax, f"{counted(n, 'row')}, {counted(k, 'feature')}{some}")
+        title = f"{counted(n, 'row')}, {counted(k, 'feature')}"
+        if len(drawn) < k:
+            title += f",\nthe {FEATURES_DRAWN} with the most rows drawn"
         if k == 0:
+            write_title(ax, title)
             ax.set_axis_off()
             ax.text(0.5, 0.5, "no features", ha="center", color="gray")
             self.axes_ = []
@@ -167,13 +181,16 @@ class FeatureDisplay(Display):
         panels = panels_of(left, self.figure_, len(drawn), shape[0] / shape[1] if shape else 0.5)
         size = 9 if len(drawn) <= 12 else 7
         for panel, i in zip(panels, drawn, strict=True):
-            panel.set_title(f"{i}: {counted(int(users[i]), 'row')}", size=size, pad=3)
+            text = f"{i}: {counted(int(users[i]), 'row')}"
+            fit = room(panel)[0] / (0.55 * len(text))
+            panel.set_title(text, size=float(np.clip(fit, 5, size)), pad=3)
         if shape is None:
             draw_over_columns(panels, self.components[drawn], names, size)
         else:
             draw_as_pictures(self.figure_, panels, self.components[drawn].reshape(-1, *shape))
         last = self.figure_.add_subplot(right)
         draw_assignments(last, self.assignments[:, drawn], drawn)
+        write_title(last, title)
         self.axes_ = [*panels, last]
         return self
 
@@ -207,6 +224,8 @@ def draw_over_columns(panels, components, titles, size):
         axes.set_ylim(low - margin, high + margin)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=size - 1, labelleft=i % columns == 0, labelbottom=False)
+        if i % columns == 0 and len(panels) <= 12:
+            write_label(axes, "y", "in data units")
         last = i + columns >= len(panels)
         if d > BARS:
             axes.plot(position, component, color=BLUE, linewidth=0.8)
@@ -247,6 +266,7 @@ def draw_as_pictures(figure, panels, pictures):
         axes.spines[:].set_color("lightgray")
     bar = figure.colorbar(image, ax=panels, location="bottom", shrink=0.6, aspect=40)
     bar.ax.tick_params(labelsize=8)
+    bar.set_label("in data units", size=8)
 
 
 def draw_assignments(axes, assignments, numbers):
@@ -267,9 +287,7 @@ def draw_assignments(axes, assignments, numbers):
     )
     for i in range(1, k):
         axes.axvline(i - 0.5, color="white", linewidth=1)
-    step = -(-k * len(str(numbers[-1])) // 45)  # between two numbers that do not touch
-    axes.set_xticks(np.arange(0, k, step), numbers[::step], size=8)
+    axes.set_xticks(*thinned(axes, [str(i) for i in numbers], "x"), size=8)
     axes.tick_params(axis="y", labelsize=8)
     axes.set_xlabel("feature", size=9)
-    axes.set_ylabel("rows, sorted by their features", size=9)
-    axes.set_title("which row has which feature", size=9)
+    write_label(axes, "y", "rows, sorted by their features")

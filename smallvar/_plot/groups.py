@@ -12,6 +12,7 @@ from smallvar._plot.base import (
     own_labels,
     room,
     thinned,
+    write_label,
     write_title,
 )
 
@@ -143,14 +144,17 @@ class GroupDisplay(Display):
         order = np.lexsort([np.arange(k), -self.counts.sum(axis=0), -used.sum(axis=0)])
         total = np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
         shares = (self.counts / total)[:, order]
-        from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+        from matplotlib.colors import Colormap, LinearSegmentedColormap, PowerNorm
 
-        colors = LinearSegmentedColormap.from_list("shares", ["#c6dbef", "#4292c6", "#08306b"])
+        top = float(shares.max()) or 1.0
+        colors: Colormap = LinearSegmentedColormap.from_list(
+            "shares", ["#c6dbef", "#4292c6", "#08306b"]
+        )
         colors = colors.with_extremes(bad="white")
         image = ax.imshow(
             np.ma.masked_equal(shares, 0.0),
             cmap=colors,
-            norm=PowerNorm(0.5, 0.0, 1.0),
+            norm=PowerNorm(0.5, 0.0, top),
             aspect="auto",
             interpolation="nearest",
         )
@@ -170,12 +174,14 @@ class GroupDisplay(Display):
                     size=7,
                     ha="center",
                     va="center",
-                    color="white" if shares[i, j] > 0.2 else "black",
+                    color="white" if shares[i, j] > 0.25 * top else "black",
                 )
-        ax.set_xlabel("cluster, by how many data sets use it")
+        write_label(ax, "x", "cluster, by how many data sets use it")
         ax.set_ylabel("data set")
-        bar = self.figure_.colorbar(image, ax=ax, pad=0.02, aspect=30, ticks=[0.01, 0.1, 0.3, 1.0])
-        bar.ax.set_yticklabels(["1%", "10%", "30%", "100%"], size=8)
+        ticks = [tick for tick in (0.001, 0.01, 0.03, 0.1, 0.3) if top / 300 < tick < top / 1.5]
+        ticks.append(top)
+        bar = self.figure_.colorbar(image, ax=ax, pad=0.02, aspect=30, ticks=ticks)
+        bar.ax.set_yticklabels([f"{tick:.3g}%" for tick in 100 * np.array(ticks)], size=8)
         bar.outline.set_visible(False)
         bar.set_label("share of its rows (white: none)", size=8)
         shared = int((used.sum(axis=0) > 1).sum())

@@ -88,7 +88,7 @@ class GramDisplay(Display):
 
         Parameters
         ----------
-        estimator : KernelDPMeans, SpectralDPMeans, PenalizedCut, ...
+        estimator : KernelDPMeans, SpectralDPMeans, PenalizedCut and others
             An estimator with a kernel or of graphs, fitted to ``X``.
         X : array-like, sparse array or networkx graph
             What it was fitted to.

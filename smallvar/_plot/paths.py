@@ -11,8 +11,10 @@ from smallvar._plot.base import (
     RED,
     Display,
     cluster_colors,
-    counted,
     divide,
+    room,
+    write_label,
+    write_legend,
     write_title,
 )
 from smallvar._validation import as_floats, check_number
@@ -199,7 +201,9 @@ class PathDisplay(Display):
         else:
             axes = list(np.ravel(np.asarray(ax, dtype=object)))
             if len(axes) != len(panels):
-                raise ValueError(f"ax must be {counted(len(panels), 'Axes')}, got {len(axes)}")
+                raise ValueError(
+                    f"ax must be Axes for each of {len(panels)} panels, got {len(axes)}"
+                )
             for one in axes:
                 self._begin(one, None)
             self.axes_ = axes
@@ -218,7 +222,7 @@ class PathDisplay(Display):
             below = one is over_counts[-1]
             one.tick_params(labelbottom=below)
             if below:
-                one.set_xlabel(f"K, {self.count_name}")
+                write_label(one, "x", f"K, {self.count_name}")
         return self
 
     def _over_counts(self, ax):
@@ -251,15 +255,16 @@ class PathDisplay(Display):
         if self.tie:
             ax.axhspan(0, scale, color="#eeeeee", label=f"a tie: up to {scale:.1f}", zorder=0)
         ax.set_ylim(-0.35 * scale, max(2 * scale, 2 * top))
-        steps = (1, 2, 5) if top < 100 * scale else (1,)
+        few = top >= 100 * scale or room(ax)[1] < 90
+        steps = (1,) if few else (1, 2, 5)
         ticks = [step * 10.0**i for i in range(16) for step in steps]
         ax.set_yticks([0.0, *(tick for tick in ticks if scale < tick < 2 * top)])
         ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
         ax.yaxis.set_minor_locator(NullLocator())
-        ax.set_ylabel("criterion above the lowest")
+        write_label(ax, "y", "criterion above the lowest")
         if at is not None and known[at]:
             self._ring(ax, at, behind, f"K = {self.best:,}, chosen")
-        ax.legend(frameon=False, fontsize=8)
+        write_legend(ax)
         self._over_counts(ax)
 
     def _draw_error(self, ax, at, first):
@@ -277,13 +282,13 @@ class PathDisplay(Display):
                 **dots,
             )
         chosen = self.criterion is not None and np.isfinite(self.criterion).any()
-        why = "chosen" if chosen else "best for the widest range of lam"
+        why = "chosen" if chosen else "widest range of lam"
         if at is not None:
             self._ring(ax, at, self.error, f"K = {self.best:,}{',' if chosen else ':'} {why}")
         logarithmic(ax, self.error)
-        ax.set_ylabel(self.error_name)
+        write_label(ax, "y", self.error_name)
         if first:
-            ax.legend(frameon=False, fontsize=8)
+            write_legend(ax)
         self._over_counts(ax)
 
     def _limits(self):
@@ -309,7 +314,7 @@ class PathDisplay(Display):
         ax.set_ylim(least, most)
         if log:
             logarithmic(ax, np.array([least, most]))
-        ax.set_ylabel("lam for which K is best")
+        write_label(ax, "y", "lam for which K is best")
         self._over_counts(ax)
 
     def _draw_steps(self, ax, at, first):
@@ -333,7 +338,7 @@ class PathDisplay(Display):
                 label=f"K = {self.best:,}: lam from {low:.3g} to {high:.3g}",
             )
             ax.axvspan(low, high, color="#f4f4f4", zorder=0)
-            ax.legend(frameon=False, fontsize=8)
+            write_legend(ax)
         if log:
             ax.set_xscale("log")
         ax.set_xlim(least, most)
@@ -342,8 +347,8 @@ class PathDisplay(Display):
         else:
             ax.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         ax.grid(axis="y", color="#eeeeee", linewidth=0.7)
-        ax.set_xlabel("lam, in units of the error")
-        ax.set_ylabel(f"best {self.count_name}")
+        write_label(ax, "x", "lam, in units of the error")
+        write_label(ax, "y", f"best {self.count_name}")
 
 
 class DendrogramDisplay(Display):
@@ -467,14 +472,14 @@ class DendrogramDisplay(Display):
                 between, color=RED, linewidth=1.0, linestyle=(0, (4, 3)), label=f"K = {best:,}"
             )
             ax.legend(frameon=False, fontsize=8, loc="upper right")
-        if drawn <= 30:
+        if drawn <= 30 and max(sizes) > 1:
             ax.set_xticks(np.arange(drawn), [f"{size:,.0f}" for size in sizes], size=7)
-            ax.set_xlabel("branches, with their clusters at the top of the path")
+            write_label(ax, "x", "branches, with their clusters at the top of the path")
         else:
             ax.set_xticks([])
             ax.set_xlabel("branches")
         ax.tick_params(axis="x", length=0)
-        ax.set_ylabel("height: root of twice the rise of SSE,\nin data units")
+        write_label(ax, "y", "height: root of twice the rise of SSE, in data units")
         ax.spines[["top", "right", "bottom"]].set_visible(False)
         some = f", the last {drawn:,} to merge drawn" if drawn < leaves else ""
         write_title(ax, f"{leaves:,} branch{'es' * (leaves > 1)}{some}")
@@ -540,10 +545,20 @@ def _tree(linkage, drawn, best):
 
 
 def logarithmic(axes, values):
-    """Give an axis a log scale with plain numbers, unless there is a 0 among the values."""
-    from matplotlib.ticker import LogFormatter
+    """Give the y axis a log scale with as many plain numbers as have room, unless there is a 0."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-    if values.all():
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(LogFormatter())
-        axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
+    values = np.asarray(values, dtype=np.float64)
+    if not len(values) or not (values > 0).all():
+        return
+    axes.set_yscale("log")
+    most = max(2, int(room(axes)[1] / 16))
+    decades = np.log10(values.max()) - np.log10(values.min())
+    if decades < 0.5:
+        axes.yaxis.set_major_locator(MaxNLocator(min(most, 5)))
+    elif decades <= 1.3 or 3 * decades <= most:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=99))
+    else:
+        axes.yaxis.set_major_locator(LogLocator(numticks=most))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.6g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from smallvar._plot.base import (
     names_of,
     own_labels,
     thinned,
+    write_label,
     write_title,
 )
 from smallvar._validation import check_data, check_option
@@ -68,7 +68,7 @@ class TrackDisplay(Display):
     >>> model = DynamicMeans(lam=1.0).fit([[0.0], [0.1], [5.0], [0.2]], times=[0, 1, 1, 2])
     >>> display = TrackDisplay.from_estimator(model)
     >>> display.ax_.get_title()
-    '3 time steps, 2 clusters, none forgotten; each from a ring to its number'
+    '3 time steps, 2 clusters, none forgotten\\neach from a ring to its number'
     """
 
     def __init__(
@@ -216,9 +216,9 @@ class TrackDisplay(Display):
             drawn = 0 if self.points is None else len(self.points)
             some = ""
             if drawn and self.n_samples and drawn < self.n_samples:
-                some = f"\n{drawn:,} of {self.n_samples:,} rows drawn"
+                some = f"; {drawn:,} of {self.n_samples:,} rows drawn"
             to = "its number" if len(tracks) <= TRACKS_NUMBERED else "a dot"
-            write_title(ax, f"{said}; each from a ring to {to}{some}")
+            write_title(ax, f"{said}\neach from a ring to {to}{some}")
         return self
 
     def _draw_movement(self, ax, clock, steps, ends, d, times):
@@ -265,8 +265,8 @@ class TrackDisplay(Display):
             width, height = np.ptp(everything, axis=0)
             if 1 / 3 < (height or 1) / (width or 1) < 3:
                 ax.set_aspect("equal", adjustable="datalim")
-        ax.set_xlabel(titles[0], parse_math=False)
-        ax.set_ylabel(titles[1], parse_math=False)
+        write_label(ax, "x", titles[0])
+        write_label(ax, "y", titles[1])
 
     def _colors_of_points(self, colors):
         """The colors of their tracks; light gray without one."""
@@ -286,8 +286,10 @@ class TrackDisplay(Display):
         width = float(np.clip(150 / k, 0.7, 5))
         solid, dotted, crosses = [], [], []
         for i, (label, at) in enumerate(zip(labels, steps, strict=True)):
-            for a, b in pairwise(at):
-                (solid if b - a == 1 else dotted).append((i, a, b))
+            gaps = np.flatnonzero(np.diff(at) > 1)
+            for part in np.split(at, gaps + 1):
+                solid.append((i, part[0], part[-1]))
+            dotted += [(i, at[gap], at[gap + 1]) for gap in gaps]
             if label in ends:
                 crosses.append((i, ends[label]))
                 if ends[label] > at[-1]:
@@ -323,8 +325,8 @@ class TrackDisplay(Display):
         ax.set_ylim(k - 0.4, -0.6)
         margin = 0.03 * (clock[-1] - clock[0]) or 0.5
         ax.set_xlim(clock[0] - margin, clock[-1] + margin)
-        ax.set_ylabel("cluster, in the order of births")
-        ax.set_xlabel(self.time_name, parse_math=False)
+        write_label(ax, "y", "cluster, in the order of births")
+        write_label(ax, "x", self.time_name)
         show_times(ax, ax.xaxis, times)
 
 
