@@ -255,27 +255,6 @@ def test_path_of_features_and_cuts():
     assert best.tolist() == [[cuts.lam_low[i], 3], [cuts.lam_high[i], 3]]
 
 
-def test_paths_have_the_same_names():
-    paths = (
-        lambda_path(X3, random_state=0),
-        feature_path(X3, 3, random_state=0),
-        cut_path(CLIQUES, random_state=0),
-    )
-    pytest.importorskip("pandas")
-    for path in paths:
-        for name in ("counts", "error", "criterion", "lam_low", "lam_high"):
-            assert getattr(path, name).shape == path.counts.shape, name
-        i = path.counts.tolist().index(path.best)
-        assert path.lam_low[i] < path.lam < path.lam_high[i]
-        assert path.at(path.lam) == path.best
-        assert f"best={path.best}, lam=" in repr(path)
-        assert path.to_dict().keys() >= {"lam_low", "lam_high"}
-        assert len(path.to_pandas()) == len(path.counts)
-        for lam in ("1", np.nan, np.inf):
-            with pytest.raises((TypeError, ValueError), match="lam must"):
-                path.at(lam)
-
-
 def test_paths_with_nothing_to_choose():
     for path in (
         lambda_path(np.ones((4, 2)), random_state=0),
