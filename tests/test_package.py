@@ -244,7 +244,7 @@ def test_lint_of_docstrings_covers_the_public_functions(project):
     for name in smallvar.__all__:
         value = getattr(smallvar, name)
         if inspect.isfunction(value) or inspect.isclass(value):
-            module = value.__module__.removeprefix("smallvar.")
+            module = value.__module__.rpartition(".")[2]  # numpydoc goes by the file
             assert not excluded.search(f"{module}.{name}"), name
     assert excluded.search("_dpmeans.renumber")
 

@@ -178,7 +178,7 @@ class GroupDisplay(Display):
                 )
         write_label(ax, "x", "cluster, by how many data sets use it")
         ax.set_ylabel("data set")
-        ticks = [tick for tick in (0.001, 0.01, 0.03, 0.1, 0.3) if top / 300 < tick < top / 1.5]
+        ticks = [tick for tick in (0.01, 0.03, 0.1, 0.3) if top / 300 < tick < top / 1.5]
         ticks.append(top)
         bar = self.figure_.colorbar(image, ax=ax, pad=0.02, aspect=30, ticks=ticks)
         bar.ax.set_yticklabels([f"{tick:.3g}%" for tick in 100 * np.array(ticks)], size=8)
