@@ -98,7 +98,7 @@ def speed():
             for edges in (250_000, 500_000, 1_000_000):
                 A = make(edges, np.random.default_rng(0))
                 start = time.perf_counter()
-                model = PenalizedCut(cut=cut, n_init=1).fit(A)
+                model = PenalizedCut(None, cut=cut, n_init=1).fit(A)
                 print(
                     f"{make.__name__:9s} {cut:10s} {A.nnz // 2:7d} edges: {model.n_clusters_:6d} "
                     f"clusters, {model.n_iter_:3d} sweeps, {time.perf_counter() - start:5.1f} s",
