@@ -311,13 +311,17 @@ def lam_between(graph, labels, cut):
 
 
 def chain(model, graph, start):
-    """Clusters for ascending penalties, each found from those before; and the penalties."""
+    """Clusters for ascending penalties, each found from those before, and the penalties.
+
+    They begin with single nodes, and again with the clusters given, if any.
+    """
     spaced = np.linspace(REACH, -REACH, STEPS)  # closer to each other at both ends
     unit = 1.0
     if model.cut == "ratio" and graph.linked.any():
         unit = float(graph.out[graph.linked].mean())
     found, lams = [], -unit / (1 + np.exp(-spaced))
-    for lam in lams:
-        found.append(Descent(model, graph, float(lam), None).run("multilevel", start))
-        start = found[-1].labels
+    for labels in (None,) if start is None else (None, start):
+        for lam in lams:
+            found.append(Descent(model, graph, float(lam), None).run("multilevel", labels))
+            labels = found[-1].labels
     return lams, found

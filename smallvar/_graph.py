@@ -266,7 +266,7 @@ class PenalizedCut(BaseEstimator):
                 widest = path.plateaus[0]
                 lam, labels = -math.sqrt(widest.lam_low * widest.lam_high), widest.labels
             else:
-                lam, labels = float(lams[-1]), found[-1].labels
+                lam, labels = float(lams[-1]), path.labels[-1]
             runs = [Descent(self, graph, lam, None).run("multilevel", labels)]
             for _ in range(self.n_init - 1):
                 order = rng.permutation(len(graph))
