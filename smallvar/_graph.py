@@ -71,8 +71,8 @@ class PenalizedCut(BaseEstimator):
         on, and then goes back. "batch" is the paper's: weighted kernel DP-means, with the kernel
         for which its objective is the cut; it rarely leaves the number of clusters it starts with.
     init : array-like of shape (n_nodes,), default=None
-        Labels to start from, integers; with ``lam="auto"`` a candidate, too. None: every node on
-        its own; for "batch", the rounded spectral relaxation.
+        Labels to start from, integers; with ``lam="auto"`` a candidate, too, and with "plateau" a
+        second path. None: every node on its own; for "batch", the rounded spectral relaxation.
     n_init : int, default=3
         Number of starts: the first visits nodes in the order given, the others in random orders
         ("batch" also rounds the relaxation so many times). The lowest objective is kept; with
@@ -99,12 +99,13 @@ class PenalizedCut(BaseEstimator):
     lam_ : float
         The penalty used. Of "auto": halfway from the one beyond which two of the clusters are
         better as one to the one below which single nodes pay, -1 or, for the ratio cut, minus the
-        least of the nodes' links.
+        least of the nodes' links. Of "plateau": minus the geometric mean of the range's ends.
     path_ : Bunch
         With "plateau", what :func:`cut_path` returns. With "auto", of every number of clusters met
         the shortest description: ``n_clusters``, ``criterion`` and ``labels``, ascending,
         ``ranking``, the numbers of clusters from the shortest to the longest, ``best``, the number
-        chosen, and ``lam``, its penalty. Absent for a given ``lam``.
+        chosen, from whose labels the cut descends, and ``lam``, its penalty. Absent for a given
+        ``lam``.
     n_iter_ : int
         Sweeps, the last, unchanging ones included.
     n_features_in_ : int
