@@ -239,7 +239,8 @@ class PenalizedCut(BaseEstimator):
             rng = check_random_state(self.random_state)
             graph = read_graph(self, X, self.cut)
             start = check_labels(self.init, graph)
-            vars(self).pop("path_", None)
+            if hasattr(self, "path_"):
+                del self.path_
             if isinstance(self.lam, str):
                 best, lam = self._choose(graph, start, rng)
             else:
