@@ -39,7 +39,7 @@ class Path:
     error : ndarray of shape (n_path,), float64
         What the objective is besides ``lam * K``.
     criterion : ndarray of shape (n_path,), float64
-        What the number chosen has the least of; NaN where it is chosen by the ranges.
+        What a number chosen by it has the least of; NaN if there is none.
     lam_low, lam_high : ndarray of shape (n_path,), float64
         Between these penalties ``error + lam * K`` is lowest for this K. Only where ``lam_low <
         lam_high``: for others another K is always better.
@@ -174,7 +174,7 @@ class CutPath(Path):
     error : ndarray of shape (n_path,), float64
         The lowest cut found for each. ``cut`` is another name for it.
     criterion : ndarray of shape (n_path,), float64
-        NaN where the number is chosen by the ranges.
+        The description length of the links, in nats.
     lam_low, lam_high : ndarray of shape (n_path,), float64
         Between these penalties ``cut + lam * K`` is lowest for this K, within the range of
         ``lams``. Only where ``lam_low < lam_high``: for others another K is always better.
@@ -183,19 +183,23 @@ class CutPath(Path):
         connected part. None if there is none.
     lam : float
         The middle of that plateau; NaN if there is none.
-    lams : ndarray of shape (n_lams,), float64
+    ranking : ndarray of intp
+        The K of all plateaus that are not trivial, the widest in log(-lam) first.
+    lams : ndarray of shape (n_lams,), float64, or None
         The penalties that were tried, ascending.
     """
 
-    lams: NDArray[np.float64]
+    lams: NDArray[np.float64] | None
+    ranking: NDArray[np.intp]
 
     error_name = "cut"
     columns = ("n_clusters", "cut", "criterion", "lam_low", "lam_high")
 
-    def __init__(self, lams, found, trivial, judge=None):
+    def __init__(self, lams, found, trivial, judge, chosen=None):
         """``found`` are clusterings, ``trivial`` tells of a number of clusters whether it is.
 
-        ``judge`` gives the criterion of labels.
+        ``judge`` gives the criterion of labels. ``chosen`` are number and penalty; the ranking is
+        by the criterion then.
         """
         lowest: dict[int, Any] = {}
         for one in found:
@@ -206,16 +210,25 @@ class CutPath(Path):
         self.lams = lams
         self.counts = np.array([one.n_clusters for one in kept], dtype=np.intp)
         self.error = np.array([one.cut for one in kept])
-        self.criterion = np.array([judge(one.labels) if judge else np.nan for one in kept])
+        self.criterion = np.array([judge(one.labels) for one in kept], dtype=np.float64)
         self._labels = {one.n_clusters: one.labels for one in kept}
         low, high = envelope(self.counts, self.error, least=-np.inf)
-        self.lam_low, self.lam_high = np.maximum(low, lams[0]), np.minimum(high, lams[-1])
+        if lams is not None:
+            low, high = np.maximum(low, lams[0]), np.minimum(high, lams[-1])
+        self.lam_low, self.lam_high = low, high
+        if chosen is not None:
+            self.best, self.lam = chosen
+            self.ranking = self.counts[np.argsort(self.criterion, kind="stable")]
+            return
         self.best, self.lam = None, np.nan
-        width = np.where([trivial(k) for k in self.counts], 0.0, self.lam_high - self.lam_low)
-        i = int(np.argmax(width))
-        if width[i] > 0.0:
-            self.best = int(self.counts[i])
-            self.lam = float(self.lam_low[i] + self.lam_high[i]) / 2
+        shown = np.flatnonzero(
+            (low < high) & ~np.array([trivial(k) for k in self.counts], dtype=bool)
+        )
+        ratio = [low[i] / high[i] if high[i] < 0.0 else np.inf for i in shown]
+        self.ranking = self.counts[shown[np.argsort(-np.array(ratio), kind="stable")]]
+        if len(shown):
+            i = shown[np.argmax(high[shown] - low[shown])]
+            self.best, self.lam = int(self.counts[i]), float(low[i] + high[i]) / 2
 
     @property
     def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01

@@ -97,7 +97,8 @@ HOUSE = (
         "_divergence",
     ),
     *("_bregman", "_mahalanobis", "_bpmeans", "_hdp", "_dynamic", "_gram", "_partition"),
-    *("_kernel", "_kernel_hdp", "_exchange", "_dynamic_kernel", "_spectral", "_graph"),
+    *("_kernel", "_kernel_hdp", "_exchange", "_dynamic_kernel", "_spectral"),
+    *("_network", "_cuts", "_graph"),
 )
 
 

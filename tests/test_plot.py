@@ -247,7 +247,7 @@ def test_path_of_features_and_cuts():
     assert steps.get_ylabel() == "best number of features" and steps.get_xscale() == "log"
     cuts = cut_path(CLIQUES, random_state=0)
     assert cuts.best == 3
-    error, steps = PathDisplay.from_path(cuts).axes_
+    error, steps = PathDisplay.from_path(cuts, panels=["error", "steps"]).axes_
     assert np.array_equal(error.lines[0].get_xydata(), np.c_[cuts.counts, cuts.cut])
     assert steps.get_xscale() == "linear"
     best = steps.collections[-1].get_segments()[0]
