@@ -44,6 +44,7 @@ CLIQUES[0, 5] = CLIQUES[5, 0] = CLIQUES[5, 10] = CLIQUES[10, 5] = 1.0
 
 @pytest.fixture(autouse=True)
 def closed():
+    pyplot.close("all")
     yield
     pyplot.close("all")
 

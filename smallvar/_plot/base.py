@@ -75,10 +75,12 @@ def write_label(ax, axis, text):
 def write_legend(ax):
     """A legend where there is room for it: in the axes, or above axes that are low."""
     width, height = room(ax)
+    _, texts = ax.get_legend_handles_labels()
+    if not texts:
+        return
     if height >= 130:
         ax.legend(frameon=False, fontsize=8)
         return
-    _, texts = ax.get_legend_handles_labels()
     ax.legend(
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
