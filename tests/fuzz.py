@@ -113,7 +113,7 @@ PLAIN = (
     ["'serial'", "'delayed'", "'collapsed'", "'merge'"],
     ["None", "'x'", "3", "np.array(['serial', 'merge'])"],
 )
-PENALTY = ([*LAM, "'farthest-first'"], LAM_ODD)
+PENALTY = ([*LAM, "'farthest-first'", "'auto'"], LAM_ODD)
 AUTO = ([*LAM, *LAM, "'farthest-first'", "'auto'"], LAM_ODD)
 START = (
     ["'mean'", "'mean'", "X[:2]", "X[:3]", "X[-1:]", "np.asarray(X)[:4].astype(np.float32)"],
@@ -147,7 +147,7 @@ MOVING = {
 BUDGET = (["100", "1", "2", "5"], NO_COUNT)
 FEATURES = {
     **LOOP, "n_components": COUNT, "max_iter": SWEEPS, "tol": TOL, "n_threads": THREADS, "init": BITS,
-    "n_swaps": (["0", "0", "1", "3"], NO_COUNT),
+    "n_swaps": (["0", "'auto'", "1", "3"], NO_COUNT),
 }  # fmt: skip
 HDP = {**LOOP, "lam_local": PENALTY, "lam_global": PENALTY, "n_local": COUNT, "n_global": COUNT,
        "max_iter": SWEEPS, "tol": TOL}  # fmt: skip

@@ -176,8 +176,10 @@ def test_path_and_penalty_of_features_same_bits():
         options = {"n_init": 2, "max_iter": 5, "random_state": 0}
         paths = [feature_path(X, 5, n_threads=t, **options) for t in THREADS]
         assert len({path.error.tobytes() for path in paths}) == 1
-        lams = [BPMeans(max_features=2, n_threads=t, **options).fit(X).lam_ for t in THREADS]
-        assert len(set(lams)) == 1
+        for lam in ("auto", "farthest-first"):
+            options = {"lam": lam, "max_features": 2, **options}
+            lams = [BPMeans(n_threads=t, **options).fit(X).lam_ for t in THREADS]
+            assert len(set(lams)) == 1
 
 
 def test_features_of_rows_in_any_memory_layout():
