@@ -70,8 +70,8 @@ class BPMeans(FeatureEstimator):
         After each start, so many times: take a random feature away, seed another one, sweep
         again, and keep the result if the objective is lower; or only take one away, or only seed
         one, since their number is free ("stepwise" keeps it). Not in the paper (0); worth more
-        than as many starts. "auto" is 20, fewer (at least 2) where ``X`` has more than 800,000
-        numbers, and 0 after a start of your own.
+        than as many starts. "auto" is 20, or 50 where K is chosen, fewer (at least 2) where
+        ``X`` has more than 16,000,000 numbers for so many, and 0 after a start of your own.
     max_iter : int, default=300
         Largest number of sweeps of a start; those that open features do not
         count, but there are at most ``max_iter + n_samples``.
@@ -226,7 +226,7 @@ class BPMeans(FeatureEstimator):
                 Z = check_assignments(self.init, len(X), cap, "max_features")
                 Z = Z if active is None else np.ascontiguousarray(Z[active])
             given = Z is not None
-            vars(self).pop("path_", None)
+            self._forget_path()
             lam = self.lam
             if lam == "auto":
                 self.path_, chosen = choose(self, rows, weight, "coordinate", cap, rng, n_threads)
@@ -303,8 +303,8 @@ class KFeatures(FeatureEstimator):
     n_swaps : int or "auto", default="auto"
         After each start, so many times: take a random feature away, seed another one, sweep
         again, and keep the result if the objective is lower. Not in the paper (0); worth more
-        than as many starts. "auto" is 20, fewer (at least 2) where ``X`` has more than 800,000
-        numbers, and 0 after a start of your own.
+        than as many starts. "auto" is 20, or 50 where K is chosen, fewer (at least 2) where
+        ``X`` has more than 16,000,000 numbers for so many, and 0 after a start of your own.
     max_iter : int, default=300
         Largest number of sweeps of a start.
     tol : float, default=0.0
@@ -438,7 +438,7 @@ class KFeatures(FeatureEstimator):
             self._check_parameters()
             rng, n_threads = self._rng(), self._threads()
             X, rows, weight, active = self._prepare(X, sample_weight)
-            vars(self).pop("path_", None)
+            self._forget_path()
             k, swaps, Z = self.n_components, self._swaps(rows), None
             if k == "auto":
                 most = EXACT_LIMIT if self.assign == "exact" else len(rows)
@@ -570,7 +570,7 @@ def feature_path(
         if not weight.all():
             X, weight = np.ascontiguousarray(X[weight > 0]), weight[weight > 0]
     rng, n_threads = model._rng(), model._threads()
-    steps = Steps(model, X, weight, model.assign, model._swaps(X), rng, n_threads)
+    steps = Steps(model, X, weight, model.assign, model._swaps(X, path=True), rng, n_threads)
     for _ in range(min(max_components, len(X))):
         steps.go_on()
     if not steps.converged:

@@ -117,7 +117,7 @@ def choose(model, X, weight, rule, most, rng, n_threads):
         sample = np.sort(rng.choice(n, size, replace=False))
         rows, w = np.ascontiguousarray(X[sample]), None if weight is None else weight[sample]
         scale = n / size if weight is None else float(weight.sum() / w.sum())
-    steps = Steps(model, rows, w, rule, model._swaps(rows), rng, n_threads)
+    steps = Steps(model, rows, w, rule, model._swaps(rows, path=True), rng, n_threads)
     most = min(most, steps.judge.most + 1, len(rows))
     while (
         len(steps.error) <= most

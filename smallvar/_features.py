@@ -21,7 +21,7 @@ from smallvar._validation import (
 INITS = ("alternate", "mean", "data")
 EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
 # swaps where n_swaps is "auto": as many, but fewer where so many numbers in X make them slow
-SWAPS, FEW_SWAPS, SWAP_NUMBERS = 20, 2, 1 << 24
+SWAPS, PATH_SWAPS, FEW_SWAPS, SWAP_NUMBERS = 20, 50, 2, 1 << 24
 
 
 def check_masses(X, weight):
@@ -103,14 +103,18 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
         active = weight > 0
         return X, np.ascontiguousarray(X[active]), weight[active], active
 
-    def _swaps(self, X, given=False):
+    def _forget_path(self):
+        vars(self).pop("path_", None)
+
+    def _swaps(self, X, given=False, path=False):
         """Swaps after each start; by default as many as pay, and none after one of the user's.
 
         What is too much goes by the size of the data alone: the result is the same anywhere.
         """
         if not isinstance(self.n_swaps, str):
             return min(self.n_swaps, 2**31 - 1)
-        return 0 if given else max(FEW_SWAPS, min(SWAPS, SWAP_NUMBERS // X.size))
+        most = PATH_SWAPS if path else SWAPS
+        return 0 if given else max(FEW_SWAPS, min(most, SWAP_NUMBERS // X.size))
 
     def _sweep(self, X, weight, rule, lam, cap, n_swaps, n_threads):
         return FeatureSweep(

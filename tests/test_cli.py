@@ -2194,7 +2194,7 @@ def test_help_for_features(run, monkeypatch):
         assert f"  {option}" in out
     assert "--scale" not in out  # features add up from 0, which is not to be moved
     words = " ".join(out.split())
-    assert "default: 100, for they are cheap" in words
+    assert "random starts, of which the best is kept (default: 10)" in words
     assert "default: 0, so that the same command gives the same result" in words
     assert out.count("\n  smallvar features ") == 3  # the examples
     assert all(len(line) <= 80 for line in out.splitlines())
