@@ -70,8 +70,8 @@ class BPMeans(FeatureEstimator):
         After each start, so many times: take a random feature away, seed another one, sweep
         again, and keep the result if the objective is lower; or only take one away, or only seed
         one, since their number is free ("stepwise" keeps it). Not in the paper (0); worth more
-        than as many starts. "auto" is 20, or 50 where K is chosen, fewer (at least 2) where
-        ``X`` has more than 16,000,000 numbers for so many, and 0 after a start of your own.
+        than as many starts. "auto" is 20, or 50 where K is chosen; on large data fewer, 2^24
+        divided by the size of ``X`` but at least 2; and 0 after a start of your own.
     max_iter : int, default=300
         Largest number of sweeps of a start; those that open features do not
         count, but there are at most ``max_iter + n_samples``.
@@ -303,8 +303,8 @@ class KFeatures(FeatureEstimator):
     n_swaps : int or "auto", default="auto"
         After each start, so many times: take a random feature away, seed another one, sweep
         again, and keep the result if the objective is lower. Not in the paper (0); worth more
-        than as many starts. "auto" is 20, or 50 where K is chosen, fewer (at least 2) where
-        ``X`` has more than 16,000,000 numbers for so many, and 0 after a start of your own.
+        than as many starts. "auto" is 20, or 50 where K is chosen; on large data fewer, 2^24
+        divided by the size of ``X`` but at least 2; and 0 after a start of your own.
     max_iter : int, default=300
         Largest number of sweeps of a start.
     tol : float, default=0.0

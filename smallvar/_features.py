@@ -175,7 +175,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
         return tags
 
     def transform(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Features of each row.
+        """Find the features of each row.
 
         Those whose sum is closest to the row, the best of all combinations, by a search that
         leaves out what cannot be better. With more than 12 features it is cut short after 8,192
@@ -198,7 +198,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
         return self._encode(X, None, self._threads())[0]
 
     def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
-        """Data that have exactly these features: Z A.
+        """Make the data that have exactly these features: Z A.
 
         Parameters
         ----------
@@ -223,7 +223,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
     def score(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Minus the objective of data with the fitted features.
+        """Return minus the objective of data with the fitted features.
 
         Parameters
         ----------

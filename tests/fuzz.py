@@ -113,7 +113,7 @@ PLAIN = (
     ["'serial'", "'delayed'", "'collapsed'", "'merge'"],
     ["None", "'x'", "3", "np.array(['serial', 'merge'])"],
 )
-PENALTY = ([*LAM, "'farthest-first'", "'auto'"], LAM_ODD)
+PENALTY = ([*LAM, "'farthest-first'"], LAM_ODD)
 AUTO = ([*LAM, *LAM, "'farthest-first'", "'auto'"], LAM_ODD)
 START = (
     ["'mean'", "'mean'", "X[:2]", "X[:3]", "X[-1:]", "np.asarray(X)[:4].astype(np.float32)"],
@@ -195,10 +195,13 @@ PARAMETERS = {
         "rounding": (["'yu-shi'", "'kmeans'"], ["None", "'x'"]),
     },
     "BPMeans": {
-        **FEATURES, "lam": PENALTY, "max_features": CAP,
+        **FEATURES, "lam": AUTO, "max_features": CAP,
         "algorithm": (["'sweep'", "'collapsed'", "'stepwise'"], ["None", "'x'"]),
     },
-    "KFeatures": {**FEATURES, "assign": (["'coordinate'", "'exact'"], ["None", "'x'"])},
+    "KFeatures": {
+        **FEATURES, "n_components": ([*COUNT[0], "'auto'"], [*COUNT[1], "'x'"]),
+        "assign": (["'coordinate'", "'exact'"], ["None", "'x'"]),
+    },
     "DynamicMeans": {**MOVING, "max_iter": SWEEPS, "n_threads": THREADS},
     "KernelDynamicMeans": {**MOVING, **KERNELS, "max_iter": SWEEPS, "budget": BUDGET},
     "SpectralDynamicMeans": {**MOVING, **KERNELS, "budget": BUDGET},
@@ -1208,6 +1211,10 @@ def check_errors(path, run):
     need(np.isfinite(path.error).all() and (path.error >= 0).all(), "error is wrong")
     need(
         np.diff(path.error).max(initial=0.0) <= 1e-9 * path.error[0], "error rises with the number"
+    )
+    need(
+        path.best in path.n_components and path.lam > 0 and not np.isnan(path.criterion).any(),
+        "the number chosen is wrong",
     )
 
 

@@ -2053,6 +2053,8 @@ def test_path(run, sums, tmp_path):
     low, high = expected.lam_low[3], expected.lam_high[3]
     verdict = f"K = 3, for lam from {low:.8g} to {high:.8g}: times {high / low:.4g}"
     assert re.search(rf"^widest +{re.escape(verdict)}$", out, re.M)
+    chosen = f"K = {expected.best}, of the shortest description, with lam {expected.lam:.8g}"
+    assert re.search(rf"^chosen +{re.escape(chosen)}$", out, re.M)
     assert re.search(r"^starts +20 for each K$", out, re.M)
 
 

@@ -82,7 +82,8 @@ def features(argv):
         const=PATH,
         metavar="K",
         help="print the squared error with 0, 1, ..., K features (K is 10 if left out) and the "
-        "lam for which each number is best; the best for the widest range is marked",
+        "lam for which each number is best; the best for the widest range is marked, and the "
+        "number with the shortest description is told",
     )
     parser.add_argument(
         "--algorithm",
@@ -110,7 +111,8 @@ def features(argv):
         type=number(int, 0),
         metavar="N",
         help="after each start, try N times to put a random feature elsewhere (with a penalty also "
-        "to drop or to add one); worth more than as many starts (default: 20, fewer on large data)",
+        "to drop or to add one); worth more than as many starts (default: 20, or 50 where K is not "
+        "given, fewer on large data)",
     )
     parser.add_argument(
         "--max-features",
@@ -285,6 +287,7 @@ def show_path(args, options, table, reading):
             "d": d,
             "starts": starts_in_words(args),
             "widest": verdict,
+            "chosen": f"K = {path.best}, of the shortest description, with lam {path.lam:.8g}",
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
             "picture": args.plot,
         }
