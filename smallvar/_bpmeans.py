@@ -229,7 +229,7 @@ class BPMeans(FeatureEstimator):
             self._forget_path()
             lam = self.lam
             if lam == "auto":
-                self.path_, chosen = choose(self, rows, weight, "coordinate", cap, rng, n_threads)
+                self.path_, chosen = choose(self, rows, weight, 0, cap, rng, n_threads)
                 lam = self.path_.lam
                 if Z is None and self.algorithm != "stepwise":
                     Z, cap = chosen, self.path_.best
@@ -441,8 +441,10 @@ class KFeatures(FeatureEstimator):
             self._forget_path()
             k, swaps, Z = self.n_components, self._swaps(rows), None
             if k == "auto":
-                most = EXACT_LIMIT if self.assign == "exact" else len(rows)
-                self.path_, Z = choose(self, rows, weight, self.assign, most, rng, n_threads)
+                exact = EXACT_LIMIT if self.assign == "exact" else 0
+                self.path_, Z = choose(
+                    self, rows, weight, exact, exact or len(rows), rng, n_threads
+                )
                 k, swaps = self.path_.best, 0
             else:
                 check_guess(k, len(rows), "n_components")
@@ -570,7 +572,8 @@ def feature_path(
         if not weight.all():
             X, weight = np.ascontiguousarray(X[weight > 0]), weight[weight > 0]
     rng, n_threads = model._rng(), model._threads()
-    steps = Steps(model, X, weight, model.assign, model._swaps(X, path=True), rng, n_threads)
+    exact = EXACT_LIMIT if model.assign == "exact" else 0
+    steps = Steps(model, X, weight, exact, model._swaps(X, path=True), rng, n_threads)
     for _ in range(min(max_components, len(X))):
         steps.go_on()
     if not steps.converged:

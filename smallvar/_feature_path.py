@@ -10,6 +10,7 @@ PRICE = 2.0  # of a parameter, in log(distinct rows)
 EXACT_FIT = 1e-20  # share of the data's square that counts as no error
 BEYOND = 3  # numbers of features tried beyond the best one,
 SHARE = 3  # or this part of the best one, if that is more
+EXACT = 8  # features up to which rows choose exactly, which then costs little
 NUMBERS, ROWS = 1 << 16, 500  # numbers in the rows that "auto" looks at, but at least so many rows
 
 
@@ -44,10 +45,13 @@ class DescriptionLength:
 
 
 class Steps:
-    """The features found for K = 0, 1, 2, ...: errors, rows of Z, and whether all converged."""
+    """The features found for K = 0, 1, 2, ...: errors, rows of Z, and whether all converged.
 
-    def __init__(self, model, X, weight, rule, n_swaps, rng, n_threads):
-        self.model, self.X, self.weight, self.rule = model, X, weight, rule
+    Rows choose exactly, of all 2^K, up to so many features as ``exact`` says.
+    """
+
+    def __init__(self, model, X, weight, exact, n_swaps, rng, n_threads):
+        self.model, self.X, self.weight, self.exact = model, X, weight, exact
         self.n_swaps, self.rng, self.n_threads = n_swaps, rng, n_threads
         self.judge = DescriptionLength(X, weight)
         self.n_iter, self.converged = 0, True
@@ -61,11 +65,10 @@ class Steps:
         """One feature more: random starts, and one from the features there are."""
         k, model = len(self.error), self.model
         more = np.zeros((len(self.X), 1), dtype=np.uint8)
+        rule = "exact" if k <= self.exact else "coordinate"
         starts = []
         for Z in (None, np.ascontiguousarray(np.hstack([self.Z[-1], more]))):
-            sweep = model._sweep(
-                self.X, self.weight, self.rule, 0.0, k, self.n_swaps, self.n_threads
-            )
+            sweep = model._sweep(self.X, self.weight, rule, 0.0, k, self.n_swaps, self.n_threads)
             model._start(sweep, self.rng, Z)
             self.n_iter = max(self.n_iter, sweep.n_iter)
             self.converged &= sweep.converged
@@ -105,7 +108,7 @@ class Steps:
         )
 
 
-def choose(model, X, weight, rule, most, rng, n_threads):
+def choose(model, X, weight, exact, most, rng, n_threads):
     """The path of at most so many features, and rows of Z for the number chosen.
 
     Of many rows a random sample is looked at; penalties and errors are scaled to all rows.
@@ -117,7 +120,8 @@ def choose(model, X, weight, rule, most, rng, n_threads):
         sample = np.sort(rng.choice(n, size, replace=False))
         rows, w = np.ascontiguousarray(X[sample]), None if weight is None else weight[sample]
         scale = n / size if weight is None else float(weight.sum() / w.sum())
-    steps = Steps(model, rows, w, rule, model._swaps(rows, path=True), rng, n_threads)
+    exact = max(exact, EXACT)
+    steps = Steps(model, rows, w, exact, model._swaps(rows, path=True), rng, n_threads)
     most = min(most, steps.judge.most + 1, len(rows))
     while (
         len(steps.error) <= most

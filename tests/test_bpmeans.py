@@ -408,13 +408,13 @@ def test_pictures_of_four_objects():
     subsets = np.array(list(product((0.0, 1.0), repeat=16)))[1:, patterns]
     sums = (subsets * number) @ X[first]
     saved = np.square(sums).sum(axis=1) / np.maximum(subsets @ number, 1)
-    one = KFeatures(1, n_init=500, random_state=0).fit(X)
+    one = KFeatures(1, n_init=500, n_swaps=0, random_state=0).fit(X)
     np.testing.assert_allclose(one.objective_, np.square(X).sum() - saved.max(), rtol=1e-9)
-    four = KFeatures(4, n_init=2000, random_state=0).fit(X)
+    four = KFeatures(4, n_init=2000, n_swaps=0, random_state=0).fit(X)
     assert four.objective_ == 0
     assert same_columns(Z, four.assignments_) == 1
     for algorithm in ("sweep", "collapsed", "stepwise"):
-        model = BPMeans(10.0, algorithm=algorithm, n_init=1000, random_state=0).fit(X)
+        model = BPMeans(10.0, algorithm=algorithm, n_init=1000, n_swaps=0, random_state=0).fit(X)
         assert model.n_components_ == 4
         np.testing.assert_allclose(model.objective_, 40, rtol=1e-12)
         assert same_columns(Z, model.assignments_) == 1
@@ -423,9 +423,11 @@ def test_pictures_of_four_objects():
 def test_dice():
     """The authors' program reaches 768.5, 518.1, 252.0 and 0.0."""
     X = data_file("bp_means_simulated.csv") / 255
-    best = [KFeatures(k, n_init=5000, random_state=0).fit(X).objective_ for k in (1, 2, 3, 4)]
+    best = [
+        KFeatures(k, n_init=5000, n_swaps=0, random_state=0).fit(X).objective_ for k in (1, 2, 3, 4)
+    ]
     np.testing.assert_allclose(best, [768.5, 513.9, 252.0, 0.0], atol=0.05)
-    model = BPMeans(40.0, n_init=3000, random_state=0).fit(X)
+    model = BPMeans(40.0, n_init=3000, n_swaps=0, random_state=0).fit(X)
     assert model.n_components_ == 4
     np.testing.assert_allclose(model.objective_, 160, rtol=1e-9)
     assert np.isin(model.components_.round(9), (0, 1)).all()
@@ -437,7 +439,7 @@ def test_tabletop():
     known = [615.9, 423.2, 295.3, 205.8, 161.2, 156.1, 142.4, 140.5]
     for k, value in enumerate(known, start=1):
         if k < 7:
-            model = KFeatures(k, n_init=10_000 if k == 6 else 3000, random_state=0)
+            model = KFeatures(k, n_init=10_000 if k == 6 else 3000, n_swaps=0, random_state=0)
         else:
             model = KFeatures(k, assign="exact", n_init=500, n_swaps=10, random_state=0)
         assert model.fit(X).objective_ < value + 0.05
@@ -783,7 +785,7 @@ def test_feature_path_by_hand():
 def test_feature_path_of_the_pictures():
     """Four objects: with four features nothing is left, and no more are worth anything."""
     X, _ = dice()
-    path = feature_path(X, 6, n_init=500, random_state=0)
+    path = feature_path(X, 6, n_init=500, n_swaps=0, random_state=0)
     assert np.all(path.error[4:] == 0) and path.error[3] > 50
     assert path.lam_low[4] == 0 and np.isnan(path.lam_low[5:]).all()
     check_hull(path)
