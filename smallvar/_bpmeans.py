@@ -70,8 +70,9 @@ class BPMeans(FeatureEstimator):
         After each start, so many times: take a random feature away, seed another one, sweep
         again, and keep the result if the objective is lower; or only take one away, or only seed
         one, since their number is free ("stepwise" keeps it). Not in the paper (0); worth more
-        than as many starts. "auto" is 20, or 50 where K is chosen; on large data fewer, 2^24
-        divided by the size of ``X`` but at least 2; and 0 after a start of your own.
+        than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
+        over 8; on large data fewer, 2^24 divided by the size of ``X`` but at least 2; and 0
+        after a start of your own.
     max_iter : int, default=300
         Largest number of sweeps of a start; those that open features do not
         count, but there are at most ``max_iter + n_samples``.
@@ -303,8 +304,9 @@ class KFeatures(FeatureEstimator):
     n_swaps : int or "auto", default="auto"
         After each start, so many times: take a random feature away, seed another one, sweep
         again, and keep the result if the objective is lower. Not in the paper (0); worth more
-        than as many starts. "auto" is 20, or 50 where K is chosen; on large data fewer, 2^24
-        divided by the size of ``X`` but at least 2; and 0 after a start of your own.
+        than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
+        over 8; on large data fewer, 2^24 divided by the size of ``X`` but at least 2; and 0
+        after a start of your own.
     max_iter : int, default=300
         Largest number of sweeps of a start.
     tol : float, default=0.0
@@ -487,7 +489,8 @@ def feature_path(
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows.
     **options
-        Parameters of :class:`KFeatures` other than ``n_components``. Besides the ``n_init`` random
+        Parameters of :class:`KFeatures` other than ``n_components``; "auto" swaps are 50 where
+        ``assign`` is "coordinate". Besides the ``n_init`` random
         starts there is one from the result for K - 1, so the error never rises with K.
 
     Returns
@@ -536,8 +539,9 @@ def feature_path(
     An error below 1e-20 of ||X||^2 counts as none.
 
     ``BPMeans(lam="auto")`` and ``KFeatures(n_components="auto")`` go on until three numbers of
-    features (or a third of the best one) have not lowered the criterion. They look at all rows up
-    to 65,536 numbers in ``X``, else at a random sample of so many (but at least 500 rows).
+    features (or a third of the best one) have not lowered the criterion. Up to 8 features rows
+    choose exactly there (see ``assign``), then as ``assign`` says. They look at all rows up
+    to 16,384 numbers in ``X``, else at a random sample of so many (but at least 500 rows).
 
     References
     ----------
@@ -573,7 +577,7 @@ def feature_path(
             X, weight = np.ascontiguousarray(X[weight > 0]), weight[weight > 0]
     rng, n_threads = model._rng(), model._threads()
     exact = EXACT_LIMIT if model.assign == "exact" else 0
-    steps = Steps(model, X, weight, exact, model._swaps(X, path=True), rng, n_threads)
+    steps = Steps(model, X, weight, exact, rng, n_threads)
     for _ in range(min(max_components, len(X))):
         steps.go_on()
     if not steps.converged:

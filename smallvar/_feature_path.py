@@ -11,7 +11,7 @@ EXACT_FIT = 1e-20  # share of the data's square that counts as no error
 BEYOND = 3  # numbers of features tried beyond the best one,
 SHARE = 3  # or this part of the best one, if that is more
 EXACT = 8  # features up to which rows choose exactly, which then costs little
-NUMBERS, ROWS = 1 << 16, 500  # numbers in the rows that "auto" looks at, but at least so many rows
+NUMBERS, ROWS = 1 << 14, 500  # numbers in the rows that "auto" looks at, but at least so many rows
 
 
 class DescriptionLength:
@@ -50,9 +50,9 @@ class Steps:
     Rows choose exactly, of all 2^K, up to so many features as ``exact`` says.
     """
 
-    def __init__(self, model, X, weight, exact, n_swaps, rng, n_threads):
+    def __init__(self, model, X, weight, exact, rng, n_threads):
         self.model, self.X, self.weight, self.exact = model, X, weight, exact
-        self.n_swaps, self.rng, self.n_threads = n_swaps, rng, n_threads
+        self.rng, self.n_threads = rng, n_threads
         self.judge = DescriptionLength(X, weight)
         self.n_iter, self.converged = 0, True
         sweep = model._sweep(X, weight, "coordinate", 0.0, 0, 0, n_threads)
@@ -66,9 +66,10 @@ class Steps:
         k, model = len(self.error), self.model
         more = np.zeros((len(self.X), 1), dtype=np.uint8)
         rule = "exact" if k <= self.exact else "coordinate"
+        swaps = model._swaps(self.X, path=rule == "coordinate")
         starts = []
         for Z in (None, np.ascontiguousarray(np.hstack([self.Z[-1], more]))):
-            sweep = model._sweep(self.X, self.weight, rule, 0.0, k, self.n_swaps, self.n_threads)
+            sweep = model._sweep(self.X, self.weight, rule, 0.0, k, swaps, self.n_threads)
             model._start(sweep, self.rng, Z)
             self.n_iter = max(self.n_iter, sweep.n_iter)
             self.converged &= sweep.converged
@@ -120,8 +121,7 @@ def choose(model, X, weight, exact, most, rng, n_threads):
         sample = np.sort(rng.choice(n, size, replace=False))
         rows, w = np.ascontiguousarray(X[sample]), None if weight is None else weight[sample]
         scale = n / size if weight is None else float(weight.sum() / w.sum())
-    exact = max(exact, EXACT)
-    steps = Steps(model, rows, w, exact, model._swaps(rows, path=True), rng, n_threads)
+    steps = Steps(model, rows, w, max(exact, EXACT), rng, n_threads)
     most = min(most, steps.judge.most + 1, len(rows))
     while (
         len(steps.error) <= most

@@ -890,19 +890,22 @@ def test_criterion_equals_twin(weighted):
     X[:, 2] = 0
     X[40:45] = X[:5]
     weight = np.arange(90) % 3 + 1.0 if weighted else None
-    path = feature_path(X, 6, sample_weight=weight, n_init=3, random_state=0)
-    rng = np.random.RandomState(0)
+    options = {"n_init": 3, "n_swaps": 5}
+    path = feature_path(X, 6, sample_weight=weight, random_state=0, **options)
+    rng, seen = np.random.RandomState(0), 0
     for k in range(7):
         if k == 0:
             Z = np.zeros((90, 0))
         else:
-            model = KFeatures(k, n_init=3, random_state=rng).fit(X, sample_weight=weight)
+            model = KFeatures(k, random_state=rng, **options).fit(X, sample_weight=weight)
             rng.randint(2**63 - 1, size=1, dtype=np.int64)
             if model.objective_ != path.error[k]:
                 continue  # the start from k - 1 was better
             Z = model.assignments_
         expected = twins.features.description_length(X, Z, path.error[k], weight)
-        np.testing.assert_allclose(path.criterion[k], expected, rtol=1e-9)
+        np.testing.assert_allclose(path.criterion[k], expected, rtol=1e-9, atol=1e-9)
+        seen += 1
+    assert seen > 3
     assert path.best == np.argmin(path.criterion)
     k = path.best
     assert path.lam == pytest.approx(np.sqrt(path.lam_low[k] * path.lam_high[k]))

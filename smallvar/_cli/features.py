@@ -111,8 +111,8 @@ def features(argv):
         type=number(int, 0),
         metavar="N",
         help="after each start, try N times to put a random feature elsewhere (with a penalty also "
-        "to drop or to add one); worth more than as many starts (default: 20, or 50 where K is not "
-        "given, fewer on large data)",
+        "to drop or to add one); worth more than as many starts (default: 20, with --path 50 "
+        "unless rows are exact; fewer on large data)",
     )
     parser.add_argument(
         "--max-features",
