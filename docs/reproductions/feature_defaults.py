@@ -2,7 +2,7 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/feature_defaults.py
 
-takes two minutes and prints two tables of docs/guide/features.rst. The folder may have
+takes about three minutes and prints two tables of docs/guide/features.rst. The folder may have
 bp_means_tabletop_pca100.csv (see feature_quality.py) and bp_means_simulated.csv (see
 docs/examples/plot_dice.py); sets that are not there are left out.
 """
