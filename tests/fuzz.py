@@ -147,7 +147,7 @@ MOVING = {
 BUDGET = (["100", "1", "2", "5"], NO_COUNT)
 FEATURES = {
     **LOOP, "n_components": COUNT, "max_iter": SWEEPS, "tol": TOL, "n_threads": THREADS, "init": BITS,
-    "n_swaps": (["0", "0", "1", "3"], NO_COUNT),
+    "n_swaps": (["0", "'auto'", "1", "3"], NO_COUNT),
 }  # fmt: skip
 HDP = {**LOOP, "lam_local": PENALTY, "lam_global": PENALTY, "n_local": COUNT, "n_global": COUNT,
        "max_iter": SWEEPS, "tol": TOL}  # fmt: skip
@@ -195,10 +195,13 @@ PARAMETERS = {
         "rounding": (["'yu-shi'", "'kmeans'"], ["None", "'x'"]),
     },
     "BPMeans": {
-        **FEATURES, "lam": PENALTY, "max_features": CAP,
+        **FEATURES, "lam": AUTO, "max_features": CAP,
         "algorithm": (["'sweep'", "'collapsed'", "'stepwise'"], ["None", "'x'"]),
     },
-    "KFeatures": {**FEATURES, "assign": (["'coordinate'", "'exact'"], ["None", "'x'"])},
+    "KFeatures": {
+        **FEATURES, "n_components": ([*COUNT[0], "'auto'"], [*COUNT[1], "'x'"]),
+        "assign": (["'coordinate'", "'exact'"], ["None", "'x'"]),
+    },
     "DynamicMeans": {**MOVING, "max_iter": SWEEPS, "n_threads": THREADS},
     "KernelDynamicMeans": {**MOVING, **KERNELS, "max_iter": SWEEPS, "budget": BUDGET},
     "SpectralDynamicMeans": {**MOVING, **KERNELS, "budget": BUDGET},
@@ -1214,6 +1217,10 @@ def check_errors(path, run):
     need(np.isfinite(path.error).all() and (path.error >= 0).all(), "error is wrong")
     need(
         np.diff(path.error).max(initial=0.0) <= 1e-9 * path.error[0], "error rises with the number"
+    )
+    need(
+        path.best in path.n_components and path.lam > 0 and not np.isnan(path.criterion).any(),
+        "the number chosen is wrong",
     )
 
 
