@@ -68,6 +68,8 @@ html_theme_options = {
     "footer_end": [],
 }
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_sidebars = {page: [] for page in ("install", "developer", "changelog")}
 
 
