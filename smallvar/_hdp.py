@@ -74,7 +74,9 @@ def _local_price(X, inertia, space):
     """What a local cluster must save: PRICE times the variance within clusters times log(rows)."""
     rows = count_distinct(X)
     varying = int((space.spread > 0.0).sum())
-    return PRICE * inertia / (rows * varying) * float(np.log(rows)) if inertia > 0.0 else 1.0
+    if not inertia > 0.0:
+        return 1.0
+    return PRICE * inertia / (rows * varying) * float(np.log(rows)) or 1.0
 
 
 def _worth(X, weight, labels, sets, centers):
@@ -100,7 +102,7 @@ def _worth(X, weight, labels, sets, centers):
 
 
 def _between(low, high):
-    """A global penalty for which a result is a fixed point that would be found again."""
+    """A global penalty within the range, at which the result is a fixed point."""
     if low == 0.0:
         return 1.0 if np.isinf(high) else high / 2.0
     return 2.0 * low if np.isinf(high) else max(low, float(np.sqrt(low) * np.sqrt(high)))
@@ -136,7 +138,8 @@ class HDPMeans(ClusterMixin, Estimator):
         Guess of the number of clusters in all, cut to the number of rows; not a bound.
     n_init : int, default=1
         Number of starts: the first visits data sets in sorted order and their rows as given, the
-        others in random orders. The one with the lowest objective is kept.
+        others in random orders. The one with the lowest objective is kept. With "auto" also of
+        merge paths, of which the one with the lowest criterion is kept.
     max_iter : int, default=300
         Largest number of sweeps; those that open global clusters do not
         count, but there are at most ``max_iter + n_samples``.
@@ -144,7 +147,8 @@ class HDPMeans(ClusterMixin, Estimator):
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
-        Generator of the random orders.
+        Generator of the random orders, and of the first clusters (and, of more than 5,000 rows,
+        the sample) of a merge path.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
@@ -214,7 +218,7 @@ class HDPMeans(ClusterMixin, Estimator):
 
     with u distinct rows and d columns that vary. What ``lam_global_`` then means is that the
     result is a fixed point of Algorithm 2 at both penalties; the number of global clusters has
-    been chosen before. With a number for ``lam_global`` all goes as for numbers, from the mean.
+    been chosen before, and Algorithm 2 from the mean need not find it again at them. With a number for ``lam_global`` all goes as for numbers, from the mean.
 
     A row of weight w joins a cluster at w times the squared distance, and opens one if that
     exceeds the penalties. Rows of weight zero take no part; they get the label that ``predict``

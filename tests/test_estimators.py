@@ -240,7 +240,7 @@ SHARED = [
     ),
     (
         "HDPMeans KernelHDPMeans",
-        "max_iter n_global n_init n_local",
+        "max_iter n_global n_local",
         "groups_ labels_ lam_global_ lam_local_ local_clusters_ local_labels_ n_clusters_ "
         "n_local_clusters_ objective_",
     ),
