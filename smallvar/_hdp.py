@@ -218,7 +218,8 @@ class HDPMeans(ClusterMixin, Estimator):
 
     with u distinct rows and d columns that vary. What ``lam_global_`` then means is that the
     result is a fixed point of Algorithm 2 at both penalties; the number of global clusters has
-    been chosen before, and Algorithm 2 from the mean need not find it again at them. With a number for ``lam_global`` all goes as for numbers, from the mean.
+    been chosen before, and Algorithm 2 from the mean need not find it again at them. With a number
+    for ``lam_global`` all goes as for numbers, from the mean.
 
     A row of weight w joins a cluster at w times the squared distance, and opens one if that
     exceeds the penalties. Rows of weight zero take no part; they get the label that ``predict``
