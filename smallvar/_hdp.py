@@ -507,9 +507,9 @@ class HDPMeans(ClusterMixin, Estimator):
             clusters + lam_global_ * n_clusters_)``, with the labels of ``predict``; local clusters
             are those that rows with weight use.
         """
-        labels, X, weight, centers = self._predict(X, groups, sample_weight)
-        sets = Groups(groups, X.shape[0])
+        labels, rows, weight, centers = self._predict(X, groups, sample_weight)
+        sets = Groups(groups, len(rows))
         pairs = sets.number.astype(np.int64) * len(centers) + labels
         n_local = len(np.unique(pairs if weight is None else pairs[weight > 0.0]))
-        error = error_of(X, labels, centers, self._threads(), weight)
+        error = error_of(rows, labels, centers, self._threads(), weight)
         return -(error + self.lam_local_ * n_local + self.lam_global_ * len(centers))

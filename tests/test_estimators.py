@@ -101,6 +101,8 @@ def fits(value, annotation):
         return any(fits(value, one) for one in inner)
     if kind is list:
         return isinstance(value, list) and all(fits(item, *inner) for item in value)
+    if kind is tuple:
+        return isinstance(value, tuple) and [*map(fits, value, inner)] == [True] * len(inner)
     if kind is dict:
         key, item = inner
         pairs = value.items() if isinstance(value, dict) else [(None, None)]
