@@ -138,8 +138,9 @@ class HDPMeans(ClusterMixin, Estimator):
         Guess of the number of clusters in all, cut to the number of rows; not a bound.
     n_init : int, default=1
         Number of starts: the first visits data sets in sorted order and their rows as given, the
-        others in random orders. The one with the lowest objective is kept. With "auto" also of
-        merge paths, of which the one with the lowest criterion is kept.
+        others in random orders. The one with the lowest objective is kept; it pays to try ten. With
+        "auto" the number of merge paths, of which the one with the lowest criterion is kept: one
+        is mostly enough.
     max_iter : int, default=300
         Largest number of sweeps; those that open global clusters do not
         count, but there are at most ``max_iter + n_samples``.
@@ -337,10 +338,10 @@ class HDPMeans(ClusterMixin, Estimator):
             check_reach(X)
             sets = Groups(groups, X.shape[0])
             weight = check_weights(sample_weight, X.shape[0])
-            rows = None if weight is None or weight.all() else np.flatnonzero(weight)
-            if rows is None:
+            if weight is None or weight.all():
                 ended = self._fit(X, weight, sets, rng, n_threads)
             else:
+                rows = np.flatnonzero(weight)
                 active = Groups(sets.names[sets.number[rows]], len(rows))
                 heavy = check_weights(weight[rows], len(rows))
                 ended = self._fit(X[rows], heavy, active, rng, n_threads)

@@ -77,7 +77,9 @@ def data_sets():
     former = ("farthest-first", "farthest-first")
     estimators = {
         "now": HDPMeans,
-        "before": lambda: HDPMeans(*former, n_init=1),
+        "10 starts": lambda: HDPMeans(n_init=10),
+        "before": lambda: HDPMeans(*former),
+        "before, 10": lambda: HDPMeans(*former, n_init=10),
         "pooled": Pooled,
     }
     rng = np.random.default_rng(0)
