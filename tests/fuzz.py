@@ -202,7 +202,13 @@ PARAMETERS = {
     "DynamicMeans": {**MOVING, "max_iter": SWEEPS, "n_threads": THREADS},
     "KernelDynamicMeans": {**MOVING, **KERNELS, "max_iter": SWEEPS, "budget": BUDGET},
     "SpectralDynamicMeans": {**MOVING, **KERNELS, "budget": BUDGET},
-    "PenalizedCut": {**CUT, "lam": (["None", "-0.5", "-0.3", "-0.9", "-1.2", "-2"], [*LAM_ODD, "0", "1"])},
+    "PenalizedCut": {
+        **CUT,
+        "lam": (
+            ["None", "-0.5", "-0.3", "-0.9", "-1.2", "-2", "'auto'", "'plateau'"],
+            [*(odd for odd in LAM_ODD if odd != "'auto'"), "0", "1"],
+        ),
+    },
     "lambda_path": {"max_clusters": CAP, "random_state": SEED, "n_threads": THREADS, "verbose": VERBOSE},
     "farthest_first_lambda": {"n_threads": THREADS},
     "hdp_lambdas": {"n_threads": THREADS},

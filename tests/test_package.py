@@ -88,7 +88,8 @@ HOUSE = (
     *("_config", "_validation", "_base", "_centers", "_groups", "_starts", "_penalty"),
     *("_criterion", "_path", "_lapack", "_eigen", "_dpmeans", "_minibatch", "_divergence"),
     *("_bregman", "_mahalanobis", "_bpmeans", "_hdp", "_dynamic", "_gram", "_partition"),
-    *("_kernel", "_kernel_hdp", "_exchange", "_dynamic_kernel", "_spectral", "_graph"),
+    *("_kernel", "_kernel_hdp", "_exchange", "_dynamic_kernel", "_spectral"),
+    *("_network", "_cuts", "_graph"),
 )
 
 

@@ -10,13 +10,16 @@ import argparse
 import os
 import time
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 
 import numpy as np
+from scipy.sparse import csr_array, random_array, triu
 from sklearn import datasets
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.neighbors import kneighbors_graph
 from sklearn.preprocessing import scale
 
-from smallvar import DPMeans, HDPMeans
+from smallvar import DPMeans, HDPMeans, PenalizedCut
 
 
 @dataclass
@@ -106,10 +109,98 @@ def data_sets():
             yield Case(case, X[rows], y[rows], estimators, {"groups": groups})
 
 
+def communities(name):
+    """Adjacency matrix and communities of a graph in the folder; None without it."""
+    folder = os.environ.get("SMALLVAR_DATA")
+    if folder is None:
+        return None
+    edges, labels = (
+        np.loadtxt(f"{folder}/graph_{name}_{what}.csv", delimiter=",", skiprows=1, dtype=int)
+        for what in ("edges", "labels")
+    )
+    A = np.zeros((len(labels), len(labels)))
+    A[edges[:, 0], edges[:, 1]] = A[edges[:, 1], edges[:, 0]] = 1
+    return csr_array(A), labels[:, 1]
+
+
+def benchmark(mixing, degree):
+    """A graph of Lancichinetti, Fortunato and Radicchi (2008) of 3,000 nodes; needs networkx."""
+    import networkx
+
+    for seed in range(20):
+        try:
+            G = networkx.LFR_benchmark_graph(
+                *(3000, 2.5, 1.5, mixing),
+                average_degree=degree,
+                max_degree=50,
+                min_community=20,
+                max_community=100,
+                seed=seed,
+            )
+        except networkx.ExceededMaxIterations:
+            continue
+        break
+    G.remove_edges_from(networkx.selfloop_edges(G))
+    truth = np.empty(len(G), dtype=int)
+    for c, nodes in enumerate({frozenset(G.nodes[v]["community"]) for v in G}):
+        truth[list(nodes)] = c
+    return networkx.to_scipy_sparse_array(G, range(len(G)), dtype=float, weight=None), truth
+
+
+class Leiden:
+    """The median of ten seeds, by NMI, of leidenalg's modularity; needs leidenalg and igraph."""
+
+    def get_params(self):
+        """None."""
+        return {}
+
+    def fit(self, A, truth):
+        """Clusters of the nodes."""
+        import igraph
+        import leidenalg
+
+        links = A.tocoo()
+        upper = links.row < links.col
+        graph = igraph.Graph(n=A.shape[0], edges=np.c_[links.row[upper], links.col[upper]].tolist())
+        found = [
+            leidenalg.find_partition(
+                graph, leidenalg.ModularityVertexPartition, weights=links.data[upper], seed=seed
+            ).membership
+            for seed in range(10)
+        ]
+        found.sort(key=lambda labels: normalized_mutual_info_score(truth, labels))
+        self.labels_ = np.array(found[5])
+
+
+def graphs():
+    """Penalized cuts: networks by "auto"; where points are linked to neighbors, "plateau" too."""
+    tried = {"now": PenalizedCut, "before": lambda: PenalizedCut(None)}
+    points = tried | {"plateau": lambda: PenalizedCut("plateau")}
+    sets = {name: communities(name) for name in ("karate", "football")}
+    for degree in (20, 10):
+        for mixing in (0.2, 0.4, 0.5, 0.6):
+            sets[f"LFR, {degree} links, {mixing}"] = benchmark(mixing, degree)
+    rng = np.random.default_rng(0)
+    links = triu(random_array((1000, 1000), density=0.008, rng=rng), 1) > 0
+    sets["random links"] = (links + links.T).astype(float), np.zeros(1000, dtype=int)
+    cases = {name: (known, tried) for name, known in sets.items() if known is not None}
+    for name in ("digits", "iris", "wine"):
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        A = kneighbors_graph(X if name == "digits" else scale(X), 10)
+        cases[f"{name}, 10 neighbors"] = (A + A.T, y), points
+    X, y = datasets.make_moons(1000, noise=0.05, random_state=0)
+    A = kneighbors_graph(X, 10)
+    cases["moons, 10 neighbors"] = (A + A.T, y), points
+    for name, ((A, truth), estimators) in cases.items():
+        yield Case(name, csr_array(A), truth, estimators)
+        if find_spec("leidenalg"):
+            yield Case(name, csr_array(A), truth, {"leiden x 10": Leiden}, {"truth": truth})
+
+
 HEADER = (
     f"{'data':24s} {'defaults':10s} {'found':>6s} {'true':>5s} {'ARI':>6s} {'NMI':>6s} {'s':>8s}"
 )
-FAMILIES = {"points": points, "data_sets": data_sets}
+FAMILIES = {"points": points, "data_sets": data_sets, "graphs": graphs}
 
 
 def main():
