@@ -85,7 +85,7 @@ def pictures_first(app, docname, source):
 
 
 def setup(app):
-    """Show pictures first; write the command line's help, so that the API page shows what it says."""
+    """Show pictures first; write what the command line says as help, for the API page."""
     app.connect("source-read", pictures_first)
     environment = os.environ | {"COLUMNS": "74", "NO_COLOR": "1"}
     folder = Path(app.srcdir, "generated")

@@ -183,7 +183,7 @@ PARAMETERS = {
         ),
         "init": (["'k-means++'", "'k-means++'", *START[0][2:]], START[1]),
     },
-    "HDPMeans": {**HDP, "n_threads": THREADS},
+    "HDPMeans": {**HDP, "lam_local": AUTO, "lam_global": AUTO, "n_threads": THREADS},
     "KernelHDPMeans": {**HDP, **KERNELS, "max_memory": MEMORY},
     "KernelDPMeans": {
         **{name: values for name, values in CLUSTER.items() if name != "n_threads"}, **KERNELS,
@@ -629,6 +629,8 @@ class Case:
         if name in ("HDPMeans", "KernelHDPMeans") and op == "fit" and self.chance(0.8):
             self.groups("g", data)
             more, about["groups"] = ", groups=g", "g"
+            if name == "HDPMeans" and self.weight("w", data):
+                more, about["weight"] = more + ", sample_weight=w", "w"
         elif "Dynamic" in name and op in ("fit", "fit_predict") and self.chance(0.6):
             self.groups("t", data)
             more, about["groups"] = ", times=t", "t"
@@ -671,9 +673,11 @@ class Case:
         else:
             self.other("Y")
             more = ""
-            if op == "predict" and "HDP" in self.name and self.chance(0.5):
+            if op in ("predict", "score") and "HDP" in self.name and self.chance(0.5):
                 self.groups("g", "Y")
                 more = ", groups=g"
+                if "sample_weight" in self.takes(op) and self.weight("v", "Y"):
+                    more += ", sample_weight=v"
             elif "sample_weight" in self.takes(op) and self.weight("v", "Y"):
                 more = ", sample_weight=v"
             self.call(f"m.{op}(Y{more})", op, Y="Y")

@@ -21,7 +21,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.neighbors import kneighbors_graph
 from sklearn.preprocessing import scale
 
-from smallvar import BPMeans, DPMeans, PenalizedCut
+from smallvar import BPMeans, DPMeans, HDPMeans, PenalizedCut
 
 
 @dataclass
@@ -70,6 +70,61 @@ def points():
         yield Case(name, X if name == "digits" else scale(X), y, now | before)
     X, y = datasets.make_blobs(2000, 8, centers=12, random_state=0)
     yield Case("12 blobs", X, y, now | before)
+
+
+def share(y, sets, used, per, seed):
+    """Rows for data sets that have ``used`` of the classes, ``per`` of each; their data sets."""
+    rng, classes = np.random.default_rng(seed), np.unique(y)
+    rows = [
+        rng.choice(np.flatnonzero(y == c), min(per, int((y == c).sum())), replace=False)
+        for _ in range(sets)
+        for c in rng.permutation(classes)[:used]
+    ]
+    return np.concatenate(rows), np.arange(sets).repeat(
+        [sum(map(len, rows[j : j + used])) for j in range(0, sets * used, used)]
+    )
+
+
+class Pooled(DPMeans):
+    """All rows as one data set."""
+
+    def fit(self, X, y=None, *, groups):
+        """Leave the data sets out."""
+        return super().fit(X)
+
+
+def data_sets():
+    """The hard HDP, where each data set has some of the clusters."""
+    former = ("farthest-first", "farthest-first")
+    estimators = {
+        "now": HDPMeans,
+        "10 starts": lambda: HDPMeans(n_init=10),
+        "before": lambda: HDPMeans(*former),
+        "before, 10": lambda: HDPMeans(*former, n_init=10),
+        "pooled": Pooled,
+    }
+    rng = np.random.default_rng(0)
+    for name, means, sd, sets, used, per in (
+        ("6 clusters, 4 sd", 4.0 * np.argwhere(np.ones((2, 3))), 1.0, 30, 3, 5),
+        ("20 clusters in 8-d", 4.0 * rng.normal(size=(20, 8)), 1.0, 40, 4, 8),
+        ("KJ12, section 6.3", rng.random((15, 2)), 0.1, 50, 5, 5),
+    ):
+        y = np.concatenate([rng.permutation(len(means))[:used] for _ in range(sets)]).repeat(per)
+        X = means[y] + sd * rng.normal(size=(len(y), means.shape[1]))
+        yield Case(name, X, y, estimators, {"groups": np.arange(sets).repeat(used * per)})
+    for name, used, per in (("iris", 2, 10), ("wine", 2, 10), ("digits", 3, 20)):
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        rows, groups = share(y, 20, used, per, 0)
+        X = (X if name == "digits" else scale(X))[rows]
+        yield Case(f"{name}, {used} of the classes", X, y[rows], estimators, {"groups": groups})
+    if "SMALLVAR_DATA" in os.environ:
+        known = np.load(os.path.join(os.environ["SMALLVAR_DATA"], "known_k", "known_k.npz"))
+        for name, used, per in (("r15", 4, 10), ("d31", 4, 10)):
+            X, y = known[f"{name}.X"], known[f"{name}.y"]
+            X, y = X[y > 0], y[y > 0]  # the others are noise
+            rows, groups = share(y, 40, used, per, 0)
+            case = f"{name}, {used} of the clusters"
+            yield Case(case, X[rows], y[rows], estimators, {"groups": groups})
 
 
 def communities(name):
@@ -196,7 +251,7 @@ def features():
 HEADER = (
     f"{'data':24s} {'defaults':10s} {'found':>6s} {'true':>5s} {'ARI':>6s} {'NMI':>6s} {'s':>8s}"
 )
-FAMILIES = {"points": points, "graphs": graphs, "features": features}
+FAMILIES = {"points": points, "graphs": graphs, "features": features, "data_sets": data_sets}
 
 
 def main():
