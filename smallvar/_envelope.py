@@ -39,7 +39,7 @@ class Path:
     error : ndarray of shape (n_path,), float64
         What the objective is besides ``lam * K``.
     criterion : ndarray of shape (n_path,), float64
-        What a number chosen by it has the least of; NaN if there is none.
+        What the number of clusters or features with the briefest description has the least of.
     lam_low, lam_high : ndarray of shape (n_path,), float64
         Between these penalties ``error + lam * K`` is lowest for this K. Only where ``lam_low <
         lam_high``: for others another K is always better.
@@ -120,43 +120,25 @@ class FeaturePath(Path):
     error : ndarray of shape (n_path,), float64
         The squared error, in squared data units.
     criterion : ndarray of shape (n_path,), float64
-        NaN where the number is chosen by the ranges.
+        The description length, in nats; infinite for more features than may be chosen.
     lam_low, lam_high : ndarray of shape (n_path,), float64
         The penalties between which this K has the lowest objective; NaN for a K that is best for
         none.
-    best : int or None
-        The K with the largest ratio ``lam_high / lam_low``; not 0, whose range has no end, nor the
-        last, whose range ends only where the path does. The first K without error, best for every
-        small ``lam``, comes before all others. None if there is no such K.
+    best : int
+        The K with the lowest criterion.
     lam : float
-        A penalty for it: the geometric mean of its range, or half its upper end where there is no
-        error; NaN if there is none.
+        A penalty for it.
     """
 
     count_name = "number of features"
     error_name = "squared error, in squared data units"
     columns = ("n_components", "error", "criterion", "lam_low", "lam_high")
 
-    def __init__(self, counts, error, lam_low, lam_high, criterion=None, chosen=None):
-        """``chosen`` are number and penalty; None: those of the widest range."""
+    def __init__(self, counts, error, lam_low, lam_high, criterion, best, lam):
         self.counts = np.asarray(counts, dtype=np.intp)
-        self.error, self.lam_low, self.lam_high = error, lam_low, lam_high
-        self.criterion = np.full(len(self.counts), np.nan) if criterion is None else criterion
-        self.best, self.lam = (None, np.nan) if chosen is None else chosen
-        if chosen is None:
-            self._choose()
-
-    def _choose(self):
-        """The number that is best for the widest range, and a penalty for it."""
-        error, lam_low, lam_high = self.error, self.lam_low, self.lam_high
-        ends = np.isfinite(lam_high) & ((lam_low > 0) | (error == 0))
-        if ends.any():
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio = np.where(ends, np.log(lam_high) - np.log(lam_low), -1.0)
-            i = int(np.argmax(ratio))
-            low, high = float(lam_low[i]), float(lam_high[i])
-            self.best = int(self.counts[i])
-            self.lam = float(np.sqrt(low) * np.sqrt(high)) if low > 0.0 else high / 2.0
+        self.error, self.criterion = error, criterion
+        self.lam_low, self.lam_high = lam_low, lam_high
+        self.best, self.lam = best, lam
 
     @property
     def n_components(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01

@@ -147,7 +147,7 @@ MOVING = {
 BUDGET = (["100", "1", "2", "5"], NO_COUNT)
 FEATURES = {
     **LOOP, "n_components": COUNT, "max_iter": SWEEPS, "tol": TOL, "n_threads": THREADS, "init": BITS,
-    "n_swaps": (["0", "0", "1", "3"], NO_COUNT),
+    "n_swaps": (["0", "'auto'", "1", "3"], NO_COUNT),
 }  # fmt: skip
 HDP = {**LOOP, "lam_local": PENALTY, "lam_global": PENALTY, "n_local": COUNT, "n_global": COUNT,
        "max_iter": SWEEPS, "tol": TOL}  # fmt: skip
@@ -183,7 +183,7 @@ PARAMETERS = {
         ),
         "init": (["'k-means++'", "'k-means++'", *START[0][2:]], START[1]),
     },
-    "HDPMeans": {**HDP, "n_threads": THREADS},
+    "HDPMeans": {**HDP, "lam_local": AUTO, "lam_global": AUTO, "n_threads": THREADS},
     "KernelHDPMeans": {**HDP, **KERNELS, "max_memory": MEMORY},
     "KernelDPMeans": {
         **{name: values for name, values in CLUSTER.items() if name != "n_threads"}, **KERNELS,
@@ -195,10 +195,13 @@ PARAMETERS = {
         "rounding": (["'yu-shi'", "'kmeans'"], ["None", "'x'"]),
     },
     "BPMeans": {
-        **FEATURES, "lam": PENALTY, "max_features": CAP,
+        **FEATURES, "lam": AUTO, "max_features": CAP,
         "algorithm": (["'sweep'", "'collapsed'", "'stepwise'"], ["None", "'x'"]),
     },
-    "KFeatures": {**FEATURES, "assign": (["'coordinate'", "'exact'"], ["None", "'x'"])},
+    "KFeatures": {
+        **FEATURES, "n_components": ([*COUNT[0], "'auto'"], [*COUNT[1], "'x'"]),
+        "assign": (["'coordinate'", "'exact'"], ["None", "'x'"]),
+    },
     "DynamicMeans": {**MOVING, "max_iter": SWEEPS, "n_threads": THREADS},
     "KernelDynamicMeans": {**MOVING, **KERNELS, "max_iter": SWEEPS, "budget": BUDGET},
     "SpectralDynamicMeans": {**MOVING, **KERNELS, "budget": BUDGET},
@@ -626,6 +629,8 @@ class Case:
         if name in ("HDPMeans", "KernelHDPMeans") and op == "fit" and self.chance(0.8):
             self.groups("g", data)
             more, about["groups"] = ", groups=g", "g"
+            if name == "HDPMeans" and self.weight("w", data):
+                more, about["weight"] = more + ", sample_weight=w", "w"
         elif "Dynamic" in name and op in ("fit", "fit_predict") and self.chance(0.6):
             self.groups("t", data)
             more, about["groups"] = ", times=t", "t"
@@ -668,9 +673,11 @@ class Case:
         else:
             self.other("Y")
             more = ""
-            if op == "predict" and "HDP" in self.name and self.chance(0.5):
+            if op in ("predict", "score") and "HDP" in self.name and self.chance(0.5):
                 self.groups("g", "Y")
                 more = ", groups=g"
+                if "sample_weight" in self.takes(op) and self.weight("v", "Y"):
+                    more += ", sample_weight=v"
             elif "sample_weight" in self.takes(op) and self.weight("v", "Y"):
                 more = ", sample_weight=v"
             self.call(f"m.{op}(Y{more})", op, Y="Y")
@@ -1214,6 +1221,10 @@ def check_errors(path, run):
     need(np.isfinite(path.error).all() and (path.error >= 0).all(), "error is wrong")
     need(
         np.diff(path.error).max(initial=0.0) <= 1e-9 * path.error[0], "error rises with the number"
+    )
+    need(
+        path.best in path.n_components and path.lam > 0 and not np.isnan(path.criterion).any(),
+        "the number chosen is wrong",
     )
 
 

@@ -498,9 +498,8 @@ def test_paths_are_of_one_kind(kind):
 def test_path_at_a_tie():
     """Where two numbers are as good, the lower one."""
     low, high = envelope([0, 1, 2], [10.0, 4.0, 1.0])
-    path = FeaturePath([0, 1, 2], np.array([10.0, 4.0, 1.0]), low, high)
+    path = FeaturePath([0, 1, 2], np.array([10.0, 4.0, 1.0]), low, high, np.zeros(3), 0, 7.0)
     assert [path.at(lam) for lam in (7, 6, 5, 3, 2.9)] == [0, 0, 1, 1, 2]
-    assert path.best == 1 and path.lam == pytest.approx(np.sqrt(18))
 
 
 def test_linkage_of_blobs():

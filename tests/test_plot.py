@@ -241,7 +241,7 @@ def test_path_of_clusters(path):
 
 def test_path_of_features_and_cuts():
     path = feature_path(X3, 4, random_state=0)
-    display = PathDisplay.from_path(path)
+    display = PathDisplay.from_path(path, panels=["error", "steps"])
     error, steps = display.axes_
     label = error.get_ylabel().replace("\n", " ")  # on two lines where the axis is short
     assert label == "squared error, in squared data units"
@@ -281,8 +281,10 @@ def test_bad_paths(path):
         DendrogramDisplay.from_path(feature_path(X3, 2, random_state=0))
     with pytest.raises(ValueError, match="this DPMeans has no path_: it must be fitted"):
         PathDisplay.from_estimator(DPMeans())
+    ranges = {"lam_low": path.lam_low, "lam_high": path.lam_high}
+    display = PathDisplay(counts=path.counts, error=path.error, **ranges)
     with pytest.raises(ValueError, match="this path has none"):
-        PathDisplay.from_path(feature_path(X3, 2, random_state=0), panels=["criterion"])
+        display.plot(panels=["criterion"])
     with pytest.raises(ValueError, match="ax must be Axes for each of 3 panels, got 2"):
         PathDisplay.from_path(path, ax=pyplot.subplots(2)[1])
 

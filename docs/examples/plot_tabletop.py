@@ -1,6 +1,6 @@
 """
-Photos of a table with objects
-==============================
+What is on the table?
+=====================
 
 Griffiths and Ghahramani took 100 photos of a table with up to four objects on it: a stone axe, a
 Klein bottle, a phone and a banknote. Broderick, Kulis and Jordan (2013) let BP-means find the
@@ -94,7 +94,8 @@ for ax, photo in zip(axes.flat, photos, strict=False):
 # number of features that is best for the widest range of `lam`, as a ratio, is a good choice.
 
 path = feature_path(X, 8, n_init=50, n_swaps=50, random_state=0)
-K = path.best
+ratio = path.lam_high[1:-1] / path.lam_low[1:-1]
+K = 1 + int(np.nanargmax(ratio))
 low, high = path.lam_low[K], path.lam_high[K]
 print(f"{K} features are best for lam from {low:.1f} to {high:.1f}")
 

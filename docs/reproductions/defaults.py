@@ -2,8 +2,9 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/defaults.py [family ...]
 
-prints a table for each family: clusters found and there, agreement with the truth (adjusted Rand
-index, normalized mutual information) and seconds. Sets that need files are left out without them.
+prints a table for each family: clusters (or features) found and there, agreement with the truth
+(adjusted Rand index, normalized mutual information; of features, rows that have the same ones are
+a cluster) and seconds. Sets that need files are left out without them.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array, random_array, triu
@@ -19,12 +21,15 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.neighbors import kneighbors_graph
 from sklearn.preprocessing import scale
 
-from smallvar import DPMeans, PenalizedCut
+from smallvar import BPMeans, DPMeans, HDPMeans, PenalizedCut
 
 
 @dataclass
 class Case:
-    """Data, what is known about them, and the estimators to try: a name, and how to make one."""
+    """Data, what is known about them, and the estimators to try: a name, and how to make one.
+
+    ``truth``: labels, negative where unknown; rows of Z for features.
+    """
 
     name: str
     data: object
@@ -38,10 +43,23 @@ def outcome(model, case):
     begin = time.perf_counter()
     model.fit(case.data, **case.fit)
     seconds = time.perf_counter() - begin
-    known = case.truth >= 0
-    truth, labels = case.truth[known], model.labels_[known]
+    if hasattr(model, "assignments_"):
+        labels, truth = labels_of(model.assignments_), labels_of(case.truth)
+        found, true = model.n_components_, case.truth.shape[1]
+    else:
+        labels, truth = model.labels_, case.truth
+        found, true = len(np.unique(labels)), len(np.unique(truth[truth >= 0]))
+    known = truth >= 0
+    truth, labels = truth[known], labels[known]
     ari, nmi = adjusted_rand_score(truth, labels), normalized_mutual_info_score(truth, labels)
-    return len(np.unique(model.labels_)), len(np.unique(truth)), ari, nmi, seconds
+    return found, true, ari, nmi, seconds
+
+
+def labels_of(Z):
+    """The same number for equal rows."""
+    if not Z.shape[1]:
+        return np.zeros(len(Z), dtype=int)
+    return np.unique(Z, axis=0, return_inverse=True)[1].ravel()
 
 
 def points():
@@ -52,6 +70,61 @@ def points():
         yield Case(name, X if name == "digits" else scale(X), y, now | before)
     X, y = datasets.make_blobs(2000, 8, centers=12, random_state=0)
     yield Case("12 blobs", X, y, now | before)
+
+
+def share(y, sets, used, per, seed):
+    """Rows for data sets that have ``used`` of the classes, ``per`` of each; their data sets."""
+    rng, classes = np.random.default_rng(seed), np.unique(y)
+    rows = [
+        rng.choice(np.flatnonzero(y == c), min(per, int((y == c).sum())), replace=False)
+        for _ in range(sets)
+        for c in rng.permutation(classes)[:used]
+    ]
+    return np.concatenate(rows), np.arange(sets).repeat(
+        [sum(map(len, rows[j : j + used])) for j in range(0, sets * used, used)]
+    )
+
+
+class Pooled(DPMeans):
+    """All rows as one data set."""
+
+    def fit(self, X, y=None, *, groups):
+        """Leave the data sets out."""
+        return super().fit(X)
+
+
+def data_sets():
+    """The hard HDP, where each data set has some of the clusters."""
+    former = ("farthest-first", "farthest-first")
+    estimators = {
+        "now": HDPMeans,
+        "10 starts": lambda: HDPMeans(n_init=10),
+        "before": lambda: HDPMeans(*former),
+        "before, 10": lambda: HDPMeans(*former, n_init=10),
+        "pooled": Pooled,
+    }
+    rng = np.random.default_rng(0)
+    for name, means, sd, sets, used, per in (
+        ("6 clusters, 4 sd", 4.0 * np.argwhere(np.ones((2, 3))), 1.0, 30, 3, 5),
+        ("20 clusters in 8-d", 4.0 * rng.normal(size=(20, 8)), 1.0, 40, 4, 8),
+        ("KJ12, section 6.3", rng.random((15, 2)), 0.1, 50, 5, 5),
+    ):
+        y = np.concatenate([rng.permutation(len(means))[:used] for _ in range(sets)]).repeat(per)
+        X = means[y] + sd * rng.normal(size=(len(y), means.shape[1]))
+        yield Case(name, X, y, estimators, {"groups": np.arange(sets).repeat(used * per)})
+    for name, used, per in (("iris", 2, 10), ("wine", 2, 10), ("digits", 3, 20)):
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        rows, groups = share(y, 20, used, per, 0)
+        X = (X if name == "digits" else scale(X))[rows]
+        yield Case(f"{name}, {used} of the classes", X, y[rows], estimators, {"groups": groups})
+    if "SMALLVAR_DATA" in os.environ:
+        known = np.load(os.path.join(os.environ["SMALLVAR_DATA"], "known_k", "known_k.npz"))
+        for name, used, per in (("r15", 4, 10), ("d31", 4, 10)):
+            X, y = known[f"{name}.X"], known[f"{name}.y"]
+            X, y = X[y > 0], y[y > 0]  # the others are noise
+            rows, groups = share(y, 40, used, per, 0)
+            case = f"{name}, {used} of the clusters"
+            yield Case(case, X[rows], y[rows], estimators, {"groups": groups})
 
 
 def communities(name):
@@ -142,10 +215,43 @@ def graphs():
             yield Case(name, csr_array(A), truth, {"leiden x 10": Leiden}, {"truth": truth})
 
 
+def sums(seed, n, d, k, *, noise=0.5, share=0.5, positive=False):
+    """Rows that are sums of k features at random, and who has which."""
+    rng = np.random.default_rng(seed)
+    A, Z = 2 * rng.standard_normal((k, d)), (rng.random((n, k)) < share).astype(int)
+    return Z @ (np.abs(A) if positive else A) + noise * rng.standard_normal((n, d)), Z
+
+
+def features():
+    """BP-means."""
+    now = {"now": BPMeans}
+    before = {"before": lambda: BPMeans("farthest-first", n_swaps=0)}
+    kinds = {
+        "150 x 12": sums(0, 150, 12, 5),
+        "300 x 20": sums(1, 300, 20, 8),
+        "1000 x 10": sums(2, 1000, 10, 6),
+        "300 x 16, non-negative": sums(3, 300, 16, 5, positive=True),
+        "400 x 30, rare features": sums(4, 400, 30, 8, share=0.15),
+        "200 x 40, noisy": sums(5, 200, 40, 4, noise=2.0),
+        "20000 x 16": sums(6, 20_000, 16, 6),
+    }
+    rng = np.random.default_rng(0)
+    interests = [[5, 3, 0, 0, 0, 0], [0, 0, 4, 2, 1, 0], [0, 2, 0, 0, 3, 4]]
+    Z = rng.integers(2, size=(200, 3))
+    kinds["interests"] = Z @ interests + 0.5 * rng.standard_normal((200, 6)), Z
+    path = Path(os.environ.get("SMALLVAR_DATA", "."), "bp_means_simulated.csv")
+    if path.exists():
+        X = np.loadtxt(path, delimiter=",", skiprows=1) / 255
+        combinations = labels_of(X)  # without noise: equal rows have the same of four features
+        kinds["pictures of dice"] = X, (combinations[:, None] >> np.arange(4)) & 1
+    for name, (X, Z) in kinds.items():
+        yield Case(name, X, Z, now | before)
+
+
 HEADER = (
     f"{'data':24s} {'defaults':10s} {'found':>6s} {'true':>5s} {'ARI':>6s} {'NMI':>6s} {'s':>8s}"
 )
-FAMILIES = {"points": points, "graphs": graphs}
+FAMILIES = {"points": points, "graphs": graphs, "features": features, "data_sets": data_sets}
 
 
 def main():

@@ -115,7 +115,7 @@ def feature_picture(table, model, shape):
     return figure
 
 
-def path_picture(table, path):
+def path_picture(table, path, best):
     """Draw the squared error over the number of features.
 
     Parameters
@@ -124,6 +124,8 @@ def path_picture(table, path):
         The data.
     path : FeaturePath
         From `without_rounding`.
+    best : int or None
+        The K to mark.
 
     Returns
     -------
@@ -134,7 +136,16 @@ def path_picture(table, path):
     n, d = table.X.shape
     figure = Figure(figsize=(8, 5.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    PathDisplay.from_path(path, panels=["error"], ax=axes)
+    display = PathDisplay(
+        counts=path.counts,
+        error=path.error,
+        lam_low=path.lam_low,
+        lam_high=path.lam_high,
+        best=best,
+        count_name=path.count_name,
+        error_name=path.error_name,
+    )
+    display.plot(axes, panels=["error"])
     axes.set_title(f"{table.name}: n = {n:,}, d = {d:,}", size=11, parse_math=False)
     return figure
 
