@@ -204,8 +204,8 @@ PARAMETERS = {
     "SpectralDynamicMeans": {**MOVING, **KERNELS, "budget": BUDGET},
     "PenalizedCut": {**CUT, "lam": (["None", "-0.5", "-0.3", "-0.9", "-1.2", "-2"], [*LAM_ODD, "0", "1"])},
     "lambda_path": {"max_clusters": CAP, "random_state": SEED, "n_threads": THREADS, "verbose": VERBOSE},
-    "farthest_first_lambda": {"n_threads": THREADS},
-    "hdp_lambdas": {"n_threads": THREADS},
+    "farthest_first_lambda": {"count_alone": FLAG, "n_threads": THREADS},
+    "hdp_lambdas": {"count_alone": FLAG, "n_threads": THREADS},
     "feature_path": {
         **{name: values for name, values in FEATURES.items() if name != "n_components"},
         "max_components": (["2", "3", "5"], [*NO_COUNT, "10**30"]),
