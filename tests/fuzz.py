@@ -213,8 +213,8 @@ PARAMETERS = {
         ),
     },
     "lambda_path": {"max_clusters": CAP, "random_state": SEED, "n_threads": THREADS, "verbose": VERBOSE},
-    "farthest_first_lambda": {"n_threads": THREADS},
-    "hdp_lambdas": {"n_threads": THREADS},
+    "farthest_first_lambda": {"count_alone": FLAG, "n_threads": THREADS},
+    "hdp_lambdas": {"count_alone": FLAG, "n_threads": THREADS},
     "feature_path": {
         **{name: values for name, values in FEATURES.items() if name != "n_components"},
         "max_components": (["2", "3", "5"], [*NO_COUNT, "10**30"]),
