@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._centers import CenterEstimator
 from smallvar._divergence import blocks
+from smallvar._gaussians import Data, Gaussians, GaussianStart, need_finite, roots_of
 from smallvar._penalty import check_guess
-from smallvar._starts import Progress, best_of
-from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
+from smallvar._starts import best_of
+from smallvar._sweeps.sums import exact_total
 from smallvar._validation import (
     as_floats,
     check_init,
@@ -25,234 +26,6 @@ from smallvar._validation import (
     check_weights,
     shown,
 )
-
-
-def _roots(covariances, raise_singular):
-    """W with S^-1 = W W' for each S, and log det S; ``raise_singular(k)`` where there are none."""
-    scale = np.einsum("kjj->kj", covariances)
-    try:
-        lower = np.linalg.cholesky(covariances)
-    except np.linalg.LinAlgError:
-        raise_singular(int(np.argmin(np.linalg.eigvalsh(covariances)[:, 0])))
-    pivots = np.einsum("kjj->kj", lower)
-    left = np.square(pivots) / scale  # of a variance, once the columns before it are known
-    if not (left > 1e-14).all():
-        raise_singular(int(np.argmin(left.min(axis=1))))
-    return np.linalg.inv(lower).transpose(0, 2, 1), 2.0 * np.log(pivots).sum(axis=1)
-
-
-def _order_of_values(X, w):
-    """Rows by their values, column after column, and then by weight."""
-    order = np.argsort(X[:, 0], kind="stable")
-    tied = X[order[1:], 0] == X[order[:-1], 0]
-    if tied.any():
-        place = np.append(tied, False) | np.append(False, tied)
-        rows = order[place]
-        order[place] = rows[np.lexsort([w[rows], *X[rows].T[::-1]])]
-    return order
-
-
-def _need_finite(squares, X):
-    """Raise where squared Mahalanobis distances are beyond their type."""
-    if not np.isfinite(squares).all():
-        raise ValueError(
-            "X must be so near the centers, for their covariances, that squared Mahalanobis "
-            f"distances, and distances as {X.dtype}, are finite, got entries up to "
-            f"{float(np.abs(X).max()):.3g}"
-        )
-
-
-class _Data:
-    """Rows, their weights > 0, the layout of their sums, an order that follows from the values."""
-
-    def __init__(self, X, w, weighted):
-        self.X, self.w = X, w
-        self.layout = Layout(X, w if weighted else None, 1)
-        # products are added in this order, so that covariances do not depend on that of the rows
-        self.order = _order_of_values(X, w)
-
-
-class _Gaussians:
-    """Centers and covariances, and the objective they give.
-
-    ``data`` : a _Data with the rows X and weights w, for ``refit``
-    """
-
-    def __init__(self, X, w, lam, scale, reg, known, data=None):
-        self.X, self.w, self.data = X, w, data
-        self.sums = None if data is None else Sums(data.layout, 1)
-        self.summed = None
-        self.lam, self.scale, self.reg, self.known = lam, scale, reg, known
-        self.identity = np.eye(X.shape[1])
-
-    def rows(self, index):
-        return self.X[index].astype(np.float64, copy=False)
-
-    def _moments(self, label, k):
-        """Mean of each cluster, and the sum of w (x - mean)(x - mean)'."""
-        d, weight = self.X.shape[1], self.w if self.sums.layout.weighted else None
-        self.sums.reserve(k)
-        if self.summed is None:
-            self.sums.add(self.X, label, weight)
-        else:
-            self.sums.move(self.X, self.summed, label, weight)
-        self.summed = label.copy()
-        low, high = cluster_range(self.X, label, k)
-        centers = np.clip(self.sums.means[:k], low, high)  # so that the mean of equal rows is exact
-        scatter = np.zeros((k, d, d))
-        order = self.data.order
-        order = order[np.argsort(label[order], kind="stable")]
-        start = np.searchsorted(label[order], np.arange(k + 1))
-        for c in np.flatnonzero(np.diff(start) > 1):
-            members = order[start[c] : start[c + 1]]
-            w = self.w[members]
-            for b in blocks(len(w), d):
-                apart = self.rows(members[b]) - centers[c]
-                scatter[c] += (w[b, None] * apart).T @ apart
-        return centers, scatter
-
-    def refit(self, label, k):
-        """Means and covariances of the members; returns the objective."""
-        self.centers, scatter = self._moments(label, k)
-        if self.known is None:  # MB13, appendix E: S_k = (scatter_k + reg I) / scale
-            self.set_covariances((scatter + self.reg * self.identity) / self.scale, label)
-        elif self.known.ndim == 2:
-            self.set_covariances(np.broadcast_to(self.known, scatter.shape).copy(), label)
-        else:
-            self.set_covariances(self.known, label)
-        with np.errstate(over="ignore", invalid="ignore"):  # checked here
-            within = float(np.sum((scatter @ self.roots) * self.roots))
-        _need_finite(within, self.X)
-        return within + self.prior()
-
-    def set_covariances(self, covariances, label=None):
-        """Covariances, and their roots."""
-
-        def singular(k):
-            members = "" if label is None else f" of {np.count_nonzero(label == k)} rows"
-            raise ValueError(
-                f"reg_covar must be larger: with reg_covar={self.reg:.6g} the covariance of "
-                f"cluster {k}{members} in {self.X.shape[1]} dimensions is singular"
-            )
-
-        least = float(np.einsum("kjj->kj", covariances).min())
-        if 0.0 < least < 1e-300:  # the squares of the roots would leave float64
-            raise ValueError(
-                "X, sample_weight, reg_covar and scale must make variances of at least 1e-300, got "
-                f"{least:.3g}: rescale the data or their weights"
-            )
-        self.covariances = covariances
-        self.roots, self.logdet = _roots(covariances, singular)
-
-    def prior(self):
-        """What clusters cost apart from distances: reg tr S_k^-1 + scale log det S_k + lam each."""
-        trace = self.reg * float(np.square(self.roots).sum())
-        return trace + self.scale * float(self.logdet.sum()) + self.lam * len(self.logdet)
-
-    def distances(self, x):
-        """Squared Mahalanobis distances, (n, k)."""
-        out = np.empty((len(x), len(self.centers)))
-        for k, (center, root) in enumerate(zip(self.centers, self.roots, strict=True)):
-            with np.errstate(over="ignore", invalid="ignore"):  # checked below
-                white = (x - center) @ root
-                out[:, k] = np.einsum("ij,ij->i", white, white)
-        _need_finite(out, self.X)
-        return out
-
-    def assign(self):
-        """Nearest center of each row, and the squared distance."""
-        n = self.X.shape[0]
-        label, least = np.empty(n, dtype=np.int32), np.empty(n)
-        for b in blocks(n, max(self.centers.shape)):
-            table = self.distances(self.rows(b))
-            label[b] = table.argmin(axis=1)
-            least[b] = np.take_along_axis(table, label[b, None], axis=1)[:, 0]
-        return label, least
-
-    def keep(self, kept):
-        """Forget the other clusters."""
-        self.centers, self.covariances = self.centers[kept], self.covariances[kept]
-        self.roots, self.logdet = self.roots[kept], self.logdet[kept]
-
-
-class _GaussianStart:
-    """One start of MahalanobisMeans."""
-
-    def __init__(self, gaussians, k, cost, order):
-        self.state, self.k, self.cost, self.order = gaussians, k, cost, order
-
-    @property
-    def objective(self):
-        """The objective at the end."""
-        return self.progress.objective
-
-    def run(self, label, first, max_iter, tol, verbose):
-        """Sweep from these labels to a fixed point; ``first``: they are the first sweep."""
-        state, self.label = self.state, label
-        progress = self.progress = Progress(max_iter, tol, len(label), verbose)
-        objective = state.refit(label, self.k)
-        if first:
-            self._record(objective, len(label), 0)
-        while progress.goes_on:
-            before, least = self.label, None
-            self.label, least = state.assign()
-            if self.cost is None:
-                opened = 0
-                self._restart(least)
-            else:
-                opened = self._open(least)
-            moved = int(np.count_nonzero(before != self.label))
-            if self.cost is not None:
-                kept, label = np.unique(self.label, return_inverse=True)
-                self.label, self.k = label.astype(np.int32), len(kept)
-            if moved or opened:
-                objective = state.refit(self.label, self.k)
-            self._record(objective, moved, opened)
-        if not progress.converged:
-            self.label, least = state.assign()
-            if self.cost is not None:
-                kept, label = np.unique(self.label, return_inverse=True)
-                self.label, self.k = label.astype(np.int32), len(kept)
-                state.keep(kept)
-            progress.path.append(exact_total(state.w * least) + state.prior())
-        return self
-
-    def _record(self, objective, moved, opened):
-        line = f"{self.k} clusters, {{}}, {moved} points moved, {opened} clusters opened"
-        self.progress.record(objective, line, changed=moved or opened, opened=opened)
-
-    def _restart(self, least):
-        """Emptied clusters begin anew at the worst-fitted rows that are not alone."""
-        count = np.bincount(self.label, minlength=self.k)
-        for k in np.flatnonzero(count == 0):
-            worst = np.where(count[self.label] > 1, self.state.w * least, -1.0).argmax()
-            count[self.label[worst]] -= 1
-            self.label[worst], least[worst], count[k] = k, 0.0, 1
-
-    def _open(self, least):
-        """Rows in order of visit whose distance exceeds the cost open clusters."""
-        state, order, opened, after = self.state, self.order, 0, 0
-        if state.known is None:
-            root = np.sqrt(state.scale / state.reg) * state.identity
-        else:
-            root = state.roots[0]
-        while True:
-            rest = order[after:]
-            far = state.w[rest] * least[rest] > self.cost
-            first = int(far.argmax()) if len(far) else 0
-            if not len(far) or not far[first]:
-                return opened
-            i, after = rest[first], after + first + 1
-            self.label[i], least[i] = self.k, 0.0
-            center = state.rows(i)
-            for b in blocks(len(order) - after, state.X.shape[1]):
-                rows = order[after:][b]
-                with np.errstate(over="ignore"):  # infinity is not nearer
-                    new = np.square((state.rows(rows) - center) @ root).sum(axis=1)
-                rows, new = rows[new < least[rows]], new[new < least[rows]]
-                self.label[rows], least[rows] = self.k, new
-            self.k += 1
-            opened += 1
 
 
 class MahalanobisMeans(CenterEstimator):
@@ -467,7 +240,7 @@ class MahalanobisMeans(CenterEstimator):
                 f"{f' in number {k}' if known.ndim == 3 else ''}"
             )
 
-        _roots(stack, indefinite)
+        roots_of(stack, indefinite)
         return known
 
     def _resolve_reg(self, data):
@@ -486,7 +259,7 @@ class MahalanobisMeans(CenterEstimator):
             return None
         lam, scale = float(self.lam), float(self.scale)
         if known is not None:
-            roots, logdet = _roots(known[None], None)
+            roots, logdet = roots_of(known[None], None)
             cost = lam + reg * np.square(roots).sum() + scale * logdet[0]
         elif reg == 0:
             raise ValueError("reg_covar must be > 0 with lam given, got 0")
@@ -544,7 +317,7 @@ class MahalanobisMeans(CenterEstimator):
             seeds, known = self._check_seeds(d), self._check_covariances(d)
             # rows without weight are few or none: leave them out by a copy
             used = (X, w) if len(active) == n else (X[active], w[active])
-            data = _Data(*used, sample_weight is not None)
+            data = Data(*used, sample_weight is not None)
             reg = self._resolve_reg(data)
             cost = self._opening_cost(d, reg, known)
             total = 1 if seeds is not None and cost is None else self.n_init
@@ -573,10 +346,10 @@ class MahalanobisMeans(CenterEstimator):
     def _start(self, data, seeds, known, reg, cost, start, rng):
         X, w = data.X, data.w
         lam = 0.0 if self.lam is None else float(self.lam)
-        state = _Gaussians(X, w, lam, float(self.scale), reg, known, data)
+        state = Gaussians(X, w, lam, float(self.scale), reg, known, data)
         order = np.arange(len(w)) if start == 0 or cost is None else rng.permutation(len(w))
         if seeds is None and cost is not None:
-            one, label = _GaussianStart(state, 1, cost, order), np.zeros(len(w), dtype=np.int32)
+            one, label = GaussianStart(state, 1, cost, order), np.zeros(len(w), dtype=np.int32)
             return one.run(label, False, self.max_iter, self.tol, self.verbose)
         if seeds is None:
             seeds = kmeans_plusplus(X, self.n_clusters, sample_weight=w, random_state=rng)[0]
@@ -584,7 +357,7 @@ class MahalanobisMeans(CenterEstimator):
         first = state.identity if known is None else known
         state.set_covariances(np.broadcast_to(first, (len(seeds), *state.identity.shape)))
         label, least = state.assign()
-        one = _GaussianStart(state, len(seeds), cost, order)
+        one = GaussianStart(state, len(seeds), cost, order)
         one.label = label
         if cost is None:
             one._restart(least)
@@ -597,7 +370,7 @@ class MahalanobisMeans(CenterEstimator):
         """The clusters found, and other data."""
         lam = 0.0 if self.lam is None else float(self.lam)
         w = np.ones(X.shape[0]) if w is None else w
-        state = _Gaussians(X, w, lam, float(self.scale), reg, None)
+        state = Gaussians(X, w, lam, float(self.scale), reg, None)
         state.centers = self.cluster_centers_
         state.set_covariances(self.covariances_)
         return state
@@ -641,7 +414,7 @@ class MahalanobisMeans(CenterEstimator):
         for rows in blocks(X.shape[0], max(self.cluster_centers_.shape)):
             with np.errstate(over="ignore"):
                 out[rows] = np.sqrt(state.distances(state.rows(rows)))
-        _need_finite(out, X)
+        need_finite(out, X)
         return out
 
     def score(
