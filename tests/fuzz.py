@@ -171,7 +171,8 @@ PARAMETERS = {
         "max_iter": (["100", "1", "3"], NO_COUNT),
     },
     "MahalanobisMeans": {
-        **LOOP, "n_clusters": COUNT, "max_iter": SWEEPS, "tol": TOL,
+        **LOOP, "n_clusters": (["'auto'", *COUNT[0]], COUNT[1]), "max_iter": SWEEPS, "tol": TOL,
+        "volume": (["'points'", "'clusters'"], ["'x'", "None"]),
         "lam": (["None", "None", "0.5", "-3.0", "-10", "1.5"], LAM_ODD),
         "scale": (["1.0", "0.5", "3"], [*NO_NUMBER, "0", "np.inf", "1e300", "1e-300", "10**400"]),
         "reg_covar": (["'auto'", "0", "0.1", "3.0"], [*NO_NUMBER, "np.inf", "1e300", "1e-300"]),
@@ -181,7 +182,7 @@ PARAMETERS = {
              "np.stack([np.eye(d)] * 2)", "1e300 * np.eye(d)", "1e-300 * np.eye(d)",
              "np.arange(d * d).reshape(d, d)"],
         ),
-        "init": (["'k-means++'", "'k-means++'", *START[0][2:]], START[1]),
+        "init": (["'auto'", "'merge'", "'k-means++'", *START[0][2:]], START[1]),
     },
     "HDPMeans": {**HDP, "n_threads": THREADS},
     "KernelHDPMeans": {**HDP, **KERNELS, "max_memory": MEMORY},
