@@ -47,6 +47,16 @@ within() {
     VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH "$@"
 }
 
+# Whether there is a command $1; where it is missing, it comes with the Debian packages $2... if this
+# runs as root.
+package() {
+    if ! command -v "$1" >"$work/where"; then
+        shift
+        { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+            --no-install-recommends "$@"; } >"$work/apt.log" 2>&1
+    fi
+}
+
 # What pyproject.toml asks for, one a line: the dependencies and those of the extras given. With
 # --lowest each in the lowest version allowed.
 requirements() {
