@@ -437,10 +437,8 @@ default="auto"
             cost = self._opening_cost(d, reg, known)
             lam = self._resolve_lam(d, data, known)
             total = 1 if seeds is not None and cost is None else self.n_init
-            make = self._merged if self._merges(known) else self._start
-            starts = (
-                make(data, seeds, known, reg, lam, cost, start, rng) for start in range(total)
-            )
+            make = self._merged if self._merges(known) else self._begun
+            starts = make(data, seeds, known, reg, lam, cost, total, rng)
             best = best_of(starts, total=total, verbose=self.verbose)
             self.cluster_centers_ = best.state.centers
             self.covariances_ = best.state.covariances
@@ -472,54 +470,62 @@ default="auto"
         kind = PointGaussians if self.volume == "points" else Gaussians
         return kind(X, w, lam or 0.0, float(self.scale), reg, known, data)
 
-    def _merged(self, data, seeds, known, reg, lam, cost, start, rng):
-        """A start from a merge path; of a sample where there are many rows."""
-        X, w, part = data.X, data.w, data
-        if len(w) > PATH_ROWS:
-            rows = np.sort(rng.choice(len(w), PATH_ROWS, replace=False))
-            share = exact_total(w) / exact_total(w[rows])
-            part = Data(X[rows], w[rows] * share, True)
-        path = self._gaussians(part.X, part.w, lam, reg, known, part)
-        k, label = self._cut_path(path, part, seeds, known, rng)
-        if k is None:  # mergers passed over the number of clusters that is wanted
-            return self._start(data, None, known, reg, lam, cost, start, rng)
-        state = self._gaussians(X, w, lam, reg, known, data)
-        one = GaussianStart(state, k, None, None)
-        one.label = label
-        if part is not data:
-            path.refit(label, k)
-            state.take(path)
-            one.label, least = state.assign()
-            one.restart(least)
-        return one.run(one.label, False, self.max_iter, self.tol, self.verbose)
-
-    def _cut_path(self, path, data, seeds, known, rng):
-        """Number of clusters and labels: those wanted, or the best of a path."""
+    def _merged(self, data, seeds, known, reg, lam, cost, total, rng):
+        """Starts from merge paths; of samples where there are many rows."""
         n, d = data.X.shape
-        most = max(1, n // (d + 2)) if self._found else n
-        many = FIRST if self._found else max(FIRST, 2 * self.n_clusters)
-        while True:
-            many = min(many, most)
-            if seeds is None:
-                first = kmeans_plusplus(data.X, many, sample_weight=data.w, random_state=rng)[0]
-            else:
-                first = seeds
-            begin = plain_clusters(data, first, path.identity if known is None else known)
-            best, least = (None, None), np.inf
-            for k, label, objective in merge_path(path, *begin):
-                wanted = objective < least if self._found else k == self.n_clusters
-                if wanted:
-                    best, least = (k, label), objective
-                if k == self.n_clusters:
+        rows = min(n, PATH_ROWS)
+        most = max(1, rows // (d + 2)) if self._found else rows
+        many = min(most, FIRST if self._found else max(FIRST, 2 * self.n_clusters))
+        for _ in range(total):
+            part = data
+            if n > PATH_ROWS:
+                some = np.sort(rng.choice(n, PATH_ROWS, replace=False))
+                share = exact_total(data.w) / exact_total(data.w[some])
+                part = Data(data.X[some], data.w[some] * share, True)
+            path = self._gaussians(part.X, part.w, lam, reg, known, part)
+            while True:
+                k, label = self._cut_path(path, seeds, many, rng)
+                if not self._found or seeds is not None or k <= many // 2 or many == most:
                     break
-            if not self._found or seeds is not None or best[0] <= many // 2 or many == most:
-                return best
-            many *= 2
+                many = min(2 * many, most)  # for the starts to come, too
+            if k is None:  # mergers passed over the number of clusters that is wanted
+                yield self._start(data, None, known, reg, lam, cost, None, rng)
+                continue
+            state = self._gaussians(data.X, data.w, lam, reg, known, data)
+            one = GaussianStart(state, k, None, None)
+            one.label = label
+            if part is not data:
+                path.refit(label, k)
+                state.take(path)
+                one.label, least = state.assign()
+                one.restart(least)
+            yield one.run(one.label, False, self.max_iter, self.tol, self.verbose)
 
-    def _start(self, data, seeds, known, reg, lam, cost, start, rng):
+    def _cut_path(self, path, seeds, many, rng):
+        """Number of clusters and labels: those wanted, or the best of a path."""
+        if seeds is None:
+            seeds = kmeans_plusplus(path.X, many, sample_weight=path.w, random_state=rng)[0]
+        metric = path.identity if path.known is None else path.known
+        best, least = (None, None), np.inf
+        for k, label, objective in merge_path(path, *plain_clusters(path.data, seeds, metric)):
+            if objective < least if self._found else k == self.n_clusters:
+                best, least = (k, label), objective
+            if k == self.n_clusters:
+                break
+        return best
+
+    def _begun(self, data, seeds, known, reg, lam, cost, total, rng):
+        """Starts from seeds, or from one cluster of all rows."""
+        n = len(data.w)
+        for start in range(total):
+            order = None
+            if cost is not None:
+                order = np.arange(n) if start == 0 else rng.permutation(n)
+            yield self._start(data, seeds, known, reg, lam, cost, order, rng)
+
+    def _start(self, data, seeds, known, reg, lam, cost, order, rng):
         X, w = data.X, data.w
         state = self._gaussians(X, w, lam, reg, known, data)
-        order = np.arange(len(w)) if start == 0 or cost is None else rng.permutation(len(w))
         if seeds is None and cost is not None:
             one, label = GaussianStart(state, 1, cost, order), np.zeros(len(w), dtype=np.int32)
             return one.run(label, False, self.max_iter, self.tol, self.verbose)
