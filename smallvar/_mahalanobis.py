@@ -356,10 +356,10 @@ default="auto"
         squares = np.empty(len(w))
         for b in blocks(*X.shape):
             squares[b] = np.square(X[b] - mean).sum(axis=1)
-        total = exact_total(w * squares) / X.shape[1]
+        total = exact_total(w * squares)
         if self.volume == "points":
-            return PRIOR * float(self.scale) * total / exact_total(w) or 1.0
-        return 0.1 * total / (GUESS if self._found else self.n_clusters) or 1.0
+            return PRIOR * float(self.scale) * total / X.shape[1] / exact_total(w) or 1.0
+        return 0.1 * total / X.shape[1] / (GUESS if self._found else self.n_clusters) or 1.0
 
     def _resolve_lam(self, d, data, known):
         """The price of a cluster; None with K fixed."""

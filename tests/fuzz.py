@@ -227,7 +227,7 @@ SHARE = {"DPMeans": 6, "BPMeans": 3, "HDPMeans": 3, "DynamicMeans": 3, "MiniBatc
 DEFAULTS = {
     "DPMeans": {"lam": LAM}, "BregmanDPMeans": {"lam": LAM}, "MiniBatchDPMeans": {"lam": LAM},
     "KFeatures": {"n_components": ["1", "2", "3"], "n_init": ["1", "2"]},
-    "BPMeans": {"lam": LAM, "n_init": ["1", "2"]}, "MahalanobisMeans": {"n_clusters": ["1", "2", "3"]},
+    "BPMeans": {"lam": LAM, "n_init": ["1", "2"]}, "MahalanobisMeans": {"n_clusters": ["'auto'", "1", "2", "3"]},
     "KernelDPMeans": {"lam": ["0.1", "0.5", "2.0"]}, "SpectralDPMeans": {"lam": LAM, "n_init": ["2"]},
     "KernelDynamicMeans": {"lam": ["0.1", "0.5", "2.0"]}, "SpectralDynamicMeans": {"lam": LAM},
     "DynamicMeans": {"lam": LAM}, "feature_path": {"max_components": ["2", "3"], "n_init": ["1"]},
