@@ -103,7 +103,7 @@ def shaped_sets():
 
 def shapes(sets=None):
     """Clusters of any shape; those with a "K" are told their number."""
-    for name, X, y in sets if sets is not None else map(long_set, range(24)):
+    for name, X, y in sets if sets is not None else map(long_set, range(12)):
         k = len(np.unique(y[y >= 0]))
         yield Case(
             name,
