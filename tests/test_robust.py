@@ -338,7 +338,7 @@ def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
                 if key not in ("PenalizedCut", "MahalanobisMeans"):
                     model.set_params(**{name: 0.02})
             if key == "MahalanobisMeans":
-                model.set_params(n_clusters=9)
+                model.set_params(n_clusters=9, init="k-means++")
             if hasattr(model, "n_features_in_"):
                 model.fit(np.vstack([X] if key == "PenalizedCut" else [X, X]))
             seen.append(warned(model, X))
