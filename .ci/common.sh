@@ -2,14 +2,17 @@
 #
 # They need bash, git, gcc, binutils, Python >= 3.11 (PYTHON names another interpreter) and a package
 # index. They work on copies of the tree (what git tracks or would track), so nothing is left behind.
-# EVERY=8 takes one in eight of many random problems; `run` sets it, and CI_WORK, for the others.
+# SAMPLE=1 takes the minute's choice of the tests (`-m smoke`); `run` sets it, and CI_WORK, for the
+# others.
 # shellcheck shell=bash
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 root=$PWD
-: "${PYTHON:=python3}" "${EVERY:=1}"
+: "${PYTHON:=python3}" "${SAMPLE:=0}"
+choice=()
+if [ "$SAMPLE" = 1 ]; then choice=(-m smoke); fi
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 if [ -d ../shared/data ]; then
     : "${SMALLVAR_DATA:=$(cd ../shared/data && pwd)}"

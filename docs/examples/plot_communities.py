@@ -1,6 +1,6 @@
 """
-Conferences in a season of football
-===================================
+Which teams play in the same conference?
+========================================
 
 Teams that play one another are linked. Which of them form a conference, and how many conferences
 are there? :class:`~smallvar.PenalizedCut` cuts the graph of games into clusters and is told what a
