@@ -55,12 +55,12 @@ def rows(n=40, d=3, seed=0):
     ],
 )
 def test_features_opened_over_roundings_come_to_an_end(X, lam, init, algorithm):
+    options = {"max_iter": 5, "algorithm": algorithm, "init": init, "n_init": 1}
     for seed in range(5):
-        model = BPMeans(
-            lam, max_iter=5, algorithm=algorithm, init=init, random_state=seed, n_init=1
-        )
-        assert model.fit(X).n_iter_ <= 5 + len(X)
-        assert np.isfinite(model.objective_)
+        for n_swaps in (0, 3):  # each swap may be followed by as many sweeps again
+            model = BPMeans(lam, n_swaps=n_swaps, random_state=seed, **options)
+            assert model.fit(X).n_iter_ <= (1 + n_swaps) * (5 + len(X))
+            assert np.isfinite(model.objective_)
 
 
 @pytest.mark.parametrize(
