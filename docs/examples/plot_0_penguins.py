@@ -71,8 +71,8 @@ for center in scaler.inverse_transform(model.cluster_centers_):
 # ------------------
 #
 # The fit has compared clusterings into every number of clusters, by the length of a description of
-# the data, in nats: a difference of some tens is clear, one of a few is not. Here is how much longer
-# the other descriptions are.
+# the data, in nats: a difference of some tens is clear, one of a few is not. Here is how much more
+# the others need.
 
 path = model.path_
 fig, ax = plt.subplots(figsize=(5, 2.6))
