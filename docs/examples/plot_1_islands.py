@@ -18,8 +18,8 @@ palmerpenguins.
 # --------------------------------------
 #
 # :class:`~smallvar.DPMeans` on one island tells how many kinds there are, but not which of them are
-# the same as elsewhere. On the left are its clusters, numbered anew on each island; on the right
-# those of `HDPMeans`, which have the same color everywhere. Gray is what lives on other islands.
+# the same as elsewhere. Above are its clusters, numbered anew on each island; below those of
+# `HDPMeans`, which have the same color everywhere. Gray is what lives on other islands.
 
 import matplotlib.pyplot as plt
 import numpy as np
