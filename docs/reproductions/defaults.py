@@ -15,7 +15,7 @@ from sklearn import datasets
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.preprocessing import scale
 
-from smallvar import DPMeans
+from smallvar import DPMeans, KernelDPMeans, KernelHDPMeans, SpectralDPMeans
 
 
 @dataclass
@@ -50,10 +50,47 @@ def points():
     yield Case("12 blobs", X, y, now | before)
 
 
+def kernels():
+    """Spectral and kernel DP-means; "SP" and "K" before, "SP rbf" with the median's gamma."""
+    cases = []
+    for name in ("iris", "wine", "breast_cancer", "digits"):
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        cases.append((name, X if name == "digits" else scale(X), y))
+    for name, d, k, std, seed in (("12 blobs", 8, 12, 1.0, 0), ("5 wide blobs", 5, 5, 2.0, 0)):
+        cases.append(
+            (name, *datasets.make_blobs(600, d, centers=k, cluster_std=std, random_state=seed))
+        )
+    cases.append(("5 blobs in 2-d", *datasets.make_blobs(500, 2, centers=5, random_state=1)))
+    rng = np.random.default_rng(0)
+    y = np.arange(6).repeat(50)
+    cases.append(
+        ("6 in 50-d", rng.standard_normal((6, 50))[y] + 0.7 * rng.standard_normal((300, 50)), y)
+    )
+    cases.append(("moons", *datasets.make_moons(400, noise=0.06, random_state=0)))
+    for d in (1, 2, 10):
+        cases.append((f"one blob in {d}-d", rng.standard_normal((400, d)), np.zeros(400, int)))
+    for name, X, y in cases:
+        k, scikit = len(np.unique(y)), 1 / X.shape[1]
+        estimators = {
+            "SP now": SpectralDPMeans,
+            "SP guess": lambda k=k: SpectralDPMeans("spectrum", n_clusters=k),
+            "SP rbf": lambda: SpectralDPMeans("farthest-first"),
+            "SP": lambda: SpectralDPMeans("farthest-first", kernel="linear"),
+            "K now": KernelDPMeans,
+            "K guess": lambda k=k: KernelDPMeans(n_clusters=k),
+            "K 1/d": lambda g=scikit: KernelDPMeans(gamma=g),
+        }
+        yield Case(name, X, y, estimators)
+    X, y = datasets.make_blobs(600, 5, centers=5, random_state=0)
+    yield Case(
+        "5 blobs, 6 groups", X, y, {"KHDP now": KernelHDPMeans}, {"groups": np.arange(600) % 6}
+    )
+
+
 HEADER = (
     f"{'data':24s} {'defaults':10s} {'found':>6s} {'true':>5s} {'ARI':>6s} {'NMI':>6s} {'s':>8s}"
 )
-FAMILIES = {"points": points}
+FAMILIES = {"points": points, "kernels": kernels}
 
 
 def main():
