@@ -7,6 +7,7 @@ import stat
 import sys
 import tempfile
 import textwrap
+from collections.abc import Callable
 from itertools import combinations
 
 from smallvar._cli.output import complain
@@ -14,7 +15,9 @@ from smallvar._cli.picture import import_matplotlib
 from smallvar._cli.table import UserError, one_of, suffix_of
 from smallvar._version import __version__
 
-NAMES = ("cluster", "features", "track")  # of the commands; the first is the default
+COMMANDS: dict[
+    str, Callable[[list[str]], None]
+] = {}  # name: function, as `main` enters them; the first is the default
 TARGETS = ("out", "components", "tracks", "plot")  # options that name a file to write
 PICTURE_FORMATS = (".png", ".pdf", ".svg")
 OUT_FORMATS = (".csv", ".npy", ".parquet")
@@ -55,13 +58,14 @@ def new_parser(prog, usage, description, examples):
     parser : Parser
         For `parse`.
     """
+    default = next(iter(COMMANDS))
     examples = textwrap.indent(textwrap.dedent(examples).strip(), "  ")
     return Parser(
         prog=prog,
         usage=usage,
         description=textwrap.fill(" ".join(description.split()), 80),
         epilog=f"examples:\n{examples}\n\n"
-        f"commands: {', '.join(NAMES)} (default: {NAMES[0]}); each has its own --help",
+        f"commands: {', '.join(COMMANDS)} (default: {default}); each has its own --help",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -11,14 +11,14 @@ import sys
 import warnings
 from contextlib import redirect_stdout, suppress
 
-from smallvar._cli.arguments import NAMES
+from smallvar._cli.arguments import COMMANDS
 from smallvar._cli.cluster import cluster
 from smallvar._cli.features import features
 from smallvar._cli.output import complain
 from smallvar._cli.table import UserError
 from smallvar._cli.track import track
 
-COMMANDS = dict(zip(NAMES, (cluster, features, track), strict=True))
+COMMANDS.update(cluster=cluster, features=features, track=track)
 ARGUMENT = re.compile(r"\b(algorithm|lam)='(\w+)'")  # of an estimator, as its warnings advise it
 
 
@@ -38,7 +38,7 @@ def main(argv=None):
     """
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] not in COMMANDS:
-        argv = [NAMES[0], *argv]
+        argv = [next(iter(COMMANDS)), *argv]
     try:
         # --help and its like end as SystemExit, errors as UserError.
         # With --out - the report goes elsewhere; redirect_stdout puts all back in the end.
