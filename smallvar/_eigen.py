@@ -175,10 +175,11 @@ def lanczos(product, n, norm, threshold, rng, least=0, known=None, max_memory=np
         if complete:
             k = 2 * k if take.all() else max(2, least - Q.shape[1])
     if SOLVED * n * n > max_memory:
+        which = f"above {threshold:.3g}" if threshold < np.inf else f"up to the {least}th"
         raise ValueError(
-            f"max_memory must be at least {SOLVED * n * n:.3g} for {n} rows with so many "
-            f"eigenvalues above {threshold:.3g}, too many for a sparse solver, got "
-            f"{max_memory:.3g}: take a larger lam, or allow more"
+            f"max_memory must be at least {SOLVED * n * n:.3g} for all eigenvalues {which} of "
+            f"{n} rows, too many for a sparse solver, got {max_memory:.3g}: take a larger lam or "
+            "fewer clusters, or allow more"
         )
     K = product(np.eye(n))
     return _dense((K + K.T) / 2, threshold, least)

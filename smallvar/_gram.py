@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigvalsh, eigvalsh_tridiagonal
 from scipy.sparse import issparse
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import cdist, pdist, squareform
 from sklearn.metrics.pairwise import (
     KERNEL_PARAMS,
     kernel_metrics,
@@ -42,7 +42,7 @@ def batches(n, size):
 
 
 def typical_distance(X, weight, metric):
-    """Median distance between rows that differ, 0 if none do; rows without weight do not count.
+    """Median distance between rows, 0 if all are equal; copies do not count, nor rows of weight 0.
 
     Of more than SAMPLE rows, always the same ones are looked at, drawn at random: rows in a regular
     order, such as one from each of several groups in turn, must not be taken at regular steps.
@@ -51,14 +51,16 @@ def typical_distance(X, weight, metric):
     if len(rows) > SAMPLE:
         rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLE, replace=False))
     if issparse(X):
+        root = metric == "sqeuclidean"
         distance = pairwise_distances(
-            X[rows].astype(np.float64), metric="euclidean" if metric == "sqeuclidean" else metric
+            X[rows].astype(np.float64), metric="euclidean" if root else metric
         )
-        distance = distance[np.triu_indices(len(rows), 1)] ** (1 + (metric == "sqeuclidean"))
+        distance = distance ** (1 + root)
         distance[distance <= 1e-10 * distance.max(initial=0)] = 0.0  # those of equal rows are off
     else:
-        distance = pdist(X[rows], metric)
-    distance = distance[distance > 0]
+        distance = squareform(pdist(X[rows], metric))
+    first = (distance == 0).argmax(axis=1) == np.arange(len(rows))  # of its copies
+    distance = distance[np.ix_(first, first)][np.triu_indices(np.count_nonzero(first), 1)]
     return float(np.median(distance)) if len(distance) else 0.0
 
 

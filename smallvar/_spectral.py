@@ -26,8 +26,9 @@ from smallvar._eigen import (
     unit_rows,
     yu_shi_rounds,
 )
-from smallvar._gram import BLOCK, Gram, KernelEstimator, check_gram, warn_remote
+from smallvar._gram import BLOCK, DISTANCES, Gram, KernelEstimator, check_gram, warn_remote
 from smallvar._lapack import svd
+from smallvar._path import find_path
 from smallvar._penalty import among, cut_guess, farthest_by, farthest_first
 from smallvar._starts import best_of
 from smallvar._validation import (
@@ -43,9 +44,11 @@ from smallvar._validation import (
 )
 
 DENSE_SOLVER = 48  # bytes that a dense solver takes for each entry of the matrix
+OF_ROWS = ("linear", *DISTANCES)  # kernels by which near rows are alike
 TRUST = 0.78  # likeness of as many eigenvectors from which "auto" believes in clusters
 LOOKS = 3  # roundings for each number that "auto" looks at
 MOST = 40  # eigenvalues that "auto" looks at
+COPIES = 1e-6  # unit rows of eigenvectors that differ by less are copies
 LEAST = 1e-4  # of an eigenvalue: the next one counts as no less, for a penalty between them
 EQUAL = 1e-12  # of the largest: eigenvalues, distances, objectives that differ by less are equal
 
@@ -299,7 +302,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         Penalty for each cluster, in squared units of the feature space, > 0; also the threshold of
         the eigenvalues. "spectrum" puts it between the eigenvalue of the number that
         ``n_clusters`` guesses and the next one, at the root of their product. "auto" does so for a
-        number that it finds, up to 40 and a quarter of the rows, see Notes. "farthest-first"
+        number that it finds: that of :func:`lambda_path`, or, for sparse data and other kernels
+        than "rbf", "laplacian" and "linear", from the eigenvectors, see Notes. "farthest-first"
         derives it from the guess as :func:`farthest_first_lambda` does, from distances in feature
         space; as a threshold that is often low.
     kernel : str or callable, default="rbf"
@@ -370,15 +374,19 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     See Also
     --------
     DPMeans : Local search for the same objective with the linear kernel.
+    lambda_path : Where "auto" has the number of clusters from.
     sklearn.cluster.SpectralClustering : A given number of eigenvectors of a normalized graph.
 
     Notes
     -----
-    "auto" rounds the k largest eigenvectors for k = 2, 3, ... and asks how much of their span the
-    indicators of the labels reach: all of it for clusters that are far apart, about 2 / pi for one
-    round cloud cut in two. Of the k that reach 0.78 it takes that before the largest ratio of
-    neighboring eigenvalues, and one cluster if there is none. In a single column one cloud reaches
-    more, and is cut.
+    "auto" takes the number of clusters that the merge path of the rows speaks for, as ``DPMeans``
+    does; one cloud is left alone then. Where a kernel shows another likeness of rows than their
+    distance, or only a matrix or sparse data are given, it goes by the eigenvectors: it rounds the
+    k largest for k = 2, 3, ..., at most 40 and a quarter of the distinct rows, and asks how much of
+    their span the indicators of the labels reach: all of it for clusters that are far apart, about
+    2 / pi for one round cloud cut in two. Of the k that reach 0.78 it takes that before the largest
+    ratio of neighboring eigenvalues, and one cluster if there is none. By this a cloud in a single
+    column is cut.
 
     There are no more eigenvectors than the feature space has dimensions: with the linear kernel and
     d columns at most d clusters are found. Eigenvalues grow with the number of rows. If ``lam``
@@ -547,7 +555,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             self.gamma_ = self._find_gamma(X, weight)
             self._remember_kernel()
             rows, problem = self._problem(X, weight)
-            lam, pairs = self._penalty(problem, rng, weight[rows], X.shape[0])
+            lam, pairs = self._penalty(problem, X, weight, rng)
             self.lam_ = lam
             if pairs is None:
                 pairs = problem.eigen(lam, rng)
@@ -587,30 +595,32 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
                 self._keep_means(X, rows, self.labels_[rows], problem)
         return self
 
-    def _penalty(self, problem, rng, weight, n):
+    def _penalty(self, problem, X, weight, rng):
         """The penalty, and what was found on the way: at least all eigenpairs above it, or None."""
         lam, guess = self.lam, None
         if not isinstance(lam, str):
             return float(lam), None
         if lam != "auto":  # rows without weight count for what may be guessed
-            guess = min(cut_guess(self.n_clusters, n), problem.n)
+            guess = min(cut_guess(self.n_clusters, X.shape[0]), problem.n)
+        elif not issparse(X) and isinstance(self.kernel, str) and self.kernel in OF_ROWS:
+            guess = find_path(X, weight, rng, resolve_threads(None)).best
         if lam == "farthest-first":
             return float(problem.farthest_first(guess)), None
-        values, Y = problem.eigen(np.inf, rng, least=min(problem.n, (guess or MOST) + 1))
+        pairs = values, Y = problem.eigen(np.inf, rng, least=min(problem.n, (guess or MOST) + 1))
         rank = int(np.count_nonzero(values > EQUAL * problem.scale))
         if not rank:
             return 1.0, None
-        k = min(guess, rank) if guess else self._number(values[:rank], Y[:, :rank], rng, weight)
-        after = values[k] if k < len(values) else 0.0
-        return float(np.sqrt(values[k - 1]) * np.sqrt(max(after, LEAST * values[k - 1]))), (
-            values,
-            Y,
-        )
+        if guess is None:
+            guess = self._number(values[:rank], Y[:, :rank], rng, weight[weight > 0])
+        last = values[min(guess, rank) - 1]
+        after = max(values[guess] if guess < len(values) else 0.0, LEAST * last)
+        return float(np.sqrt(last) * np.sqrt(after)), pairs
 
     def _number(self, values, Y, rng, weight):
         """The number of clusters: of those that are like as many eigenvectors, before the gap."""
         best, number = 0.0, 1
-        for k in range(2, min(MOST, len(Y) // 4, len(values)) + 1):
+        distinct = len(np.unique(np.round(unit_rows(Y) / COPIES), axis=0))  # copies are but weight
+        for k in range(2, min(MOST, distinct // 4, len(values)) + 1):
             after = values[k] if k < len(values) else LEAST * values[k - 1]
             gap = values[k - 1] / max(after, LEAST * values[k - 1])
             if gap > best * (1 + EQUAL) and any(

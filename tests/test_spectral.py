@@ -20,7 +20,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from smallvar import DPMeans, SpectralDPMeans, _eigen, _spectral, farthest_first_lambda
+from smallvar import (
+    DPMeans,
+    SpectralDPMeans,
+    _eigen,
+    _spectral,
+    farthest_first_lambda,
+    lambda_path,
+)
 from smallvar._eigen import eigen_above, first_appearance, yu_shi
 from smallvar._gram import Gram
 
@@ -671,11 +678,33 @@ def test_auto_finds_separate_clusters(weighted):
             assert copies.lam_ == pytest.approx(3 * model.lam_, rel=1e-8)
 
 
-@pytest.mark.parametrize("d", [2, 3, 5, 10, 50])
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 10, 50])
 def test_auto_leaves_one_cluster_alone(d):
     for seed, n in ((0, 150), (1, 400)):
         X = np.random.default_rng([d, seed]).standard_normal((n, d))
-        assert SpectralDPMeans(random_state=0).fit(X).n_clusters_ == 1
+        model = SpectralDPMeans(random_state=0).fit(X)
+        assert model.n_clusters_ == 1
+        if d > 1:
+            K = rbf_kernel(X, gamma=model.gamma_)
+            other = SpectralDPMeans(kernel="precomputed", random_state=0).fit(K)
+            assert other.n_clusters_ == 1
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
+def test_auto_takes_the_number_of_the_merge_path(kernel):
+    X, _ = make_blobs(300, 6, centers=4, cluster_std=2.5, random_state=1)
+    w = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 300)
+    for weight in (None, w):
+        k = lambda_path(X, sample_weight=weight, random_state=0).best
+        assert k > 1
+        model, guessed = (
+            SpectralDPMeans(lam, n_clusters=k, kernel=kernel, random_state=0)
+            for lam in ("auto", "spectrum")
+        )
+        model.fit(X, sample_weight=weight)
+        guessed.fit(X, sample_weight=weight)
+        assert model.lam_ == pytest.approx(guessed.lam_, rel=1e-12)
+        assert len(model.eigenvalues_) == k
 
 
 def test_likeness_by_projectors():
@@ -697,13 +726,13 @@ def test_gamma_is_that_of_the_fit():
     X, _ = make_blobs(80, 3, centers=3, random_state=0)
     model = SpectralDPMeans(random_state=0).fit(X)
     assert model.gamma_ == pytest.approx(1 / np.median(pdist(X, "sqeuclidean")))
-    twice = np.repeat(X, 2, axis=0)  # rows that are equal do not count
+    more = np.repeat(X, np.arange(80) % 3 + 1, axis=0)  # copies do not count
     for kernel in ("rbf", "laplacian"):
-        dense, sparse = (
-            SpectralDPMeans(1.0, kernel=kernel, n_init=1).fit(form)
-            for form in (X, sp.csr_array(twice))
+        one, *others = (
+            SpectralDPMeans(1.0, kernel=kernel, n_init=1).fit(form).gamma_
+            for form in (X, more, sp.csr_array(X), sp.csr_array(more))
         )
-        assert sparse.gamma_ == pytest.approx(dense.gamma_, rel=1e-2)
+        assert others == pytest.approx([one] * 3, rel=1e-10)
     labels = model.predict(X)
     assert np.array_equal(model.set_params(gamma=1e3).predict(X), labels)
     assert model.fit(X).gamma_ == 1e3
@@ -724,6 +753,7 @@ def test_gamma_is_that_of_the_fit():
 def test_small_memory_gives_the_same(budget, kernel, weighted, monkeypatch):
     for module in (_eigen, _spectral):
         monkeypatch.setattr(module, "DENSE", 20)
+    monkeypatch.setattr(_spectral, "MOST", 6)
     X, _ = make_blobs(150, 4, centers=5, cluster_std=0.7, random_state=3)
     w = np.random.default_rng(0).choice([0.0, 0.7, 2.0], 150) if weighted else None
     data = rbf_kernel(X, gamma=0.02) if kernel == "precomputed" else X
