@@ -2,14 +2,17 @@
 #
 # They need bash, git, gcc, binutils, Python >= 3.11 (PYTHON names another interpreter) and a package
 # index. They work on copies of the tree (what git tracks or would track), so nothing is left behind.
-# EVERY=8 takes one in eight of many random problems; `run` sets it, and CI_WORK, for the others.
+# SAMPLE=1 takes the minute's choice of the tests (`-m smoke`); `run` sets it, and CI_WORK, for the
+# others.
 # shellcheck shell=bash
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 root=$PWD
-: "${PYTHON:=python3}" "${EVERY:=1}"
+: "${PYTHON:=python3}" "${SAMPLE:=0}"
+choice=()
+if [ "$SAMPLE" = 1 ]; then choice=(-m smoke); fi
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 if [ -d ../shared/data ]; then
     : "${SMALLVAR_DATA:=$(cd ../shared/data && pwd)}"
@@ -45,6 +48,16 @@ within() {
     local venv=$work/$1
     shift
     VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH "$@"
+}
+
+# Whether there is a command $1; where it is missing, it comes with the Debian packages $2... if this
+# runs as root.
+package() {
+    if ! command -v "$1" >"$work/where"; then
+        shift
+        { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+            --no-install-recommends "$@"; } >"$work/apt.log" 2>&1
+    fi
 }
 
 # What pyproject.toml asks for, one a line: the dependencies and those of the extras given. With
