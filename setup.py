@@ -180,6 +180,7 @@ MODULES = (
     "features.state",
     "features.solver",
     "features.sweeps",
+    "features.search",
     "features.collapsed",
     "features.starts",
 )

@@ -206,7 +206,7 @@ def features():
     best = min(numpy_start(X, k, rng) for _ in range(200))
     theirs = (time.perf_counter() - begin) / 200
     for threads in (1, 2):
-        model = KFeatures(k, n_init=2000, random_state=0, n_threads=threads)
+        model = KFeatures(k, n_init=2000, n_swaps=0, random_state=0, n_threads=threads)
         ours = median_seconds(model, X, 5) / 2000
         print(
             f"{X.shape[0]} x {X.shape[1]}, {k} features, {threads} threads: smallvar "
@@ -214,13 +214,13 @@ def features():
             f"{theirs * 1e3:.2f} ms (best of 200: {best:.2f}), ratio {theirs / ours:.0f}"
         )
     for n in (50_000, 100_000, 200_000):
-        model = KFeatures(20, n_init=1, max_iter=30, random_state=0)
+        model = KFeatures(20, n_init=1, n_swaps=0, max_iter=30, random_state=0)
         print(
             f"{n} x 64, 20 features, {model.max_iter} sweeps: "
             f"{median_seconds(model, planted(n, 64, 20), 3):.2f} s"
         )
     X = planted(1000, 64, 10)
-    given = KFeatures(10, random_state=0, n_init=50, n_threads=1).fit(X).assignments_
+    given = KFeatures(10, random_state=0, n_init=50, n_swaps=0, n_threads=1).fit(X).assignments_
     for start in (given, (np.random.default_rng(0).random(given.shape) < 0.3)):
         seconds = []
         for algorithm in ("sweep", "collapsed"):

@@ -3,240 +3,30 @@
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Bunch, check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike
+from sklearn.utils import Bunch
 
-from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
-from smallvar._path import envelope
+from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._feature_path import Steps, choose
+from smallvar._features import (
+    EXACT_LIMIT,
+    FeatureEstimator,
+    check_assignments,
+    check_exact,
+    check_masses,
+)
 from smallvar._penalty import check_guess, cut_guess
-from smallvar._sweeps.features.starts import FeatureSweep
 from smallvar._validation import (
-    DTYPES,
-    as_floats,
     check_data,
     check_lam,
     check_number,
     check_option,
     check_reach,
     check_weights,
-    learned,
 )
 
-INITS = ("alternate", "mean", "data")
-EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
 
-
-def _check_masses(X, weight):
-    """Raise where weighted squares would leave float64."""
-    reach = max(abs(float(X.max())), abs(float(X.min()))) or 1.0
-    low, high = weight[weight > 0].min(), weight.max()
-    if min(low, low * reach**2) < 1e-280 or max(high, high * reach**2) > 1e280:
-        raise ValueError(
-            "sample_weight must be such that weights, and weights times the largest square in X, "
-            f"are above 1e-280 and below 1e280, got {low:.3g} to {high:.3g}; rescale them"
-        )
-
-
-def _check_exact(k, name):
-    """Raise where the exact choice of a row would have too many to choose from."""
-    if k > EXACT_LIMIT:
-        raise ValueError(
-            f"{name} must be <= {EXACT_LIMIT} where assign is 'exact' (it tries 2^{name} rows), "
-            f"got {name}={k}"
-        )
-
-
-def _check_assignments(init, n_samples, width, name):
-    """Given rows of Z as an array of bytes; ``width`` is the number of columns or its bound."""
-    try:
-        Z = as_floats(init)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"init must be one of {', '.join(map(repr, INITS))} or a binary array: {error}"
-        ) from None
-    fits = Z.ndim == 2 and Z.shape[0] == n_samples
-    if not fits or (Z.shape[1] != width if name == "n_components" else Z.shape[1] > width):
-        relation = "" if name == "n_components" else "at most "
-        raise ValueError(
-            f"init must have shape (n_samples, n_features) = ({n_samples}, {relation}"
-            f"{name}={width}), got {Z.shape}"
-        )
-    if not np.isin(Z, (0.0, 1.0)).all():
-        raise ValueError("init must hold only 0 and 1")
-    return np.ascontiguousarray(Z, dtype=np.uint8)
-
-
-class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
-    """Base of estimators whose result is X ~ Z A."""
-
-    components_: NDArray[np.float64]
-    assignments_: NDArray[np.int32]
-    n_components_: int
-    reconstruction_err_: float
-    objective_: float
-    objective_path_: NDArray[np.float64]
-    n_iter_: int
-
-    _exact = False
-
-    def _check_common(self):
-        if isinstance(self.init, str):
-            check_option(self.init, "init", INITS)
-        check_number(self.n_swaps, "n_swaps", low=0, integer=True)
-        self._check_starts()
-
-    def _prepare(
-        self, X: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[
-        NDArray[np.floating],
-        NDArray[np.floating],
-        NDArray[np.float64] | None,
-        NDArray[np.bool_] | None,
-    ]:
-        """Checked data without the rows of weight zero, and the weights of the others."""
-        X = self._validate(X, reset=True)
-        check_reach(X)
-        weight = check_weights(sample_weight, X.shape[0])
-        if weight is not None:
-            _check_masses(X, weight)
-        if weight is None or weight.all():
-            return X, X, weight, None
-        active = weight > 0
-        return X, np.ascontiguousarray(X[active]), weight[active], active
-
-    def _sweep(self, X, weight, rule, lam, cap, n_threads):
-        return FeatureSweep(
-            X,
-            weight,
-            rule,
-            lam,
-            min(cap, X.shape[0]),
-            min(self.max_iter, 2**31 - 1),
-            self.tol,
-            min(self.n_swaps, 2**31 - 1),
-            n_threads,
-            bool(self.verbose),
-        )
-
-    def _start(self, sweep, rng, Z):
-        """Run all starts of a sweep; the best one stays in it."""
-        states = rng.randint(2**63 - 1, size=self.n_init if Z is None else 1, dtype=np.int64)
-        if Z is not None:
-            sweep.run_given(Z, int(states[0]))
-            return
-        modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[self.init]
-        sweep.run(states.astype(np.uint64), np.resize(np.array(modes, dtype=np.intc), len(states)))
-
-    def _keep(self, sweep, X, active, n_threads):
-        """Learned attributes."""
-        self.components_, self.n_components_ = sweep.components(), sweep.k
-        self.assignments_ = sweep.assignments()
-        if active is not None:
-            rows = np.empty((len(active), sweep.k), dtype=np.int32)
-            rows[active] = self.assignments_
-            rows[~active] = self._encode(np.ascontiguousarray(X[~active]), None, n_threads)[0]
-            self.assignments_ = rows
-        self.reconstruction_err_ = float(np.sqrt(sweep.error))
-        self.objective_ = sweep.objective
-        self.objective_path_ = sweep.path()
-        self.n_iter_ = sweep.n_iter
-
-    def _encode(self, X, weight, n_threads):
-        """Rows of Z for data, and the weighted squared error."""
-        components = learned(self, "components_", self.n_components_, X.shape[1])
-        k = len(components)
-        rule = "exact" if self._exact else "coordinate"
-        if self._exact:
-            _check_exact(k, "n_components_")
-        sweep = FeatureSweep(X, weight, rule, 0.0, k, 1, 0.0, 0, n_threads, False)
-        return sweep.encode(components)
-
-    @property
-    def _n_features_out(self):
-        return self.n_components_
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []  # Z is int32 whatever the data are
-        return tags
-
-    def transform(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Features of each row.
-
-        Bits are flipped one after the other, from none set, until no flip brings the row closer
-        to its sum of features (or the best of all combinations is taken, where ``assign`` is
-        "exact"). For the data of the fit this need not be ``assignments_``, which come from
-        other starting points.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Data.
-
-        Returns
-        -------
-        Z : ndarray of shape (n_samples, n_components), int32
-            1 where the row has the feature, else 0.
-        """
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        check_reach(X)
-        return self._encode(X, None, self._threads())[0]
-
-    def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
-        """Data that have exactly these features: Z A.
-
-        Parameters
-        ----------
-        Z : array-like of shape (n_samples, n_components)
-            Rows of 0 and 1.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features), float64
-            Sums of the features.
-        """
-        check_is_fitted(self)
-        if self.n_components_ == 0 and np.ndim(Z) == 2 and np.shape(Z)[1] == 0:
-            return np.zeros((np.shape(Z)[0], self.n_features_in_))
-        rows = check_array(Z, dtype=DTYPES)
-        if rows.shape[1] != self.n_components_:
-            raise ValueError(
-                f"Z must have n_components_={self.n_components_} columns, got {rows.shape[1]}"
-            )
-        return rows @ self.components_
-
-    def score(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> float:
-        """Minus the objective of data with the fitted features.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Data.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        score : float
-            Minus the (weighted) sum of squared distances between the rows and the sums of their
-            features, as found by ``transform``, less the penalty of the features if there is one.
-        """
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        check_reach(X)
-        weight = check_weights(sample_weight, X.shape[0])
-        error = self._encode(X, weight, self._threads())[1]
-        return -(error + getattr(self, "lam_", 0.0) * self.n_components_)
-
-
-class BPMeans(_FeatureEstimator):
+class BPMeans(FeatureEstimator):
     """BP-means: features that rows share, their number from a penalty.
 
     Minimizes, over binary Z (who has which feature), the features A and their number K,
@@ -248,12 +38,13 @@ class BPMeans(_FeatureEstimator):
 
     Parameters
     ----------
-    lam : float or "farthest-first", default="farthest-first"
-        Penalty for each feature, in squared data units, > 0 and finite. "farthest-first" derives
-        it from the data and the guess ``n_components``: so many features are taken greedily, each
-        the residual of the row that the earlier ones explain worst, used by all rows whose own
-        residual shrinks; ``lam`` is the least by which one of them lowers the squared error.
-        :func:`feature_path` shows what other values would give.
+    lam : float, "auto" or "farthest-first", default="auto"
+        Penalty for each feature, in squared data units, > 0 and finite. "auto" chooses the number
+        of features, and with it the penalty, by how short a description of the data they make:
+        see :func:`feature_path`. "farthest-first" derives it from the data and the guess
+        ``n_components``: so many features are taken greedily, each the residual of the row that
+        the earlier ones explain worst, used by all rows whose own residual shrinks; ``lam`` is the
+        least by which one of them lowers the squared error.
     n_components : int, default=8
         Guess of the number of features for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used with a number as ``lam``.
@@ -270,15 +61,18 @@ class BPMeans(_FeatureEstimator):
         default alternates them. Then a row is drawn with probability proportional to its squared
         residual, the residual becomes a feature, and every row takes it whose own residual
         shrinks, as long as the objective falls. An array is a start of your own: rows of Z, used
-        for a single start ("sweep" and "collapsed" only).
+        for a single start ("sweep" and "collapsed" only). With ``lam="auto"`` "sweep" and
+        "collapsed" go on from the features of the path, unless there is such an array.
     n_init : int, default=10
         Number of random starts (for each number of features in "stepwise"). The one with the
         lowest objective is kept.
-    n_swaps : int, default=0
+    n_swaps : int or "auto", default="auto"
         After each start, so many times: take a random feature away, seed another one, sweep
         again, and keep the result if the objective is lower; or only take one away, or only seed
-        one, since their number is free ("stepwise" keeps it). Not in the paper; often worth more
-        than as many starts.
+        one, since their number is free ("stepwise" keeps it). Not in the paper (0); worth more
+        than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
+        over 8; on large data fewer, 2^24 divided by the size of ``X`` but at least 2; and 0
+        after a start of your own.
     max_iter : int, default=300
         Largest number of sweeps of a start; those that open features do not
         count, but there are at most ``max_iter + n_samples``.
@@ -309,6 +103,8 @@ class BPMeans(_FeatureEstimator):
         then after every successful swap; it never rises.
     lam_ : float
         The penalty used.
+    path_ : Bunch
+        With ``lam="auto"`` only: other numbers of features, as :func:`feature_path` returns them.
     n_iter_ : int
         Sweeps of the start that was kept, those for swaps included.
     n_features_in_ : int
@@ -367,14 +163,14 @@ class BPMeans(_FeatureEstimator):
 
     def __init__(
         self,
-        lam: float | Literal["farthest-first"] = "farthest-first",
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
         n_components: int = 8,
         max_features: int | None = None,
         algorithm: Literal["sweep", "collapsed", "stepwise"] = "sweep",
         init: Literal["alternate", "mean", "data"] | ArrayLike = "alternate",
         n_init: int = 10,
-        n_swaps: int = 0,
+        n_swaps: int | Literal["auto"] = "auto",
         max_iter: int = 300,
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
@@ -395,7 +191,7 @@ class BPMeans(_FeatureEstimator):
         self.verbose = verbose
 
     def _check_parameters(self):
-        check_lam(self.lam, finite=True)
+        check_lam(self.lam, finite=True, options=("auto", "farthest-first"))
         check_number(self.n_components, "n_components", low=1, integer=True)
         check_number(self.max_features, "max_features", low=1, integer=True, none=True)
         check_option(self.algorithm, "algorithm", ("sweep", "collapsed", "stepwise"))
@@ -428,18 +224,27 @@ class BPMeans(_FeatureEstimator):
             if not isinstance(self.init, str):
                 if self.algorithm == "stepwise":
                     raise ValueError("init must be a string where algorithm is 'stepwise'")
-                Z = _check_assignments(self.init, len(X), cap, "max_features")
+                Z = check_assignments(self.init, len(X), cap, "max_features")
                 Z = Z if active is None else np.ascontiguousarray(Z[active])
+            given = Z is not None
+            self._forget_path()
             lam = self.lam
-            if isinstance(lam, str):
+            if lam == "auto":
+                self.path_, chosen = choose(self, rows, weight, 0, cap, rng, n_threads)
+                lam = self.path_.lam
+                if Z is None and self.algorithm != "stepwise":
+                    Z, cap = chosen, self.path_.best
+            elif isinstance(lam, str):
                 guess = cut_guess(self.n_components, len(rows), "n_components")
-                probe = self._sweep(rows, None, "coordinate", 0.0, guess, n_threads)
+                probe = self._sweep(rows, None, "coordinate", 0.0, guess, 0, n_threads)
                 lam = probe.farthest_first()
             lam = float(lam)
             if self.algorithm == "stepwise":
                 sweep, path, converged = self._stepwise(rows, weight, lam, cap, rng, n_threads)
             else:
-                sweep = self._sweep(rows, weight, self.algorithm, lam, cap, n_threads)
+                swaps = self._swaps(rows, given=given)
+                swaps = swaps if given or Z is None else 0  # the path has made them
+                sweep = self._sweep(rows, weight, self.algorithm, lam, cap, swaps, n_threads)
                 self._start(sweep, rng, Z)
                 converged = sweep.converged
             self.lam_ = lam
@@ -452,11 +257,12 @@ class BPMeans(_FeatureEstimator):
 
     def _stepwise(self, X, weight, lam, cap, rng, n_threads):
         """K-features for K = 0, 1, 2, ... until the objective rises."""
-        best = self._sweep(X, weight, "coordinate", 0.0, 0, n_threads)
+        swaps = self._swaps(X)
+        best = self._sweep(X, weight, "coordinate", 0.0, 0, 0, n_threads)
         best.encode(np.zeros((0, X.shape[1])))
         path, converged = [best.error], True
         for k in range(1, cap + 1):
-            sweep = self._sweep(X, weight, "coordinate", 0.0, k, n_threads)
+            sweep = self._sweep(X, weight, "coordinate", 0.0, k, swaps, n_threads)
             self._start(sweep, rng, None)
             objective = sweep.error + lam * k
             if self.verbose:
@@ -468,7 +274,7 @@ class BPMeans(_FeatureEstimator):
         return best, path, converged
 
 
-class KFeatures(_FeatureEstimator):
+class KFeatures(FeatureEstimator):
     """K-features: a fixed number of features that rows share.
 
     Minimizes, over binary Z (who has which feature) and K features A,
@@ -480,8 +286,9 @@ class KFeatures(_FeatureEstimator):
 
     Parameters
     ----------
-    n_components : int, default=8
-        Number of features, K, at most the number of samples.
+    n_components : int or "auto", default=8
+        Number of features, K, at most the number of samples. "auto" chooses it by how short a
+        description of the data they make: see :func:`feature_path`. It may find 0.
     assign : {"coordinate", "exact"}, default="coordinate"
         How a row chooses its features: bit after bit, as in the paper, or the best of all 2^K
         rows, for at most 12 features. "exact" costs 2^K steps a row; a start more often ends in a
@@ -494,10 +301,12 @@ class KFeatures(_FeatureEstimator):
         shrinks. An array is a start of your own: rows of Z, used for a single start.
     n_init : int, default=10
         Number of random starts. The one with the lowest objective is kept.
-    n_swaps : int, default=0
+    n_swaps : int or "auto", default="auto"
         After each start, so many times: take a random feature away, seed another one, sweep
-        again, and keep the result if the objective is lower. Not in the paper; often worth more
-        than as many starts.
+        again, and keep the result if the objective is lower. Not in the paper (0); worth more
+        than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
+        over 8; on large data fewer, 2^24 divided by the size of ``X`` but at least 2; and 0
+        after a start of your own.
     max_iter : int, default=300
         Largest number of sweeps of a start.
     tol : float, default=0.0
@@ -528,6 +337,9 @@ class KFeatures(_FeatureEstimator):
         Sweeps of the start that was kept, those for swaps included.
     n_features_in_ : int
         Number of columns of the data.
+    path_ : Bunch
+        With ``n_components="auto"`` only: other numbers of features, as :func:`feature_path`
+        returns them.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns, if all are strings.
 
@@ -570,12 +382,12 @@ class KFeatures(_FeatureEstimator):
 
     def __init__(
         self,
-        n_components: int = 8,
+        n_components: int | Literal["auto"] = 8,
         *,
         assign: Literal["coordinate", "exact"] = "coordinate",
         init: Literal["alternate", "mean", "data"] | ArrayLike = "alternate",
         n_init: int = 10,
-        n_swaps: int = 0,
+        n_swaps: int | Literal["auto"] = "auto",
         max_iter: int = 300,
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
@@ -593,15 +405,17 @@ class KFeatures(_FeatureEstimator):
         self.n_threads = n_threads
         self.verbose = verbose
 
-    @property
-    def _exact(self):
-        return self.assign == "exact"
-
     def _check_parameters(self):
-        check_number(self.n_components, "n_components", low=1, integer=True)
+        chosen = isinstance(self.n_components, str)
+        if chosen:
+            check_option(self.n_components, "n_components", ("auto",))
+            if not isinstance(self.init, str):
+                raise ValueError("init must be a string where n_components is 'auto'")
+        else:
+            check_number(self.n_components, "n_components", low=1, integer=True)
         check_option(self.assign, "assign", ("coordinate", "exact"))
-        if self._exact:
-            _check_exact(self.n_components, "n_components")
+        if self.assign == "exact" and not chosen:
+            check_exact(self.n_components, "n_components")
         self._check_common()
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -626,12 +440,21 @@ class KFeatures(_FeatureEstimator):
             self._check_parameters()
             rng, n_threads = self._rng(), self._threads()
             X, rows, weight, active = self._prepare(X, sample_weight)
-            check_guess(self.n_components, len(rows), "n_components")
-            Z = None
+            self._forget_path()
+            k, swaps, Z = self.n_components, self._swaps(rows), None
+            if k == "auto":
+                exact = EXACT_LIMIT if self.assign == "exact" else 0
+                self.path_, Z = choose(
+                    self, rows, weight, exact, exact or len(rows), rng, n_threads
+                )
+                k, swaps = self.path_.best, 0
+            else:
+                check_guess(k, len(rows), "n_components")
             if not isinstance(self.init, str):
-                Z = _check_assignments(self.init, len(X), self.n_components, "n_components")
+                Z = check_assignments(self.init, len(X), k, "n_components")
                 Z = Z if active is None else np.ascontiguousarray(Z[active])
-            sweep = self._sweep(rows, weight, self.assign, 0.0, self.n_components, n_threads)
+                swaps = self._swaps(rows, given=True)
+            sweep = self._sweep(rows, weight, self.assign, 0.0, k, swaps, n_threads)
             self._start(sweep, rng, Z)
             self._keep(sweep, X, active, n_threads)
             if not sweep.converged:
@@ -666,7 +489,8 @@ def feature_path(
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows.
     **options
-        Parameters of :class:`KFeatures` other than ``n_components``. Besides the ``n_init`` random
+        Parameters of :class:`KFeatures` other than ``n_components``; "auto" swaps are 50 where
+        ``assign`` is "coordinate". Besides the ``n_init`` random
         starts there is one from the result for K - 1, so the error never rises with K.
 
     Returns
@@ -678,18 +502,51 @@ def feature_path(
             0, 1, ..., ``max_components``.
         error
             Squared error, in squared data units.
+        criterion
+            The description length, see Notes; infinite for more features than a third of the
+            distinct rows (but one).
         lam_low, lam_high
             The penalties between which this K has the lowest objective; NaN for a K that is best
             for none.
+
+        and two numbers:
+
+        best
+            The K with the lowest criterion.
+        lam
+            A penalty for it: the geometric mean of the ends of its range (of the error's slopes to
+            larger and to smaller K, where it is best for none).
 
     Raises
     ------
     ValueError, TypeError
         As from ``KFeatures.fit``.
 
+    See Also
+    --------
+    BPMeans : With ``lam="auto"``, the features of the number chosen.
+
+    Notes
+    -----
+    With u distinct rows, d columns (not counting those that are all zero, and at most u), p_k the
+    share of the rows that have feature k, and h(p) = -p log p - (1 - p) log(1 - p), the criterion
+    is ::
+
+        u d log(||X - Z A||^2 / ||X||^2) + 2 u sum_k h(p_k) + 2 K (d + 1) log u,
+
+    twice what it takes to tell the data, in nats: residuals of one variance, who has which
+    feature, and the features. It charges for rows and not only for features, as ``lam`` does.
+    An error below 1e-20 of ||X||^2 counts as none.
+
+    ``BPMeans(lam="auto")`` and ``KFeatures(n_components="auto")`` go on until three numbers of
+    features (or a third of the best one) have not lowered the criterion. Up to 8 features rows
+    choose exactly there (see ``assign``), then as ``assign`` says. They look at all rows up
+    to 16,384 numbers in ``X``, else at a random sample of so many (but at least 500 rows).
+
     References
     ----------
-    Broderick, Kulis & Jordan (2013), MAD-Bayes, eq. 6 and 14.
+    Broderick, Kulis & Jordan (2013), MAD-Bayes, eq. 6 and 14. Rissanen (1978), Modeling by
+    shortest data description.
 
     Examples
     --------
@@ -708,26 +565,21 @@ def feature_path(
     model = KFeatures(**options)
     if not isinstance(model.init, str):
         raise ValueError("init must be one of 'alternate', 'mean', 'data'")
+    model._check_parameters()
     if model.assign == "exact":
-        _check_exact(max_components, "max_components")
+        check_exact(max_components, "max_components")
     X = check_data(X)
+    check_reach(X)
     weight = check_weights(sample_weight, X.shape[0])
-    active = len(X) if weight is None else np.count_nonzero(weight)
-    model.random_state = check_random_state(model.random_state)
-    energy = KFeatures(1, n_threads=model.n_threads)
-    energy.components_, energy.n_components_ = np.zeros((0, X.shape[1])), 0
-    energy.n_features_in_ = X.shape[1]
-    errors, Z = [-energy.score(X, sample_weight=weight)], np.zeros((len(X), 0), dtype=np.int32)
-    for k in range(1, min(max_components, active) + 1):
-        model.set_params(n_components=k, init=options.get("init", "alternate"))
-        model.fit(X, sample_weight=weight)
-        error, seeded = model.objective_, model.assignments_
-        model.set_params(init=np.column_stack([Z, np.zeros(len(X), dtype=np.int32)]))
-        model.fit(X, sample_weight=weight)
-        Z = seeded if error <= model.objective_ else model.assignments_
-        errors.append(min(error, model.objective_))
-    K, squared = np.arange(len(errors)), np.array(errors)
-    low, high = envelope(K, squared)
-    never = ~(low < high)
-    low[never] = high[never] = np.nan
-    return Bunch(n_components=K, error=squared, lam_low=low, lam_high=high)
+    if weight is not None:
+        check_masses(X, weight)
+        if not weight.all():
+            X, weight = np.ascontiguousarray(X[weight > 0]), weight[weight > 0]
+    rng, n_threads = model._rng(), model._threads()
+    exact = EXACT_LIMIT if model.assign == "exact" else 0
+    steps = Steps(model, X, weight, exact, rng, n_threads)
+    for _ in range(min(max_components, len(X))):
+        steps.go_on()
+    if not steps.converged:
+        warn_not_converged(model, steps.n_iter)
+    return steps.path()

@@ -1,318 +1,39 @@
 """Clusters of the nodes of a graph: normalized and ratio cut with a penalty."""
 
 import math
-import sys
-import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh
-from scipy.sparse import csr_array, diags_array, sparray, spmatrix
+from scipy.sparse import sparray, spmatrix
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackError, eigsh
 from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch, check_random_state
-from sklearn.utils.validation import validate_data
 
 from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._eigen import Rounding, eigen_above, yu_shi
+from smallvar._cuts import (
+    Descent,
+    DescriptionLength,
+    chain,
+    communities,
+    lam_between,
+    spectral_labels,
+    tie_of,
+)
+from smallvar._network import check_labels, read_graph, warn_useless
 from smallvar._path import envelope
-from smallvar._starts import Progress, best_of
-from smallvar._sweeps.graph import BatchSweep, CutSweep, contract, number_labels
+from smallvar._starts import best_of
 from smallvar._validation import (
     as_floats,
     check_number,
     check_option,
-    check_reach,
-    check_symmetric,
     shown,
-    within_floats,
 )
 
 if TYPE_CHECKING:
     from networkx import Graph
 
-TIE = 1e-12  # costs this close, relative to the largest, are equal
-DENSE = 200  # nodes up to which all eigenvalues are computed
-FEW = 32  # a sweep moves few nodes if it moves no more than one in FEW
-
-
-@dataclass
-class _Graph:
-    """The links between different nodes in compressed rows; each node's links and size."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    weight: np.ndarray
-    out: np.ndarray  # sum of the links to other nodes
-    size: np.ndarray  # degree with self-links, or number of nodes
-
-    @property
-    def arrays(self):
-        """What the sweeps take."""
-        return self.indptr, self.indices, self.weight, self.out, self.size
-
-    def __len__(self):
-        return len(self.out)
-
-    @property
-    def linked(self):
-        """The nodes that have links."""
-        return np.diff(self.indptr) > 0
-
-    def contracted(self, labels, n_clusters):
-        """The graph of the clusters."""
-        return _Graph(*contract(self.arrays, labels, n_clusters))
-
-    def least_lam(self, cut):
-        """Below this lam, no two nodes are better off as one cluster."""
-        row = np.repeat(np.arange(len(self)), np.diff(self.indptr))
-        column, ratio = self.indices, np.zeros(len(self))
-        np.divide(self.out, self.size, out=ratio, where=self.out > 0)
-        both = self.out[row] + self.out[column] - 2 * self.weight
-        both /= self.size[row] + self.size[column]
-        gain = (ratio[row] + ratio[column] - both).max()
-        if cut == "ratio":  # two without a link may gain, too
-            gain = max(gain, np.partition(self.out, -2)[-2:].sum() / 2)
-        return -float(gain)
-
-    def reordered(self, order):
-        """The same graph, node ``order[i]`` as node i."""
-        A = self.adjacency()[order][:, order]
-        return _Graph(
-            A.indptr.astype(np.int64),
-            A.indices.astype(np.int32),
-            A.data,
-            self.out[order],
-            self.size[order],
-        )
-
-    def part(self, start, stop):
-        """The nodes start..stop-1, which have no links to others."""
-        first, last = self.indptr[start], self.indptr[stop]
-        return _Graph(
-            self.indptr[start : stop + 1] - first,
-            self.indices[first:last] - np.int32(start),
-            self.weight[first:last],
-            self.out[start:stop],
-            self.size[start:stop],
-        )
-
-    def adjacency(self):
-        """The links as a sparse array."""
-        shape = (len(self), len(self))
-        return csr_array((self.weight, self.indices, self.indptr), shape=shape)
-
-    def laplacian(self):
-        """V^-1/2 (D - A) V^-1/2, V the sizes; the nodes without links have zeros."""
-        root = np.zeros(len(self))
-        np.divide(1.0, np.sqrt(self.size), out=root, where=self.out > 0)
-        scale = diags_array(root)
-        return csr_array(scale @ (diags_array(self.out) - self.adjacency()) @ scale)
-
-
-def read_graph(estimator, X, cut):
-    """The checked graph of an adjacency matrix or of a networkx graph."""
-    networkx = sys.modules.get("networkx")  # if X is a graph of it, it was imported
-    if networkx is not None and isinstance(X, networkx.Graph):
-        if X.is_directed():
-            raise ValueError("X must be an undirected graph, got a directed one")
-        if len(X) == 0:
-            raise ValueError("X must have at least 1 node, got an empty graph")
-        try:
-            X = networkx.to_scipy_sparse_array(X, dtype=np.float64, weight="weight", format="csr")
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"X must have numbers as its edges' weights: {error}") from None
-    single = getattr(X, "dtype", None) == np.float32
-    with within_floats():
-        X = validate_data(
-            estimator, X, accept_sparse=["csr", "csc", "coo"], dtype=np.float64, copy=False
-        )
-    n = X.shape[0]
-    if n != X.shape[1]:
-        raise ValueError(f"X must be a square adjacency matrix, got shape {X.shape}")
-    if n > np.iinfo(np.int32).max:
-        raise ValueError(f"X must have fewer than 2**31 nodes, got {n}")
-    # by way of coordinates: a copy, and duplicates are added
-    X = csr_array(X).tocoo(copy=False) if isinstance(X, np.ndarray) else X.tocoo(copy=False)
-    A = csr_array((X.data, (X.row, X.col)), shape=X.shape)
-    if A.nnz and A.data.min() < 0:
-        raise ValueError(
-            f"X must be >= 0, got {A.data.min():.6g}: Negative values in data passed to "
-            f"{type(estimator).__name__}, which needs an adjacency matrix"
-        )
-    A.eliminate_zeros()
-    check_reach(A.data)
-    given = np.float32 if single else np.float64
-    if check_symmetric(A, "X must be a symmetric adjacency matrix", given) > 0:
-        A = csr_array((A + A.T) / 2)
-    row = np.repeat(np.arange(n, dtype=np.int32), np.diff(A.indptr))
-    between = row != A.indices
-    row, weight = row[between], A.data[between]
-    out = np.bincount(row, weight, minlength=n).astype(np.float64)  # integers if empty
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))]).astype(np.int64)
-    size = out + A.diagonal() if cut == "normalized" else np.ones(n)
-    return _Graph(indptr, A.indices[between].astype(np.int32), weight, out, size)
-
-
-def tie_of(graph, lam):
-    """Costs that differ by no more are equal."""
-    ratio = np.zeros(len(graph))
-    np.divide(graph.out, graph.size, out=ratio, where=graph.out > 0)
-    return TIE * (abs(lam) + ratio.max())
-
-
-class _Descent:
-    """One start: labels, and the objective after every sweep."""
-
-    def __init__(self, estimator, graph, lam, order):
-        self.graph, self.lam, self.order = graph, lam, order
-        self.tie = tie_of(graph, lam)
-        self.ratio = estimator.cut == "ratio"
-        self.max_iter = estimator.max_iter  # on each level
-        self.progress = Progress(math.inf, 0.0, 0, estimator.verbose)
-        self.converged = True
-
-    @property
-    def k(self):
-        """Number of clusters, at the end."""
-        return self.n_clusters
-
-    @property
-    def objective(self):
-        """The objective at the end."""
-        return self.progress.objective
-
-    def _record(self, value, k, n, moved):
-        self.progress.record(value, f"{n} nodes, {k} clusters, {{}}", changed=moved)
-
-    def run(self, algorithm, start):
-        """From given labels, or from every node on its own."""
-        if start is None:
-            start = np.arange(len(self.graph), dtype=np.int32)
-        labels = getattr(self, algorithm)(start.copy())
-        self.labels, self.n_clusters = number_labels(labels, None)
-        last = CutSweep(self.graph.arrays, self.labels, self.lam, self.tie)
-        self.progress.objective, self.cut = last.objective(), last.cut
-        return self
-
-    def settle(self, graph, labels, order, few=0):
-        """Sweep until no more than ``few`` nodes move; changes ``labels``, returns if any did."""
-        sweep = CutSweep(graph.arrays, labels, self.lam, self.tie)
-        for count in range(self.max_iter):
-            moved = sweep.sweep(order)
-            value = sweep.objective()
-            self._record(value, sweep.k, len(graph), moved)
-            if moved <= few:
-                return count > 0 or moved > 0
-        self.converged = False
-        return True
-
-    def incremental(self, labels):
-        """Single nodes."""
-        self.settle(self.graph, labels, self.order)
-        return labels
-
-    def multilevel(self, labels):
-        """Single nodes, then clusters as nodes, and so on; then back; until nothing changes."""
-        # on the way up a level is left once few nodes move: clusters merge faster as nodes
-        self.settle(self.graph, labels, self.order, len(labels) // FEW)
-        merged, refined, rounds = True, False, 0
-        while merged and self.converged:
-            if rounds == self.max_iter:
-                self.converged = False
-                break
-            rounds += 1
-            merged = False
-            levels, graph, order = [], self.graph, self.order
-            while True:
-                fine, k = number_labels(labels, order)
-                if k == len(graph):
-                    break
-                levels.append((graph, order, fine))
-                graph, order = graph.contracted(fine, k), None
-                labels = np.arange(k, dtype=np.int32)
-                if not self.settle(graph, labels, order, k // FEW):
-                    break
-                merged = True
-            for graph, order, fine in reversed(levels):
-                labels = labels[fine]
-                if merged:
-                    self.settle(graph, labels, order)
-            if not (merged or refined):
-                merged = self.settle(self.graph, labels, self.order)
-            refined = True
-        return labels
-
-    def batch(self, labels):
-        """Weighted kernel DP-means with the kernel of the cut (KJ12, Theorem 5.3)."""
-        shift = kernel_shift(self.graph)
-        if not self.ratio:  # the paper's sigma is s - 1, and not negative
-            shift = max(shift, 1.0)
-
-        def begin(labels):
-            return BatchSweep(self.graph.arrays, labels, self.lam, self.tie, shift)
-
-        sweep = begin(labels)
-        value = sweep.objective()
-        for _ in range(self.max_iter):
-            before, moved = labels.copy(), sweep.sweep(self.order)  # which changes labels
-            _, labels = np.unique(labels, return_inverse=True)
-            labels = labels.astype(np.int32)
-            sweep = begin(labels)
-            if sweep.objective() > value:  # by rounding alone
-                labels, moved, sweep = before, 0, begin(before)
-            value = sweep.objective()
-            self._record(value, sweep.k, len(self.graph), moved)
-            if not moved:
-                return labels
-        self.converged = False
-        return labels
-
-
-def kernel_shift(graph):
-    """KJ12's sigma: the least s, up to rounding, for which s V - L is positive semi-definite."""
-    N = graph.laplacian()
-    if not graph.indices.size:
-        return 0.0
-    if len(graph) <= DENSE:
-        return float(eigh(N.toarray(), eigvals_only=True)[-1])
-    try:
-        value, vector = eigsh(N, k=1, which="LA", tol=1e-8, v0=np.sqrt(1 + np.arange(len(graph))))
-    except ArpackError:
-        row = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
-        ratio = (
-            graph.out[row] / graph.size[row] + graph.out[graph.indices] / graph.size[graph.indices]
-        )
-        return float(ratio.max())
-    # no closer to the largest than the residual
-    return float(value[0] + np.linalg.norm(N @ vector[:, 0] - value[0] * vector[:, 0]))
-
-
-def spectral_labels(graph, lam, rng, n_init):
-    """Roundings of the spectral relaxation (KJ12, 5.1), one connected component at a time."""
-    n_components, component = connected_components(graph.adjacency(), directed=False)
-    members = np.argsort(component, kind="stable")
-    whole = graph.reordered(members)
-    ends = np.cumsum(np.bincount(component, minlength=n_components))
-    labels, k = np.empty(len(graph), dtype=np.int32), 0
-    for start, stop in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True):
-        found = np.zeros(stop - start, dtype=np.int32)
-        if stop - start > 1:
-            part = whole.part(start, stop)
-            similarity = -part.laplacian()
-            _, Y = eigen_above(similarity.toarray() if len(part) <= DENSE else similarity, lam, rng)
-            if Y.shape[1] > 1:
-                roundings = (
-                    Rounding(CutSweep(part.arrays, one, lam, 0.0).objective(), one, None)
-                    for one in yu_shi(Y, rng, n_init)
-                )
-                found = best_of(roundings).labels
-        labels[members[start:stop]] = found + k
-        k += int(found.max()) + 1
-    return labels
+LAMS = ("auto", "plateau")
 
 
 class PenalizedCut(BaseEstimator):
@@ -329,14 +50,19 @@ class PenalizedCut(BaseEstimator):
 
     Parameters
     ----------
-    lam : float, default=None
-        Penalty of a cluster, negative. For the normalized cut, a cluster pays for itself if the
-        share of its degree that stays within, links(c, c) / deg(c), exceeds 1 + lam: with -0.5,
-        more than half. Useful is -1 - f < lam < 0, with f the largest 2 A_ij / (d_i + d_j) of an
-        edge; below -1 only small tight groups remain, below -1 - f single nodes. For the ratio cut
-        it is in units of degree: a cluster pays if its links to the rest, per node, are less than
-        -lam. Outside the useful range there is a warning. None: -0.5, for the ratio cut times the
-        mean of the nodes' links. :func:`cut_path` tries a range.
+    lam : float, "auto", "plateau" or None, default="auto"
+        Penalty of a cluster, negative, or how to find one. "auto" is for networks, of who knows
+        whom: the clusters by which the links are described most briefly, one for each connected
+        part if none are worth their description; see Notes. "plateau" is for graphs that link
+        points to their neighbors, where every part of a surface is described more briefly alone:
+        the clusters that are best over the widest range of log(-lam) on a path of penalties. Both
+        are found by ``algorithm="multilevel"`` only. A number: for the normalized cut, a cluster
+        pays for itself if the share of its degree that stays within, links(c, c) / deg(c), exceeds
+        1 + lam: with -0.5, more than half. Useful is -1 - f < lam < 0, with f the largest
+        2 A_ij / (d_i + d_j) of an edge; below -1 only small tight groups remain, below -1 - f
+        single nodes. For the ratio cut it is in units of degree: a cluster pays if its links to the
+        rest, per node, are less than -lam. Outside the useful range there is a warning. None: -0.5,
+        for the ratio cut times the mean of the nodes' links. :func:`cut_path` tries a range.
     cut : {"normalized", "ratio"}, default="normalized"
         What is cut. The normalized cut balances degrees, the ratio cut numbers of nodes.
     algorithm : {"multilevel", "incremental", "batch"}, default="multilevel"
@@ -345,11 +71,12 @@ class PenalizedCut(BaseEstimator):
         on, and then goes back. "batch" is the paper's: weighted kernel DP-means, with the kernel
         for which its objective is the cut; it rarely leaves the number of clusters it starts with.
     init : array-like of shape (n_nodes,), default=None
-        Labels to start from, integers. None: every node on its own; for "batch", the rounded
-        spectral relaxation.
+        Labels to start from, integers; with ``lam="auto"`` a candidate, too, and with "plateau" a
+        second path. None: every node on its own; for "batch", the rounded spectral relaxation.
     n_init : int, default=3
         Number of starts: the first visits nodes in the order given, the others in random orders
-        ("batch" also rounds the relaxation so many times). The lowest objective is kept.
+        ("batch" also rounds the relaxation so many times). The lowest objective is kept; with
+        ``lam="auto"`` the shortest description, of these starts and those of the path.
     max_iter : int, default=300
         Largest number of sweeps on one level.
     random_state : int, RandomState instance or None, default=None
@@ -370,7 +97,15 @@ class PenalizedCut(BaseEstimator):
     objective_path_ : ndarray of shape (n_sweeps,), float64
         The objective after every sweep, on every level; it never rises.
     lam_ : float
-        The penalty used.
+        The penalty used. Of "auto": halfway from the one beyond which two of the clusters are
+        better as one to the one below which single nodes pay, -1 or, for the ratio cut, minus the
+        least of the nodes' links. Of "plateau": minus the geometric mean of the range's ends.
+    path_ : Bunch
+        With "plateau", what :func:`cut_path` returns. With "auto", of every number of clusters met
+        the shortest description: ``n_clusters``, ``criterion`` and ``labels``, ascending,
+        ``ranking``, the numbers of clusters from the shortest to the longest, ``best``, the number
+        chosen, from whose labels the cut descends, and ``lam``, its penalty. Absent for a given
+        ``lam``.
     n_iter_ : int
         Sweeps, the last, unchanging ones included.
     n_features_in_ : int
@@ -394,7 +129,20 @@ class PenalizedCut(BaseEstimator):
     A sweep takes time proportional to the number of edges. A node goes to a cluster that it has
     links to, or to one of its own, so at a fixed point no such move lowers the objective; with the
     ratio cut another one may. A million edges take about a second a start on one core, more where
-    it takes more sweeps. Nothing runs in parallel.
+    it takes more sweeps, with "auto" 15 to 40 seconds. Nothing runs in parallel.
+
+    "auto" minimizes the description length, in nats, ::
+
+        -(e_in log(e_in / v_in) + e_out log(e_out / v_out)) / 2
+            + log(n! / prod_k n_k!) + log C(n - 1, K - 1) + log n + [K > 1] log(E + 1),
+
+    that of a planted partition whose nodes' degrees are known: of E links, e_in / 2 are within
+    clusters and e_out / 2 between, v_in = sum_k deg(k)^2 / 2E, v_out = 2E - v_in, n_k nodes in
+    cluster k. Weights w count as w sum(w) / sum(w^2) links, so their unit does not matter;
+    self-links do not count. Clusters that make it short are sought by modularity, over a range of
+    resolutions: descents of the cut itself seldom meet them where half of a node's links leave its
+    cluster. From the best, single nodes and clusters are moved to a fixed point of the penalized
+    cut at ``lam_``, which are the labels returned.
 
     A self-link A_ii counts once in the degree of its node and never in a cut. A node without links
     to others is always a cluster of its own, with a cut of 0.
@@ -403,7 +151,9 @@ class PenalizedCut(BaseEstimator):
     ----------
     Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics, section
     5.2, Theorem 5.3 ("batch"). Multilevel moves: Blondel, Guillaume, Lambiotte & Lefebvre (2008),
-    Fast unfolding of communities in large networks.
+    Fast unfolding of communities in large networks. "auto": Zhang & Peixoto (2020), Statistical
+    inference of assortative community structures; Newman (2016), Equivalence between modularity
+    optimization and maximum likelihood methods for community detection.
 
     Examples
     --------
@@ -427,13 +177,14 @@ class PenalizedCut(BaseEstimator):
     objective_: float
     objective_path_: NDArray[np.float64]
     lam_: float
+    path_: Bunch
     n_iter_: int
     n_features_in_: int
     feature_names_in_: NDArray[Any]
 
     def __init__(
         self,
-        lam: float | None = None,
+        lam: float | Literal["auto", "plateau"] | None = "auto",
         *,
         cut: Literal["normalized", "ratio"] = "normalized",
         algorithm: Literal["multilevel", "incremental", "batch"] = "multilevel",
@@ -455,7 +206,14 @@ class PenalizedCut(BaseEstimator):
     def _check_parameters(self):
         check_option(self.cut, "cut", ("normalized", "ratio"))
         check_option(self.algorithm, "algorithm", ("multilevel", "incremental", "batch"))
-        if not math.isfinite(check_number(self.lam, "lam", none=True) or 0.0):
+        if isinstance(self.lam, str):
+            check_option(self.lam, "lam", LAMS)
+            if self.algorithm != "multilevel":
+                raise ValueError(
+                    f"lam must be a number or None with algorithm={self.algorithm!r}, got "
+                    f"{shown(self.lam)}: only 'multilevel' finds clusters for a range of penalties"
+                )
+        elif not math.isfinite(check_number(self.lam, "lam", none=True) or 0.0):
             raise ValueError(f"lam must be finite, got {shown(self.lam)}")
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
@@ -481,12 +239,17 @@ class PenalizedCut(BaseEstimator):
             rng = check_random_state(self.random_state)
             graph = read_graph(self, X, self.cut)
             start = check_labels(self.init, graph)
-            lam = self.lam
-            if lam is None:
-                lam = -0.5 if self.cut == "normalized" else -0.5 * float(graph.out.mean())
-            elif graph.indices.size:
-                warn_useless(float(lam), graph, self.cut)
-            best = self._solve(graph, start, float(lam), rng)
+            if hasattr(self, "path_"):
+                del self.path_
+            if isinstance(self.lam, str):
+                best, lam = self._choose(graph, start, rng)
+            else:
+                lam = self.lam
+                if lam is None:
+                    lam = -0.5 if self.cut == "normalized" else -0.5 * float(graph.out.mean())
+                elif graph.indices.size:
+                    warn_useless(float(lam), graph, self.cut)
+                best = self._solve(graph, start, float(lam), rng)
             self.labels_, self.n_clusters_ = best.labels, best.n_clusters
             self.cut_, self.objective_ = best.cut, best.objective
             self.objective_path_ = np.array(best.progress.path)
@@ -495,6 +258,42 @@ class PenalizedCut(BaseEstimator):
                 warn_not_converged(self, self.n_iter_)
         return self
 
+    def _choose(self, graph, start, rng):
+        """The clusters that ``lam`` asks for, and their penalty; sets ``path_``."""
+        length = DescriptionLength(graph)
+        if self.lam == "plateau":
+            lams, found = chain(self, graph, start)
+            self.path_ = path = summary(graph, length, lams, found)
+            if path.plateaus:
+                widest = path.plateaus[0]
+                lam, labels = -math.sqrt(widest.lam_low * widest.lam_high), widest.labels
+            else:
+                lam, labels = float(lams[-1]), path.labels[-1]
+            runs = [Descent(self, graph, lam, None).run("multilevel", labels)]
+            for _ in range(self.n_init - 1):
+                order = rng.permutation(len(graph))
+                runs.append(Descent(self, graph, lam, order).run("multilevel", start))
+            return best_of(runs, total=self.n_init, rounding=tie_of(graph, lam)), lam
+        candidates = {}
+        for value, labels in communities(self, graph, length, start, rng):
+            k = int(labels.max()) + 1
+            if k not in candidates or value < candidates[k][0]:
+                candidates[k] = value, labels
+        K = np.array(sorted(candidates))
+        criterion = np.array([candidates[k][0] for k in K])
+        best = int(K[criterion.argmin()])
+        labels = candidates[best][1]
+        lam = lam_between(graph, labels, self.cut)
+        self.path_ = Bunch(
+            n_clusters=K,
+            criterion=criterion,
+            labels=[candidates[k][1] for k in K],
+            ranking=K[np.argsort(criterion, kind="stable")],
+            best=best,
+            lam=lam,
+        )
+        return Descent(self, graph, lam, None).run("multilevel", labels), lam
+
     def _solve(self, graph, start, lam, rng):
         """The best of the starts."""
         if start is None and self.algorithm == "batch":
@@ -502,7 +301,7 @@ class PenalizedCut(BaseEstimator):
 
         def run(number):
             order = rng.permutation(len(graph)) if number else None
-            return _Descent(self, graph, lam, order).run(self.algorithm, start)
+            return Descent(self, graph, lam, order).run(self.algorithm, start)
 
         return best_of(
             map(run, range(self.n_init)),
@@ -536,37 +335,6 @@ class PenalizedCut(BaseEstimator):
         tags.input_tags.positive_only = True
         tags.input_tags.sparse = True
         return tags
-
-
-def check_labels(init, graph):
-    """Given labels numbered from 0, nodes without links on their own; None for None."""
-    if init is None:
-        return None
-    init = np.asarray(init)
-    if init.shape != (len(graph),):
-        raise ValueError(f"init must have shape ({len(graph)},), got {init.shape}")
-    if init.dtype.kind not in "iub":
-        raise TypeError(f"init must be integer labels or None, got an array of {init.dtype}")
-    _, labels = np.unique(init, return_inverse=True)
-    alone = ~graph.linked
-    labels[alone] = len(graph) + np.arange(alone.sum())
-    return np.unique(labels, return_inverse=True)[1].astype(np.int32)
-
-
-def warn_useless(lam, graph, cut):
-    """Warn where lam alone determines the clusters."""
-    if lam >= 0:
-        expect = "one cluster for each connected part of the graph"
-    elif lam <= graph.least_lam(cut):
-        expect = "a cluster for each node"
-    else:
-        return
-    warnings.warn(
-        f"lam={lam:.6g} is outside the useful range, {graph.least_lam(cut):.6g} < lam < 0 for this "
-        f"graph and cut: expect {expect}.",
-        UserWarning,
-        stacklevel=3,
-    )
 
 
 def cut_path(
@@ -609,6 +377,11 @@ def cut_path(
             The best of all clusterings found.
         labels : list of ndarray of shape (n_nodes,), int32
             Their labels.
+        criterion : ndarray of shape (n_lams,)
+            Their description length, which ``PenalizedCut(lam="auto")`` minimizes.
+        plateaus : list of Bunch
+            All plateaus of K that are not trivial, the widest in log(-lam) first, each with
+            ``n_clusters``, ``lam_low``, ``lam_high``, ``lam``, the middle, and ``labels``.
         lam : float
             The middle of the widest plateau of K that is not trivial: not a cluster for each node,
             nor for each connected part. NaN if there is none.
@@ -647,7 +420,7 @@ def cut_path(
     if "lam" in options:
         raise TypeError("lam must not be given: it goes over lams")
     check_number(n_lams, "n_lams", low=1, integer=True)
-    model = PenalizedCut(**options)
+    model = PenalizedCut(None, **options)
     model._check_parameters()
     rng = check_random_state(model.random_state)
     graph = read_graph(model, X, model.cut)
@@ -667,35 +440,53 @@ def cut_path(
             raise ValueError(wanted)
         lams = np.sort(lams)
     found = [model._solve(graph, start, float(lam), rng) for lam in lams]
+    path = summary(graph, DescriptionLength(graph), lams, found)
+    if not all(f.converged for f in found):
+        warn_not_converged(model, max(f.progress.n_iter for f in found))
+    return path
+
+
+def summary(graph, length, lams, found):
+    """The path of what was found for these ascending penalties."""
     K, cut = np.array([f.n_clusters for f in found]), np.array([f.cut for f in found])
     value = cut + lams[:, None] * K
     best = value.argmin(axis=1)
+    parts, _ = connected_components(graph.adjacency(), directed=False)
+    counts = np.unique(K)
+    lows, highs = envelope(counts, [cut[k == K].min() for k in counts], least=-np.inf)
+    plateaus = []
+    for j in np.unique(best):
+        i = np.searchsorted(counts, K[j])
+        low, high = max(lows[i], lams[0]), min(highs[i], lams[-1])
+        if parts < K[j] < len(graph) and low < high:
+            plateaus.append(
+                Bunch(
+                    n_clusters=int(K[j]),
+                    lam_low=float(low),
+                    lam_high=float(high),
+                    lam=float(low + high) / 2,
+                    labels=found[j].labels,
+                )
+            )
+    plateaus.sort(
+        key=lambda one: one.lam_low / one.lam_high if one.lam_high < 0 else math.inf, reverse=True
+    )
+    criterion = {j: length(found[j].labels) for j in np.unique(best)}
     path = Bunch(
         lams=lams,
         n_clusters=K[best],
         cut=cut[best],
         objective=value[np.arange(len(lams)), best],
+        criterion=np.array([criterion[j] for j in best]),
         labels=[found[j].labels for j in best],
+        plateaus=plateaus,
         lam=np.nan,
         lam_low=np.nan,
         lam_high=np.nan,
         plateau_labels=None,
     )
-    if not all(f.converged for f in found):
-        warn_not_converged(model, max(f.progress.n_iter for f in found))
-    parts, _ = connected_components(graph.adjacency(), directed=False)
-    width = 0.0
-    counts = np.unique(K)
-    lows, highs = envelope(counts, [cut[k == K].min() for k in counts], least=-np.inf)
-    for j in np.unique(best):
-        if parts < K[j] < len(graph):
-            i = np.searchsorted(counts, K[j])
-            low, high = max(lows[i], lams[0]), min(highs[i], lams[-1])
-            if high - low > width:
-                width, path.plateau_labels = high - low, found[j].labels
-                path.lam_low, path.lam, path.lam_high = (
-                    float(low),
-                    float(low + high) / 2,
-                    float(high),
-                )
+    if plateaus:
+        widest = max(plateaus, key=lambda one: one.lam_high - one.lam_low)
+        path.lam_low, path.lam, path.lam_high = widest.lam_low, widest.lam, widest.lam_high
+        path.plateau_labels = widest.labels
     return path

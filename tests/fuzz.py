@@ -147,7 +147,7 @@ MOVING = {
 BUDGET = (["100", "1", "2", "5"], NO_COUNT)
 FEATURES = {
     **LOOP, "n_components": COUNT, "max_iter": SWEEPS, "tol": TOL, "n_threads": THREADS, "init": BITS,
-    "n_swaps": (["0", "0", "1", "3"], NO_COUNT),
+    "n_swaps": (["0", "'auto'", "1", "3"], NO_COUNT),
 }  # fmt: skip
 HDP = {**LOOP, "lam_local": PENALTY, "lam_global": PENALTY, "n_local": COUNT, "n_global": COUNT,
        "max_iter": SWEEPS, "tol": TOL}  # fmt: skip
@@ -196,14 +196,23 @@ PARAMETERS = {
         "rounding": (["'yu-shi'", "'kmeans'"], ["None", "'x'"]),
     },
     "BPMeans": {
-        **FEATURES, "lam": PENALTY, "max_features": CAP,
+        **FEATURES, "lam": AUTO, "max_features": CAP,
         "algorithm": (["'sweep'", "'collapsed'", "'stepwise'"], ["None", "'x'"]),
     },
-    "KFeatures": {**FEATURES, "assign": (["'coordinate'", "'exact'"], ["None", "'x'"])},
+    "KFeatures": {
+        **FEATURES, "n_components": ([*COUNT[0], "'auto'"], [*COUNT[1], "'x'"]),
+        "assign": (["'coordinate'", "'exact'"], ["None", "'x'"]),
+    },
     "DynamicMeans": {**MOVING, "max_iter": SWEEPS, "n_threads": THREADS},
     "KernelDynamicMeans": {**MOVING, **KERNELS, "max_iter": SWEEPS, "budget": BUDGET},
     "SpectralDynamicMeans": {**MOVING, **KERNELS, "budget": BUDGET},
-    "PenalizedCut": {**CUT, "lam": (["None", "-0.5", "-0.3", "-0.9", "-1.2", "-2"], [*LAM_ODD, "0", "1"])},
+    "PenalizedCut": {
+        **CUT,
+        "lam": (
+            ["None", "-0.5", "-0.3", "-0.9", "-1.2", "-2", "'auto'", "'plateau'"],
+            [*(odd for odd in LAM_ODD if odd != "'auto'"), "0", "1"],
+        ),
+    },
     "lambda_path": {"max_clusters": CAP, "random_state": SEED, "n_threads": THREADS, "verbose": VERBOSE},
     "farthest_first_lambda": {"n_threads": THREADS},
     "hdp_lambdas": {"n_threads": THREADS},
@@ -1209,6 +1218,10 @@ def check_errors(path, run):
     need(np.isfinite(path.error).all() and (path.error >= 0).all(), "error is wrong")
     need(
         np.diff(path.error).max(initial=0.0) <= 1e-9 * path.error[0], "error rises with the number"
+    )
+    need(
+        path.best in path.n_components and path.lam > 0 and not np.isnan(path.criterion).any(),
+        "the number chosen is wrong",
     )
 
 

@@ -350,11 +350,11 @@ def test_no_feature_at_all(algorithm):
 def test_all_zero_data(n_swaps):
     X = np.zeros((6, 3))
     for algorithm in ("sweep", "collapsed", "stepwise"):
-        model = BPMeans(algorithm=algorithm, n_swaps=n_swaps, random_state=0).set_params(
-            n_components=3
-        )
-        assert not fit(model, X)
-        assert (model.n_components_, model.objective_, model.lam_) == (0, 0, 1)
+        for lam in ("auto", "farthest-first"):
+            options = {"algorithm": algorithm, "n_swaps": n_swaps, "random_state": 0}
+            model = BPMeans(lam, n_components=3, **options)
+            assert not fit(model, X)
+            assert (model.n_components_, model.objective_, model.lam_) == (0, 0, 1)
     for assign in FIXED:
         model = KFeatures(2, assign=assign, n_swaps=n_swaps, random_state=0)
         assert not fit(model, X)
@@ -408,13 +408,13 @@ def test_pictures_of_four_objects():
     subsets = np.array(list(product((0.0, 1.0), repeat=16)))[1:, patterns]
     sums = (subsets * number) @ X[first]
     saved = np.square(sums).sum(axis=1) / np.maximum(subsets @ number, 1)
-    one = KFeatures(1, n_init=500, random_state=0).fit(X)
+    one = KFeatures(1, n_init=500, n_swaps=0, random_state=0).fit(X)
     np.testing.assert_allclose(one.objective_, np.square(X).sum() - saved.max(), rtol=1e-9)
-    four = KFeatures(4, n_init=2000, random_state=0).fit(X)
+    four = KFeatures(4, n_init=2000, n_swaps=0, random_state=0).fit(X)
     assert four.objective_ == 0
     assert same_columns(Z, four.assignments_) == 1
     for algorithm in ("sweep", "collapsed", "stepwise"):
-        model = BPMeans(10.0, algorithm=algorithm, n_init=1000, random_state=0).fit(X)
+        model = BPMeans(10.0, algorithm=algorithm, n_init=1000, n_swaps=0, random_state=0).fit(X)
         assert model.n_components_ == 4
         np.testing.assert_allclose(model.objective_, 40, rtol=1e-12)
         assert same_columns(Z, model.assignments_) == 1
@@ -423,9 +423,11 @@ def test_pictures_of_four_objects():
 def test_dice():
     """The authors' program reaches 768.5, 518.1, 252.0 and 0.0."""
     X = data_file("bp_means_simulated.csv") / 255
-    best = [KFeatures(k, n_init=5000, random_state=0).fit(X).objective_ for k in (1, 2, 3, 4)]
+    best = [
+        KFeatures(k, n_init=5000, n_swaps=0, random_state=0).fit(X).objective_ for k in (1, 2, 3, 4)
+    ]
     np.testing.assert_allclose(best, [768.5, 513.9, 252.0, 0.0], atol=0.05)
-    model = BPMeans(40.0, n_init=3000, random_state=0).fit(X)
+    model = BPMeans(40.0, n_init=3000, n_swaps=0, random_state=0).fit(X)
     assert model.n_components_ == 4
     np.testing.assert_allclose(model.objective_, 160, rtol=1e-9)
     assert np.isin(model.components_.round(9), (0, 1)).all()
@@ -437,7 +439,7 @@ def test_tabletop():
     known = [615.9, 423.2, 295.3, 205.8, 161.2, 156.1, 142.4, 140.5]
     for k, value in enumerate(known, start=1):
         if k < 7:
-            model = KFeatures(k, n_init=10_000 if k == 6 else 3000, random_state=0)
+            model = KFeatures(k, n_init=10_000 if k == 6 else 3000, n_swaps=0, random_state=0)
         else:
             model = KFeatures(k, assign="exact", n_init=500, n_swaps=10, random_state=0)
         assert model.fit(X).objective_ < value + 0.05
@@ -629,7 +631,8 @@ def test_default_penalty(seed):
         energy = np.square(p.doubles).sum()
         np.testing.assert_allclose(sweep.farthest_first(), expected, rtol=1e-9, atol=1e-14 * energy)
     weights = np.arange(len(p.X)) % 3.0
-    model = BPMeans(n_components=2, n_init=1, random_state=0).fit(p.X, sample_weight=weights)
+    model = BPMeans("farthest-first", n_components=2, n_init=1, random_state=0)
+    model.fit(p.X, sample_weight=weights)
     expected = twins.penalty.farthest_first_features(p.doubles[weights > 0], 2)
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
     check_features(model, p.X, weights)
@@ -693,7 +696,7 @@ def test_seeding(init):
         Z, A = twins.features.seed_features(X, random, lam=lam, cap=50, mean=mean)
         values.append(twins.features.bp_means(X, lam, Z, A, max_features=50))
     best = min(values, key=lambda twin: twin.objective)
-    model = BPMeans(lam, init=init, n_init=5, random_state=7).fit(X)
+    model = BPMeans(lam, init=init, n_init=5, n_swaps=0, random_state=7).fit(X)
     np.testing.assert_allclose(model.objective_path_, best.path, rtol=1e-9)
     assert np.array_equal(model.assignments_, best.Z)
 
@@ -782,7 +785,7 @@ def test_feature_path_by_hand():
 def test_feature_path_of_the_pictures():
     """Four objects: with four features nothing is left, and no more are worth anything."""
     X, _ = dice()
-    path = feature_path(X, 6, n_init=500, random_state=0)
+    path = feature_path(X, 6, n_init=500, n_swaps=0, random_state=0)
     assert np.all(path.error[4:] == 0) and path.error[3] > 50
     assert path.lam_low[4] == 0 and np.isnan(path.lam_low[5:]).all()
     check_hull(path)
@@ -810,7 +813,7 @@ def test_transform_equals_twin(seed, assign):
     new = p.X[::-1] * np.asarray(0.9, dtype=p.X.dtype)
     Z = model.transform(new)
     assert Z.dtype == np.int32
-    twin = twins.features.encode(new, model.components_, exact=assign == "exact")
+    twin = twins.features.encode(new, model.components_, exact=True)
     if np.linalg.matrix_rank(model.assignments_) == p.n_components:
         assert np.array_equal(Z, twin)
     back = model.inverse_transform(Z)
@@ -820,21 +823,176 @@ def test_transform_equals_twin(seed, assign):
     np.testing.assert_allclose(error, expected, rtol=1e-9, atol=1e-12 * error.max())
     np.testing.assert_allclose(model.score(new), -error.sum(), rtol=1e-9)
     np.testing.assert_allclose(model.score(new, sample_weight=p.w), -(p.w @ error), rtol=1e-9)
-    other = BPMeans(p.lam, random_state=0).fit(p.X)
-    Z = other.transform(new)
-    assert np.array_equal(Z, twins.features.encode(new, other.components_))
-    error = np.square(new - Z @ other.components_).sum()
-    expected = -(error + p.lam * other.n_components_)
+    other = BPMeans(p.lam, max_features=6, random_state=0).fit(p.X)
+    A, Z = other.components_, other.transform(new)
+    twin = twins.features.encode(new, A, exact=True)
+    error, expected = (np.square(new - bits @ A).sum(axis=1) for bits in (Z, twin))
+    np.testing.assert_allclose(error, expected, rtol=1e-9, atol=1e-12 * error.max())
+    expected = -(error.sum() + p.lam * other.n_components_)
     np.testing.assert_allclose(other.score(new), expected, rtol=1e-9)
 
 
-def test_exact_transform_is_never_worse():
+@seeds(20)
+def test_search_finds_the_best_row(seed):
+    """Of all 2^K rows, also where features depend on each other or outnumber the columns."""
+    rng = np.random.default_rng(seed)
+    k, d, n = rng.integers(1, 10), rng.integers(1, 8), rng.integers(1, 70)
+    A = rng.standard_normal((k, d))
+    if seed % 4 == 0:
+        A[k // 2] = A[0]
+    if seed % 5 == 0:
+        A[-1] = 0
+    X = rng.integers(2, size=(n, k)) @ A + 0.3 * rng.standard_normal((n, d))
+    X = X.astype(np.float32) if seed % 2 else np.asfortranarray(X)
+    weight = rng.random(n) + 0.5 if seed % 3 == 0 else None
+    for n_threads in (1, 3):
+        sweep = FeatureSweep(X, weight, "coordinate", 0.0, k, 1, 0.0, 0, n_threads, False)
+        Z, error = sweep.encode(A)
+        best = np.square(X - twins.features.encode(X, A, exact=True) @ A).sum(axis=1)
+        np.testing.assert_allclose(np.square(X - Z @ A).sum(axis=1), best, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(error, best @ (np.ones(n) if weight is None else weight))
+
+
+@pytest.mark.parametrize(("k", "d"), [(13, 20), (16, 8)])
+def test_transform_with_more_features_than_can_be_tried(k, d):
+    """As good as any combination, where coordinates are not; each row as if it were alone."""
+    rng = np.random.default_rng(k)
+    A = np.abs(rng.standard_normal((k, d)))
+    X = rng.integers(2, size=(40, k)) @ A + 0.1 * rng.standard_normal((40, d))
+    model = KFeatures(k, n_init=1, n_swaps=0, random_state=0).fit(X)
+    model.components_ = A
+    Z = model.transform(X)
+    error = np.square(X - Z @ A).sum(axis=1)
+    rows = np.array(list(product((0, 1), repeat=k)))
+    G, c = A @ A.T, X @ A.T
+    quadratic = ((rows @ G) * rows).sum(axis=1)
+    best = np.array([(quadratic - 2 * rows @ one).min() for one in c]) + np.square(X).sum(axis=1)
+    np.testing.assert_allclose(error, best, rtol=1e-6)
+    coordinates = np.square(X - twins.features.encode(X, A) @ A).sum(axis=1)
+    assert coordinates.sum() > 1.05 * best.sum()
+    assert np.array_equal(Z, np.vstack([model.transform(X[i : i + 1]) for i in range(40)]))
+    model.components_ = np.zeros((k, d))
+    assert not model.transform(X).any()
+
+
+def test_transform_is_never_worse_than_the_fit():
     p = feature_problem(17)
     model = KFeatures(6, random_state=0).fit(p.X)
-    coordinate = model.score(p.X)
-    exact = model.set_params(assign="exact").score(p.X)
-    assert coordinate <= exact
-    assert exact >= -model.objective_ * (1 + 1e-9)
+    assert model.score(p.X) >= -model.objective_ * (1 + 1e-9)
+
+
+# The number of features ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_criterion_equals_twin(weighted):
+    X = planted_rows(3, 90, 7, 4)[0]
+    X[:, 2] = 0
+    X[40:45] = X[:5]
+    weight = np.arange(90) % 3 + 1.0 if weighted else None
+    options = {"n_init": 3, "n_swaps": 5}
+    path = feature_path(X, 6, sample_weight=weight, random_state=0, **options)
+    rng, seen = np.random.RandomState(0), 0
+    for k in range(7):
+        if k == 0:
+            Z = np.zeros((90, 0))
+        else:
+            model = KFeatures(k, random_state=rng, **options).fit(X, sample_weight=weight)
+            rng.randint(2**63 - 1, size=1, dtype=np.int64)
+            if model.objective_ != path.error[k]:
+                continue  # the start from k - 1 was better
+            Z = model.assignments_
+        expected = twins.features.description_length(X, Z, path.error[k], weight)
+        np.testing.assert_allclose(path.criterion[k], expected, rtol=1e-9, atol=1e-9)
+        seen += 1
+    assert seen > 3
+    assert path.best == np.argmin(path.criterion)
+    k = path.best
+    assert path.lam == pytest.approx(np.sqrt(path.lam_low[k] * path.lam_high[k]))
+
+
+def planted_rows(seed, n, d, k, noise=0.5):
+    """Rows that have each of k features at random, who has which, and the features."""
+    rng = np.random.default_rng(seed)
+    A, Z = 2 * rng.standard_normal((k, d)), rng.integers(2, size=(n, k))
+    return Z @ A + noise * rng.standard_normal((n, d)), Z, A
+
+
+@pytest.mark.parametrize("k", [0, 1, 3, 5])
+def test_auto_finds_planted_features(k):
+    X, truth, A = planted_rows(k, 150, 12, k)
+    model = BPMeans("auto", random_state=0).fit(X)
+    assert model.n_components_ == model.path_.best == k
+    assert model.lam_ == model.path_.lam > 0
+    fixed = KFeatures("auto", random_state=0).fit(X)
+    assert fixed.n_components_ == fixed.path_.best == k
+    assert fixed.transform(X).shape == model.transform(X).shape == (150, k)
+    exact = KFeatures("auto", assign="exact", random_state=0).fit(X)
+    assert exact.n_components_ == k
+    for one in (model, fixed, exact):
+        assert one.reconstruction_err_**2 <= np.square(X - truth @ A).sum() * (1 + 1e-9)
+        np.testing.assert_allclose(
+            one.reconstruction_err_**2, np.square(X - one.assignments_ @ one.components_).sum()
+        )
+
+
+def test_auto_knows_no_unit_and_few_weights():
+    X = planted_rows(1, 120, 8, 3)[0]
+    reference = BPMeans("auto", random_state=0).fit(X)
+    other = BPMeans("auto", random_state=0).fit(X * 1024.0)
+    assert np.array_equal(other.assignments_, reference.assignments_)
+    np.testing.assert_allclose(other.lam_, reference.lam_ * 2.0**20)
+    weight = np.append(np.full(120, 4.0), np.zeros(5))
+    other = BPMeans("auto", random_state=0).fit(np.vstack([X, 100 + X[:5]]), sample_weight=weight)
+    assert other.n_components_ == 3
+    np.testing.assert_allclose(other.lam_, 4 * reference.lam_, rtol=1e-6)
+    assert other.assignments_.shape == (125, 3)
+
+
+def test_auto_looks_at_a_sample_of_many_rows():
+    X, truth, A = planted_rows(2, 20_000, 12, 4)
+    model = BPMeans("auto", n_init=3, random_state=0).fit(X)
+    assert model.n_components_ == 4
+    assert model.objective_ <= np.square(X - truth @ A).sum() + 4 * model.lam_
+    np.testing.assert_allclose(model.path_.error[4], model.reconstruction_err_**2, rtol=0.1)
+
+
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed", "stepwise"])
+def test_auto_with_each_algorithm(algorithm):
+    X = planted_rows(4, 80, 8, 3)[0]
+    options = {"algorithm": algorithm, "random_state": 0}
+    model = BPMeans("auto", max_features=5, **options).fit(X)
+    assert model.n_components_ == 3
+    capped = BPMeans("auto", max_features=2, **options).fit(X)
+    assert capped.n_components_ <= 2 and capped.path_.n_components[-1] == 2
+    given = np.eye(80, 2)
+    if algorithm != "stepwise":
+        own = BPMeans("auto", init=given, **options).fit(X)
+        assert own.lam_ == pytest.approx(BPMeans("auto", **options).fit(X).lam_)
+    model.set_params(lam=50.0).fit(X)
+    assert not hasattr(model, "path_")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_auto_on_few_rows(n):
+    for X in (np.zeros((n, 2)), np.ones((n, 2)), np.arange(2.0 * n).reshape(n, 2)):
+        for model in (BPMeans("auto", random_state=0), KFeatures("auto", random_state=0)):
+            model.fit(X)
+            assert model.n_components_ <= max(1, n // 3)
+            assert np.isfinite(model.objective_)
+            assert model.transform(X).shape == (n, model.n_components_)
+
+
+def test_swaps_by_default():
+    """Twenty after each start, fewer on large data, none after a start of the user's."""
+    X = planted_rows(0, 60, 6, 4)[0]
+    for model in (BPMeans(60.0, random_state=0), KFeatures(4, random_state=0)):
+        objective = model.fit(X).objective_
+        assert objective == model.set_params(n_swaps=20).fit(X).objective_
+        assert model.set_params(n_swaps="auto")._swaps(np.empty((10**6, 10))) == 2
+        init = np.eye(60, 4)
+        given = model.set_params(init=init).fit(X).components_
+        assert np.array_equal(given, model.set_params(n_swaps=0).fit(X).components_)
 
 
 def test_names_and_frames():

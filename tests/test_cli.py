@@ -1590,7 +1590,7 @@ def test_labels_in_other_formats(ran, blobs, tmp_path):
 
 def test_assignments_in_other_formats(ran, sums, tmp_path):
     argv = ["features", sums[0], "--n-components", 3]
-    expected = smallvar.KFeatures(3, n_init=100, random_state=0).fit(sums[1]).assignments_
+    expected = smallvar.KFeatures(3, random_state=0).fit(sums[1]).assignments_
     ran(*argv, "--out", tmp_path / "z.npy")
     assert np.array_equal(np.load(tmp_path / "z.npy"), expected)
     pytest.importorskip("pyarrow")
@@ -1881,8 +1881,8 @@ def test_features_reported_are_those_written(ran, sums, tmp_path, penalty):
     path, X = sums
     out, components = tmp_path / "z.csv", tmp_path / "a.csv"
     report = ran("features", path, *penalty, "--out", out, "--components", components)
-    lam = 20.0 if penalty else "farthest-first"
-    model = smallvar.BPMeans(lam, n_init=100, random_state=0).fit(X)
+    lam = 20.0 if penalty else "auto"
+    model = smallvar.BPMeans(lam, random_state=0).fit(X)
     k = model.n_components_
     header, *rows = read_csv(out)
     Z = np.array(rows, dtype=int)
@@ -1896,9 +1896,9 @@ def test_features_reported_are_those_written(ran, sums, tmp_path, penalty):
     share = 1 - error / (X**2).sum()
     assert report["data"] == "sums.csv, 6 columns: a, b, c, d, e, f"
     assert (report["n"], report["d"], report["K"]) == ("30", "6", str(k))
-    origin = "given" if penalty else "farthest-first, for a guess of 8 features"
+    origin = "given" if penalty else "chosen from the data"
     assert report["lam"] == f"{model.lam_:.8g} ({origin})"
-    assert (report["starts"], report["sweeps"]) == ("100", str(model.n_iter_))
+    assert (report["starts"], report["sweeps"]) == ("10", str(model.n_iter_))
     value, words = report["objective"].split(maxsplit=1)
     assert float(value) == pytest.approx(error + model.lam_ * k, rel=1e-9)
     assert words == "(error + lam K)"
@@ -1919,7 +1919,7 @@ def test_features_reported_are_those_written(ran, sums, tmp_path, penalty):
 def test_a_given_number_of_features(ran, sums, tmp_path):
     path, X = sums
     report = ran("features", path, "--n-components", 2, "--out", tmp_path / "z.csv")
-    model = smallvar.KFeatures(2, n_init=100, random_state=0).fit(X)
+    model = smallvar.KFeatures(2, random_state=0).fit(X)
     assert report["K"] == "2 (given)"
     assert not {"lam", "objective"} & set(report)
     assert float(report["error"].split()[0]) == pytest.approx(model.objective_, rel=1e-9)
@@ -1938,7 +1938,7 @@ def test_options_reach_the_feature_estimators(ran, run, sums, fitted):
     ran("features", path, "--n-components", "2", "--assign", "exact", "--starts", "5")
     run("features", path, "--n-components", "2", "--starts", "1", "--verbose")
     plain, chosen, exact, verbose = (estimator.get_params() for estimator, _ in fitted)
-    always = {"n_init": 100, "random_state": 0}
+    always = {"random_state": 0}
     assert plain == smallvar.BPMeans(**always).get_params()
     assert chosen == plain | {
         "lam": 3.0,
@@ -1954,9 +1954,9 @@ def test_options_reach_the_feature_estimators(ran, run, sums, fitted):
     assert verbose == smallvar.KFeatures(verbose=1, n_init=1, **few).get_params()
 
 
-def test_guess_of_features_gives_way_to_few_rows(ran, tmp_path):
+def test_features_of_few_rows(ran, tmp_path):
     report = ran("features", write(tmp_path / "few.csv", "0,1\n1,0\n9,9\n"))
-    assert report["lam"].endswith("(farthest-first, for a guess of 3 features)")
+    assert report["lam"].endswith("(chosen from the data)")
 
 
 def test_features_of_the_digits(run, fitted, tmp_path):
@@ -2043,7 +2043,8 @@ def test_path(run, sums, tmp_path):
     expected = smallvar.feature_path(X, 5, n_init=20, random_state=3)
     rows = path_rows(out)
     assert [int(row[0]) for row in rows] == [0, 1, 2, 3, 4, 5]
-    for row, error, low, high in zip(rows, *list(expected.values())[1:], strict=True):
+    columns = (expected.error, expected.lam_low, expected.lam_high)
+    for row, error, low, high in zip(rows, *columns, strict=True):
         assert float(row[1]) == pytest.approx(error, rel=1e-7)
         assert row[2] == f"{1 - error / expected.error[0]:.1%}"
         limits = [np.nan if word == "-" else float(word) for word in row[3:5]]
@@ -2052,6 +2053,8 @@ def test_path(run, sums, tmp_path):
     low, high = expected.lam_low[3], expected.lam_high[3]
     verdict = f"K = 3, for lam from {low:.8g} to {high:.8g}: times {high / low:.4g}"
     assert re.search(rf"^widest +{re.escape(verdict)}$", out, re.M)
+    chosen = f"K = {expected.best}, of the shortest description, with lam {expected.lam:.8g}"
+    assert re.search(rf"^chosen +{re.escape(chosen)}$", out, re.M)
     assert re.search(r"^starts +20 for each K$", out, re.M)
 
 
@@ -2193,7 +2196,7 @@ def test_help_for_features(run, monkeypatch):
         assert f"  {option}" in out
     assert "--scale" not in out  # features add up from 0, which is not to be moved
     words = " ".join(out.split())
-    assert "default: 100, for they are cheap" in words
+    assert "random starts, of which the best is kept (default: 10)" in words
     assert "default: 0, so that the same command gives the same result" in words
     assert out.count("\n  smallvar features ") == 3  # the examples
     assert all(len(line) <= 80 for line in out.splitlines())

@@ -15,13 +15,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import scipy.sparse.csgraph
 import twins.exact
 import twins.graph
 from helpers import seeds
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
+from smallvar._sweeps.graph import LinkSweep
 
-from smallvar import PenalizedCut, _graph, cut_path
+from smallvar import PenalizedCut, _cuts, _network, cut_path
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
 ALGORITHMS = pytest.mark.parametrize("algorithm", ["multilevel", "incremental", "batch"])
@@ -112,8 +114,8 @@ def test_theorem_5_3(seed, cut):
 @seeds(20)
 def test_shift_is_the_least_that_is_enough(seed, cut):
     A = linked(random_graph(seed, alone=False, loops=False))
-    model = PenalizedCut(cut=cut)
-    shift = _graph.kernel_shift(_graph.read_graph(model, A, cut)) - (cut == "normalized")
+    model = PenalizedCut(None, cut=cut)
+    shift = _cuts.kernel_shift(_network.read_graph(model, A, cut)) - (cut == "normalized")
     K, _ = twins.graph.cut_kernel(A, shift, cut)
     low, high = np.linalg.eigvalsh(K)[[0, -1]]
     assert abs(low) < 1e-9 * max(high, 1) or (cut == "normalized" and shift == 0)
@@ -122,9 +124,9 @@ def test_shift_is_the_least_that_is_enough(seed, cut):
 def test_shift_of_a_large_graph():
     A = planted_graph(600)[0]
     for cut in ("normalized", "ratio"):
-        graph = _graph.read_graph(PenalizedCut(cut=cut), A, cut)
+        graph = _network.read_graph(PenalizedCut(None, cut=cut), A, cut)
         exact = np.linalg.eigvalsh(graph.laplacian().toarray())[-1]
-        assert exact <= _graph.kernel_shift(graph) <= exact * (1 + 1e-5)
+        assert exact <= _cuts.kernel_shift(graph) <= exact * (1 + 1e-5)
 
 
 # ----------------------------------------------------------------------------------------
@@ -381,8 +383,8 @@ def test_two_triangles_by_hand():
     )  # one start merges all
     assert model.labels_.tolist() == [0, 0, 0, 1, 1, 1]
     assert model.cut_ == pytest.approx(2 / 3)
-    assert PenalizedCut().fit(A).lam_ == -0.5
-    assert PenalizedCut(cut="ratio").fit(A).lam_ == pytest.approx(-0.5 * 14 / 6)
+    assert PenalizedCut(None).fit(A).lam_ == -0.5
+    assert PenalizedCut(None, cut="ratio").fit(A).lam_ == pytest.approx(-0.5 * 14 / 6)
 
 
 def test_self_links_count_once_in_the_degree():
@@ -424,7 +426,7 @@ def test_nodes_without_links(cut, algorithm):
 @CUTS
 @pytest.mark.parametrize("n", [1, 4])
 def test_no_edges(n, cut, algorithm):
-    model = PenalizedCut(cut=cut, algorithm=algorithm).fit(np.zeros((n, n)))
+    model = PenalizedCut(None, cut=cut, algorithm=algorithm).fit(np.zeros((n, n)))
     assert model.labels_.tolist() == list(range(n))
     assert model.cut_ == 0 and model.objective_ == model.lam_ * n
     model = PenalizedCut(-0.3, cut=cut, algorithm=algorithm).fit(np.zeros((n, n)))
@@ -438,7 +440,7 @@ def test_lam_outside_its_range():
             with pytest.warns(UserWarning, match="outside the useful range.*each connected part"):
                 model = PenalizedCut(lam, cut=cut).fit(A)
             assert model.n_clusters_ == 1
-        low = _graph.read_graph(PenalizedCut(), A, cut).least_lam(cut)
+        low = _network.read_graph(PenalizedCut(), A, cut).least_lam(cut)
         if cut == "normalized":  # -1 - f
             d = A.sum(axis=1)
             assert low == pytest.approx(-1 - (2 * A / (d[:, None] + d)).max())
@@ -513,7 +515,7 @@ def test_known_communities(name, louvain, plateau):
 @CUTS
 def test_planted_groups_are_found(cut):
     A, truth = planted_graph(2000)
-    model = PenalizedCut(cut=cut).fit(A)
+    model = PenalizedCut(None, cut=cut).fit(A)
     assert normalized_mutual_info_score(truth, model.labels_) > 0.97
 
 
@@ -557,6 +559,122 @@ def test_path_finds_the_groups():
     assert np.isnan(nothing.lam) and nothing.plateau_labels is None
 
 
+@seeds(40)
+def test_link_sweeps_end_where_no_move_helps(seed):
+    A = random_graph(seed, loops=False)
+    links, degree = A - np.diag(np.diag(A)), A.sum(axis=1)
+    graph = _network.read_graph(PenalizedCut(), A, "normalized")
+    lam = np.random.default_rng([seed, 7]).choice([0.3, 1.0, 4.0]) / max(degree.sum(), 1e-300)
+    labels = np.arange(len(A), dtype=np.int32)
+    sweep = LinkSweep(graph.arrays, labels, lam, 1e-12)
+    values = [sweep.objective()]
+    while sweep.sweep(None):
+        values.append(sweep.objective())
+    assert (np.diff(values) < 0).all()
+    least = twins.graph.link_value(links, degree, labels, lam)
+    assert sweep.objective() == pytest.approx(least, rel=1e-9, abs=1e-12)
+    assert sweep.k == len(np.unique(labels))
+    for i in np.flatnonzero(graph.linked):
+        for c in {*labels[np.flatnonzero(links[i])].tolist(), len(A)}:
+            other = labels.copy()
+            other[i] = c
+            assert twins.graph.link_value(links, degree, other, lam) > least - 1e-9
+
+
+@seeds(30)
+def test_description_length_equals_twin(seed):
+    A = random_graph(seed)
+    graph = _network.read_graph(PenalizedCut(), A, "normalized")
+    length = _cuts.DescriptionLength(graph)
+    rng = np.random.default_rng(seed)
+    for k in (1, 2, 5, len(A)):
+        labels = rng.integers(k, size=len(A)).astype(np.int32)
+        if graph.linked.any():
+            expected = twins.graph.description_length(A, labels)
+            assert length(labels) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        else:
+            assert length(labels) == 0.0
+
+
+def test_description_length_knows_no_unit():
+    A, truth = planted_graph(200)
+    values = []
+    for unit in (1.0, 3.0, 1e-130, 1e100):
+        graph = _network.read_graph(PenalizedCut(), A * unit, "normalized")
+        values.append(_cuts.DescriptionLength(graph)(truth.astype(np.int32)))
+    np.testing.assert_allclose(values, values[0], rtol=1e-9)
+
+
+def test_auto_finds_planted_groups():
+    for n, inside, outside in ((400, 12, 4), (400, 10, 10), (1000, 16, 2)):
+        A, truth = planted_graph(n, inside=inside, outside=outside)
+        for cut in ("normalized", "ratio"):
+            model = PenalizedCut(cut=cut, random_state=0).fit(A)
+            assert normalized_mutual_info_score(truth, model.labels_) > 0.95
+            check(model, A.toarray())
+            path = model.path_
+            assert path.best == path.ranking[0] == path.n_clusters[path.criterion.argmin()]
+            assert (np.diff(path.n_clusters) > 0).all()
+            for k, labels in zip(path.n_clusters, path.labels, strict=True):
+                assert len(np.unique(labels)) == k
+            again = PenalizedCut(model.lam_, cut=cut, init=model.labels_, n_init=1).fit(A)
+            assert np.array_equal(again.labels_, model.labels_)  # a fixed point
+
+
+@seeds(10)
+def test_auto_finds_nothing_in_random_links(seed):
+    rng = np.random.default_rng([seed, 12])
+    A = np.triu(rng.random((300, 300)) < 8 / 300, 1).astype(float)
+    A += A.T
+    parts = scipy.sparse.csgraph.connected_components(A)[0]
+    model = PenalizedCut(random_state=0).fit(A)
+    assert model.n_clusters_ == parts
+    assert model.cut_ == 0
+
+
+def test_auto_knows_no_unit():
+    A, _ = planted_graph(300)
+    expected = PenalizedCut(random_state=0).fit(A)
+    for unit in (0.25, 1024.0):
+        model = PenalizedCut(random_state=0).fit(A * unit)
+        assert np.array_equal(model.labels_, expected.labels_)
+        assert model.lam_ == expected.lam_
+
+
+@pytest.mark.parametrize("lam", ["auto", "plateau"])
+@CUTS
+def test_choice_of_small_graphs(lam, cut):
+    for A, k in (
+        (np.zeros((1, 1)), 1),
+        (np.zeros((4, 4)), 4),
+        (np.eye(3), 3),
+        (np.eye(2)[::-1], 1),
+        (np.ones((3, 3)), 1),
+    ):
+        model = PenalizedCut(lam, cut=cut).fit(A)
+        assert model.n_clusters_ == k
+        check(model, A)
+    model = PenalizedCut(lam, cut=cut, random_state=0).fit(cliques(7, 6))
+    assert model.labels_.tolist() == np.repeat(np.arange(7), 6).tolist()
+    given = PenalizedCut(lam, cut=cut, init=np.arange(42) % 2).fit(cliques(7, 6))
+    assert given.n_clusters_ == 7
+    assert not hasattr(model.set_params(lam=-0.5).fit(GOOD), "path_")
+
+
+def test_plateaus_are_ranked():
+    path = cut_path(random_graph(4, 40), n_lams=20, random_state=0)
+    widths = [one.lam_low / one.lam_high for one in path.plateaus]
+    assert len(widths) > 1 and widths == sorted(widths, reverse=True)
+    assert path.lam in [one.lam for one in path.plateaus]
+    for one in path.plateaus:
+        assert one.labels.max() + 1 == one.n_clusters
+        assert one.lam_low < one.lam < one.lam_high <= 0
+    assert len(cut_path(cliques(4, 4), [-0.5, 0.0]).plateaus) == 1
+    graph = _network.read_graph(PenalizedCut(), random_graph(4, 40), "normalized")
+    length = _cuts.DescriptionLength(graph)
+    assert path.criterion.tolist() == [length(labels) for labels in path.labels]
+
+
 def test_path_refuses():
     A = cliques(2, 3)
     with pytest.raises(TypeError, match="lam must not be given"):
@@ -578,7 +696,7 @@ def test_path_refuses():
 
 def test_every_kind_of_matrix():
     A = np.round(random_graph(4, 40))
-    expected = PenalizedCut(n_init=1).fit(A).labels_
+    expected = PenalizedCut(None, n_init=1).fit(A).labels_
     rows = np.flatnonzero(A.sum(axis=1))[:1]
     kinds = [A.astype(t) for t in ("float32", "int64", "uint8", "bool")]
     kinds += [A.tolist(), np.asfortranarray(A), pd.DataFrame(A)]
@@ -589,18 +707,18 @@ def test_every_kind_of_matrix():
     wide.indptr, wide.indices = wide.indptr.astype(np.int64), wide.indices.astype(np.int64)
     kinds.append(wide)
     for X in kinds:
-        assert np.array_equal(PenalizedCut(n_init=1).fit(X).labels_, expected), type(X)
+        assert np.array_equal(PenalizedCut(None, n_init=1).fit(X).labels_, expected), type(X)
     assert rows.size
 
 
 def test_explicit_zeros_duplicates_and_unsorted_rows():
     A = scipy.sparse.coo_array(random_graph(5, 30))
-    expected = PenalizedCut(n_init=1).fit(A).labels_
+    expected = PenalizedCut(None, n_init=1).fit(A).labels_
     u, v = np.r_[A.row, A.row, [0, 29]], np.r_[A.col, A.col, [29, 0]]
     data = np.r_[0.25 * A.data, 0.75 * A.data, [0, 0]]
     order = np.random.default_rng(0).permutation(len(u))
     X = scipy.sparse.coo_array((data[order], (u[order], v[order])), shape=A.shape)
-    assert np.array_equal(PenalizedCut(n_init=1).fit(X).labels_, expected)
+    assert np.array_equal(PenalizedCut(None, n_init=1).fit(X).labels_, expected)
     count = np.bincount(X.row, minlength=30)
     place = np.argsort(X.row, kind="stable")
     indptr = np.r_[0, np.cumsum(count)]
@@ -608,7 +726,7 @@ def test_explicit_zeros_duplicates_and_unsorted_rows():
     copies = X.data.copy(), X.indices.copy(), X.indptr.copy()
     for array in (X.data, X.indices, X.indptr):
         array.flags.writeable = False
-    assert np.array_equal(PenalizedCut(n_init=1).fit(X).labels_, expected)
+    assert np.array_equal(PenalizedCut(None, n_init=1).fit(X).labels_, expected)
     for array, copy in zip((X.data, X.indices, X.indptr), copies, strict=True):
         assert np.array_equal(array, copy)
 
@@ -616,7 +734,7 @@ def test_explicit_zeros_duplicates_and_unsorted_rows():
 def test_names_of_a_data_frame():
     A = cliques(2, 3)
     names = list("abcdef")
-    model = PenalizedCut().fit(pd.DataFrame(A, index=names, columns=names))
+    model = PenalizedCut(None).fit(pd.DataFrame(A, index=names, columns=names))
     assert model.feature_names_in_.tolist() == names and model.n_features_in_ == 6
 
 
@@ -627,7 +745,7 @@ def test_networkx():
     G.add_edges_from([("y", "z"), ("z", "x"), ("p", "q"), ("q", "r"), ("r", "p")])
     G.add_edge("r", "x", weight=0.1)
     G.add_node("alone")
-    model = PenalizedCut().fit(G)
+    model = PenalizedCut(None).fit(G)
     groups = dict(zip(G, model.labels_.tolist(), strict=True))
     assert groups == {"x": 0, "y": 0, "z": 0, "p": 1, "q": 1, "r": 1, "alone": 2}
     assert model.cut_ == pytest.approx(0.1 / 8.1 + 0.1 / 6.1)
@@ -635,19 +753,19 @@ def test_networkx():
     assert np.array_equal(cut_path(G, [-0.5]).labels[0], model.labels_)
     many = networkx.MultiGraph(G)
     many.add_edge("x", "y", weight=1.0)
-    assert PenalizedCut().fit(many).cut_ == pytest.approx(0.1 / 10.1 + 0.1 / 6.1)
+    assert PenalizedCut(None).fit(many).cut_ == pytest.approx(0.1 / 10.1 + 0.1 / 6.1)
     with pytest.raises(ValueError, match="must be an undirected graph"):
-        PenalizedCut().fit(networkx.DiGraph(G))
+        PenalizedCut(None).fit(networkx.DiGraph(G))
     with pytest.raises(ValueError, match="must have at least 1 node"):
-        PenalizedCut().fit(networkx.Graph())
+        PenalizedCut(None).fit(networkx.Graph())
     G.add_edge("x", "y", weight="heavy")
     with pytest.raises(ValueError, match="must have numbers as its edges' weights"):
-        PenalizedCut().fit(G)
+        PenalizedCut(None).fit(G)
 
 
 def test_networkx_is_not_imported():
     code = (
-        "import sys, numpy as np, smallvar; smallvar.PenalizedCut().fit(np.eye(2)[::-1]);"
+        "import sys, numpy as np, smallvar; smallvar.PenalizedCut(None).fit(np.eye(2)[::-1]);"
         "assert 'networkx' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -687,7 +805,7 @@ def changed(i, j, value, kind=float):
     ],
 )
 def test_bad_matrices(X, message):
-    model = PenalizedCut().fit(cliques(3, 4))
+    model = PenalizedCut(None).fit(cliques(3, 4))
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
     with pytest.raises(ValueError, match=message):
         model.fit(X)
@@ -695,10 +813,10 @@ def test_bad_matrices(X, message):
 
 
 def test_asymmetry_by_rounding_is_taken():
-    expected = PenalizedCut().fit(GOOD).labels_
-    assert np.array_equal(PenalizedCut().fit(changed(0, 1, 1 + 1e-11)).labels_, expected)
+    expected = PenalizedCut(None).fit(GOOD).labels_
+    assert np.array_equal(PenalizedCut(None).fit(changed(0, 1, 1 + 1e-11)).labels_, expected)
     single = changed(0, 1, np.float32(1 + 2e-7), np.float32)
-    assert np.array_equal(PenalizedCut().fit(single).labels_, expected)
+    assert np.array_equal(PenalizedCut(None).fit(single).labels_, expected)
 
 
 @pytest.mark.parametrize(
@@ -707,7 +825,13 @@ def test_asymmetry_by_rounding_is_taken():
         ({"lam": np.nan}, ValueError, "lam must not be NaN, got nan"),
         ({"lam": np.inf}, ValueError, "lam must be finite, got inf"),
         ({"lam": -np.inf}, ValueError, "lam must be finite, got -inf"),
-        ({"lam": "auto"}, TypeError, "lam must be a number or None, got 'auto'"),
+        ({"lam": "best"}, ValueError, "lam must be one of 'auto', 'plateau', got 'best'"),
+        (
+            {"lam": "auto", "algorithm": "batch"},
+            ValueError,
+            "lam must be a number or None with algorithm='batch', got 'auto'",
+        ),
+        ({"lam": [-0.5]}, TypeError, "lam must be a number"),
         ({"lam": True}, TypeError, "lam must be a number"),
         ({"cut": "min"}, ValueError, "cut must be one of 'normalized', 'ratio', got 'min'"),
         ({"algorithm": "serial"}, ValueError, "algorithm must be one of"),
@@ -733,14 +857,14 @@ def test_bad_parameters(options, error, message):
 def test_max_iter(algorithm):
     A, init = planted_graph(500)
     init[:100] = 0
-    model = PenalizedCut(algorithm=algorithm, max_iter=1, init=init)
+    model = PenalizedCut(None, algorithm=algorithm, max_iter=1, init=init)
     with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1"):
         model.fit(A)
     check(model, A.toarray())
 
 
 def test_verbose(capsys):
-    model = PenalizedCut(n_init=1, verbose=1).fit(cliques(3, 4))
+    model = PenalizedCut(None, n_init=1, verbose=1).fit(cliques(3, 4))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == model.n_iter_
     assert lines[-1].startswith(f"sweep {model.n_iter_}: 12 nodes, 3 clusters, objective ")
@@ -758,13 +882,13 @@ def test_tags_and_predict():
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_failed_fit_changes_nothing(error, monkeypatch):
-    model = PenalizedCut().fit(GOOD)
+    model = PenalizedCut(None).fit(GOOD)
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
 
     def broken(*arguments):
         raise error("broken")
 
-    monkeypatch.setattr(_graph, "contract", broken)
+    monkeypatch.setattr(_network, "contract", broken)
     with pytest.raises(error):
         model.fit(cliques(3, 4))
     assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
@@ -775,7 +899,7 @@ def test_failed_fit_changes_nothing(error, monkeypatch):
 def test_interrupt(cut):
     """A fit of minutes stops, and the model is what it was before."""
     A = planted_graph(40_000)[0]
-    model = PenalizedCut(cut=cut).fit(GOOD).set_params(n_init=10_000, random_state=0)
+    model = PenalizedCut(None, cut=cut).fit(GOOD).set_params(n_init=10_000, random_state=0)
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.5, _thread.interrupt_main)
@@ -815,7 +939,7 @@ def test_costs_that_nearly_tie_end():
 @CUTS
 @ALGORITHMS
 def test_many_nodes_without_links(cut, algorithm):
-    model = PenalizedCut(cut=cut, algorithm=algorithm).fit(scipy.sparse.csr_array((300, 300)))
+    model = PenalizedCut(None, cut=cut, algorithm=algorithm).fit(scipy.sparse.csr_array((300, 300)))
     assert model.n_clusters_ == 300 and model.cut_ == 0
 
 

@@ -296,6 +296,7 @@ BAD_FEATURE_PARAMETERS = [
     ("n_init", 1.5, ("1.5",)),
     ("n_swaps", -1, ("-1", "0")),
     ("n_swaps", 0.5, ("0.5",)),
+    ("n_swaps", "many", ("'many'", "'auto'")),
     ("max_iter", 0, ("0", "1")),
     ("max_iter", -3, ("-3", "1")),
     ("max_iter", 2.5, ("2.5",)),
@@ -335,6 +336,7 @@ def test_refused_together():
         (KFeatures(3, init=two), "init", "n_components=3", r"\(40, 2\)"),
         (BPMeans(0.5, init=three, max_features=2), "init", "max_features=2", r"\(40, 3\)"),
         (BPMeans(0.5, init=two, algorithm="stepwise"), "init", "stepwise"),
+        (KFeatures("auto", init=two), "init", "n_components", "auto"),
     ):
         assert_refuses(model, lambda m: m.fit(X), ValueError, *words)
     weights = np.r_[np.ones(2), np.zeros(38)]
@@ -472,11 +474,11 @@ def test_interrupt_of_the_minibatch_estimator(interrupt):
 
 LONG = {
     "sweep, many features": (BPMeans(1e-3, n_init=1), 30_000, 8),
-    "sweep, many starts": (BPMeans(2.0, n_init=10**6), 500, 8),
+    "sweep, many starts": (BPMeans(2.0, n_init=10**6, n_swaps=0), 500, 8),
     "sweep, swaps": (BPMeans(2.0, n_init=1, n_swaps=10**6), 2000, 8),
     "collapsed": (BPMeans(1.0, n_init=1, algorithm="collapsed"), 30_000, 8),
     "stepwise": (BPMeans(1e-3, algorithm="stepwise"), 20_000, 8),
-    "penalty": (BPMeans(n_components=2000), 100_000, 20),
+    "penalty": (BPMeans("farthest-first", n_components=2000), 100_000, 20),
     "coordinate": (KFeatures(150, n_init=1), 200_000, 30),
     "exact": (KFeatures(12, assign="exact", n_init=10**4), 100_000, 8),
 }
@@ -760,10 +762,11 @@ def test_extreme_scales_of_features(exponent, algorithm):
     assert plain.n_components_ > 1
     assert np.array_equal(model.assignments_, plain.assignments_)
     np.testing.assert_allclose(model.objective_, plain.objective_ * scale**2, rtol=1e-12)
-    default = BPMeans(n_components=3, **options).fit(DATA)
-    model = BPMeans(n_components=3, **options).fit(DATA * scale)
-    np.testing.assert_allclose(model.lam_, default.lam_ * scale**2, rtol=1e-12)
-    assert np.array_equal(model.assignments_, default.assignments_)
+    for lam in ("auto", "farthest-first"):
+        default = BPMeans(lam, n_components=3, **options).fit(DATA)
+        model = BPMeans(lam, n_components=3, **options).fit(DATA * scale)
+        np.testing.assert_allclose(model.lam_, default.lam_ * scale**2, rtol=1e-12)
+        assert np.array_equal(model.assignments_, default.assignments_)
 
 
 @FEATURES
@@ -861,7 +864,9 @@ def test_edges_of_features(name, algorithm):
             model = KFeatures(k, assign=algorithm, **options).fit(data)
             assert model.n_components_ == k
         else:
-            model = BPMeans(n_components=k, algorithm=algorithm, **options).fit(data)
+            BPMeans("auto", algorithm=algorithm, **options).fit(data)
+            model = BPMeans("farthest-first", n_components=k, algorithm=algorithm, **options)
+            model.fit(data)
             assert model.n_components_ <= np.linalg.matrix_rank(np.eye(len(data)))
             tiny = BPMeans(1e-9, algorithm=algorithm, **options).fit(data)
             check_features(tiny, data)

@@ -87,8 +87,10 @@ def test_sweeps_cimport_neither_numpy_nor_scikit_learn():
 HOUSE = (
     *("_config", "_validation", "_base", "_centers", "_groups", "_starts", "_penalty"),
     *("_criterion", "_path", "_lapack", "_eigen", "_dpmeans", "_minibatch", "_divergence"),
-    *("_bregman", "_mahalanobis", "_bpmeans", "_hdp", "_dynamic", "_gram", "_partition"),
-    *("_kernel", "_kernel_hdp", "_exchange", "_dynamic_kernel", "_spectral", "_graph"),
+    *("_bregman", "_mahalanobis", "_feature_path", "_features", "_bpmeans"),
+    *("_hdp", "_dynamic", "_gram", "_partition"),
+    *("_kernel", "_kernel_hdp", "_exchange", "_dynamic_kernel", "_spectral"),
+    *("_network", "_cuts", "_graph"),
 )
 
 

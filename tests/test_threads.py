@@ -173,11 +173,13 @@ def test_features_same_bits_for_any_number_of_threads(name):
 def test_path_and_penalty_of_features_same_bits():
     for n in (2_000, 100_000):
         X = planted_features("shared", 0, n=n, d=8, k=4)[0]
-        options = {"n_init": 2, "max_iter": 5, "random_state": 0}
+        options = {"n_init": 2, "n_swaps": 2, "max_iter": 5, "random_state": 0}
         paths = [feature_path(X, 5, n_threads=t, **options) for t in THREADS]
         assert len({path.error.tobytes() for path in paths}) == 1
-        lams = [BPMeans(max_features=2, n_threads=t, **options).fit(X).lam_ for t in THREADS]
-        assert len(set(lams)) == 1
+        for lam in ("auto", "farthest-first"):
+            options = {"lam": lam, "max_features": 2, **options}
+            lams = [BPMeans(n_threads=t, **options).fit(X).lam_ for t in THREADS]
+            assert len(set(lams)) == 1
 
 
 def test_features_of_rows_in_any_memory_layout():
@@ -241,7 +243,8 @@ def test_fits_of_features_in_several_python_threads():
     def run(job):
         X, algorithm = job
         lam = 0.02 * np.square(X).sum()
-        model = BPMeans(lam, algorithm=algorithm, n_init=4, n_threads=2, random_state=0).fit(X)
+        model = BPMeans(lam, algorithm=algorithm, n_init=4, n_swaps=2, n_threads=2, random_state=0)
+        model.fit(X)
         return model.assignments_.tobytes(), model.objective_
 
     one_by_one = [run(job) for job in jobs]

@@ -50,11 +50,11 @@ class Starts(Features):
         """A penalty of half of what a feature explains keeps the true ones."""
         n, d, k = PLANTED[case]
         X, _, truth = planted(n, d, k)
-        options = {"n_init": 100, "random_state": 0}
+        options = {"n_init": 100, "n_swaps": 0, "random_state": 0}
         if estimator in ("coordinate", "exact"):
             return X, truth, KFeatures(k, assign=estimator, **options)
         if estimator == "swaps":
-            return X, truth, KFeatures(k, n_swaps=10, **options | {"n_init": 10})
+            return X, truth, KFeatures(k, **options | {"n_init": 10, "n_swaps": 10})
         return X, truth, BPMeans(0.1 * n * d, algorithm=estimator, **options)
 
 
@@ -68,7 +68,8 @@ class LargeStart(Features):
         """Stop after as many sweeps in each case, so that times compare."""
         n, d, k = PLANTED[case]
         X, _, truth = planted(n, d, k, dtype)
-        model = KFeatures(k, n_init=1, max_iter=50, n_threads=n_threads, random_state=0)
+        options = {"n_threads": n_threads, "random_state": 0}
+        model = KFeatures(k, n_init=1, n_swaps=0, max_iter=50, **options)
         return X, truth, model
 
 

@@ -65,7 +65,7 @@ for ax, picture in zip(axes.flat, X, strict=False):
 # best solution, but a start takes about a tenth of a millisecond, so make 2,000.
 
 for n_init in (1, 10, 100, 2000):
-    model = BPMeans(lam=40, n_init=n_init, random_state=0).fit(X)
+    model = BPMeans(lam=40, n_init=n_init, n_swaps=0, random_state=0).fit(X)
     error = model.reconstruction_err_**2
     print(
         f"{n_init:4d} starts: {model.n_components_} features, "
@@ -85,7 +85,7 @@ for k, ax in enumerate(axes):
 # The others need more features for the same pictures. Here is what 10 starts find. Some features
 # hold more than one object, and others take objects away (red).
 
-few = BPMeans(lam=40, n_init=10, random_state=0).fit(X)
+few = BPMeans(lam=40, n_init=10, n_swaps=0, random_state=0).fit(X)
 fig, axes = plt.subplots(1, few.n_components_, figsize=(8, 2.0))
 for k, ax in enumerate(axes):
     show(ax, few.components_[k], f"feature {k}")
@@ -118,7 +118,7 @@ for line, row in zip(axes, rows, strict=True):
 # :func:`~smallvar.feature_path` minimizes the squared error for each number of features. From four
 # on there is nothing left to explain. It also tells for which `lam` each number is best.
 
-path = feature_path(X, 7, n_init=1000, random_state=0)
+path = feature_path(X, 7, n_init=1000, n_swaps=0, random_state=0)
 for k in range(5):
     low, high = path.lam_low[k], path.lam_high[k]
     print(f"{k} features: best for lam from {low:.0f} to {high:.0f}")

@@ -2,29 +2,43 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/defaults.py [family ...]
 
-prints a table for each family: clusters found and there, agreement with the truth (adjusted Rand
-index, normalized mutual information) and seconds. Sets that need files are left out without them.
+prints a table for each family: clusters (or features) found and there, agreement with the truth
+(adjusted Rand index, normalized mutual information; of features, rows that have the same ones are
+a cluster) and seconds. Sets that need files are left out without them.
 """
 
 import argparse
 import os
 import time
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csr_array, random_array, triu
 from scipy.spatial.distance import pdist
 from sklearn import datasets
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.neighbors import kneighbors_graph
 from sklearn.preprocessing import scale
 
-from smallvar import DPMeans, KernelDPMeans, KernelHDPMeans, SpectralDPMeans
+from smallvar import (
+    BPMeans,
+    DPMeans,
+    KernelDPMeans,
+    KernelHDPMeans,
+    PenalizedCut,
+    SpectralDPMeans,
+)
 
 
 @dataclass
 class Case:
-    """Data, what is known about them, and the estimators to try: a name, and how to make one."""
+    """Data, what is known about them, and the estimators to try: a name, and how to make one.
+
+    ``truth``: labels, negative where unknown; rows of Z for features.
+    """
 
     name: str
     data: object
@@ -38,10 +52,23 @@ def outcome(model, case):
     begin = time.perf_counter()
     model.fit(case.data, **case.fit)
     seconds = time.perf_counter() - begin
-    known = case.truth >= 0
-    truth, labels = case.truth[known], model.labels_[known]
+    if hasattr(model, "assignments_"):
+        labels, truth = labels_of(model.assignments_), labels_of(case.truth)
+        found, true = model.n_components_, case.truth.shape[1]
+    else:
+        labels, truth = model.labels_, case.truth
+        found, true = len(np.unique(labels)), len(np.unique(truth[truth >= 0]))
+    known = truth >= 0
+    truth, labels = truth[known], labels[known]
     ari, nmi = adjusted_rand_score(truth, labels), normalized_mutual_info_score(truth, labels)
-    return len(np.unique(model.labels_)), len(np.unique(truth)), ari, nmi, seconds
+    return found, true, ari, nmi, seconds
+
+
+def labels_of(Z):
+    """The same number for equal rows."""
+    if not Z.shape[1]:
+        return np.zeros(len(Z), dtype=int)
+    return np.unique(Z, axis=0, return_inverse=True)[1].ravel()
 
 
 def points():
@@ -99,10 +126,131 @@ def kernels():
     )
 
 
+def communities(name):
+    """Adjacency matrix and communities of a graph in the folder; None without it."""
+    folder = os.environ.get("SMALLVAR_DATA")
+    if folder is None:
+        return None
+    edges, labels = (
+        np.loadtxt(f"{folder}/graph_{name}_{what}.csv", delimiter=",", skiprows=1, dtype=int)
+        for what in ("edges", "labels")
+    )
+    A = np.zeros((len(labels), len(labels)))
+    A[edges[:, 0], edges[:, 1]] = A[edges[:, 1], edges[:, 0]] = 1
+    return csr_array(A), labels[:, 1]
+
+
+def benchmark(mixing, degree):
+    """A graph of Lancichinetti, Fortunato and Radicchi (2008) of 3,000 nodes; needs networkx."""
+    import networkx
+
+    for seed in range(20):
+        try:
+            G = networkx.LFR_benchmark_graph(
+                *(3000, 2.5, 1.5, mixing),
+                average_degree=degree,
+                max_degree=50,
+                min_community=20,
+                max_community=100,
+                seed=seed,
+            )
+        except networkx.ExceededMaxIterations:
+            continue
+        break
+    G.remove_edges_from(networkx.selfloop_edges(G))
+    truth = np.empty(len(G), dtype=int)
+    for c, nodes in enumerate({frozenset(G.nodes[v]["community"]) for v in G}):
+        truth[list(nodes)] = c
+    return networkx.to_scipy_sparse_array(G, range(len(G)), dtype=float, weight=None), truth
+
+
+class Leiden:
+    """The median of ten seeds, by NMI, of leidenalg's modularity; needs leidenalg and igraph."""
+
+    def get_params(self):
+        """None."""
+        return {}
+
+    def fit(self, A, truth):
+        """Clusters of the nodes."""
+        import igraph
+        import leidenalg
+
+        links = A.tocoo()
+        upper = links.row < links.col
+        graph = igraph.Graph(n=A.shape[0], edges=np.c_[links.row[upper], links.col[upper]].tolist())
+        found = [
+            leidenalg.find_partition(
+                graph, leidenalg.ModularityVertexPartition, weights=links.data[upper], seed=seed
+            ).membership
+            for seed in range(10)
+        ]
+        found.sort(key=lambda labels: normalized_mutual_info_score(truth, labels))
+        self.labels_ = np.array(found[5])
+
+
+def graphs():
+    """Penalized cuts: networks by "auto"; where points are linked to neighbors, "plateau" too."""
+    tried = {"now": PenalizedCut, "before": lambda: PenalizedCut(None)}
+    points = tried | {"plateau": lambda: PenalizedCut("plateau")}
+    sets = {name: communities(name) for name in ("karate", "football")}
+    for degree in (20, 10):
+        for mixing in (0.2, 0.4, 0.5, 0.6):
+            sets[f"LFR, {degree} links, {mixing}"] = benchmark(mixing, degree)
+    rng = np.random.default_rng(0)
+    links = triu(random_array((1000, 1000), density=0.008, rng=rng), 1) > 0
+    sets["random links"] = (links + links.T).astype(float), np.zeros(1000, dtype=int)
+    cases = {name: (known, tried) for name, known in sets.items() if known is not None}
+    for name in ("digits", "iris", "wine"):
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        A = kneighbors_graph(X if name == "digits" else scale(X), 10)
+        cases[f"{name}, 10 neighbors"] = (A + A.T, y), points
+    X, y = datasets.make_moons(1000, noise=0.05, random_state=0)
+    A = kneighbors_graph(X, 10)
+    cases["moons, 10 neighbors"] = (A + A.T, y), points
+    for name, ((A, truth), estimators) in cases.items():
+        yield Case(name, csr_array(A), truth, estimators)
+        if find_spec("leidenalg"):
+            yield Case(name, csr_array(A), truth, {"leiden x 10": Leiden}, {"truth": truth})
+
+
+def sums(seed, n, d, k, *, noise=0.5, share=0.5, positive=False):
+    """Rows that are sums of k features at random, and who has which."""
+    rng = np.random.default_rng(seed)
+    A, Z = 2 * rng.standard_normal((k, d)), (rng.random((n, k)) < share).astype(int)
+    return Z @ (np.abs(A) if positive else A) + noise * rng.standard_normal((n, d)), Z
+
+
+def features():
+    """BP-means."""
+    now = {"now": BPMeans}
+    before = {"before": lambda: BPMeans("farthest-first", n_swaps=0)}
+    kinds = {
+        "150 x 12": sums(0, 150, 12, 5),
+        "300 x 20": sums(1, 300, 20, 8),
+        "1000 x 10": sums(2, 1000, 10, 6),
+        "300 x 16, non-negative": sums(3, 300, 16, 5, positive=True),
+        "400 x 30, rare features": sums(4, 400, 30, 8, share=0.15),
+        "200 x 40, noisy": sums(5, 200, 40, 4, noise=2.0),
+        "20000 x 16": sums(6, 20_000, 16, 6),
+    }
+    rng = np.random.default_rng(0)
+    interests = [[5, 3, 0, 0, 0, 0], [0, 0, 4, 2, 1, 0], [0, 2, 0, 0, 3, 4]]
+    Z = rng.integers(2, size=(200, 3))
+    kinds["interests"] = Z @ interests + 0.5 * rng.standard_normal((200, 6)), Z
+    path = Path(os.environ.get("SMALLVAR_DATA", "."), "bp_means_simulated.csv")
+    if path.exists():
+        X = np.loadtxt(path, delimiter=",", skiprows=1) / 255
+        combinations = labels_of(X)  # without noise: equal rows have the same of four features
+        kinds["pictures of dice"] = X, (combinations[:, None] >> np.arange(4)) & 1
+    for name, (X, Z) in kinds.items():
+        yield Case(name, X, Z, now | before)
+
+
 HEADER = (
     f"{'data':24s} {'defaults':10s} {'found':>6s} {'true':>5s} {'ARI':>6s} {'NMI':>6s} {'s':>8s}"
 )
-FAMILIES = {"points": points, "kernels": kernels}
+FAMILIES = {"points": points, "kernels": kernels, "graphs": graphs, "features": features}
 
 
 def main():

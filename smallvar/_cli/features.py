@@ -36,7 +36,6 @@ from smallvar._cli.table import (
 
 DIGITS_SHAPE = (8, 8)
 PATH = 10  # features that --path goes to
-EXACT_FIT = 1e-20  # share of the data's square that counts as no error: rounding
 
 
 def features(argv):
@@ -67,8 +66,8 @@ def features(argv):
         type=number(float, 0),
         metavar="L",
         help="the penalty per feature, in squared data units: a feature has to lower the squared "
-        "error by more than L, so a smaller L gives more features (default: derived from the "
-        "data by a guess of 8 features)",
+        "error by more than L, so a smaller L gives more features (default: chosen from the data, "
+        "with K, by how short a description of them the features make)",
     )
     kind.add_argument(
         "--n-components",
@@ -83,7 +82,8 @@ def features(argv):
         const=PATH,
         metavar="K",
         help="print the squared error with 0, 1, ..., K features (K is 10 if left out) and the "
-        "lam for which each number is best; the best for the widest range is marked",
+        "lam for which each number is best; the best for the widest range is marked, and the "
+        "number with the shortest description is told",
     )
     parser.add_argument(
         "--algorithm",
@@ -102,18 +102,17 @@ def features(argv):
     parser.add_argument(
         "--starts",
         type=number(int, 1),
-        default=100,
+        default=10,
         metavar="N",
-        help="random starts, of which the best is kept (default: 100, for they are cheap: 50 to "
-        "1000 microseconds each on small data; lower it for large data)",
+        help="random starts, of which the best is kept (default: 10)",
     )
     parser.add_argument(
         "--swaps",
         type=number(int, 0),
-        default=0,
         metavar="N",
         help="after each start, try N times to put a random feature elsewhere (with a penalty also "
-        "to drop or to add one); often worth more than as many starts (default: 0)",
+        "to drop or to add one); worth more than as many starts (default: 20, with --path 50 "
+        "unless rows are exact; fewer on large data)",
     )
     parser.add_argument(
         "--max-features",
@@ -156,7 +155,7 @@ def features(argv):
         )
     options = {
         "n_init": args.starts,
-        "n_swaps": args.swaps,
+        "n_swaps": "auto" if args.swaps is None else args.swaps,
         "random_state": 0 if args.seed is None else args.seed,
         "n_threads": args.threads,
         "verbose": int(args.verbose),
@@ -212,9 +211,7 @@ def show_features(args, options, table, reading):
         }
         given = {option: value for option, value in given.items() if value is not None}
         model = BPMeans(**given, **options)
-        model.set_params(n_components=min(model.n_components, n))
-        guess = f"farthest-first, for a guess of {counted(model.n_components, 'feature')}"
-        origin = guess if args.lam is None else "given"
+        origin = "chosen from the data" if args.lam is None else "given"
     _, fitting = timed(model.fit, table.X)
     if origin is not None:
         lam = f"{model.lam_:.8g} ({origin})"
@@ -263,7 +260,7 @@ def show_path(args, options, table, reading):
         As for `show_features`.
     """
     from smallvar import feature_path
-    from smallvar._bpmeans import EXACT_LIMIT
+    from smallvar._features import EXACT_LIMIT
 
     n, d = table.X.shape
     if args.assign == "exact" and min(args.path, n) > EXACT_LIMIT:
@@ -290,6 +287,7 @@ def show_path(args, options, table, reading):
             "d": d,
             "starts": starts_in_words(args),
             "widest": verdict,
+            "chosen": f"K = {path.best}, of the shortest description, with lam {path.lam:.8g}",
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
             "picture": args.plot,
         }
@@ -306,18 +304,16 @@ def height_and_width(text):
 
 def without_rounding(path):
     """Make errors that are only rounding 0, of which the first K is best for the least lam."""
+    from smallvar._feature_path import EXACT_FIT
+
     exact = path.error <= EXACT_FIT * path.error[0]
     low, high = path.lam_low.copy(), path.lam_high.copy()
     if exact.any():
         first = np.argmax(exact)
         low[first] = 0.0
         low[first + 1 :] = high[first + 1 :] = np.nan
-    return type(path)(
-        n_components=path.n_components,
-        error=np.where(exact, 0.0, path.error),
-        lam_low=low,
-        lam_high=high,
-    )
+    error = np.where(exact, 0.0, path.error)
+    return type(path)(**{**path, "error": error, "lam_low": low, "lam_high": high})
 
 
 def widest(path):
@@ -394,7 +390,8 @@ def path_in_words(path, best):
     lines = [
         f"{'K':>4}  {'squared error':>14}  {'explained':>9}  {'best for lam from':>17}  {'to':>14}"
     ]
-    for k, error, low, high in zip(*path.values(), strict=True):
+    columns = (path.n_components, path.error, path.lam_low, path.lam_high)
+    for k, error, low, high in zip(*columns, strict=True):
         lam = f"{'-':>17}  {'-':>14}" if np.isnan(low) else f"{low:>17.8g}  {high:>14.8g}"
         mark = "  *" if k == best else ""
         share = explained(error, path.error[0])

@@ -254,3 +254,17 @@ def encode(X, A, *, exact=False):
         Z, _ = _k_features_sweep(X, w, Z, A.copy(), exact)
         if exact or np.array_equal(Z, before):
             return Z
+
+
+def description_length(X, Z, error, weights=None):
+    """u d log(error / energy) + 2 u sum_k h(p_k) + 2 K (d + 1) log u; u counts distinct rows."""
+    w = np.ones(len(X)) if weights is None else weights
+    u, d = len(np.unique(X, axis=0)), np.count_nonzero(X.any(axis=0))
+    p = w @ Z / w.sum()
+    if Z.shape[1] > max(1, u // 3):
+        return np.inf
+    p = p[(p > 0) & (p < 1)]
+    entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p)).sum()
+    d = min(d, u)
+    energy = w @ np.square(X).sum(axis=1)
+    return u * d * np.log(error / energy) + 2 * u * entropy + 2 * Z.shape[1] * (d + 1) * np.log(u)

@@ -4,6 +4,7 @@ A is a dense adjacency matrix; out is what leaves a node, size its degree (norma
 (ratio cut).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -187,3 +188,28 @@ def cut_batch(A, lam, cut, labels):
         path.append(cut_value(A, labels, cut) + lam * (labels.max() + 1))
         if np.array_equal(labels, before):
             return Cut(first_appearance(labels), path)
+
+
+def description_length(A, labels):
+    """Nats that write down the clusters, and the links given clusters and degrees."""
+    links = A - np.diag(np.diag(A))
+    linked = links.sum(axis=1) > 0
+    links, labels = links[linked][:, linked], labels[linked]
+    links = links * (links.sum() / (links**2).sum())  # equal links count one each
+    same = labels[:, None] == labels
+    degree = links.sum(axis=1)
+    expected = np.outer(degree, degree) / links.sum()
+    total = 0.0
+    for pairs in (same, ~same):
+        e, v = links[pairs].sum(), expected[pairs].sum()
+        total -= e * math.log(e / v) / 2 if e > 0 else 0.0
+    n, sizes = len(labels), np.unique(labels, return_counts=True)[1]
+    total += math.lgamma(n + 1) - sum(math.lgamma(s + 1) for s in sizes)
+    total += math.log(math.comb(n - 1, len(sizes) - 1)) + math.log(n)
+    return total + (math.log(links.sum() / 2 + 1) if len(sizes) > 1 else 0.0)
+
+
+def link_value(links, size, labels, lam):
+    """Links between clusters, and lam / 2 times the sum of their squared sizes."""
+    same = labels[:, None] == labels
+    return links[~same].sum() / 2 + lam / 2 * np.outer(size, size)[same].sum()

@@ -10,6 +10,7 @@ from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.features.collapsed cimport collapsed_sweep, refresh
+from smallvar._sweeps.features.search cimport search
 from smallvar._sweeps.features.solver cimport add_feature, least_squares, place_features, read_sums, recount, remove
 from smallvar._sweeps.features.state cimport (
     COLLAPSED,
@@ -48,7 +49,7 @@ from smallvar._sweeps.features.state cimport (
     tile_of,
     total,
 )
-from smallvar._sweeps.features.sweeps cimport encode_pass, fixed_sweep, free_sweep, tabulate
+from smallvar._sweeps.features.sweeps cimport encode_pass, fixed_sweep, free_sweep
 from smallvar._sweeps.pool cimport next_item, run
 from smallvar._sweeps.rows cimport rows_of, weight_of
 
@@ -554,7 +555,7 @@ cdef class FeatureSweep:
         return result
 
     def encode(self, const double[:, ::1] components):
-        """Rows of Z for the data given these features (IN): coordinate passes from zero, or the exact best.
+        """Rows of Z for the data given these features (IN): coordinate passes from zero, then a search for better ones.
 
         Returns Z and the sum of w ||x - z A||^2.
         """
@@ -562,8 +563,6 @@ cdef class FeatureSweep:
         cdef int passes = 0
         if k and components.shape[1] != self.p.d:
             raise ValueError(f"components must have {self.p.d} columns, got {components.shape[1]}")
-        if self.p.rule == EXACT and k != self.p.cap:
-            raise ValueError(f"components must be {self.p.cap}, got {k}")
         cdef bint changed = True
         self.measure()
         release(&self.best)
@@ -572,11 +571,11 @@ cdef class FeatureSweep:
         if k:
             memcpy(self.best.features, &components[0, 0], k * self.p.d * sizeof(double))
         place_features(&self.p, &self.best)
-        if self.p.rule == EXACT:
-            tabulate(&self.best)
         with nogil:
             while changed and passes < PASSES:
                 changed = encode_pass(&self.p, &self.best)
                 passes += 1
+            if k:
+                search(&self.p, &self.best)
             self.best.error = evaluate(&self.p, &self.best)
         return self.assignments(), self.best.error

@@ -153,7 +153,7 @@ cdef bint encode_pass(const Problem* p, Start* s) except -1 nogil:
             changed |= s.touched[t] != 0
         check_interrupt(s, (stop - start) * each)
         start = stop
-    return changed and p.rule != EXACT
+    return changed
 
 
 # ----------------------------------------------------------------------------------------------------------------------
