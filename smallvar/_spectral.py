@@ -314,7 +314,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         "rbf", 1 / (median squared distance between rows); for "laplacian", the same with the
         distance that it is made of, the sum of absolute differences; for the others, and where all
         rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
-        that differ and have a weight, of 500 rows if there are more.
+        with a weight, copies once, of 500 rows if there are more.
     kernel_params : dict, default=None
         Other arguments of the kernel.
     n_clusters : int, default=8
