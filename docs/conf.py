@@ -1,6 +1,7 @@
 """Sphinx configuration. Builds without a network: no intersphinx, pictures drawn at build time."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "run_stale_examples": True,  # what they show depends on SMALLVAR_DATA too
     "remove_config_comments": True,
+    "within_subsection_order": "FileNameSortKey",
     "show_signature": False,
     "write_computation_times": False,
     "min_reported_time": 60,
@@ -66,11 +68,25 @@ html_theme_options = {
     "footer_end": [],
 }
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_sidebars = {page: [] for page in ("install", "developer", "changelog")}
 
 
+CODE = r"(?:\.\. GENERATED FROM .*\n\n)?\.\. code-block:: Python\n(?:\n|    .*\n)+"
+PICTURE = r"\.\. image-sg::.*\n(?:   .*\n)+"
+PICTURES = rf"\.\. rst-class:: sphx-glr-horizontal\n\n\n(?:    \*\n\n(?:      .*\n)+\n?)+|{PICTURE}"
+
+
+def pictures_first(app, docname, source):
+    """Show the pictures of the examples above the code that draws them."""
+    if docname.startswith("examples_built/"):
+        source[0] = re.sub(rf"({CODE})((?:{PICTURES}))", r"\2\n\1", source[0])
+
+
 def setup(app):
-    """Write the command line's help, so that the API page shows what the program says."""
+    """Show pictures first; write what the command line says as help, for the API page."""
+    app.connect("source-read", pictures_first)
     environment = os.environ | {"COLUMNS": "74", "NO_COLOR": "1"}
     folder = Path(app.srcdir, "generated")
     folder.mkdir(exist_ok=True)

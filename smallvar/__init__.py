@@ -39,13 +39,24 @@ from smallvar._mahalanobis import MahalanobisMeans
 from smallvar._minibatch import MiniBatchDPMeans
 from smallvar._path import lambda_path
 from smallvar._penalty import farthest_first_lambda, hdp_lambdas
+from smallvar._plot.clusters import ClusterDisplay
+from smallvar._plot.features import FeatureDisplay
+from smallvar._plot.groups import GroupDisplay
+from smallvar._plot.matrices import GramDisplay
+from smallvar._plot.paths import DendrogramDisplay, PathDisplay
+from smallvar._plot.tracks import TrackDisplay
 from smallvar._spectral import SpectralDPMeans
 
 __all__ = [
     "BPMeans",
     "BregmanDPMeans",
+    "ClusterDisplay",
     "DPMeans",
+    "DendrogramDisplay",
     "DynamicMeans",
+    "FeatureDisplay",
+    "GramDisplay",
+    "GroupDisplay",
     "HDPMeans",
     "KFeatures",
     "KernelDPMeans",
@@ -53,9 +64,11 @@ __all__ = [
     "KernelHDPMeans",
     "MahalanobisMeans",
     "MiniBatchDPMeans",
+    "PathDisplay",
     "PenalizedCut",
     "SpectralDPMeans",
     "SpectralDynamicMeans",
+    "TrackDisplay",
     "__version__",
     "cut_path",
     "farthest_first_lambda",

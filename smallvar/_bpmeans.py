@@ -4,9 +4,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import Bunch
 
 from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._envelope import FeaturePath
 from smallvar._feature_path import Steps, choose
 from smallvar._features import (
     EXACT_LIMIT,
@@ -103,7 +103,7 @@ class BPMeans(FeatureEstimator):
         then after every successful swap; it never rises.
     lam_ : float
         The penalty used.
-    path_ : Bunch
+    path_ : FeaturePath
         With ``lam="auto"`` only: other numbers of features, as :func:`feature_path` returns them.
     n_iter_ : int
         Sweeps of the start that was kept, those for swaps included.
@@ -337,7 +337,7 @@ class KFeatures(FeatureEstimator):
         Sweeps of the start that was kept, those for swaps included.
     n_features_in_ : int
         Number of columns of the data.
-    path_ : Bunch
+    path_ : FeaturePath
         With ``n_components="auto"`` only: other numbers of features, as :func:`feature_path`
         returns them.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -468,7 +468,7 @@ def feature_path(
     *,
     sample_weight: ArrayLike | None = None,
     **options: Any,
-) -> Bunch:
+) -> FeaturePath:
     """Squared error over the number of features, and the penalties that lead to each number.
 
     For K = 0, 1, ..., ``max_components`` this minimizes
@@ -495,19 +495,11 @@ def feature_path(
 
     Returns
     -------
-    path : Bunch
-        With these attributes, arrays of shape (max_components + 1,):
-
-        n_components
-            0, 1, ..., ``max_components``.
-        error
-            Squared error, in squared data units.
-        criterion
-            The description length, see Notes; infinite for more features than a third of the
-            distinct rows (but one).
-        lam_low, lam_high
-            The penalties between which this K has the lowest objective; NaN for a K that is best
-            for none.
+    path : FeaturePath
+        Arrays ``counts``, ``error``, ``criterion``, ``lam_low``, ``lam_high``, of shape
+        (max_components + 1,), for 0, 1, ..., ``max_components`` features. The criterion is the
+        description length, see Notes; infinite for more features than a third of the distinct rows
+        (but one). Then two numbers:
 
         and two numbers:
 

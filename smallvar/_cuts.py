@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, eigsh
@@ -179,6 +181,21 @@ def spectral_labels(graph, lam, rng, n_init):
         labels[members[start:stop]] = found + k
         k += int(found.max()) + 1
     return labels
+
+
+class Clustering(NamedTuple):
+    """Labels, how many clusters they are, and the cut."""
+
+    labels: NDArray[np.int32]
+    n_clusters: int
+    cut: float
+
+    @classmethod
+    def of(cls, graph, labels):
+        """With the cut of these labels, which are 0, 1 and so on."""
+        sweep = CutSweep(graph.arrays, labels, 0.0, 0.0)
+        sweep.objective()
+        return cls(labels, int(labels.max()) + 1, sweep.cut)
 
 
 class DescriptionLength:

@@ -1,10 +1,9 @@
 """The feature path: features of every number, which number the data speak for, and its penalty."""
 
 import numpy as np
-from sklearn.utils import Bunch
 
 from smallvar._criterion import count_distinct
-from smallvar._path import envelope
+from smallvar._envelope import FeaturePath, envelope
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 EXACT_FIT = 1e-20  # share of the data's square that counts as no error
@@ -98,15 +97,7 @@ class Steps:
             lam = np.sqrt(low[k]) * np.sqrt(high[k]) if low[k] > 0.0 else high[k] / 2.0
         never = ~(low < high)
         low[never] = high[never] = np.nan
-        return Bunch(
-            n_components=K,
-            error=errors,
-            criterion=np.array(self.criterion),
-            lam_low=low,
-            lam_high=high,
-            best=k,
-            lam=float(lam),
-        )
+        return FeaturePath(K, errors, low, high, np.array(self.criterion), k, float(lam))
 
 
 def choose(model, X, weight, exact, most, rng, n_threads):

@@ -8,10 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import sparray, spmatrix
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import check_random_state
 
 from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._cuts import (
+    Clustering,
     Descent,
     DescriptionLength,
     chain,
@@ -20,8 +21,8 @@ from smallvar._cuts import (
     spectral_labels,
     tie_of,
 )
+from smallvar._envelope import CutPath
 from smallvar._network import check_labels, read_graph, warn_useless
-from smallvar._path import envelope
 from smallvar._starts import best_of
 from smallvar._validation import (
     as_floats,
@@ -100,12 +101,12 @@ class PenalizedCut(BaseEstimator):
         The penalty used. Of "auto": halfway from the one beyond which two of the clusters are
         better as one to the one below which single nodes pay, -1 or, for the ratio cut, minus the
         least of the nodes' links. Of "plateau": minus the geometric mean of the range's ends.
-    path_ : Bunch
-        With "plateau", what :func:`cut_path` returns. With "auto", of every number of clusters met
-        the shortest description: ``n_clusters``, ``criterion`` and ``labels``, ascending,
-        ``ranking``, the numbers of clusters from the shortest to the longest, ``best``, the number
-        chosen, from whose labels the cut descends, and ``lam``, its penalty. Absent for a given
-        ``lam``.
+    path_ : CutPath
+        The clusterings met, as :func:`cut_path` returns them: of every number of clusters that
+        with the lowest cut, or for "auto" that with the shortest description. ``ranking`` are the
+        numbers by the width of their range in log(-lam), or from the shortest description to the
+        longest; ``best`` is the first, from whose labels the cut descends, and ``lam`` its penalty.
+        Absent for a given ``lam``.
     n_iter_ : int
         Sweeps, the last, unchanging ones included.
     n_features_in_ : int
@@ -177,7 +178,7 @@ class PenalizedCut(BaseEstimator):
     objective_: float
     objective_path_: NDArray[np.float64]
     lam_: float
-    path_: Bunch
+    path_: CutPath
     n_iter_: int
     n_features_in_: int
     feature_names_in_: NDArray[Any]
@@ -263,12 +264,15 @@ class PenalizedCut(BaseEstimator):
         length = DescriptionLength(graph)
         if self.lam == "plateau":
             lams, found = chain(self, graph, start)
-            self.path_ = path = summary(graph, length, lams, found)
-            if path.plateaus:
-                widest = path.plateaus[0]
-                lam, labels = -math.sqrt(widest.lam_low * widest.lam_high), widest.labels
+            self.path_ = path = CutPath(lams, found, _trivial(graph), length)
+            if len(path.ranking):
+                path.best = int(path.ranking[0])
+                i = int(np.searchsorted(path.counts, path.best))
+                path.lam = lam = -math.sqrt(path.lam_low[i] * path.lam_high[i])
+                labels = path.labels()
             else:
-                lam, labels = float(lams[-1]), path.labels[-1]
+                lam = float(lams[-1])
+                labels = path.labels(path.at(lam))
             runs = [Descent(self, graph, lam, None).run("multilevel", labels)]
             for _ in range(self.n_init - 1):
                 order = rng.permutation(len(graph))
@@ -279,19 +283,11 @@ class PenalizedCut(BaseEstimator):
             k = int(labels.max()) + 1
             if k not in candidates or value < candidates[k][0]:
                 candidates[k] = value, labels
-        K = np.array(sorted(candidates))
-        criterion = np.array([candidates[k][0] for k in K])
-        best = int(K[criterion.argmin()])
+        best = min(sorted(candidates), key=lambda k: candidates[k][0])
         labels = candidates[best][1]
         lam = lam_between(graph, labels, self.cut)
-        self.path_ = Bunch(
-            n_clusters=K,
-            criterion=criterion,
-            labels=[candidates[k][1] for k in K],
-            ranking=K[np.argsort(criterion, kind="stable")],
-            best=best,
-            lam=lam,
-        )
+        found = [Clustering.of(graph, labels) for _, labels in candidates.values()]
+        self.path_ = CutPath(None, found, _trivial(graph), length, (best, lam))
         return Descent(self, graph, lam, None).run("multilevel", labels), lam
 
     def _solve(self, graph, start, lam, rng):
@@ -343,7 +339,7 @@ def cut_path(
     *,
     n_lams: int = 50,
     **options: Any,
-) -> Bunch:
+) -> CutPath:
     """Cluster a graph over a range of penalties, and find the middle of the longest plateau.
 
     For each of the penalties this minimizes
@@ -368,27 +364,11 @@ def cut_path(
 
     Returns
     -------
-    path : Bunch
-        With these attributes:
-
-        lams : ndarray of shape (n_lams,)
-            The penalties, ascending.
-        n_clusters, cut, objective : ndarray of shape (n_lams,)
-            The best of all clusterings found.
-        labels : list of ndarray of shape (n_nodes,), int32
-            Their labels.
-        criterion : ndarray of shape (n_lams,)
-            Their description length, which ``PenalizedCut(lam="auto")`` minimizes.
-        plateaus : list of Bunch
-            All plateaus of K that are not trivial, the widest in log(-lam) first, each with
-            ``n_clusters``, ``lam_low``, ``lam_high``, ``lam``, the middle, and ``labels``.
-        lam : float
-            The middle of the widest plateau of K that is not trivial: not a cluster for each node,
-            nor for each connected part. NaN if there is none.
-        lam_low, lam_high : float
-            Where that plateau begins and ends, within the range of ``lams``.
-        plateau_labels : ndarray of shape (n_nodes,), int32, or None
-            The labels on it.
+    path : CutPath
+        Arrays ``counts``, ``error``, ``criterion``, ``lam_low``, ``lam_high``; the number of
+        clusters with the widest plateau, ``best``, and the middle of that plateau, ``lam``; all
+        plateaus by their width in log(-lam), ``ranking``; labels by ``path.labels(k)``. The
+        criterion is the description length that ``PenalizedCut(lam="auto")`` minimizes.
 
     Raises
     ------
@@ -412,10 +392,10 @@ def cut_path(
     >>> for i, j in [(0, 4), (4, 8), (8, 0)]:  # in a ring
     ...     A[i, j] = A[j, i] = 1
     >>> path = cut_path(A)
-    >>> path.plateau_labels
+    >>> path.best, round(path.lam, 3)
+    (3, -0.693)
+    >>> path.labels(3)
     array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2], dtype=int32)
-    >>> round(path.lam_low, 3), round(path.lam_high, 3)
-    (-1.171, -0.214)
     """
     if "lam" in options:
         raise TypeError("lam must not be given: it goes over lams")
@@ -440,53 +420,12 @@ def cut_path(
             raise ValueError(wanted)
         lams = np.sort(lams)
     found = [model._solve(graph, start, float(lam), rng) for lam in lams]
-    path = summary(graph, DescriptionLength(graph), lams, found)
     if not all(f.converged for f in found):
         warn_not_converged(model, max(f.progress.n_iter for f in found))
-    return path
+    return CutPath(lams, found, _trivial(graph), DescriptionLength(graph))
 
 
-def summary(graph, length, lams, found):
-    """The path of what was found for these ascending penalties."""
-    K, cut = np.array([f.n_clusters for f in found]), np.array([f.cut for f in found])
-    value = cut + lams[:, None] * K
-    best = value.argmin(axis=1)
+def _trivial(graph):
+    """Whether so many clusters are one for each node or fewer than one for each connected part."""
     parts, _ = connected_components(graph.adjacency(), directed=False)
-    counts = np.unique(K)
-    lows, highs = envelope(counts, [cut[k == K].min() for k in counts], least=-np.inf)
-    plateaus = []
-    for j in np.unique(best):
-        i = np.searchsorted(counts, K[j])
-        low, high = max(lows[i], lams[0]), min(highs[i], lams[-1])
-        if parts < K[j] < len(graph) and low < high:
-            plateaus.append(
-                Bunch(
-                    n_clusters=int(K[j]),
-                    lam_low=float(low),
-                    lam_high=float(high),
-                    lam=float(low + high) / 2,
-                    labels=found[j].labels,
-                )
-            )
-    plateaus.sort(
-        key=lambda one: one.lam_low / one.lam_high if one.lam_high < 0 else math.inf, reverse=True
-    )
-    criterion = {j: length(found[j].labels) for j in np.unique(best)}
-    path = Bunch(
-        lams=lams,
-        n_clusters=K[best],
-        cut=cut[best],
-        objective=value[np.arange(len(lams)), best],
-        criterion=np.array([criterion[j] for j in best]),
-        labels=[found[j].labels for j in best],
-        plateaus=plateaus,
-        lam=np.nan,
-        lam_low=np.nan,
-        lam_high=np.nan,
-        plateau_labels=None,
-    )
-    if plateaus:
-        widest = max(plateaus, key=lambda one: one.lam_high - one.lam_low)
-        path.lam_low, path.lam, path.lam_high = widest.lam_low, widest.lam, widest.lam_high
-        path.plateau_labels = widest.labels
-    return path
+    return lambda k: not parts < k < len(graph)

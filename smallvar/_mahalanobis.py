@@ -12,9 +12,19 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._centers import CenterEstimator
 from smallvar._divergence import blocks
-from smallvar._penalty import check_guess
-from smallvar._starts import Progress, best_of
-from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
+from smallvar._gaussians import (
+    Data,
+    Gaussians,
+    GaussianStart,
+    PointGaussians,
+    merge_path,
+    need_finite,
+    plain_clusters,
+    roots_of,
+)
+from smallvar._penalty import GUESS, check_guess
+from smallvar._starts import best_of
+from smallvar._sweeps.sums import exact_total
 from smallvar._validation import (
     as_floats,
     check_init,
@@ -26,277 +36,72 @@ from smallvar._validation import (
     shown,
 )
 
-
-def _roots(covariances, raise_singular):
-    """W with S^-1 = W W' for each S, and log det S; ``raise_singular(k)`` where there are none."""
-    scale = np.einsum("kjj->kj", covariances)
-    try:
-        lower = np.linalg.cholesky(covariances)
-    except np.linalg.LinAlgError:
-        raise_singular(int(np.argmin(np.linalg.eigvalsh(covariances)[:, 0])))
-    pivots = np.einsum("kjj->kj", lower)
-    left = np.square(pivots) / scale  # of a variance, once the columns before it are known
-    if not (left > 1e-14).all():
-        raise_singular(int(np.argmin(left.min(axis=1))))
-    return np.linalg.inv(lower).transpose(0, 2, 1), 2.0 * np.log(pivots).sum(axis=1)
-
-
-def _order_of_values(X, w):
-    """Rows by their values, column after column, and then by weight."""
-    order = np.argsort(X[:, 0], kind="stable")
-    tied = X[order[1:], 0] == X[order[:-1], 0]
-    if tied.any():
-        place = np.append(tied, False) | np.append(False, tied)
-        rows = order[place]
-        order[place] = rows[np.lexsort([w[rows], *X[rows].T[::-1]])]
-    return order
-
-
-def _need_finite(squares, X):
-    """Raise where squared Mahalanobis distances are beyond their type."""
-    if not np.isfinite(squares).all():
-        raise ValueError(
-            "X must be so near the centers, for their covariances, that squared Mahalanobis "
-            f"distances, and distances as {X.dtype}, are finite, got entries up to "
-            f"{float(np.abs(X).max()):.3g}"
-        )
-
-
-class _Data:
-    """Rows, their weights > 0, the layout of their sums, an order that follows from the values."""
-
-    def __init__(self, X, w, weighted):
-        self.X, self.w = X, w
-        self.layout = Layout(X, w if weighted else None, 1)
-        # products are added in this order, so that covariances do not depend on that of the rows
-        self.order = _order_of_values(X, w)
-
-
-class _Gaussians:
-    """Centers and covariances, and the objective they give.
-
-    ``data`` : a _Data with the rows X and weights w, for ``refit``
-    """
-
-    def __init__(self, X, w, lam, scale, reg, known, data=None):
-        self.X, self.w, self.data = X, w, data
-        self.sums = None if data is None else Sums(data.layout, 1)
-        self.summed = None
-        self.lam, self.scale, self.reg, self.known = lam, scale, reg, known
-        self.identity = np.eye(X.shape[1])
-
-    def rows(self, index):
-        return self.X[index].astype(np.float64, copy=False)
-
-    def _moments(self, label, k):
-        """Mean of each cluster, and the sum of w (x - mean)(x - mean)'."""
-        d, weight = self.X.shape[1], self.w if self.sums.layout.weighted else None
-        self.sums.reserve(k)
-        if self.summed is None:
-            self.sums.add(self.X, label, weight)
-        else:
-            self.sums.move(self.X, self.summed, label, weight)
-        self.summed = label.copy()
-        low, high = cluster_range(self.X, label, k)
-        centers = np.clip(self.sums.means[:k], low, high)  # so that the mean of equal rows is exact
-        scatter = np.zeros((k, d, d))
-        order = self.data.order
-        order = order[np.argsort(label[order], kind="stable")]
-        start = np.searchsorted(label[order], np.arange(k + 1))
-        for c in np.flatnonzero(np.diff(start) > 1):
-            members = order[start[c] : start[c + 1]]
-            w = self.w[members]
-            for b in blocks(len(w), d):
-                apart = self.rows(members[b]) - centers[c]
-                scatter[c] += (w[b, None] * apart).T @ apart
-        return centers, scatter
-
-    def refit(self, label, k):
-        """Means and covariances of the members; returns the objective."""
-        self.centers, scatter = self._moments(label, k)
-        if self.known is None:  # MB13, appendix E: S_k = (scatter_k + reg I) / scale
-            self.set_covariances((scatter + self.reg * self.identity) / self.scale, label)
-        elif self.known.ndim == 2:
-            self.set_covariances(np.broadcast_to(self.known, scatter.shape).copy(), label)
-        else:
-            self.set_covariances(self.known, label)
-        with np.errstate(over="ignore", invalid="ignore"):  # checked here
-            within = float(np.sum((scatter @ self.roots) * self.roots))
-        _need_finite(within, self.X)
-        return within + self.prior()
-
-    def set_covariances(self, covariances, label=None):
-        """Covariances, and their roots."""
-
-        def singular(k):
-            members = "" if label is None else f" of {np.count_nonzero(label == k)} rows"
-            raise ValueError(
-                f"reg_covar must be larger: with reg_covar={self.reg:.6g} the covariance of "
-                f"cluster {k}{members} in {self.X.shape[1]} dimensions is singular"
-            )
-
-        least = float(np.einsum("kjj->kj", covariances).min())
-        if 0.0 < least < 1e-300:  # the squares of the roots would leave float64
-            raise ValueError(
-                "X, sample_weight, reg_covar and scale must make variances of at least 1e-300, got "
-                f"{least:.3g}: rescale the data or their weights"
-            )
-        self.covariances = covariances
-        self.roots, self.logdet = _roots(covariances, singular)
-
-    def prior(self):
-        """What clusters cost apart from distances: reg tr S_k^-1 + scale log det S_k + lam each."""
-        trace = self.reg * float(np.square(self.roots).sum())
-        return trace + self.scale * float(self.logdet.sum()) + self.lam * len(self.logdet)
-
-    def distances(self, x):
-        """Squared Mahalanobis distances, (n, k)."""
-        out = np.empty((len(x), len(self.centers)))
-        for k, (center, root) in enumerate(zip(self.centers, self.roots, strict=True)):
-            with np.errstate(over="ignore", invalid="ignore"):  # checked below
-                white = (x - center) @ root
-                out[:, k] = np.einsum("ij,ij->i", white, white)
-        _need_finite(out, self.X)
-        return out
-
-    def assign(self):
-        """Nearest center of each row, and the squared distance."""
-        n = self.X.shape[0]
-        label, least = np.empty(n, dtype=np.int32), np.empty(n)
-        for b in blocks(n, max(self.centers.shape)):
-            table = self.distances(self.rows(b))
-            label[b] = table.argmin(axis=1)
-            least[b] = np.take_along_axis(table, label[b, None], axis=1)[:, 0]
-        return label, least
-
-    def keep(self, kept):
-        """Forget the other clusters."""
-        self.centers, self.covariances = self.centers[kept], self.covariances[kept]
-        self.roots, self.logdet = self.roots[kept], self.logdet[kept]
-
-
-class _GaussianStart:
-    """One start of MahalanobisMeans."""
-
-    def __init__(self, gaussians, k, cost, order):
-        self.state, self.k, self.cost, self.order = gaussians, k, cost, order
-
-    @property
-    def objective(self):
-        """The objective at the end."""
-        return self.progress.objective
-
-    def run(self, label, first, max_iter, tol, verbose):
-        """Sweep from these labels to a fixed point; ``first``: they are the first sweep."""
-        state, self.label = self.state, label
-        progress = self.progress = Progress(max_iter, tol, len(label), verbose)
-        objective = state.refit(label, self.k)
-        if first:
-            self._record(objective, len(label), 0)
-        while progress.goes_on:
-            before, least = self.label, None
-            self.label, least = state.assign()
-            if self.cost is None:
-                opened = 0
-                self._restart(least)
-            else:
-                opened = self._open(least)
-            moved = int(np.count_nonzero(before != self.label))
-            if self.cost is not None:
-                kept, label = np.unique(self.label, return_inverse=True)
-                self.label, self.k = label.astype(np.int32), len(kept)
-            if moved or opened:
-                objective = state.refit(self.label, self.k)
-            self._record(objective, moved, opened)
-        if not progress.converged:
-            self.label, least = state.assign()
-            if self.cost is not None:
-                kept, label = np.unique(self.label, return_inverse=True)
-                self.label, self.k = label.astype(np.int32), len(kept)
-                state.keep(kept)
-            progress.path.append(exact_total(state.w * least) + state.prior())
-        return self
-
-    def _record(self, objective, moved, opened):
-        line = f"{self.k} clusters, {{}}, {moved} points moved, {opened} clusters opened"
-        self.progress.record(objective, line, changed=moved or opened, opened=opened)
-
-    def _restart(self, least):
-        """Emptied clusters begin anew at the worst-fitted rows that are not alone."""
-        count = np.bincount(self.label, minlength=self.k)
-        for k in np.flatnonzero(count == 0):
-            worst = np.where(count[self.label] > 1, self.state.w * least, -1.0).argmax()
-            count[self.label[worst]] -= 1
-            self.label[worst], least[worst], count[k] = k, 0.0, 1
-
-    def _open(self, least):
-        """Rows in order of visit whose distance exceeds the cost open clusters."""
-        state, order, opened, after = self.state, self.order, 0, 0
-        if state.known is None:
-            root = np.sqrt(state.scale / state.reg) * state.identity
-        else:
-            root = state.roots[0]
-        while True:
-            rest = order[after:]
-            far = state.w[rest] * least[rest] > self.cost
-            first = int(far.argmax()) if len(far) else 0
-            if not len(far) or not far[first]:
-                return opened
-            i, after = rest[first], after + first + 1
-            self.label[i], least[i] = self.k, 0.0
-            center = state.rows(i)
-            for b in blocks(len(order) - after, state.X.shape[1]):
-                rows = order[after:][b]
-                with np.errstate(over="ignore"):  # infinity is not nearer
-                    new = np.square((state.rows(rows) - center) @ root).sum(axis=1)
-                rows, new = rows[new < least[rows]], new[new < least[rows]]
-                self.label[rows], least[rows] = self.k, new
-            self.k += 1
-            opened += 1
+PRIOR = 0.1  # of the variance of all rows: that of the points a covariance is pulled towards
+FIRST = 30  # clusters that mergers begin with, at least
+PATH_ROWS = 10_000  # of more rows, mergers see a sample
 
 
 class MahalanobisMeans(CenterEstimator):
     """K-means whose clusters have covariances of their own, learned or known.
 
-    Minimizes, over labels, centers mu_k and covariances S_k,
+    Minimizes, over labels, centers mu_k, covariances S_k and shares p_k of the weight,
 
-        sum_k [tr((T_k + reg I) S_k^-1) + scale log det S_k] + lam * K
+        sum_i w_i [(x_i - mu_k)' S_k^-1 (x_i - mu_k) + log det S_k - 2 log p_k]
+        + sum_k [tr(reg I S_k^-1) + scale log det S_k - scale d (1 + log(reg / scale))] + lam * K
 
-    where T_k = sum of w_i (x_i - mu_k)(x_i - mu_k)' over the members of k: each point pays its
-    squared Mahalanobis distance (x - mu_k)' S_k^-1 (x - mu_k), each cluster for the volume of its
-    covariance. The minimum over S_k is (T_k + reg I) / scale. The number of clusters K is fixed
-    unless ``lam`` is given.
+    k being the cluster of x_i: each point pays its squared Mahalanobis distance, for the volume of
+    its cluster, and for how rare the cluster is (the classification likelihood of a mixture of
+    Gaussians); each cluster pays what its covariance deviates from reg I / scale, which is never
+    negative. The minimum over S_k is (T_k + reg I) / (W_k + scale), with W_k the weight of the
+    members and T_k the sum of w_i (x_i - mu_k)(x_i - mu_k)' over them. The number of clusters K is
+    found unless it is given. ``volume="clusters"`` is another objective, see Notes.
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters. With ``lam``, a guess that only enters ``reg_covar="auto"``.
+    n_clusters : int or "auto", default="auto"
+        Number of clusters. "auto" finds it; with ``volume="clusters"`` that needs ``lam``, and
+        ``n_clusters`` is then a guess that only enters ``reg_covar="auto"`` ("auto" is 8).
+    volume : {"points", "clusters"}, default="points"
+        Who pays for the volume of a cluster: each of its points, or the cluster once, as published.
     lam : float, default=None
-        None keeps K fixed. A number is the penalty of a cluster: K is then free, and opening a
-        cluster at a point costs lam_eff = lam + scale d (1 + log(reg / scale)), which must be > 0;
-        ``lam`` itself may be negative. See Notes before you use it.
+        Penalty of a cluster where K is found, >= 0. None is then the price of its parameters by the
+        Bayesian information criterion, (1 + d + d(d + 1) / 2) log(sum of weights), or (1 + d)
+        log(sum of weights) with known covariances. With ``volume="clusters"`` None keeps K fixed,
+        and opening a cluster at a point costs lam_eff = lam + scale d (1 + log(reg / scale)), which
+        must be > 0; ``lam`` itself may be negative.
     scale : float, default=1.0
-        Weight of the volumes, > 0. All distances are proportional to it; with K fixed and
-        covariances learned it changes no label.
+        How many points reg I / scale counts for, > 0. With ``volume="clusters"`` the weight of the
+        volumes: all distances are proportional to it; with K fixed and covariances learned it
+        changes no label.
     reg_covar : float or "auto", default="auto"
-        The number reg >= 0, in squared data units times weight: it is added to a *sum* of
-        squares. "auto" is a tenth of the total sum of squares about the mean, per feature and per
-        ``n_clusters``: the covariance of a cluster of average size is raised by a tenth of the
-        overall variance. Much less invites clusters of a few points, see Notes.
+        The number reg > 0, in squared data units times weight: it is added to a *sum* of squares,
+        and keeps covariances away from singular ones. "auto" is a tenth of the mean variance of
+        the features, times ``scale``. With ``volume="clusters"`` reg >= 0, and "auto" is a
+        tenth of the total sum of squares about the mean, per feature and per ``n_clusters``: the
+        covariance of a cluster of average size is raised by a tenth of the overall variance.
     covariances : array-like of shape (n_features, n_features) or \
 (n_clusters, n_features, n_features), default=None
-        Known covariances, one for all clusters or one for each, which stay as they are. With
-        ``lam`` one for all.
-    init : "k-means++" or array-like of shape (n_centers, n_features), default="k-means++"
-        Seeds, which the points join by Euclidean distance at first (by Mahalanobis distance with
-        known covariances); n_centers is ``n_clusters`` with K fixed. With ``lam`` and no array the
-        start is one cluster of all points.
+        Known covariances, one for all clusters or one for each, which stay as they are. One for all
+        where K is found or free. With ``volume="points"`` they have no prior, and
+        ``scale`` and ``reg_covar`` are to be left alone.
+    init : {"auto", "merge", "k-means++"} or array-like of shape (n_centers, n_features), \
+default="auto"
+        "merge": many clusters, found by k-means, are merged two by two, always those whose merger
+        costs least, with sweeps in between; K is the number with the lowest objective, or the given
+        one. "k-means++": as many seeds as clusters, which the points join by Euclidean distance at
+        first (by Mahalanobis distance with known covariances), and so they do for an array of
+        seeds; n_centers is ``n_clusters`` with K fixed. Where K is found the mergers begin
+        with an array's clusters: no more than those are found. "auto" is "merge" with
+        ``volume="points"``, but "k-means++" with a known covariance for each cluster, and
+        "k-means++" with ``volume="clusters"``, where ``lam`` and no array mean that the start is
+        one cluster of all points.
     n_init : int, default=10
-        Number of starts, each with its own seeds (with ``lam``: the first in the given order of
-        the rows, the others in random orders). The one with the lowest objective is kept. An array
-        of seeds with K fixed has one start.
+        Number of starts, each with its own seeds (with ``volume="clusters"`` and ``lam``: the first
+        in the given order of the rows, the others in random orders). The one with the lowest
+        objective is kept. An array of seeds has one start, but with ``volume="clusters"`` and
+        ``lam``.
     max_iter : int, default=300
-        Largest number of sweeps; those that open clusters do not count,
+        Largest number of sweeps after the mergers; those that open clusters do not count,
         but there are at most ``max_iter + n_samples``.
     tol : float, default=0.0
         Stop when a sweep lowers the objective by at most ``tol`` times the absolute value of that
@@ -311,8 +116,11 @@ class MahalanobisMeans(CenterEstimator):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
         Means of the clusters.
     covariances_ : ndarray of shape (n_clusters, n_features, n_features), float64
-        S_k. They grow with the number of members: ``scale * covariances_[k]`` over the members'
-        weight is the covariance matrix in the usual sense, reg included.
+        S_k, covariance matrices in the usual sense, reg included. With ``volume="clusters"`` they
+        grow with the number of members: ``scale * covariances_[k]`` over the members' weight is the
+        covariance matrix.
+    weights_ : ndarray of shape (n_clusters,) or None
+        Shares p_k of the weight; None with ``volume="clusters"``.
     labels_ : ndarray of shape (n_samples,), int32
         Cluster of each row. Where ``max_iter`` or ``tol`` ended the fit, clusters may be left
         without rows.
@@ -324,8 +132,10 @@ class MahalanobisMeans(CenterEstimator):
         The objective after every sweep; it never rises.
     reg_covar_ : float
         reg.
+    lam_ : float or None
+        Penalty of a cluster; None with K fixed.
     lam_eff_ : float or None
-        What opening a cluster costs; None with K fixed.
+        What opening a cluster costs with ``volume="clusters"`` and ``lam``, else None.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
     n_features_in_ : int
@@ -336,9 +146,10 @@ class MahalanobisMeans(CenterEstimator):
     Raises
     ------
     ValueError, TypeError
-        From ``fit``, for parameters out of their bounds, for covariances that are not symmetric and
-        positive definite, where ``reg_covar`` is too small to keep a covariance from being
-        singular, and where lam_eff is not > 0. The estimator is then as it was before.
+        From ``fit``, for parameters out of their bounds or that do not go together, for
+        covariances that are not symmetric and positive definite, where ``reg_covar`` is too small
+        to keep a covariance from being singular, and where lam_eff is not > 0. The estimator is
+        then as it was before.
 
     Warns
     -----
@@ -353,16 +164,23 @@ class MahalanobisMeans(CenterEstimator):
     Notes
     -----
     Each half of a sweep, labels given the rest and the rest given labels, lowers the objective or
-    leaves it. For the labels the distance alone decides: log det S_k belongs to the cluster, not to
-    its points. As S_k grows with the number of members, a large cluster has a wider reach than a
-    small one, unlike in a mixture of Gaussians.
+    leaves it. A cluster that would lose its last row keeps the one for which staying costs least.
+    Of more than 10,000 rows the mergers see a random sample.
 
-    With K fixed, a cluster of few points has a log det S_k near d log(reg / scale), which is low if
-    reg is small: for a small reg the lowest objective is that of K - 1 tiny clusters and a large
-    one, and several starts will find it. A cluster that lost its last point restarts at the point
-    that is worst fitted. Features are best on comparable scales, as reg is the same for all.
+    ``volume="clusters"`` minimizes, as published,
 
-    With K free, the squared distance of a point from its own center is below scale, whatever the
+        sum_k [tr((T_k + reg I) S_k^-1) + scale log det S_k] + lam * K
+
+    by S_k = (T_k + reg I) / scale. For the labels the distance alone decides: log det S_k belongs
+    to the cluster, not to its points. As S_k grows with the number of members, a large cluster has
+    a wider reach than a small one, unlike in a mixture of Gaussians.
+
+    There, with K fixed, a cluster of few points has a log det S_k near d log(reg / scale), which is
+    low if reg is small: for a small reg the lowest objective is that of K - 1 tiny clusters and a
+    large one, and several starts will find it. A cluster that lost its last point restarts at the
+    point that is worst fitted. Features are best on comparable scales, as reg is the same for all.
+
+    With ``lam``, the squared distance of a point from its own center is below scale, whatever the
     data (about d scale / n_samples on average in one cluster of all), so lam_eff must be too. Where
     a few points open clusters, the others' distances grow towards the same bound, and they follow:
     K tends to 1 or to nearly n_samples, and what is between is found by tuning only. With a known
@@ -371,7 +189,10 @@ class MahalanobisMeans(CenterEstimator):
 
     References
     ----------
-    Broderick, Kulis & Jordan (2013), MAD-Bayes, appendix E, with the prior's scale matrix kept.
+    Celeux & Govaert (1992), A classification EM algorithm for clustering and two stochastic
+    versions, for ``volume="points"``, with the price of a cluster by Schwarz (1978). Broderick,
+    Kulis & Jordan (2013), MAD-Bayes, appendix E, with the prior's scale matrix kept, for
+    ``volume="clusters"``.
 
     Examples
     --------
@@ -380,25 +201,28 @@ class MahalanobisMeans(CenterEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 2)) * [3, 0.5]  # two long, flat clusters
     >>> X[100:, 1] += 5
-    >>> model = MahalanobisMeans(2, random_state=0).fit(X)
+    >>> model = MahalanobisMeans(random_state=0).fit(X)
     >>> np.bincount(model.labels_[:100]), np.bincount(model.labels_[100:])
     (array([  0, 100]), array([100]))
     """
 
     covariances_: NDArray[np.float64]
+    weights_: NDArray[np.float64] | None
     objective_path_: NDArray[np.float64]
     reg_covar_: float
+    lam_: float | None
     lam_eff_: float | None
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | Literal["auto"] = "auto",
         *,
+        volume: Literal["points", "clusters"] = "points",
         lam: float | None = None,
         scale: float = 1.0,
         reg_covar: float | Literal["auto"] = "auto",
         covariances: ArrayLike | None = None,
-        init: Literal["k-means++"] | ArrayLike = "k-means++",
+        init: Literal["auto", "merge", "k-means++"] | ArrayLike = "auto",
         n_init: int = 10,
         max_iter: int = 300,
         tol: float = 0.0,
@@ -406,6 +230,7 @@ class MahalanobisMeans(CenterEstimator):
         verbose: int = 0,
     ) -> None:
         self.n_clusters = n_clusters
+        self.volume = volume
         self.lam = lam
         self.scale = scale
         self.reg_covar = reg_covar
@@ -418,8 +243,11 @@ class MahalanobisMeans(CenterEstimator):
         self.verbose = verbose
 
     def _check_parameters(self):
-        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
-        check_number(self.lam, "lam", low=-np.inf, low_open=True, none=True)
+        check_option(self.volume, "volume", ("points", "clusters"))
+        if isinstance(self.n_clusters, str):
+            check_option(self.n_clusters, "n_clusters", ("auto",))
+        else:
+            check_number(self.n_clusters, "n_clusters", low=1, integer=True)
         check_number(self.scale, "scale", low=0, low_open=True)
         if isinstance(self.reg_covar, str):
             check_option(self.reg_covar, "reg_covar", ("auto",))
@@ -429,16 +257,62 @@ class MahalanobisMeans(CenterEstimator):
             if getattr(self, name) == math.inf:
                 raise ValueError(f"{name} must be finite, got inf")
         self._check_starts()
+        if isinstance(self.init, str):
+            check_option(self.init, "init", ("auto", "merge", "k-means++"))
+        if self.volume == "clusters":
+            check_number(self.lam, "lam", low=-np.inf, low_open=True, none=True)
+            if self._found and self.lam is None:
+                raise ValueError(
+                    "n_clusters must be a number with volume='clusters' and lam=None, got 'auto'"
+                )
+            if isinstance(self.init, str) and self.init == "merge":
+                raise ValueError("init must not be 'merge' with volume='clusters'")
+            return
+        check_number(self.lam, "lam", low=0, none=True)
+        if self.lam == math.inf:
+            raise ValueError("lam must be finite with volume='points', got inf")
+        if not self._found and self.lam is not None:
+            raise ValueError(
+                f"lam must be None with n_clusters={self.n_clusters} and volume='points', got "
+                f"lam={shown(self.lam)}: it is the penalty where the number of clusters is found"
+            )
+        if self._found and isinstance(self.init, str) and self.init == "k-means++":
+            raise ValueError("init must not be 'k-means++' with n_clusters='auto', which merges")
+        if self.covariances is None and self.reg_covar == 0:
+            raise ValueError("reg_covar must be > 0 with volume='points', got 0")
+        if self.covariances is not None:
+            for name, wanted in (("reg_covar", "auto"), ("scale", 1)):
+                value = getattr(self, name)
+                if value != wanted:
+                    raise ValueError(
+                        f"{name} must be {wanted!r} with covariances and volume='points', which "
+                        f"have no prior, got {shown(value)}"
+                    )
+
+    @property
+    def _found(self):
+        """Whether the number of clusters is not given."""
+        return isinstance(self.n_clusters, str)
+
+    @property
+    def _free(self):
+        """Whether the number of clusters is not fixed."""
+        return self._found if self.volume == "points" else self.lam is not None
 
     def _check_seeds(self, d):
         """Given seeds, or None."""
         if isinstance(self.init, str):
-            check_option(self.init, "init", ("k-means++",))
             return None
         seeds = check_init(self.init, d, None)
-        if self.lam is None and len(seeds) != self.n_clusters:
+        if not self._free and len(seeds) != self.n_clusters:
             raise ValueError(f"init must have n_clusters={self.n_clusters} rows, got {len(seeds)}")
         return seeds
+
+    @property
+    def _free_by(self):
+        if not self._free:
+            return ""
+        return " with lam given" if self.volume == "clusters" else " with n_clusters='auto'"
 
     def _check_covariances(self, d):
         """Known covariances, or None."""
@@ -448,12 +322,14 @@ class MahalanobisMeans(CenterEstimator):
             known = as_floats(self.covariances)
         except (TypeError, ValueError) as error:
             raise ValueError(f"covariances must be numbers: {error}") from None
-        wanted = [(d, d)] if self.lam is not None else [(d, d), (self.n_clusters, d, d)]
+        wanted = [(d, d)] if self._free else [(d, d), (self.n_clusters, d, d)]
         if known.shape not in wanted:
             raise ValueError(
                 f"covariances must have shape {' or '.join(map(str, wanted))}"
-                f"{' with lam given' if self.lam is not None else ''}, got {known.shape}"
+                f"{self._free_by}, got {known.shape}"
             )
+        if known.ndim == 3 and isinstance(self.init, str) and self.init == "merge":
+            raise ValueError("init must not be 'merge' with a known covariance for each cluster")
         if not np.isfinite(known).all():
             raise ValueError("covariances must be finite, got NaN or infinity")
         stack = known.reshape(-1, d, d)
@@ -467,10 +343,12 @@ class MahalanobisMeans(CenterEstimator):
                 f"{f' in number {k}' if known.ndim == 3 else ''}"
             )
 
-        _roots(stack, indefinite)
+        roots_of(stack, indefinite)
         return known
 
     def _resolve_reg(self, data):
+        if self.volume == "points" and self.covariances is not None:
+            return 0.0
         if not isinstance(self.reg_covar, str):
             return float(self.reg_covar)
         X, w = data.X, data.w
@@ -478,15 +356,25 @@ class MahalanobisMeans(CenterEstimator):
         squares = np.empty(len(w))
         for b in blocks(*X.shape):
             squares[b] = np.square(X[b] - mean).sum(axis=1)
-        return 0.1 * exact_total(w * squares) / X.shape[1] / self.n_clusters or 1.0
+        total = exact_total(w * squares)
+        if self.volume == "points":
+            return PRIOR * float(self.scale) * total / X.shape[1] / exact_total(w) or 1.0
+        return 0.1 * total / X.shape[1] / (GUESS if self._found else self.n_clusters) or 1.0
+
+    def _resolve_lam(self, d, data, known):
+        """The price of a cluster; None with K fixed."""
+        if not self._free or self.lam is not None:
+            return None if self.lam is None else float(self.lam)
+        parameters = 1 + d + (d * (d + 1) / 2 if known is None else 0)
+        return parameters * math.log(max(exact_total(data.w), 2.0))
 
     def _opening_cost(self, d, reg, known):
         """What a cluster costs that begins at a point; None with K fixed."""
-        if self.lam is None:
+        if self.lam is None or self.volume == "points":
             return None
         lam, scale = float(self.lam), float(self.scale)
         if known is not None:
-            roots, logdet = _roots(known[None], None)
+            roots, logdet = roots_of(known[None], None)
             cost = lam + reg * np.square(roots).sum() + scale * logdet[0]
         elif reg == 0:
             raise ValueError("reg_covar must be > 0 with lam given, got 0")
@@ -539,21 +427,23 @@ class MahalanobisMeans(CenterEstimator):
             w = check_weights(sample_weight, n)
             w = np.ones(n) if w is None else w
             active = np.flatnonzero(w)
-            if self.lam is None:
+            if not self._free:
                 check_guess(self.n_clusters, len(active))
             seeds, known = self._check_seeds(d), self._check_covariances(d)
             # rows without weight are few or none: leave them out by a copy
             used = (X, w) if len(active) == n else (X[active], w[active])
-            data = _Data(*used, sample_weight is not None)
+            data = Data(*used, sample_weight is not None)
             reg = self._resolve_reg(data)
             cost = self._opening_cost(d, reg, known)
+            lam = self._resolve_lam(d, data, known)
             total = 1 if seeds is not None and cost is None else self.n_init
-            starts = (
-                self._start(data, seeds, known, reg, cost, start, rng) for start in range(total)
-            )
+            make = self._merged if self._merges(known) else self._begun
+            starts = make(data, seeds, known, reg, lam, cost, total, rng)
             best = best_of(starts, total=total, verbose=self.verbose)
             self.cluster_centers_ = best.state.centers
             self.covariances_ = best.state.covariances
+            self.weights_ = best.state.shares if best.state.by_point else None
+            self.lam_ = lam
             self.labels_ = best.label
             if len(active) < n:
                 self.labels_ = np.empty(n, dtype=np.int32)
@@ -570,24 +460,87 @@ class MahalanobisMeans(CenterEstimator):
                 warn_not_converged(self, self.n_iter_)
         return self
 
-    def _start(self, data, seeds, known, reg, cost, start, rng):
+    def _merges(self, known):
+        """Whether starts come down a merge path."""
+        if self.volume == "clusters" or not (self._found or isinstance(self.init, str)):
+            return False
+        return self._found or self.init == "merge" or (self.init == "auto" and np.ndim(known) != 3)
+
+    def _gaussians(self, X, w, lam, reg, known, data=None):
+        kind = PointGaussians if self.volume == "points" else Gaussians
+        return kind(X, w, lam or 0.0, float(self.scale), reg, known, data)
+
+    def _merged(self, data, seeds, known, reg, lam, cost, total, rng):
+        """Starts from merge paths; of samples where there are many rows."""
+        n, d = data.X.shape
+        rows = min(n, PATH_ROWS)
+        most = max(1, rows // (d + 2)) if self._found else rows
+        many = min(most, FIRST if self._found else max(FIRST, 2 * self.n_clusters))
+        for _ in range(total):
+            part = data
+            if n > PATH_ROWS:
+                some = np.sort(rng.choice(n, PATH_ROWS, replace=False))
+                share = exact_total(data.w) / exact_total(data.w[some])
+                part = Data(data.X[some], data.w[some] * share, True)
+            path = self._gaussians(part.X, part.w, lam, reg, known, part)
+            while True:
+                k, label = self._cut_path(path, seeds, many, rng)
+                if not self._found or seeds is not None or k <= many // 2 or many == most:
+                    break
+                many = min(2 * many, most)  # for the starts to come, too
+            if k is None:  # mergers passed over the number of clusters that is wanted
+                yield self._start(data, None, known, reg, lam, cost, None, rng)
+                continue
+            state = self._gaussians(data.X, data.w, lam, reg, known, data)
+            one = GaussianStart(state, k, None, None)
+            one.label = label
+            if part is not data:
+                path.refit(label, k)
+                state.take(path)
+                one.label, least = state.assign()
+                one.restart(least)
+            yield one.run(one.label, False, self.max_iter, self.tol, self.verbose)
+
+    def _cut_path(self, path, seeds, many, rng):
+        """Number of clusters and labels: those wanted, or the best of a path."""
+        if seeds is None:
+            seeds = kmeans_plusplus(path.X, many, sample_weight=path.w, random_state=rng)[0]
+        metric = path.identity if path.known is None else path.known
+        best, least = (None, None), np.inf
+        for k, label, objective in merge_path(path, *plain_clusters(path.data, seeds, metric)):
+            if objective < least if self._found else k == self.n_clusters:
+                best, least = (k, label), objective
+            if k == self.n_clusters:
+                break
+        return best
+
+    def _begun(self, data, seeds, known, reg, lam, cost, total, rng):
+        """Starts from seeds, or from one cluster of all rows."""
+        n = len(data.w)
+        for start in range(total):
+            order = None
+            if cost is not None:
+                order = np.arange(n) if start == 0 else rng.permutation(n)
+            yield self._start(data, seeds, known, reg, lam, cost, order, rng)
+
+    def _start(self, data, seeds, known, reg, lam, cost, order, rng):
         X, w = data.X, data.w
-        lam = 0.0 if self.lam is None else float(self.lam)
-        state = _Gaussians(X, w, lam, float(self.scale), reg, known, data)
-        order = np.arange(len(w)) if start == 0 or cost is None else rng.permutation(len(w))
+        state = self._gaussians(X, w, lam, reg, known, data)
         if seeds is None and cost is not None:
-            one, label = _GaussianStart(state, 1, cost, order), np.zeros(len(w), dtype=np.int32)
+            one, label = GaussianStart(state, 1, cost, order), np.zeros(len(w), dtype=np.int32)
             return one.run(label, False, self.max_iter, self.tol, self.verbose)
         if seeds is None:
             seeds = kmeans_plusplus(X, self.n_clusters, sample_weight=w, random_state=rng)[0]
         state.centers = seeds.astype(np.float64)
         first = state.identity if known is None else known
         state.set_covariances(np.broadcast_to(first, (len(seeds), *state.identity.shape)))
+        if state.by_point:
+            state.set_shares(np.full(len(seeds), 1.0 / len(seeds)))
         label, least = state.assign()
-        one = _GaussianStart(state, len(seeds), cost, order)
+        one = GaussianStart(state, len(seeds), cost, order)
         one.label = label
         if cost is None:
-            one._restart(least)
+            one.restart(least)
         else:
             kept, label = np.unique(label, return_inverse=True)
             one.label, one.k = label.astype(np.int32), len(kept)
@@ -595,15 +548,20 @@ class MahalanobisMeans(CenterEstimator):
 
     def _fitted(self, X, reg, w=None):
         """The clusters found, and other data."""
-        lam = 0.0 if self.lam is None else float(self.lam)
         w = np.ones(X.shape[0]) if w is None else w
-        state = _Gaussians(X, w, lam, float(self.scale), reg, None)
+        kind = Gaussians if self.weights_ is None else PointGaussians
+        state = kind(X, w, self.lam_ or 0.0, float(self.scale), reg, None)
         state.centers = self.cluster_centers_
         state.set_covariances(self.covariances_)
+        if self.weights_ is not None:
+            state.set_shares(self.weights_)
         return state
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Cluster of the least Mahalanobis distance from each row.
+        """Cluster in which each row pays least.
+
+        By its Mahalanobis distance, and by volume and share of the cluster where points pay for
+        them (``volume="points"``).
 
         Parameters
         ----------
@@ -641,7 +599,7 @@ class MahalanobisMeans(CenterEstimator):
         for rows in blocks(X.shape[0], max(self.cluster_centers_.shape)):
             with np.errstate(over="ignore"):
                 out[rows] = np.sqrt(state.distances(state.rows(rows)))
-        _need_finite(out, X)
+        need_finite(out, X)
         return out
 
     def score(
@@ -661,8 +619,8 @@ class MahalanobisMeans(CenterEstimator):
         Returns
         -------
         score : float
-            Minus the sum of w * squared distance to the nearest center, and of what the clusters
-            cost without points.
+            Minus the sum of w times what each row pays in its cheapest cluster, and of what the
+            clusters cost without points.
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)

@@ -1,7 +1,6 @@
 """The merge path: clusterings into every number of clusters, and the penalties that suit each."""
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,12 +11,10 @@ from sklearn.utils.random import sample_without_replacement
 from smallvar._centers import Space, nearest_sweep
 from smallvar._config import one_blas_thread, resolve_threads
 from smallvar._criterion import BLOCK, Criterion
+from smallvar._envelope import Path, envelope
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.sums import column_range
 from smallvar._validation import check_data, check_number, check_weights
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 COARSE = 5000  # rows of the first, rough way down,
 NUMBERS = 1 << 18  # but at most so many numbers, down to half as many rows
@@ -28,22 +25,6 @@ WIDER, GRAIN = 4, 1.5  # seeds tried for each there is room for; how much more t
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
-
-
-def envelope(counts, errors, least=0.0):
-    """Penalties from low to high for which each number of clusters is best: error + lam K is least.
-
-    ``counts`` ascend, none twice; ``least`` is the smallest penalty there is. Where another number
-    is always better, low is not below high.
-    """
-    K, errors = np.asarray(counts, dtype=np.float64), np.asarray(errors, dtype=np.float64)
-    low, high = np.full(len(K), least), np.full(len(K), np.inf)
-    for i in range(len(K)):
-        if i + 1 < len(K):
-            low[i] = max(least, ((errors[i] - errors[i + 1 :]) / (K[i + 1 :] - K[i])).max())
-        if i:
-            high[i] = ((errors[:i] - errors[i]) / (K[i] - K[:i])).min()
-    return low, high
 
 
 class Descent:
@@ -417,17 +398,18 @@ def _descend(problem, sample, start, step):
     return path, best.metric
 
 
-class LambdaPath:
+class LambdaPath(Path):
     """Clusterings of the same rows into many numbers of clusters, found by :func:`lambda_path`.
 
     Attributes
     ----------
-    n_clusters : ndarray of shape (n_path,), intp
-        The numbers of clusters K, ascending from 1. All up to 32, and those around the best; of
+    counts : ndarray of shape (n_path,), intp
+        The numbers of clusters K, ascending from 1; ``n_clusters`` is another name for it. All up
+        to 32, and those around the best; of
         others some are left out, above 100 most, and all whose clustering has no smaller error
         than one with fewer clusters.
-    inertia : ndarray of shape (n_path,), float64
-        The weighted sum of squared distances to the centers.
+    error : ndarray of shape (n_path,), float64
+        The weighted sum of squared distances to the centers; ``inertia`` is another name for it.
     criterion : ndarray of shape (n_path,), float64
         What the chosen number has the least of, see :func:`lambda_path`; infinite for more clusters
         than a third of the distinct rows.
@@ -455,22 +437,18 @@ class LambdaPath:
         that is more.
     """
 
-    n_clusters: NDArray[np.intp]
-    inertia: NDArray[np.float64]
-    criterion: NDArray[np.float64]
     tie: float
-    lam_low: NDArray[np.float64]
-    lam_high: NDArray[np.float64]
     best: int
-    lam: float
     ranking: NDArray[np.intp]
     longest: int
     n_samples: int
     linkage: NDArray[np.float64]
 
+    columns = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
+
     def __init__(self, problem, stops, best, ranges, tree, tie, n_samples):
-        self.n_clusters = np.array([stop.k for stop in stops], dtype=np.intp)
-        self.inertia = np.array([stop.error for stop in stops])
+        self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
+        self.error = np.array([stop.error for stop in stops])
         self.criterion = np.array([stop.V for stop in stops])
         self.lam_low, self.lam_high = (np.array(bound) for bound in ranges)
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
@@ -490,10 +468,15 @@ class LambdaPath:
             self.lam = np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0
         self.lam = float(self.lam)
 
-    def __repr__(self) -> str:
-        return (
-            f"LambdaPath(n_clusters=1..{self.n_clusters[-1]}, best={self.best}, lam={self.lam:.6g})"
-        )
+    @property
+    def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
+        """The numbers of clusters, ``counts``."""
+        return self.counts
+
+    @property
+    def inertia(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """The sum of squared distances for each number of clusters, ``error``."""
+        return self.error
 
     def __getstate__(self):
         return {name: value for name, value in vars(self).items() if name != "_X"}
@@ -553,29 +536,6 @@ class LambdaPath:
             return self._family.labels(X, centers)
         return nearest_sweep(X, None, centers, resolve_threads(n_threads)).labels
 
-    def to_dict(self) -> dict[str, NDArray[Any]]:
-        """Return the columns of the table of the path.
-
-        Returns
-        -------
-        columns : dict of ndarray
-            ``n_clusters``, ``inertia``, ``criterion``, ``lam_low``, ``lam_high``.
-        """
-        names = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
-        return {name: getattr(self, name) for name in names}
-
-    def to_pandas(self) -> "DataFrame":
-        """Return the table of the path; needs pandas.
-
-        Returns
-        -------
-        table : pandas.DataFrame
-            One row for each K, indexed by ``n_clusters``.
-        """
-        import pandas as pd
-
-        return pd.DataFrame(self.to_dict()).set_index("n_clusters")
-
 
 def lambda_path(
     X: ArrayLike,
@@ -615,7 +575,7 @@ def lambda_path(
     Returns
     -------
     path : LambdaPath
-        Arrays ``n_clusters``, ``inertia``, ``criterion``, ``lam_low``, ``lam_high``, ``ranking``,
+        Arrays ``counts``, ``error``, ``criterion``, ``lam_low``, ``lam_high``, ``ranking``,
         ``linkage``; the number chosen, ``best``, and a penalty for it, ``lam``; centers and labels
         by ``path.centers(k)`` and ``path.labels(k)``.
 

@@ -8,9 +8,12 @@ from smallvar._config import resolve_threads
 from smallvar._groups import Groups
 from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Layout
-from smallvar._validation import check_data, check_number, check_reach
+from smallvar._validation import check_data, check_flag, check_number, check_reach
 
 GUESS = 8  # default of n_clusters, n_components
+SHARE = 10  # of the rows of an average cluster: fewer are no company for a seed
+FAR = 9.0  # squared distance, in penalties, beyond which seeds without company do not count
+MOST_ALONE = 100  # such seeds; where there are more, they are no exceptions, and all seeds count
 
 
 def check_guess(guess, n_samples, name="n_clusters"):
@@ -28,20 +31,32 @@ def cut_guess(guess, n_samples, name="n_clusters"):
     return guess
 
 
-def farthest_by(add_seed, n_clusters, noise):
+def farthest_by(add_seed, n_clusters, noise, count_alone=False):
     """The farthest-first rule (KJ12, 6.1): from T = {the mean}, so many times add the farthest.
 
     ``add_seed(row)`` adds a row to T (None: T is the mean alone) and returns the row that is then
-    farthest from T, and its distance. Returns the last distance above ``noise``, None if there is
-    none.
+    farthest from T, its distance, and for how many rows T is nearer than before. Returns the last
+    distance above ``noise``, None if there is none.
+
+    A seed is alone if less than a tenth of the rows of a cluster of average size come with it. Let
+    D be what the rule returns if those that are alone do not count: then they do not if their
+    distance exceeds 9 D. If there is no D, or more than 100 are alone before it, all count.
     """
-    row = penalty = None
-    for _ in range(n_clusters):
-        row, distance = add_seed(row)
-        if not distance > noise:
+    row, distance, n_rows = add_seed(None)
+    company = 1 if count_alone else -(-n_rows // (SHARE * int(n_clusters)))
+    found, alone, n_alone = [], [], 0
+    while distance > noise and (n_alone <= MOST_ALONE or len(found) < n_clusters):
+        found.append(distance)
+        if company == 1 and len(found) == n_clusters:
             break
-        penalty = distance
-    return penalty
+        row, distance, n_nearer = add_seed(row)
+        alone.append(n_nearer < company)
+        n_alone += alone[-1]
+        if len(found) - n_alone == n_clusters:
+            far = FAR * found[-1]
+            found = [d for d, lone in zip(found, alone, strict=True) if not lone or d <= far]
+            break
+    return found[:n_clusters][-1] if found else None
 
 
 def among(distance, to_row, group=None):
@@ -53,15 +68,17 @@ def among(distance, to_row, group=None):
 
     def add_seed(row):
         nonlocal distance
+        n_nearer = len(distance)
         if row is not None:
-            distance = np.minimum(distance, to_row(row))
+            before, distance = distance, np.minimum(distance, to_row(row))
+            n_nearer = int(np.count_nonzero(distance < before))
         if group is None:
             farthest = int(distance.argmax())
-            return farthest, float(distance[farthest])
+            return farthest, float(distance[farthest]), n_nearer
         total = np.bincount(group, distance)
         worst = int(total.argmax())
         rows = np.flatnonzero(group == worst)
-        return rows[distance[rows].argmax()], float(total[worst])
+        return rows[distance[rows].argmax()], float(total[worst]), n_nearer
 
     return add_seed
 
@@ -72,7 +89,7 @@ def rough_mean(X, mask, n_threads):
     return layout.mean(X, mask, n_threads), mean_noise(layout.low, layout.high)
 
 
-def farthest_row(X, n_clusters, weight, n_threads):
+def farthest_row(X, n_clusters, weight, n_threads, count_alone=False):
     """The rule on checked data, None if rows are equal; ``weight`` tells which to leave out."""
     mask = None
     if weight is not None and not weight.all():
@@ -82,9 +99,11 @@ def farthest_row(X, n_clusters, weight, n_threads):
 
     def add_seed(row):
         seed = mean if row is None else np.array(X[row], dtype=np.float64)
-        return nearest_seed(X, mask, seed, distance, n_threads)
+        before = distance.copy()
+        farthest = nearest_seed(X, mask, seed, distance, n_threads)
+        return *farthest, int(np.count_nonzero(distance < before))
 
-    return farthest_by(add_seed, n_clusters, noise)
+    return farthest_by(add_seed, n_clusters, noise, count_alone)
 
 
 def farthest_first(X, n_clusters, weight, n_threads):
@@ -92,13 +111,15 @@ def farthest_first(X, n_clusters, weight, n_threads):
     return farthest_row(X, n_clusters, weight, n_threads) or 1.0
 
 
-def farthest_first_lambda(X: ArrayLike, n_clusters: int, *, n_threads: int | None = None) -> float:
+def farthest_first_lambda(
+    X: ArrayLike, n_clusters: int, *, count_alone: bool = False, n_threads: int | None = None
+) -> float:
     """Penalty for which about ``n_clusters`` clusters are expected.
 
     Start with T = {mean of the data}; ``n_clusters`` times, find the row with the largest squared
     distance to T, remember that distance, and add the row to T. The last distance is the penalty:
     a cluster may then be about as far from its center as the next, needless, seed would have been
-    from the others.
+    from the others. Outliers do not count (see Notes).
 
     Parameters
     ----------
@@ -106,6 +127,8 @@ def farthest_first_lambda(X: ArrayLike, n_clusters: int, *, n_threads: int | Non
         Data; float32 and float64 are used as they are.
     n_clusters : int
         Guess of the number of clusters, from 1 to n_samples.
+    count_alone : bool, default=False
+        Let rows count that are far and alone: the rule of the paper to the letter.
     n_threads : int, default=None
         Threads; None means all that this process may use.
 
@@ -120,6 +143,16 @@ def farthest_first_lambda(X: ArrayLike, n_clusters: int, *, n_threads: int | Non
     ValueError
         If ``X`` is not a finite, numeric, two-dimensional array or ``n_clusters`` is out of range.
 
+    Notes
+    -----
+    In the paper every row that is added counts, and a few outliers take the places of clusters:
+    the penalty is then far too large. Here a row is *alone* if, once it is added, fewer rows are
+    nearer to it than to the rest of T than a tenth of n_samples / n_clusters (itself included).
+    Let D be the penalty if rows that are alone do not count. Those at a distance above 9 D, three
+    times the length, do not; others do. If nothing is so far and alone, this is the rule of the
+    paper; likewise with fewer than ten rows for each cluster guessed, or if more than 100 rows are
+    found alone.
+
     References
     ----------
     Kulis & Jordan (2012), Revisiting k-means, section 6.1.
@@ -129,12 +162,22 @@ def farthest_first_lambda(X: ArrayLike, n_clusters: int, *, n_threads: int | Non
     >>> from smallvar import farthest_first_lambda
     >>> farthest_first_lambda([[0.0], [1.0], [10.0], [11.0]], n_clusters=2)
     30.25
+
+    Forty rows in two groups, and one far away:
+
+    >>> X = [[0.0]] * 20 + [[10.0]] * 20 + [[1000.0]]
+    >>> farthest_first_lambda(X, n_clusters=2)
+    100.0
+    >>> round(farthest_first_lambda(X, n_clusters=2, count_alone=True), 1)
+    856.6
     """
     X = check_data(X)
     check_reach(X)
     check_guess(n_clusters, X.shape[0])
+    check_flag(count_alone, "count_alone")
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
-    return farthest_first(X, n_clusters, None, resolve_threads(n_threads))
+    threads = resolve_threads(n_threads)
+    return farthest_row(X, n_clusters, None, threads, count_alone) or 1.0
 
 
 def local_lambda(groups, rule):
@@ -143,23 +186,24 @@ def local_lambda(groups, rule):
     return float(np.mean(found)) if found else 1.0
 
 
-def global_lambda(groups, distance, to_row, n_global, noise):
+def global_lambda(groups, distance, to_row, n_global, noise, count_alone=False):
     """lam_global: the rule over data sets; ``distance`` and ``to_row`` as for ``among``."""
     n = len(groups.number)
     add_seed = among(distance, to_row, groups.number)
-    return farthest_by(add_seed, min(n_global, n), noise * n) or 1.0
+    return farthest_by(add_seed, min(n_global, n), noise * n, count_alone) or 1.0
 
 
-def local_of_rows(X, groups, n_local, n_threads):
+def local_of_rows(X, groups, n_local, n_threads, count_alone=False):
     """The penalty of a local cluster, from squared distances."""
 
     def rule(rows):
-        return farthest_row(np.ascontiguousarray(X[rows]), min(n_local, len(rows)), None, n_threads)
+        few = np.ascontiguousarray(X[rows])
+        return farthest_row(few, min(n_local, len(rows)), None, n_threads, count_alone)
 
     return local_lambda(groups, rule)
 
 
-def global_of_rows(X, groups, n_global, n_threads):
+def global_of_rows(X, groups, n_global, n_threads, count_alone=False):
     """The penalty of a global cluster, from squared distances."""
     nearest = np.full(X.shape[0], np.inf)
     mean, noise = rough_mean(X, None, n_threads)
@@ -171,18 +215,25 @@ def global_of_rows(X, groups, n_global, n_threads):
     def to_row(i):
         return to_seed(np.array(X[i], dtype=np.float64))
 
-    return global_lambda(groups, to_seed(mean), to_row, n_global, noise)
+    return global_lambda(groups, to_seed(mean).copy(), to_row, n_global, noise, count_alone)
 
 
 def hdp_lambdas(
-    X: ArrayLike, groups: ArrayLike, n_local: int, n_global: int, *, n_threads: int | None = None
+    X: ArrayLike,
+    groups: ArrayLike,
+    n_local: int,
+    n_global: int,
+    *,
+    count_alone: bool = False,
+    n_threads: int | None = None,
 ) -> tuple[float, float]:
     """Derive penalties for which about these numbers of local and global clusters are expected.
 
     The local one is the mean, over data sets, of the value of :func:`farthest_first_lambda` for
     ``n_local`` clusters. For the global one, start with T = {mean of all data}; ``n_global``
     times, take the data set whose squared distances to T have the largest sum, remember that sum,
-    and add the row of it that is farthest from T. The last sum is the penalty.
+    and add the row of it that is farthest from T. The last sum is the penalty. In both, rows that
+    are far and alone do not count.
 
     Parameters
     ----------
@@ -194,6 +245,9 @@ def hdp_lambdas(
         Guess of the number of clusters in a data set, cut to its size.
     n_global : int
         Guess of the number of clusters in all, cut to the number of rows.
+    count_alone : bool, default=False
+        Let rows count that are far and alone, as for :func:`farthest_first_lambda`: the rules of
+        the paper to the letter.
     n_threads : int, default=None
         Threads; None means all that this process may use.
 
@@ -225,10 +279,11 @@ def hdp_lambdas(
     check_reach(X)
     check_number(n_local, "n_local", low=1, integer=True)
     check_number(n_global, "n_global", low=1, integer=True)
+    check_flag(count_alone, "count_alone")
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     sets = Groups(groups, X.shape[0])
     threads = resolve_threads(n_threads)
     return (
-        local_of_rows(X, sets, n_local, threads),
-        global_of_rows(X, sets, n_global, threads),
+        local_of_rows(X, sets, n_local, threads, count_alone),
+        global_of_rows(X, sets, n_global, threads, count_alone),
     )

@@ -171,7 +171,8 @@ PARAMETERS = {
         "max_iter": (["100", "1", "3"], NO_COUNT),
     },
     "MahalanobisMeans": {
-        **LOOP, "n_clusters": COUNT, "max_iter": SWEEPS, "tol": TOL,
+        **LOOP, "n_clusters": (["'auto'", *COUNT[0]], COUNT[1]), "max_iter": SWEEPS, "tol": TOL,
+        "volume": (["'points'", "'clusters'"], ["'x'", "None"]),
         "lam": (["None", "None", "0.5", "-3.0", "-10", "1.5"], LAM_ODD),
         "scale": (["1.0", "0.5", "3"], [*NO_NUMBER, "0", "np.inf", "1e300", "1e-300", "10**400"]),
         "reg_covar": (["'auto'", "0", "0.1", "3.0"], [*NO_NUMBER, "np.inf", "1e300", "1e-300"]),
@@ -181,9 +182,9 @@ PARAMETERS = {
              "np.stack([np.eye(d)] * 2)", "1e300 * np.eye(d)", "1e-300 * np.eye(d)",
              "np.arange(d * d).reshape(d, d)"],
         ),
-        "init": (["'k-means++'", "'k-means++'", *START[0][2:]], START[1]),
+        "init": (["'auto'", "'merge'", "'k-means++'", *START[0][2:]], START[1]),
     },
-    "HDPMeans": {**HDP, "n_threads": THREADS},
+    "HDPMeans": {**HDP, "lam_local": AUTO, "lam_global": AUTO, "n_threads": THREADS},
     "KernelHDPMeans": {**HDP, **KERNELS, "max_memory": MEMORY},
     "KernelDPMeans": {
         **{name: values for name, values in CLUSTER.items() if name != "n_threads"}, **KERNELS,
@@ -214,8 +215,8 @@ PARAMETERS = {
         ),
     },
     "lambda_path": {"max_clusters": CAP, "random_state": SEED, "n_threads": THREADS, "verbose": VERBOSE},
-    "farthest_first_lambda": {"n_threads": THREADS},
-    "hdp_lambdas": {"n_threads": THREADS},
+    "farthest_first_lambda": {"count_alone": FLAG, "n_threads": THREADS},
+    "hdp_lambdas": {"count_alone": FLAG, "n_threads": THREADS},
     "feature_path": {
         **{name: values for name, values in FEATURES.items() if name != "n_components"},
         "max_components": (["2", "3", "5"], [*NO_COUNT, "10**30"]),
@@ -236,7 +237,7 @@ SHARE = {"DPMeans": 6, "BPMeans": 3, "HDPMeans": 3, "DynamicMeans": 3, "MiniBatc
 DEFAULTS = {
     "DPMeans": {"lam": LAM}, "BregmanDPMeans": {"lam": LAM}, "MiniBatchDPMeans": {"lam": LAM},
     "KFeatures": {"n_components": ["1", "2", "3"], "n_init": ["1", "2"]},
-    "BPMeans": {"lam": LAM, "n_init": ["1", "2"]}, "MahalanobisMeans": {"n_clusters": ["1", "2", "3"]},
+    "BPMeans": {"lam": LAM, "n_init": ["1", "2"]}, "MahalanobisMeans": {"n_clusters": ["'auto'", "1", "2", "3"]},
     "KernelDPMeans": {"lam": ["0.1", "0.5", "2.0"]}, "SpectralDPMeans": {"lam": LAM, "n_init": ["2"]},
     "KernelDynamicMeans": {"lam": ["0.1", "0.5", "2.0"]}, "SpectralDynamicMeans": {"lam": LAM},
     "DynamicMeans": {"lam": LAM}, "feature_path": {"max_components": ["2", "3"], "n_init": ["1"]},
@@ -630,6 +631,8 @@ class Case:
         if name in ("HDPMeans", "KernelHDPMeans") and op == "fit" and self.chance(0.8):
             self.groups("g", data)
             more, about["groups"] = ", groups=g", "g"
+            if name == "HDPMeans" and self.weight("w", data):
+                more, about["weight"] = more + ", sample_weight=w", "w"
         elif "Dynamic" in name and op in ("fit", "fit_predict") and self.chance(0.6):
             self.groups("t", data)
             more, about["groups"] = ", times=t", "t"
@@ -672,9 +675,11 @@ class Case:
         else:
             self.other("Y")
             more = ""
-            if op == "predict" and "HDP" in self.name and self.chance(0.5):
+            if op in ("predict", "score") and "HDP" in self.name and self.chance(0.5):
                 self.groups("g", "Y")
                 more = ", groups=g"
+                if "sample_weight" in self.takes(op) and self.weight("v", "Y"):
+                    more += ", sample_weight=v"
             elif "sample_weight" in self.takes(op) and self.weight("v", "Y"):
                 more = ", sample_weight=v"
             self.call(f"m.{op}(Y{more})", op, Y="Y")
@@ -1227,9 +1232,8 @@ def check_errors(path, run):
 
 def check_cuts(path, run):
     """K never rises with lam."""
-    need(
-        np.isfinite(path.objective).all() and (np.diff(path.n_clusters) <= 0).all(), "path is wrong"
-    )
+    best = [path.at(lam) for lam in path.lams]
+    need(np.isfinite(path.cut).all() and (np.diff(best) <= 0).all(), "path is wrong")
 
 
 FUNCTIONS = {

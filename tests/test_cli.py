@@ -26,6 +26,9 @@ from smallvar._cli import picture as _picture
 from smallvar._cli import progress as _progress
 from smallvar._cli import table as _table
 from smallvar._cli.main import COMMANDS, main
+from smallvar._envelope import FeaturePath, envelope
+from smallvar._plot import base as _base
+from smallvar._plot.base import cluster_colors
 from smallvar._plot.features import BARS
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="POSIX signals and pipes")
@@ -1745,7 +1748,7 @@ def test_every_point_and_center_is_drawn(d, n, k):
         share = variances[0] / variances.sum()
         assert axes.get_xlabel() == f"principal component 1 ({share:.0%} of the variance)"
         # a center lies in the middle of its points in the picture, too
-        for center, color in zip(centers, _picture.cluster_colors(model.n_clusters_), strict=True):
+        for center, color in zip(centers, cluster_colors(model.n_clusters_), strict=True):
             own = (colors[:, :3] == color).all(axis=1)
             assert points[own].mean(axis=0) == pytest.approx(center, abs=1e-9)
 
@@ -1835,7 +1838,7 @@ def test_of_many_points_some_are_drawn():
 
 def test_of_many_columns_fewer_points_are_drawn(monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(_picture, "VALUES_DRAWN", 4500)
+    monkeypatch.setattr(_base, "VALUES_DRAWN", 4500)
     X, data = table(2000, 3, 3)
     figure = _picture.picture(data, smallvar.DPMeans(lam=500.0).fit(X))
     assert "n = 2,000, 1,500 of them drawn" in figure.axes[0].get_title()
@@ -2103,11 +2106,9 @@ def test_path_of_nothing(run, tmp_path):
 )
 def test_widest_range(low, high, error, best):
     arrays = [np.array(values, dtype=float) for values in (low, high, error)]
-    path = dict(zip(["lam_low", "lam_high", "error"], arrays, strict=True))
-    path = _features.without_rounding(
-        smallvar._bpmeans.Bunch(n_components=np.arange(len(low)), **path)
-    )
-    assert _features.widest(path) == best
+    low, high, error = arrays
+    path = FeaturePath(np.arange(len(low)), error, low, high, np.zeros(len(low)), 0, 1.0)
+    assert _features.widest(_features.without_rounding(path)) == best
 
 
 # Arguments for features
@@ -2264,7 +2265,7 @@ def test_scale_of_pictures(least, colors):
     X = np.array([[least, 1.0, 0.0, 0.5]])
     model = smallvar.KFeatures(1, n_init=1, random_state=0).fit(X)
     figure = _picture.feature_picture(_table.Table(X, list("abcd"), "t.npy"), model, (2, 2))
-    image = figure.get_axes()[0].images[0]
+    image = next(axes for axes in figure.get_axes() if axes.images).images[0]
     assert image.get_cmap().name == colors
     assert image.get_clim() == ((0.0, 1.0) if least == 0 else (-1.0, 1.0))
 
@@ -2301,11 +2302,9 @@ def test_digits_are_drawn_as_pictures(run, tmp_path, monkeypatch):
 def test_picture_of_a_path(exact):
     pytest.importorskip("matplotlib")
     error = np.array([100.0, 60, 25, 20, 0 if exact else 10])
-    low, high = smallvar._path.envelope(range(5), error)
+    low, high = envelope(range(5), error)
     low[low >= high] = np.nan
-    path = smallvar._bpmeans.Bunch(
-        n_components=np.arange(5), error=error, lam_low=low, lam_high=high
-    )
+    path = FeaturePath(np.arange(5), error, low, high, np.zeros(5), 0, 1.0)
     figure = _picture.path_picture(_table.Table(np.zeros((7, 3)), list("abc"), "t.npy"), path, 2)
     figure.draw_without_rendering()
     (axes,) = figure.axes
@@ -2668,7 +2667,7 @@ def test_every_track_is_drawn(k, d, dates):
 
 def test_of_many_points_of_tracks_some_are_drawn(monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(_picture, "POINTS_DRAWN", 7)
+    monkeypatch.setattr(_base, "POINTS_DRAWN", 7)
     data, model = walkers(5, 2)
     figure = _picture.track_picture(data, model)
     assert len(figure.axes[0].collections[0].get_offsets()) == 7

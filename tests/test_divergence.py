@@ -1,5 +1,6 @@
 """BregmanDPMeans and MahalanobisMeans: equal to their twins, likelihoods, planted clusters."""
 
+import functools
 import pickle
 import warnings
 
@@ -20,7 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
-from smallvar import BregmanDPMeans, DPMeans, MahalanobisMeans, _divergence
+from smallvar import BregmanDPMeans, DPMeans, MahalanobisMeans, _divergence, _gaussians
 
 NAMES = ("kl", "itakura_saito", "logistic")
 ALGORITHMS = ("serial", "delayed", "collapsed")
@@ -532,6 +533,9 @@ def falls(path):
     return bool(np.all(np.diff(path) <= 1e-9 * np.abs(path).max()))
 
 
+published = functools.partial(MahalanobisMeans, volume="clusters")
+
+
 def gaussians(rng, n, d, k, long=3.0, apart=6.0):
     """Clusters stretched in directions of their own."""
     z = rng.integers(k, size=n)
@@ -555,13 +559,13 @@ def test_mahalanobis_does_not_know_the_order_of_the_rows(lam, weighted):
     if lam is not None:
         options["covariances"] = np.eye(3)
         options["lam"] = 1e20
-    one = MahalanobisMeans(6, init=X[:6], **options)
+    one = published(6, init=X[:6], **options)
     with threadpool_limits(1):
         one.fit(X, sample_weight=weights)
         assert one.n_iter_ > 4
         for _ in range(3):
             order = rng.permutation(len(X))
-            other = MahalanobisMeans(6, **options, init=X[:6]).fit(
+            other = published(6, **options, init=X[:6]).fit(
                 X[order], sample_weight=None if weights is None else weights[order]
             )
             assert np.array_equal(other.labels_, one.labels_[order])
@@ -592,7 +596,7 @@ def test_mahalanobis_equals_twin(seed):
     if seed % 4 == 3:  # clusters that nobody joins begin elsewhere
         seeds[: k // 2] += 1e3
     twin = twins.mahalanobis.mahalanobis(X, seeds, **options)
-    model = MahalanobisMeans(
+    model = published(
         k,
         scale=options["scale"],
         reg_covar=options["reg"],
@@ -630,9 +634,7 @@ def test_free_number_of_clusters_equals_twin(seed):
     twin = twins.mahalanobis.mahalanobis(
         X, None, lam=cost - rest, scale=scale, reg=reg, known=known, weights=weights
     )
-    model = MahalanobisMeans(
-        lam=cost - rest, scale=scale, reg_covar=reg, covariances=known, n_init=1
-    )
+    model = published(lam=cost - rest, scale=scale, reg_covar=reg, covariances=known, n_init=1)
     fit(model, X, weights)
     np.testing.assert_allclose(model.lam_eff_, cost, rtol=1e-9)
     assert np.array_equal(model.labels_, twin.labels)
@@ -651,7 +653,7 @@ def test_known_covariance_is_dpmeans_in_other_coordinates(seed):
     lam = 40.0
     plain = DPMeans(lam).fit(white)
     rest = np.trace(np.linalg.inv(known)) + np.linalg.slogdet(known)[1]
-    model = MahalanobisMeans(lam=lam - rest, reg_covar=1.0, covariances=known, n_init=1).fit(X)
+    model = published(lam=lam - rest, reg_covar=1.0, covariances=known, n_init=1).fit(X)
     assert plain.n_clusters_ > 2
     assert np.array_equal(model.labels_, plain.labels_)
     np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-9)
@@ -676,7 +678,7 @@ def test_planted_long_clusters():
     own, kmeans = [], []
     for seed in range(6):
         X, z = fan(seed)
-        own.append(adjusted_rand_score(z, MahalanobisMeans(3, random_state=0).fit(X).labels_))
+        own.append(adjusted_rand_score(z, published(3, random_state=0).fit(X).labels_))
         plain = KMeans(3, n_init=10, random_state=0).fit(X)
         kmeans.append(adjusted_rand_score(z, plain.labels_))
     assert min(own) > 0.9
@@ -687,7 +689,7 @@ def test_state_of_a_fit():
     """Attributes, predict, transform and score say the same of one state."""
     X, _ = gaussians(np.random.default_rng(0), 300, 3, 4)
     w = np.random.default_rng(1).gamma(2.0, size=300)
-    model = MahalanobisMeans(4, scale=2.0, random_state=0).fit(X, sample_weight=w)
+    model = published(4, scale=2.0, random_state=0).fit(X, sample_weight=w)
     assert model.labels_.dtype == np.int32
     assert np.array_equal(model.predict(X), model.labels_)
     squares = model.transform(X) ** 2
@@ -716,7 +718,7 @@ def test_state_of_a_fit():
 
 def test_scale_changes_no_label():
     X, _ = gaussians(np.random.default_rng(3), 200, 2, 3)
-    one, other = (MahalanobisMeans(3, scale=s, random_state=1).fit(X) for s in (1.0, 50.0))
+    one, other = (published(3, scale=s, random_state=1).fit(X) for s in (1.0, 50.0))
     assert np.array_equal(one.labels_, other.labels_)
 
 
@@ -724,8 +726,8 @@ def test_rotations_and_shifts_change_no_label():
     rng = np.random.default_rng(3)
     X, _ = gaussians(rng, 200, 3, 3)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    one = MahalanobisMeans(3, init=X[:3]).fit(X)
-    other = MahalanobisMeans(3, init=X[:3] @ turn + 1e4).fit(X @ turn + 1e4)
+    one = published(3, init=X[:3]).fit(X)
+    other = published(3, init=X[:3] @ turn + 1e4).fit(X @ turn + 1e4)
     assert np.array_equal(one.labels_, other.labels_)
     np.testing.assert_allclose(one.objective_, other.objective_, rtol=1e-9)
 
@@ -735,8 +737,8 @@ def test_weights_are_repeats():
     rng = np.random.default_rng(4)
     X, _ = gaussians(rng, 120, 2, 3)
     w = rng.integers(0, 4, size=120)
-    weighted = MahalanobisMeans(3, init=X[:3]).fit(X, sample_weight=w)
-    repeated = MahalanobisMeans(3, init=X[:3]).fit(np.repeat(X, w, axis=0))
+    weighted = published(3, init=X[:3]).fit(X, sample_weight=w)
+    repeated = published(3, init=X[:3]).fit(np.repeat(X, w, axis=0))
     assert np.array_equal(np.repeat(weighted.labels_, w), repeated.labels_)
     np.testing.assert_allclose(weighted.objective_path_, repeated.objective_path_, rtol=1e-9)
     assert np.array_equal(weighted.labels_[w == 0], weighted.predict(X[w == 0]))
@@ -745,14 +747,14 @@ def test_weights_are_repeats():
 def test_max_iter_and_tol():
     X, _ = gaussians(np.random.default_rng(0), 400, 2, 5, apart=3.0)
     start = X[:5]
-    model = MahalanobisMeans(5, init=start, max_iter=2)
+    model = published(5, init=start, max_iter=2)
     with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=2 sweeps"):
         model.fit(X)
     assert model.n_iter_ == 2 and falls(model.objective_path_)
     assert np.array_equal(model.predict(X), model.labels_)
     np.testing.assert_allclose(model.score(X), -model.objective_, rtol=1e-12)
-    exact = MahalanobisMeans(5, init=start).fit(X)
-    rough = MahalanobisMeans(5, init=start, tol=0.01).fit(X)
+    exact = published(5, init=start).fit(X)
+    rough = published(5, init=start, tol=0.01).fit(X)
     assert rough.n_iter_ < exact.n_iter_
     assert np.array_equal(rough.predict(X), rough.labels_)
 
@@ -763,8 +765,8 @@ def test_free_number_of_clusters_from_given_seeds():
     init = np.vstack([X[:4], [[1e4, 1e4]]])
     options = {"lam": 30.0, "covariances": np.eye(2), "reg_covar": 1.0, "init": init, "n_init": 1}
     with pytest.warns(ConvergenceWarning, match="max_iter=1 sweeps"):
-        early = MahalanobisMeans(max_iter=1, **options).fit(X)
-    late = MahalanobisMeans(**options).fit(X)
+        early = published(max_iter=1, **options).fit(X)
+    late = published(**options).fit(X)
     for model in (early, late):
         assert np.array_equal(np.unique(model.labels_), np.arange(model.n_clusters_))
         assert np.abs(model.cluster_centers_).max() < 100
@@ -781,8 +783,8 @@ def test_variances_below_float64(weight):
     """Precisions overflowed: an infinite objective, and a warning."""
     X = 1e-8 * np.random.default_rng(0).normal(size=(12, 2))
     with pytest.raises(ValueError, match="variances of at least 1e-300, got .*e-3"):
-        MahalanobisMeans(3, random_state=0).fit(X, sample_weight=np.full(12, weight))
-    assert np.isfinite(MahalanobisMeans(3, random_state=0).fit(X).objective_)
+        published(3, random_state=0).fit(X, sample_weight=np.full(12, weight))
+    assert np.isfinite(published(3, random_state=0).fit(X).objective_)
 
 
 def test_degenerate_data():
@@ -799,7 +801,7 @@ def test_degenerate_data():
         (np.ones((5, 2)), 2),
         (np.ones((1, 2)), 1),
     ):
-        model = MahalanobisMeans(k, random_state=0)
+        model = published(k, random_state=0)
         fit(model, X)
         assert model.n_clusters_ == k and np.isfinite(model.objective_)
         assert len(np.unique(model.labels_)) == k
@@ -808,13 +810,13 @@ def test_degenerate_data():
             with pytest.raises(
                 ValueError, match="reg_covar must be larger: with reg_covar=0 the cov"
             ):
-                MahalanobisMeans(k, reg_covar=0, random_state=0).fit(X)
+                published(k, reg_covar=0, random_state=0).fit(X)
     pairs = np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 0.0], [6.0, 1.0]])
     with pytest.raises(ValueError, match="covariance of cluster . of 2 rows in 2 dimensions is s"):
-        MahalanobisMeans(2, reg_covar=0, init=pairs[[0, 2]]).fit(pairs)
+        published(2, reg_covar=0, init=pairs[[0, 2]]).fit(pairs)
     X, z = gaussians(rng, 200, 2, 2)
     init = [X[z == 0].mean(axis=0), X[z == 1].mean(axis=0)]
-    model = MahalanobisMeans(2, reg_covar=0, init=init).fit(X)
+    model = published(2, reg_covar=0, init=init).fit(X)
     assert adjusted_rand_score(z, model.labels_) > 0.9
 
 
@@ -823,20 +825,20 @@ def test_limits_of_lam():
     X, _ = gaussians(np.random.default_rng(0), 100, 2, 3)
     rest = 2 * (1 + np.log(100.0))
     options = {"reg_covar": 100.0, "n_init": 1}
-    model = MahalanobisMeans(lam=0.02 - rest, **options).fit(X)
+    model = published(lam=0.02 - rest, **options).fit(X)
     assert model.n_clusters_ > 1 and 0.019 < model.lam_eff_ < 0.021
     for lam in (-rest, -rest - 1):
         with pytest.raises(ValueError, match=r"lam must be > -11.21034.* is > 0 \(n_features=2"):
-            MahalanobisMeans(lam=lam, **options).fit(X)
+            published(lam=lam, **options).fit(X)
     for lam in (1.0 - rest + 1e-12, 5.0, np.inf):
-        model = MahalanobisMeans(lam=lam, **options)
+        model = published(lam=lam, **options)
         with pytest.warns(
             UserWarning, match="no cluster will be opened. To have an effect lam must"
         ):
             model.fit(X)
         assert model.n_clusters_ == 1
     with pytest.raises(ValueError, match="reg_covar must be > 0 with lam given, got 0"):
-        MahalanobisMeans(lam=1.0, reg_covar=0).fit(X)
+        published(lam=1.0, reg_covar=0).fit(X)
 
 
 @pytest.mark.parametrize(
@@ -852,7 +854,11 @@ def test_limits_of_lam():
         ({"n_init": 0}, ValueError, "n_init must be >= 1, got 0"),
         ({"lam": "auto"}, TypeError, "lam must be a number or None, got 'auto'"),
         ({"lam": np.nan}, ValueError, "lam must be > -inf, got nan"),
-        ({"init": "random"}, ValueError, "init must be one of 'k-means[+][+]', got 'random'"),
+        (
+            {"init": "random"},
+            ValueError,
+            "init must be one of 'auto', 'merge', 'k-means[+][+]', got 'random'",
+        ),
         ({"init": np.zeros((3, 2))}, ValueError, "init must have n_clusters=2 rows, got 3"),
         (
             {"covariances": np.eye(3)},
@@ -885,9 +891,205 @@ def test_limits_of_lam():
 )
 def test_bad_parameters_of_mahalanobis(options, error, message):
     X, _ = gaussians(np.random.default_rng(0), 30, 2, 2)
-    model = MahalanobisMeans(2).fit(X)
+    model = published(2).fit(X)
     before = pickle.dumps(model.objective_path_)
     with pytest.raises(error, match=message):
+        model.set_params(**options).fit(X)
+    assert pickle.dumps(model.objective_path_) == before
+
+
+@seeds(110)
+def test_points_that_pay_for_volumes_equal_their_twin(seed):
+    """K fixed, from given seeds; half-sweeps of the twin never raise the objective."""
+    rng = np.random.default_rng([seed, 2])
+    k, d = int(rng.integers(1, 7)), int(rng.integers(1, 5))
+    n = int(rng.integers(k, 90))
+    X, _ = gaussians(rng, n, d, k, apart=2.0)
+    options = {"reg": float(rng.choice([0.1, 1.0])), "scale": float(rng.choice([0.2, 1.0, 7.0]))}
+    if seed % 4 == 1:
+        options["weights"] = rng.gamma(2.0, size=n) + 0.01
+    if seed % 4 == 2:
+        A = rng.normal(size=(k, d, d))
+        known = A @ A.transpose(0, 2, 1) + 0.1 * np.eye(d)
+        options = {"known": known[0] if seed % 8 == 2 else known}
+    seeds = X[rng.choice(n, size=k, replace=False)] + 0.01
+    if seed % 4 == 3:  # clusters that nobody joins begin elsewhere
+        seeds[: k // 2] += 1e3
+    twin = twins.mahalanobis.classification(X, seeds, **options)
+    model = MahalanobisMeans(
+        k,
+        scale=options.get("scale", 1.0),
+        reg_covar=options.get("reg", "auto"),
+        covariances=options.get("known"),
+        init=seeds,
+    )
+    assert not fit(model, X, options.get("weights"))
+    assert np.array_equal(model.labels_, twin.labels)
+    assert model.n_iter_ == twin.n_iter
+    assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
+    np.testing.assert_allclose(model.covariances_, twin.S, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(model.objective_path_[:-1], twin.path[::2], rtol=1e-9, atol=1e-9)
+    assert falls(twin.path) and falls(model.objective_path_)
+    assert model.n_clusters_ == k and len(np.unique(model.labels_)) == k
+
+
+@pytest.mark.parametrize("known", [None, np.array([[2.0, 0.5], [0.5, 1.0]])])
+def test_mergers_cost_least(known):
+    """Of all pairs; and the objectives of a path are those of its labels."""
+    rng = np.random.default_rng(3)
+    X, _ = gaussians(rng, 120, 2, 4)
+    w = rng.gamma(2.0, size=120)
+    reg = 0.0 if known is not None else 0.7
+
+    def objective(label):
+        return twins.mahalanobis.classification_objective(X, w, label, reg, 2.0, known) + 5.0 * (
+            label.max() + 1
+        )
+
+    data = _gaussians.Data(X, w, True)
+    state = _gaussians.PointGaussians(X, w, 5.0, 2.0, reg, known, data)
+    begin, least = _gaussians.plain_clusters(data, X[:9], np.eye(2)), np.inf
+    for k, label, value in _gaussians.merge_path(state, *begin):
+        np.testing.assert_allclose(value, objective(label), rtol=1e-9)
+        assert len(np.unique(label)) == k == label.max() + 1
+        assert value <= least + 1e-9 * abs(value)
+        if k > 1:
+            merged = {}
+            for a in range(k):
+                for b in range(a + 1, k):
+                    other = np.where(label == b, a, label)
+                    merged[a, b] = objective(np.unique(other, return_inverse=True)[1])
+            least = min(merged.values())
+            assert merged[state.cheapest_pair()] == pytest.approx(least)
+    assert k == 1
+
+
+def test_clusters_of_any_shape_are_found():
+    """Their number too, in any unit; one Gaussian of any shape is one cluster."""
+    for seed in range(4):
+        X, z = fan(seed)
+        for data in (X, 1e-3 * X + 7.0, np.float32(X)):
+            for K in ("auto", 3):
+                model = MahalanobisMeans(K, n_init=2, random_state=0).fit(data)
+                assert model.n_clusters_ == 3
+                assert adjusted_rand_score(z, model.labels_) > 0.95
+        rng = np.random.default_rng(seed)
+        one = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 3))
+        assert MahalanobisMeans(n_init=2, random_state=0).fit(one).n_clusters_ == 1
+
+
+def test_price_of_a_cluster_where_their_number_is_found():
+    """A large one, one cluster; none, not more: halves of a Gaussian cost more, even for nothing.
+
+    Labels then cost 2 log 2 a point, the variance saves only -log(1 - 2 / pi). From given seeds
+    never more clusters than those.
+    """
+    X, _ = fan(0)
+    price = MahalanobisMeans(n_init=1, random_state=0).fit(X).lam_
+    assert price == pytest.approx(6 * np.log(450))
+    found = [
+        MahalanobisMeans(lam=lam, n_init=1, random_state=0).fit(X).n_clusters_
+        for lam in (0.0, price, 1e6)
+    ]
+    assert found == [3, 3, 1]
+    assert MahalanobisMeans(init=X[:2]).fit(X).n_clusters_ <= 2
+    known = MahalanobisMeans(covariances=np.diag([9.0, 0.25]), n_init=1, random_state=0).fit(X)
+    assert known.lam_ == pytest.approx(3 * np.log(450)) and known.reg_covar_ == 0.0
+    assert np.array_equal(known.covariances_[0], np.diag([9.0, 0.25]))
+    assert MahalanobisMeans(3, random_state=0).fit(X).lam_ is None
+
+
+def test_many_rows_are_merged_by_a_sample(monkeypatch):
+    """And all of them are fitted."""
+    X, z = fan(1, n=400)
+    monkeypatch.setattr("smallvar._mahalanobis.PATH_ROWS", 300)
+    for K in ("auto", 3):
+        model = MahalanobisMeans(K, n_init=2, random_state=0).fit(X)
+        assert model.n_clusters_ == 3 and adjusted_rand_score(z, model.labels_) > 0.95
+        assert falls(model.objective_path_)
+        assert np.array_equal(model.predict(X), model.labels_)
+
+
+def test_state_of_a_fit_of_points():
+    """Attributes, predict, transform and score say the same of one state."""
+    X, _ = gaussians(np.random.default_rng(0), 300, 3, 4)
+    w = np.random.default_rng(1).gamma(2.0, size=300)
+    w[::7] = 0.0
+    for K in ("auto", 4):
+        model = MahalanobisMeans(K, scale=2.0, random_state=0).fit(X, sample_weight=w)
+        used, label = w > 0, model.labels_
+        k = model.n_clusters_
+        assert label.dtype == np.int32 and np.array_equal(np.unique(label[used]), np.arange(k))
+        assert np.array_equal(model.predict(X), label)
+        np.testing.assert_allclose(
+            model.weights_, np.bincount(label, w, minlength=k) / w.sum(), rtol=1e-12
+        )
+        np.testing.assert_allclose(model.score(X, sample_weight=w), -model.objective_, rtol=1e-10)
+        np.testing.assert_allclose(
+            model.objective_ - (model.lam_ or 0.0) * k,
+            twins.mahalanobis.classification_objective(X, w, label, model.reg_covar_, 2.0, None),
+            rtol=1e-10,
+        )
+        variance = w @ np.square(X - np.average(X, axis=0, weights=w)).mean(axis=1) / w.sum()
+        np.testing.assert_allclose(model.reg_covar_, 0.1 * 2.0 * variance, rtol=1e-10)
+
+
+def test_weights_of_points_are_repeats():
+    rng = np.random.default_rng(4)
+    X, _ = gaussians(rng, 120, 2, 3)
+    w = rng.integers(0, 4, size=120)
+    weighted = MahalanobisMeans(3, init=X[:3]).fit(X, sample_weight=w)
+    repeated = MahalanobisMeans(3, init=X[:3]).fit(np.repeat(X, w, axis=0))
+    assert np.array_equal(np.repeat(weighted.labels_, w), repeated.labels_)
+    np.testing.assert_allclose(weighted.objective_path_, repeated.objective_path_, rtol=1e-9)
+    assert np.array_equal(weighted.labels_[w == 0], weighted.predict(X[w == 0]))
+
+
+def test_degenerate_data_and_volumes_of_points():
+    """Constant features, few points in many dimensions, duplicates, one point: bounded."""
+    rng = np.random.default_rng(0)
+    flat = np.column_stack([rng.normal(size=50), np.full(50, 7.0)])
+    wide = rng.normal(size=(6, 20))
+    twice = np.tile([[0.0, 0.0], [1.0, 5.0]], (10, 1))
+    same, one = np.ones((5, 2)), np.ones((1, 2))
+    for X, k in ((flat, 2), (wide, 3), (twice, 3), (twice, 2), (same, 2), (one, 1)):
+        for K in (k, "auto"):
+            for init in ("merge", "k-means++") if k == K else ("merge",):
+                model = MahalanobisMeans(K, init=init, random_state=0)
+                fit(model, X)
+                assert np.isfinite(model.objective_) and falls(model.objective_path_)
+                assert np.array_equal(np.unique(model.labels_), np.arange(model.n_clusters_))
+                assert K == "auto" or model.n_clusters_ == k
+                least = np.linalg.eigvalsh(model.covariances_)[:, 0]
+                assert (least > 0.99 * model.reg_covar_ / (len(X) + 1.0)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"volume": "some"}, "volume must be one of 'points', 'clusters', got 'some'"),
+        ({"n_clusters": "some"}, "n_clusters must be one of 'auto', got 'some'"),
+        ({"lam": 1.0}, "lam must be None with n_clusters=2 and volume='points', got lam=1.0"),
+        ({"n_clusters": "auto", "lam": -1.0}, "lam must be >= 0, got -1.0"),
+        ({"n_clusters": "auto", "lam": np.inf}, "lam must be finite with volume='points', got inf"),
+        ({"n_clusters": "auto", "init": "k-means++"}, "init must not be 'k-means[+][+]' with n_c"),
+        ({"reg_covar": 0}, "reg_covar must be > 0 with volume='points', got 0"),
+        ({"covariances": np.eye(2), "reg_covar": 1.0}, "reg_covar must be 'auto' with cov.* 1.0"),
+        ({"covariances": np.eye(2), "scale": 2.0}, "scale must be 1 with covariances .* got 2.0"),
+        ({"covariances": [np.eye(2)] * 2, "init": "merge"}, "init must not be 'merge' with a kn"),
+        (
+            {"n_clusters": "auto", "covariances": [np.eye(2)] * 2},
+            r"covariances must have shape \(2, 2\) with n_clusters='auto', got \(2, 2, 2\)",
+        ),
+        ({"volume": "clusters", "n_clusters": "auto"}, "n_clusters must be a number with volume='"),
+        ({"volume": "clusters", "init": "merge"}, "init must not be 'merge' with volume='cluster"),
+    ],
+)
+def test_options_that_do_not_go_together(options, message):
+    X, _ = gaussians(np.random.default_rng(0), 30, 2, 2)
+    model = MahalanobisMeans(2, random_state=0).fit(X)
+    before = pickle.dumps(model.objective_path_)
+    with pytest.raises(ValueError, match=message):
         model.set_params(**options).fit(X)
     assert pickle.dumps(model.objective_path_) == before
 
@@ -895,7 +1097,8 @@ def test_bad_parameters_of_mahalanobis(options, error, message):
 def test_verbose(capsys):
     X = blobs(np.random.default_rng(0), 100, 2, 3)
     for model in (
-        MahalanobisMeans(3, n_init=2, verbose=1, random_state=0),
+        published(3, n_init=2, verbose=1, random_state=0),
+        MahalanobisMeans(n_init=2, verbose=1, random_state=0),
         BregmanDPMeans("farthest-first", divergence="kl", n_init=2, verbose=1, random_state=0),
     ):
         model.fit(np.abs(X))

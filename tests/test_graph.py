@@ -507,7 +507,7 @@ def test_known_communities(name, louvain, plateau):
     ]
     assert max(scores) > louvain + 0.02
     path = cut_path(A, random_state=0)
-    assert normalized_mutual_info_score(truth, path.plateau_labels) > plateau
+    assert normalized_mutual_info_score(truth, path.labels()) > plateau
     fitted = PenalizedCut(path.lam, random_state=0).fit(A)
     assert normalized_mutual_info_score(truth, fitted.labels_) > louvain
 
@@ -527,36 +527,47 @@ def test_planted_groups_are_found(cut):
 def test_path(cut):
     A = random_graph(4, 40)
     path = cut_path(A, cut=cut, n_lams=20, random_state=0)
-    assert len(path.lams) == len(path.labels) == 20
+    assert len(path.lams) == 20
     assert (np.diff(path.lams) > 0).all() and path.lams[-1] < 0
-    assert (np.diff(path.n_clusters) <= 0).all()
-    for j, lam in enumerate(path.lams):
-        labels = path.labels[j]
-        assert path.n_clusters[j] == labels.max() + 1
-        value = twins.graph.cut_value(A, labels, cut)
-        assert path.cut[j] == pytest.approx(value)
-        assert path.objective[j] == pytest.approx(value + lam * path.n_clusters[j])
-        assert path.objective[j] <= fit(A, lam, cut=cut).objective_ + 1e-9
-    assert path.lam_low < path.lam == pytest.approx((path.lam_low + path.lam_high) / 2)
-    k, value = path.plateau_labels.max() + 1, twins.graph.cut_value(A, path.plateau_labels, cut)
-    assert 1 < k < 40
-    for edge, step in ((path.lam_low, 1e-6), (path.lam_high, -1e-6)):
+    assert (np.diff(path.n_clusters) > 0).all()
+    for k, error in zip(path.n_clusters, path.cut, strict=True):
+        labels = path.labels(k)
+        assert k == labels.max() + 1
+        assert error == pytest.approx(twins.graph.cut_value(A, labels, cut))
+    best = [path.at(lam) for lam in path.lams]
+    assert (np.diff(best) <= 0).all()
+    for k, lam in zip(best, path.lams, strict=True):
+        value = path.cut[path.n_clusters == k][0]
+        assert value + lam * k <= fit(A, lam, cut=cut).objective_ + 1e-9
+        i = int(np.flatnonzero(path.counts == k)[0])
+        assert path.lam_low[i] <= lam <= path.lam_high[i]
+    k = path.best
+    i = path.counts.tolist().index(k)
+    low, high, value = path.lam_low[i], path.lam_high[i], path.error[i]
+    assert low < path.lam == pytest.approx((low + high) / 2)
+    assert 1 < k < 40 and np.array_equal(path.labels(), path.labels(k))
+    for edge, step in ((low, 1e-6), (high, -1e-6)):
         within = (path.cut + (edge + step) * path.n_clusters).min()
         assert within == pytest.approx(value + (edge + step) * k)
-    if path.lam_low > path.lams[0] + 1e-3:
-        beyond = (path.cut + (path.lam_low - 1e-3) * path.n_clusters).min()
-        assert beyond < value + (path.lam_low - 1e-3) * k
+    if low > path.lams[0] + 1e-3:
+        beyond = (path.cut + (low - 1e-3) * path.n_clusters).min()
+        assert beyond < value + (low - 1e-3) * k
 
 
 def test_path_finds_the_groups():
     path = cut_path(cliques(7, 6))
-    assert path.plateau_labels.tolist() == np.repeat(np.arange(7), 6).tolist()
+    assert path.labels().tolist() == np.repeat(np.arange(7), 6).tolist()
     given = cut_path(cliques(7, 6), [-0.2, -0.8, -0.5])
     assert given.lams.tolist() == [-0.8, -0.5, -0.2]
-    assert given.n_clusters.tolist() == [7, 7, 7]
+    assert given.n_clusters.tolist() == [7]
     assert (given.lam_low, given.lam_high) == (-0.8, -0.2)
+    assert (given.best, given.lam) == (7, -0.5)
     nothing = cut_path(np.zeros((3, 3)))
-    assert np.isnan(nothing.lam) and nothing.plateau_labels is None
+    assert np.isnan(nothing.lam) and nothing.best is None
+    with pytest.raises(ValueError, match="k must be given"):
+        nothing.labels()
+    with pytest.raises(ValueError, match="k must be one of \\[7\\], got k=3"):
+        given.labels(3)
 
 
 @seeds(40)
@@ -615,8 +626,10 @@ def test_auto_finds_planted_groups():
             path = model.path_
             assert path.best == path.ranking[0] == path.n_clusters[path.criterion.argmin()]
             assert (np.diff(path.n_clusters) > 0).all()
-            for k, labels in zip(path.n_clusters, path.labels, strict=True):
-                assert len(np.unique(labels)) == k
+            for k, value in zip(path.n_clusters, path.cut, strict=True):
+                assert len(np.unique(path.labels(k))) == k
+                expected = twins.graph.cut_value(A.toarray(), path.labels(k), cut)
+                assert value == pytest.approx(expected)
             again = PenalizedCut(model.lam_, cut=cut, init=model.labels_, n_init=1).fit(A)
             assert np.array_equal(again.labels_, model.labels_)  # a fixed point
 
@@ -663,16 +676,18 @@ def test_choice_of_small_graphs(lam, cut):
 
 def test_plateaus_are_ranked():
     path = cut_path(random_graph(4, 40), n_lams=20, random_state=0)
-    widths = [one.lam_low / one.lam_high for one in path.plateaus]
+    at = np.searchsorted(path.counts, path.ranking)
+    low, high = path.lam_low[at], path.lam_high[at]
+    assert (low < high).all() and (high <= 0).all()
+    widths = (low / high).tolist()
     assert len(widths) > 1 and widths == sorted(widths, reverse=True)
-    assert path.lam in [one.lam for one in path.plateaus]
-    for one in path.plateaus:
-        assert one.labels.max() + 1 == one.n_clusters
-        assert one.lam_low < one.lam < one.lam_high <= 0
-    assert len(cut_path(cliques(4, 4), [-0.5, 0.0]).plateaus) == 1
+    assert path.best in path.ranking
+    assert len(cut_path(cliques(4, 4), [-0.5, 0.0]).ranking) == 1
     graph = _network.read_graph(PenalizedCut(), random_graph(4, 40), "normalized")
     length = _cuts.DescriptionLength(graph)
-    assert path.criterion.tolist() == [length(labels) for labels in path.labels]
+    assert path.criterion.tolist() == [length(path.labels(k)) for k in path.counts]
+    model = PenalizedCut("plateau", random_state=0).fit(random_graph(4, 40))
+    assert model.path_.best == model.path_.ranking[0] and model.path_.lam == model.lam_
 
 
 def test_path_refuses():
@@ -750,7 +765,7 @@ def test_networkx():
     assert groups == {"x": 0, "y": 0, "z": 0, "p": 1, "q": 1, "r": 1, "alone": 2}
     assert model.cut_ == pytest.approx(0.1 / 8.1 + 0.1 / 6.1)
     assert model.n_features_in_ == 7
-    assert np.array_equal(cut_path(G, [-0.5]).labels[0], model.labels_)
+    assert np.array_equal(cut_path(G, [-0.5]).labels(3), model.labels_)
     many = networkx.MultiGraph(G)
     many.add_edge("x", "y", weight=1.0)
     assert PenalizedCut(None).fit(many).cut_ == pytest.approx(0.1 / 10.1 + 0.1 / 6.1)

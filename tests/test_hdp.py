@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import normalized_mutual_info_score
 
 from smallvar import DPMeans, HDPMeans, _hdp, farthest_first_lambda, hdp_lambdas
+from smallvar._centers import Space
 
 LEARNED = (
     "labels_",
@@ -25,6 +26,8 @@ LEARNED = (
     "n_local_clusters_",
     "groups_",
 )
+
+FARTHEST = ("farthest-first", "farthest-first")
 
 
 def problem(seed, n_max=70):
@@ -60,24 +63,26 @@ def problem(seed, n_max=70):
     return X, groups, lam_local, lam_global
 
 
-def direct_objective(X, groups, labels, lam_local, lam_global):
+def direct_objective(X, groups, labels, lam_local, lam_global, weights=None):
     """From labels and groups alone: every pair of them in use is a local cluster."""
     X, (_, labels) = np.asarray(X, dtype=float), np.unique(labels, return_inverse=True)
-    centers = twins.exact.weighted_means(X, np.ones(len(X)), labels)
+    weights = np.ones(len(X)) if weights is None else weights
+    centers = twins.exact.weighted_means(X, weights, labels)
     pairs = {(g, k) for g, k in zip(np.asarray(groups).tolist(), labels.tolist(), strict=True)}
-    error = twins.exact.sum_of_squares(X, np.ones(len(X)), labels, centers)
+    error = twins.exact.sum_of_squares(X, weights, labels, centers)
     return error + lam_local * len(pairs) + lam_global * len(centers)
 
 
-def check(model, X, groups):
-    """Assert what holds after every fit."""
+def check(model, X, groups, weights=None):
+    """Assert what holds after every fit to rows that all have weight."""
     X, groups = np.asarray(X, dtype=float), np.asarray(groups)
+    weights = np.ones(len(X)) if weights is None else weights
     k, labels = model.n_clusters_, model.labels_
     assert labels.dtype == np.int32 and model.local_labels_.dtype == np.int32
     assert model.cluster_centers_.dtype == np.float64
     assert model.cluster_centers_.shape == (k, X.shape[1])
     assert np.array_equal(np.unique(labels), np.arange(k))
-    means = twins.exact.weighted_means(X, np.ones(len(X)), labels.astype(int))
+    means = twins.exact.weighted_means(X, weights, labels.astype(int))
     assert model.cluster_centers_.tobytes() == means.tobytes()
     assert np.array_equal(model.groups_, np.unique(groups))
     assert len(model.local_clusters_) == len(model.n_local_clusters_) == len(model.groups_)
@@ -90,7 +95,7 @@ def check(model, X, groups):
         assert model.n_local_clusters_[j] == len(used)
     penalty = model.lam_local_ * model.n_local_clusters_.sum() + model.lam_global_ * k
     assert model.objective_ == direct_objective(
-        X, groups, labels, model.lam_local_, model.lam_global_
+        X, groups, labels, model.lam_local_, model.lam_global_, weights
     )
     np.testing.assert_allclose(model.inertia_ + penalty, model.objective_, rtol=1e-12)
     assert model.objective_path_[-1] == model.objective_
@@ -232,6 +237,278 @@ def test_read_only_input(tmp_path):
         model = HDPMeans(0.02, 0.1).fit(other, groups=groups)
         assert np.array_equal(model.labels_, plain.labels_)
         assert np.array_equal(model.predict(other, groups=groups), plain.labels_)
+
+
+# Weights -----------------------------------------------------------------------------------
+
+
+def weights_for(n, rng):
+    """Weights of some kind; some are 0 now and then, and never all."""
+    kind = int(rng.integers(5))
+    weights = [
+        rng.integers(1, 4, size=n).astype(float),
+        rng.random(n) + 0.01,
+        10.0 ** rng.uniform(-3, 3, size=n),
+        rng.integers(0, 3, size=n).astype(float),
+        np.where(rng.random(n) < 0.5, 0.0, rng.random(n) + 0.1),
+    ][kind]
+    weights[rng.integers(n)] = 1.5
+    return weights
+
+
+def active(X, groups, weights):
+    """Rows with weight."""
+    used = weights > 0
+    return np.asarray(X)[used], np.asarray(groups)[used], weights[used]
+
+
+@seeds(120)
+def test_weighted_fit_equals_twin(seed):
+    X, groups, lam_local, lam_global = problem(seed)
+    weights = weights_for(len(X), np.random.default_rng([seed, 11]))
+    used = weights > 0
+    options = {"n_threads": 1 + seed % 3}
+    model = HDPMeans(lam_local, lam_global, **options)
+    model.fit(X, groups=groups, sample_weight=weights)
+    twin = twins.hdp.hdp(
+        X[used], np.asarray(groups)[used], lam_local, lam_global, weights=weights[used]
+    )
+    assert np.array_equal(model.labels_[used], twin.labels)
+    assert model.objective_path_.tobytes() == twin.path.tobytes()
+    assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
+    assert np.array_equal(model.n_local_clusters_, twin.n_local)
+    # rows of weight zero are absent
+    X1, groups1, weights1 = active(X, groups, weights)
+    alone = HDPMeans(lam_local, lam_global, **options)
+    alone.fit(X1, groups=groups1, sample_weight=weights1)
+    check(alone, X1, groups1, weights1)
+    for name in ("cluster_centers_", "objective_path_", "n_local_clusters_", "groups_"):
+        assert np.array_equal(getattr(alone, name), getattr(model, name))
+    assert np.array_equal(alone.local_labels_, model.local_labels_[used])
+    # prediction and score
+    assert np.array_equal(model.predict(X, groups, weights), model.labels_)
+    assert model.score(X, groups=groups, sample_weight=weights) == -model.objective_
+    for i in np.flatnonzero(~used):  # the nearest of what its data set has
+        squares = twins.exact.squared_distances(
+            np.asarray(X[i : i + 1], dtype=float), model.cluster_centers_
+        )[0]
+        j = np.flatnonzero(model.groups_ == np.asarray(groups)[i])
+        if len(j):
+            has = model.local_clusters_[j[0]]
+            assert model.labels_[i] == has[np.argmin(squares[has])]
+            assert has[model.local_labels_[i]] == model.labels_[i]
+        else:
+            assert model.labels_[i] == squares.argmin() and model.local_labels_[i] == -1
+
+
+@seeds(40)
+def test_equal_weights(seed):
+    """Weight 1 is none at all, and weight 2 with twice the penalties changes no label."""
+    X, groups, lam_local, lam_global = problem(seed)
+    plain = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+    one = HDPMeans(lam_local, lam_global).fit(X, groups=groups, sample_weight=np.ones(len(X)))
+    two = HDPMeans(2 * lam_local, 2 * lam_global).fit(X, groups=groups, sample_weight=2.0)
+    for name in LEARNED:
+        assert np.array_equal(getattr(one, name), getattr(plain, name))
+    assert np.array_equal(two.labels_, plain.labels_)
+    assert two.cluster_centers_.tobytes() == plain.cluster_centers_.tobytes()
+    assert two.objective_ == 2 * plain.objective_
+
+
+def test_weights_are_repeated_rows_to_the_objective():
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        X, groups, lam_local, lam_global = problem(8 * seed)
+        times = rng.integers(1, 4, size=len(X))
+        model = HDPMeans(lam_local, lam_global).fit(X, groups=groups, sample_weight=times)
+        again = X.repeat(times, axis=0), groups.repeat(times), model.labels_.repeat(times)
+        direct = direct_objective(*again, lam_local, lam_global)
+        np.testing.assert_allclose(model.objective_, direct, rtol=1e-12)
+
+
+def test_heavy_rows_pay_for_a_local_cluster():
+    """Set b has none on 10: at 5.1 the costs are w 26.01 on 0, w 24.01 + 1 on 10."""
+    model = HDPMeans(1.0, 3.0).fit(line(0, 10, 0, 10, 10, 10), groups=list("aabccc"))
+    assert model.predict(line(5.1, 5.1), ["b", "b"], [0.49, 0.51]).tolist() == [0, 1]
+    assert model.predict(line(9.0, 9.0), ["b", "b"], [1.0, 0.0]).tolist() == [1, 0]
+    assert model.predict(line(9.0, 9.0), ["new", "b"], [0.0, 1.0]).tolist() == [1, 1]
+
+
+BAD_WEIGHTS = [
+    ([1.0, -1.0, 1.0], "sample_weight must be >= 0, got -1.0"),
+    ([1.0, np.nan, 1.0], "sample_weight must be finite"),
+    ([0.0, 0.0, 0.0], "sample_weight must have a positive entry"),
+    ([1.0, 1.0], r"sample_weight must have shape \(3,\), got \(2,\)"),
+    ([1e-320, 1.0, 1.0], "sample_weight must be 0 or between"),
+    (["a", "b", "c"], "sample_weight must be numbers"),
+]
+
+
+@pytest.mark.parametrize(("weights", "message"), BAD_WEIGHTS)
+def test_bad_weights(weights, message):
+    X, model = line(0, 1, 5), HDPMeans(1.0, 1.0).fit(line(0, 9, 9, 4))
+    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
+    for method in (model.fit, model.predict, model.score):
+        with pytest.raises(ValueError, match=message):
+            method(X, groups=[0, 0, 1], sample_weight=weights)
+    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
+
+
+def test_weights_beyond_float64():
+    X = np.array([[0.0], [1e139], [2e139]])
+    for method in (HDPMeans(1.0, 1.0).fit, HDPMeans().fit):
+        with pytest.raises(ValueError, match="sample_weight must not take the squared spread"):
+            method(X, sample_weight=[1.0, 1e90, 1.0])
+
+
+# lam="auto" --------------------------------------------------------------------------------
+
+
+def blobs(seed, d=2, sets=12, per=12, clusters=8, used=3, apart=10.0, cov=None):
+    """Sets that have ``used`` clusters each, far apart: X, groups, truth."""
+    rng = np.random.default_rng(seed)
+    grid = np.stack(np.meshgrid(*[np.arange(3)] * d), axis=-1).reshape(-1, d)
+    means = apart * rng.permutation(grid)[:clusters]
+    truth = np.concatenate([rng.permutation(clusters)[:used].repeat(per) for _ in range(sets)])
+    noise = rng.normal(size=(len(truth), d))
+    return means[truth] + noise, np.arange(sets).repeat(used * per), truth
+
+
+@seeds(40)
+def test_auto_equals_twin(seed):
+    """From the clusters of the pooled rows on."""
+    rng = np.random.default_rng([seed, 5])
+    X, groups, _ = blobs(seed, d=1 + seed % 3, clusters=3, used=2, apart=5.0)
+    weights = rng.integers(1, 4, size=len(X)).astype(float) if seed % 2 else None
+    model = HDPMeans(random_state=seed, n_threads=1 + seed % 2)
+    model.fit(X, groups=groups, sample_weight=weights)
+    pooled = DPMeans(random_state=seed).fit(X, sample_weight=weights)
+    assert model.path_.best == pooled.path_.best
+    w = np.ones(len(X)) if weights is None else weights
+    price = twins.hdp.local_price(X, w, pooled.inertia_, _hdp.PRICE)
+    np.testing.assert_allclose(model.lam_local_, price, rtol=1e-14)
+    twin = twins.hdp.hdp(
+        X,
+        groups,
+        model.lam_local_,
+        np.inf,
+        weights=weights,
+        begin=(pooled.labels_, pooled.cluster_centers_),
+    )
+    assert np.array_equal(model.labels_, twin.labels)
+    assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
+    path = twin.path + model.lam_global_ * len(twin.centers)
+    assert np.array_equal(model.objective_path_, path)
+    low, high = model.lam_global_range_
+    assert low == twin.low
+    worth = twins.hdp.worth(X, groups, w, twin.labels, twin.centers)
+    np.testing.assert_allclose(high, worth, rtol=1e-10)
+    assert model.lam_global_ >= low
+    check(model, X, groups, weights)
+
+
+@pytest.mark.parametrize(("d", "sets", "per"), [(2, 20, 12), (3, 6, 40), (2, 60, 5)])
+def test_auto_finds_planted_clusters(d, sets, per):
+    for seed in range(4):
+        X, groups, truth = blobs(seed, d=d, sets=sets, per=per)
+        model = HDPMeans(random_state=0).fit(X, groups=groups)
+        assert model.n_clusters_ == len(np.unique(truth))
+        assert model.n_local_clusters_.tolist() == [3] * sets
+        assert normalized_mutual_info_score(truth, model.labels_) == pytest.approx(1.0)
+
+
+def test_auto_drops_local_clusters_for_strays():
+    """Clusters that overlap: the pooled fit gives a data set more of them than it has."""
+    X, groups, truth = blobs(1, sets=30, per=10, used=3, apart=4.5)
+    pooled = DPMeans(random_state=0).fit(X)
+    pairs = len(np.unique(groups * 100 + pooled.labels_))
+    model = HDPMeans(random_state=0).fit(X, groups=groups)
+    assert pairs > 100
+    assert abs(int(model.n_local_clusters_.sum()) - 90) <= 3
+    before, after = (normalized_mutual_info_score(truth, m.labels_) for m in (pooled, model))
+    assert after > before
+
+
+@seeds(20)
+def test_auto_is_a_fixed_point(seed):
+    """Of a sweep at the penalties found, and of all within the range; below it, of none."""
+    X, groups, _ = blobs(seed, apart=4.5, per=6)
+    model = HDPMeans(random_state=0).fit(X, groups=groups)
+    low, high = model.lam_global_range_
+    space = Space(X, None, 1)
+
+    def changes(lam_global):
+        sweep = _hdp.HDPSweep(
+            X,
+            np.arange(len(X)),
+            groups.astype(np.int32),
+            12,
+            model.lam_local_,
+            lam_global,
+            space.layout,
+            space.mean,
+            1,
+        )
+        sweep.start(model.cluster_centers_, model.labels_)
+        return sweep.sweep()[0]
+
+    assert not changes(model.lam_global_)
+    assert not changes(low * (1 + 1e-9))
+    assert changes(low * (1 - 1e-9))
+    assert low < model.lam_global_ < high
+    assert np.array_equal(model.predict(X, groups), model.labels_)
+    assert model.score(X, groups=groups) == -model.objective_
+
+
+def test_auto_next_to_numbers():
+    X, groups, _ = blobs(0)
+    both = HDPMeans(random_state=0).fit(X, groups=groups)
+    local = HDPMeans("auto", 500.0, random_state=0).fit(X, groups=groups)
+    assert (local.lam_local_, local.lam_global_) == (both.lam_local_, 500.0)
+    numbers = HDPMeans(both.lam_local_, 500.0).fit(X, groups=groups)
+    assert np.array_equal(local.labels_, numbers.labels_)
+    assert not hasattr(local, "lam_global_range_") and hasattr(local, "path_")
+    other = HDPMeans(3.0, "auto", random_state=0).fit(X, groups=groups)
+    assert other.lam_local_ == 3.0 and other.n_clusters_ == both.n_clusters_
+    mixed = HDPMeans("farthest-first", "auto", n_local=3, random_state=0).fit(X, groups=groups)
+    assert mixed.lam_local_ == hdp_lambdas(X, groups, 3, 1)[0]
+    again = mixed.set_params(lam_local=1.0, lam_global=2.0).fit(X, groups=groups)
+    assert not hasattr(again, "path_") and not hasattr(again, "lam_global_range_")
+
+
+def test_auto_of_a_single_cluster():
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(400, 2)), np.arange(400) % 10
+    model = HDPMeans(random_state=0).fit(X, groups=groups)
+    assert model.n_clusters_ == 1 and model.n_local_clusters_.tolist() == [1] * 10
+    low, high = model.lam_global_range_
+    assert high == np.inf and model.lam_global_ == 2 * low
+    one = HDPMeans().fit([[3.0, 4.0]], groups=["x"])
+    assert one.labels_.tolist() == [0] and one.objective_ == 2.0
+
+
+def test_auto_does_not_depend_on_units():
+    X, groups, _ = blobs(3, apart=5.0)
+    plain = HDPMeans(random_state=0).fit(X, groups=groups)
+    for x, w in ((2.0**10, 1.0), (1.0, 4.0), (2.0**-10, 0.5)):
+        model = HDPMeans(random_state=0)
+        model.fit(x * X, groups=groups, sample_weight=np.full(len(X), w))
+        assert np.array_equal(model.labels_, plain.labels_)
+        np.testing.assert_allclose(model.lam_local_, w * x * x * plain.lam_local_, rtol=1e-12)
+        np.testing.assert_allclose(model.lam_global_, w * x * x * plain.lam_global_, rtol=1e-9)
+
+
+def test_auto_leaves_out_rows_of_weight_zero():
+    X, groups, _ = blobs(2, apart=5.0)
+    rng = np.random.default_rng(0)
+    weights = (rng.random(len(X)) < 0.7).astype(float)
+    weights[groups == 4] = 0.0
+    alone = HDPMeans(random_state=0).fit(X[weights > 0], groups=groups[weights > 0])
+    model = HDPMeans(random_state=0).fit(X, groups=groups, sample_weight=weights)
+    assert np.array_equal(model.labels_[weights > 0], alone.labels_)
+    assert model.objective_ == alone.objective_ and 4 not in model.groups_
+    assert (model.local_labels_[groups == 4] == -1).all()
+    assert np.array_equal(model.predict(X, groups, weights), model.labels_)
 
 
 # Worked examples ---------------------------------------------------------------------------
@@ -517,7 +794,7 @@ def test_guesses_are_cut():
     assert hdp_lambdas(X, groups, 100, 5) == hdp_lambdas(X, groups, 3, 5)
     assert hdp_lambdas(X, groups, 2, 10**9) == hdp_lambdas(X, groups, 2, 12)
     assert hdp_lambdas(X[:1], [0], 5, 15) == (1.0, 1.0)
-    model = HDPMeans(n_local=100, n_global=1000).fit(X, groups=groups)
+    model = HDPMeans(*FARTHEST, n_local=100, n_global=1000).fit(X, groups=groups)
     assert (model.lam_local_, model.lam_global_) == hdp_lambdas(X, groups, 3, 12)
 
 
@@ -526,9 +803,10 @@ def test_guesses_are_cut():
 def test_constant_data(value, n):
     X = np.full((n, 2), value)
     assert hdp_lambdas(X, np.arange(n) % 3, 5, 15) == (1.0, 1.0)
-    model = HDPMeans().fit(X, groups=np.arange(n) % 3)
-    assert model.n_clusters_ == 1 and model.labels_.tolist() == [0] * n
-    assert (model.lam_local_, model.lam_global_) == (1.0, 1.0)
+    for penalties in (FARTHEST, ()):
+        model = HDPMeans(*penalties).fit(X, groups=np.arange(n) % 3)
+        assert model.n_clusters_ == 1 and model.labels_.tolist() == [0] * n
+        assert (model.lam_local_, model.lam_global_) == (1.0, 1.0)
 
 
 def test_constant_groups_are_left_out_of_the_local_penalty():
@@ -539,13 +817,13 @@ def test_constant_groups_are_left_out_of_the_local_penalty():
     assert lam_global == 2.0  # T = {6, 5}: both rows of the second group are 1 away
 
 
-def test_default_penalties():
+def test_farthest_first_penalties():
     X, groups, *_ = problem(8)
-    model = HDPMeans(n_local=3, n_global=6).fit(X, groups=groups)
+    model = HDPMeans(*FARTHEST, n_local=3, n_global=6).fit(X, groups=groups)
     assert (model.lam_local_, model.lam_global_) == hdp_lambdas(X, groups, 3, 6)
-    model = HDPMeans(0.3, n_global=6).fit(X, groups=groups)
+    model = HDPMeans(0.3, "farthest-first", n_global=6).fit(X, groups=groups)
     assert (model.lam_local_, model.lam_global_) == (0.3, hdp_lambdas(X, groups, 1, 6)[1])
-    model = HDPMeans(lam_global=0.3, n_local=2).fit(X, groups=groups)
+    model = HDPMeans("farthest-first", 0.3, n_local=2).fit(X, groups=groups)
     assert (model.lam_local_, model.lam_global_) == (hdp_lambdas(X, groups, 2, 1)[0], 0.3)
 
 
@@ -565,8 +843,10 @@ def test_penalties_are_not_rounding_errors(d):
 @pytest.mark.parametrize(
     ("X", "groups", "penalties"),
     [
+        ([2.8, 2.8, 2.0999999999999996, 0.0, 2.8], [0, 0, 1, 1, 1], FARTHEST),
         ([2.8, 2.8, 2.0999999999999996, 0.0, 2.8], [0, 0, 1, 1, 1], ()),
-        ([0.0, 0.4, 0.1 * 3, 0.1 * 3, 0.4, 0.4], [0, 0, 0, 1, 1, 1], ()),
+        ([0.0, 0.4, 0.1 * 3, 0.1 * 3, 0.4, 0.4], [0, 0, 0, 1, 1, 1], FARTHEST),
+        ([0.1] * 30 + [0.7] * 30, [0, 1] * 30, ()),
         ([0.1] * 30 + [0.7] * 30, [0, 1] * 30, (1e-40, 1e-40)),
         ([0.1] * 30 + [0.7] * 30, [0, 1] * 30, (1e-40, 1.0)),
         ([1e6 + 0.1] * 30 + [1e6 + 0.7] * 30, [0, 1] * 30, (1e-24, 1e-24)),
@@ -634,7 +914,11 @@ def test_shares_clusters_where_pooling_and_separating_fail():
         ({"lam_global": np.nan}, "lam_global must be >= 0, got nan"),
         ({"lam_local": np.inf}, "lam_local must be finite, got inf"),
         ({"lam_global": np.inf}, "lam_global must be finite, got inf"),
-        ({"lam_local": "auto"}, "lam_local must be a number > 0 or one of 'farthest-first'"),
+        (
+            {"lam_local": "best"},
+            "lam_local must be a number > 0 or one of 'auto', 'farth",
+        ),
+        ({"lam_global": ""}, "lam_global must be a number > 0 or one of 'auto', 'farth"),
         ({"n_local": 0}, "n_local must be >= 1, got 0"),
         ({"n_global": 0}, "n_global must be >= 1, got 0"),
         ({"n_init": 0}, "n_init must be >= 1, got 0"),

@@ -22,7 +22,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 
-from smallvar import BregmanDPMeans, DPMeans, MiniBatchDPMeans, _path, lambda_path
+from smallvar import (
+    BregmanDPMeans,
+    DPMeans,
+    MiniBatchDPMeans,
+    _path,
+    cut_path,
+    feature_path,
+    lambda_path,
+)
+from smallvar._envelope import FeaturePath, Path, envelope
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
 X_SMALL = blobs(np.random.default_rng(0), 90, 2, 3, spread=0.05)
@@ -446,6 +455,51 @@ def test_tables():
     for name in table.columns:
         assert np.array_equal(table[name], columns[name])
     assert f"best={path.best}" in repr(path)
+
+
+PATHS = {
+    "clusters": (lambda: lambda_path(X_SMALL, random_state=0), "n_clusters", "inertia"),
+    "features": (lambda: feature_path(X_SMALL > 0, 3, random_state=0), "n_components", "error"),
+    "cuts": (
+        lambda: cut_path(np.kron(np.eye(6), np.ones((5, 5))) + 0.02, random_state=0),
+        "n_clusters",
+        "cut",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_paths_are_of_one_kind(kind):
+    make, count, error = PATHS[kind]
+    path = make()
+    assert isinstance(path, Path)
+    n = len(path.counts)
+    for name in ("counts", "error", "criterion", "lam_low", "lam_high"):
+        assert getattr(path, name).shape == (n,)
+    assert path.counts.dtype == np.intp and (np.diff(path.counts) > 0).all()
+    assert getattr(path, count) is path.counts and getattr(path, error) is path.error
+    columns = path.to_dict()
+    assert list(columns) == [count, error, "criterion", "lam_low", "lam_high"]
+    table = path.to_pandas()
+    assert table.index.name == count and table.index.tolist() == path.counts.tolist()
+    other = pickle.loads(pickle.dumps(path))
+    assert repr(other) == repr(path) and f"{count}={path.counts[0]}..{path.counts[-1]}" in repr(
+        path
+    )
+    assert path.best in path.counts
+    for k, low, high in zip(path.counts, path.lam_low, path.lam_high, strict=True):
+        if low < high and low + high < np.inf:
+            assert path.at((low + high) / 2) == k == other.at(np.float32((low + high) / 2))
+    for bad in ("1", None, [1.0], np.nan, np.inf, -np.inf, True):
+        with pytest.raises((TypeError, ValueError), match="lam must"):
+            path.at(bad)
+
+
+def test_path_at_a_tie():
+    """Where two numbers are as good, the lower one."""
+    low, high = envelope([0, 1, 2], [10.0, 4.0, 1.0])
+    path = FeaturePath([0, 1, 2], np.array([10.0, 4.0, 1.0]), low, high, np.zeros(3), 0, 7.0)
+    assert [path.at(lam) for lam in (7, 6, 5, 3, 2.9)] == [0, 0, 1, 1, 2]
 
 
 def test_linkage_of_blobs():

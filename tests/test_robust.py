@@ -55,12 +55,12 @@ def rows(n=40, d=3, seed=0):
     ],
 )
 def test_features_opened_over_roundings_come_to_an_end(X, lam, init, algorithm):
+    options = {"max_iter": 5, "algorithm": algorithm, "init": init, "n_init": 1}
     for seed in range(5):
-        model = BPMeans(
-            lam, max_iter=5, algorithm=algorithm, init=init, random_state=seed, n_init=1
-        )
-        assert model.fit(X).n_iter_ <= 5 + len(X)
-        assert np.isfinite(model.objective_)
+        for n_swaps in (0, 3):  # each swap may be followed by as many sweeps again
+            model = BPMeans(lam, n_swaps=n_swaps, random_state=seed, **options)
+            assert model.fit(X).n_iter_ <= (1 + n_swaps) * (5 + len(X))
+            assert np.isfinite(model.objective_)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,9 @@ ESTIMATORS = {
     "KernelDynamicMeans": smallvar.KernelDynamicMeans(0.1, gamma=0.1),
     "KernelHDPMeans": smallvar.KernelHDPMeans(0.1, 0.1, gamma=0.1),
     "MahalanobisMeans": smallvar.MahalanobisMeans(2),
-    "MahalanobisMeans-lam": smallvar.MahalanobisMeans(lam=5.0, scale=2.0, reg_covar=1.0),
+    "MahalanobisMeans-lam": smallvar.MahalanobisMeans(
+        volume="clusters", lam=5.0, scale=2.0, reg_covar=1.0
+    ),
     "MiniBatchDPMeans": smallvar.MiniBatchDPMeans(0.5, max_clusters=9),
     "PenalizedCut": smallvar.PenalizedCut(-0.5),
     "SpectralDPMeans": smallvar.SpectralDPMeans(5.0, kernel="rbf", gamma=0.1),
@@ -336,7 +338,7 @@ def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
                 if key not in ("PenalizedCut", "MahalanobisMeans"):
                     model.set_params(**{name: 0.02})
             if key == "MahalanobisMeans":
-                model.set_params(n_clusters=9)
+                model.set_params(n_clusters=9, init="k-means++")
             if hasattr(model, "n_features_in_"):
                 model.fit(np.vstack([X] if key == "PenalizedCut" else [X, X]))
             seen.append(warned(model, X))
@@ -351,7 +353,7 @@ def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
         (DPMeans(40.0), np.repeat([[0.0], [1.0]], 200, axis=0) * 12.0),
         (KernelDPMeans(0.5, kernel="sigmoid", gamma=1.0), rows() - 5.0),
         (smallvar.PenalizedCut(5.0), data_for(smallvar.PenalizedCut())),
-        (smallvar.MahalanobisMeans(lam=50.0, scale=1.0, reg_covar=1.0), rows()),
+        (smallvar.MahalanobisMeans(volume="clusters", lam=50.0, scale=1.0, reg_covar=1.0), rows()),
     ],
     ids=["one cluster is left", "indefinite", "useless", "no effect"],
 )
@@ -1035,7 +1037,7 @@ def test_divergences_beyond_float32(divergence):
 def test_mahalanobis_distances_beyond_floats(lam):
     X = rows(20)
     model = smallvar.MahalanobisMeans(
-        2, lam=lam, covariances=1e-300 * np.eye(3), reg_covar=0, random_state=0
+        2, volume="clusters", lam=lam, covariances=1e-300 * np.eye(3), reg_covar=0, random_state=0
     )
     with pytest.raises(ValueError, match="X must be so near the centers, for their covariances"):
         model.fit(X * 1e10)

@@ -24,7 +24,10 @@ X = np.random.default_rng(0).normal(size=(30, 2))
         (smallvar.KernelDPMeans(gamma=np.float64("inf")), "gamma must be finite, got inf$"),
         (smallvar.DynamicMeans(q=np.float64(1)), r"got q=1\.0$"),
         (smallvar.DynamicMeans(q=1.0, tau=np.float64("inf")), "tau must be finite, got inf$"),
-        (smallvar.MahalanobisMeans(lam=np.float64(-99)), r"got lam=-99\.0 and lam_eff"),
+        (
+            smallvar.MahalanobisMeans(volume="clusters", lam=np.float64(-99)),
+            r"got lam=-99\.0 and lam_eff",
+        ),
         (smallvar.PenalizedCut(lam=np.float64("inf")), "lam must be finite, got inf$"),
     ],
 )

@@ -1,6 +1,6 @@
 """
-Aircraft from one radio sweep to the next
-=========================================
+Which aircraft is which?
+========================
 
 Every 20 seconds there is a list of positions of aircraft, without names. Which of them is the same
 aircraft as 20 seconds ago? :class:`~smallvar.DynamicMeans` gives clusters numbers that stay, so

@@ -1,6 +1,6 @@
 """
-Conferences in a season of football
-===================================
+Which teams play in the same conference?
+========================================
 
 Teams that play one another are linked. Which of them form a conference, and how many conferences
 are there? :class:`~smallvar.PenalizedCut` cuts the graph of games into clusters and is told what a
@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.metrics import normalized_mutual_info_score
 
-from smallvar import PenalizedCut, cut_path
+from smallvar import PathDisplay, PenalizedCut, cut_path
 
 plt.rcParams["figure.constrained_layout.use"] = True
 
@@ -70,15 +70,14 @@ print(f"{len(A)} teams, {int(A.sum()) // 2} games, {conference.max() + 1} confer
 # A number of clusters that lasts over a wide range of penalties is one that the graph suggests.
 
 path = cut_path(A, random_state=0)
-print(f"{path.plateau_labels.max() + 1} clusters from {path.lam_low:.2f} to {path.lam_high:.2f}")
+best = path.counts.tolist().index(path.best)
+print(f"{path.best} clusters from {path.lam_low[best]:.2f} to {path.lam_high[best]:.2f}")
 
 fig, ax = plt.subplots(figsize=(7, 3))
-ax.axvspan(path.lam_low, path.lam_high, color="0.9")
-ax.plot(path.lams, path.n_clusters, "o-", ms=3)
+PathDisplay.from_path(path).plot(ax=ax, panels=["steps"])
 ax.axhline(conference.max() + 1, color="C3", lw=0.8, ls=":")
 ax.text(-0.02, conference.max() + 2, "conferences", color="C3", ha="right")
-ax.set(xlabel="lam", ylabel="clusters", ylim=(0, 40))
-ax.spines[["top", "right"]].set_visible(False)
+ax.set(ylim=(0, 40))
 
 # %%
 # The clusters

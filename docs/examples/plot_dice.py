@@ -1,6 +1,6 @@
 """
-Pictures made of four objects
-=============================
+What are these pictures made of?
+================================
 
 A hundred small pictures, each showing any of four objects. :class:`~smallvar.BPMeans` is told the
 price of a feature, and neither the objects nor their number. (After the dice pictures of

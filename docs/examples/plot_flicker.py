@@ -1,6 +1,6 @@
 """
-A palette for a video
-=====================
+Which colors does a video need?
+===============================
 
 A video is to be shown with few colors. A palette made for each frame alone suits that frame, but
 from frame to frame the same wall jumps between similar colors: it flickers.

@@ -1,6 +1,6 @@
 """
-Clustering functions that are known in part
-===========================================
+Which measurements are of the same curve?
+=========================================
 
 Each data point is a handful of noisy measurements of some function, in some interval. Which points
 are of the same function? Where intervals do not overlap nothing can be said, and a curve fitted to

@@ -1,6 +1,6 @@
 """
-Rings that move
-===============
+Which ring is which, when they move?
+====================================
 
 Two rings and a spot inside each other, seen again and again while they move about. Around a ring is
 nothing that a cluster center could stand for, but points on a ring have a way along it from one to

@@ -1,6 +1,6 @@
 """
-Photos of a table with objects
-==============================
+What is on the table?
+=====================
 
 Griffiths and Ghahramani took 100 photos of a table with up to four objects on it: a stone axe, a
 Klein bottle, a phone and a banknote. Broderick, Kulis and Jordan (2013) let BP-means find the

@@ -59,11 +59,11 @@ def communities():
                 fits = [PenalizedCut(lam, **options).fit(A) for lam in path.lams]
                 scores = [normalized_mutual_info_score(truth, fit.labels_) for fit in fits]
                 best = int(np.argmax(scores))
-                plateau = path.plateau_labels
+                plateau, at = path.labels(), path.counts.tolist().index(path.best)
                 print(
                     f"  {cut:10s} {algorithm:11s} best lam {path.lams[best]:6.2f}: NMI "
                     f"{scores[best]:.3f}, K {fits[best].n_clusters_:2d}; plateau "
-                    f"{path.lam_low:6.2f} to {path.lam_high:6.2f}: NMI "
+                    f"{path.lam_low[at]:6.2f} to {path.lam_high[at]:6.2f}: NMI "
                     f"{normalized_mutual_info_score(truth, plateau):.3f}, K {plateau.max() + 1}"
                 )
 

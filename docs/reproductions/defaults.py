@@ -17,19 +17,25 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array, random_array, triu
 from scipy.spatial.distance import pdist
+from scipy.stats import special_ortho_group
 from sklearn import datasets
+from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import kneighbors_graph
 from sklearn.preprocessing import scale
 
 from smallvar import (
     BPMeans,
     DPMeans,
+    HDPMeans,
     KernelDPMeans,
     KernelHDPMeans,
+    MahalanobisMeans,
     PenalizedCut,
     SpectralDPMeans,
+    farthest_first_lambda,
 )
 
 
@@ -124,6 +130,133 @@ def kernels():
     yield Case(
         "5 blobs, 6 groups", X, y, {"KHDP now": KernelHDPMeans}, {"groups": np.arange(600) % 6}
     )
+
+
+def share(y, sets, used, per, seed):
+    """Rows for data sets that have ``used`` of the classes, ``per`` of each; their data sets."""
+    rng, classes = np.random.default_rng(seed), np.unique(y)
+    rows = [
+        rng.choice(np.flatnonzero(y == c), min(per, int((y == c).sum())), replace=False)
+        for _ in range(sets)
+        for c in rng.permutation(classes)[:used]
+    ]
+    return np.concatenate(rows), np.arange(sets).repeat(
+        [sum(map(len, rows[j : j + used])) for j in range(0, sets * used, used)]
+    )
+
+
+class Pooled(DPMeans):
+    """All rows as one data set."""
+
+    def fit(self, X, y=None, *, groups):
+        """Leave the data sets out."""
+        return super().fit(X)
+
+
+def data_sets():
+    """The hard HDP, where each data set has some of the clusters."""
+    former = ("farthest-first", "farthest-first")
+    estimators = {
+        "now": HDPMeans,
+        "10 starts": lambda: HDPMeans(n_init=10),
+        "before": lambda: HDPMeans(*former),
+        "before, 10": lambda: HDPMeans(*former, n_init=10),
+        "pooled": Pooled,
+    }
+    rng = np.random.default_rng(0)
+    for name, means, sd, sets, used, per in (
+        ("6 clusters, 4 sd", 4.0 * np.argwhere(np.ones((2, 3))), 1.0, 30, 3, 5),
+        ("20 clusters in 8-d", 4.0 * rng.normal(size=(20, 8)), 1.0, 40, 4, 8),
+        ("KJ12, section 6.3", rng.random((15, 2)), 0.1, 50, 5, 5),
+    ):
+        y = np.concatenate([rng.permutation(len(means))[:used] for _ in range(sets)]).repeat(per)
+        X = means[y] + sd * rng.normal(size=(len(y), means.shape[1]))
+        yield Case(name, X, y, estimators, {"groups": np.arange(sets).repeat(used * per)})
+    for name, used, per in (("iris", 2, 10), ("wine", 2, 10), ("digits", 3, 20)):
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        rows, groups = share(y, 20, used, per, 0)
+        X = (X if name == "digits" else scale(X))[rows]
+        yield Case(f"{name}, {used} of the classes", X, y[rows], estimators, {"groups": groups})
+    if "SMALLVAR_DATA" in os.environ:
+        known = np.load(os.path.join(os.environ["SMALLVAR_DATA"], "known_k", "known_k.npz"))
+        for name, used, per in (("r15", 4, 10), ("d31", 4, 10)):
+            X, y = known[f"{name}.X"], known[f"{name}.y"]
+            X, y = X[y > 0], y[y > 0]  # the others are noise
+            rows, groups = share(y, 40, used, per, 0)
+            case = f"{name}, {used} of the clusters"
+            yield Case(case, X[rows], y[rows], estimators, {"groups": groups})
+
+
+class Mixture(GaussianMixture):
+    """With labels; of ``n_components`` or, where that is a range, as many as BIC says."""
+
+    def fit(self, X):
+        """The best of ten starts; of three for each number of a range."""
+        if isinstance(self.n_components, int):
+            super().fit(X)
+            best = self
+        else:
+            tried = [GaussianMixture(k, n_init=3, random_state=0) for k in self.n_components]
+            best = min((one.fit(X) for one in tried), key=lambda one: one.bic(X))
+        self.labels_ = best.predict(X)
+        return self
+
+
+def long_set(number, stream=0):
+    """2 to 6 Gaussian clusters in 2, 3, 5 or 10 dimensions, some 3 to 18 times as long as wide."""
+    rng = np.random.default_rng([number, stream])
+    d, k = (2, 3, 5, 10)[number % 4], 2 + number % 5
+    centers = rng.normal(size=(k, d)) * (3.0 if d > 2 else 4.0)
+    X, y = [], []
+    for c in range(k):
+        n = int(rng.integers(60, 300))
+        spread = rng.uniform(0.5, 1.0, size=d)
+        spread[0] = rng.uniform(3.0, 9.0)
+        turn = special_ortho_group.rvs(d, random_state=int(rng.integers(1 << 30)))
+        X.append(rng.normal(size=(n, d)) * spread @ turn + centers[c])
+        y += [c] * n
+    return f"long {number}: d={d}", np.vstack(X), np.array(y)
+
+
+def shaped_sets():
+    """Real sets, and those with known clusters of M. Gagolewski's collection that are not large."""
+    for name in ("iris", "wine", "breast_cancer"):
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        yield name, scale(X), y
+    path = Path(os.environ.get("SMALLVAR_DATA", "")) / "known_k" / "known_k.npz"
+    if not path.is_file():
+        return
+    with np.load(path) as sets:
+        for name in sorted({key.split(".")[0] for key in sets.files} - {"iris", "wine"}):
+            X, y = sets[f"{name}.X"].astype(float), sets[f"{name}.y"].astype(int)
+            if len(X) <= 2500 and X.shape[1] <= 16:
+                yield name, X, np.where(y == 0, -1, y) if y.min() == 0 else y
+
+
+def shapes(sets=None):
+    """Clusters of any shape; those with a "K" are told their number."""
+    for name, X, y in sets if sets is not None else map(long_set, range(12)):
+        k = len(np.unique(y[y >= 0]))
+        yield Case(
+            name,
+            X,
+            y,
+            {
+                "now": MahalanobisMeans,
+                "before": lambda: MahalanobisMeans(8, volume="clusters"),
+                "now K": lambda k=k: MahalanobisMeans(k),
+                "seeds K": lambda k=k: MahalanobisMeans(k, init="k-means++"),
+                "before K": lambda k=k: MahalanobisMeans(k, volume="clusters"),
+                "KMeans K": lambda k=k: KMeans(k, n_init=10),
+                "mixture K": lambda k=k: Mixture(k, n_init=10),
+                "BIC": lambda: Mixture(range(1, 13)),
+            },
+        )
+
+
+def real_shapes():
+    """The same on real sets, and on sets with clusters of many kinds, most of them compact."""
+    yield from shapes(shaped_sets())
 
 
 def communities(name):
@@ -247,10 +380,62 @@ def features():
         yield Case(name, X, Z, now | before)
 
 
+def add_outliers(X, n_outliers, where, seed=0):
+    """Rows in all directions, 3 to 10 times as far out as the data reach, or in a clump."""
+    rng = np.random.default_rng(seed)
+    low, high = X.min(axis=0), X.max(axis=0)
+    reach = np.linalg.norm(high - low) / 2
+    way = rng.normal(size=(1 if where == "clump" else n_outliers, X.shape[1]))
+    way /= np.linalg.norm(way, axis=1)[:, None]
+    if where == "clump":
+        rows = 6 * reach * way + 0.1 * X.std(axis=0) * rng.normal(size=(n_outliers, X.shape[1]))
+    else:
+        rows = reach * rng.uniform(3, 10, size=(n_outliers, 1)) * way
+    return np.vstack([X, (low + high) / 2 + rows])
+
+
+def outliers():
+    """Farthest-first with rows far away, for the true number as the guess."""
+    sets = {}
+    for name in ("iris", "wine", "breast_cancer", "digits"):
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        sets[name] = X if name == "digits" else scale(X), y
+    sets["8 blobs"] = datasets.make_blobs(1000, 2, centers=8, cluster_std=0.3, random_state=0)
+    sets["12 blobs, 8-d"] = datasets.make_blobs(2000, 8, centers=12, random_state=0)
+    sets["20 blobs, 16-d"] = datasets.make_blobs(3000, 16, centers=20, random_state=0)
+    centers = [(0, 0), (7, 1), (3, 6), (-5, 5), (9, 8), (-6, -4), (4, -5)]
+    sizes = [300, 200, 150, 100, 60, 40, 30]
+    sets["30 to 300 rows"] = datasets.make_blobs(sizes, 2, centers=centers, random_state=0)
+    X, y = datasets.make_blobs(1000, 2, centers=5, cluster_std=0.4, random_state=3)
+    sets["on a grid"] = np.round(2 * X) / 2, y
+    X, y = datasets.make_blobs(200, 2, centers=5, cluster_std=0.4, random_state=4)
+    sets["five copies"] = np.repeat(X, 5, axis=0), np.repeat(y, 5)
+    for name, (X, y) in sets.items():
+        k = len(np.unique(y))
+        for n_outliers, where in ((0, "far"), (5, "far"), (20, "far"), (5, "clump"), (20, "clump")):
+            data = add_outliers(X, n_outliers, where)
+            published = farthest_first_lambda(data, k, count_alone=True)
+            models = {
+                "now": lambda k=k: DPMeans("farthest-first", n_clusters=k),
+                "before": lambda lam=published: DPMeans(lam),
+            }
+            label = name if n_outliers == 0 else f"{name}, {n_outliers} {where}"
+            yield Case(label, data, np.append(y, np.full(n_outliers, -1)), models)
+
+
 HEADER = (
     f"{'data':24s} {'defaults':10s} {'found':>6s} {'true':>5s} {'ARI':>6s} {'NMI':>6s} {'s':>8s}"
 )
-FAMILIES = {"points": points, "kernels": kernels, "graphs": graphs, "features": features}
+FAMILIES = {
+    "points": points,
+    "kernels": kernels,
+    "graphs": graphs,
+    "features": features,
+    "data_sets": data_sets,
+    "outliers": outliers,
+    "shapes": shapes,
+    "real_shapes": real_shapes,
+}
 
 
 def main():
@@ -260,16 +445,23 @@ def main():
     for family in parser.parse_args().family:
         print(f"{family}: {FAMILIES[family].__doc__}")
         print(HEADER)
+        lines = {}
         for case in FAMILIES[family]():
             for which, make in case.estimators.items():
                 model = make()
                 if "random_state" in model.get_params():
                     model.set_params(random_state=0)
                 k, true, ari, nmi, s = outcome(model, case)
+                lines.setdefault(which, []).append((k == true, k > true, ari, nmi, s))
                 print(
                     f"{case.name:24s} {which:10s} {k:6d} {true:5d} {ari:6.3f} {nmi:6.3f} {s:8.2f}"
                 )
-        print()
+        for which, all_of in lines.items():
+            right, more, ari, nmi, s = np.mean(all_of, axis=0)
+            print(
+                f"{'mean':24s} {which:10s} {right:6.2f} {more:5.2f} {ari:6.3f} {nmi:6.3f} {s:8.2f}"
+            )
+        print("(in the mean: how often as many clusters as there are, and how often more)\n")
 
 
 if __name__ == "__main__":

@@ -313,7 +313,8 @@ def without_rounding(path):
         low[first] = 0.0
         low[first + 1 :] = high[first + 1 :] = np.nan
     error = np.where(exact, 0.0, path.error)
-    return type(path)(**{**path, "error": error, "lam_low": low, "lam_high": high})
+    numbers = path.criterion, path.best, path.lam
+    return type(path)(path.counts, error, low, high, *numbers)
 
 
 def widest(path):
@@ -321,7 +322,7 @@ def widest(path):
 
     Parameters
     ----------
-    path : Bunch
+    path : FeaturePath
         From `without_rounding`.
 
     Returns
@@ -377,7 +378,7 @@ def path_in_words(path, best):
 
     Parameters
     ----------
-    path : Bunch
+    path : FeaturePath
         From `without_rounding`.
     best : int or None
         The K to mark.
@@ -390,7 +391,7 @@ def path_in_words(path, best):
     lines = [
         f"{'K':>4}  {'squared error':>14}  {'explained':>9}  {'best for lam from':>17}  {'to':>14}"
     ]
-    columns = (path.n_components, path.error, path.lam_low, path.lam_high)
+    columns = (path.counts, path.error, path.lam_low, path.lam_high)
     for k, error, low, high in zip(*columns, strict=True):
         lam = f"{'-':>17}  {'-':>14}" if np.isnan(low) else f"{low:>17.8g}  {high:>14.8g}"
         mark = "  *" if k == best else ""

@@ -1,4 +1,4 @@
-"""The figures of ``--plot``: what `smallvar._plot` draws, with titles that say what it is of.
+"""The figures of ``--plot``: displays of `smallvar._plot`, with titles that say what they are of.
 
 Figures are made without pyplot: no display and no global state is touched. matplotlib is
 imported when the first of them is made.
@@ -7,24 +7,11 @@ imported when the first of them is made.
 import numpy as np
 
 from smallvar._cli.table import UserError, clock_title, counted, explained, square_of
-from smallvar._plot.clusters import cluster_colors, draw_clusters, project
-from smallvar._plot.features import (
-    draw_as_pictures,
-    draw_assignments,
-    draw_over_columns,
-    panels_of,
-)
-from smallvar._plot.paths import draw_feature_path, draw_merge_path
-from smallvar._plot.tracks import (
-    TRACKS_NUMBERED,
-    as_numbers,
-    draw_tracks,
-    show_dates,
-    time_scale,
-)
-
-POINTS_DRAWN, VALUES_DRAWN = 50_000, 20_000_000
-FEATURES_DRAWN = 40
+from smallvar._plot.base import drawn_rows
+from smallvar._plot.clusters import CENTERS_NUMBERED, ClusterDisplay
+from smallvar._plot.features import FEATURES_DRAWN, FeatureDisplay
+from smallvar._plot.paths import PathDisplay
+from smallvar._plot.tracks import TRACKS_NUMBERED, TrackDisplay
 
 
 def import_matplotlib():
@@ -34,6 +21,11 @@ def import_matplotlib():
     except ImportError as error:
         raise UserError("--plot needs matplotlib (pip install matplotlib)") from error
     return Figure
+
+
+def column_titles(table):
+    """What to call columns in a picture."""
+    return [f"column {title}" if title.isdigit() else title for title in table.titles]
 
 
 def picture(table, model, scaler=None):
@@ -57,27 +49,19 @@ def picture(table, model, scaler=None):
     """
     Figure = import_matplotlib()
     (n, d), k = table.X.shape, model.n_clusters_
-    rng = np.random.default_rng(0)
-    size = min(n, POINTS_DRAWN, max(1000, VALUES_DRAWN // d))
-    drawn = slice(n) if size == n else np.sort(rng.choice(n, size, replace=False))
-    labels = model.labels_[drawn]
-    points, centers = table.X[drawn].astype(np.float64), model.cluster_centers_
+    X, centers = table.X, model.cluster_centers_
     if scaler is not None and d > 2:
-        points = scaler.transform(points)
+        X = scaler.transform(X)
     elif scaler is not None:
         centers = scaler.inverse_transform(centers)
-    points, centers, axis_titles = project(points, centers, table.titles)
-
     figure = Figure(figsize=(8, 6.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    numbered = draw_clusters(axes, points, labels, centers, rng)
-    width, height = np.ptp(points, axis=0)
-    flat = min(width, height) < 1e-9 * max(width, height)  # what is left there is rounding
-    own_units = scaler is not None and d == 2  # then distances are not those of the picture
-    if d > 1 and not own_units and (flat or 1 / 3 < (height or 1) / (width or 1) < 3):
-        axes.set_aspect("equal", adjustable="datalim")
-    axes.set_xlabel(axis_titles[0], parse_math=False)
-    axes.set_ylabel(axis_titles[1], parse_math=False)
+    display = ClusterDisplay.from_predictions(
+        X, model.labels_, centers=centers, feature_names=column_titles(table), ax=axes
+    )
+    if scaler is not None and d == 2:  # distances are not those of the picture
+        axes.set_aspect("auto")
+    size, numbered = len(display.points), k <= CENTERS_NUMBERED
     some = f", {size:,} of them drawn" if size < n else ""
     marks = "numbered by label" if numbered else "as ringed dots"
     origin = ", chosen from the data" if isinstance(model.lam, str) and model.lam == "auto" else ""
@@ -110,13 +94,9 @@ def feature_picture(table, model, shape):
     """
     Figure = import_matplotlib()
     (n, d), k = table.X.shape, model.n_components_
-    users = model.assignments_.sum(axis=0)
-    drawn = np.arange(k)
-    if k > FEATURES_DRAWN:
-        drawn = np.sort(np.argsort(-users, kind="stable")[:FEATURES_DRAWN])
     figure = Figure(figsize=(11, 6.5), dpi=150, layout="constrained")
     penalty = f", lam = {model.lam_:.6g}" if hasattr(model, "lam_") else ""
-    some = f", the {FEATURES_DRAWN} with the most rows drawn" if len(drawn) < k else ""
+    some = f", the {FEATURES_DRAWN} with the most rows drawn" if k > FEATURES_DRAWN else ""
     share = explained(model.reconstruction_err_**2, square_of(table.X))
     figure.suptitle(
         f"{table.name}: n = {n:,}, d = {d:,}\n"
@@ -124,19 +104,14 @@ def feature_picture(table, model, shape):
         size=11,
         parse_math=False,
     )
-    if k == 0:
-        figure.text(0.5, 0.45, "no features", ha="center", color="gray")
-        return figure
-    left, right = figure.subfigures(1, 2, width_ratios=[1, min(0.6, 0.25 + 0.02 * k)])
-    panels = panels_of(left, len(drawn), shape[0] / shape[1] if shape else 0.5)
-    size = 9 if len(drawn) <= 12 else 7
-    for axes, i in zip(panels, drawn, strict=True):
-        axes.set_title(f"{i}: {counted(users[i], 'row')}", size=size, pad=3)
-    if shape is None:
-        draw_over_columns(left, panels, model.components_[drawn], table.titles, size)
-    else:
-        draw_as_pictures(left, panels, model.components_[drawn].reshape(-1, *shape))
-    draw_assignments(right.add_subplot(), model.assignments_[:, drawn], drawn)
+    display = FeatureDisplay(
+        components=model.components_,
+        assignments=model.assignments_,
+        feature_names=table.titles,
+        shape=shape,
+    )
+    for axes in display.plot(figure.add_subplot()).axes_[-1:]:
+        axes.set_title("which row has which feature", size=9)
     return figure
 
 
@@ -147,7 +122,7 @@ def path_picture(table, path, best):
     ----------
     table : Table
         The data.
-    path : Bunch
+    path : FeaturePath
         From `without_rounding`.
     best : int or None
         The K to mark.
@@ -161,7 +136,16 @@ def path_picture(table, path, best):
     n, d = table.X.shape
     figure = Figure(figsize=(8, 5.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    draw_feature_path(axes, path.n_components, path.error, ~np.isnan(path.lam_low), best)
+    display = PathDisplay(
+        counts=path.counts,
+        error=path.error,
+        lam_low=path.lam_low,
+        lam_high=path.lam_high,
+        best=best,
+        count_name=path.count_name,
+        error_name=path.error_name,
+    )
+    display.plot(axes, panels=["error"])
     axes.set_title(f"{table.name}: n = {n:,}, d = {d:,}", size=11, parse_math=False)
     return figure
 
@@ -188,16 +172,16 @@ def merge_path_picture(table, choice, scaler=None):
     n, d = table.X.shape
     figure = Figure(figsize=(8, 9), dpi=150, layout="constrained")
     panels = figure.subplots(3, 1, sharex=True, height_ratios=[3, 2, 2])
-    draw_merge_path(
-        panels,
-        choice.counts,
-        choice.behind,
-        choice.errors,
-        choice.low,
-        choice.high,
-        choice.best,
-        choice.tie,
+    display = PathDisplay(
+        counts=choice.counts,
+        error=choice.errors,
+        lam_low=choice.low,
+        lam_high=choice.high,
+        criterion=choice.behind,
+        best=choice.best,
+        tie=choice.tie,
     )
+    display.plot(panels)
     panels[0].set_title(
         f"{table.name}: n = {n:,}, d = {d:,}{', columns scaled' if scaler else ''}\n"
         f"K = {choice.best:,}; {choice.lead_in_words()}",
@@ -239,56 +223,29 @@ def track_picture(table, model, scaler=None):
     Figure = import_matplotlib()
     tracks = original_tracks(model, scaler)
     (n, d), k = table.X.shape, len(tracks)
-    drawn = slice(n)
-    if n > POINTS_DRAWN:
-        drawn = np.sort(np.random.default_rng(0).choice(n, POINTS_DRAWN, replace=False))
-    labels = model.labels_[drawn]
-    points = table.X[drawn, :2].astype(np.float64)
-    clock, when = as_numbers(model.times_), as_numbers(table.times[drawn])
-    steps = [track[:, 0].astype(int) for track in tracks.values()]
-    ways = [track[:, 1:3] for track in tracks.values()]
-    axis_titles = [f"column {title}" if title.isdigit() else title for title in table.titles[:2]]
-    if d == 1:
-        points = np.column_stack([when, points])
-        ways = [np.column_stack([clock[at], way]) for at, way in zip(steps, ways, strict=True)]
-        axis_titles = [clock_title(table), *axis_titles]
-
+    rows = drawn_rows(n, d, None)
+    points = table.X[rows].astype(np.float64)
     figure = Figure(figsize=(8.5, 6.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    numbered = k <= TRACKS_NUMBERED
-    by_time = d > 1 and not numbered
-    colors = np.full((k, 3), 0.6) if by_time else cluster_colors(k)
-    axes.scatter(
-        *points.T,
-        s=float(np.clip(20_000 / len(points), 1, 12)),
-        color=colors[np.searchsorted(list(tracks), labels)],
-        alpha=0.25,
-        linewidths=0,
-        rasterized=True,
-        zorder=1,
+    display = TrackDisplay(
+        tracks=tracks,
+        times=model.times_,
+        deaths=model.deaths_,
+        points=points,
+        point_labels=model.labels_[rows],
+        point_times=table.times[rows],
+        feature_names=column_titles(table),
+        time_name=clock_title(table),
     )
-    if not by_time:
-        draw_tracks(axes, ways, steps, lambda which, at: colors[which])
-    else:
-        scale = time_scale(clock)
-        draw_tracks(axes, ways, steps, lambda which, at: scale.to_rgba(clock[at]))
-        bar = figure.colorbar(scale, ax=axes, aspect=40, pad=0.02)
-        bar.outline.set_visible(False)
-        bar.set_label(clock_title(table), parse_math=False)
-        show_dates(bar.ax.yaxis, table.times)
-    if d == 1:
-        show_dates(axes.xaxis, table.times)
-    width, height = np.ptp(points, axis=0)
-    if d > 1 and scaler is None and 1 / 3 < (height or 1) / (width or 1) < 3:
-        axes.set_aspect("equal", adjustable="datalim")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_xlabel(axis_titles[0], parse_math=False)
-    axes.set_ylabel(axis_titles[1], parse_math=False)
-    some = f", {POINTS_DRAWN:,} of them drawn" if n > POINTS_DRAWN else ""
+    display.plot(axes)
+    numbered = k <= TRACKS_NUMBERED
+    if scaler is not None:  # distances are not those of the picture
+        axes.set_aspect("auto")
+    some = f", {len(points):,} of them drawn" if len(points) < n else ""
     columns = f", the first 2 of {d:,} columns" if d > 2 else ""
     axes.set_title(
         f"{table.name}: n = {n:,}{some}{columns}{', columns scaled' if scaler else ''}, "
-        f"{counted(len(clock), 'time step')}\n"
+        f"{counted(len(model.times_), 'time step')}\n"
         f"{counted(k, 'cluster')}, lam = {model.lam_:.6g}; each from a ring to "
         f"{'its number' if numbered else 'a dot'}, dotted while unseen",
         size=11,

@@ -1,5 +1,5 @@
-"""Drawing: arrays in, axes out.
+"""Drawing: displays after scikit-learn's habit, arrays in, axes out.
 
-Nothing here knows estimators or tables, opens a window or touches what is global to matplotlib,
-which is imported when the first picture is made.
+Nothing here knows an estimator but by the attributes that a fit leaves. matplotlib is imported
+when the first picture is made, and pyplot only where no axes are given.
 """

@@ -1,54 +1,314 @@
 """Points and centers in two dimensions."""
 
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smallvar._plot.base import (
+    Display,
+    check_labels,
+    cluster_colors,
+    counted,
+    drawn_rows,
+    names_of,
+    own_labels,
+    write_label,
+    write_title,
+)
+from smallvar._validation import as_floats, check_data, check_flag
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CENTERS_NUMBERED = 40  # centers up to which each has its number
+LEGEND = 20  # clusters up to which the legend has their sizes
 
 
-def draw_clusters(axes, points, labels, centers, rng):
-    """Draw points in the colors of their clusters, and the centers.
+class ClusterDisplay(Display):
+    """Rows in the colors of their clusters, in two dimensions.
+
+    Two columns are drawn as they are, more by their first two principal components; a single one
+    is stacked up like a histogram. Create it by :meth:`from_estimator` or
+    :meth:`from_predictions`.
 
     Parameters
     ----------
-    axes : Axes
-        What to draw on.
-    points, centers : ndarray of shape (n, 2) and (k, 2)
-        Where they are.
-    labels : ndarray of shape (n,)
-        The cluster of each point.
-    rng : numpy.random.Generator
-        Draws the order of the points, so that no cluster is drawn over all others.
+    points : ndarray of shape (n_drawn, 2)
+        Where the rows drawn are in the picture.
+    labels : ndarray of shape (n_drawn,)
+        Their clusters; -1 for none.
+    centers : ndarray of shape (n_clusters, 2)
+        Where the marks of the clusters are.
+    sizes : ndarray of shape (n_clusters,)
+        The rows of each cluster, those that are not drawn included.
+    axis_titles : tuple of str
+        What the two axes show.
+    n_samples : int
+        Number of rows, those that are not drawn included.
+    names : ndarray of shape (n_clusters,), default=None
+        The label of each cluster; None: 0, 1 and so on.
 
-    Returns
-    -------
-    numbered : bool
-        Whether the centers show their numbers; of many, they are dots.
+    Attributes
+    ----------
+    ax_ : Axes
+        What was drawn on.
+    figure_ : Figure
+        Its figure.
+
+    See Also
+    --------
+    GramDisplay : For clusters that are known by a kernel or a graph.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from smallvar import ClusterDisplay, DPMeans
+    >>> X = load_iris().data
+    >>> display = ClusterDisplay.from_estimator(DPMeans(random_state=0).fit(X), X)
+    >>> display.ax_.get_xlabel()
+    'principal component 1 (92% of the variance)'
+    >>> display.sizes
+    array([50, 61, 39])
+    """
+
+    def __init__(
+        self,
+        *,
+        points: NDArray[np.float64],
+        labels: NDArray[np.int64],
+        centers: NDArray[np.float64],
+        sizes: NDArray[np.int64],
+        axis_titles: tuple[str, str],
+        n_samples: int,
+        names: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.points = points
+        self.labels = labels
+        self.centers = centers
+        self.sizes = sizes
+        self.axis_titles = axis_titles
+        self.n_samples = n_samples
+        self.names = names
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: ArrayLike, *, ax: "Axes | None" = None, **options: Any
+    ) -> Self:
+        """Draw the clusters of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator with ``labels_``
+            Fitted to ``X``.
+        X : array-like of shape (n_samples, n_features)
+            The rows that it was fitted to.
+        ax : Axes, default=None
+            What to draw on; None makes a new figure.
+        **options
+            ``feature_names``, ``max_points`` and ``legend``, see :meth:`from_predictions`.
+
+        Returns
+        -------
+        display : ClusterDisplay
+            What was drawn.
+        """
+        if "centers" in options:
+            raise TypeError("centers must not be given: they are the estimator's")
+        if (
+            isinstance(getattr(estimator, "kernel", None), str)
+            and estimator.kernel == "precomputed"
+        ):
+            raise ValueError(
+                "X must be rows of data, got a precomputed kernel: draw it by GramDisplay, or the "
+                "rows that it is of by from_predictions"
+            )
+        data = check_data(X)
+        labels = own_labels(
+            estimator, data.shape[0], "for other rows use from_predictions with their labels"
+        )
+        centers = getattr(estimator, "cluster_centers_", None)
+        if hasattr(estimator, "cluster_ids_"):
+            centers = None  # those that live now
+        return cls.from_predictions(X, labels, centers=centers, ax=ax, **options)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        X: ArrayLike,
+        labels: ArrayLike,
+        *,
+        centers: ArrayLike | None = None,
+        feature_names: ArrayLike | None = None,
+        max_points: int | None = None,
+        legend: bool = True,
+        ax: "Axes | None" = None,
+    ) -> Self:
+        """Draw rows and their labels, from whatever made them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+        labels : array-like of shape (n_samples,)
+            The cluster of each; rows with negative labels are gray.
+        centers : array-like of shape (n_clusters, n_features), default=None
+            The centers, the label being the row. None: each number stands at the row that is
+            nearest to the mean of its cluster.
+        feature_names : array-like of shape (n_features,), default=None
+            What to call the columns; None: as a data frame does, or by number.
+        max_points : int, default=None
+            Draw at most so many rows, a random sample, of which the title speaks. None: 50,000, or
+            fewer where there are more than 400 columns.
+        legend : bool, default=True
+            Show the sizes of up to 20 clusters.
+        ax : Axes, default=None
+            What to draw on; None makes a new figure.
+
+        Returns
+        -------
+        display : ClusterDisplay
+            What was drawn.
+        """
+        data = check_data(X)
+        n, d = data.shape
+        found = check_labels(labels, n)
+        titles = names_of(X, feature_names, d)
+        rows = drawn_rows(n, d, max_points)
+        points = data[rows].astype(np.float64)
+        if centers is None:
+            names = np.unique(found[found >= 0])
+            index = np.where(found >= 0, np.searchsorted(names, found), -1)
+            k, marks = len(names), np.zeros((0, d))
+        else:
+            marks = as_floats(centers)
+            if marks.ndim != 2 or marks.shape[1] != d:
+                raise ValueError(f"centers must be of shape (n_clusters, {d}), got {marks.shape}")
+            if not np.isfinite(marks).all():
+                raise ValueError("centers must be finite, got NaN or infinity")
+            k, index, names = len(marks), np.maximum(found, -1), np.arange(len(marks))
+            if found.max() >= k:
+                raise ValueError(f"labels must be < {k}, the number of centers, got {found.max()}")
+        sizes = np.bincount(index[index >= 0], minlength=k)
+        points, marks, axis_titles = project(points, marks, titles)
+        if centers is None:
+            marks = _members(points, index[rows], k, d == 1)
+        display = cls(
+            points=points,
+            labels=index[rows],
+            centers=marks,
+            sizes=sizes,
+            axis_titles=tuple(axis_titles),
+            n_samples=n,
+            names=names,
+        )
+        return display.plot(ax, legend=legend)
+
+    def plot(self, ax: "Axes | None" = None, *, legend: bool = True) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            What to draw on; None makes a new figure.
+        legend : bool, default=True
+            Show the sizes of up to 20 clusters.
+
+        Returns
+        -------
+        self : ClusterDisplay
+            With ``ax_`` and ``figure_``.
+        """
+        check_flag(legend, "legend")
+        ax = self._begin(ax, (7, 5))
+        k, sizes = len(self.centers), self.sizes
+        names = np.arange(k) if self.names is None else self.names
+        rng = np.random.default_rng(0)
+        draw_clusters(ax, self.points, self.labels, self.centers, rng, names, sizes)
+        write_label(ax, "x", self.axis_titles[0])
+        write_label(ax, "y", self.axis_titles[1])
+        width, height = np.ptp(self.points, axis=0)
+        flat = min(width, height) < 1e-9 * max(width, height)  # what is left there is rounding
+        stacked = self.axis_titles[1] == STACKED
+        if not stacked and (flat or 1 / 3 < (height or 1) / (width or 1) < 3):
+            ax.set_aspect("equal", adjustable="datalim")
+        n, drawn, none = self.n_samples, len(self.points), self.n_samples - int(sizes.sum())
+        some = f", {drawn:,} of them drawn" if drawn < n else ""
+        lost = f", {none:,} in none" if none else ""
+        span = ""
+        if k > 1:
+            low, high = int(sizes.min()), counted(int(sizes.max()), "row")
+            span = f", of {high} each" if low == sizes.max() else f", of {low:,} to {high}"
+        write_title(ax, f"{counted(n, 'row')}{some}{lost}\n{counted(k, 'cluster')}{span}")
+        if legend and 0 < k <= LEGEND:
+            from matplotlib.lines import Line2D
+
+            dot: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6}
+            ax.legend(
+                [Line2D([], [], color=color, **dot) for color in cluster_colors(k)],
+                [f"{name}: {size:,}" for name, size in zip(names, sizes, strict=True)],
+                title="cluster: rows",
+                loc="upper left",
+                bbox_to_anchor=(1.0, 1.0),
+                borderaxespad=0.2,
+                handletextpad=0.1,
+                frameon=False,
+                fontsize=8,
+                title_fontsize=8,
+            )
+        return self
+
+
+def _members(points, labels, k, flat):
+    """Of each cluster the point nearest to its mean; below the stack, the mean itself."""
+    marks = np.full((k, 2), np.nan)
+    order = np.argsort(labels, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
+        if len(rows) and labels[rows[0]] >= 0:
+            mean = points[rows].mean(axis=0)
+            if flat:
+                mark = np.array([mean[0], -0.04 * points[:, 1].max()])
+            else:
+                mark = points[rows[((points[rows] - mean) ** 2).sum(axis=1).argmin()]]
+            marks[labels[rows[0]]] = mark
+    return marks
+
+
+STACKED = "points per bin"
+
+
+def draw_clusters(axes, points, labels, centers, rng, names, sizes):
+    """Draw points in the colors of their clusters; centers with numbers, or, of many, as dots.
+
+    The area of such a dot goes with the size of the cluster.
     """
     k = len(centers)
-    colors, order = cluster_colors(k), rng.permutation(len(points))
+    colors = np.vstack([cluster_colors(k), [[0.75, 0.75, 0.75]]])  # the last: label -1
+    order = rng.permutation(len(points))  # so that no cluster is drawn over all others
     axes.scatter(
         *points[order].T,
-        s=float(np.clip(40_000 / len(points), 2, 30)),
+        s=float(np.clip(40_000 / max(len(points), 1), 2, 30)),
         color=colors[labels[order]],
         alpha=0.7,
         linewidths=0,
         rasterized=True,
     )
     numbered = k <= CENTERS_NUMBERED
+    share = sizes / max(sizes.max(initial=1), 1)
     axes.scatter(
         *centers.T,
-        s=130 if numbered else 22,
+        s=130 if numbered else 8 + (22 if k <= 150 else 14) * share,
         marker="o",
-        color="white" if numbered else colors,
+        color="white" if numbered else colors[:-1],
         edgecolors="black",
-        linewidths=0.9,
+        linewidths=0.9 if k <= 150 else 0.6,
         zorder=3,
     )
     if numbered:
-        for label, (x, y) in enumerate(centers):
-            axes.text(x, y, label, size=7, ha="center", va="center_baseline", zorder=4)
+        for label, (x, y) in zip(names, centers, strict=True):
+            if np.isfinite(x):
+                axes.text(x, y, label, size=7, ha="center", va="center_baseline", zorder=4)
     axes.spines[["top", "right"]].set_visible(False)
-    return numbered
 
 
 def project(points, centers, titles):
@@ -68,7 +328,7 @@ def project(points, centers, titles):
     axis_titles : list of str
         What the two axes show.
     """
-    axis_titles = [f"column {title}" if title.isdigit() else title for title in titles]
+    axis_titles = list(titles)
     if len(titles) == 1:
         x = points[:, 0]
         bins = np.linspace(x.min(), x.max(), 81)[1:-1].searchsorted(x)
@@ -78,7 +338,7 @@ def project(points, centers, titles):
         return (
             np.column_stack([x, stacked]),
             np.column_stack([centers[:, 0], np.full(len(centers), -0.04 * stacked.max())]),
-            [*axis_titles, "points per bin"],
+            [*axis_titles, STACKED],
         )
     if len(titles) == 2:
         return points, centers, axis_titles
@@ -96,18 +356,5 @@ def project(points, centers, titles):
         f"principal component {i + 1} ({share:.0%} of the variance)"
         for i, share in enumerate(np.nan_to_num(pca.explained_variance_ratio_))
     ]
-    return points, pca.transform(centers - origin), axis_titles
-
-
-def cluster_colors(k):
-    """Choose one color per cluster, neighbors in number far apart in hue."""
-    from matplotlib.colors import hsv_to_rgb, to_rgb
-
-    if k <= 10:
-        palette = "#4477aa #ee6677 #228833 #ccbb44 #66ccee #aa3377 #ff8c1a #44bb99 #7755cc #8c564b"
-        return np.array([to_rgb(color) for color in palette.split()[:k]])
-    i = np.arange(k)
-    hue = i * 0.6180339887498949 % 1  # multiples of the golden ratio never crowd
-    saturation = np.take([0.85, 0.55, 0.95], i % 3)
-    value = np.take([0.8, 0.7, 0.55], i % 3)
-    return hsv_to_rgb(np.column_stack([hue, saturation, value]))
+    centers = pca.transform(centers - origin) if len(centers) else centers[:, :2]
+    return points, centers, axis_titles

@@ -1,40 +1,215 @@
 """Features, and which rows have them."""
 
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smallvar._plot.base import (
+    BLUE,
+    Display,
+    counted,
+    divide,
+    names_of,
+    room,
+    thinned,
+    write_label,
+    write_title,
+)
+from smallvar._validation import check_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ROWS_DRAWN = 400
+FEATURES_DRAWN = 40
 BARS = 24  # columns up to which a feature is drawn as bars
 
 
-def panels_of(figure, count, ratio):
-    """Divide a figure into panels.
+class FeatureDisplay(Display):
+    """Features, as bars, lines or pictures, and which rows have them.
+
+    On the left a panel for each feature, all to the same scale; on the right the matrix of
+    assignments, its rows sorted. Of more than 40 features, those of the most rows are drawn.
+    Create it by :meth:`from_estimator`.
 
     Parameters
     ----------
-    figure : SubFigure
-        The left part of a `feature_picture`.
-    count : int
-        How many panels to make.
-    ratio : float
-        Their height for a width of 1, roughly.
+    components : ndarray of shape (n_components, n_features)
+        The features.
+    assignments : ndarray of shape (n_samples, n_components)
+        Which row has which.
+    feature_names : list of str, default=None
+        What to call the columns.
+    shape : tuple of int, default=None
+        Height and width of the pictures that the rows are, if they are.
 
-    Returns
-    -------
-    panels : list of Axes
-        Row by row, in as many columns as make them largest.
+    Attributes
+    ----------
+    ax_ : Axes
+        The place that all panels share.
+    axes_ : list of Axes
+        The panels of the features drawn, then that of the assignments.
+    drawn_ : ndarray of int
+        The features drawn.
+    figure_ : Figure
+        Their figure.
+
+    See Also
+    --------
+    BPMeans : Features, their number included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import FeatureDisplay, KFeatures
+    >>> X = np.array([[4.0, 0.0], [0.0, 3.0], [4.0, 3.0], [4.0, 0.5], [0.0, 0.0]])
+    >>> display = FeatureDisplay.from_estimator(KFeatures(2, random_state=0).fit(X))
+    >>> [ax.get_title() for ax in display.axes_]
+    ['0: 2 rows', '1: 3 rows', '5 rows, 2 features']
+    """
+
+    axes_: "list[Axes]"
+    drawn_: NDArray[np.intp]
+
+    def __init__(
+        self,
+        *,
+        components: NDArray[np.float64],
+        assignments: NDArray[np.int32],
+        feature_names: list[str] | None = None,
+        shape: tuple[int, int] | None = None,
+    ) -> None:
+        self.components = components
+        self.assignments = assignments
+        self.feature_names = feature_names
+        self.shape = shape
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        shape: tuple[int, int] | None = None,
+        feature_names: ArrayLike | None = None,
+        ax: "Axes | None" = None,
+    ) -> Self:
+        """Draw the features of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : BPMeans or KFeatures
+            The fitted estimator.
+        shape : tuple of int, default=None
+            Height and width of the pictures that the rows are, if they are.
+        feature_names : array-like of shape (n_features,), default=None
+            What to call the columns; None: as the data frame did, or by number.
+        ax : Axes, default=None
+            What to draw on; None makes a new figure.
+
+        Returns
+        -------
+        display : FeatureDisplay
+            What was drawn.
+        """
+        if not hasattr(estimator, "assignments_"):
+            raise ValueError(
+                f"this {type(estimator).__name__} has no features: it must be a fitted BPMeans or "
+                "KFeatures"
+            )
+        components = estimator.components_
+        if feature_names is None:
+            feature_names = getattr(estimator, "feature_names_in_", None)
+        names = names_of(None, feature_names, components.shape[1])
+        display = cls(
+            components=components,
+            assignments=estimator.assignments_,
+            feature_names=names,
+            shape=shape,
+        )
+        return display.plot(ax)
+
+    def plot(self, ax: "Axes | None" = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            What to draw on, best in a figure with ``layout="constrained"``: the panels divide its
+            place. None makes a new figure.
+
+        Returns
+        -------
+        self : FeatureDisplay
+            With ``ax_``, ``axes_``, ``drawn_`` and ``figure_``.
+        """
+        k, d = self.components.shape
+        if self.assignments.shape[1:] != (k,):
+            raise ValueError(
+                f"assignments must have {k} columns, one for each feature, got shape "
+                f"{self.assignments.shape}"
+            )
+        shape = self.shape
+        if shape is not None:
+            if np.shape(shape) != (2,):
+                raise ValueError(f"shape must be height and width, got {shape!r}")
+            for side in shape:
+                check_number(side, "shape", low=1, integer=True)
+            if shape[0] * shape[1] != d:
+                raise ValueError(
+                    f"shape must be of {d} numbers, as many as there are columns, got {shape}"
+                )
+        names = self.feature_names
+        if names is None:
+            names = [f"column {i}" for i in range(d)]
+        ax = self._begin(ax, (9, 5.5))
+        users = self.assignments.sum(axis=0)
+        self.drawn_ = np.arange(k)
+        if k > FEATURES_DRAWN:
+            self.drawn_ = np.sort(np.argsort(-users, kind="stable")[:FEATURES_DRAWN])
+        drawn, n = self.drawn_, len(self.assignments)
+        title = f"{counted(n, 'row')}, {counted(k, 'feature')}"
+        if len(drawn) < k:
+            title += f",\nthe {FEATURES_DRAWN} with the most rows drawn"
+        if k == 0:
+            write_title(ax, title)
+            ax.set_axis_off()
+            ax.text(0.5, 0.5, "no features", ha="center", color="gray")
+            self.axes_ = []
+            return self
+        left, right = divide(ax, 1, 2, width_ratios=[1, min(0.6, 0.25 + 0.02 * k)])
+        panels = panels_of(left, self.figure_, len(drawn), shape[0] / shape[1] if shape else 0.5)
+        size = 9 if len(drawn) <= 12 else 7
+        for panel, i in zip(panels, drawn, strict=True):
+            text = f"{i}: {counted(int(users[i]), 'row')}"
+            fit = room(panel)[0] / (0.55 * len(text))
+            panel.set_title(text, size=float(np.clip(fit, 5, size)), pad=3)
+        if shape is None:
+            draw_over_columns(panels, self.components[drawn], names, size)
+        else:
+            draw_as_pictures(self.figure_, panels, self.components[drawn].reshape(-1, *shape))
+        last = self.figure_.add_subplot(right)
+        draw_assignments(last, self.assignments[:, drawn], drawn)
+        write_title(last, title)
+        self.axes_ = [*panels, last]
+        return self
+
+
+def panels_of(place, figure, count, ratio):
+    """Divide a place into so many panels, in as many columns as make them largest.
+
+    ``ratio`` is their height for a width of 1, roughly.
     """
 
     def width_of_panel(columns):
         return min(1.25 / columns, 1 / (-(-count // columns) * (ratio + 0.15)))
 
     columns = max(range(1, count + 1), key=width_of_panel)
-    grid = figure.subplots(-(-count // columns), columns, squeeze=False).ravel()
-    for axes in grid[count:]:
-        axes.remove()
-    return list(grid[:count])
+    grid = place.subgridspec(-(-count // columns), columns)
+    return [figure.add_subplot(grid[divmod(i, columns)]) for i in range(count)]
 
 
-def draw_over_columns(figure, panels, components, titles, size):
+def draw_over_columns(panels, components, titles, size):
     """Draw each feature as bars, or where there are many columns as a line."""
     d, position = len(titles), np.arange(1, len(titles) + 1)
     low, high = min(components.min(), 0.0), max(components.max(), 0.0)
@@ -49,12 +224,14 @@ def draw_over_columns(figure, panels, components, titles, size):
         axes.set_ylim(low - margin, high + margin)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=size - 1, labelleft=i % columns == 0, labelbottom=False)
+        if i % columns == 0 and len(panels) <= 12:
+            write_label(axes, "y", "in data units")
         last = i + columns >= len(panels)
         if d > BARS:
-            axes.plot(position, component, color="#4477aa", linewidth=0.8)
+            axes.plot(position, component, color=BLUE, linewidth=0.8)
             axes.tick_params(labelbottom=last)
             continue
-        axes.bar(position, component, color="#4477aa", width=0.8)
+        axes.bar(position, component, color=BLUE, width=0.8)
         axes.set_xticks(position[::step])
         for x, title in zip(position[::step], shown, strict=True) if last else ():
             text = axes.annotate(
@@ -72,7 +249,8 @@ def draw_over_columns(figure, panels, components, titles, size):
             # Beside the last row, the titles hang where there is no panel anyway.
             text.set_in_layout(i // columns == (len(panels) - 1) // columns)
     if d > BARS:
-        figure.supxlabel("column", size=size)
+        for axes in panels[-columns:]:
+            axes.set_xlabel("column", size=size)
 
 
 def draw_as_pictures(figure, panels, pictures):
@@ -88,6 +266,7 @@ def draw_as_pictures(figure, panels, pictures):
         axes.spines[:].set_color("lightgray")
     bar = figure.colorbar(image, ax=panels, location="bottom", shrink=0.6, aspect=40)
     bar.ax.tick_params(labelsize=8)
+    bar.set_label("in data units", size=8)
 
 
 def draw_assignments(axes, assignments, numbers):
@@ -108,9 +287,7 @@ def draw_assignments(axes, assignments, numbers):
     )
     for i in range(1, k):
         axes.axvline(i - 0.5, color="white", linewidth=1)
-    step = -(-k * len(str(numbers[-1])) // 45)  # between two numbers that do not touch
-    axes.set_xticks(np.arange(0, k, step), numbers[::step], size=8)
+    axes.set_xticks(*thinned(axes, [str(i) for i in numbers], "x"), size=8)
     axes.tick_params(axis="y", labelsize=8)
     axes.set_xlabel("feature", size=9)
-    axes.set_ylabel("rows, sorted by their features", size=9)
-    axes.set_title("which row has which feature", size=9)
+    write_label(axes, "y", "rows, sorted by their features")

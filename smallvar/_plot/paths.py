@@ -1,128 +1,564 @@
-"""Errors, criteria and ranges of lam over the number of clusters or features."""
+"""Errors, criteria and ranges of lam over the number of clusters or features; trees of mergers."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-BLUE, RED = "#4477aa", "#ee6677"
+from smallvar._plot.base import (
+    BLUE,
+    RED,
+    Display,
+    cluster_colors,
+    divide,
+    room,
+    write_label,
+    write_legend,
+    write_title,
+)
+from smallvar._validation import as_floats, check_number
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def draw_feature_path(axes, counts, error, chosen, best=None):
-    """Draw the squared error over the number of features, on a log scale unless one is 0.
-
-    Parameters
-    ----------
-    axes : Axes
-        What to draw on.
-    counts, error : ndarray of shape (m,)
-        Numbers of features from 0 on, and the squared error of each.
-    chosen : ndarray of bool of shape (m,)
-        Which are the best for some lam.
-    best : int, optional
-        The number to mark.
-    """
-    axes.plot(counts, error, color="#4477aa", linewidth=1.2, zorder=1)
-    axes.scatter(counts[chosen], error[chosen], s=36, color="#4477aa", label="best for some lam")
-    if not chosen.all():
-        axes.scatter(
-            counts[~chosen],
-            error[~chosen],
-            s=36,
-            facecolors="white",
-            edgecolors="#4477aa",
-            label="best for no lam",
-        )
-    if best is not None:
-        axes.scatter(
-            best,
-            error[best],
-            s=150,
-            facecolors="none",
-            edgecolors="#ee6677",
-            linewidths=2,
-            label=f"K = {best}: best for the widest range of lam",
-        )
-    logarithmic(axes, error)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.grid(axis="y", which="both", color="#eeeeee", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_xlabel("K, number of features")
-    axes.set_ylabel("squared error")
-    axes.legend(frameon=False)
+PANELS = ("criterion", "error", "ranges", "steps")
+HEIGHTS = {"criterion": 3, "error": 2, "ranges": 2, "steps": 3}
 
 
-def draw_merge_path(panels, K, behind, errors, low, high, best, tie):
-    """Draw criterion, SSE and ranges of lam over the number of clusters.
+class PathDisplay(Display):
+    """Criterion, error and ranges of the penalty over the number of clusters or features.
+
+    Create it by :meth:`from_path` or :meth:`from_estimator`.
 
     Parameters
     ----------
-    panels : sequence of three Axes
-        What to draw on, from above.
-    K, behind, errors, low, high : ndarray of shape (m,)
-        Numbers of clusters in rising order; for each the criterion above the lowest one (not
-        finite where it is not known), the SSE, and the range of lam for which it is best.
-    best : int
+    counts : ndarray of shape (n_path,)
+        The numbers K, ascending.
+    error : ndarray of shape (n_path,)
+        The error of each.
+    lam_low, lam_high : ndarray of shape (n_path,)
+        The range of penalties for which each is best.
+    criterion : ndarray of shape (n_path,), default=None
+        What the number chosen has the least of; not finite where it is not known.
+    best : int, default=None
         The number to mark.
-    tie : float
+    tie : float, default=0.0
         Differences of the criterion that are none; its scale is linear up to there and
         logarithmic beyond.
+    count_name, error_name : str
+        What to call numbers and errors.
+
+    Attributes
+    ----------
+    ax_ : Axes
+        What was drawn on; if there are several panels, the place that they share.
+    axes_ : list of Axes
+        The panels.
+    figure_ : Figure
+        Their figure.
+
+    See Also
+    --------
+    DendrogramDisplay : The tree of mergers.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from smallvar import PathDisplay, lambda_path
+    >>> display = PathDisplay.from_path(lambda_path(load_iris().data, random_state=0))
+    >>> [ax.get_ylabel() for ax in display.axes_]
+    ['criterion above the lowest', 'SSE, in squared data units', 'lam for which K is best']
     """
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-    (above, middle, below), blue, red = panels, BLUE, RED
-    size = float(np.clip(1500 / len(K), 4, 36))
-    known = np.isfinite(behind)
-    above.plot(K[known], behind[known], color=blue, linewidth=1.2, zorder=1)
-    above.scatter(K[known], behind[known], s=size, color=blue, zorder=2)
-    scale, top = tie or 1.0, behind[known].max()
-    above.set_yscale("symlog", linthresh=scale, linscale=0.5)
-    if tie:
-        above.axhspan(0, scale, color="#eeeeee", label=f"a tie: up to {scale:.1f}", zorder=0)
-    above.set_ylim(-0.35 * scale, max(2 * scale, 2 * top))
-    steps = (1, 2, 5) if top < 100 * scale else (1,)
-    ticks = [step * 10.0**i for i in range(16) for step in steps]
-    above.set_yticks([0.0, *(tick for tick in ticks if scale < tick < 2 * top)])
-    above.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
-    above.yaxis.set_minor_locator(NullLocator())
-    above.set_ylabel("criterion above the lowest")
+    axes_: "list[Axes]"
 
-    middle.plot(K, errors, color=blue, linewidth=1.2, zorder=1)
-    middle.scatter(K, errors, s=size, color=blue, zorder=2)
-    logarithmic(middle, errors)
-    middle.set_ylabel("SSE")
+    def __init__(
+        self,
+        *,
+        counts: NDArray[np.intp],
+        error: NDArray[np.float64],
+        lam_low: NDArray[np.float64],
+        lam_high: NDArray[np.float64],
+        criterion: NDArray[np.float64] | None = None,
+        best: int | None = None,
+        tie: float = 0.0,
+        count_name: str = "number of clusters",
+        error_name: str = "SSE, in squared data units",
+    ) -> None:
+        self.counts = counts
+        self.error = error
+        self.lam_low = lam_low
+        self.lam_high = lam_high
+        self.criterion = criterion
+        self.best = best
+        self.tie = tie
+        self.count_name = count_name
+        self.error_name = error_name
 
-    shown = low < high
-    ends = np.concatenate([low[shown], high[shown]])
-    ends = ends[(ends > 0) & np.isfinite(ends)]
-    least, most = (ends.min() / 2, 2 * ends.max()) if len(ends) else (0.5, 2.0)
-    begin, end = np.maximum(low, least), np.minimum(high, most)
-    width = float(np.clip(300 / len(K), 1, 9))
-    for color, some in ((blue, shown & (best != K)), (red, shown & (best == K))):
-        below.vlines(K[some], begin[some], end[some], color=color, linewidth=width)
-    below.set_ylim(least, most)
-    logarithmic(below, np.array([least, most]))
-    below.set_ylabel("lam for which K is best")
-    below.set_xlabel("K, number of clusters")
+    @classmethod
+    def from_path(
+        cls,
+        path: Any,
+        *,
+        panels: Sequence[str] | None = None,
+        ax: "Axes | Sequence[Axes] | None" = None,
+    ) -> Self:
+        """Draw a path.
 
-    at = K.searchsorted(best)
-    for axes, values in ((above, behind), (middle, errors)):
-        chosen = f"K = {best:,}, chosen"
-        ring = {"facecolors": "none", "edgecolors": red, "linewidths": 2}
-        axes.scatter(best, values[at], s=150, label=chosen, zorder=3, **ring)
-    above.legend(frameon=False)
-    for axes in (above, middle, below):
-        axes.axvline(best, color=red, linewidth=0.8, alpha=0.5, zorder=0)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        axes.set_xlim(K[0] - 0.6, K[-1] + 0.6)
-        axes.grid(axis="y", color="#eeeeee", linewidth=0.7)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        Parameters
+        ----------
+        path : LambdaPath, FeaturePath or CutPath
+            From ``lambda_path``, ``feature_path`` or ``cut_path``.
+        panels : sequence of str, default=None
+            See :meth:`plot`.
+        ax : Axes or sequence of Axes, default=None
+            See :meth:`plot`.
+
+        Returns
+        -------
+        display : PathDisplay
+            What was drawn.
+        """
+        names = ("counts", "error", "lam_low", "lam_high", "criterion", "best")
+        if not all(hasattr(path, name) for name in names):
+            raise TypeError(
+                "path must be what lambda_path, feature_path or cut_path returned, got "
+                f"{type(path).__name__}"
+            )
+        display = cls(
+            **{name: getattr(path, name) for name in names},
+            tie=getattr(path, "tie", 0.0),
+            count_name=path.count_name,
+            error_name=path.error_name,
+        )
+        return display.plot(ax, panels=panels)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        panels: Sequence[str] | None = None,
+        ax: "Axes | Sequence[Axes] | None" = None,
+    ) -> Self:
+        """Draw the path on which an estimator found its number of clusters.
+
+        Parameters
+        ----------
+        estimator : estimator with ``path_``
+            Fitted, for instance with ``lam="auto"``.
+        panels : sequence of str, default=None
+            See :meth:`plot`.
+        ax : Axes or sequence of Axes, default=None
+            See :meth:`plot`.
+
+        Returns
+        -------
+        display : PathDisplay
+            What was drawn.
+        """
+        return cls.from_path(_path_of(estimator), panels=panels, ax=ax)
+
+    def plot(
+        self,
+        ax: "Axes | Sequence[Axes] | None" = None,
+        *,
+        panels: Sequence[str] | None = None,
+    ) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : Axes or sequence of Axes, default=None
+            What to draw on: axes that several panels divide among themselves (best in a figure
+            with ``layout="constrained"``), or axes for each panel. None makes a new figure.
+        panels : sequence of str, default=None
+            What to draw, from above: "criterion", "error" and "ranges" are over K, "steps" is the
+            best K over lam. None: the first three, or, where there is no criterion, "error" and
+            "steps".
+
+        Returns
+        -------
+        self : PathDisplay
+            With ``ax_``, ``axes_`` and ``figure_``.
+        """
+        known = self.criterion is not None and bool(np.isfinite(self.criterion).any())
+        if panels is None:
+            panels = ("criterion", "error", "ranges") if known else ("error", "steps")
+        if isinstance(panels, str) or not panels or not set(panels) <= set(PANELS):
+            raise ValueError(f"panels must be some of {PANELS}, got {panels!r}")
+        if "criterion" in panels and not known:
+            raise ValueError("panels must not have 'criterion': this path has none")
+        if ax is None or not isinstance(ax, (list, tuple, np.ndarray)):
+            heights = [HEIGHTS[panel] for panel in panels]
+            host = self._begin(ax, (6.5, 0.7 + 1.15 * max(sum(heights), 3)))
+            if len(panels) == 1:
+                self.axes_ = [host]
+            else:
+                grid = divide(host, len(panels), 1, height_ratios=heights)
+                self.axes_ = [self.figure_.add_subplot(grid[i]) for i in range(len(panels))]
+        else:
+            axes = list(np.ravel(np.asarray(ax, dtype=object)))
+            if len(axes) != len(panels):
+                raise ValueError(
+                    f"ax must be Axes for each of {len(panels)} panels, got {len(axes)}"
+                )
+            for one in axes:
+                self._begin(one, None)
+            self.axes_ = axes
+            self._begin(axes[0], None)
+        at = None
+        if self.best is not None:
+            at = int(np.searchsorted(self.counts, self.best))
+        for panel, one in zip(panels, self.axes_, strict=True):
+            one.spines[["top", "right"]].set_visible(False)
+            one.set_axisbelow(True)
+            getattr(self, f"_draw_{panel}")(one, at, one is self.axes_[0])
+        over_counts = [
+            one for panel, one in zip(panels, self.axes_, strict=True) if panel != "steps"
+        ]
+        for one in over_counts:
+            below = one is over_counts[-1]
+            one.tick_params(labelbottom=below)
+            if below:
+                write_label(one, "x", f"K, {self.count_name}")
+        return self
+
+    def _over_counts(self, ax):
+        from matplotlib.ticker import MaxNLocator
+
+        if self.best is not None:
+            ax.axvline(self.best, color=RED, linewidth=0.8, alpha=0.5, zorder=0)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        ax.set_xlim(self.counts[0] - 0.6, self.counts[-1] + 0.6)
+        ax.grid(axis="y", color="#eeeeee", linewidth=0.7)
+
+    @property
+    def _size(self):
+        return float(np.clip(1500 / len(self.counts), 4, 36))
+
+    def _ring(self, ax, at, values, label):
+        ring = {"facecolors": "none", "edgecolors": RED, "linewidths": 2}
+        ax.scatter(self.best, values[at], s=150, label=label, zorder=3, **ring)
+
+    def _draw_criterion(self, ax, at, first):
+        from matplotlib.ticker import FuncFormatter, NullLocator
+
+        known = np.isfinite(self.criterion)
+        behind = self.criterion - self.criterion[known].min()
+        K = self.counts[known]
+        ax.plot(K, behind[known], color=BLUE, linewidth=1.2, zorder=1)
+        ax.scatter(K, behind[known], s=self._size, color=BLUE, zorder=2)
+        scale, top = self.tie or 1.0, behind[known].max()
+        ax.set_yscale("symlog", linthresh=scale, linscale=0.5)
+        if self.tie:
+            ax.axhspan(0, scale, color="#eeeeee", label=f"a tie: up to {scale:.1f}", zorder=0)
+        ax.set_ylim(-0.35 * scale, max(2 * scale, 2 * top))
+        few = top >= 100 * scale or room(ax)[1] < 90
+        steps = (1,) if few else (1, 2, 5)
+        ticks = [step * 10.0**i for i in range(16) for step in steps]
+        ax.set_yticks([0.0, *(tick for tick in ticks if scale < tick < 2 * top)])
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
+        ax.yaxis.set_minor_locator(NullLocator())
+        write_label(ax, "y", "criterion above the lowest")
+        if at is not None and known[at]:
+            self._ring(ax, at, behind, f"K = {self.best:,}, chosen")
+        write_legend(ax)
+        self._over_counts(ax)
+
+    def _draw_error(self, ax, at, first):
+        best = self.lam_low < self.lam_high
+        ax.plot(self.counts, self.error, color=BLUE, linewidth=1.2, zorder=1)
+        dots = {"s": self._size, "edgecolors": BLUE, "linewidths": 1.0, "zorder": 2}
+        ax.scatter(
+            self.counts[best], self.error[best], color=BLUE, label="best for some lam", **dots
+        )
+        if not best.all():
+            ax.scatter(
+                *(self.counts[~best], self.error[~best]),
+                facecolors="white",
+                label="best for no lam",
+                **dots,
+            )
+        chosen = self.criterion is not None and np.isfinite(self.criterion).any()
+        why = "chosen" if chosen else "widest range of lam"
+        if at is not None:
+            self._ring(ax, at, self.error, f"K = {self.best:,}{',' if chosen else ':'} {why}")
+        logarithmic(ax, self.error)
+        write_label(ax, "y", self.error_name)
+        if first:
+            write_legend(ax)
+        self._over_counts(ax)
+
+    def _limits(self):
+        """Finite ends for the ranges, and whether their scale is a logarithmic one."""
+        shown = self.lam_low < self.lam_high
+        ends = np.concatenate([self.lam_low[shown], self.lam_high[shown]])
+        ends = ends[np.isfinite(ends)]
+        if (ends < 0).any():
+            margin = 0.03 * np.ptp(ends) or 0.5
+            return ends.min() - margin, ends.max() + margin, False
+        ends = ends[ends > 0]
+        least, most = (ends.min() / 2, 2 * ends.max()) if len(ends) else (0.5, 2.0)
+        return least, most, True
+
+    def _draw_ranges(self, ax, at, first):
+        K, shown = self.counts, self.lam_low < self.lam_high
+        least, most, log = self._limits()
+        begin, end = np.maximum(self.lam_low, least), np.minimum(self.lam_high, most)
+        width = float(np.clip(300 / len(K), 1, 9))
+        mine = np.zeros(len(K), dtype=bool) if at is None else np.arange(len(K)) == at
+        for color, some in ((BLUE, shown & ~mine), (RED, shown & mine)):
+            ax.vlines(K[some], begin[some], end[some], color=color, linewidth=width)
+        ax.set_ylim(least, most)
+        if log:
+            logarithmic(ax, np.array([least, most]))
+        write_label(ax, "y", "lam for which K is best")
+        self._over_counts(ax)
+
+    def _draw_steps(self, ax, at, first):
+        from matplotlib.ticker import MaxNLocator
+
+        shown = np.flatnonzero(self.lam_low < self.lam_high)
+        least, most, log = self._limits()
+        begin = np.maximum(self.lam_low[shown], least)
+        end = np.minimum(self.lam_high[shown], most)
+        K = self.counts[shown]
+        ax.hlines(K, begin, end, color=BLUE, linewidth=2.5 if len(K) <= 50 else 1.5)
+        ax.vlines(begin[:-1], K[:-1], K[1:], color=BLUE, linewidth=0.7)
+        if at is not None and at in shown:
+            low, high = max(self.lam_low[at], least), min(self.lam_high[at], most)
+            ax.hlines(
+                self.best,
+                *(low, high),
+                color=RED,
+                linewidth=4,
+                zorder=3,
+                label=f"K = {self.best:,}: lam from {low:.3g} to {high:.3g}",
+            )
+            ax.axvspan(low, high, color="#f4f4f4", zorder=0)
+            write_legend(ax)
+        if log:
+            ax.set_xscale("log")
+        ax.set_xlim(least, most)
+        if len(K) and K[-1] > 40 and K[0] > 0:
+            logarithmic(ax, K)
+        else:
+            ax.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        ax.grid(axis="y", color="#eeeeee", linewidth=0.7)
+        write_label(ax, "x", "lam, in units of the error")
+        write_label(ax, "y", f"best {self.count_name}")
+
+
+class DendrogramDisplay(Display):
+    """The tree of mergers of a merge path, in the colors of the clusters of the number chosen.
+
+    Create it by :meth:`from_path` or :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    linkage : ndarray of shape (n_leaves - 1, 4)
+        The mergers, in the format of ``scipy.cluster.hierarchy``.
+    best : int, default=None
+        The number of clusters to color.
+
+    Attributes
+    ----------
+    ax_ : Axes
+        What was drawn on.
+    figure_ : Figure
+        Its figure.
+
+    See Also
+    --------
+    PathDisplay : Criterion and error over the number of clusters.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from smallvar import DendrogramDisplay, DPMeans
+    >>> model = DPMeans(random_state=0).fit(load_iris().data)
+    >>> display = DendrogramDisplay.from_estimator(model)
+    >>> display.best
+    3
+    """
+
+    def __init__(self, *, linkage: NDArray[np.float64], best: int | None = None) -> None:
+        self.linkage = linkage
+        self.best = best
+
+    @classmethod
+    def from_path(cls, path: Any, *, max_leaves: int = 60, ax: "Axes | None" = None) -> Self:
+        """Draw the tree of a path.
+
+        Parameters
+        ----------
+        path : LambdaPath
+            From ``lambda_path``.
+        max_leaves : int, default=60
+            Draw at most so many branches, the last to merge.
+        ax : Axes, default=None
+            What to draw on; None makes a new figure.
+
+        Returns
+        -------
+        display : DendrogramDisplay
+            What was drawn.
+        """
+        if not hasattr(path, "linkage"):
+            raise TypeError(f"path must be one of lambda_path, got {type(path).__name__}")
+        return cls(linkage=path.linkage, best=path.best).plot(ax, max_leaves=max_leaves)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, max_leaves: int = 60, ax: "Axes | None" = None
+    ) -> Self:
+        """Draw the tree on which an estimator found its number of clusters.
+
+        Parameters
+        ----------
+        estimator : estimator with ``path_``
+            Fitted, for instance with ``lam="auto"``.
+        max_leaves : int, default=60
+            Draw at most so many branches, the last to merge.
+        ax : Axes, default=None
+            What to draw on; None makes a new figure.
+
+        Returns
+        -------
+        display : DendrogramDisplay
+            What was drawn.
+        """
+        return cls.from_path(_path_of(estimator), max_leaves=max_leaves, ax=ax)
+
+    def plot(self, ax: "Axes | None" = None, *, max_leaves: int = 60) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            What to draw on; None makes a new figure.
+        max_leaves : int, default=60
+            Draw at most so many branches, the last to merge; at least as many as there are
+            clusters to color.
+
+        Returns
+        -------
+        self : DendrogramDisplay
+            With ``ax_`` and ``figure_``.
+        """
+        check_number(max_leaves, "max_leaves", low=2, integer=True)
+        linkage = _check_linkage(self.linkage)
+        ax = self._begin(ax, (7, 4.5))
+        leaves = len(linkage) + 1
+        best = min(self.best or 1, leaves)
+        drawn = min(leaves, max(max_leaves, best))
+        heights, sizes = _tree(linkage, drawn, best)
+        from matplotlib.collections import LineCollection
+
+        colors = np.vstack([cluster_colors(best), [[0.35, 0.35, 0.35]]])
+        segments = [line for line, _ in heights]
+        width = float(np.clip(90 / drawn, 0.6, 1.6))
+        ax.add_collection(
+            LineCollection(segments, colors=[colors[c] for _, c in heights], linewidths=width)
+        )
+        top = float(linkage[-1, 2]) if len(linkage) else 1.0
+        ax.set_xlim(-0.7, drawn - 0.3)
+        ax.set_ylim(0.0, 1.05 * top or 1.0)
+        if 1 < best <= len(linkage):
+            between = (linkage[-best, 2] + linkage[1 - best, 2]) / 2
+            ax.axhline(
+                between, color=RED, linewidth=1.0, linestyle=(0, (4, 3)), label=f"K = {best:,}"
+            )
+            ax.legend(frameon=False, fontsize=8, loc="upper right")
+        if drawn <= 30 and max(sizes) > 1:
+            ax.set_xticks(np.arange(drawn), [f"{size:,.0f}" for size in sizes], size=7)
+            write_label(ax, "x", "branches, with their clusters at the top of the path")
+        else:
+            ax.set_xticks([])
+            ax.set_xlabel("branches")
+        ax.tick_params(axis="x", length=0)
+        write_label(ax, "y", "height: root of twice the rise of SSE, in data units")
+        ax.spines[["top", "right", "bottom"]].set_visible(False)
+        some = f", the last {drawn:,} to merge drawn" if drawn < leaves else ""
+        write_title(ax, f"{leaves:,} branch{'es' * (leaves > 1)}{some}")
+        return self
+
+
+def _path_of(estimator):
+    path = getattr(estimator, "path_", None)
+    if path is None:
+        raise ValueError(
+            f"this {type(estimator).__name__} has no path_: it must be fitted, with lam='auto' or "
+            "algorithm='merge'"
+        )
+    return path
+
+
+def _check_linkage(linkage: ArrayLike) -> NDArray[np.float64]:
+    Z = as_floats(linkage)
+    if Z.ndim != 2 or Z.shape[1] != 4:
+        raise ValueError(f"linkage must be of shape (n_leaves - 1, 4), got {Z.shape}")
+    return Z
+
+
+def _tree(linkage, drawn, best):
+    """Lines of the last mergers, with the cluster of each; the sizes of the branches."""
+    leaves = len(linkage) + 1
+    first = leaves - drawn  # mergers below the picture
+    tops = {leaves + i for i in range(len(linkage) - best + 1)} | set(range(leaves))
+    order, stack = [], [leaves + len(linkage) - 1 if len(linkage) else 0]
+    while stack:  # from left to right, without recursion: trees may be deep
+        node = stack.pop()
+        if node < leaves + first:
+            order.append(node)
+        else:
+            stack += [int(linkage[node - leaves, 1]), int(linkage[node - leaves, 0])]
+    place = {node: float(i) for i, node in enumerate(order)}
+    height = {node: 0.0 if node < leaves else linkage[node - leaves, 2] for node in order}
+    # the clusters of the number chosen: nodes that exist when so many are left
+    cluster: dict[int, int] = {}
+    root = leaves + len(linkage) - 1 if len(linkage) else 0
+    stack, number = [(root, -1)], 0
+    while stack:
+        node, own = stack.pop()
+        if own < 0 and node in tops:
+            own, number = number, number + 1
+        cluster[node] = own
+        if node >= leaves + first:
+            stack += [(int(linkage[node - leaves, i]), own) for i in (1, 0)]
+    lines = [([(place[n], 0.0), (place[n], height[n])], cluster[n]) for n in order if height[n]]
+    for i in range(first, len(linkage)):
+        a, b, h, _ = linkage[i]
+        a, b, node = int(a), int(b), leaves + i
+        left, right = place[a], place[b]
+        lines.append(
+            (
+                [(left, height[a]), (left, h), (right, h), (right, height[b])],
+                cluster[node],
+            )
+        )
+        place[node], height[node] = (left + right) / 2, h
+    sizes = [1.0 if n < leaves else linkage[n - leaves, 3] for n in order]
+    return lines, sizes
 
 
 def logarithmic(axes, values):
-    """Give a y-axis a log scale with plain numbers, unless there is a 0 among the values."""
-    from matplotlib.ticker import LogFormatter
+    """Give the y axis a log scale with as many plain numbers as have room, unless there is a 0."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-    if values.all():
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(LogFormatter())
-        axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
+    values = np.asarray(values, dtype=np.float64)
+    if not len(values) or not (values > 0).all():
+        return
+    axes.set_yscale("log")
+    most = max(2, int(room(axes)[1] / 16))
+    decades = np.log10(values.max()) - np.log10(values.min())
+    if decades < 0.5:
+        axes.yaxis.set_major_locator(MaxNLocator(min(most, 5)))
+    elif decades <= 1.3 or 3 * decades <= most:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=99))
+    else:
+        axes.yaxis.set_major_locator(LogLocator(numticks=most))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.6g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())

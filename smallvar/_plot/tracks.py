@@ -1,11 +1,336 @@
 """The ways of clusters over time."""
 
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smallvar._plot.base import (
+    Display,
+    cluster_colors,
+    counted,
+    drawn_rows,
+    names_of,
+    own_labels,
+    thinned,
+    write_label,
+    write_title,
+)
+from smallvar._validation import check_data, check_option
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TRACKS_NUMBERED = 50  # tracks up to which each has its color and its number
 
 
-def draw_tracks(axes, ways, steps, paint):
+class TrackDisplay(Display):
+    """Where clusters moved over time, when they began and when they were forgotten.
+
+    Two columns are drawn as a plane, one over time; of more, the first two. Create it by
+    :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    tracks : dict of int to ndarray of shape (n_seen, 1 + n_features)
+        For each cluster, the steps in which it was seen and its centers.
+    times : ndarray of shape (n_steps,)
+        The times of the steps: numbers, dates, durations (drawn in seconds) or names.
+    deaths : list of ndarray, default=None
+        The clusters forgotten at the end of each step.
+    points : ndarray of shape (n_drawn, n_features), default=None
+        Rows to draw beneath, those that ``point_labels`` and ``point_times`` are of.
+    point_labels, point_times : ndarray of shape (n_drawn,), default=None
+        Their clusters and times.
+    feature_names : list of str, default=None
+        What to call the columns.
+    time_name : str, default="time"
+        What to call time.
+    n_samples : int, default=None
+        Number of rows, those that are not drawn included.
+
+    Attributes
+    ----------
+    ax_ : Axes
+        What was drawn on.
+    figure_ : Figure
+        Its figure.
+
+    See Also
+    --------
+    DynamicMeans : Clusters that move.
+
+    Examples
+    --------
+    >>> from smallvar import DynamicMeans, TrackDisplay
+    >>> model = DynamicMeans(lam=1.0).fit([[0.0], [0.1], [5.0], [0.2]], times=[0, 1, 1, 2])
+    >>> display = TrackDisplay.from_estimator(model)
+    >>> display.ax_.get_title()
+    '3 time steps, 2 clusters, none forgotten\\neach from a ring to its number'
+    """
+
+    def __init__(
+        self,
+        *,
+        tracks: Mapping[int, NDArray[np.float64]],
+        times: NDArray[Any],
+        deaths: Sequence[NDArray[np.int64]] | None = None,
+        points: NDArray[np.float64] | None = None,
+        point_labels: NDArray[np.int64] | None = None,
+        point_times: NDArray[Any] | None = None,
+        feature_names: list[str] | None = None,
+        time_name: str = "time",
+        n_samples: int | None = None,
+    ) -> None:
+        self.tracks = tracks
+        self.times = times
+        self.deaths = deaths
+        self.points = points
+        self.point_labels = point_labels
+        self.point_times = point_times
+        self.feature_names = feature_names
+        self.time_name = time_name
+        self.n_samples = n_samples
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike | None = None,
+        *,
+        times: ArrayLike | None = None,
+        kind: str = "movement",
+        feature_names: ArrayLike | None = None,
+        time_name: str = "time",
+        max_points: int | None = None,
+        ax: "Axes | None" = None,
+    ) -> Self:
+        """Draw the clusters of a fitted estimator over time.
+
+        Parameters
+        ----------
+        estimator : DynamicMeans
+            Fitted by ``fit``, or by ``partial_fit`` with ``record=True``. Of its forms with
+            kernels, whose clusters are nowhere, ``kind="lives"`` is drawn.
+        X : array-like of shape (n_samples, n_features), default=None
+            Rows to draw beneath, those that it was fitted to.
+        times : array-like of shape (n_samples,), default=None
+            Their times, as they were given to ``fit``; needed for rows of one column.
+        kind : {"movement", "lives"}, default="movement"
+            See :meth:`plot`.
+        feature_names : array-like of shape (n_features,), default=None
+            What to call the columns.
+        time_name : str, default="time"
+            What to call time.
+        max_points : int, default=None
+            Draw at most so many rows; None: 50,000.
+        ax : Axes, default=None
+            What to draw on; None makes a new figure.
+
+        Returns
+        -------
+        display : TrackDisplay
+            What was drawn.
+        """
+        if not hasattr(estimator, "tracks_"):
+            raise ValueError(
+                f"this {type(estimator).__name__} has no tracks_: it must be fitted, by fit or "
+                "with record=True"
+            )
+        tracks = estimator.tracks_
+        if not hasattr(estimator, "cluster_centers_"):
+            tracks = {label: track[:, :1] for label, track in tracks.items()}
+        d = next((track.shape[1] - 1 for track in tracks.values()), 0)
+        points: dict[str, Any] = {}
+        if X is None and (times is not None or max_points is not None):
+            raise ValueError("times and max_points must be None without X: they are of its rows")
+        if X is not None and kind == "lives":
+            raise ValueError("X must be None with kind='lives': rows are not drawn")
+        if X is not None:
+            data = check_data(X)
+            if d and data.shape[1] != d:
+                raise ValueError(f"X must have {d} columns, got {data.shape[1]}")
+            labels = own_labels(estimator, data.shape[0], "partial_fit keeps those of a step")
+            if times is None and d == 1:
+                raise ValueError("times must be given with X: one column is drawn over time")
+            rows = drawn_rows(data.shape[0], data.shape[1], max_points)
+            points = {"points": data[rows].astype(np.float64), "point_labels": labels[rows]}
+            points["n_samples"] = data.shape[0]
+            if times is not None:
+                clock = np.asarray(times)
+                if clock.shape != labels.shape:
+                    raise ValueError(f"times must be of shape {labels.shape}, got {clock.shape}")
+                points["point_times"] = clock[rows]
+        names = getattr(estimator, "feature_names_in_", None)
+        named = feature_names if feature_names is not None else names
+        display = cls(
+            tracks=tracks,
+            times=np.asarray(estimator.times_),
+            deaths=estimator.deaths_,
+            feature_names=names_of(X, named, d),
+            time_name=time_name,
+            **points,
+        )
+        return display.plot(ax, kind=kind)
+
+    def plot(self, ax: "Axes | None" = None, *, kind: str = "movement") -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            What to draw on; None makes a new figure.
+        kind : {"movement", "lives"}, default="movement"
+            "movement": where the clusters went, each from a ring to its number, or where there are
+            many to a dot; gray if it was forgotten, dotted while it was not seen. "lives": a line
+            for each cluster over time, from a ring to a cross where it was forgotten.
+
+        Returns
+        -------
+        self : TrackDisplay
+            With ``ax_`` and ``figure_``.
+        """
+        check_option(kind, "kind", ("movement", "lives"))
+        tracks = self.tracks
+        if not tracks:
+            raise ValueError("tracks must have at least one cluster, got none")
+        d = next(iter(tracks.values())).shape[1] - 1
+        if kind == "movement" and not d:
+            raise ValueError("kind must be 'lives': there are no centers, got kind='movement'")
+        ax = self._begin(ax, (7, 5.5))
+        ax.spines[["top", "right"]].set_visible(False)
+        times = plain_times(self.times)
+        clock = as_numbers(times, times)
+        ends = {int(k): i for i, step in enumerate(self.deaths or []) for k in step}
+        steps = [track[:, 0].astype(int) for track in tracks.values()]
+        gone = f"{len(ends):,} forgotten" if ends else "none forgotten"
+        said = f"{counted(len(clock), 'time step')}, {counted(len(tracks), 'cluster')}, {gone}"
+        if kind == "lives":
+            self._draw_lives(ax, clock, steps, ends, times)
+            marks = "a cross: forgotten; dotted: not seen" if ends else "dotted: not seen"
+            write_title(ax, f"{said}\n{marks}")
+        else:
+            self._draw_movement(ax, clock, steps, ends, d, times)
+            drawn = 0 if self.points is None else len(self.points)
+            some = ""
+            if drawn and self.n_samples and drawn < self.n_samples:
+                some = f"; {drawn:,} of {self.n_samples:,} rows drawn"
+            to = "its number" if len(tracks) <= TRACKS_NUMBERED else "a dot"
+            write_title(ax, f"{said}\neach from a ring to {to}{some}")
+        return self
+
+    def _draw_movement(self, ax, clock, steps, ends, d, times):
+        tracks, k = self.tracks, len(self.tracks)
+        ways = [track[:, 1:3] for track in tracks.values()]
+        names = self.feature_names or [f"column {i}" for i in range(d)]
+        titles = list(names[:2])
+        numbered = k <= TRACKS_NUMBERED
+        by_time = d > 1 and not numbered
+        colors = np.full((k, 3), 0.6) if by_time else cluster_colors(k)
+        points = self.points
+        if d == 1:
+            ways = [np.column_stack([clock[at], way]) for at, way in zip(steps, ways, strict=True)]
+            titles = [self.time_name, *titles]
+            if points is not None:
+                if self.point_times is None:
+                    raise ValueError("point_times must be given: one column is drawn over time")
+                points = np.column_stack([as_numbers(plain_times(self.point_times), times), points])
+        if points is not None:
+            points = points[:, :2]
+            ax.scatter(
+                *points.T,
+                s=float(np.clip(20_000 / max(len(points), 1), 1, 12)),
+                color=self._colors_of_points(colors),
+                alpha=0.25,
+                linewidths=0,
+                rasterized=True,
+                zorder=1,
+            )
+        dead = np.array([int(label) in ends for label in tracks])
+        if not by_time:
+            draw_tracks(ax, ways, steps, lambda which, at: colors[which], dead, list(tracks))
+        else:
+            scale = time_scale(clock)
+            draw_tracks(ax, ways, steps, lambda _, at: scale.to_rgba(clock[at]), dead, list(tracks))
+            bar = self.figure_.colorbar(scale, ax=ax, aspect=40, pad=0.02)
+            bar.outline.set_visible(False)
+            bar.set_label(self.time_name, parse_math=False)
+            show_times(bar.ax, bar.ax.yaxis, times)
+        if d == 1:
+            show_times(ax, ax.xaxis, times)
+        else:
+            everything = np.concatenate(ways if points is None else [*ways, points])
+            width, height = np.ptp(everything, axis=0)
+            if 1 / 3 < (height or 1) / (width or 1) < 3:
+                ax.set_aspect("equal", adjustable="datalim")
+        write_label(ax, "x", titles[0])
+        write_label(ax, "y", titles[1])
+
+    def _colors_of_points(self, colors):
+        """The colors of their tracks; light gray without one."""
+        place = {int(label): i for i, label in enumerate(self.tracks)}
+        if self.point_labels is None:
+            return np.full(3, 0.75)
+        at = [place.get(int(label), -1) for label in self.point_labels]
+        return np.vstack([colors, [[0.75, 0.75, 0.75]]])[at]
+
+    def _draw_lives(self, ax, clock, steps, ends, times):
+        from matplotlib.collections import LineCollection
+        from matplotlib.ticker import MaxNLocator
+
+        labels = list(self.tracks)
+        k = len(labels)
+        colors = cluster_colors(k) if k <= TRACKS_NUMBERED else np.full((k, 3), 0.4)
+        width = float(np.clip(150 / k, 0.7, 5))
+        solid, dotted, crosses = [], [], []
+        for i, (label, at) in enumerate(zip(labels, steps, strict=True)):
+            gaps = np.flatnonzero(np.diff(at) > 1)
+            for part in np.split(at, gaps + 1):
+                solid.append((i, part[0], part[-1]))
+            dotted += [(i, at[gap], at[gap + 1]) for gap in gaps]
+            if label in ends:
+                crosses.append((i, ends[label]))
+                if ends[label] > at[-1]:
+                    dotted.append((i, at[-1], ends[label]))
+        for parts, style in ((solid, "solid"), (dotted, (0, (1, 1.2)))):
+            ax.add_collection(
+                LineCollection(
+                    [[(clock[a], i), (clock[b], i)] for i, a, b in parts],
+                    colors=[colors[i] for i, _, _ in parts],
+                    linewidths=width if style == "solid" else 0.5 * width,
+                    linestyles=[style],
+                    capstyle="butt",
+                )
+            )
+        size = float(np.clip(2500 / k, 4, 30))
+        ax.scatter(
+            clock[[at[0] for at in steps]],
+            np.arange(k),
+            s=size,
+            facecolors="white",
+            edgecolors=colors,
+            linewidths=1.4 if k <= TRACKS_NUMBERED else 0.6,
+            zorder=3,
+        )
+        if crosses:
+            rows, when = np.array(crosses).T
+            ax.scatter(clock[when], rows, s=size, marker="x", color="black", linewidths=1, zorder=4)
+        if k <= TRACKS_NUMBERED:
+            step = max(1, k // 25)
+            ax.set_yticks(np.arange(0, k, step), [str(label) for label in labels[::step]], size=7)
+        else:
+            ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.set_ylim(k - 0.4, -0.6)
+        margin = 0.03 * (clock[-1] - clock[0]) or 0.5
+        ax.set_xlim(clock[0] - margin, clock[-1] + margin)
+        write_label(ax, "y", "cluster, in the order of births")
+        write_label(ax, "x", self.time_name)
+        show_times(ax, ax.xaxis, times)
+
+
+def draw_tracks(axes, ways, steps, paint, dead, labels):
     """Draw tracks, their beginnings and their ends.
 
     Parameters
@@ -16,6 +341,10 @@ def draw_tracks(axes, ways, steps, paint):
         For each track, where it was and in which steps.
     paint : callable
         Takes positions in the lists and steps, and returns colors.
+    dead : ndarray of bool of shape (n_tracks,)
+        Which ones were forgotten: their ends are gray.
+    labels : list of int
+        What to call them.
     """
     from matplotlib.collections import LineCollection
 
@@ -43,10 +372,13 @@ def draw_tracks(axes, ways, steps, paint):
     ring = {"facecolors": "white", "linewidths": 1.4 if few else 0.7, "zorder": 3}
     axes.scatter(*begins.T, s=size, edgecolors=first, **ring)
     if not few:
+        last = np.array(last)
+        last[dead, :3] = 0.35
         axes.scatter(*ends.T, s=0.8 * size, color=last, linewidths=0, zorder=4)
         return
-    axes.scatter(*ends.T, s=130 if k <= 20 else 95, edgecolors=last, **ring | {"zorder": 4})
-    for label, (x, y) in enumerate(ends):
+    ring |= {"zorder": 4, "facecolors": np.where(dead, "lightgray", "white")}
+    axes.scatter(*ends.T, s=130 if k <= 20 else 95, edgecolors=last, **ring)
+    for label, (x, y) in zip(labels, ends, strict=True):
         axes.text(
             x, y, label, size=7 if k <= 20 else 6, ha="center", va="center_baseline", zorder=5
         )
@@ -62,20 +394,33 @@ def time_scale(clock):
     return ScalarMappable(Normalize(clock[0], clock[-1]), colors)
 
 
-def as_numbers(times):
-    """Turn times into what matplotlib draws: dates are days from 1970."""
-    if times.dtype.kind != "M":
+def plain_times(times):
+    """Times as an array; Python's dates as those of numpy, durations as seconds."""
+    times = np.asarray(times)
+    if times.dtype.kind == "O" and len(times) and isinstance(times[0], date):
+        times = times.astype("datetime64[us]")
+    return times / np.timedelta64(1, "s") if times.dtype.kind == "m" else times
+
+
+def as_numbers(times, known):
+    """Turn times into what matplotlib draws: dates are days from 1970, names are counted."""
+    if times.dtype.kind == "M":
+        from matplotlib.dates import date2num
+
+        return date2num(times)
+    if times.dtype.kind in "biuf":
         return times.astype(np.float64)
-    from matplotlib.dates import date2num
-
-    return date2num(times)
+    return np.searchsorted(known, times).astype(np.float64)
 
 
-def show_dates(axis, times):
-    """Let an axis show dates if the times are dates."""
+def show_times(ax, axis, times):
+    """Let an axis show dates if the times are dates, names if they are names."""
     if times.dtype.kind == "M":
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
         locator = AutoDateLocator()
         axis.set_major_locator(locator)
         axis.set_major_formatter(ConciseDateFormatter(locator))
+    elif times.dtype.kind not in "biuf":
+        names = [str(time) for time in times]
+        axis.set_ticks(*thinned(ax, names, axis.axis_name))

@@ -15,8 +15,18 @@ from smallvar._sweeps.rounds cimport (
     square,
     squared_error,
 )
-from smallvar._sweeps.rows cimport row_at
-from smallvar._sweeps.sums cimport WIDE_DIGITS, Sums, Wide, move_points, sums_clear, sums_t, sums_total, sums_unite
+from smallvar._sweeps.rows cimport row_at, weight_of
+from smallvar._sweeps.sums cimport (
+    WIDE_DIGITS,
+    Sums,
+    Wide,
+    move_points,
+    sums_clear,
+    sums_t,
+    sums_total,
+    sums_unite,
+    sums_weight,
+)
 
 import numpy as np
 
@@ -30,7 +40,8 @@ cdef class HDPSweep(Rounds):
     X : IN array (n, d), float32 or float64, any strides
     order : IN array (n,), intp: the rows, those of a data set together
     group : IN array (n,), int32: the data set of each, 0, 1, ... in the order of visit
-    layout : of the sums of X
+    layout : of the sums of X and weight
+    weight : IN array (n,), positive, in the order of visit; or None: 1 each
     """
 
     cdef Py_ssize_t sets                # number of data sets
@@ -52,15 +63,19 @@ cdef class HDPSweep(Rounds):
     cdef double[::1] none               # offsets that are 0
     cdef int64_t[:, ::1] digits         # threads x WIDE_DIGITS, scratch of an exact sum
     cdef readonly Py_ssize_t n_local    # number of local clusters
-    cdef readonly double error          # sum of squared distances to the own centers
+    cdef readonly double error          # weighted sum of squared distances to the own centers
+    cdef readonly double farthest       # the largest cost of a point in the last sweep,
+    cdef readonly double split          # and of a local cluster: what decides whether they open global ones
+    cdef int[::1] other                 # in drop: the nearest cluster that the point's data set has beside its own,
+    cdef double[::1] gap                # and how much more that one costs
 
     def __init__(
         self, X, order, int[::1] group, Py_ssize_t sets, double lam_local, double lam_global, layout, mean,
-        int n_threads,
+        int n_threads, weight=None,
     ):
         cdef Py_ssize_t j
         cdef double[::1] first = mean
-        self.attach(X, order, np.asarray(group), n_threads)
+        self.attach(X, order, np.asarray(group), n_threads, weight)
         self.sets, self.lam_local, self.lam_global = sets, lam_local, lam_global
         self.local, self.total, self.free = Sums(layout, min(self.p.n, 2 * sets)), Sums(layout, 1), []
         self.digits = np.empty((n_threads, WIDE_DIGITS), dtype=np.int64)
@@ -72,6 +87,106 @@ cdef class HDPSweep(Rounds):
             self.centers[0, j] = first[j]
         self.label, self.old = np.zeros(self.p.n, dtype=np.int32), np.empty(self.p.n, dtype=np.int32)
         self.round = CHUNK
+
+    def start(self, const double[:, ::1] centers, const int[::1] labels):
+        """Begin at these centers (IN, k x d) instead of the mean, each point in a cluster (IN, (n,), by row)."""
+        cdef Py_ssize_t i, j, k, g
+        if centers.shape[1] != self.p.d or labels.shape[0] != self.p.n:
+            raise ValueError("centers and labels must match X")
+        if not 0 <= np.min(labels) <= np.max(labels) < centers.shape[0]:
+            raise ValueError(f"labels must be >= 0 and < {centers.shape[0]}")
+        if centers.shape[0] > self.t.room:
+            self.make_room(centers.shape[0])
+        self.t.k = centers.shape[0]
+        for k in range(self.t.k):
+            self.put(k, &centers[k, 0])
+            for j in range(self.p.d):
+                self.centers[k, j] = centers[k, j]
+        for g in range(self.sets):
+            for k in range(self.t.k):
+                self.t.offset[g * self.t.room + k] = self.lam_local
+        with nogil:
+            for i in range(self.p.n):
+                g, k = self.p.group[i], labels[self.p.rows.order[i]]
+                self.label[i] = <int> k
+                self.t.offset[g * self.t.room + k] = 0.0
+                if self.place[g, k] < 0:
+                    self.take_place(&self.place[g, k])
+            i = 0
+            while i < self.p.n:
+                k = end_of_group(&self.p, i, self.p.n)
+                self.add_set(i, k)
+                i = k
+        self.placed = True
+
+    def drop(self):
+        """Data sets give up local clusters, the cheapest first, while that costs less than lam_local; returns how many.
+
+        The points of such a cluster go to the nearest center of those that their data set keeps.
+        """
+        cdef Py_ssize_t start = 0, stop, dropped = 0
+        if not self.placed:
+            raise ValueError("points must be in clusters, by start or a sweep")
+        self.other, self.gap = np.empty(self.p.n, dtype=np.int32), np.empty(self.p.n)
+        with nogil:
+            while start < self.p.n:
+                stop = end_of_group(&self.p, start, self.p.n)
+                dropped += self.drop_of_set(start, stop)
+                start = stop
+        return dropped
+
+    cdef Py_ssize_t drop_of_set(self, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
+        cdef Py_ssize_t g = self.p.group[start], i, m, used = 0, before, least, c = -1
+        cdef int* place = &self.place[g, 0]
+        cdef int* kept = &self.target[0]
+        cdef double* loss = &self.least[0]
+        for m in range(self.t.k):
+            if place[m] >= 0:
+                kept[used] = <int> m
+                used += 1
+        before = used
+        while used > 1:
+            for m in range(used):
+                loss[kept[m]] = 0.0
+            for i in range(start, stop):
+                if c < 0 or self.label[i] == c or self.other[i] == c:
+                    if self.label[i] == c:
+                        self.hand_over(i, self.other[i])
+                    self.next_best(i, kept, used)
+                    self.check_signals(used * self.p.d)
+                loss[self.label[i]] += self.gap[i]
+            if c >= 0:
+                self.give_back(place, c)
+                self.t.offset[g * self.t.room + c] = self.lam_local
+            least = 0
+            for m in range(1, used):
+                if loss[kept[m]] < loss[kept[least]]:
+                    least = m
+            c = kept[least]
+            if not loss[c] < self.lam_local:
+                return before - used
+            used -= 1
+            for m in range(least, used):
+                kept[m] = kept[m + 1]
+        if c >= 0:  # a single cluster is left
+            for i in range(start, stop):
+                self.hand_over(i, kept[0])
+            self.give_back(place, c)
+            self.t.offset[g * self.t.room + c] = self.lam_local
+        return before - used
+
+    cdef void next_best(self, Py_ssize_t i, const int* kept, Py_ssize_t used) noexcept nogil:
+        """The nearest of the centers kept but for the point's own, and what it would cost to go there."""
+        cdef const double* x = row_at(&self.p.rows, i, self.p.space)
+        cdef double own = square(&self.p, x, &self.centers[self.label[i], 0]), best = 0.0, t
+        cdef Py_ssize_t m
+        self.other[i] = -1
+        for m in range(used):
+            if kept[m] != self.label[i]:
+                t = square(&self.p, x, &self.centers[kept[m], 0])
+                if self.other[i] < 0 or t < best:
+                    self.other[i], best = kept[m], t
+        self.gap[i] = weight_of(&self.p.rows, i) * (best - own)
 
     cdef void make_room(self, Py_ssize_t room):
         cdef Py_ssize_t k = self.t.k
@@ -96,12 +211,13 @@ cdef class HDPSweep(Rounds):
         cdef Py_ssize_t start = 0, stop, before = self.t.k, created
         cdef bint same
         memcpy(&self.old[0], &self.label[0], self.p.n * sizeof(int))
+        self.farthest = 0.0
         while start < self.p.n:
             if self.t.k == self.t.room:
                 self.make_room(2 * self.t.room)
             with nogil:
                 start = self.advance(start)
-        self.n_local = 0
+        self.n_local, self.split = 0, 0.0
         start = 0
         with nogil:
             sums_clear(&self.total.s, 0, self.t.room)
@@ -125,7 +241,7 @@ cdef class HDPSweep(Rounds):
     cdef Py_ssize_t advance(self, Py_ssize_t start) except -1 nogil:
         """Step 4 for a round of points; returns the next point.
 
-        Global cluster p costs ||x - mu_p||^2, plus lam_local unless the data set has a local cluster on p.
+        Global cluster p costs w ||x - mu_p||^2, plus lam_local unless the data set has a local cluster on p.
         """
         cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i = start, end, k
         cdef double* offset
@@ -137,6 +253,7 @@ cdef class HDPSweep(Rounds):
             k = self.proposal[i - start]
             offset = self.t.offset + self.p.group[i] * self.t.room
             everywhere = self.cost[i - start] > self.lam_local + self.lam_global
+            self.farthest = max(self.farthest, self.cost[i - start])
             if everywhere:
                 if self.t.k == self.t.room:
                     return i
@@ -196,7 +313,7 @@ cdef class HDPSweep(Rounds):
         cdef double t
         for i in range(i, stop):
             t = square(&self.p, row_at(&self.p.rows, i, self.p.space), &self.centers[k, 0])
-            t = self.t.offset[self.p.group[i] * self.t.room + k] + t
+            t = self.t.offset[self.p.group[i] * self.t.room + k] + weight_of(&self.p.rows, i) * t
             if t < self.cost[i - start] or (t == self.cost[i - start] and k < self.proposal[i - start]):
                 self.cost[i - start], self.proposal[i - start] = t, <int> k
 
@@ -212,9 +329,9 @@ cdef class HDPSweep(Rounds):
         return k
 
     cdef int move_locals(self, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
-        """Step 5 for one data set, from sums and counts: S_jc goes to argmin_p sum ||x - mu_p||^2, or opens a cluster.
+        """Step 5 for one data set, from its sums: S_jc goes to argmin_p sum w ||x - mu_p||^2, or opens a cluster.
 
-        As sum ||x - mu_p||^2 = sum ||x - mean||^2 + count ||mean - mu_p||^2, only the last term is compared.
+        As sum w ||x - mu_p||^2 = sum w ||x - mean||^2 + sum w ||mean - mu_p||^2, only the last term is compared.
         """
         cdef Py_ssize_t i, c, p, there = self.t.k
         cdef const sums_t* sums = &self.local.s
@@ -241,7 +358,9 @@ cdef class HDPSweep(Rounds):
                     x, self.p.d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least,
                     &second,
                 )
-            if count[c] * least > self.lam_global:
+            least *= sums_weight(sums, place[c])
+            self.split = max(self.split, least)
+            if least > self.lam_global:
                 self.local_mean(place[c], x, 1)
                 p = self.open_global(x)
             if p == c:
@@ -280,10 +399,10 @@ cdef class HDPSweep(Rounds):
 
     cdef inline void local_mean(self, Py_ssize_t place, double* out, Py_ssize_t step) noexcept nogil:
         cdef const sums_t* sums = &self.local.s
-        cdef double count = sums.count[place]
+        cdef double mass = sums_weight(sums, place)
         cdef Py_ssize_t j
         for j in range(self.p.d):
-            out[j * step] = sums.origin[j] + sums_total(sums, place, j) / count
+            out[j * step] = sums.origin[j] + sums_total(sums, place, j) / mass
 
     cdef void nearest_to_locals(self, const int* place, Py_ssize_t there) noexcept nogil:
         """The global clusters nearest to the means of a data set's local clusters, before any of these moves."""
@@ -315,12 +434,14 @@ cdef class HDPSweep(Rounds):
         cdef int* target = &self.target[0]
         cdef int* label = &self.label[0]
         cdef int* place
+        cdef double mass
         for p in range(self.t.k):
             target[p] = -1
             if sums.count[p]:
                 target[p] = <int> k
+                mass = sums_weight(sums, p)
                 for j in range(self.p.d):
-                    self.centers[k, j] = sums.origin[j] + sums_total(sums, p, j) / sums.count[p]
+                    self.centers[k, j] = sums.origin[j] + sums_total(sums, p, j) / mass
                 self.put(k, &self.centers[k, 0])
                 k += 1
         for g in range(self.sets):

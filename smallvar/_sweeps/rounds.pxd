@@ -25,9 +25,10 @@ cdef struct Points:
     int threads         # that a round may use
     double* space       # threads x d x POINTS, scratch: the points in hand
     double* costs       # threads x room, scratch: their costs
+    double* factors     # likewise: the weight of the point in hand, for every cluster
 
 
-cdef struct Table:      # the clusters; joining one costs offset + factor * ||x - center||^2
+cdef struct Table:      # the clusters; joining one costs offset + factor * weight * ||x - center||^2
     Py_ssize_t k        # clusters
     Py_ssize_t room     # clusters there is memory for
     double* columns     # d x room: the centers in columns
@@ -72,7 +73,7 @@ cdef class Rounds:
     cdef Py_ssize_t work                # multiply-adds since the last check for signals
     cdef Py_ssize_t round               # points of the next round, unless signals have to be checked before
 
-    cdef void attach(self, X, order, group, int threads)
+    cdef void attach(self, X, order, group, int threads, const double[::1] weight=*)
     cdef void reserve(self, Py_ssize_t room, Py_ssize_t sets)
     cdef void put(self, Py_ssize_t k, const double* center) noexcept nogil
     cdef Py_ssize_t span(self) noexcept nogil

@@ -1,10 +1,12 @@
 """Sweeps whose clusters come and go with single points, in the order of the points: D-Means and the hard HDP.
 
-Every point takes the least of offset + factor * ||x - c||^2 over the clusters. Proposals are made in parallel for a
-round of points, from the clusters as they are, and taken up in order; a round ends where a cluster comes or goes, and
-the points after that one are proposed anew. So the result is that of visiting one point after the other.
+Every point takes the least of offset + factor * ||x - c||^2 over the clusters, or, in `propose` and where points have
+weights, of offset + weight * ||x - c||^2. Proposals are made in parallel for a round of points, from the clusters as
+they are, and taken up in order; a round ends where a cluster comes or goes, and the points after that one are proposed
+anew. So the result is that of visiting one point after the other.
 """
 
+from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from smallvar._sweeps.pool cimport PAYS, run
@@ -34,22 +36,26 @@ cdef void propose_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil
     cdef const Proposals* a = <const Proposals*> context
     cdef const Points* p = a.p
     cdef const Table* t = a.t
-    cdef Py_ssize_t l, last, points, i = a.start + chunk * CHUNK, stop = min(a.stop, i + CHUNK)
+    cdef Py_ssize_t k, l, last, points, i = a.start + chunk * CHUNK, stop = min(a.stop, i + CHUNK)
     cdef double second
     cdef double least[POINTS]
     cdef double arg[POINTS]
     cdef double* x = row_space(p, slot)
     cdef const double* offset = t.offset
+    cdef double* factor = NULL if p.rows.weight == NULL else p.factors + slot * t.room
     while i < stop:
         last = min(stop, i + POINTS)
         if p.group != NULL:
             offset = t.offset + p.group[i] * t.room
             last = end_of_group(p, i, last)
         points = last - i
-        if (POINTS - points) * p.d * t.k > FEW * points:
+        if factor != NULL or (POINTS - points) * p.d * t.k > FEW * points:
             read_row(&p.rows, i, x, 1)
+            if factor != NULL:
+                for k in range(t.k):
+                    factor[k] = p.rows.weight[i]
             a.label[i - a.start] = <int> sc_least(
-                x, p.d, t.columns, t.room, t.k, offset, NULL, p.costs + slot * t.room, &a.cost[i - a.start], &second
+                x, p.d, t.columns, t.room, t.k, offset, factor, p.costs + slot * t.room, &a.cost[i - a.start], &second
             )
             i += 1
         else:
@@ -84,11 +90,13 @@ cdef void error_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
     cdef double[CHUNK] own
     for i in range(start, stop):
         own[i - start] = square(p, row_at(&p.rows, i, row_space(p, slot)), a.centers + a.label[i] * p.d)
+        if p.rows.weight != NULL:
+            own[i - start] *= p.rows.weight[i]
     wide_add(a.part[slot].digit, own, stop - start)
 
 
 cdef double squared_error(const Points* p, const double* centers, const int* label, Wide* part) noexcept nogil:
-    """Sum of squared distances to the own centers (k x d), rounded once.  part: scratch, one a thread."""
+    """Weighted sum of squared distances to the own centers (k x d), rounded once.  part: scratch, one a thread."""
     cdef int t
     cdef Errors a = Errors(p, centers, label, part)
     memset(part, 0, p.threads * sizeof(Wide))
@@ -101,13 +109,13 @@ cdef double squared_error(const Points* p, const double* centers, const int* lab
 cdef class Rounds:
     """Points and clusters; the buffers belong to numpy arrays kept here."""
 
-    cdef void attach(self, X, order, group, int threads):
+    cdef void attach(self, X, order, group, int threads, const double[::1] weight=None):
         cdef const int[::1] groups
         cdef double[::1] rows
         cdef Py_ssize_t n = X.shape[0], d = X.shape[1]
-        self.arrays = [X, order, group]
+        self.arrays = [X, order, group, None if weight is None else weight.base]
         self.p.n, self.p.d, self.p.threads = n, d, threads
-        self.p.rows = rows_of(X, None, order)
+        self.p.rows = rows_of(X, weight, order)
         if group is not None:
             groups = group
             self.p.group = &groups[0]
@@ -130,11 +138,11 @@ cdef class Rounds:
             np.asarray(columns)[:, :k] = np.asarray(old_columns)[:, :k]
             np.asarray(offset)[:, :k] = np.asarray(old_offset)[:, :k]
             np.asarray(factor)[:k] = np.asarray(old_factor)[:k]
-        costs = np.empty(self.p.threads * room)
+        costs = np.empty(2 * self.p.threads * room)
         self.table_arrays = [columns, offset, factor, costs]
         self.t.columns, self.t.offset, self.t.room = &columns[0, 0], &offset[0, 0], room
         self.t.factor = &factor[0]
-        self.p.costs = &costs[0]
+        self.p.costs, self.p.factors = &costs[0], &costs[self.p.threads * room]
 
     cdef void put(self, Py_ssize_t k, const double* center) noexcept nogil:
         cdef Py_ssize_t j
@@ -150,10 +158,11 @@ cdef class Rounds:
         return poll_signals(&self.work, work, WORK)
 
 
-def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, int n_threads):
-    """The cheapest of the centers (IN, k x d) for each row of X (IN), at ||x - c||^2 + offset of its group (IN).
+def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, int n_threads, weight=None):
+    """The cheapest of the centers (IN, k x d) for each row of X (IN), at w ||x - c||^2 + offset of its group (IN).
 
     group : IN array (n,), int32, rows of offset; or None: the only one
+    weight : IN array (n,), the w; or None: 1 each
     """
     cdef Rounds rounds = Rounds()
     cdef Py_ssize_t k, start = 0, stop, n = X.shape[0]
@@ -165,7 +174,7 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
                          f"{centers.shape[1]} columns and offsets for {offset.shape[1]}")
     if group is not None and n and not 0 <= np.min(group) <= np.max(group) < offset.shape[0]:
         raise ValueError(f"group must be the number of a row of offset, < {offset.shape[0]}")
-    rounds.attach(X, None, group, n_threads)
+    rounds.attach(X, None, group, n_threads, weight)
     rounds.reserve(centers.shape[0], offset.shape[0])
     rounds.t.factor = NULL
     rounds.t.offset = <double*> &offset[0, 0]
@@ -180,3 +189,18 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
             rounds.check_signals((stop - start) * rounds.p.d * rounds.t.k)
             start = stop
     return np.asarray(label)
+
+
+def error_of(X, const int[::1] labels, const double[:, ::1] centers, int n_threads, weight=None):
+    """Weighted sum of squared distances of rows of X (IN) to their centers (IN, k x d), rounded once."""
+    cdef Rounds rounds = Rounds()
+    cdef double error
+    cdef int64_t[:, ::1] digits = np.empty((n_threads, WIDE_DIGITS), dtype=np.int64)
+    if centers.shape[1] != X.shape[1] or labels.shape[0] != X.shape[0]:
+        raise ValueError("centers and labels must match X")
+    if X.shape[0] and not 0 <= np.min(labels) <= np.max(labels) < centers.shape[0]:
+        raise ValueError(f"labels must be >= 0 and < {centers.shape[0]}")
+    rounds.attach(X, None, None, n_threads, weight)
+    with nogil:
+        error = squared_error(&rounds.p, &centers[0, 0], &labels[0], <Wide*> &digits[0, 0])
+    return error

@@ -4,7 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twins.exact import layout, squared_distances, sum_of_squares, weighted_means, without_gaps
+from twins.exact import (
+    exact_sums,
+    layout,
+    squared_distances,
+    sum_of_squares,
+    weighted_means,
+    without_gaps,
+)
 
 
 @dataclass
@@ -17,24 +24,58 @@ class Hierarchy:
     objective: float
     path: np.ndarray
     n_iter: int
+    low: float  # the largest saving of a global cluster that was not opened in the last sweep
 
 
-def hdp(X, groups, lam_local, lam_global, *, max_iter=300):
-    """Algorithm 2 of KJ12. Local clusters are pairs (data set, global cluster)."""
+def drop(X, sets, weights, labels, centers, lam_local):
+    """Each data set gives up its cheapest local cluster while that costs less than lam_local."""
+    for rows in sets:
+        while True:
+            used = np.unique(labels[rows])
+            if len(used) == 1:
+                break
+            D = squared_distances(X[rows], centers[used])
+            own = np.searchsorted(used, labels[rows])
+            at = np.arange(len(rows))
+            mine = D[at, own]
+            D[at, own] = np.inf
+            other = D.argmin(axis=1)
+            loss = np.bincount(own, weights[rows] * (D.min(axis=1) - mine), len(used))
+            cheapest = loss.argmin()
+            if not loss[cheapest] < lam_local:
+                break
+            gone = own == cheapest
+            labels[rows[gone]] = used[other[gone]]
+
+
+def hdp(X, groups, lam_local, lam_global, *, weights=None, max_iter=300, begin=None):
+    """Algorithm 2 of KJ12. Local clusters are pairs (data set, global cluster).
+
+    ``begin``: labels and centers of a fixed point; wherever one is reached, data sets drop the
+    local clusters that are not worth lam_local.
+    """
     X = np.asarray(X, dtype=float)
+    weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
     sets = [np.flatnonzero(groups == g) for g in np.unique(groups)]
-    labels = np.zeros(len(X), dtype=int)
-    b, one = layout(X, np.ones(len(X))), np.ones(len(X))
-    centers = weighted_means(X, one, labels, b)
-    path, n_iter = [], 0
+    b = layout(X, weights)
+    if begin is None:
+        labels = np.zeros(len(X), dtype=int)
+        centers = weighted_means(X, weights, labels, b)
+    else:
+        labels, centers = np.array(begin[0], dtype=int), begin[1]
+    path, n_iter, settled = [], 0, begin is not None
     while n_iter < max_iter:
-        before = labels.copy()
-        opened = len(centers)
+        opened, low = len(centers), 0.0
+        dropping = labels.copy()
+        if settled:
+            drop(X, sets, weights, labels, centers, lam_local)
+        dropped, before = not np.array_equal(labels, dropping), labels.copy()
         for rows in sets:  # step 4
             local = set(labels[rows])
             for i in rows:
-                cost = squared_distances(X[i : i + 1], centers)[0]
+                cost = weights[i] * squared_distances(X[i : i + 1], centers)[0]
                 cost += [0 if p in local else lam_local for p in range(len(centers))]
+                low = max(low, cost.min() - lam_local)
                 if cost.min() > lam_local + lam_global:
                     labels[i] = len(centers)
                     centers = np.vstack([centers, X[i]])
@@ -44,21 +85,47 @@ def hdp(X, groups, lam_local, lam_global, *, max_iter=300):
         for rows in sets:  # step 5
             for c in np.unique(labels[rows]):
                 mine = rows[labels[rows] == c]
-                mean = weighted_means(X[mine], one[mine], np.zeros(len(mine), dtype=int), b)[0]
-                cost = len(mine) * squared_distances(mean[None], centers)[0]
+                one = np.zeros(len(mine), dtype=int)
+                mean = weighted_means(X[mine], weights[mine], one, b)[0]
+                mass = exact_sums(X[mine], weights[mine], one, 1, b)[1][0]
+                cost = mass * squared_distances(mean[None], centers)[0]
+                low = max(low, cost.min())
                 if cost.min() > lam_global:
                     labels[mine] = len(centers)
                     centers = np.vstack([centers, mean])
                 else:
                     labels[mine] = cost.argmin()
         created = len(centers) > opened
-        fixed = np.array_equal(labels, before) and not created
+        fixed = np.array_equal(labels, before) and not created and not dropped
+        ended = fixed and (settled or begin is None)
+        settled = fixed and begin is not None
         labels, _ = without_gaps(labels)  # step 6
-        centers = weighted_means(X, one, labels, b)
+        centers = weighted_means(X, weights, labels, b)
         n_local = np.array([len(set(labels[rows])) for rows in sets])
-        sse = sum_of_squares(X, one, labels, centers)
-        path.append(sse + lam_local * n_local.sum() + lam_global * len(centers))
+        sse = sum_of_squares(X, weights, labels, centers)
+        penalty = 0.0 if begin is not None else lam_global * len(centers)
+        path.append(sse + lam_local * n_local.sum() + penalty)
         n_iter += 1
-        if fixed:
+        if ended:
             break
-    return Hierarchy(labels, centers, n_local, path[-1], np.array(path), n_iter)
+    return Hierarchy(labels, centers, n_local, path[-1], np.array(path), n_iter, low)
+
+
+def local_price(X, weights, inertia, price):
+    """What a local cluster must save: so many variances within clusters, times log(rows)."""
+    used = X[weights > 0]
+    rows, varying = len(np.unique(used, axis=0)), int((np.ptp(used, axis=0) > 0).sum())
+    return price * inertia / (rows * varying) * np.log(rows) if inertia > 0 else 1.0
+
+
+def worth(X, groups, weights, labels, centers):
+    """The least, over clusters, of the most that a local cluster would lose without it."""
+    most = np.zeros(len(centers))
+    for g in np.unique(groups):
+        for c in np.unique(labels[groups == g]):
+            mine = (groups == g) & (labels == c)
+            mean = np.average(X[mine], axis=0, weights=weights[mine])
+            others = np.delete(centers, c, axis=0)
+            least = np.square(mean - others).sum(axis=1).min(initial=np.inf)
+            most[c] = max(most[c], weights[mine].sum() * least)
+    return most.min()

@@ -112,3 +112,89 @@ def mahalanobis(X, seeds, *, lam=None, scale=1.0, reg=1.0, known=None, weights=N
         path.append(mahalanobis_objective(X, w, labels, centers, S, lam, scale, reg))
         centers, S = refit(labels, k)
         path.append(mahalanobis_objective(X, w, labels, centers, S, lam, scale, reg))
+
+
+def classification_objective(X, w, labels, reg, scale, known):
+    """Twice minus the log-likelihood of rows and labels, less n d log(2 pi), and the prior's part.
+
+    At the best centers, covariances and shares for these labels; without the price of clusters.
+    """
+    d, total = X.shape[1], 0.0
+    for k in range(labels.max() + 1):
+        weight = w[labels == k]
+        W = weight.sum()
+        Y = X[labels == k] - weight @ X[labels == k] / W
+        T = (weight[:, None] * Y).T @ Y
+        total -= 2 * W * np.log(W / w.sum())
+        if known is not None:
+            S = known if known.ndim == 2 else known[k]
+            total += np.trace(T @ np.linalg.inv(S)) + W * np.linalg.slogdet(S)[1]
+            continue
+        S = (T + reg * np.eye(d)) / (W + scale)
+        total += np.trace((T + reg * np.eye(d)) @ np.linalg.inv(S))
+        total += (W + scale) * np.linalg.slogdet(S)[1] - scale * d * (1 + np.log(reg / scale))
+    return float(total)
+
+
+def classification(X, seeds, *, scale=1.0, reg=1.0, known=None, weights=None):
+    """The same where each point pays for the volume of its cluster; K fixed.
+
+    Points join the cluster of the least squared Mahalanobis distance + log |S_k| - 2 log p_k. An
+    emptied cluster keeps the row that pays least for staying.
+    """
+    n, d = X.shape
+    w = np.ones(n) if weights is None else weights
+    K = len(seeds)
+
+    def table(centers, S, p):
+        out = np.empty((n, K))
+        for k in range(K):
+            Y = X - centers[k]
+            out[:, k] = (Y * np.linalg.solve(S[k], Y.T).T).sum(axis=1)
+            out[:, k] += np.linalg.slogdet(S[k])[1] - 2 * np.log(p[k])
+        return out
+
+    def refit(labels):
+        centers = means_within(X, w, labels)
+        W = np.array([w[labels == k].sum() for k in range(K)])
+        if known is not None:
+            return centers, np.broadcast_to(known, (K, d, d)), W / w.sum()
+        S = []
+        for k in range(K):
+            Y = X[labels == k] - centers[k]
+            S.append(((w[labels == k, None] * Y).T @ Y + reg * np.eye(d)) / (W[k] + scale))
+        return centers, np.array(S), W / w.sum()
+
+    def objective(costs, labels, S):
+        total = w @ costs[np.arange(n), labels]
+        if known is None:
+            for k in range(K):
+                total += reg * np.trace(np.linalg.inv(S[k])) + scale * np.linalg.slogdet(S[k])[1]
+                total -= scale * d * (1 + np.log(reg / scale))
+        return float(total)
+
+    first = np.array([np.eye(d)] * K) if known is None else np.broadcast_to(known, (K, d, d))
+    costs = table(seeds, first, np.ones(K) / K)
+    labels = costs.argmin(axis=1)
+    own = w * costs[np.arange(n), labels]
+    for k in range(K):
+        count = np.bincount(labels, minlength=K)
+        if count[k] == 0:
+            worst = np.where(count[labels] > 1, own, -np.inf).argmax()
+            labels[worst] = k
+            own[worst] = 0.0
+    path, n_iter = [], 1
+    while True:
+        centers, S, p = refit(labels)
+        costs = table(centers, S, p)
+        path.append(objective(costs, labels, S))
+        before, labels = labels, costs.argmin(axis=1)
+        least = costs.min(axis=1)
+        n_iter += 1
+        while len(np.unique(labels)) < K:
+            for k in np.setdiff1d(np.arange(K), labels):
+                rows = np.flatnonzero(before == k)
+                labels[rows[(w[rows] * (costs[rows, k] - least[rows])).argmin()]] = k
+        if np.array_equal(labels, before):
+            return Covariances(labels, centers, S, path, n_iter)
+        path.append(objective(costs, labels, S))

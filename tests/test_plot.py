@@ -1,0 +1,539 @@
+"""Displays: what is in the artists, axes that are given, many points and clusters, bad input."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+import smallvar
+from smallvar import (
+    ClusterDisplay,
+    DendrogramDisplay,
+    DPMeans,
+    DynamicMeans,
+    FeatureDisplay,
+    GramDisplay,
+    GroupDisplay,
+    HDPMeans,
+    KernelDPMeans,
+    KFeatures,
+    PathDisplay,
+    PenalizedCut,
+    TrackDisplay,
+    cut_path,
+    feature_path,
+    lambda_path,
+)
+from smallvar._plot.base import as_lab, cluster_colors
+
+pytest.importorskip("matplotlib")
+import matplotlib
+
+matplotlib.use("agg")
+from matplotlib import pyplot
+
+RNG = np.random.default_rng(0)
+X3 = np.repeat([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]], 30, axis=0) + RNG.normal(size=(90, 2))
+TRUTH = np.repeat([0, 1, 2], 30)
+CLIQUES = np.kron(np.eye(3), np.ones((5, 5))) - np.eye(15)
+CLIQUES[0, 5] = CLIQUES[5, 0] = CLIQUES[5, 10] = CLIQUES[10, 5] = 1.0
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    pyplot.close("all")
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def path():
+    return lambda_path(X3, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def moving():
+    """Two clusters that move; the second ends after step 1 and is forgotten in step 3."""
+    X, times = [], []
+    for t in range(6):
+        X += [[t, 0.0], [t, 0.2]]
+        times += [t] * 2
+        if t < 2:
+            X += [[50.0, t], [50.2, t]]
+            times += [t] * 2
+    return DynamicMeans(10.0, t_q=2.0, k_tau=2.0).fit(X, times=times), np.array(X), np.array(times)
+
+
+def everything(path, moving):
+    """One call for each display; each takes ``ax``."""
+    model, X, times = moving
+    features = KFeatures(2, n_init=1, random_state=0).fit(X3)
+    return {
+        "clusters": lambda **o: ClusterDisplay.from_predictions(X3, TRUTH, **o),
+        "path": lambda **o: PathDisplay.from_path(path, **o),
+        "dendrogram": lambda **o: DendrogramDisplay.from_path(path, **o),
+        "features": lambda **o: FeatureDisplay.from_estimator(features, **o),
+        "tracks": lambda **o: TrackDisplay.from_estimator(model, X, times=times, **o),
+        "groups": lambda **o: GroupDisplay.from_predictions([0, 1, 1], ["a", "a", "b"], **o),
+        "gram": lambda **o: GramDisplay.from_predictions(CLIQUES, np.arange(15) // 5, **o),
+    }
+
+
+NAMES = ["clusters", "path", "dendrogram", "features", "tracks", "groups", "gram"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_axes_are_made_or_used(name, path, moving):
+    draw = everything(path, moving)[name]
+    display = draw()
+    assert pyplot.get_fignums() == [display.figure_.number]
+    assert display.ax_.get_figure() is display.figure_
+    display.figure_.canvas.draw()
+    figure, (left, right) = pyplot.subplots(1, 2, layout="constrained")
+    display = draw(ax=right)
+    assert display.ax_ is right and display.figure_ is figure
+    assert not left.has_data()
+    assert display.plot(left) is display and display.ax_ is left
+    figure.canvas.draw()
+    place = right.get_subplotspec().get_position(figure)
+    for axes in getattr(display, "axes_", []):  # again, in the place of the left axes
+        assert axes.get_position().x1 <= place.x0 + 0.02
+    assert len(pyplot.get_fignums()) == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_axes_that_are_none(name, path, moving):
+    with pytest.raises(TypeError, match="ax must be Axes of matplotlib or None, got"):
+        everything(path, moving)[name](ax="here")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_matplotlib(name, path, moving, monkeypatch):
+    for module in [m for m in sys.modules if m.partition(".")[0] == "matplotlib"]:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=r"Display needs matplotlib \(pip install matplotlib\)"):
+        everything(path, moving)[name]()
+
+
+# Clusters
+
+
+def test_clusters_in_the_plane():
+    model = DPMeans(random_state=0).fit(X3)
+    display = ClusterDisplay.from_estimator(model, X3)
+    points, centers = (np.asarray(c.get_offsets()) for c in display.ax_.collections)
+    assert np.array_equal(np.sort(points, axis=0), np.sort(X3, axis=0))
+    assert np.array_equal(centers, model.cluster_centers_)
+    assert display.sizes.tolist() == np.bincount(model.labels_).tolist() == [30, 30, 30]
+    assert [t.get_text() for t in display.ax_.texts] == ["0", "1", "2"]
+    legend = [t.get_text() for t in display.ax_.get_legend().get_texts()]
+    assert legend == ["0: 30", "1: 30", "2: 30"]
+    assert display.ax_.get_title() == "90 rows\n3 clusters, of 30 rows each"
+    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("column 0", "column 1")
+    for point, color in zip(points, display.ax_.collections[0].get_facecolors(), strict=True):
+        label = model.labels_[(point == X3).all(axis=1)][0]
+        assert np.allclose(color[:3], cluster_colors(3)[label])
+
+
+def test_labels_without_centers_stand_at_a_row_of_theirs():
+    labels = np.array([5, 7, -1])[TRUTH]
+    display = ClusterDisplay.from_predictions(X3, labels, feature_names=["a", "$b_{"])
+    assert [t.get_text() for t in display.ax_.texts] == ["5", "7"]
+    for name, mark in zip((5, 7), display.centers, strict=True):
+        rows = X3[labels == name]
+        distance = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
+        assert np.array_equal(mark, rows[distance.argmin()])
+    assert "30 in none" in display.ax_.get_title()
+    legend = display.ax_.get_legend().get_texts()
+    assert [t.get_text() for t in legend] == ["5: 30", "7: 30"]  # no noise
+    display.figure_.canvas.draw()
+
+
+def test_many_columns_are_projected():
+    X = np.column_stack([X3, 0.01 * RNG.normal(size=(90, 3))])
+    display = ClusterDisplay.from_predictions(X, TRUTH, legend=False)
+    assert re.fullmatch(r"principal component 1 \(\d+% of the variance\)", display.axis_titles[0])
+    variances = np.linalg.eigvalsh(np.cov(X.T))[::-1]
+    assert np.var(display.points, axis=0, ddof=1) == pytest.approx(variances[:2])
+    assert display.ax_.get_legend() is None
+
+
+def test_many_points_and_clusters():
+    labels = np.arange(200_000) % 300
+    X = np.column_stack([labels % 20, labels // 20]) + 0.1 * RNG.normal(size=(200_000, 2))
+    display = ClusterDisplay.from_predictions(X, labels)
+    assert len(display.points) == 50_000
+    assert display.ax_.get_title().startswith("200,000 rows, 50,000 of them drawn\n300 clusters")
+    assert display.sizes.sum() == 200_000 and display.ax_.get_legend() is None
+    assert len(ClusterDisplay.from_predictions(X, labels, max_points=10).points) == 10
+
+
+def test_colors_stay_apart():
+    for k in (1, 5, 10, 30, 100):
+        lab = as_lab(cluster_colors(k))
+        apart = np.sqrt(((lab[:, None] - lab) ** 2).sum(axis=2))[np.triu_indices(k, 1)]
+        assert apart.min(initial=np.inf) > (15 if k <= 30 else 10)
+    assert cluster_colors(300).shape == (300, 3)
+    assert as_lab(np.array([[1.0, 1.0, 1.0]]))[0] == pytest.approx([100, 0, 0], abs=0.1)
+    red = as_lab(np.array([[1.0, 0.0, 0.0]]))[0]
+    assert red == pytest.approx([53.24, 80.09, 67.2], abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": TRUTH[:5]}, "labels must be of shape (90,), one for each row, got (5,)"),
+        ({"labels": TRUTH / 2}, "labels must be integers, got float64"),
+        ({"centers": np.zeros((3, 1))}, "centers must be of shape (n_clusters, 2), got (3, 1)"),
+        ({"centers": np.zeros((2, 2))}, "labels must be < 2, the number of centers, got 2"),
+        ({"feature_names": ["a"]}, "feature_names must be 2 names, one a column, got 1"),
+        ({"centers": np.full((3, 2), np.inf)}, "centers must be finite"),
+        ({"max_points": 0}, "max_points must be >= 1, got 0"),
+        ({"labels": [[0, 1]] * 90}, "labels must be of shape (90,)"),
+        ({"X": X3[0]}, "Expected 2D array"),
+        ({"X": X3[:0], "labels": []}, "minimum of 1 is required"),
+        ({"X": np.full((90, 2), np.nan)}, "NaN"),
+    ],
+)
+def test_bad_clusters(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ClusterDisplay.from_predictions(**{"X": X3, "labels": TRUTH} | options)
+
+
+def test_estimators_that_do_not_fit_the_rows():
+    with pytest.raises(NotFittedError, match="this DPMeans has no labels_"):
+        ClusterDisplay.from_estimator(DPMeans(), X3)
+    with pytest.raises(ValueError, match="X must be the 90 rows that the estimator was fitted to"):
+        ClusterDisplay.from_estimator(DPMeans(random_state=0).fit(X3), X3[:4])
+    with pytest.raises(NotFittedError, match="this KFeatures has no labels_"):
+        ClusterDisplay.from_estimator(KFeatures(2, n_init=1, random_state=0).fit(X3), X3)
+    with pytest.raises(TypeError, match="centers must not be given"):
+        ClusterDisplay.from_estimator(DPMeans(random_state=0).fit(X3), X3, centers=X3[:3])
+    with pytest.raises(TypeError, match="legend must be True or False, got 1"):
+        ClusterDisplay.from_predictions(X3, TRUTH, legend=1)
+    with pytest.raises(TypeError, match="max_points must be an integer"):
+        ClusterDisplay.from_predictions(X3, TRUTH, max_points=1.5)
+    kernel = KernelDPMeans(5.0, kernel="precomputed").fit(np.eye(4))
+    with pytest.raises(ValueError, match="got a precomputed kernel: draw it by GramDisplay"):
+        ClusterDisplay.from_estimator(kernel, np.eye(4))
+
+
+# Paths
+
+
+def test_path_of_clusters(path):
+    display = PathDisplay.from_path(path)
+    above, middle, below = display.axes_
+    assert np.array_equal(middle.lines[0].get_xydata(), np.c_[path.counts, path.error])
+    known = np.isfinite(path.criterion)
+    behind = (path.criterion - path.criterion.min())[known]
+    assert np.array_equal(above.lines[0].get_xydata(), np.c_[path.counts[known], behind])
+    chosen = below.collections[1].get_segments()[0]
+    i = path.best - 1
+    assert chosen.tolist() == [[3, path.lam_low[i]], [3, path.lam_high[i]]]
+    assert below.get_xlabel() == "K, number of clusters" and not above.get_xlabel()
+    model = DPMeans(random_state=0).fit(X3)
+    assert len(PathDisplay.from_estimator(model, panels=["ranges"]).axes_) == 1
+
+
+def test_path_of_features_and_cuts():
+    path = feature_path(X3, 4, random_state=0)
+    display = PathDisplay.from_path(path, panels=["error", "steps"])
+    error, steps = display.axes_
+    label = error.get_ylabel().replace("\n", " ")  # on two lines where the axis is short
+    assert label == "squared error, in squared data units"
+    assert steps.get_ylabel() == "best number of features" and steps.get_xscale() == "log"
+    cuts = cut_path(CLIQUES, random_state=0)
+    assert cuts.best == 3
+    error, steps = PathDisplay.from_path(cuts, panels=["error", "steps"]).axes_
+    assert np.array_equal(error.lines[0].get_xydata(), np.c_[cuts.counts, cuts.cut])
+    assert steps.get_xscale() == "linear"
+    best = steps.collections[-1].get_segments()[0]
+    i = cuts.counts.tolist().index(3)
+    assert best.tolist() == [[cuts.lam_low[i], 3], [cuts.lam_high[i], 3]]
+
+
+def test_paths_with_nothing_to_choose():
+    for path in (
+        lambda_path(np.ones((4, 2)), random_state=0),
+        feature_path(np.zeros((4, 2)), 1, random_state=0),
+        cut_path(np.zeros((3, 3))),
+        cut_path(CLIQUES, [-0.5]),
+    ):
+        for panels in (None, ["error"], ["ranges"], ["steps"]):
+            PathDisplay.from_path(path, panels=panels).figure_.canvas.draw()
+            pyplot.close("all")
+
+
+@pytest.mark.parametrize("panels", ["error", [], ["errors"], ["criterion", 3]])
+def test_bad_panels(path, panels):
+    with pytest.raises(ValueError, match="panels must be some of"):
+        PathDisplay.from_path(path, panels=panels)
+
+
+def test_bad_paths(path):
+    with pytest.raises(TypeError, match="path must be what lambda_path, feature_path or cut_path"):
+        PathDisplay.from_path([1, 2])
+    with pytest.raises(TypeError, match="path must be one of lambda_path, got FeaturePath"):
+        DendrogramDisplay.from_path(feature_path(X3, 2, random_state=0))
+    with pytest.raises(ValueError, match="this DPMeans has no path_: it must be fitted"):
+        PathDisplay.from_estimator(DPMeans())
+    ranges = {"lam_low": path.lam_low, "lam_high": path.lam_high}
+    display = PathDisplay(counts=path.counts, error=path.error, **ranges)
+    with pytest.raises(ValueError, match="this path has none"):
+        display.plot(panels=["criterion"])
+    with pytest.raises(ValueError, match="ax must be Axes for each of 3 panels, got 2"):
+        PathDisplay.from_path(path, ax=pyplot.subplots(2)[1])
+
+
+def test_dendrogram(path):
+    display = DendrogramDisplay.from_path(path)
+    (lines,) = display.ax_.collections
+    joins = [s for s in lines.get_segments() if len(s) == 4]
+    leaves = len(path.linkage) + 1
+    assert len(joins) == min(leaves, 60) - 1
+    assert sorted(s[1][1] for s in joins) == pytest.approx(path.linkage[-len(joins) :, 2])
+    colors = {tuple(c) for c in lines.get_colors()}
+    assert len(colors) == 3 + 1  # three clusters and what is above them
+    few = DendrogramDisplay(linkage=path.linkage, best=3).plot(max_leaves=5)
+    assert [t.get_text() for t in few.ax_.get_xticklabels()] != []
+    sizes = [int(t.get_text()) for t in few.ax_.get_xticklabels()]
+    assert len(sizes) == 5 and sum(sizes) == leaves
+    assert "the last 5 to merge drawn" in few.ax_.get_title()
+
+
+def test_dendrogram_by_hand():
+    Z = np.array([[0, 1, 1.0, 2], [2, 3, 2.0, 2], [4, 5, 5.0, 4]])
+    display = DendrogramDisplay(linkage=Z, best=2).plot()
+    joins = [s.tolist() for s in display.ax_.collections[0].get_segments() if len(s) == 4]
+    assert joins[0] == [[0, 0], [0, 1], [1, 1], [1, 0]]
+    assert joins[2] == [[0.5, 1], [0.5, 5], [2.5, 5], [2.5, 2]]
+    (line,) = display.ax_.lines
+    assert line.get_ydata()[0] == 3.5
+    for bad in (np.zeros((2, 3)), np.zeros(4)):
+        with pytest.raises(ValueError, match="linkage must be of shape"):
+            DendrogramDisplay(linkage=bad).plot()
+    with pytest.raises(ValueError, match="max_leaves must be >= 2, got 1"):
+        DendrogramDisplay(linkage=Z).plot(max_leaves=1)
+    one = DendrogramDisplay.from_path(lambda_path(np.ones((4, 2)), random_state=0))
+    assert one.ax_.get_title() == "1 branch"
+
+
+# Features
+
+
+@pytest.mark.parametrize("shape", [None, (2, 3)])
+def test_features(shape):
+    X = RNG.normal(size=(40, 6))
+    model = KFeatures(3, n_init=1, random_state=0).fit(X)
+    display = FeatureDisplay.from_estimator(model, shape=shape)
+    *panels, last = display.axes_
+    assert len(panels) == 3
+    for component, axes in zip(model.components_, panels, strict=True):
+        drawn = [bar.get_height() for bar in axes.patches]
+        if shape:
+            drawn = axes.images[0].get_array().ravel()
+        assert np.array_equal(drawn, component)
+    Z = np.asarray(last.images[0].get_array())
+    assert np.array_equal(Z, sorted(map(tuple, model.assignments_), reverse=True))
+
+
+def test_bad_features():
+    model = KFeatures(2, n_init=1, random_state=0).fit(X3)
+    for shape, message in (
+        ((2, 2), "shape must be of 2 numbers, as many as there are columns, got (2, 2)"),
+        ((2, 1, 1), "shape must be height and width"),
+        ((0, 2), "shape must be >= 1, got 0"),
+        (2, "shape must be height and width, got 2"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            FeatureDisplay.from_estimator(model, shape=shape)
+    with pytest.raises(ValueError, match="feature_names must be 2 names"):
+        FeatureDisplay.from_estimator(model, feature_names="abc")
+    with pytest.raises(ValueError, match="this KFeatures has no features"):
+        FeatureDisplay.from_estimator(KFeatures(2))
+    with pytest.raises(ValueError, match="assignments must have 1 columns"):
+        FeatureDisplay(components=np.ones((1, 2)), assignments=np.ones((3, 2))).plot()
+
+
+# Tracks
+
+
+def test_tracks_in_the_plane(moving):
+    model, X, times = moving
+    display = TrackDisplay.from_estimator(model, X, times=times)
+    points, _gaps, lines, begins, ends = display.ax_.collections
+    assert len(points.get_offsets()) == len(X)
+    assert len(lines.get_segments()) == 5 + 1
+    for marks, i in ((begins, 0), (ends, -1)):
+        expected = [track[i, 1:3] for track in model.tracks_.values()]
+        assert np.array_equal(np.asarray(marks.get_offsets()), expected)
+    assert [t.get_text() for t in display.ax_.texts] == ["0", "1"]
+    faces = ends.get_facecolors()[:, 0]
+    assert faces[0] == 1.0 and faces[1] < 1.0  # the second was forgotten
+    assert "2 clusters, 1 forgotten" in display.ax_.get_title()
+
+
+def test_lives(moving):
+    model, _, _ = moving
+    display = TrackDisplay.from_estimator(model, kind="lives", time_name="seconds")
+    solid, dotted, begins, crosses = display.ax_.collections
+    assert [s.tolist() for s in solid.get_segments()] == [[[0, 0], [5, 0]], [[0, 1], [1, 1]]]
+    death = next(i for i, step in enumerate(model.deaths_) if 1 in step)
+    assert dotted.get_segments()[0].tolist() == [[1, 1], [death, 1]]
+    assert np.asarray(begins.get_offsets()).tolist() == [[0, 0], [0, 1]]
+    assert np.asarray(crosses.get_offsets()).tolist() == [[death, 1]]
+    assert display.ax_.get_xlabel() == "seconds"
+
+
+def test_tracks_of_dates_and_of_kernels(moving):
+    _, X, times = moving
+    dates = np.datetime64("2026-01-01") + times
+    model = DynamicMeans(10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=dates)
+    display = TrackDisplay.from_estimator(model, X[:, :1], times=dates)
+    days = dates.astype(float)
+    assert np.asarray(display.ax_.collections[0].get_offsets())[:, 0] == pytest.approx(days)
+    kernel = smallvar.KernelDynamicMeans(10.0).fit(X, times=times)
+    lives = TrackDisplay.from_estimator(kernel, kind="lives")
+    assert len(lives.ax_.collections[2].get_offsets()) == len(kernel.tracks_)
+    with pytest.raises(ValueError, match="kind must be 'lives': there are no centers"):
+        TrackDisplay.from_estimator(kernel)
+
+
+def test_tracks_of_names_and_of_durations(moving):
+    _, X, times = moving
+    names = np.array([f"week {t}" for t in times])
+    model = DynamicMeans(10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=names)
+    display = TrackDisplay.from_estimator(model, X[:, :1], times=names)
+    assert np.asarray(display.ax_.collections[0].get_offsets())[:, 0].tolist() == times.tolist()
+    assert [t.get_text() for t in display.ax_.get_xticklabels()] == [f"week {t}" for t in range(6)]
+    TrackDisplay.from_estimator(model, kind="lives").figure_.canvas.draw()
+    minutes = times.astype("timedelta64[m]")
+    model = DynamicMeans(10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=minutes)
+    display = TrackDisplay.from_estimator(model, X[:, :1], times=minutes)
+    offsets = np.asarray(display.ax_.collections[0].get_offsets())
+    assert offsets[:, 0].tolist() == (60.0 * times).tolist()
+
+
+def test_bad_tracks(moving):
+    model, X, times = moving
+    with pytest.raises(ValueError, match="kind must be one of 'movement', 'lives', got 'all'"):
+        TrackDisplay.from_estimator(model, kind="all")
+    with pytest.raises(ValueError, match="this DynamicMeans has no tracks_"):
+        TrackDisplay.from_estimator(DynamicMeans())
+    with pytest.raises(ValueError, match=r"times must be of shape \(16,\), got \(3,\)"):
+        TrackDisplay.from_estimator(model, X, times=[1, 2, 3])
+    with pytest.raises(ValueError, match="X must be the 16 rows"):
+        TrackDisplay.from_estimator(model, X[:3], times=times[:3])
+    with pytest.raises(ValueError, match="times must be given with X: one column"):
+        TrackDisplay.from_estimator(DynamicMeans(1.0).fit(X[:, :1], times=times), X[:, :1])
+    with pytest.raises(ValueError, match="X must have 2 columns, got 1"):
+        TrackDisplay.from_estimator(model, X[:, :1], times=times)
+    with pytest.raises(ValueError, match="times and max_points must be None without X"):
+        TrackDisplay.from_estimator(model, times=times)
+    with pytest.raises(ValueError, match="X must be None with kind='lives'"):
+        TrackDisplay.from_estimator(model, X, times=times, kind="lives")
+    line = {0: np.array([[0, 1.0], [1, 2.0]])}
+    with pytest.raises(ValueError, match="point_times must be given: one column"):
+        TrackDisplay(tracks=line, times=np.arange(2), points=X[:, :1]).plot()
+    with pytest.raises(ValueError, match="tracks must have at least one cluster, got none"):
+        TrackDisplay(tracks={}, times=np.arange(3)).plot()
+
+
+# Groups and matrices
+
+
+def test_groups():
+    X = np.array([[0.0], [1.0], [10.0], [0.5], [20.0], [21.0]])
+    names = ["a", "a", "a", "b", "b", "b"]
+    model = HDPMeans(lam_local=2.0, lam_global=5.0).fit(X, groups=names)
+    display = GroupDisplay.from_estimator(model, names)
+    expected = [[sum(model.labels_[:3] == k) for k in range(3)]]
+    expected += [[sum(model.labels_[3:] == k) for k in range(3)]]
+    assert display.counts.tolist() == np.array(expected).tolist()
+    image = display.ax_.images[0].get_array()
+    shared = int(np.argmax((display.counts > 0).sum(axis=0)))  # comes first
+    assert display.ax_.get_xticklabels()[0].get_text() == str(shared)
+    assert image[:, 0].tolist() == pytest.approx([2 / 3, 1 / 3])
+    assert np.ma.getmaskarray(image).sum() == 2
+    assert "2 data sets, 3 clusters\n1 shared by two or more" in display.ax_.get_title()
+
+
+def test_bad_groups():
+    model = HDPMeans(2.0, 5.0).fit([[0.0], [9.0]], groups=[0, 1])
+    with pytest.raises(ValueError, match="groups must have one entry for each of them"):
+        GroupDisplay.from_estimator(model, [0, 1, 1])
+    with pytest.raises(ValueError, match="groups must be one-dimensional and not empty"):
+        GroupDisplay.from_predictions([], [])
+    with pytest.raises(ValueError, match="groups must be numbers or strings, not both"):
+        GroupDisplay.from_predictions([0, 1], np.array([1, "a"], dtype=object))
+    with pytest.raises(ValueError, match=r"labels must be of shape \(2,\)"):
+        GroupDisplay.from_predictions([0], ["a", "b"])
+    with pytest.raises(NotFittedError, match="this HDPMeans has no labels_"):
+        GroupDisplay.from_estimator(HDPMeans(2.0, 5.0), [0, 1])
+    with pytest.raises(ValueError, match="at least one cluster, got none"):
+        GroupDisplay.from_predictions([-1, -1], [0, 1])
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.coo_matrix])
+def test_matrix_is_sorted(form):
+    order = RNG.permutation(15)
+    labels = (np.arange(15) // 5)[order]
+    shuffled = CLIQUES[np.ix_(order, order)]
+    display = GramDisplay.from_predictions(form(shuffled), labels)
+    rows = np.argsort(labels, kind="stable")
+    assert np.array_equal(display.pixels, shuffled[np.ix_(rows, rows)])
+    assert np.array_equal(display.ax_.images[0].get_array(), display.pixels)
+    ticks = display.ax_.get_xticks()
+    assert ticks.tolist() == [2.5, 7.5, 12.5]
+
+
+def test_large_matrices_are_drawn_as_means():
+    labels = np.repeat([0, 1, 1, 1], 700)
+    A = sparse.csr_array((labels[:, None] == labels).astype(float))
+    display = GramDisplay.from_predictions(A, labels)
+    assert display.pixels.shape == (700, 700)
+    assert display.labels.tolist() == [1, 0] and display.sizes.tolist() == [2100, 700]
+    assert np.array_equal(np.unique(display.pixels), [0.0, 1.0])
+    dense = GramDisplay.from_predictions(A.toarray(), labels)
+    assert np.array_equal(dense.pixels, display.pixels)
+    assert "mean of 4 by 4 entries" in display.figure_.axes[1].get_ylabel()
+
+
+def test_gram_of_estimators():
+    kernel = KernelDPMeans(5.0, gamma=0.01).fit(X3)
+    display = GramDisplay.from_estimator(kernel, X3)
+    assert display.pixels.diagonal() == pytest.approx(np.ones(90))
+    assert display.name == "rbf kernel"
+    few = GramDisplay.from_estimator(kernel, X3, max_points=20)
+    assert few.pixels.shape == (20, 20) and "90 rows, 20 of them" in few.ax_.get_title()
+    with pytest.raises(ValueError, match="X must have 2 columns, got 1"):
+        GramDisplay.from_estimator(kernel, X3[:, :1])
+    with pytest.raises(ValueError, match="NaN"):
+        GramDisplay.from_estimator(kernel, np.full((90, 2), np.nan))
+    with pytest.raises(TypeError, match="max_points must be an integer"):
+        GramDisplay.from_estimator(kernel, X3, max_points="all")
+    graph = PenalizedCut(-0.5, random_state=0).fit(CLIQUES)
+    with pytest.raises(ValueError, match="max_points must be None for a matrix that is given"):
+        GramDisplay.from_estimator(graph, CLIQUES, max_points=3)
+    assert GramDisplay.from_estimator(graph, CLIQUES).name == "link"
+    with pytest.raises(TypeError, match="estimator must have a kernel or be of graphs"):
+        GramDisplay.from_estimator(DPMeans(random_state=0).fit(X3), X3)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.ones((2, 3)), "matrix must be square, got shape (2, 3)"),
+        (np.ones(3), "matrix must be a matrix of numbers, got shape (3,)"),
+        ([["a"]], "matrix must be a matrix of numbers"),
+        (np.full((2, 2), np.nan), "matrix must be finite"),
+        (np.ones((3, 3)), "labels must be of shape (3,)"),
+    ],
+)
+def test_bad_matrices(matrix, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        GramDisplay.from_predictions(matrix, [0, 0])
