@@ -16,6 +16,7 @@ DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
 TINY = 16  # rows up to which components are solved together
 ZERO_ROW = 1e-10  # of the longest row of Y: shorter ones are rounding
 TIED = 1e-9  # products of rows of Y closer than that: the first is taken
+SOLVED = 40  # bytes for each entry of a matrix that is made dense to be solved
 ROUNDS = 1000  # of one start: rarely more than 50
 SEEDED = "rng" in inspect.signature(eigsh).parameters
 
@@ -29,22 +30,23 @@ class Rounding(namedtuple("Rounding", "objective labels more")):
         return int(self.labels.max()) + 1
 
 
-def eigen_above(K, threshold, random_state, *, least=0):
+def eigen_above(K, threshold, random_state, *, least=0, max_memory=np.inf):
     """All eigenpairs of a symmetric K whose eigenvalue exceeds ``threshold``, copies included.
 
     ``K`` is a dense array, a sparse one, or has ``shape`` and ``product(B)`` or ``K @ B``. At least
     the ``least`` largest are returned, even when below. Values fall, vectors (n, m) are orthonormal
-    and have their largest entry positive.
+    and have their largest entry positive. What is not dense is made so only within ``max_memory``
+    bytes.
     """
     n, rng = K.shape[0], check_random_state(random_state)
     least = min(least, n)
     if isinstance(K, np.ndarray):
         values, vectors = _dense(K, threshold, least)
     elif issparse(K):
-        values, vectors = _by_component(csr_array(K), threshold, rng, least)
+        values, vectors = _by_component(csr_array(K), threshold, rng, least, max_memory)
     else:
         product = K.product if hasattr(K, "product") else lambda B: K @ B
-        values, vectors = _implicit(product, n, threshold, rng, least)
+        values, vectors = _implicit(product, n, threshold, rng, least, max_memory)
     order = np.argsort(-values, kind="stable")
     order = order[: max(np.count_nonzero(values > threshold), least)]
     values, vectors = values[order], vectors[:, order]
@@ -69,7 +71,7 @@ def _dense(K, threshold, least):
     return eigh(K, largest=least)
 
 
-def _by_component(K, threshold, rng, least):
+def _by_component(K, threshold, rng, least, max_memory):
     """The same for a sparse K, one connected component at a time."""
     component = connected_components(K, directed=False)[1]
     order = np.argsort(component, kind="stable")
@@ -96,7 +98,9 @@ def _by_component(K, threshold, rng, least):
             values, vectors = _dense(block.toarray(), threshold, min(least, b - a))
         else:
             norm = np.abs(block).sum(axis=1).max()
-            values, vectors = lanczos(block.dot, b - a, norm, threshold, rng, least)
+            values, vectors = lanczos(
+                block.dot, b - a, norm, threshold, rng, least, max_memory=max_memory
+            )
         found.append((values, vectors.T, np.zeros(len(values), dtype=int), np.array([a])))
     values = np.concatenate([values for values, *_ in found])
     out = np.zeros((K.shape[0], len(values)))
@@ -109,7 +113,7 @@ def _by_component(K, threshold, rng, least):
     return values, out
 
 
-def _implicit(product, n, threshold, rng, least):
+def _implicit(product, n, threshold, rng, least, max_memory):
     """The same for a K known by its products."""
     if n <= DENSE:
         K = product(np.eye(n))
@@ -118,10 +122,10 @@ def _implicit(product, n, threshold, rng, least):
     for _ in range(10):
         B = product(np.linalg.qr(B)[0])
     norm = 2 * np.linalg.norm(B, 2)
-    return lanczos(product, n, norm, threshold, rng, least)
+    return lanczos(product, n, norm, threshold, rng, least, max_memory=max_memory)
 
 
-def lanczos(product, n, norm, threshold, rng, least=0, known=None):
+def lanczos(product, n, norm, threshold, rng, least=0, known=None, max_memory=np.inf):
     """The same by Lanczos runs, each on what the runs before it left; no eigenvalue exceeds norm.
 
     A run sees one vector of each eigenspace, so the last one, which finds nothing, must start from
@@ -156,9 +160,10 @@ def lanczos(product, n, norm, threshold, rng, least=0, known=None):
         except ArpackError:
             break
         values = values - 2 * norm
+        wanted = min(least - Q.shape[1], len(values))
+        if complete and wanted > 0:  # at least so many are as large as the last of these
+            threshold = min(threshold, np.nextafter(np.sort(values)[-wanted], -np.inf))
         take = values > threshold
-        if complete and Q.shape[1] < least:
-            take[np.argmax(values)] = True
         if complete and not take.any():
             Q = np.linalg.qr(Q)[0]
             H = Q.T @ product(Q)
@@ -169,6 +174,13 @@ def lanczos(product, n, norm, threshold, rng, least=0, known=None):
         Q = np.linalg.qr(np.column_stack([Q, vectors[:, take]]))[0]
         if complete:
             k = 2 * k if take.all() else max(2, least - Q.shape[1])
+    if SOLVED * n * n > max_memory:
+        which = f"above {threshold:.3g}" if threshold < np.inf else f"up to the {least}th"
+        raise ValueError(
+            f"max_memory must be at least {SOLVED * n * n:.3g} for all eigenvalues {which} of "
+            f"{n} rows, too many for a sparse solver, got {max_memory:.3g}: take a larger lam or "
+            "fewer clusters, or allow more"
+        )
     K = product(np.eye(n))
     return _dense((K + K.T) / 2, threshold, least)
 

@@ -7,8 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigvalsh, eigvalsh_tridiagonal
 from scipy.sparse import issparse
-from scipy.spatial.distance import cdist, pdist
-from sklearn.metrics.pairwise import KERNEL_PARAMS, kernel_metrics, pairwise_kernels
+from scipy.spatial.distance import cdist, pdist, squareform
+from sklearn.metrics.pairwise import (
+    KERNEL_PARAMS,
+    kernel_metrics,
+    pairwise_distances,
+    pairwise_kernels,
+)
 
 from smallvar._base import Estimator
 from smallvar._sweeps.sums import round_origin
@@ -37,7 +42,7 @@ def batches(n, size):
 
 
 def typical_distance(X, weight, metric):
-    """Median distance between rows that differ, 0 if none do; rows without weight do not count.
+    """Median distance between rows, 0 if all are equal; copies do not count, nor rows of weight 0.
 
     Of more than SAMPLE rows, always the same ones are looked at, drawn at random: rows in a regular
     order, such as one from each of several groups in turn, must not be taken at regular steps.
@@ -45,8 +50,17 @@ def typical_distance(X, weight, metric):
     rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
     if len(rows) > SAMPLE:
         rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLE, replace=False))
-    distance = pdist(X[rows], metric)
-    distance = distance[distance > 0]
+    if issparse(X):
+        root = metric == "sqeuclidean"
+        distance = pairwise_distances(
+            X[rows].astype(np.float64), metric="euclidean" if root else metric
+        )
+        distance = distance ** (1 + root)
+        distance[distance <= 1e-10 * distance.max(initial=0)] = 0.0  # those of equal rows are off
+    else:
+        distance = squareform(pdist(X[rows], metric))
+    first = (distance == 0).argmax(axis=1) == np.arange(len(rows))  # of its copies
+    distance = distance[np.ix_(first, first)][np.triu_indices(np.count_nonzero(first), 1)]
     return float(np.median(distance)) if len(distance) else 0.0
 
 
@@ -100,6 +114,13 @@ def is_remote(X, Y, gamma):
     return square > REMOTE * apart > 0 or square * gamma > LARGE
 
 
+def same(value, other):
+    """Whether two arguments of a kernel are equal, arrays too."""
+    return value is other or (
+        type(value) is type(other) and bool(np.array_equal(np.asarray(value), np.asarray(other)))
+    )
+
+
 def block_size(max_memory):
     """Elements of a block of K: few enough for the budget."""
     return int(min(BLOCK, max(1, max_memory / TEMPORARY)))
@@ -109,8 +130,11 @@ class KernelEstimator(Estimator):
     """Base of estimators that see the data through a kernel only.
 
     They have the parameters ``kernel``, ``gamma`` and ``kernel_params``. Where a fit has set
-    ``gamma_``, that is the gamma from then on.
+    ``gamma_``, that is the gamma from then on, and where it has called ``_remember_kernel``,
+    another kernel is refused.
     """
+
+    _share = SHARE
 
     def _threads(self):
         return 1  # products are BLAS's, and its threads the user's
@@ -157,9 +181,28 @@ class KernelEstimator(Estimator):
             return None
         if self.kernel in DISTANCES:
             typical = typical_distance(X, weight, DISTANCES[self.kernel])
-            if typical > 0 and np.isfinite(SHARE / typical):
-                return SHARE / typical
+            if typical > 0 and np.isfinite(self._share / typical):
+                return self._share / typical
         return 1.0 if self.kernel == "chi2" else 1.0 / X.shape[1]  # scikit-learn's
+
+    def _remember_kernel(self):
+        """What is learned belongs to this kernel."""
+        self._learned_by = self.kernel, dict(self.kernel_params or {})
+
+    def _check_same_kernel(self):
+        """Raise if the kernel is not that of the fit, but for ``gamma``, which ``gamma_`` keeps."""
+        kernel, given = self._learned_by
+        if type(self.kernel) is not type(kernel) or self.kernel != kernel:
+            raise ValueError(
+                f"kernel must stay what it was in fit, {kernel!r}, got {self.kernel!r}: fit again"
+            )
+        now = self.kernel_params or {}
+        for name in sorted((set(given) | set(now)) - {"gamma"}):
+            if name not in given or name not in now or not same(given[name], now[name]):
+                raise ValueError(
+                    f"kernel_params must stay what they were in fit, {given!r}, got "
+                    f"{self.kernel_params!r}: fit again"
+                )
 
     def _validate_kernel(
         self, X: ArrayLike, *, reset: bool, least: int = 1
@@ -167,6 +210,8 @@ class KernelEstimator(Estimator):
         """The data; in ``fit``, a precomputed Gram matrix is checked."""
         if not reset:  # a parameter may have been set since
             self._check_kernel()
+            if "_learned_by" in vars(self):
+                self._check_same_kernel()
         X = self._validate(X, reset=reset, least=least)
         if reset and isinstance(self.kernel, str) and self.kernel == "precomputed":
             check_gram(X)
@@ -175,8 +220,10 @@ class KernelEstimator(Estimator):
     def _kernel_between(self, X, Y):
         """Kernel of each row of X with each of Y, float32 or float64."""
         arguments = self._kernel_arguments()
-        if getattr(self, "gamma_", None) is not None:
-            arguments["gamma"] = self.gamma_
+        if "gamma_" in vars(self):  # another may have been set since
+            arguments.pop("gamma", None)
+            if self.gamma_ is not None:
+                arguments["gamma"] = self.gamma_
         gamma = arguments.get("gamma", 1.0 / X.shape[1])
         if isinstance(self.kernel, str) and self.kernel == "rbf" and is_remote(X, Y, gamma):
             with np.errstate(over="ignore", invalid="ignore"):  # checked below
@@ -215,16 +262,18 @@ class KernelEstimator(Estimator):
 class Gram:
     """K of the data with themselves: held where it fits ``max_memory`` bytes.
 
-    Otherwise every product computes its rows again, block by block. Sums are in float64.
+    Otherwise every product computes its rows again, block by block, ``step`` rows at a time. Sums
+    are in float64. ``room`` is what is left of ``max_memory``.
     """
 
     def __init__(self, estimator, X, max_memory):
         n = X.shape[0]
         self.X, self.shape, self._between = X, (n, n), estimator._kernel_between
         size = block_size(max_memory)
-        self._step = max(1, size // n)
+        self.step = max(1, size // n)
         fits = n * n * X.dtype.itemsize + size * TEMPORARY <= max_memory
-        if isinstance(estimator.kernel, str) and estimator.kernel == "precomputed":
+        given = isinstance(estimator.kernel, str) and estimator.kernel == "precomputed"
+        if given:
             self.K = X if X.flags.c_contiguous else X.T  # rows are what is read
         elif fits and callable(estimator.kernel):
             self.K = self._between(X, X)  # a kernel may depend on the whole set
@@ -232,6 +281,9 @@ class Gram:
             self.K = self._filled(max(1, math.isqrt(size)))
         else:
             self.K = None
+        self.room = max_memory - size * TEMPORARY
+        if self.K is not None and not given:
+            self.room -= self.K.nbytes
         if self.K is not None:
             self.diagonal = self.K.diagonal().astype(np.float64)
         else:
@@ -251,7 +303,7 @@ class Gram:
         return K
 
     def _blocks(self):
-        return batches(self.shape[0], self._step)
+        return batches(self.shape[0], self.step)
 
     def rows(self, index):
         """Rows of K as float64; ``index`` selects few of them."""
@@ -268,7 +320,7 @@ class Gram:
 
     def add(self, out, index, label, coefficient):
         """out[label] += coefficient * K[index], for all entries of these three arrays."""
-        add_rows(out, index, label, coefficient, self.rows, self._step)
+        add_rows(out, index, label, coefficient, self.rows, self.step)
 
     def product(self, B):
         """K @ B for B of shape (n, m) or (n,), float64."""

@@ -9,7 +9,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._gram import batches
 from smallvar._partition import (
+    SMALL,
     TIE,
     KernelClusters,
     Partition,
@@ -95,9 +97,10 @@ class _Start(PartitionStart):
             self.norm, self.mass = self.norm[used], self.mass[used]
             # a point without weight may have been the only one that was nearest
             if not used[nearest[idle]].all():
-                nearest[idle] = np.flatnonzero(used)[
-                    cheapest(clusters.costs(idle)[used], np.abs(self.norm).max())[0]
-                ]
+                for few in batches(len(idle), clusters.gram.step):
+                    cost = clusters.costs(idle[few])[used]
+                    least_of = cheapest(cost, np.abs(self.norm).max())[0]
+                    nearest[idle[few]] = np.flatnonzero(used)[least_of]
             self.label = number[nearest]
             self.inertia = float(clusters.weight @ least)
             self.progress.path.append(self.inertia + self.lam * len(self.norm))
@@ -133,18 +136,23 @@ class _Start(PartitionStart):
         n, k, n_used, moved = len(clusters.label), clusters.k, clusters.k, 0
         label = clusters.label.copy()
         room = k + 8
-        sums, mass, square = np.empty((room, n)), np.zeros(room), np.zeros(room)
-        sums[:k], mass[:k] = clusters.sums, clusters.mass
+        mass, square = np.zeros(room), np.zeros(room)
+        mass[:k] = clusters.mass
+        sums = None
+        if clusters.sums is not None and clusters.holds(room):
+            sums = np.empty((room, n))
+            sums[:k] = clusters.sums
         square[:k] = clusters.norm * clusters.mass**2
         count = np.zeros(room, dtype=np.int64)
         count[:k] = np.bincount(label[order], minlength=k)
         at, window = 0, FIRST_WINDOW
         while at < len(order):
             rows = order[at : at + window]
+            part = sums[:k, rows] if sums is not None else clusters.part(rows, label, k)
             own, w, places = label[rows], clusters.weight[rows], np.arange(len(rows))
             alone = count[own] == 1
             s = np.where(mass[:k] > 0, mass[:k], 1.0)[:, None]
-            distance = sums[:k, rows] * (-2.0 / s)
+            distance = part * (-2.0 / s)
             distance += square[:k, None] / s / s
             size = np.abs(distance).max(axis=0) + np.abs(clusters.diagonal[rows])
             distance += clusters.diagonal[rows]
@@ -163,7 +171,7 @@ class _Start(PartitionStart):
             leaves = np.flatnonzero((best != own) & ~((best == k) & alone))
             if not len(leaves):
                 at += len(rows)
-                window = min(2 * window, LAST_WINDOW)
+                window = min(2 * window, LAST_WINDOW, max(1, SMALL // k))
                 continue
             j = leaves[0]
             at, window, moved = at + j + 1, FIRST_WINDOW, moved + 1
@@ -171,19 +179,24 @@ class _Start(PartitionStart):
             if b == k:
                 if k == room:
                     room *= 2
-                    sums = np.concatenate([sums, np.empty((room - k, n))])
+                    if sums is not None:
+                        fits = clusters.holds(room)
+                        sums = np.concatenate([sums, np.empty((room - k, n))]) if fits else None
                     mass, square, count = (
                         np.concatenate([x, np.zeros(room - k, dtype=x.dtype)])
                         for x in (mass, square, count)
                     )
-                sums[b] = 0.0
+                if sums is not None:
+                    sums[b] = 0.0
                 k += 1
                 n_used += 1
             n_used -= bool(alone[j])
             row = w * clusters.gram.rows(rows[j : j + 1])[0]
             for c, sign in ((a, -1), (b, 1)):
-                square[c] += w * (sign * 2.0 * sums[c, i] + row[i])
-                sums[c] += sign * row
+                inner = part[c, j] if c < len(part) else 0.0
+                square[c] += w * (sign * 2.0 * inner + row[i])
+                if sums is not None:
+                    sums[c] += sign * row
                 mass[c] += sign * w
                 count[c] += sign
             if not count[a]:
@@ -218,7 +231,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         "rbf", 0.3 / (median squared distance between rows); for "laplacian", the same with the
         distance that it is made of, the sum of absolute differences; for the others, and where all
         rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
-        that differ and have a weight, of 500 rows if there are more. A function is given ``gamma``
+        with a weight, copies once, of 500 rows if there are more. A function is given ``gamma``
         if it is not None.
     kernel_params : dict, default=None
         Further parameters of the kernel, such as ``degree`` and ``coef0``.
@@ -245,9 +258,11 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
     max_memory : float, default=2e9
-        Bytes for the Gram matrix. It is held where it fits, in the type of the data (float32 or
-        float64); otherwise its rows are computed again, block by block, wherever they are needed.
-        Besides there are a few tables of (n_clusters, n_samples) float64 numbers.
+        Bytes for the Gram matrix and for tables of (n_clusters, n_samples) float64 numbers. The
+        matrix is held where it fits, in the type of the data (float32 or float64); otherwise its
+        rows are computed again, block by block, wherever they are needed. The tables take 24 bytes
+        for each of their entries; where that does not fit what the matrix leaves, each sweep goes
+        through the whole matrix instead.
     random_state : int, RandomState instance or None, default=None
         Generator of the random orders.
     verbose : int, default=0
@@ -404,11 +419,11 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             label = check_labels(self.init, weight, n, self.max_clusters)
             guess = cut_guess(self.n_clusters, n) if isinstance(self.lam, str) else None
             gram = self._gram(X, weight)
-            clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32))
+            clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.room)
             noise = rounding(clusters)
             lam = self._penalty(gram, clusters, guess, noise)
             if label is not None:
-                clusters = Partition(gram, weight, label)
+                clusters = Partition(gram, weight, label, gram.room)
 
             def start(number):
                 order = rng.permutation(n) if number or self.shuffle else None
@@ -430,7 +445,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             return float(self.lam)
         active = clusters.active
         if (clusters.weight != 1.0).any():  # weights play no part, but for those of zero
-            clusters = Partition(gram, (clusters.weight > 0).astype(float), clusters.label)
+            weight = (clusters.weight > 0).astype(float)
+            clusters = Partition(gram, weight, clusters.label, gram.room)
         distance = clusters.nearest()[1][active]
         return farthest_first(clusters.gram, active, distance, guess, noise) or 1.0
 

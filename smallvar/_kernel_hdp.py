@@ -239,8 +239,8 @@ class KernelHDPMeans(KernelClusters):
         Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
         "rbf", 0.3 / (median squared distance between rows); for "laplacian", the same with the
         distance that it is made of, the sum of absolute differences; for the others, and where all
-        rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
-        that differ, of 500 rows if there are more. A function is given ``gamma`` if it is not None.
+        rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows,
+        copies once, of 500 rows if there are more. A function is given ``gamma`` if it is not None.
     kernel_params : dict, default=None
         Further parameters of the kernel, such as ``degree`` and ``coef0``.
     n_local : int, default=5

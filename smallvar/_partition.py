@@ -2,6 +2,7 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from sklearn.base import ClusterMixin
 
 from smallvar._gram import (
@@ -20,6 +21,8 @@ from smallvar._starts import Progress, best_of
 from smallvar._validation import check_number, learned
 
 TIE = 1e-13  # rounding of a distance, as a share of the terms that it is the difference of
+SMALL = 1 << 18  # entries of a table of costs that is looked at as a whole
+TABLES = 24  # bytes for each cluster and point: sums, the sums of the next sweep, temporaries
 FINE = 1e-3  # below this share of the sum of w K_ii an objective needs sums made from scratch
 # kernels that may have negative eigenvalues; gamma < 0 is not allowed
 INDEFINITE = ("precomputed", "sigmoid", "poly", "polynomial")
@@ -42,16 +45,19 @@ class Partition:
     With sums[c, i] = sum_{j in c} w_j K_ij and mass s_c, the squared distance of point i to the
     mean of c is K_ii - 2 sums[c, i] / s_c + norm_c, norm_c = sum_{i in c} w_i sums[c, i] / s_c^2
     (KJ12, section 5.2).
+
+    The sums are held, and brought up to date, where their tables fit ``room`` bytes. Otherwise they
+    are added up, some columns at a time, wherever they are needed.
     """
 
-    def __init__(self, gram, weight, label):
+    def __init__(self, gram, weight, label, room=np.inf):
         n = gram.shape[0]
+        self.room = room
         self.gram, self.diagonal = gram, gram.diagonal
         self.weight = np.ones(n) if weight is None else weight
         self.active = np.flatnonzero(self.weight > 0)
         self.label = np.zeros(n, dtype=np.int32)
-        self.sums = np.zeros((0, n))
-        self.n_changes = 0
+        self.k, self.sums, self.n_changes = 0, np.zeros((0, n)), 0
         self.put(label, int(label.max()) + 1, exact=True)
 
     def copy(self):
@@ -60,10 +66,9 @@ class Partition:
         vars(other).update(vars(self))
         return other
 
-    @property
-    def k(self):
-        """Number of clusters."""
-        return len(self.sums)
+    def holds(self, k):
+        """Whether there is room for the sums of so many clusters."""
+        return TABLES * k * len(self.label) <= self.room
 
     @property
     def exact(self):
@@ -83,7 +88,14 @@ class Partition:
         changed = active[label[active] != old[active]]
         now = number[label[changed]]
         # an update reads two rows for each change
-        if exact or 2 * len(changed) >= len(active) or self.n_changes > 4 * len(active):
+        if not self.holds(k):
+            self.sums, self.n_changes = None, 0
+        elif (
+            self.sums is None
+            or exact
+            or 2 * len(changed) >= len(active)
+            or self.n_changes > 4 * len(active)
+        ):
             self.sums = np.zeros((used.sum(), len(old)))
             self.gram.add(self.sums, active, number[label[active]], self.weight[active])
             self.n_changes = 0
@@ -99,15 +111,45 @@ class Partition:
             )
             self.sums = sums
             self.n_changes += len(changed)
-        self.label = np.maximum(number[label], 0).astype(np.int32)
+        self.label, self.k = np.maximum(number[label], 0).astype(np.int32), int(used.sum())
         self.measure()
         return number
+
+    def part(self, columns, label=None, k=None):
+        """The sums of these points, an array of their numbers; with other labels if given."""
+        if label is None:
+            if self.sums is not None:
+                return self.sums[:, columns]
+            label, k = self.label, self.k
+        active = self.active
+        first = np.zeros(len(self.label) + 1, dtype=np.int64)
+        first[active + 1] = 1
+        coefficients = csr_array(
+            (self.weight[active], label[active], np.cumsum(first)), (len(self.label), k)
+        )
+        out = np.empty((k, len(columns)))
+        for few in batches(len(columns), self.gram.step):
+            out[:, few] = (self.gram.rows(columns[few]) @ coefficients).T
+        return out
+
+    def parts(self):
+        """The same of all points, as many at a time as make a small table: slices, and sums."""
+        held, n = self.sums is not None, len(self.label)
+        for few in batches(n, max(1, SMALL // self.k) if held else self.gram.step):
+            yield few, self.sums[:, few] if held else self.part(np.arange(few.start, few.stop))
 
     def measure(self):
         """Masses, norms and the squared error from the sums."""
         c, w = self.label[self.active], self.weight[self.active]
         self.mass = np.bincount(c, w, self.k)
-        square = np.bincount(c, w * self.sums[c, self.active], self.k)
+        if self.sums is not None:
+            own = self.sums[c, self.active]
+        else:
+            own = np.empty(len(self.label))
+            for few, sums in self.parts():
+                own[few] = sums[self.label[few], np.arange(sums.shape[1])]
+            own = own[self.active]
+        square = np.bincount(c, w * own, self.k)
         self.norm = square / self.mass / self.mass
         total = np.bincount(c, w * self.diagonal[self.active], self.k)
         error = float((total - square / self.mass).sum())
@@ -117,7 +159,10 @@ class Partition:
 
     def costs(self, columns):
         """norm_c - 2 sums[c, i] / s_c for these points: squared distances less K_ii."""
-        cost = self.sums[:, columns] * (-2.0 / self.mass)[:, None]
+        return self._costs(self.part(columns))
+
+    def _costs(self, sums):
+        cost = sums * (-2.0 / self.mass)[:, None]
         cost += self.norm[:, None]
         return cost
 
@@ -126,8 +171,8 @@ class Partition:
         n = len(self.label)
         label, least, tie = np.empty(n, dtype=np.int32), np.empty(n), np.empty(n)
         size = np.abs(self.norm).max()
-        for few in batches(n, max(1, (1 << 18) // self.k)):
-            label[few], least[few], tie[few] = cheapest(self.costs(few), size)
+        for few, sums in self.parts():
+            label[few], least[few], tie[few] = cheapest(self._costs(sums), size)
         return label, least + self.diagonal, tie + TIE * np.abs(self.diagonal)
 
     def to_point(self, i, row):
@@ -139,7 +184,7 @@ def rounding(clusters):
     """Squared distance that the rounding of the kernel may make out of none."""
     largest = max(
         float(np.abs(clusters.diagonal).max()),
-        float(np.abs(clusters.sums / clusters.mass[:, None]).max()),
+        *(float(np.abs(sums / clusters.mass[:, None]).max()) for _, sums in clusters.parts()),
     )
     precision = clusters.gram.X.dtype if clusters.gram.K is None else clusters.gram.K.dtype
     return (8.0 * float(np.finfo(precision).eps) + TIE) * largest
@@ -233,6 +278,7 @@ class KernelClusters(ClusterMixin, KernelEstimator):
 
     def _gram(self, X, weight=None):
         self.gamma_ = self._find_gamma(X, weight)
+        self._remember_kernel()
         self._origin = origin_of(X) if self._linear else None
         warn_remote(self, X, PRODUCTS[1:])
         gram = Gram(self, X, self.max_memory)

@@ -26,8 +26,9 @@ from smallvar._eigen import (
     unit_rows,
     yu_shi_rounds,
 )
-from smallvar._gram import BLOCK, KernelEstimator, check_gram, warn_remote
+from smallvar._gram import BLOCK, DISTANCES, Gram, KernelEstimator, check_gram, warn_remote
 from smallvar._lapack import svd
+from smallvar._path import find_path
 from smallvar._penalty import among, cut_guess, farthest_by, farthest_first
 from smallvar._starts import best_of
 from smallvar._validation import (
@@ -42,6 +43,13 @@ from smallvar._validation import (
     within_floats,
 )
 
+DENSE_SOLVER = 48  # bytes that a dense solver takes for each entry of the matrix
+OF_ROWS = ("linear", *DISTANCES)  # kernels by which near rows are alike
+TRUST = 0.78  # likeness of as many eigenvectors from which "auto" believes in clusters
+LOOKS = 3  # roundings for each number that "auto" looks at
+MOST = 40  # eigenvalues that "auto" looks at
+COPIES = 1e-6  # unit rows of eigenvectors that differ by less are copies
+LEAST = 1e-4  # of an eigenvalue: the next one counts as no less, for a penalty between them
 EQUAL = 1e-12  # of the largest: eigenvalues, distances, objectives that differ by less are equal
 
 Implicit = namedtuple("Implicit", "shape product")
@@ -63,14 +71,27 @@ def _means(labels, weight):
     return csr_array((weight / mass[labels], labels, np.arange(len(labels) + 1)))
 
 
+def likeness(labels, Y, weight):
+    """Share of the span of the k columns of Y that indicators of the labels reach, 0 to 1.
+
+    What they reach by the constant, which is an indicator of every clustering, does not count.
+    """
+    root, k = np.sqrt(weight), Y.shape[1]
+    sums = csr_array((root, labels, np.arange(len(root) + 1)), (len(root), k)).T @ Y
+    mass = np.bincount(labels, weight, k)
+    constant = np.square(root @ Y).sum() / weight.sum()
+    reached = (np.square(sums).sum(axis=1)[mass > 0] / mass[mass > 0]).sum()
+    return float((reached - constant) / (k - constant))
+
+
 class _GramProblem:
     """W^1/2 K W^1/2 for a dense or sparse K; P K P with P = I - u u' centers it.
 
     u is W^1/2 1 at length 1: W^1/2 (I - 1 w'/s) W^-1/2 = P.
     """
 
-    def __init__(self, K, weight):
-        self.n, self.weight, self.K = K.shape[0], weight, K
+    def __init__(self, K, weight, max_memory):
+        self.n, self.weight, self.K, self.max_memory = K.shape[0], weight, K, max_memory
         root = np.sqrt(weight)
         self.u = root / np.linalg.norm(root)
         self.weighted = (K * root).T * root
@@ -95,8 +116,8 @@ class _GramProblem:
             guess,
         )
 
-    def eigen(self, lam, rng):
-        return eigen_above(self.weighted, lam, rng)
+    def eigen(self, lam, rng, least=0):
+        return eigen_above(self.weighted, lam, rng, least=least, max_memory=self.max_memory)
 
     def centered_values(self, lam, rng, values, Y):
         if not issparse(self.K):
@@ -117,7 +138,8 @@ class _GramProblem:
             along = Y[:, part].T @ u
             if len(part) > 1 and np.linalg.norm(along) > EQUAL:
                 known.append(Y[:, part] @ np.linalg.qr(along[:, None], mode="complete")[0][:, 1:])
-        return lanczos(product, self.n, norm, lam, rng, known=np.hstack(known))[0]
+        known = np.hstack(known)
+        return lanczos(product, self.n, norm, lam, rng, known=known, max_memory=self.max_memory)[0]
 
     def error(self, labels):
         """tr K - tr V' K V for the normalized indicator V of the labels."""
@@ -129,12 +151,64 @@ class _GramProblem:
         V = csr_array((v, labels, np.arange(self.n + 1)))
         return self.origin.diagonal().sum() - (V.T @ self.origin)[labels, np.arange(self.n)] @ v
 
+    def means(self, M):
+        """The squared norms of means, columns of M."""
+        return np.asarray(((M.T @ self.K) * M.T).sum(axis=1)).ravel()
+
+
+class _BlockProblem:
+    """The same for a ``Gram`` that is too large for a dense solver, by its products alone."""
+
+    def __init__(self, gram, weight, max_memory):
+        self.n, self.weight, self.gram, self.max_memory = len(weight), weight, gram, max_memory
+        self.root = np.sqrt(weight)
+        self.u = self.root / np.linalg.norm(self.root)
+        self.trace = weight @ gram.diagonal
+        self.centered_trace = self.trace - self.u @ self._product(self.u)
+        self.scale = weight @ np.abs(gram.diagonal)
+
+    def _product(self, B):
+        return (self.gram.product((B.T * self.root).T).T * self.root).T
+
+    def _centered(self, B):
+        B = self._product(B - np.multiply.outer(self.u, self.u @ B))
+        return B - np.multiply.outer(self.u, self.u @ B)
+
+    def farthest_first(self, guess):
+        gram, n = self.gram, self.n
+        mean = gram.product(np.ones(n)) / n
+        return _farthest_first(
+            gram.diagonal,
+            gram.diagonal - 2 * mean + mean.mean(),
+            lambda j: gram.rows(np.array([j]))[0],
+            guess,
+        )
+
+    def eigen(self, lam, rng, least=0):
+        G = Implicit((self.n, self.n), self._product)
+        return eigen_above(G, lam, rng, least=least, max_memory=self.max_memory)
+
+    def centered_values(self, lam, rng, values, Y):
+        G = Implicit((self.n, self.n), self._centered)
+        return eigen_above(G, lam, rng, max_memory=self.max_memory)[0]
+
+    def error(self, labels):
+        v = np.sqrt(self.weight / np.bincount(labels, self.weight)[labels])
+        V = np.zeros((self.n, int(labels.max()) + 1))
+        V[np.arange(self.n), labels] = v
+        V -= np.outer(self.u, self.u @ V)
+        return self.centered_trace - (V * self._product(V)).sum()
+
+    def means(self, M):
+        M = M.toarray()
+        return (M * self.gram.product(M)).sum(axis=0)
+
 
 class _LinearProblem:
     """The same for K = X X', of which only X is held, dense or sparse."""
 
-    def __init__(self, X, weight):
-        self.n, self.weight = X.shape[0], weight
+    def __init__(self, X, weight, max_memory):
+        self.n, self.weight, self.max_memory = X.shape[0], weight, max_memory
         self.X = csr_array(X) if issparse(X) else X.astype(np.float64, copy=False)
         self.mean = weight @ self.X / weight.sum()
         if issparse(X):
@@ -159,14 +233,16 @@ class _LinearProblem:
             guess,
         )
 
-    def eigen(self, lam, rng):
+    def eigen(self, lam, rng, least=0):
         root = np.sqrt(self.weight)[:, None]
         if not issparse(self.X):
             U, s, _ = svd(root * self.X, full_matrices=False)
-            keep = s * s > lam
+            keep = (s * s > lam) | (np.arange(len(s)) < least)
             return s[keep] ** 2, U[:, keep]
         F = csr_array(self.X * root)
-        values, vectors = eigen_above(self._smaller(F, None), lam, rng)
+        values, vectors = eigen_above(
+            self._smaller(F, None), lam, rng, least=least, max_memory=self.max_memory
+        )
         if F.shape[1] < F.shape[0]:
             vectors = np.linalg.qr(F @ vectors)[0]
         return values, vectors
@@ -177,7 +253,8 @@ class _LinearProblem:
             values = svd(root[:, None] * self.centered, compute_uv=False) ** 2
             return values[values > lam]
         u = root / np.linalg.norm(root)
-        return eigen_above(self._smaller(csr_array(self.X * root[:, None]), u), lam, rng)[0]
+        F = csr_array(self.X * root[:, None])
+        return eigen_above(self._smaller(F, u), lam, rng, max_memory=self.max_memory)[0]
 
     def _smaller(self, F, u):
         """F F' or F' F, whichever is smaller, with F centered if u is given."""
@@ -221,28 +298,41 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     Parameters
     ----------
-    lam : float or "farthest-first", default="farthest-first"
+    lam : float, "auto", "spectrum" or "farthest-first", default="auto"
         Penalty for each cluster, in squared units of the feature space, > 0; also the threshold of
-        the eigenvalues. "farthest-first" derives it from the guess ``n_clusters``, as
-        :func:`farthest_first_lambda` does, from distances in feature space. As a threshold that
-        is often low, see Notes.
-    kernel : str or callable, default="linear"
+        the eigenvalues. "spectrum" puts it between the eigenvalue of the number that
+        ``n_clusters`` guesses and the next one, at the root of their product. "auto" does so for a
+        number that it finds: that of :func:`lambda_path`, or, for sparse data and other kernels
+        than "rbf", "laplacian" and "linear", from the eigenvectors, see Notes. "farthest-first"
+        derives it from the guess as :func:`farthest_first_lambda` does, from distances in feature
+        space; as a threshold that is often low.
+    kernel : str or callable, default="rbf"
         "linear", "precomputed", any other name that scikit-learn's ``pairwise_kernels`` knows, or
         a function of two arrays that returns the whole matrix between their rows.
     gamma : float, default=None
-        Parameter of the kernels that have one ("rbf", "laplacian", "polynomial", "sigmoid",
-        "chi2"); None means their default.
+        Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
+        "rbf", 1 / (median squared distance between rows); for "laplacian", the same with the
+        distance that it is made of, the sum of absolute differences; for the others, and where all
+        rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
+        with a weight, copies once, of 500 rows if there are more.
     kernel_params : dict, default=None
         Other arguments of the kernel.
     n_clusters : int, default=8
-        Guess of the number of clusters for ``lam="farthest-first"``, at most n_samples (to which
-        the default is cut); not a bound. Not used with a number as ``lam``.
+        Guess of the number of clusters for "spectrum" and "farthest-first", at most n_samples (to
+        which the default is cut); not a bound. Not used with "auto" or a number as ``lam``.
     rounding : {"yu-shi", "kmeans"}, default="yu-shi"
         How the eigenvectors become labels. "yu-shi" turns them until they are as close as can be
         to an indicator matrix; "kmeans" is k-means on their rows, with as many clusters as there
         are eigenvectors. Rows are brought to length 1 before.
     n_init : int, default=10
         Starts of the rounding. The labels with the lowest objective are kept.
+    max_memory : float, default=2e9
+        Bytes for the kernel matrix and its solver. A dense solver takes 48 for each entry, 2e9 for
+        6454 rows; for more rows a sparse one takes over, on a matrix that is held in the type of
+        the data where it fits, and otherwise made again, block by block, for each product. Besides
+        there are the data and tables of a number for each row and eigenvector. A matrix with too
+        many eigenvalues above ``lam`` for a sparse solver is refused where a dense one does not
+        fit. Of no account for dense data with the linear kernel, which need no matrix.
     random_state : int, RandomState instance or None, default=None
         Generator of the starts and of the Lanczos vectors.
     verbose : int, default=0
@@ -265,6 +355,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         Their eigenvectors, orthonormal; rows of weight zero are zero.
     lam_ : float
         The penalty used.
+    gamma_ : float or None
+        The ``gamma`` used, in ``predict`` too; None where the kernel has none.
     n_iter_ : int
         Iterations of the start that was kept; 0 if no eigenvalue exceeds ``lam_``.
     n_features_in_ : int
@@ -282,10 +374,20 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     See Also
     --------
     DPMeans : Local search for the same objective with the linear kernel.
+    lambda_path : Where "auto" has the number of clusters from.
     sklearn.cluster.SpectralClustering : A given number of eigenvectors of a normalized graph.
 
     Notes
     -----
+    "auto" takes the number of clusters that the merge path of the rows speaks for, as ``DPMeans``
+    does; one cloud is left alone then. Where a kernel shows another likeness of rows than their
+    distance, or only a matrix or sparse data are given, it goes by the eigenvectors: it rounds the
+    k largest for k = 2, 3, ..., at most 40 and a quarter of the distinct rows, and asks how much of
+    their span the indicators of the labels reach: all of it for clusters that are far apart, about
+    2 / pi for one round cloud cut in two. Of the k that reach 0.78 it takes that before the largest
+    ratio of neighboring eigenvalues, and one cluster if there is none. By this a cloud in a single
+    column is cut.
+
     There are no more eigenvectors than the feature space has dimensions: with the linear kernel and
     d columns at most d clusters are found. Eigenvalues grow with the number of rows. If ``lam``
     lies below those that stem from the spread within clusters, the rounding splits clusters; the
@@ -299,11 +401,12 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     there is no ``objective_path_``. An indefinite Gram matrix is accepted: its objective, no longer
     a sum of squared distances, is bounded just the same.
 
-    Dense matrices go to LAPACK, in O(n^3) (with the linear kernel O(n d min(n, d))). Of sparse
-    ones the connected components are solved one by one, the large ones by Lanczos runs, each in
-    the complement of what was found before, until one from a random vector finds no eigenvalue
-    above ``lam``. Memory beyond the matrix is then O(n n_vectors), but a
-    component with more than one eigenvalue above ``lam`` for eight of its rows is made dense.
+    Dense matrices within ``max_memory`` go to LAPACK, in O(n^3) (with the linear kernel
+    O(n d min(n, d))). Of sparse ones the connected components are solved one by one, the large ones
+    by Lanczos runs, each in the complement of what was found before, until one from a random vector
+    finds no eigenvalue above ``lam``; dense ones beyond ``max_memory`` are solved as one component.
+    Memory beyond the matrix is then O(n n_vectors), but a component with more than one eigenvalue
+    above ``lam`` for eight of its rows is made dense, with 40 bytes for an entry.
 
     A row of weight w counts as w copies. Rows of weight zero take no part and are labeled as by
     ``predict``.
@@ -334,18 +437,22 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     eigenvalues_: NDArray[np.float64]
     embedding_: NDArray[np.float64]
     lam_: float
+    gamma_: float | None
     n_iter_: int
+
+    _share = 1.0
 
     def __init__(
         self,
-        lam: float | Literal["farthest-first"] = "farthest-first",
+        lam: float | Literal["auto", "spectrum", "farthest-first"] = "auto",
         *,
-        kernel: str | Callable[..., ArrayLike] = "linear",
+        kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,
         n_clusters: int = 8,
         rounding: Literal["yu-shi", "kmeans"] = "yu-shi",
         n_init: int = 10,
+        max_memory: float = 2e9,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -356,6 +463,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         self.n_clusters = n_clusters
         self.rounding = rounding
         self.n_init = n_init
+        self.max_memory = max_memory
         self.random_state = random_state
         self.verbose = verbose
 
@@ -394,11 +502,20 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             if self._kernel_is("precomputed"):
                 X = X[:, rows]
         if self._kernel_is("linear"):
-            return rows, _LinearProblem(X, weight)
-        if not self._kernel_is("precomputed"):
+            return rows, _LinearProblem(X, weight, self.max_memory)
+        n, given = len(rows), self._kernel_is("precomputed")
+        if not (given and issparse(X)) and n > DENSE and n * n * DENSE_SOLVER > self.max_memory:
+            gram = Gram(self, X, self.max_memory)
+            if callable(self.kernel):
+                self._check_callable(gram.block(*2 * [np.linspace(0, n - 1, DENSE).astype(int)]))
+            return rows, _BlockProblem(gram, weight, self.max_memory)
+        if not given:
             X = self._kernel_between(X, X)
-            check_symmetric(X, f"kernel={self.kernel!r} must return a symmetric matrix")
-        return rows, _GramProblem(X.astype(np.float64, copy=False), weight)
+            self._check_callable(X)
+        return rows, _GramProblem(X.astype(np.float64, copy=False), weight, self.max_memory)
+
+    def _check_callable(self, K):
+        check_symmetric(K, f"kernel={self.kernel!r} must return a symmetric matrix")
 
     def fit(
         self,
@@ -425,7 +542,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            check_lam(self.lam)
+            check_lam(self.lam, options=("auto", "spectrum", "farthest-first"))
+            check_number(self.max_memory, "max_memory", low=0, low_open=True)
             check_number(self.n_clusters, "n_clusters", low=1, integer=True)
             check_option(self.rounding, "rounding", ("yu-shi", "kmeans"))
             check_number(self.n_init, "n_init", low=1, integer=True)
@@ -434,14 +552,15 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             X = self._validate_kernel(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
             weight = np.ones(X.shape[0]) if weight is None else weight
+            self.gamma_ = self._find_gamma(X, weight)
+            self._remember_kernel()
             rows, problem = self._problem(X, weight)
-            lam = self.lam
-            if isinstance(lam, str):
-                guess = cut_guess(self.n_clusters, X.shape[0])
-                lam = problem.farthest_first(min(guess, problem.n))
-            self.lam_ = lam = float(lam)
-
-            self.eigenvalues_, Y = problem.eigen(lam, rng)
+            lam, pairs = self._penalty(problem, X, weight, rng)
+            self.lam_ = lam
+            if pairs is None:
+                pairs = problem.eigen(lam, rng)
+            above = pairs[0] > lam
+            self.eigenvalues_, Y = pairs[0][above], pairs[1][:, above]
             centered = problem.centered_values(lam, rng, self.eigenvalues_, Y)
             # KJ12, Theorem 5.2: objective >= tr G - sum over eigenvalues above lam of (eigenvalue -
             # lam); and objective >= tr G_c + lam - that sum for the centered G_c
@@ -459,7 +578,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
                 return one._replace(objective=float(one.objective + lam * one.k))
 
             best = best_of(
-                (priced(*one) for one in self._round(Y, rng, weight[rows])),
+                (priced(*one) for one in self._round(Y, rng, weight[rows], self.n_init)),
                 total=self.n_init,
                 verbose=self.verbose,
                 rounding=EQUAL * problem.scale,
@@ -476,11 +595,45 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
                 self._keep_means(X, rows, self.labels_[rows], problem)
         return self
 
+    def _penalty(self, problem, X, weight, rng):
+        """The penalty, and what was found on the way: at least all eigenpairs above it, or None."""
+        lam, guess = self.lam, None
+        if not isinstance(lam, str):
+            return float(lam), None
+        if lam != "auto":  # rows without weight count for what may be guessed
+            guess = min(cut_guess(self.n_clusters, X.shape[0]), problem.n)
+        elif not issparse(X) and isinstance(self.kernel, str) and self.kernel in OF_ROWS:
+            guess = find_path(X, weight, rng, resolve_threads(None)).best
+        if lam == "farthest-first":
+            return float(problem.farthest_first(guess)), None
+        pairs = values, Y = problem.eigen(np.inf, rng, least=min(problem.n, (guess or MOST) + 1))
+        rank = int(np.count_nonzero(values > EQUAL * problem.scale))
+        if not rank:
+            return 1.0, None
+        if guess is None:
+            guess = self._number(values[:rank], Y[:, :rank], rng, weight[weight > 0])
+        last = values[min(guess, rank) - 1]
+        after = max(values[guess] if guess < len(values) else 0.0, LEAST * last)
+        return float(np.sqrt(last) * np.sqrt(after)), pairs
+
+    def _number(self, values, Y, rng, weight):
+        """The number of clusters: of those that are like as many eigenvectors, before the gap."""
+        best, number = 0.0, 1
+        distinct = len(np.unique(np.round(unit_rows(Y) / COPIES), axis=0))  # copies are but weight
+        for k in range(2, min(MOST, distinct // 4, len(values)) + 1):
+            after = values[k] if k < len(values) else LEAST * values[k - 1]
+            gap = values[k - 1] / max(after, LEAST * values[k - 1])
+            if gap > best * (1 + EQUAL) and any(
+                likeness(labels, Y[:, :k], weight) >= TRUST
+                for labels, _ in self._round(Y[:, :k], rng, weight, LOOKS)
+            ):
+                best, number = gap, k
+        return number
+
     def _keep_means(self, X, rows, labels, problem):
         """What ``predict`` needs: cluster means, here or in feature space."""
         for name in ("_centers", "_squares", "_support", "_coefficients"):
             vars(self).pop(name, None)
-        self._learned_by = self.kernel
         M = _means(labels, problem.weight)
         if self._kernel_is("linear"):
             centers = M.T @ problem.X
@@ -488,8 +641,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
                 centers = centers.toarray()
             self._centers = np.ascontiguousarray(centers)
             return
-        MK = M.T @ problem.K
-        self._squares = np.asarray((MK * M.T).sum(axis=1)).ravel()
+        self._squares = problem.means(M)
         self._support = None if self._kernel_is("precomputed") else X[rows]
         at = np.zeros(X.shape[0] + 1, dtype=np.int64)
         at[rows + 1] = 1
@@ -513,13 +665,13 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             labels[part] = np.argmin(self._squares - 2 * to_means, axis=1)
         return labels
 
-    def _round(self, Y, rng, weight):
+    def _round(self, Y, rng, weight, n_init):
         """Label vectors from the eigenvectors, and the iterations each of them took."""
         if not Y.shape[1]:
             return [(np.zeros(len(Y), dtype=np.int32), 0)]
         if self.rounding == "kmeans":
-            return _kmeans(unit_rows(Y), rng, self.n_init, weight)
-        return yu_shi_rounds(unit_rows(Y), rng, self.n_init, weight)
+            return _kmeans(unit_rows(Y), rng, n_init, weight)
+        return yu_shi_rounds(unit_rows(Y), rng, n_init, weight)
 
     def predict(self, X: ArrayLike | sparray | spmatrix) -> NDArray[np.int32]:
         """Nearest cluster mean of each row, in feature space; no row opens a cluster.
@@ -539,10 +691,6 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             Cluster of each row; at a tie the lowest one.
         """
         check_is_fitted(self)
-        if type(self.kernel) is not type(self._learned_by) or self.kernel != self._learned_by:
-            raise ValueError(
-                f"kernel must stay what it was in fit, {self._learned_by!r}, got {self.kernel!r}"
-            )
         return self._nearest(self._validate_kernel(X, reset=False))
 
     def __sklearn_tags__(self):

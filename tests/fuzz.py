@@ -192,7 +192,8 @@ PARAMETERS = {
         "init": LABELS, "shuffle": FLAG, "max_memory": MEMORY,
     },
     "SpectralDPMeans": {
-        **LOOP, **KERNELS, "lam": PENALTY, "n_clusters": COUNT,
+        **LOOP, **KERNELS, "lam": ([*PENALTY[0], "'auto'", "'spectrum'"], PENALTY[1]),
+        "n_clusters": COUNT, "max_memory": MEMORY,
         "rounding": (["'yu-shi'", "'kmeans'"], ["None", "'x'"]),
     },
     "BPMeans": {

@@ -14,10 +14,12 @@ from helpers import never_rises, seeds
 from problems import blobs, random_problem, tied_problem
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
+from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.metrics.pairwise import pairwise_distances, pairwise_kernels, rbf_kernel
+from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 
 from smallvar import DPMeans, HDPMeans, KernelDPMeans, KernelHDPMeans
+from smallvar._partition import Partition
 
 ALGORITHMS = ("serial", "collapsed")
 FAMILIES = ("plain", "tiny", "many", "wide", "singletons", "weights", "zero weights", "shuffle")
@@ -336,8 +338,7 @@ def test_tied_data_hdp(seed):
 def test_default_gamma_makes_the_median_distance_0_3(estimator, kernel, metric):
     rng = np.random.default_rng(0)
     X = np.repeat(rng.normal(size=(60, 3)), rng.integers(1, 9, size=60), axis=0)
-    distance = pairwise_distances(X, metric=metric)
-    expected = 0.3 / np.median(distance[distance > 1e-9])  # rows that are equal do not count
+    expected = 0.3 / np.median(pdist(np.unique(X, axis=0), metric))  # copies count once
     penalties = (0.1, 0.1) if estimator is KernelHDPMeans else ()
     model = estimator(*penalties, kernel=kernel).fit(X)
     np.testing.assert_allclose(model.gamma_, expected, rtol=1e-12)
@@ -521,6 +522,79 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 KernelDPMeans(0.9, gamma=0.05, max_memory=float(sys.argv[2]), tol=0.01).fit(X)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_tables_that_are_not_held(algorithm, kernel, weighted, monkeypatch):
+    """The same clusters with none of the sums held, and with those of up to five clusters."""
+    X, _ = make_blobs(200, 3, centers=8, random_state=0)
+    w = np.random.default_rng(0).choice([0.0, 0.5, 2.0], 200) if weighted else None
+    data = rbf_kernel(X, gamma=0.01) if kernel == "precomputed" else X
+    gamma = None if kernel == "precomputed" else 0.01
+    for lam in (0.02, 0.1, 0.4, "farthest-first"):
+        for early in ({}, {"max_iter": 1}):
+            model = KernelDPMeans(lam, kernel=kernel, gamma=gamma, algorithm=algorithm, **early)
+            whole = quiet(model, data, sample_weight=w)
+            assert lam != 0.02 or whole.n_clusters_ > 6
+            for clusters in (0, 5):
+                held = []
+                holds = Partition.holds
+
+                def limited(self, k, most=clusters, held=held, holds=holds):
+                    held.append(holds(self, k) and k <= most)
+                    return held[-1]
+
+                with monkeypatch.context() as patch:
+                    patch.setattr(Partition, "holds", limited)
+                    few = quiet(clone(model), data, sample_weight=w)
+                assert not all(held) or few.n_clusters_ <= 5
+                assert np.array_equal(few.labels_, whole.labels_)
+                np.testing.assert_allclose(few.objective_path_, whole.objective_path_, rtol=1e-9)
+                np.testing.assert_allclose(few.center_norms_, whole.center_norms_, rtol=1e-9)
+
+
+TABLES = """
+import resource, sys
+import numpy as np
+from smallvar import KernelDPMeans
+X = np.random.default_rng(0).normal(size=(3000, 5)).astype(np.float32)
+KernelDPMeans(0.9, gamma=1.0, tol=0.5).fit(X[:300])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model = KernelDPMeans(0.9, gamma=2.0, tol=0.5, max_memory=6e7, algorithm=sys.argv[1], max_iter=1)
+assert model.fit(X).n_clusters_ * 3000 * 8 > 1.5e7
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_tables_stay_within_the_budget(algorithm):
+    """The matrix has 36 MB, one table more than 15 MB, of which there would be three."""
+    command = [sys.executable, "-W", "ignore", "-c", TABLES, algorithm]
+    out = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(out.stdout) < 6.6e7
+
+
+@pytest.mark.parametrize("estimator", [KernelDPMeans(0.1), KernelHDPMeans(0.1, 0.1)])
+def test_the_kernel_is_that_of_the_fit(estimator):
+    """Another one, set later, is refused."""
+    X = np.random.default_rng(0).random((20, 3))
+    model = clone(estimator).set_params(kernel="poly", kernel_params={"degree": 2})
+    model.fit(X)
+    labels = model.predict(X)
+    with pytest.raises(ValueError, match="kernel must stay what it was in fit, 'poly', got 'rbf'"):
+        model.set_params(kernel="rbf", kernel_params=None).predict(X)
+    for given in ({"degree": 3}, {"degree": 2, "coef0": 0.0}, None):
+        with pytest.raises(ValueError, match="kernel_params must stay what they were in fit"):
+            model.set_params(kernel="poly", kernel_params=given).predict(X)
+    model.set_params(kernel_params={"degree": 2})
+    assert np.array_equal(model.predict(X), labels)
+    function = clone(estimator).set_params(kernel=rbf_kernel).fit(X)
+    labels = function.predict(X)
+    assert np.array_equal(function.set_params(gamma=1e3).predict(X), labels)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")

@@ -1,6 +1,8 @@
 """SpectralDPMeans: the eigenvalues above a threshold, the rounding, the bound, bad input."""
 
 import pickle
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -10,13 +12,22 @@ import twins.spectral
 from helpers import all_partitions, seeds
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, aslinearoperator
+from scipy.spatial.distance import pdist
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from smallvar import DPMeans, SpectralDPMeans, _eigen, _spectral, farthest_first_lambda
+from smallvar import (
+    DPMeans,
+    SpectralDPMeans,
+    _eigen,
+    _spectral,
+    farthest_first_lambda,
+    lambda_path,
+)
 from smallvar._eigen import eigen_above, first_appearance, yu_shi
 from smallvar._gram import Gram
 
@@ -457,7 +468,7 @@ def test_components_of_a_large_sparse_gram(monkeypatch):
         assert model.objective_ == pytest.approx(150.0, abs=1e-9)
         assert model.n_clusters_ == 30
     assert 0 < len(runs) < 40
-    linear = SpectralDPMeans(5.0, random_state=0).fit(X, sample_weight=w)
+    linear = SpectralDPMeans(5.0, random_state=0, kernel="linear").fit(X, sample_weight=w)
     assert linear.bound_ == pytest.approx(150.0, abs=1e-9)
     np.testing.assert_allclose(linear.eigenvalues_, model.eigenvalues_, rtol=1e-10)
 
@@ -473,9 +484,9 @@ def test_sparse_data_stay_sparse(shape, monkeypatch):
     dense = X.toarray()
     monkeypatch.setattr(sp.csr_array, "toarray", None)
     lam = np.linalg.svd(np.sqrt(w)[:, None] * dense, compute_uv=False)[8:10].mean() ** 2
-    model = SpectralDPMeans(lam, random_state=0).fit(X, sample_weight=w)
+    model = SpectralDPMeans(lam, random_state=0, kernel="linear").fit(X, sample_weight=w)
     monkeypatch.undo()
-    other = SpectralDPMeans(lam, random_state=0).fit(dense, sample_weight=w)
+    other = SpectralDPMeans(lam, random_state=0, kernel="linear").fit(dense, sample_weight=w)
     assert len(model.eigenvalues_) == 9
     np.testing.assert_allclose(model.eigenvalues_, other.eigenvalues_, rtol=1e-10)
     assert model.bound_ == pytest.approx(other.bound_, rel=1e-10)
@@ -567,8 +578,8 @@ def test_predict_is_the_nearest_mean(kernel, weighted, monkeypatch):
 def test_bound_of_moved_data(shift):
     """The objective does not depend on the origin, nor does the better bound."""
     X, truth = make_blobs(100, 4, centers=4, random_state=0)
-    here = SpectralDPMeans(50.0, random_state=0).fit(X)
-    there = SpectralDPMeans(50.0, random_state=0).fit(X + shift)
+    here = SpectralDPMeans(50.0, random_state=0, kernel="linear").fit(X)
+    there = SpectralDPMeans(50.0, random_state=0, kernel="linear").fit(X + shift)
     assert there.bound_ == pytest.approx(here.bound_, rel=1e-8)
     means = np.array([X[truth == c].mean(axis=0) for c in range(4)])
     assert here.bound_ <= 200 + np.square(X - means[truth]).sum()
@@ -578,10 +589,10 @@ def test_bound_of_moved_data(shift):
 
 def test_scale():
     X, _ = make_blobs(100, 4, centers=4, random_state=0)
-    one = SpectralDPMeans(50.0, random_state=0).fit(X)
+    one = SpectralDPMeans(50.0, random_state=0, kernel="linear").fit(X)
     for scale in (2.0**-300, 2.0**-30, 2.0**30, 2.0**300):
         for data in (X * scale, sp.csr_array(X * scale)):
-            other = SpectralDPMeans(50.0 * scale**2, random_state=0).fit(data)
+            other = SpectralDPMeans(50.0 * scale**2, random_state=0, kernel="linear").fit(data)
             assert np.array_equal(other.labels_, one.labels_)
             assert other.bound_ == pytest.approx(one.bound_ * scale**2, rel=1e-10)
 
@@ -595,24 +606,206 @@ def test_farthest_first_in_feature_space():
         (X @ X.T, "precomputed"),
         (sp.csr_array(X @ X.T), "precomputed"),
     ):
-        model = SpectralDPMeans(n_clusters=4, kernel=kernel, random_state=0).fit(data)
+        model = SpectralDPMeans("farthest-first", n_clusters=4, kernel=kernel, random_state=0).fit(
+            data
+        )
         assert model.lam_ == pytest.approx(expected, rel=1e-10)
         w = (np.arange(60) % 3 > 0) * 2.5
         model.fit(data, sample_weight=w)
         assert model.lam_ == pytest.approx(farthest_first_lambda(X[w > 0], 4), rel=1e-10)
     few = np.repeat(np.eye(3), 4, axis=0)  # three places for a guess of eight
-    model = SpectralDPMeans(kernel="precomputed", random_state=0).fit(few @ few.T)
+    model = SpectralDPMeans("farthest-first", kernel="precomputed", random_state=0).fit(few @ few.T)
     assert model.lam_ == pytest.approx(2 / 3, rel=1e-12)
-    same = SpectralDPMeans(kernel="precomputed", random_state=0).fit(np.ones((9, 9)))
+    same = SpectralDPMeans("farthest-first", kernel="precomputed", random_state=0).fit(
+        np.ones((9, 9))
+    )
     assert same.lam_ == 1.0 and same.n_clusters_ == 1
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("form", ["rbf", "linear", "sparse linear", "precomputed", "sparse"])
+def test_spectrum_lies_between_two_eigenvalues(form, weighted):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 7))
+    w = rng.random(60) + 0.5 if weighted else None
+    K = rbf_kernel(X, gamma=0.1) if form in ("rbf", "precomputed", "sparse") else X @ X.T
+    values = twins.spectral.spectral(K, 1e-9, weights=w, n_init=1).eigenvalues
+    data = {"sparse linear": sp.csr_array(X), "precomputed": K, "sparse": sp.csr_array(K)}
+    kernel = "linear" if "linear" in form else "rbf" if form == "rbf" else "precomputed"
+    gamma = 0.1 if form == "rbf" else None
+    for k in (1, 2, 4, 7):
+        model = SpectralDPMeans(
+            "spectrum", n_clusters=k, kernel=kernel, gamma=gamma, random_state=0
+        ).fit(data.get(form, X), sample_weight=w)
+        after = values[k] if k < len(values) else 1e-4 * values[k - 1]
+        assert model.lam_ == pytest.approx(np.sqrt(values[k - 1] * after), rel=1e-6)
+        np.testing.assert_allclose(model.eigenvalues_, values[:k], rtol=1e-8)
+        given = clone(model).set_params(lam=model.lam_).fit(data.get(form, X), sample_weight=w)
+        assert given.bound_ == pytest.approx(model.bound_, rel=1e-10)
+        assert given.objective_ == pytest.approx(model.objective_, rel=1e-10)
+
+
+@pytest.mark.parametrize("lam", ["auto", "spectrum"])
+def test_penalties_of_the_spectrum_where_there_is_none(lam):
+    for K in (np.zeros((9, 9)), -np.eye(9), np.ones((9, 9)), np.ones((1, 1)), 3 * np.eye(1)):
+        for data in (K, sp.csr_array(K)):
+            model = SpectralDPMeans(lam, kernel="precomputed", random_state=0).fit(data)
+            assert model.lam_ > 0 and model.n_clusters_ == 1
+            assert model.bound_ <= model.objective_ + 1e-12
+    few = np.repeat(np.eye(3), 4, axis=0)  # three places for a guess of eight: three eigenvalues
+    model = SpectralDPMeans(lam, kernel="precomputed", random_state=0).fit(few @ few.T)
+    k, penalty = (3, 0.04) if lam == "spectrum" else (1, 4.0)  # too few rows for "auto"
+    assert model.n_clusters_ == k and model.lam_ == pytest.approx(penalty)
+    assert SpectralDPMeans(lam, random_state=0).fit(np.ones((20, 2))).n_clusters_ == 1
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_auto_finds_separate_clusters(weighted):
+    """By all forms of the same kernel, and with weights, zero too."""
+    for k, d, seed in ((2, 3, 0), (5, 4, 3), (7, 6, 1), (12, 8, 0)):
+        X, truth = make_blobs(40 * k, d, centers=k, cluster_std=0.7, random_state=seed)
+        w = np.random.default_rng(seed).choice([0.0, 0.7, 2.0], 40 * k) if weighted else None
+        model = SpectralDPMeans(random_state=0).fit(X, sample_weight=w)
+        assert adjusted_rand_score(truth, model.labels_) > 0.99
+        K = rbf_kernel(X, gamma=model.gamma_)
+        for data in (K, sp.csr_array(K)):
+            other = SpectralDPMeans(kernel="precomputed", random_state=0)
+            other.fit(data, sample_weight=w)
+            assert other.lam_ == pytest.approx(model.lam_, rel=1e-8)
+            assert np.array_equal(other.labels_, model.labels_)
+        if not weighted:
+            copies = SpectralDPMeans(random_state=0, gamma=model.gamma_)
+            copies.fit(X, sample_weight=np.full(len(X), 3.0))
+            assert copies.lam_ == pytest.approx(3 * model.lam_, rel=1e-8)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 10, 50])
+def test_auto_leaves_one_cluster_alone(d):
+    for seed, n in ((0, 150), (1, 400)):
+        X = np.random.default_rng([d, seed]).standard_normal((n, d))
+        model = SpectralDPMeans(random_state=0).fit(X)
+        assert model.n_clusters_ == 1
+        if d > 1:
+            K = rbf_kernel(X, gamma=model.gamma_)
+            other = SpectralDPMeans(kernel="precomputed", random_state=0).fit(K)
+            assert other.n_clusters_ == 1
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
+def test_auto_takes_the_number_of_the_merge_path(kernel):
+    X, _ = make_blobs(300, 6, centers=4, cluster_std=2.5, random_state=1)
+    w = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 300)
+    for weight in (None, w):
+        k = lambda_path(X, sample_weight=weight, random_state=0).best
+        assert k > 1
+        model, guessed = (
+            SpectralDPMeans(lam, n_clusters=k, kernel=kernel, random_state=0)
+            for lam in ("auto", "spectrum")
+        )
+        model.fit(X, sample_weight=weight)
+        guessed.fit(X, sample_weight=weight)
+        assert model.lam_ == pytest.approx(guessed.lam_, rel=1e-12)
+        assert len(model.eigenvalues_) == k
+
+
+def test_likeness_by_projectors():
+    """Against the projectors onto both spans, with and without the constant."""
+    rng = np.random.default_rng(0)
+    for k in (2, 3, 6):
+        w = rng.random(40) + 0.1
+        Y = np.linalg.qr(rng.standard_normal((40, k)))[0]
+        labels = np.append(np.arange(k), rng.integers(k, size=40 - k))
+        V = np.linalg.qr(np.sqrt(w)[:, None] * np.eye(k)[labels])[0]
+        u = np.sqrt(w / w.sum())
+        P = V @ V.T - np.outer(u, u)
+        expected = np.trace(P @ Y @ Y.T) / (k - np.square(u @ Y).sum())
+        assert _spectral.likeness(labels, Y, w) == pytest.approx(expected, rel=1e-12)
+        assert _spectral.likeness(labels, V, w) == pytest.approx(1.0)
+
+
+def test_gamma_is_that_of_the_fit():
+    X, _ = make_blobs(80, 3, centers=3, random_state=0)
+    model = SpectralDPMeans(random_state=0).fit(X)
+    assert model.gamma_ == pytest.approx(1 / np.median(pdist(X, "sqeuclidean")))
+    more = np.repeat(X, np.arange(80) % 3 + 1, axis=0)  # copies do not count
+    for kernel in ("rbf", "laplacian"):
+        one, *others = (
+            SpectralDPMeans(1.0, kernel=kernel, n_init=1).fit(form).gamma_
+            for form in (X, more, sp.csr_array(X), sp.csr_array(more))
+        )
+        assert others == pytest.approx([one] * 3, rel=1e-10)
+    labels = model.predict(X)
+    assert np.array_equal(model.set_params(gamma=1e3).predict(X), labels)
+    assert model.fit(X).gamma_ == 1e3
+    assert SpectralDPMeans(1.0, kernel="linear").fit(X).gamma_ is None
+    poly = SpectralDPMeans(1.0, kernel="poly", kernel_params={"degree": 2}).fit(X)
+    for given in ({"degree": 3}, {"degree": 2, "coef0": 0.0}, None):
+        with pytest.raises(ValueError, match="kernel_params must stay what they were in fit"):
+            poly.set_params(kernel_params=given).predict(X)
+    poly.set_params(kernel_params={"degree": 2}).predict(X)
+
+
+# Memory ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kernel", ["rbf", "precomputed", "function"])
+def test_small_memory_gives_the_same(kernel, weighted, monkeypatch):
+    """Solved by products with three blocks of the matrix, each made again every time."""
+    for module in (_eigen, _spectral):
+        monkeypatch.setattr(module, "DENSE", 20)
+    monkeypatch.setattr(_spectral, "MOST", 6)
+    X, _ = make_blobs(150, 4, centers=5, cluster_std=0.7, random_state=3)
+    w = np.random.default_rng(0).choice([0.0, 0.7, 2.0], 150) if weighted else None
+    data = rbf_kernel(X, gamma=0.02) if kernel == "precomputed" else X
+    options = {"kernel": rbf_kernel if kernel == "function" else kernel, "random_state": 0}
+    if kernel != "precomputed":
+        options["gamma"] = 0.02
+    for lam in (3.0, "spectrum", "auto", 1e-3):
+        whole = SpectralDPMeans(lam, n_clusters=5, **options).fit(data, sample_weight=w)
+        few = SpectralDPMeans(lam, n_clusters=5, max_memory=3e5, **options)
+        if lam == 1e-3:  # too many eigenvalues are above it
+            with pytest.raises(ValueError, match=r"max_memory must be at least .* got"):
+                few.fit(data, sample_weight=w)
+            continue
+        few.fit(data, sample_weight=w)
+        np.testing.assert_allclose(few.eigenvalues_, whole.eigenvalues_, rtol=1e-8)
+        assert few.lam_ == pytest.approx(whole.lam_, rel=1e-8)
+        assert few.bound_ == pytest.approx(whole.bound_, rel=1e-8)
+        assert few.objective_ == pytest.approx(whole.objective_, rel=1e-8)
+        assert np.array_equal(few.labels_, whole.labels_)
+        assert np.array_equal(few.predict(data), whole.predict(data))
+
+
+MEMORY = """
+import resource, sys
+import numpy as np
+from smallvar import SpectralDPMeans
+rng = np.random.default_rng(0)
+X = rng.normal(size=(2000, 5)) + 8 * rng.integers(3, size=2000)[:, None]
+SpectralDPMeans(30.0, n_init=1, random_state=0).fit(X[:600])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model = SpectralDPMeans(200.0, n_init=1, max_memory=float(sys.argv[1]), random_state=0).fit(X)
+assert model.n_clusters_ == 3
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
+@pytest.mark.parametrize("budget", [2e8, 6e7, 3e7])
+def test_memory_stays_within_the_budget(budget):
+    """The dense solver takes 1.9e8 bytes for 2000 rows, their matrix 3.2e7."""
+    command = [sys.executable, "-c", MEMORY, str(budget)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(out.stdout) < 1.05 * budget
+
+
 def test_edges():
-    alone = SpectralDPMeans(3.0).fit([[5.0, 1.0]])
+    alone = SpectralDPMeans(3.0, kernel="linear").fit([[5.0, 1.0]])
     assert alone.objective_ == alone.bound_ == 3.0 and alone.labels_.tolist() == [0]
     X = np.array([[1.0], [-1.0], [2.0], [-2.0]])
     for lam in (10.1, np.inf):
-        model = SpectralDPMeans(lam).fit(X)  # the eigenvalue is 10
+        model = SpectralDPMeans(lam, kernel="linear").fit(X)  # the eigenvalue is 10
         assert model.labels_.tolist() == [0, 0, 0, 0] and model.n_iter_ == 0
         assert model.embedding_.shape == (4, 0) and model.eigenvalues_.shape == (0,)
         assert model.objective_ == model.bound_ == 10 + lam
@@ -642,7 +835,7 @@ def test_random_state_and_verbose(capsys):
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_failed_fit_changes_nothing(error, monkeypatch):
     X = np.random.default_rng(0).standard_normal((30, 4))
-    model = SpectralDPMeans(5.0, random_state=0)
+    model = SpectralDPMeans(5.0, random_state=0, kernel="linear")
     fresh = vars(model).copy()
 
     def broken(*arguments):
@@ -662,8 +855,11 @@ BAD_FITS = {
     "lam": ({"lam": 0}, ValueError, "lam must be > 0, got lam=0"),
     "negative": ({"lam": -1.0}, ValueError, "lam must be >= 0, got -1.0"),
     "nan": ({"lam": np.nan}, ValueError, "lam must be >= 0, got nan"),
-    "word": ({"lam": "auto"}, ValueError, "'farthest-first', got 'auto'"),
+    "word": ({"lam": "best"}, ValueError, "'spectrum', 'farthest-first', got 'best'"),
     "none": ({"lam": None}, TypeError, "lam must be a number"),
+    "spectrum": ({"lam": "spectrum", "n_clusters": 7}, ValueError, "n_clusters must be <= n"),
+    "memory": ({"max_memory": 0}, ValueError, "max_memory must be > 0, got 0"),
+    "no memory": ({"max_memory": None}, TypeError, "max_memory must be a number"),
     "n_init": ({"n_init": 0}, ValueError, "n_init must be >= 1, got 0"),
     "n_init float": ({"n_init": 2.0}, TypeError, "n_init must be an integer"),
     "rounding": ({"rounding": "Yu"}, ValueError, "rounding must be one of 'yu-shi', 'kmeans'"),
@@ -687,7 +883,7 @@ BAD_FITS = {
 def test_bad_parameters(name):
     changes, error, message = BAD_FITS[name]
     X = np.arange(12.0).reshape(6, 2) % 5
-    model = SpectralDPMeans(1.0, random_state=0).fit(X).set_params(**changes)
+    model = SpectralDPMeans(1.0, random_state=0, kernel="linear").fit(X).set_params(**changes)
     before = {key: pickle.dumps(v) for key, v in vars(model).items() if not callable(v)}
     with pytest.raises(error, match=message):
         model.fit(X[:, ::-1] + 1)
@@ -749,4 +945,4 @@ def test_predict_with_another_kernel():
 def test_refit_with_another_kernel_starts_afresh():
     X = np.random.default_rng(0).normal(size=(20, 2))
     model = SpectralDPMeans(2.0, kernel="rbf").fit(X).set_params(kernel="linear").fit(X)
-    assert vars(model).keys() == vars(SpectralDPMeans(2.0).fit(X)).keys()
+    assert vars(model).keys() == vars(SpectralDPMeans(2.0, kernel="linear").fit(X)).keys()
