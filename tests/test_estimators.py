@@ -101,6 +101,10 @@ def fits(value, annotation):
         return any(fits(value, one) for one in inner)
     if kind is list:
         return isinstance(value, list) and all(fits(item, *inner) for item in value)
+    if kind is typing.ClassVar:
+        return fits(value, *inner)
+    if kind is tuple and inner[-1] is ...:
+        return isinstance(value, tuple) and all(fits(item, inner[0]) for item in value)
     if kind is tuple:
         return isinstance(value, tuple) and [*map(fits, value, inner)] == [True] * len(inner)
     if kind is dict:
