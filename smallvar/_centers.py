@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._base import Estimator
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.sums import Layout, column_range, round_origin
-from smallvar._validation import check_weights, learned
+from smallvar._validation import check_spread, check_weights, learned
 
 
 def mean_noise(low, high):
@@ -50,11 +50,7 @@ class Space:
                 "squared distances would leave the range of float64; rescale the data"
             )
         mass = 0.0 if weight is None else float(weight.sum())
-        if mass * float(reach) ** 2 > 1e290:
-            raise ValueError(
-                "sample_weight must not take the squared spread of X beyond 1e290, got weights "
-                f"that sum to {mass:.3g} for a spread of {reach:.3g}: rescale one of them"
-            )
+        check_spread(mass, float(reach))
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
         self.noise = mean_noise(*positive)
 

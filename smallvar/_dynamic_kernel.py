@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._dynamic import MovingClusters
 from smallvar._eigen import Rounding, eigen_above, first_appearance, yu_shi
 from smallvar._exchange import TIE, Batch, Exchange, link_costs, match_clusters, thin
 from smallvar._gram import KernelEstimator, warn_remote
+from smallvar._moving import MovingClusters
 from smallvar._penalty import among, farthest_by
 from smallvar._starts import best_of
 from smallvar._validation import check_number, check_symmetric
@@ -66,7 +66,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         )
         return farthest_by(add_seed, guess, TIE * np.abs(K).max()) or 1.0
 
-    def _cluster(self, X, gamma, penalty, n_threads):
+    def _cluster(self, X, weight, gamma, penalty, n_threads):
         K = vars(self).pop("_first_kernel", None)  # of this step, if it gave the penalty
         K = self._joint_kernel(X) if K is None else K
         batch = Batch(K, self.kept_coefficients_, gamma, penalty, self.lam_)
@@ -222,24 +222,25 @@ class KernelDynamicMeans(_KernelMovingClusters):
     n_iter_ : int
         Sweeps of the last step.
     n_steps_ : int
-        Time steps so far.
+        Time steps so far, those of gaps included.
     lam_ : float
         The penalty used.
     q_ : float
         Q.
     tau_ : float
         tau.
-    step_objectives_ : ndarray of shape (n_steps,), float64
-        Objective of every step. This and the following after ``fit``, or with ``record``.
-    times_ : ndarray of shape (n_steps,)
-        The times of the steps; 0, 1, ... with ``partial_fit``.
+    step_objectives_ : ndarray of shape (n_batches,), float64
+        Objective of every step with a batch. This and the following after ``fit``, or with
+        ``record``.
+    times_ : ndarray of shape (n_batches,)
+        The times of these steps; with ``partial_fit`` their numbers, from 0.
     tracks_ : dict of int to ndarray of shape (n_seen, 2), float64
         For each cluster that ever lived, by number, the steps in which it was seen: the number of
         the step (an index into ``times_``), then how many points it had.
     births_ : list of ndarray of int64
         Numbers of the clusters that are new in each step.
     deaths_ : list of ndarray of int64
-        Numbers of those forgotten at the end of each step.
+        Numbers of those forgotten in the gap before each step, and at its end.
     revivals_ : list of ndarray of int64
         Numbers of those seen again after at least one step in which they were not.
     n_features_in_ : int
@@ -429,24 +430,25 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     eigenvalues_ : ndarray of shape (n_above,), float64
         Eigenvalues of G above lam in the last step, falling; the largest one if none is.
     n_steps_ : int
-        Time steps so far.
+        Time steps so far, those of gaps included.
     lam_ : float
         The penalty used.
     q_ : float
         Q.
     tau_ : float
         tau.
-    step_objectives_ : ndarray of shape (n_steps,), float64
-        Objective of every step. This and the following after ``fit``, or with ``record``.
-    times_ : ndarray of shape (n_steps,)
-        The times of the steps; 0, 1, ... with ``partial_fit``.
+    step_objectives_ : ndarray of shape (n_batches,), float64
+        Objective of every step with a batch. This and the following after ``fit``, or with
+        ``record``.
+    times_ : ndarray of shape (n_batches,)
+        The times of these steps; with ``partial_fit`` their numbers, from 0.
     tracks_ : dict of int to ndarray of shape (n_seen, 2), float64
         For each cluster that ever lived, by number, the steps in which it was seen: the number of
         the step (an index into ``times_``), then how many points it had.
     births_ : list of ndarray of int64
         Numbers of the clusters that are new in each step.
     deaths_ : list of ndarray of int64
-        Numbers of those forgotten at the end of each step.
+        Numbers of those forgotten in the gap before each step, and at its end.
     revivals_ : list of ndarray of int64
         Numbers of those seen again after at least one step in which they were not.
     n_features_in_ : int

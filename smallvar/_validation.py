@@ -45,7 +45,7 @@ def check_number(value, name, *, low=None, low_open=False, integer=False, none=F
     if none and value is None:
         return value
     kind, word = (Integral, "an integer") if integer else (Real, "a number")
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, kind):
+    if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {word}{' or None' * none}, got {shown(value)}")
     number = as_number(value, name, integer)
     if number != number and low is None:
@@ -185,17 +185,27 @@ def check_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64
     return None if (weight == 1.0).all() else weight
 
 
-def check_ratio(weight, most, algorithm):
+def check_ratio(weight, most, algorithm=None):
     """Raise where rows that leave a cluster would take the light ones with them, by rounding."""
     positive = None if weight is None else weight[weight > 0]
     if weight is None or not positive.max() > most * positive.min():
         return
     ratio = float(positive.max()) / float(positive.min())
+    where = "" if algorithm is None else f" with algorithm={algorithm!r}"
     raise ValueError(
         "sample_weight must have a ratio of largest to least positive weight of at most "
-        f"{most:.0e} with algorithm={algorithm!r}, got {ratio:.3g}: set tiny weights to 0, or use "
-        "'serial'"
+        f"{most:.0e}{where}, got {ratio:.3g}: set tiny weights to 0"
+        + (", or use 'serial'" if where else "")
     )
+
+
+def check_spread(mass, reach):
+    """Raise where the sum of weights times a squared distance would leave float64."""
+    if mass * reach**2 > 1e290:
+        raise ValueError(
+            "sample_weight must not take the squared spread of X beyond 1e290, got weights "
+            f"that sum to {mass:.3g} for a spread of {reach:.3g}: rescale one of them"
+        )
 
 
 def check_init(init, n_features, max_clusters):

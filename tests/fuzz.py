@@ -144,6 +144,7 @@ MOVING = {
     "q": (["None", "None", "0.5", "0"], [*NO_NUMBER, "np.inf", "1e300", "1e-300"]),
     "tau": (["None", "None", "0.5", "0", "2"], [*NO_NUMBER, "np.inf", "1e300", "10**400"]),
 }  # fmt: skip
+GAP = (["1", "1", "2", "3", "np.int8(5)"], [*NO_COUNT, "10**30", "2**31 - 1", "2**31"])
 BUDGET = (["100", "1", "2", "5"], NO_COUNT)
 FEATURES = {
     **LOOP, "n_components": COUNT, "max_iter": SWEEPS, "tol": TOL, "n_threads": THREADS, "init": BITS,
@@ -204,7 +205,7 @@ PARAMETERS = {
         **FEATURES, "n_components": ([*COUNT[0], "'auto'"], [*COUNT[1], "'x'"]),
         "assign": (["'coordinate'", "'exact'"], ["None", "'x'"]),
     },
-    "DynamicMeans": {**MOVING, "max_iter": SWEEPS, "n_threads": THREADS},
+    "DynamicMeans": {**MOVING, "lam": AUTO, "n_clusters": COUNT, "max_iter": SWEEPS, "n_threads": THREADS},
     "KernelDynamicMeans": {**MOVING, **KERNELS, "max_iter": SWEEPS, "budget": BUDGET},
     "SpectralDynamicMeans": {**MOVING, **KERNELS, "budget": BUDGET},
     "PenalizedCut": {
@@ -631,13 +632,15 @@ class Case:
         if name in ("HDPMeans", "KernelHDPMeans") and op == "fit" and self.chance(0.8):
             self.groups("g", data)
             more, about["groups"] = ", groups=g", "g"
-            if name == "HDPMeans" and self.weight("w", data):
-                more, about["weight"] = more + ", sample_weight=w", "w"
-        elif "Dynamic" in name and op in ("fit", "fit_predict") and self.chance(0.6):
-            self.groups("t", data)
-            more, about["groups"] = ", times=t", "t"
-        elif "sample_weight" in self.takes(op) and self.weight("w", data):
-            more, about["weight"] = ", sample_weight=w", "w"
+        elif "Dynamic" in name:
+            if op != "partial_fit" and self.chance(0.6):
+                self.groups("t", data)
+                more, about["groups"] = ", times=t", "t"
+            if self.chance(0.2):
+                gap = "elapsed" if op == "partial_fit" else "step"
+                more += f", {gap}={self.value('', *GAP)}"
+        if "sample_weight" in self.takes(op) and self.weight("w", data):
+            more, about["weight"] = f"{more}, sample_weight=w", "w"
         self.call(f"m.{op}({data}{more})", op, **about)
 
     def takes(self, op):

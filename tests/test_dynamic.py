@@ -13,10 +13,18 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 
-from smallvar import DPMeans, DynamicMeans, _dynamic
+from smallvar import DPMeans, DynamicMeans, KernelDynamicMeans, _dynamic, lambda_path
 
 STATE = ("cluster_centers_", "cluster_ids_", "weights_", "ages_", "labels_", "lam_", "q_", "tau_")
 RECORDS = ("times_", "tracks_", "births_", "deaths_", "revivals_", "step_objectives_")
+
+
+def line(*points):
+    """Points of the line as a column."""
+    return np.array(points, dtype=float).reshape(-1, 1)
+
+
+NOBODY = np.zeros((0, 1))
 
 
 # Streams -----------------------------------------------------------------------------------
@@ -50,15 +58,15 @@ def moving(rng, d, k, steps, *, most=6, motion=0.05, death=0.08, hidden=0.25, em
     return batches, truths
 
 
-def follow(twin, model, batches, n_init, generator, rounding):
+def follow(twin, model, batches, n_init, generator, rounding, masses=None):
     """Feed both; every attribute must agree after every step. Returns what happened to clusters."""
     events = {"births": 0, "deaths": 0, "revivals": 0, "empty": 0}
-    for Y in batches:
+    for Y, mass in zip(batches, masses or [None] * len(batches), strict=True):
         before = (twin.phi, twin.v, twin.ages, twin.ids)
-        model.partial_fit(Y)
+        model.partial_fit(Y, sample_weight=mass)
         if len(Y):
             orders = [generator.permutation(len(Y)) if i else None for i in range(n_init)]
-            starts = twin.starts(Y, orders)
+            starts = twin.starts(Y, orders, mass)
             least = min(start.objective for start in starts)
             # two starts that come to the same clusters differ by rounding, and in new numbers
             step = next(
@@ -69,7 +77,7 @@ def follow(twin, model, batches, n_init, generator, rounding):
                 and start.n_iter == model.n_iter_
             )
             np.testing.assert_allclose(model.objective_, step.objective, rtol=1e-9)
-            direct = direct_objective(Y, model, before)
+            direct = direct_objective(Y, model, before, mass)
             np.testing.assert_allclose(model.objective_, direct, rtol=1e-9)
             assert never_rises(step.path)
         else:
@@ -88,23 +96,24 @@ def follow(twin, model, batches, n_init, generator, rounding):
     return events
 
 
-def direct_objective(Y, model, before):
+def direct_objective(Y, model, before, mass=None):
     """The objective of a step from labels and new centers, term by term."""
     phi, v, ages, ids = before
     Y, total = np.asarray(Y, dtype=float), 0.0
+    w = np.ones(len(Y)) if mass is None else mass
     for k in np.unique(model.labels_):
-        mine = Y[model.labels_ == k]
+        mine, own = Y[model.labels_ == k], w[model.labels_ == k]
         if k in model.cluster_ids_:
             theta = model.cluster_centers_[model.cluster_ids_ == k][0]
         else:  # a cluster that dies in its own step: its mean
-            theta = mine.mean(axis=0)
+            theta = np.average(mine, axis=0, weights=own)
         if k in ids:
             (j,) = np.flatnonzero(ids == k)
             gamma = 1 / (1 / v[j] + model.tau_ * ages[j])
             total += model.q_ * ages[j] + gamma * np.square(theta - phi[j]).sum()
         else:
             total += model.lam_
-        total += np.square(mine - theta).sum()
+        total += (own * np.square(mine - theta).sum(axis=1)).sum()
     return total
 
 
@@ -167,11 +176,11 @@ def test_large_batches_equal_twin(d):
 
 
 @seeds(6)
-def test_default_penalty_is_that_of_the_first_rows(seed):
-    """farthest-first on the first batch that has rows, for 8 clusters or its size; then frozen."""
+def test_farthest_first_is_that_of_the_first_rows(seed):
+    """On the first batch that has rows, for a guess, the default cut to its size; then frozen."""
     rng = np.random.default_rng(seed)
-    first, k = rng.random((4 + 3 * seed, 2)), 8
-    model = DynamicMeans().partial_fit(np.zeros((0, 2)))
+    first, k = rng.random((4 + 3 * seed, 2)), 8 if seed % 2 else 3
+    model = DynamicMeans("farthest-first", n_clusters=k).partial_fit(np.zeros((0, 2)))
     assert not hasattr(model, "lam_") and model.n_clusters_ == 0
     model.partial_fit(first)
     expected = twins.penalty.farthest_first(first, min(k, len(first)))
@@ -180,6 +189,152 @@ def test_default_penalty_is_that_of_the_first_rows(seed):
     model.partial_fit(100 * rng.random((20, 2)))
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-12)
     assert model.n_steps_ == 3
+
+
+@seeds(4)
+def test_auto_is_that_of_the_first_rows(seed):
+    """Farthest-first for as many clusters as the path finds and for one more; then frozen."""
+    rng = np.random.default_rng(seed)
+    first = blobs(rng, 60, 2, 4, spread=0.02)
+    weight = None if seed % 2 else rng.integers(1, 4, size=60).astype(float)
+    model = DynamicMeans(random_state=seed).partial_fit(np.zeros((0, 2)))
+    model.partial_fit(first, sample_weight=weight)
+    path = lambda_path(first, sample_weight=weight, random_state=seed)
+    assert model.path_.best == path.best == model.n_clusters_ > 1
+    last, next_ = (twins.penalty.farthest_first(first, path.best + more) for more in (0, 1))
+    expected = np.sqrt(last * next_) * (1 if weight is None else weight.mean())
+    assert next_ < last
+    np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
+    model.partial_fit(100 * rng.random((20, 2)))
+    np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("weight", "unit"), [(None, 1), (np.full(40, 3.0), 3)])
+@pytest.mark.parametrize("n_clusters", [3, 8, 50])
+def test_auto_without_an_answer(weight, unit, n_clusters):
+    """A single cluster tells no distance between two: the guess counts, cut to the rows."""
+    first = np.random.default_rng(0).normal(size=(40, 2))
+    model = DynamicMeans(n_clusters=n_clusters, random_state=0)
+    model.partial_fit(first, sample_weight=weight)
+    assert model.path_.best == 1 < model.n_clusters_
+    expected = unit * twins.penalty.farthest_first(first, min(n_clusters, 40))
+    np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
+
+
+def test_auto_finds_the_tracks():
+    """Well separated clusters that move, without an argument."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        places = np.array([[0, 0], [4, 0], [0, 4], [4, 4], [8, 0]], dtype=float)
+        X, truth, times = [], [], []
+        for t in range(12):
+            places += 0.1 * rng.normal(size=places.shape)
+            who = np.repeat(np.flatnonzero((rng.random(5) < 0.8) | (t == 0)), 12)
+            X.append(places[who] + 0.2 * rng.normal(size=(len(who), 2)))
+            truth.append(who)
+            times.append(np.full(len(who), t))
+        X, truth, times = map(np.concatenate, (X, truth, times))
+        model = DynamicMeans(random_state=0).fit(X, times=times)
+        assert len(model.tracks_) == len(set(zip(truth, model.labels_, strict=True))) == 5
+
+
+@pytest.mark.parametrize("X", [line(3), line(2, 2, 2), line(0, 1)])
+def test_auto_of_few_rows(X):
+    """There is a penalty, whatever the first rows are."""
+    model = DynamicMeans().partial_fit(X).partial_fit(line(2))
+    assert 0 < model.lam_ < np.inf and model.n_clusters_ >= 1
+
+
+@seeds(70)
+def test_weighted_stream_equals_twin(seed):
+    """Costs, revivals, means, objective and the weights of clusters, by mass."""
+    rng = np.random.default_rng(seed)
+    d, lam, n_init = 1 + seed % 3, (0.02, 0.05, 0.2)[seed // 7 % 3], 3 if seed % 4 == 0 else 1
+    batches, _ = moving(rng, d, int(rng.integers(1, 6)), 9)
+    if seed % 5 == 1:
+        batches = [Y.astype(np.float32) for Y in batches]
+    masses = [rng.gamma(0.7, 1.5, size=len(Y)) + 1e-3 for Y in batches]
+    if seed % 2:
+        masses = [np.ceil(mass) for mass in masses]
+    options = penalties(seed, lam)
+    model = DynamicMeans(lam, n_init=n_init, random_state=seed, n_threads=1 + seed % 3, **options)
+    twin = twins.dynamic.Stream(d, lam, **options)
+    follow(twin, model, batches, n_init, check_random_state(seed), 1e-11, masses)
+
+
+def test_weighted_revival():
+    """phi = 0, v = 1; 3 of weight 2 costs 2 / 3 * 9 = 6 there; theta = 2 * 3 / 3."""
+    model = DynamicMeans(7.0, q=0.5, tau=0.0).partial_fit(line(0))
+    model.partial_fit(line(3), sample_weight=[2])
+    assert model.labels_.tolist() == [0]
+    np.testing.assert_allclose(model.cluster_centers_, [[2.0]])
+    assert model.weights_.tolist() == [3.0]
+    np.testing.assert_allclose(model.objective_, 0.5 + 4 + 2 * 1)
+
+
+@pytest.mark.parametrize(("lam", "labels"), [(8.0, [0, 0]), (np.nextafter(8.0, 0), [0, 1])])
+def test_tie_of_lam_with_a_weighted_row(lam, labels):
+    model = DynamicMeans(lam, n_init=1).partial_fit(line(0, 2), sample_weight=[5, 2])
+    assert model.labels_.tolist() == labels
+
+
+def test_weights_of_one_are_none():
+    batches, _ = moving(np.random.default_rng(3), 2, 4, 8)
+    one, other = DynamicMeans(0.05, random_state=0), DynamicMeans(0.05, random_state=0)
+    for Y in batches:
+        assert bits(one.partial_fit(Y, sample_weight=np.ones(len(Y)))) == bits(other.partial_fit(Y))
+        assert bits(one.partial_fit(Y, sample_weight=1 if len(Y) else None)) == bits(
+            other.partial_fit(Y)
+        )
+
+
+@seeds(8)
+def test_units_of_weight(seed):
+    """Weights, lam and Q times a power of two: the same clusters."""
+    rng = np.random.default_rng(seed)
+    batches, _ = moving(rng, 2, 4, 8)
+    unit = 2.0 ** int(rng.integers(-20, 20))
+    one = DynamicMeans(0.05, q=0.01, tau=0.5, random_state=0)
+    other = DynamicMeans(0.05 * unit, q=0.01 * unit, tau=0.5 / unit, random_state=0)
+    for Y in batches:
+        w = rng.gamma(1.0, size=len(Y)) + 0.01
+        one.partial_fit(Y, sample_weight=w)
+        other.partial_fit(Y, sample_weight=unit * w)
+        assert np.array_equal(one.labels_, other.labels_)
+        assert np.array_equal(one.cluster_centers_, other.cluster_centers_)
+        assert np.array_equal(unit * one.weights_, other.weights_)
+
+
+@pytest.mark.parametrize("lam", [0.05, "auto", "farthest-first"])
+def test_rows_of_weight_zero_are_absent(lam):
+    """Their times too; they are labeled as by predict after the last step before them."""
+    rng = np.random.default_rng(0)
+    batches, _ = moving(rng, 2, 4, 10, empty=0, hidden=0, most=20)
+    X, times = np.vstack(batches), np.repeat(np.arange(10), [len(Y) for Y in batches])
+    w = rng.integers(0, 3, size=len(X)).astype(float)
+    w[(times == 0) | (times == 4)] = 0
+    used = w > 0
+    model = DynamicMeans(lam, random_state=0).fit(X, sample_weight=w, times=times)
+    other = DynamicMeans(lam, random_state=0).fit(X[used], sample_weight=w[used], times=times[used])
+    assert np.array_equal(model.labels_[used], other.labels_)
+    same_records(model, other)
+    assert model.times_.tolist() == [1, 2, 3, 5, 6, 7, 8, 9]
+    stream = DynamicMeans(lam, random_state=0)
+    for t in model.times_:
+        stream.partial_fit(X[times == t], sample_weight=w[times == t])
+        assert np.array_equal(model.labels_[times == t], stream.labels_)
+        idle = (times == t) & ~used
+        assert np.array_equal(stream.predict(X[idle]), model.labels_[idle])
+        if t == 3:
+            assert np.array_equal(stream.predict(X[times == 4]), model.labels_[times == 4])
+        if t == 1:
+            assert np.array_equal(stream.predict(X[times == 0]), model.labels_[times == 0])
+
+
+def test_rows_of_weight_zero_without_clusters():
+    """Q above lam: clusters die in the step in which they are born."""
+    model = DynamicMeans(1.0, q=2.0, tau=0.0).fit(line(0, 5), sample_weight=[1, 0])
+    assert model.n_clusters_ == 0 and model.labels_.tolist() == [0, -1]
 
 
 @seeds(120)
@@ -201,7 +356,7 @@ def test_objective_never_rises_within_a_step(seed):
     q = lam * float(rng.choice([0.0, 0.1, 0.5]))
     gamma = 1 / (1 / v + tau * ages)
     order = rng.permutation(n) if seed % 2 else None
-    step = _dynamic.DynamicStep(Y, phi, gamma, q * ages, lam, 1 + seed % 3).run(order, 300)
+    step = _dynamic.DynamicStep(Y, None, phi, gamma, q * ages, lam, 1 + seed % 3).run(order, 300)
     labels, _, counts, path = step.result()
     assert never_rises(path)
     assert step.converged and path[-1] == step.objective and len(path) == step.n_iter
@@ -244,14 +399,6 @@ def test_read_only_and_other_types(tmp_path):
 
 
 # Worked examples ---------------------------------------------------------------------------
-
-
-def line(*points):
-    """Points of the line as a column."""
-    return np.array(points, dtype=float).reshape(-1, 1)
-
-
-NOBODY = np.zeros((0, 1))
 
 
 def test_revival():
@@ -405,34 +552,49 @@ def test_better_of_several_starts():
 def test_empty_batches():
     model = DynamicMeans(1.0, t_q=4.0, k_tau=1.1).partial_fit(line(0, 5))
     before = model.cluster_centers_.copy()
-    with pytest.raises(ValueError, match="no cluster was seen in the last step"):
-        model.partial_fit(NOBODY).predict(line(0))
+    assert model.partial_fit(NOBODY).predict(line(0, 4)).tolist() == [0, 1]
     assert model.ages_.tolist() == [2, 2]
     assert model.objective_ == 0 and model.n_iter_ == 0
     assert model.labels_.shape == (0,) and model.labels_.dtype == np.int64
     assert np.array_equal(model.cluster_centers_, before)
-    assert model.partial_fit(line(5)).predict(line(0, 5)).tolist() == [1, 1]
+    assert model.partial_fit(line(5)).predict(line(0, 5)).tolist() == [0, 1]
     assert model.n_steps_ == 3
 
 
-def test_predict_knows_the_clusters_of_the_last_step():
-    """Nearest center, without penalty; the first at a tie; numbers, not indices."""
-    model = DynamicMeans(4.0, q=0.0, tau=0.0).partial_fit(line(0, 10, 20)).partial_fit(line(20, 10))
-    assert model.predict(line(-50, 14, 15, 16, 1000)).tolist() == [1, 1, 1, 2, 2]
+def test_predict_by_hand():
+    """Seen ones cost the distance, others half of it here (v = 1); numbers, not indices."""
+    model = DynamicMeans(4.0, q=1.0, tau=0.0, n_init=1).partial_fit(line(0, 10, 20))
+    model.partial_fit(line(20, 10))
+    # 0 was seen 1 step before: 1 + x^2 / 2 against (x - 10)^2
+    assert model.predict(line(-50, 5.5, 6, 14, 15, 16)).tolist() == [0, 0, 1, 1, 1, 2]
     assert model.predict(line(0)).dtype == np.int64
     with pytest.raises(NotFittedError):
         DynamicMeans().predict(line(0))
+    for _ in range(4):
+        model.partial_fit(NOBODY)
+    with pytest.raises(ValueError, match="no cluster lives, so none can be predicted"):
+        model.predict(line(0))
 
 
-def test_predict_is_the_nearest_center():
-    rng = np.random.default_rng(0)
-    batches, _ = moving(rng, 3, 6, 6, empty=0)
-    model = DynamicMeans(0.05, random_state=0)
+@seeds(14)
+def test_predict_equals_twin(seed):
+    """One more row of the last step; the rows of that step themselves stay where they are."""
+    rng = np.random.default_rng(seed)
+    batches, _ = moving(rng, 3, 6, 8, empty=0.3)
+    options = penalties(seed, 0.05)
+    model = DynamicMeans(0.05, n_init=1, **options)
+    twin = twins.dynamic.Stream(3, 0.05, **options)
+    new, unseen = rng.random((1500, 3)), 0
     for Y in batches:
         model.partial_fit(Y)
-    new, active = rng.random((3000, 3)), model.ages_ == 1
-    expected = twins.exact.nearest(new, model.cluster_centers_[active])[0]
-    assert np.array_equal(model.predict(new), model.cluster_ids_[active][expected])
+        twin.take(twin.starts(Y, [None])[0] if len(Y) else None)
+        if model.n_clusters_:
+            found = model.predict(new)
+            assert np.array_equal(found, twin.predict(new))
+            unseen += np.isin(found, model.cluster_ids_[model.ages_ > 1]).sum()
+            if len(Y):
+                assert np.array_equal(model.predict(Y), model.labels_)
+    assert (unseen > 0) == (seed % 7 != 5)  # t_q = 1.5: nothing lives unseen
 
 
 def test_max_iter_warns():
@@ -693,6 +855,100 @@ def test_times_in_any_order():
     same_records(one, other)
 
 
+def same_state(one, other):
+    """Assert equal clusters, objective and generator."""
+    for name in (*STATE[:4], "objective_", "n_iter_", "n_steps_", "n_clusters_", "_next_id"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+@seeds(14)
+def test_gaps_are_batches_without_rows(seed):
+    """With `elapsed`, and with times and `step`."""
+    rng = np.random.default_rng(seed)
+    batches, _ = moving(rng, 2, 4, 25, empty=0.4)
+    options = penalties(seed, 0.05) | {"random_state": seed, "record": True}
+    stream, other = DynamicMeans(0.05, **options), DynamicMeans(0.05, **options)
+    elapsed, labels, died = 1, [], []
+    for t, Y in enumerate(batches):
+        stream.partial_fit(Y)
+        if not len(Y) and any(map(len, batches[:t])):
+            elapsed += 1
+            continue
+        other.partial_fit(Y, elapsed=elapsed)
+        same_state(stream, other)
+        assert np.array_equal(stream.labels_, other.labels_)
+        labels.append(other.labels_)
+        died.append(np.sort(np.concatenate(stream.deaths_[t + 1 - elapsed : t + 1])).tolist())
+        elapsed = 1
+    assert [sorted(ids.tolist()) for ids in other.deaths_] == died
+    for number, track in stream.tracks_.items():
+        mine = other.tracks_[number]
+        assert np.array_equal(
+            stream.times_[track[:, 0].astype(int)], other.times_[mine[:, 0].astype(int)]
+        )
+        assert np.array_equal(track[:, 1:], mine[:, 1:])
+    times = np.repeat(np.arange(25), [len(Y) for Y in batches])
+    first = times.min()
+    for dtype, step, origin in ((np.int64, 1, 0), (np.int16, 20, -7), (np.uint64, 3, 2**63)):
+        given = (times * step).astype(np.int64).astype(dtype) + np.asarray(origin).astype(dtype)
+        whole = DynamicMeans(0.05, **options).fit(np.vstack(batches), times=given, step=step)
+        assert np.array_equal(whole.labels_, np.concatenate(labels))
+        assert whole.n_steps_ == times.max() - first + 1
+        assert whole.times_.tolist() == np.unique(given).tolist()
+        assert [sorted(ids.tolist()) for ids in whole.deaths_] == died[first:]
+
+
+def test_long_gaps():
+    """No loop over the steps in between."""
+    for gap in (10**9, 2**31 - 1):
+        for options, left in (({"t_q": 5, "k_tau": 1.1}, [1]), ({"q": 0, "tau": 0}, [0, 1])):
+            model = DynamicMeans(1.0, **options)
+            model.fit(line(0, 9), times=[0, gap], step=1)
+            assert model.cluster_ids_.tolist() == left
+            assert model.n_steps_ == gap + 1 and len(model.times_) == 2
+            model.partial_fit(line(9), elapsed=gap)
+            assert model.n_steps_ == 2 * gap + 1
+            assert model.labels_.tolist() == [1 if "q" in options else 2]
+
+
+@pytest.mark.parametrize(
+    ("times", "step", "message"),
+    [
+        ([0, 1, 5], 2, "times must be whole steps of 2 apart, got 0 and 1"),
+        ([0.0, 1.0, 2.0], 1, "times must be integers where step is given, got float64"),
+        (["a", "b", "c"], 1, "times must be integers where step is given"),
+        (np.arange(3).astype("datetime64[D]"), 1, "times must be integers .* datetime64"),
+        (None, 1, "step must be None without times, got 1"),
+        ([0, 1, 2], 0, "step must be >= 1, got 0"),
+        ([0, 2**31 + 1, 1], 1, "times must be at most 2147483647 steps apart, got 1 and"),
+        ([0, 1, 2], 2**70, "step must be <= "),
+    ],
+)
+def test_bad_steps(times, step, message):
+    model = DynamicMeans(1.0, random_state=0).fit(line(0, 4))
+    before = bits(model)
+    with pytest.raises(ValueError, match=message):
+        model.fit(line(0, 1, 2), times=times, step=step)
+    assert bits(model) == before
+
+
+@pytest.mark.parametrize("value", [1.0, True, "1", [1], np.timedelta64(1, "D")])
+def test_steps_of_the_wrong_kind(value):
+    with pytest.raises(TypeError, match="step must be an integer or None"):
+        DynamicMeans(1.0).fit(line(0, 1), times=[0, 1], step=value)
+    with pytest.raises(TypeError, match="elapsed must be an integer"):
+        DynamicMeans(1.0).partial_fit(line(0, 1), elapsed=value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**31, 2**70])
+def test_elapsed_out_of_bounds(value):
+    model = DynamicMeans(1.0, random_state=0).partial_fit(line(0, 4))
+    before = bits(model)
+    with pytest.raises(ValueError, match="elapsed must be"):
+        model.partial_fit(line(0), elapsed=value)
+    assert bits(model) == before
+
+
 def test_kinds_of_times():
     """Whatever sorts."""
     pd = pytest.importorskip("pandas")
@@ -864,7 +1120,10 @@ def test_same_bits_for_any_number_of_threads(d, dtype):
         ({"lam": -1.0}, "lam must be >= 0, got -1.0"),
         ({"lam": np.nan}, "lam must be >= 0, got nan"),
         ({"lam": np.inf}, "lam must be finite, got inf"),
-        ({"lam": "auto"}, "lam must be a number > 0 or one of 'farthest-first', got 'auto'"),
+        (
+            {"lam": "x"},
+            "lam must be a number > 0 or one of 'auto', 'farthest-first', got 'x'",
+        ),
         ({"t_q": 1, "k_tau": 1.1}, "t_q must be > 1, got 1"),
         ({"t_q": 0.5, "k_tau": 1.1}, "t_q must be > 1, got 0.5"),
         ({"t_q": -np.inf, "k_tau": 1.1}, "t_q must be > 1, got -inf"),
@@ -985,9 +1244,85 @@ def test_bad_times(times):
     assert bits(model) == before
 
 
-def test_weights_are_not_accepted():
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        ([1], "sample_weight must have shape"),
+        ([1, -1], "sample_weight must be >= 0"),
+        ([1, np.nan], "sample_weight must be finite"),
+        ([0, 0], "sample_weight must have a positive entry"),
+        (["a", 1], "sample_weight must be numbers"),
+        ([1, 1e13], r"ratio of largest to least positive weight of at most 1e\+12, got 1e\+13"),
+        ([1e-320, 1], "sample_weight must be 0 or between"),
+    ],
+)
+def test_bad_weights(weight, message):
+    model = DynamicMeans(1.0, random_state=0).partial_fit(line(0, 4))
+    before = bits(model)
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match=message):
+            method(line(0, 1), sample_weight=weight)
+        assert bits(model) == before
+    with pytest.raises(ValueError, match="sample_weight must have shape"):
+        model.partial_fit(NOBODY, sample_weight=[1])
+    assert model.partial_fit(NOBODY, sample_weight=[]).n_steps_ == 2
+
+
+def test_weights_too_large_for_the_data():
+    with pytest.raises(ValueError, match="sample_weight must not take the squared spread"):
+        DynamicMeans(1.0).fit(line(0, 1e100), sample_weight=[1e95, 1e95])
+
+
+def test_kernel_forms_take_no_weights():
     with pytest.raises(TypeError, match="sample_weight"):
-        DynamicMeans(1.0).fit(line(0, 1), sample_weight=[1, 1])
+        KernelDynamicMeans(1.0).fit(line(0, 1), sample_weight=[1, 1])
+    with pytest.raises(TypeError, match="sample_weight"):
+        KernelDynamicMeans(1.0).partial_fit(line(0, 1), sample_weight=[1, 1])
+
+
+@pytest.mark.parametrize("n_clusters", [2, 9])
+def test_n_clusters_out_of_bounds(n_clusters):
+    model = DynamicMeans("farthest-first", n_clusters=n_clusters)
+    if n_clusters > 3:
+        with pytest.raises(ValueError, match="n_clusters must be <= n_samples=3, got n_clusters=9"):
+            model.fit(line(0, 1, 2))
+    else:
+        assert model.fit(line(0, 1, 2)).lam_ > 0
+    with pytest.raises(ValueError, match="n_clusters must be >= 1, got 0"):
+        DynamicMeans(1.0, n_clusters=0).fit(line(0, 1, 2))
+    with pytest.raises(TypeError, match="n_clusters must be an integer, got 2.5"):
+        DynamicMeans(1.0, n_clusters=2.5).fit(line(0, 1, 2))
+
+
+def test_failed_batch_after_one_without_rows(monkeypatch):
+    """The penalties are still free."""
+    model = DynamicMeans(1.0, random_state=0).partial_fit(NOBODY)
+    before = bits(model)
+    with monkeypatch.context() as patch:
+        patch.setattr(_dynamic, "DynamicStep", Broken)
+        with pytest.raises(MemoryError):
+            model.partial_fit(line(0, 1))
+    assert bits(model) == before
+    assert model.set_params(lam=3.0).partial_fit(line(0)).lam_ == 3.0
+
+
+def test_parameters_in_mid_stream():
+    """Refused where they could not be honored, honored otherwise."""
+    model = DynamicMeans(1.0, random_state=0).partial_fit(NOBODY)
+    for name, value in (("random_state", 1), ("random_state", None)):
+        before = bits(model.set_params(**{name: value}))
+        with pytest.raises(ValueError, match="random_state must stay what it was at the first"):
+            model.partial_fit(line(0))
+        assert bits(model) == before
+        model.set_params(random_state=0)
+    model.set_params(lam=2.0, n_clusters=4).partial_fit(line(0, 1.3))  # nothing was derived before
+    assert model.lam_ == 2.0 and model.n_clusters_ == 1
+    model.set_params(n_clusters=5)
+    with pytest.raises(ValueError, match="n_clusters must stay what it was at the first batch, 4"):
+        model.partial_fit(line(0))
+    model.set_params(n_clusters=4, n_init=1, max_iter=1, n_threads=1, record=False)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+        model.partial_fit(line(0, 1, 2, 3, 4))
 
 
 @pytest.mark.parametrize(

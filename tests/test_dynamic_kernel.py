@@ -397,7 +397,7 @@ def test_penalty_from_the_first_batch(estimator):
     empty = np.zeros((0, 2))
     model = estimator(kernel="linear").partial_fit(empty)
     assert not hasattr(model, "lam_")
-    expected = DynamicMeans().partial_fit(Y).lam_
+    expected = DynamicMeans("farthest-first").partial_fit(Y).lam_
     assert model.partial_fit(Y).lam_ == pytest.approx(expected, rel=1e-9)
     assert model.partial_fit(10 * Y).lam_ == pytest.approx(expected, rel=1e-9)
     assert estimator().partial_fit(np.ones((3, 2))).lam_ == 1.0

@@ -29,6 +29,7 @@ from sklearn.preprocessing import scale
 from smallvar import (
     BPMeans,
     DPMeans,
+    DynamicMeans,
     HDPMeans,
     KernelDPMeans,
     KernelHDPMeans,
@@ -130,6 +131,67 @@ def kernels():
     yield Case(
         "5 blobs, 6 groups", X, y, {"KHDP now": KernelHDPMeans}, {"groups": np.arange(600) % 6}
     )
+
+
+def tracks(k, d, rows, *, steps=40, motion=0.05, hidden=0.1, death=0.02, size=10.0, seed=0):
+    """Round clusters of standard deviation 1 / 4 that move by so much in a step and dimension.
+
+    Unseen in a share of the steps; when one dies, another one begins elsewhere. Returns rows, their
+    clusters, and times.
+    """
+    rng = np.random.default_rng(seed)
+    centers, numbers, X, truth, times = size * rng.random((k, d)), np.arange(k), [], [], []
+    for step in range(steps):
+        centers += motion * rng.standard_normal((k, d))
+        dead = np.flatnonzero(rng.random(k) < death)
+        centers[dead], numbers[dead] = size * rng.random((len(dead), d)), numbers[dead] + k
+        seen = rng.permutation(np.flatnonzero(rng.random(k) >= hidden).repeat(rows))
+        X.append(centers[seen] + 0.25 * rng.standard_normal((len(seen), d)))
+        truth.append(numbers[seen])
+        times.append(np.full(len(seen), step))
+    return np.concatenate(X), np.concatenate(truth), np.concatenate(times)
+
+
+def batches(X, y, size, name):
+    """Real rows in random order, some at a time: clusters that stay where they are."""
+    order = np.random.default_rng(0).permutation(len(X))
+    return name, X[order], y[order], np.arange(len(X)) // size
+
+
+def aircraft(folder):
+    """Positions around Paris as in the gallery, in kilometers."""
+    table = np.genfromtxt(folder / "adsb_quickstart_20s.csv", delimiter=",", names=True)
+    table = table[(table["groundspeed"] > 80) & (table["altitude"] < 50_000)]
+    east = (table["longitude"] - 2.35) * 111.3 * np.cos(np.radians(48.86))
+    north = (table["latitude"] - 48.86) * 111.2
+    X = np.column_stack([east, north, 0.003048 * table["altitude"]])
+    return "aircraft", X, table["id"].astype(int), table["seconds"].astype(int)
+
+
+def moving():
+    """D-Means; truth and clusters are those of the whole record."""
+    now = {"now": DynamicMeans}
+    before = {"before": lambda: DynamicMeans("farthest-first", t_q=6.8, k_tau=1.01)}
+    X, truth, times = tracks(5, 2, 15, steps=25, hidden=0.0, seed=1)
+    later = (times > 4) | (truth == 0)
+    sets = [
+        batches(scale(datasets.load_iris().data), datasets.load_iris().target, 50, "iris, by 50"),
+        batches(scale(datasets.load_wine().data), datasets.load_wine().target, 60, "wine, by 60"),
+        batches(*datasets.load_digits(return_X_y=True), 300, "digits, by 300"),
+        ("5 tracks", *tracks(5, 2, 15)),
+        ("12 tracks", *tracks(12, 2, 15)),
+        ("30 tracks, 8-d", *tracks(30, 8, 10)),
+        ("6 tracks, 4 rows", *tracks(6, 2, 4)),
+        ("8 tracks, seldom seen", *tracks(8, 3, 15, hidden=0.5, seed=1)),
+        ("8 tracks, fast", *tracks(8, 3, 15, motion=0.3, seed=2)),
+        ("1 track, then 5", X[later], truth[later], times[later]),
+        ("5 tracks, crowded", *tracks(5, 2, 15, size=3.0, motion=0.1, seed=3)),
+    ]
+    folder = Path(os.environ.get("SMALLVAR_DATA", "."))
+    if (folder / "adsb_quickstart_20s.csv").exists():
+        sets.append(aircraft(folder))
+    for name, X, truth, times in sets:
+        yield Case(name, X, truth, now | before, {"times": times})
 
 
 def share(y, sets, used, per, seed):
@@ -432,6 +494,7 @@ FAMILIES = {
     "graphs": graphs,
     "features": features,
     "data_sets": data_sets,
+    "moving": moving,
     "outliers": outliers,
     "shapes": shapes,
     "real_shapes": real_shapes,

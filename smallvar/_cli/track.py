@@ -233,7 +233,7 @@ def typical_penalty(args, X, table):
     from sklearn.utils import check_array
 
     from smallvar._config import resolve_threads
-    from smallvar._dynamic import GUESS
+    from smallvar._moving import GUESS
     from smallvar._penalty import farthest_first
     from smallvar._validation import DTYPES, aligned
 
@@ -349,7 +349,7 @@ def memory_in_words(args, model):
     """Say how long and how well clusters are remembered: t_q and k_tau, or q and tau."""
     if args.q is not None:
         return {"q": f"{model.q_:.8g} (given)", "tau": f"{model.tau_:.8g} (given)"}
-    from smallvar._dynamic import DEFAULT_K_TAU, DEFAULT_T_Q
+    from smallvar._moving import DEFAULT_K_TAU, DEFAULT_T_Q
 
     t_q, k_tau, origin = DEFAULT_T_Q, DEFAULT_K_TAU, "default"
     if args.t_q is not None:

@@ -5,8 +5,10 @@ from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.rounds cimport CHUNK, LONGEST, WORK, Points, Rounds, Table, row_space, sc_least, square
-from smallvar._sweeps.rows cimport row_at
-from smallvar._sweeps.sums cimport WIDE_DIGITS, Sums, Wide, move_points, sums_total, wide_add, wide_read
+from smallvar._sweeps.rows cimport row_at, weight_of
+from smallvar._sweeps.sums cimport (
+    WIDE_DIGITS, Sums, Wide, move_points, sums_total, sums_weight, wide_add, wide_read,
+)
 
 from smallvar._sweeps.sums import Layout
 
@@ -22,6 +24,10 @@ cdef struct Lazy:
     const double* drift         # of each cluster: how far any other one has moved, in all sweeps together
     const double* theta         # k x d: the centers
     const int* label            # n: cluster of each point, -1: none yet
+    const Py_ssize_t* count     # of each cluster: its points
+    const double* gamma         # of each old cluster: its weight, faded by age
+    Py_ssize_t old              # number of old clusters
+    double* factor              # threads x room, scratch: those of the table for the point in hand; NULL: all weigh 1
     int* proposal               # n: a cluster, or OPEN
     double lam                  # cost of a new cluster
     Py_ssize_t stale            # the bounds of the points before this one no longer hold
@@ -36,31 +42,45 @@ cdef struct LazyRound:          # proposals for the points start..stop-1
     Py_ssize_t stop
 
 
+cdef const double* weighted_factors(const Table* t, const Lazy* s, double w, double* out) noexcept nogil:
+    """Of ||y - c||^2 for a point of weight w: w, or w gamma / (w + gamma) for an old cluster without points."""
+    cdef Py_ssize_t k
+    for k in range(t.k):
+        out[k] = w
+    for k in range(s.old):
+        if s.count[k] == 0:
+            out[k] = w * (s.gamma[k] / (w + s.gamma[k]))
+    return out
+
+
 cdef void lazy_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
     cdef const LazyRound* a = <const LazyRound*> context
     cdef const Points* p = a.p
     cdef const Table* t = a.t
     cdef const Lazy* s = a.s
     cdef Py_ssize_t i, k, start = a.start + chunk * CHUNK
-    cdef double own, r, least, second
+    cdef double own, r, least, second, w = 1.0
     cdef const double* x
+    cdef const double* factor = t.factor
     for i in range(start, min(a.stop, start + CHUNK)):
         x = row_at(&p.rows, i, row_space(p, slot))
+        if s.factor != NULL:
+            w = p.rows.weight[i]
         if not s.full:
             k = s.label[i]
             own = square(p, x, s.theta + k * p.d)
             s.own[i] = own
             # ||x - c'|| >= root of its cost then - how far c' moved since; both are good to far less than 1e-9
             r = s.bound[i] - s.drift[k]
-            if i >= s.stale and own <= s.lam and r > 1e-4 * s.bound[i] and own < r * r * (1 - 1e-9):
+            if i >= s.stale and w * own <= s.lam and r > 1e-4 * s.bound[i] and own < r * r * (1 - 1e-9):
                 s.proposal[i] = <int> k
                 continue
-        k = sc_least(
-            x, p.d, t.columns, t.room, t.k, t.offset, t.factor, p.costs + slot * t.room, &least, &second
-        )
+        if s.factor != NULL:
+            factor = weighted_factors(t, s, w, s.factor + slot * t.room)
+        k = sc_least(x, p.d, t.columns, t.room, t.k, t.offset, factor, p.costs + slot * t.room, &least, &second)
         if k >= 0 and least <= s.lam:
             s.proposal[i] = <int> k
-            s.bound[i] = sqrt(min(second, 1e300)) + s.drift[k]
+            s.bound[i] = sqrt(min(second / w, 1e300)) + s.drift[k]
         else:
             s.proposal[i] = OPEN
 
@@ -74,11 +94,21 @@ cdef void propose_lazily(
     run(lazy_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK, p.threads if work >= PAYS else 1)
 
 
-cdef double total(const double* values, Py_ssize_t n) noexcept nogil:
-    """Their sum, rounded once."""
+cdef double total(const double* values, const double* weight, Py_ssize_t n) noexcept nogil:
+    """Their sum, each times its weight (NULL: 1), rounded once."""
     cdef Wide wide
+    cdef double[CHUNK] product
+    cdef Py_ssize_t i, start = 0, stop
     memset(&wide, 0, sizeof(wide))
-    wide_add(wide.digit, values, n)
+    if weight == NULL:
+        wide_add(wide.digit, values, n)
+        start = n
+    while start < n:
+        stop = min(n, start + CHUNK)
+        for i in range(start, stop):
+            product[i - start] = weight[i] * values[i]
+        wide_add(wide.digit, product, stop - start)
+        start = stop
     return wide_read(wide.digit, 0, WIDE_DIGITS)
 
 
@@ -89,6 +119,7 @@ cdef class DynamicStep(Rounds):
     moved to it since its costs were computed.
 
     X : IN array (n, d), float32 or float64, any strides
+    weight : IN array (n,), positive, or None: 1 each
     centers : IN array (k, d), the old clusters' centers phi
     gamma : IN array (k,), their weights, faded by age
     penalty : IN array (k,), Q times their ages
@@ -106,6 +137,9 @@ cdef class DynamicStep(Rounds):
     cdef double[::1] own
     cdef double[::1] bound
     cdef int[::1] label
+    cdef const double[::1] weight       # of the points as they are visited, or None
+    cdef object given                   # the weights, as given
+    cdef object order                   # of visit, or None
     cdef double fixed                   # the objective but for sum_i ||y_i - theta_{z_i}||^2
     cdef readonly double objective
     cdef readonly int n_iter            # sweeps
@@ -113,7 +147,7 @@ cdef class DynamicStep(Rounds):
     cdef list values                    # the objective after every sweep
 
     def __init__(
-        self, X, const double[:, ::1] centers, const double[::1] gamma, const double[::1] penalty, double lam,
+        self, X, weight, const double[:, ::1] centers, const double[::1] gamma, const double[::1] penalty, double lam,
         int n_threads,
     ):
         self.old = centers.shape[0]
@@ -122,19 +156,27 @@ cdef class DynamicStep(Rounds):
             raise ValueError("gamma and penalty must match centers")
         if centers.shape[1] != X.shape[1]:
             raise ValueError(f"centers must have {X.shape[1]} columns, got {centers.shape[1]}")
+        if weight is not None and weight.shape != (X.shape[0],):
+            raise ValueError("weight must match X")
         self.attach(X, None, None, n_threads)
+        self.given, self.s.old = weight, self.old
+        self.s.gamma = &gamma[0] if self.old else NULL
         # sums from 0: theta is a mean of points and phi
-        self.sums = Sums(Layout(X, None, n_threads, origin=np.zeros(self.p.d)), self.old + 8)
+        self.sums = Sums(Layout(X, weight, n_threads, origin=np.zeros(self.p.d)), self.old + 8)
 
     def run(self, order, int max_iter):
         """Sweeps with the points in this order (IN, or None for the order given)."""
         cdef Py_ssize_t k, start, ready, changes, n = self.p.n
         cdef const Py_ssize_t[::1] indices
         cdef double previous = HUGE_VAL
+        self.order, self.weight = order, self.given
         if order is not None:
             indices = order
-            self.arrays.append(order)
             self.p.rows.order = &indices[0]
+            if self.given is not None:
+                self.weight = self.given[order]
+        if self.weight is not None:
+            self.p.rows.weight = &self.weight[0]
         self.t.k = 0
         self.make_room(self.old + 8)
         self.t.k = self.old
@@ -183,7 +225,9 @@ cdef class DynamicStep(Rounds):
             count[:k], drift[:k], theta[:k] = self.count[:k], self.drift[:k], self.theta[:k]
         self.count, self.drift, self.theta = count, drift, theta
         self.sums.reserve(room)
-        self.s.drift, self.s.theta = &self.drift[0], &self.theta[0, 0]
+        self.s.drift, self.s.theta, self.s.count = &self.drift[0], &self.theta[0, 0], &self.count[0]
+        if self.given is not None:
+            self.s.factor = self.p.factors
 
     cdef void rest(self, Py_ssize_t k) noexcept nogil:
         """Old cluster k has no points: reviving it costs Q D + gamma / (1 + gamma) ||y - phi||^2."""
@@ -201,13 +245,14 @@ cdef class DynamicStep(Rounds):
             self.check_signals((stop - start) * self.p.d * (self.t.k + 4))
             start = stop
         self.s.stale = 0
-        self.objective = self.fixed + total(&self.own[0], self.p.n)
+        self.objective = self.fixed + total(&self.own[0], self.p.rows.weight, self.p.n)
         return 0
 
     cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t* ready, Py_ssize_t* changes) except -1 nogil:
         """Take up proposals until a cluster comes or goes; returns the next point."""
         cdef Py_ssize_t i, k, j
         cdef int left
+        cdef double w
         cdef const double* y
         cdef double* revived = self.p.space
         cdef bint event = False
@@ -236,9 +281,10 @@ cdef class DynamicStep(Rounds):
             self.count[k] += 1
             self.label[i] = <int> k
             self.hand_over(i, left, <int> k)
-            if self.count[k] == 1 and k < self.old:  # revive it at theta = (gamma phi + y) / (gamma + 1)
+            if self.count[k] == 1 and k < self.old:  # revive it at theta = (gamma phi + w y) / (gamma + w)
+                w = weight_of(&self.p.rows, i)
                 for j in range(self.p.d):
-                    revived[j] = (self.gamma[k] * self.phi[k, j] + y[j]) / (self.gamma[k] + 1.0)
+                    revived[j] = (self.gamma[k] * self.phi[k, j] + w * y[j]) / (self.gamma[k] + w)
                 self.open_at(k, revived)
                 event = True
             if event:
@@ -261,27 +307,25 @@ cdef class DynamicStep(Rounds):
         move_points(&self.p.rows, i, i + 1, &left, &joined, &self.sums.s)
 
     cdef void move(self) noexcept nogil:
-        """Means of the active clusters, theta = (gamma phi + sum y) / (gamma + n), and how far they moved."""
+        """Means of the active clusters, theta = (gamma phi + sum w y) / (gamma + sum w), and how far they moved."""
         cdef Py_ssize_t j, k, d = self.p.d, first = -1
-        cdef double gamma, t, moved, largest = 0.0, next_ = 0.0
+        cdef double gamma, mass, t, moved, largest = 0.0, next_ = 0.0
         self.fixed = 0.0
         for k in range(self.t.k):
             if self.count[k] == 0:
                 if k < self.old:
                     memcpy(&self.theta[k, 0], &self.phi[k, 0], d * sizeof(double))
                 continue
-            gamma = self.gamma[k] if k < self.old else 0.0
+            gamma, mass = self.gamma[k] if k < self.old else 0.0, sums_weight(&self.sums.s, k)
             self.fixed += self.penalty[k] if k < self.old else self.s.lam
             moved = 0.0
             for j in range(d):
                 if k < self.old:
-                    self.theta[k, j] = (gamma * self.phi[k, j] + sums_total(&self.sums.s, k, j)) / (
-                        gamma + self.count[k]
-                    )
+                    self.theta[k, j] = (gamma * self.phi[k, j] + sums_total(&self.sums.s, k, j)) / (gamma + mass)
                     t = self.theta[k, j] - self.phi[k, j]
                     self.fixed += gamma * t * t
                 else:
-                    self.theta[k, j] = sums_total(&self.sums.s, k, j) / self.count[k]
+                    self.theta[k, j] = sums_total(&self.sums.s, k, j) / mass
                 t = self.theta[k, j] - self.t.columns[k + j * self.t.room]
                 moved += t * t
             self.put(k, &self.theta[k, 0])
@@ -294,19 +338,17 @@ cdef class DynamicStep(Rounds):
             self.drift[k] += next_ if k == first else largest
 
     def result(self):
-        """Labels in the order of the rows, centers, counts, path: of the old clusters, then of new ones with points."""
+        """Labels in the order of the rows, centers, masses, path: of the old clusters, then of new ones with points."""
         cdef Py_ssize_t k
-        cdef bint whole = True
-        labels, counts = np.asarray(self.label), np.asarray(self.count)[: self.t.k]
+        labels = np.asarray(self.label)
+        masses = np.array([sums_weight(&self.sums.s, k) for k in range(self.t.k)])
         theta = np.asarray(self.theta)[: self.t.k]
-        for k in range(self.old, self.t.k):
-            whole &= self.count[k] > 0
-        if not whole:
-            kept = counts > 0
-            kept[: self.old] = True
-            labels, counts, theta = (np.cumsum(kept) - 1)[labels], counts[kept], theta[kept]
-        if self.p.rows.order != NULL:
+        kept = np.asarray(self.count)[: self.t.k] > 0
+        kept[: self.old] = True
+        if not kept.all():
+            labels, masses, theta = (np.cumsum(kept) - 1)[labels], masses[kept], theta[kept]
+        if self.order is not None:
             by_row = np.empty_like(labels)
-            by_row[self.arrays[len(self.arrays) - 1]] = labels
+            by_row[self.order] = labels
             labels = by_row
-        return labels, theta, counts, np.array(self.values)
+        return labels, theta, masses, np.array(self.values)

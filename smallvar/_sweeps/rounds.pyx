@@ -72,8 +72,27 @@ cdef void propose(
 ) noexcept nogil:
     """The cheapest cluster of the points start..stop-1, and its cost."""
     cdef Proposals a = Proposals(p, t, start, stop, label, cost)
-    run(propose_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK,
-        p.threads if (stop - start) * p.d * t.k >= PAYS else 1)
+    propose_by(propose_item, &a)
+
+
+cdef void propose_by(void (*item)(void*, Py_ssize_t, int) noexcept nogil, Proposals* a) noexcept nogil:
+    cdef Py_ssize_t size = a.stop - a.start
+    run(item, a, 0, (size + CHUNK - 1) // CHUNK, a.p.threads if size * a.p.d * a.t.k >= PAYS else 1)
+
+
+cdef void single_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
+    """As propose_item, one point at a time, with the factors and without groups."""
+    cdef const Proposals* a = <const Proposals*> context
+    cdef const Points* p = a.p
+    cdef const Table* t = a.t
+    cdef Py_ssize_t i, start = a.start + chunk * CHUNK
+    cdef double second
+    cdef const double* x
+    for i in range(start, min(a.stop, start + CHUNK)):
+        x = row_at(&p.rows, i, row_space(p, slot))
+        a.label[i - a.start] = <int> sc_least(
+            x, p.d, t.columns, t.room, t.k, t.offset, t.factor, p.costs + slot * t.room, &a.cost[i - a.start], &second
+        )
 
 
 cdef struct Errors:
@@ -158,13 +177,16 @@ cdef class Rounds:
         return poll_signals(&self.work, work, WORK)
 
 
-def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, int n_threads, weight=None):
+def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, int n_threads, weight=None,
+           const double[::1] factor=None):
     """The cheapest of the centers (IN, k x d) for each row of X (IN), at w ||x - c||^2 + offset of its group (IN).
 
     group : IN array (n,), int32, rows of offset; or None: the only one
     weight : IN array (n,), the w; or None: 1 each
+    factor : IN array (k,), the w of the centers instead, without groups; or None
     """
     cdef Rounds rounds = Rounds()
+    cdef Proposals a
     cdef Py_ssize_t k, start = 0, stop, n = X.shape[0]
     cdef int[::1] label = np.empty(n, dtype=np.int32)
     cdef double[::1] cost = np.empty(n)
@@ -174,9 +196,11 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
                          f"{centers.shape[1]} columns and offsets for {offset.shape[1]}")
     if group is not None and n and not 0 <= np.min(group) <= np.max(group) < offset.shape[0]:
         raise ValueError(f"group must be the number of a row of offset, < {offset.shape[0]}")
+    if factor is not None and (group is not None or weight is not None or factor.shape[0] != k):
+        raise ValueError(f"factor must be of {k} centers, without groups and weights")
     rounds.attach(X, None, group, n_threads, weight)
     rounds.reserve(centers.shape[0], offset.shape[0])
-    rounds.t.factor = NULL
+    rounds.t.factor = NULL if factor is None else <double*> &factor[0]
     rounds.t.offset = <double*> &offset[0, 0]
     rounds.t.k = centers.shape[0]
     for k in range(centers.shape[0]):
@@ -185,7 +209,11 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
         while start < n:
             rounds.round = LONGEST
             stop = min(n, start + rounds.span())
-            propose(&rounds.p, &rounds.t, start, stop, &label[start], &cost[start])
+            if factor is None:
+                propose(&rounds.p, &rounds.t, start, stop, &label[start], &cost[start])
+            else:
+                a = Proposals(&rounds.p, &rounds.t, start, stop, &label[start], &cost[start])
+                propose_by(single_item, &a)
             rounds.check_signals((stop - start) * rounds.p.d * rounds.t.k)
             start = stop
     return np.asarray(label)

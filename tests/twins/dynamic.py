@@ -13,15 +13,16 @@ class Step:
 
     labels: np.ndarray
     centers: np.ndarray
-    counts: np.ndarray
+    masses: np.ndarray
     objective: float
     path: np.ndarray
     n_iter: int
 
 
-def dynamic_step(Y, centers, weights, ages, lam, q, tau, *, order=None, max_iter=300):
+def dynamic_step(Y, centers, weights, ages, lam, q, tau, *, mass=None, order=None, max_iter=300):
     """D-Means on one batch: revive old clusters, open new ones, move the means, repeat."""
     Y = np.asarray(Y, dtype=float)
+    w = np.ones(len(Y)) if mass is None else np.asarray(mass, dtype=float)
     order = range(len(Y)) if order is None else order
     phi = np.asarray(centers, dtype=float).reshape(-1, Y.shape[1])
     old = len(phi)
@@ -39,14 +40,14 @@ def dynamic_step(Y, centers, weights, ages, lam, q, tau, *, order=None, max_iter
                 if k in gone:
                     cost[k] = np.inf
                 elif count[k]:
-                    cost[k] = squared_distances(Y[i : i + 1], theta[k][None])[0, 0]
+                    cost[k] = w[i] * squared_distances(Y[i : i + 1], theta[k][None])[0, 0]
                 else:
                     distance = squared_distances(Y[i : i + 1], phi[k][None])[0, 0]
-                    cost[k] = q * ages[k] + gamma[k] / (1 + gamma[k]) * distance
+                    cost[k] = q * ages[k] + w[i] * gamma[k] / (w[i] + gamma[k]) * distance
             if len(theta) and cost.min() <= lam:
                 k = int(cost.argmin())
                 if not count[k]:
-                    theta[k] = (gamma[k] * phi[k] + Y[i]) / (gamma[k] + 1)
+                    theta[k] = (gamma[k] * phi[k] + w[i] * Y[i]) / (gamma[k] + w[i])
             else:
                 k = len(theta)
                 theta.append(Y[i])
@@ -64,14 +65,15 @@ def dynamic_step(Y, centers, weights, ages, lam, q, tau, *, order=None, max_iter
         for k in range(len(theta)):
             if not count[k]:
                 continue
-            mine = Y[labels == k]
+            mine, own = Y[labels == k], w[labels == k]
+            total = (own[:, None] * mine).sum(axis=0)
             if k < old:
-                theta[k] = (gamma[k] * phi[k] + mine.sum(axis=0)) / (gamma[k] + count[k])
+                theta[k] = (gamma[k] * phi[k] + total) / (gamma[k] + own.sum())
                 objective += q * ages[k] + gamma[k] * np.square(theta[k] - phi[k]).sum()
             else:
-                theta[k] = mine.sum(axis=0) / count[k]
+                theta[k] = total / own.sum()
                 objective += lam
-            objective += np.square(mine - theta[k]).sum()
+            objective += (own * np.square(mine - theta[k]).sum(axis=1)).sum()
         n_iter += 1
         path.append(objective)
         if np.array_equal(labels, before) or (n_iter > 1 and not path[-1] < path[-2]):
@@ -79,8 +81,8 @@ def dynamic_step(Y, centers, weights, ages, lam, q, tau, *, order=None, max_iter
     kept = np.array([k for k in range(len(theta)) if k not in gone], dtype=int)
     labels = np.searchsorted(kept, labels)
     theta = np.array([theta[k] for k in kept]).reshape(-1, Y.shape[1])
-    count = np.array([count[k] for k in kept], dtype=int)
-    return Step(labels, theta, count, path[-1], np.array(path), n_iter)
+    masses = np.bincount(labels, w, minlength=len(kept))
+    return Step(labels, theta, masses, path[-1], np.array(path), n_iter)
 
 
 class Stream:
@@ -96,27 +98,37 @@ class Stream:
         self.phi, self.v, self.ages = np.zeros((0, d)), np.zeros(0), np.zeros(0, dtype=int)
         self.ids, self.next_id = np.zeros(0, dtype=int), 0
 
-    def starts(self, Y, orders):
-        """The step from each order of the points."""
+    def starts(self, Y, orders, mass=None):
+        """The step from each order of the points, of these weights."""
         args = (self.phi, self.v, self.ages, self.lam, self.q, self.tau)
-        return [dynamic_step(Y, *args, order=order) for order in orders]
+        return [dynamic_step(Y, *args, mass=mass, order=order) for order in orders]
 
     def ids_after(self, step):
         """Numbers of the clusters of a step, those that are new counted on."""
-        new = len(step.counts) - len(self.ids)
+        new = len(step.masses) - len(self.ids)
         return np.append(self.ids, self.next_id + np.arange(new))
 
     def take(self, step):
         """Go on with this step (None: no rows); returns who was born, died, came back, was seen."""
-        counts = np.zeros(len(self.ids), dtype=int) if step is None else step.counts
+        masses = np.zeros(len(self.ids)) if step is None else step.masses
         centers = self.phi if step is None else step.centers
         ids = self.ids if step is None else self.ids_after(step)
-        old, new, active = len(self.ids), len(counts) - len(self.ids), counts > 0
+        old, new, active = len(self.ids), len(masses) - len(self.ids), masses > 0
         gamma = np.append(1 / (1 / self.v + self.tau * self.ages), np.zeros(new))
-        v = np.where(active, gamma + counts, np.append(self.v, np.zeros(new)))
+        v = np.where(active, gamma + masses, np.append(self.v, np.zeros(new)))
         revived = ids[:old][active[:old] & (self.ages > 1)]
         ages = np.where(active, 1, np.append(self.ages, np.zeros(new, dtype=int)) + 1)
         dead = self.q * ages > self.lam if self.t_q is None else ages > self.t_q
         self.phi, self.v, self.ages, self.ids = centers[~dead], v[~dead], ages[~dead], ids[~dead]
         self.next_id += new
         return ids[old:], ids[dead], revived, ids[active], centers[active]
+
+    def predict(self, X):
+        """The cluster that costs least for one more row of the last step; none is opened."""
+        X = np.asarray(X, dtype=float)
+        cost = squared_distances(X, self.phi)
+        for k, age in enumerate(self.ages - 1):
+            if age:
+                gamma = 1 / (1 / self.v[k] + self.tau * age)
+                cost[:, k] = min(self.q * age, self.lam) + gamma / (1 + gamma) * cost[:, k]
+        return self.ids[cost.argmin(axis=1)]
