@@ -229,7 +229,7 @@ def test_annotations_of_a_path():
     for name, annotation in hints.items():
         assert fits(getattr(path, name), annotation), (name, annotation)
     assert not fits(path.best, float)
-    assert not fits(path.inertia, hints["n_clusters"])
+    assert not fits(path.inertia, hints["counts"])
     for method, result in [(path.centers, path.centers(2)), (path.labels, path.labels(2))]:
         assert fits(result, inspect.signature(method).return_annotation)
 
