@@ -26,7 +26,14 @@ from smallvar._eigen import (
     unit_rows,
     yu_shi_rounds,
 )
-from smallvar._gram import BLOCK, DISTANCES, Gram, KernelEstimator, check_gram, warn_remote
+from smallvar._gram import (
+    DISTANCES,
+    Gram,
+    KernelEstimator,
+    block_size,
+    check_gram,
+    warn_remote,
+)
 from smallvar._lapack import svd
 from smallvar._path import find_path
 from smallvar._penalty import among, cut_guess, farthest_by, farthest_first
@@ -657,7 +664,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             square = np.square(self._centers).sum(axis=1)
             return np.argmin(square - 2 * (X @ self._centers.T), axis=1).astype(np.int32)
         labels = np.empty(X.shape[0], dtype=np.int32)
-        for part in gen_batches(X.shape[0], max(1, BLOCK // self._coefficients.shape[0])):
+        size = block_size(self.max_memory)
+        for part in gen_batches(X.shape[0], max(1, size // self._coefficients.shape[0])):
             K = X[part] if self._support is None else self._kernel_between(X[part], self._support)
             to_means = K @ self._coefficients
             if issparse(to_means):
@@ -691,6 +699,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             Cluster of each row; at a tie the lowest one.
         """
         check_is_fitted(self)
+        check_number(self.max_memory, "max_memory", low=0, low_open=True)
         return self._nearest(self._validate_kernel(X, reset=False))
 
     def __sklearn_tags__(self):

@@ -28,14 +28,19 @@ from sklearn.preprocessing import scale
 
 from smallvar import (
     BPMeans,
+    BregmanDPMeans,
     DPMeans,
     DynamicMeans,
     HDPMeans,
     KernelDPMeans,
+    KernelDynamicMeans,
     KernelHDPMeans,
+    KFeatures,
     MahalanobisMeans,
+    MiniBatchDPMeans,
     PenalizedCut,
     SpectralDPMeans,
+    SpectralDynamicMeans,
     farthest_first_lambda,
 )
 
@@ -79,13 +84,40 @@ def labels_of(Z):
 
 
 def points():
-    """DP-means."""
+    """DP-means, of all rows and in batches."""
     now, before = {"now": DPMeans}, {"before": lambda: DPMeans("farthest-first")}
+    now |= {"batches": MiniBatchDPMeans, "b. before": lambda: MiniBatchDPMeans("farthest-first")}
     for name in ("iris", "wine", "breast_cancer", "digits"):
         X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
         yield Case(name, X if name == "digits" else scale(X), y, now | before)
     X, y = datasets.make_blobs(2000, 8, centers=12, random_state=0)
     yield Case("12 blobs", X, y, now | before)
+
+
+def counts():
+    """Bregman DP-means: counts and powers, by their own divergence and by squared distances."""
+    rng = np.random.default_rng(0)
+    for number, (k, d, n) in enumerate(((3, 5, 300), (5, 20, 500), (8, 50, 800))):
+        y = rng.integers(k, size=n)
+        rates = rng.gamma(1.0, 6.0, size=(k, d)) + 0.2
+        yield bregman(f"counts {number}, {d} columns", rng.poisson(rates[y]) + 0.0, y, "kl")
+    for number, (k, d, n) in enumerate(((3, 8, 300), (6, 30, 600))):
+        y = rng.integers(k, size=n)
+        power = np.exp(rng.normal(scale=1.5, size=(k, d)))
+        X = power[y] * rng.gamma(5.0, 0.2, size=(n, d))
+        yield bregman(f"powers {number}, {d} columns", X, y, "itakura_saito")
+    X, y = datasets.load_digits(return_X_y=True)
+    yield bregman("digits", X, y, "kl")
+
+
+def bregman(name, X, y, divergence):
+    """A case with a divergence that suits the data."""
+    estimators = {
+        divergence: lambda: BregmanDPMeans(divergence=divergence),
+        "before": lambda: BregmanDPMeans("farthest-first", divergence=divergence),
+        "squared": BregmanDPMeans,
+    }
+    return Case(name, X, y, {key[:10]: make for key, make in estimators.items()})
 
 
 def kernel_sets():
@@ -169,8 +201,8 @@ def aircraft(folder):
 
 
 def moving():
-    """D-Means; truth and clusters are those of the whole record."""
-    now = {"now": DynamicMeans}
+    """D-Means and its kernel forms; truth and clusters are those of the whole record."""
+    now = {"now": DynamicMeans, "kernel": KernelDynamicMeans, "spectral": SpectralDynamicMeans}
     before = {"before": lambda: DynamicMeans("farthest-first", t_q=6.8, k_tau=1.01)}
     X, truth, times = tracks(5, 2, 15, steps=25, hidden=0.0, seed=1)
     later = (times > 4) | (truth == 0)
@@ -224,6 +256,7 @@ def data_sets():
         "before": lambda: HDPMeans(*former),
         "before, 10": lambda: HDPMeans(*former, n_init=10),
         "pooled": Pooled,
+        "kernel": KernelHDPMeans,
     }
     rng = np.random.default_rng(0)
     for name, means, sd, sets, used, per in (
@@ -417,9 +450,13 @@ def sums(seed, n, d, k, *, noise=0.5, share=0.5, positive=False):
 
 
 def features():
-    """BP-means."""
-    now = {"now": BPMeans}
-    before = {"before": lambda: BPMeans("farthest-first", n_swaps=0)}
+    """BP-means, and K-features with its default of eight."""
+    now = {"now": BPMeans, "KF now": KFeatures}
+    before = {
+        "before": lambda: BPMeans("farthest-first", n_swaps=0),
+        "KF before": lambda: KFeatures(n_swaps=0),
+        "KF auto": lambda: KFeatures("auto"),
+    }
     kinds = {
         "150 x 12": sums(0, 150, 12, 5),
         "300 x 20": sums(1, 300, 20, 8),
@@ -490,6 +527,7 @@ HEADER = (
 )
 FAMILIES = {
     "points": points,
+    "counts": counts,
     "kernels": kernels,
     "graphs": graphs,
     "features": features,
