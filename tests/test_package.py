@@ -89,7 +89,7 @@ HOUSE = (
     *("_criterion", "_envelope", "_path", "_lapack", "_eigen", "_dpmeans", "_minibatch"),
     *("_divergence", "_bregman", "_gaussians", "_mahalanobis", "_feature_path", "_features"),
     *("_bpmeans", "_hdp", "_moving", "_dynamic", "_gram", "_partition"),
-    *("_kernel", "_kernel_hdp", "_exchange", "_dynamic_kernel", "_spectral"),
+    *("_kernel", "_kernel_hdp", "_exchange", "_dynamic_kernel", "_relaxation", "_spectral"),
     *("_network", "_cuts", "_graph"),
 )
 

@@ -25,6 +25,7 @@ from smallvar import (
     SpectralDPMeans,
     _eigen,
     _gram,
+    _relaxation,
     _spectral,
     farthest_first_lambda,
     lambda_path,
@@ -453,7 +454,7 @@ def test_blobs():
 
 def test_components_of_a_large_sparse_gram(monkeypatch):
     """The centered bound of 30 equal cliques needs only what their eigenspace leaves over."""
-    for module in (_eigen, _spectral):
+    for module in (_eigen, _relaxation, _spectral):
         monkeypatch.setattr(module, "DENSE", 20)
     runs = []
     eigsh = _eigen.eigsh
@@ -477,7 +478,7 @@ def test_components_of_a_large_sparse_gram(monkeypatch):
 @pytest.mark.parametrize("shape", [(600, 50), (50, 600), (600, 700)])
 def test_sparse_data_stay_sparse(shape, monkeypatch):
     """Both sides of X X', by Lanczos: as the dense fit."""
-    for module in (_eigen, _spectral):
+    for module in (_eigen, _relaxation, _spectral):
         monkeypatch.setattr(module, "DENSE", 40)
     rng = np.random.default_rng(0)
     X = sp.csr_array(sp.random_array(shape, density=0.02, random_state=rng))
@@ -753,7 +754,7 @@ def test_gamma_is_that_of_the_fit():
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed", "function"])
 def test_small_memory_gives_the_same(kernel, weighted, monkeypatch):
     """Solved by products with three blocks of the matrix, each made again every time."""
-    for module in (_eigen, _spectral):
+    for module in (_eigen, _relaxation, _spectral):
         monkeypatch.setattr(module, "DENSE", 20)
     monkeypatch.setattr(_spectral, "MOST", 6)
     X, _ = make_blobs(150, 4, centers=5, cluster_std=0.7, random_state=3)
@@ -844,7 +845,7 @@ def test_failed_fit_changes_nothing(error, monkeypatch):
 
     for _ in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(_spectral, "_means", broken)
+            patch.setattr(_spectral, "weighted_means", broken)
             with pytest.raises(error):
                 model.fit(X[:, :3])
         assert vars(model).keys() == fresh.keys()
