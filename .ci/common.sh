@@ -50,14 +50,16 @@ within() {
     VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH "$@"
 }
 
-# Whether there is a command $1; where it is missing, it comes with the Debian packages $2... if this
-# runs as root.
-package() {
-    if ! command -v "$1" >"$work/where"; then
-        shift
-        { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
-            --no-install-recommends "$@"; } >"$work/apt.log" 2>&1
-    fi
+# Install Debian packages, if this runs as root.
+install() {
+    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+        --no-install-recommends "$@"; } >"$work/apt.log" 2>&1
+}
+
+# Whether clang and its OpenMP are here, or can be had.
+have_clang() {
+    clang -fopenmp -x c -o "$work/probe" - <<<'int main(void) { return 0; }' 2>"$work/why" ||
+        install clang libomp-dev
 }
 
 # What pyproject.toml asks for, one a line: the dependencies and those of the extras given. With

@@ -21,6 +21,7 @@ from smallvar._partition import (
 from smallvar._penalty import global_lambda, local_lambda
 from smallvar._validation import check_lam, check_number
 
+RULES = ("points", "farthest-first")  # for lam_global
 TILE = 256  # rows of the local clusters whose kernel is taken at once
 
 
@@ -227,10 +228,12 @@ class KernelHDPMeans(KernelClusters):
     lam_local : float or "farthest-first", default="farthest-first"
         Penalty for each local cluster, a squared distance in feature space, > 0. "farthest-first"
         derives it from the data and the guess ``n_local``, by the rule of :func:`hdp_lambdas`.
-    lam_global : float or "farthest-first", default="farthest-first"
-        Penalty for each global cluster, > 0. "farthest-first" derives it from the data and the
-        guess ``n_global``. It goes by whole data sets, and a squared distance of the kernel "rbf"
-        is never above 2: large data sets need a number here, or all ends in one cluster.
+    lam_global : float, "points" or "farthest-first", default="points"
+        Penalty for each global cluster, > 0, or the rule that derives it from the data and the
+        guess ``n_global``. "points" is that of :func:`farthest_first_lambda` for all rows as one
+        data set. "farthest-first" is that of :func:`hdp_lambdas`, which adds up distances over
+        data sets: for the kernel "rbf", whose squared distances are at most 2, all that is not
+        small then ends in one cluster.
     kernel : str or callable, default="rbf"
         A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`; "precomputed", where the data
         are the Gram matrix; or a function of two arrays, of shapes (n, n_features) and (m,
@@ -353,7 +356,7 @@ class KernelHDPMeans(KernelClusters):
     def __init__(
         self,
         lam_local: float | Literal["farthest-first"] = "farthest-first",
-        lam_global: float | Literal["farthest-first"] = "farthest-first",
+        lam_global: float | Literal["points", "farthest-first"] = "points",
         *,
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
@@ -382,8 +385,8 @@ class KernelHDPMeans(KernelClusters):
         self.verbose = verbose
 
     def _check_parameters(self):
-        for name in ("lam_local", "lam_global"):
-            check_lam(getattr(self, name), finite=True, name=name)
+        check_lam(self.lam_local, finite=True, name="lam_local")
+        check_lam(self.lam_global, finite=True, name="lam_global", options=RULES)
         check_number(self.n_local, "n_local", low=1, integer=True)
         check_number(self.n_global, "n_global", low=1, integer=True)
         self._check_common()
@@ -418,7 +421,11 @@ class KernelHDPMeans(KernelClusters):
             lam_local, lam_global = self.lam_local, self.lam_global
             if isinstance(lam_local, str):
                 lam_local = local_of_gram(clusters.gram, sets, self.n_local, noise)
-            if isinstance(lam_global, str):
+            if lam_global == "points":
+                guess, distance = min(self.n_global, n), clusters.nearest()[1]
+                lam_global = farthest_first(clusters.gram, np.arange(n), distance, guess, noise)
+                lam_global = lam_global or 1.0
+            elif lam_global == "farthest-first":
                 lam_global = global_of_gram(clusters, sets, self.n_global, noise)
             lam_local, lam_global = float(lam_local), float(lam_global)
 

@@ -189,7 +189,12 @@ PARAMETERS = {
         "init": (["'auto'", "'merge'", "'k-means++'", *START[0][2:]], START[1]),
     },
     "HDPMeans": {**HDP, "lam_local": AUTO, "lam_global": AUTO, "n_threads": THREADS},
-    "KernelHDPMeans": {**HDP, **KERNELS, "max_memory": MEMORY},
+    "KernelHDPMeans": {
+        **HDP,
+        "lam_global": ([*PENALTY[0], "'points'"], PENALTY[1]),
+        **KERNELS,
+        "max_memory": MEMORY,
+    },
     "KernelDPMeans": {
         **{name: values for name, values in CLUSTER.items() if name != "n_threads"}, **KERNELS,
         "lam": PENALTY, "algorithm": (["'serial'", "'collapsed'"], ["'merge'", "None", "'x'"]),

@@ -131,6 +131,19 @@ def test_farthest_first(algorithm, n_clusters):
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("n_global", [1, 3, 400])
+def test_global_penalty_by_points(n_global):
+    """That of all rows as one data set, for a guess that is cut to their number."""
+    X, _, _, rng = small(4, 150)
+    groups = rng.integers(0, 6, len(X))
+    K = rbf_kernel(X, gamma=2.0)
+    expected = twins.penalty.kernel_farthest_first(K, np.arange(len(X)), n_global)
+    for options in ({"gamma": 2.0}, {"kernel": "precomputed"}):
+        model = KernelHDPMeans(n_global=n_global, **options)
+        model.fit(K if "kernel" in options else X, groups=groups)
+        np.testing.assert_allclose(model.lam_global_, expected, rtol=1e-9)
+
+
 @seeds(110)
 def test_linear_kernel_is_hdp_means(seed):
     from test_hdp import problem
@@ -763,7 +776,9 @@ def test_bad_input_of_dp_means(parameters, fit, error, message):
     ("parameters", "fit", "error", "message"),
     [
         ({"lam_local": 0.0}, {}, ValueError, "lam_local must be > 0"),
+        ({"lam_local": "points"}, {}, ValueError, "lam_local must .* one of 'farthest-first', got"),
         ({"lam_global": np.inf}, {}, ValueError, "lam_global must be finite"),
+        ({"lam_global": "auto"}, {}, ValueError, "lam_global must .* one of 'points', 'farthest-f"),
         ({"n_local": 0}, {}, ValueError, "n_local must be >= 1"),
         ({}, {"groups": [1, 2]}, ValueError, r"groups must have shape \(6,\), got \(2,\)"),
         ({}, {"groups": [1, 2, 3, np.nan, 1, 1]}, ValueError, "groups must not be missing"),

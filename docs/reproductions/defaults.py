@@ -160,9 +160,12 @@ def kernels():
         }
         yield Case(name, X, y, estimators)
     X, y = datasets.make_blobs(600, 5, centers=5, random_state=0)
-    yield Case(
-        "5 blobs, 6 groups", X, y, {"KHDP now": KernelHDPMeans}, {"groups": np.arange(600) % 6}
-    )
+    rules = {
+        "HDP": HDPMeans,
+        "KHDP now": KernelHDPMeans,
+        "KHDP sums": lambda: KernelHDPMeans(lam_global="farthest-first"),
+    }
+    yield Case("5 blobs, 6 groups", X, y, rules, {"groups": np.arange(600) % 6})
 
 
 def tracks(k, d, rows, *, steps=40, motion=0.05, hidden=0.1, death=0.02, size=10.0, seed=0):
@@ -257,6 +260,7 @@ def data_sets():
         "before, 10": lambda: HDPMeans(*former, n_init=10),
         "pooled": Pooled,
         "kernel": KernelHDPMeans,
+        "k. before": lambda: KernelHDPMeans(*former),
     }
     rng = np.random.default_rng(0)
     for name, means, sd, sets, used, per in (
