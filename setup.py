@@ -69,6 +69,8 @@ class BuildExt(build_ext):
                 "freethreading_compatible": True,
             },
             force=True,
+            nthreads=os.cpu_count() or 1,
+            cache=os.environ.get("CYTHON_CACHE_DIR") or False,
         )
         sources = {ext.name: ext.sources for ext in translated}
         for ext in self.extensions:

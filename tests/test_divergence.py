@@ -732,13 +732,14 @@ def test_rotations_and_shifts_change_no_label():
     np.testing.assert_allclose(one.objective_, other.objective_, rtol=1e-9)
 
 
-def test_weights_are_repeats():
+@pytest.mark.parametrize("estimator", [published, MahalanobisMeans])
+def test_weights_are_repeats(estimator):
     """The objective of given seeds, with weights or repeated rows, when nothing is opened."""
     rng = np.random.default_rng(4)
     X, _ = gaussians(rng, 120, 2, 3)
     w = rng.integers(0, 4, size=120)
-    weighted = published(3, init=X[:3]).fit(X, sample_weight=w)
-    repeated = published(3, init=X[:3]).fit(np.repeat(X, w, axis=0))
+    weighted = estimator(3, init=X[:3]).fit(X, sample_weight=w)
+    repeated = estimator(3, init=X[:3]).fit(np.repeat(X, w, axis=0))
     assert np.array_equal(np.repeat(weighted.labels_, w), repeated.labels_)
     np.testing.assert_allclose(weighted.objective_path_, repeated.objective_path_, rtol=1e-9)
     assert np.array_equal(weighted.labels_[w == 0], weighted.predict(X[w == 0]))
@@ -1032,17 +1033,6 @@ def test_state_of_a_fit_of_points():
         )
         variance = w @ np.square(X - np.average(X, axis=0, weights=w)).mean(axis=1) / w.sum()
         np.testing.assert_allclose(model.reg_covar_, 0.1 * 2.0 * variance, rtol=1e-10)
-
-
-def test_weights_of_points_are_repeats():
-    rng = np.random.default_rng(4)
-    X, _ = gaussians(rng, 120, 2, 3)
-    w = rng.integers(0, 4, size=120)
-    weighted = MahalanobisMeans(3, init=X[:3]).fit(X, sample_weight=w)
-    repeated = MahalanobisMeans(3, init=X[:3]).fit(np.repeat(X, w, axis=0))
-    assert np.array_equal(np.repeat(weighted.labels_, w), repeated.labels_)
-    np.testing.assert_allclose(weighted.objective_path_, repeated.objective_path_, rtol=1e-9)
-    assert np.array_equal(weighted.labels_[w == 0], weighted.predict(X[w == 0]))
 
 
 def test_degenerate_data_and_volumes_of_points():

@@ -120,6 +120,24 @@ cdef class CutSweep(GraphSweep):
                 self.free[self.n_free] = <int> c
                 self.n_free += 1
 
+    cdef inline void move(self, Py_ssize_t i, Py_ssize_t target, double rest_out, double rest_size) noexcept nogil:
+        """Put node i into cluster `target`; what is left of its own has links `rest_out` and size `rest_size`."""
+        cdef Cluster* k = self.clusters + self.label[i]
+        k.count -= 1
+        if k.count == 0:
+            k.out = k.size = 0.0
+            self.free[self.n_free] = self.label[i]
+            self.n_free += 1
+        else:
+            k.out, k.size = rest_out, rest_size
+        k = self.clusters + target
+        if k.count == 0:
+            self.n_free -= 1
+        k.out += self.out[i] - 2.0 * k.link
+        k.size += self.size[i]
+        k.count += 1
+        self.label[i] = <int> target
+
     cdef bint visit(self, Py_ssize_t i) noexcept nogil:
         """Move node i to where it costs least, if that is less than where it is.
 
@@ -159,21 +177,7 @@ cdef class CutSweep(GraphSweep):
             target = self.free[self.n_free - 1]
         moves = target >= 0 and best < stay - self.tie
         if moves:
-            k = clusters + own
-            k.count -= 1
-            if k.count == 0:
-                k.out = k.size = 0.0
-                self.free[self.n_free] = <int> own
-                self.n_free += 1
-            else:
-                k.out, k.size = own_out, own_size
-            k = clusters + target
-            if k.count == 0:
-                self.n_free -= 1
-            k.out += o - 2.0 * k.link
-            k.size += v
-            k.count += 1
-            self.label[i] = <int> target
+            self.move(i, target, own_out, own_size)
         for t in range(n_touched):
             clusters[self.touched[t]].link = 0.0
         return moves
@@ -236,20 +240,7 @@ cdef class LinkSweep(CutSweep):
         moves = target >= 0 and best < stay - self.tie
         if moves:
             k = clusters + own
-            k.count -= 1
-            k.out += 2.0 * k.link - o
-            k.size -= v
-            if k.count == 0:
-                k.out = k.size = 0.0
-                self.free[self.n_free] = <int> own
-                self.n_free += 1
-            k = clusters + target
-            if k.count == 0:
-                self.n_free -= 1
-            k.out += o - 2.0 * k.link
-            k.size += v
-            k.count += 1
-            self.label[i] = <int> target
+            self.move(i, target, k.out + (2.0 * k.link - o), k.size - v)
         for t in range(n_touched):
             clusters[self.touched[t]].link = 0.0
         return moves
