@@ -21,6 +21,7 @@ from smallvar._validation import (
     check_ratio,
     check_reach,
     check_spread,
+    check_stays,
     check_weights,
     learned,
     shown,
@@ -330,12 +331,7 @@ class MovingClusters(ClusterMixin, Estimator):
                 raise ValueError("record must be set before the first step, got record=True")
             for name in ("weights_", "ages_"):
                 learned(self, name, len(self.cluster_ids_))
-            for name, value in {"random_state": self._state, **self._resolved}.items():
-                if getattr(self, name) is not value and getattr(self, name) != value:
-                    raise ValueError(
-                        f"{name} must stay what it was at the first batch, {shown(value)}, got "
-                        f"{shown(getattr(self, name))}"
-                    )
+            check_stays(self, {"random_state": self._state, **self._resolved})
             with self._undone_on_error():
                 elapsed = int(elapsed)
                 steps = [(self.n_steps_ + elapsed - 1, *_active(weight, X.shape[0]), elapsed)]
