@@ -1,6 +1,7 @@
 """What other libraries make of the estimators: k-means of scikit-learn, who takes a clusterer."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -155,3 +156,27 @@ def test_export_to_onnx(name, dtype):
     assert_allclose(
         scores, np.sqrt(np.square(X[:, None] - model.cluster_centers_).sum(2)), atol=1e-3
     )
+
+
+def test_bertopic():
+    """Topics of words: every topic that BERTopic makes is a cluster."""
+    with warnings.catch_warnings():  # of its own imports
+        warnings.simplefilter("ignore")
+        bertopic = pytest.importorskip("bertopic")
+        reduction = pytest.importorskip("bertopic.dimensionality").BaseDimensionalityReduction
+    rng = np.random.default_rng(0)
+    words = [[f"{subject}{i}" for i in range(8)] for subject in ("sea", "iron", "music")]
+    group = np.repeat([0, 1, 2], [50, 40, 30])
+    docs = [" ".join(rng.choice(words[k], 12)) for k in group]
+    X = (np.eye(3)[group] + 0.05 * rng.normal(size=(120, 3))).astype(np.float32)
+    for model in (DPMeans(random_state=0), MiniBatchDPMeans(0.5, random_state=0)):
+        topics = bertopic.BERTopic(hdbscan_model=model, umap_model=reduction())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found, _ = topics.fit_transform(docs, embeddings=X)
+            again, _ = topics.transform(docs, embeddings=X)
+        assert model.n_clusters_ == len(set(found)) == 3
+        assert len(set(zip(found, group, strict=True))) == 3
+        assert list(again) == list(found)
+        for topic in range(3):  # numbered by size
+            assert {word for word, _ in topics.get_topic(topic)} <= {*words[topic], ""}

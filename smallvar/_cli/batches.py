@@ -110,7 +110,7 @@ class Batches:
             yield start, X
             start += len(X)
             if progress is not None:
-                rate = start / max(perf_counter() - begin, 1e-9)
+                rate = start / (perf_counter() - begin or 1.0)
                 progress.note = f"{counted(start, 'row')}, {rate:,.0f} a second"
                 progress.done = start / self.n
 
