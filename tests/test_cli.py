@@ -3136,6 +3136,7 @@ def test_batches_refused(refused, no_fit, sorted_blobs, tmp_path, monkeypatch, s
         message = refused(path, *by, *option)
         assert f"--batch-size: {words} needs the whole table at once" in message
     assert "must be an integer >= 1, got '0'" in refused(path, "--batch-size", 0)
+    assert "--decimal , has no meaning with" in refused(path, *by, "--decimal", ",")
     assert "would overwrite the data" in refused(path, *by, "--out", path)
     for value, what in ((np.nan, "missing"), (np.inf, "infinite")):
         X[2500, 1] = value

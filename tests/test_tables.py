@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from problems import blobs
 from sklearn.base import clone
+from sklearn.preprocessing import StandardScaler
 
 import smallvar
 from smallvar import (
@@ -116,7 +117,8 @@ def test_the_same_as_the_array(model, library, dtype):
     plain, other = quiet(clone(model).fit, rows), quiet(clone(model).fit, given)
     same(plain, other)
     assert other.n_features_in_ == 3
-    assert other.feature_names_in_.tolist() == NAMES
+    named = library != "polars" or hasattr(StandardScaler().fit(given), "feature_names_in_")
+    assert list(getattr(other, "feature_names_in_", [])) == NAMES * named
     for method in ("predict", "transform"):
         if hasattr(model, method):
             found = getattr(other, method)(given)
@@ -124,7 +126,7 @@ def test_the_same_as_the_array(model, library, dtype):
             assert found.dtype == wanted.dtype
             assert_allclose(found, wanted, rtol=1e-5)
     swapped = table(dict.fromkeys(NAMES[::-1], X[:, 0]), library)
-    if hasattr(model, "predict"):
+    if named and hasattr(model, "predict"):
         with pytest.raises(ValueError, match="feature names should match"):
             other.predict(swapped)
     if hasattr(model, "partial_fit"):
@@ -133,7 +135,7 @@ def test_the_same_as_the_array(model, library, dtype):
             quiet(plain.partial_fit, rows[part])
             quiet(other.partial_fit, of(rows[part], library))
         same(plain, other)
-        assert other.feature_names_in_.tolist() == NAMES
+        assert list(getattr(other, "feature_names_in_", [])) == NAMES * named
 
 
 def test_all_estimators_are_here():

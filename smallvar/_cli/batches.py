@@ -40,6 +40,8 @@ def cluster_by_batches(args):
         if getattr(args, name) not in (None, False):
             option = name.replace("_", "-")
             raise UserError(f"--batch-size: --{option} needs the whole table at once")
+    if args.decimal != ".":
+        raise UserError(f"--decimal {args.decimal} has no meaning with --batch-size")
     if args.data is None or suffix_of(args.data) not in BY_BATCHES:
         raise UserError(f"--batch-size: the name of DATA must end in {one_of(BY_BATCHES)}")
     begin = perf_counter()
@@ -55,6 +57,8 @@ def cluster_by_batches(args):
             sizes, error = label(args, table, model)
     except OSError as error:
         raise UserError(f"cannot read {in_words(args.data)}: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise UserError("not enough memory for a batch: give a smaller --batch-size") from error
     labeling = perf_counter() - begin
     k, empty = len(sizes), int((sizes == 0).sum())
     report(
