@@ -13,7 +13,14 @@ from smallvar._path import LambdaPath, find_path
 from smallvar._starts import NO_CAP
 from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Stream
-from smallvar._validation import check_init, check_lam, check_number, check_weights, learned
+from smallvar._validation import (
+    check_init,
+    check_lam,
+    check_number,
+    check_stays,
+    check_weights,
+    learned,
+)
 
 
 def _threshold(X, weight, centers, n_threads):
@@ -168,6 +175,8 @@ class MiniBatchDPMeans(NearestCenters, CenterEstimator):
     def _begin(self, X, weight, rng, n_threads):
         """Penalty and starting centers from the first data seen."""
         given = check_init(self.init, X.shape[1], self.max_clusters)
+        names = ("lam", "n_clusters", "init") if self.lam == "farthest-first" else ("lam", "init")
+        self._used = {name: getattr(self, name) for name in names}
         vars(self).pop("path_", None)
         if isinstance(self.lam, str) and self.lam == "auto":
             self.path_ = find_path(
@@ -234,6 +243,9 @@ class MiniBatchDPMeans(NearestCenters, CenterEstimator):
     ) -> Self:
         """Update the clusters with one batch.
 
+        ``lam``, for "farthest-first" ``n_clusters`` too, and ``init`` must stay what they were at
+        the first batch.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
@@ -260,6 +272,7 @@ class MiniBatchDPMeans(NearestCenters, CenterEstimator):
             else:
                 centers = learned(self, "cluster_centers_", None, X.shape[1])
                 learned(self, "cluster_weights_", len(centers))
+                check_stays(self, self._used)
                 self.cluster_centers_ = centers
             self._step(X, weight, n_threads)
             self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
