@@ -71,6 +71,8 @@ def types_of(X, among):
 
     scikit-learn looks for a common type in pandas' tables alone.
     """
+    if hasattr(X, "iloc"):
+        return among
     kinds = {str(kind) for _, kind in columns(X)}
     return (np.float32,) if kinds in ({"Float32"}, {"float"}) else among
 
