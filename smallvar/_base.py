@@ -14,7 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from smallvar._config import resolve_threads
-from smallvar._validation import DTYPES, aligned, check_number, within_floats
+from smallvar._tables import opened, types_of
+from smallvar._validation import DTYPES, aligned, check_number, explained
 
 _changing: dict[int, list[int]] = {}  # id of what is being changed, threads that do it
 if hasattr(os, "register_at_fork"):
@@ -65,12 +66,13 @@ class Estimator(BaseEstimator):
     feature_names_in_: NDArray[Any]
 
     def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
-        with within_floats():
+        X = opened(X)
+        with explained(X):
             X = validate_data(
                 self,
                 X,
                 reset=reset,
-                dtype=DTYPES,
+                dtype=types_of(X, DTYPES),
                 accept_sparse=False,
                 order=None,
                 copy=False,

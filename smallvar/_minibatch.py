@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 
 from smallvar._base import unchanged_on_error
-from smallvar._centers import CenterEstimator, Space, nearest_sweep
+from smallvar._centers import CenterEstimator, NearestCenters, Space, nearest_sweep
 from smallvar._dpmeans import LAMS, resolve_lam
 from smallvar._path import LambdaPath, find_path
 from smallvar._starts import NO_CAP
@@ -37,7 +37,7 @@ def _threshold(X, weight, centers, n_threads):
     return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between)
 
 
-class MiniBatchDPMeans(CenterEstimator):
+class MiniBatchDPMeans(NearestCenters, CenterEstimator):
     """DP-means from batches of the data: bounded memory, streams, large files.
 
     Follows the objective of :class:`DPMeans`,

@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import check_array, gen_batches
 
+from smallvar._tables import naming_columns, opened, types_of
+
 DTYPES = (np.float64, np.float32)
 LARGEST = 2**63 - 1  # of integers
 ASYMMETRY = 1e-10  # of the largest entry; float32 is allowed its own rounding
@@ -109,13 +111,13 @@ def as_floats(value: ArrayLike) -> NDArray[np.float64]:
 
 
 @contextmanager
-def within_floats():
-    """What scikit-learn's checks raise for such integers in X, as a ValueError that names it.
+def explained(X):
+    """What scikit-learn's checks raise, in words that name X and, where it is a table, the column.
 
     They add up X first, which in float32 may be inf - inf, and then look at each number.
     """
     try:
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"), naming_columns(X):
             yield
     except OverflowError as error:
         raise ValueError(f"X must be within the range of float64: {error}") from None
@@ -130,8 +132,9 @@ def aligned(X):
 
 def check_data(X: ArrayLike) -> NDArray[np.floating]:
     """A matrix of finite float32 or float64 numbers, for functions; estimators have _validate."""
-    with within_floats():
-        return aligned(check_array(X, dtype=DTYPES))
+    X = opened(X)
+    with explained(X):
+        return aligned(check_array(X, dtype=types_of(X, DTYPES)))
 
 
 def check_reach(X):
