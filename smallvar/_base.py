@@ -3,6 +3,7 @@
 import os
 import threading
 import warnings
+from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,13 +65,15 @@ class Estimator(BaseEstimator):
     n_features_in_: int
     feature_names_in_: NDArray[Any]
 
-    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+    def _validate(
+        self, X: ArrayLike, *, reset: bool, least: int = 1, dtype: Sequence[type] = DTYPES
+    ) -> NDArray[np.floating]:
         with within_floats():
             X = validate_data(
                 self,
                 X,
                 reset=reset,
-                dtype=DTYPES,
+                dtype=dtype,
                 accept_sparse=False,
                 order=None,
                 copy=False,

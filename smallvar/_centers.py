@@ -91,6 +91,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     n_clusters_: int
     objective_: float
     n_iter_: int
+    _share = 1.0  # of a squared distance in the objective
 
     @property
     def _n_features_out(self):
@@ -186,7 +187,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         weight = check_weights(sample_weight, X.shape[0])
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         sweep = nearest_sweep(X, weight, centers, self._threads())
-        return -(sweep.squared_error() + self.lam_ * len(centers))
+        return -(self._share * sweep.squared_error() + self.lam_ * len(centers))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
