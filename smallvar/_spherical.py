@@ -101,7 +101,7 @@ class SphericalDPMeans(DPMeans):
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used otherwise.
     max_clusters : int, default=None
-        Never have more clusters than this. At the cap a far row joins its nearest cluster.
+        Never have more clusters than this. At the cap a far point joins its nearest cluster.
     algorithm : {"serial", "delayed"}, default="serial"
         "serial": rows in order, each one below ``min_cosine`` opens a cluster at once. "delayed"
         opens at most one cluster a sweep, for the row with the largest w (1 - cos): fewer redundant
@@ -111,7 +111,7 @@ class SphericalDPMeans(DPMeans):
         Starting centers, of any length but 0; "first" is the first row visited. With "auto" given
         centers are where the path begins: no more clusters than those are found.
     shuffle : bool, default=False
-        Visit the rows in random order instead of the given one.
+        Visit the points in random order instead of the given one.
     n_init : int, default=1
         Number of starts, the first in the given order (unless ``shuffle``), the others in random
         order. The one with the lowest objective is kept; with "auto" the path with the lowest
