@@ -275,11 +275,11 @@ class DPMeans(CenterEstimator):
             lam = resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
         return self._run(X, weight, lam, given, rng, n_threads, start)
 
-    def _run(self, X, weight, lam, given, rng, n_threads, start, penalty=None, **family):
+    def _run(self, X, weight, lam, given, rng, n_threads, start, penalty=None, **more):
         """All starts, from a merge path where lam is None or the algorithm asks for one.
 
         ``start(order, centers, lam, algorithm, given, cap)`` makes one; centers None: the mean.
-        ``penalty(path)`` is lam where the path chooses, None: as the path has it.
+        ``penalty(path)`` is lam where the path chooses, None: as it has it. ``more`` is the path's.
         """
         n = X.shape[0]
         orders = (rng.permutation(n) if i > 0 or self.shuffle else None for i in range(self.n_init))
@@ -307,7 +307,7 @@ class DPMeans(CenterEstimator):
                 yield one
 
         paths = (
-            (order, find_path(X, weight, rng, n_threads, **options, **family)) for order in orders
+            (order, find_path(X, weight, rng, n_threads, **options, **more)) for order in orders
         )
         if lam is None:  # the objectives of different penalties do not compare
             paths = [min(paths, key=lambda pair: pair[1].value)]

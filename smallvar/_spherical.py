@@ -28,7 +28,8 @@ from smallvar._validation import (
 )
 
 UNIT = 64  # rounding errors by which the squared length of a row may differ from 1
-BLOCK = 1 << 19  # numbers converted at a time
+BLOCK = 1 << 17  # numbers converted at a time
+LOOK = 20_000  # rows of a path's first look: wide clusters are worth a center from some 20 rows on
 
 
 def unit_rows(X, n_threads, name="X"):
@@ -51,8 +52,9 @@ def unit_rows(X, n_threads, name="X"):
         rows = off[part]
         block = np.array(X[rows], dtype=np.float64)
         largest = np.abs(block).max(axis=1)
-        zero.append(rows[largest == 0.0])
-        largest[largest == 0.0] = 1.0
+        none = largest == 0.0
+        zero.append(rows[none])
+        block[none], largest[none] = 1.0, 1.0
         # by a power of two first: squares then neither vanish nor overflow
         block = np.ldexp(block, -np.frexp(largest)[1][:, None])
         squares = np.zeros(len(rows))
@@ -339,7 +341,7 @@ class SphericalDPMeans(DPMeans):
             lam = 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
         elif not auto:
             lam = float(self.lam)
-        return self._run(X, weight, lam, given, rng, n_threads, start, penalty=saving)
+        return self._run(X, weight, lam, given, rng, n_threads, start, penalty=saving, look=LOOK)
 
     def predict(
         self, X: ArrayLike, *, return_cosines: bool = False
