@@ -104,6 +104,8 @@ ESTIMATORS = {
     "PenalizedCut": smallvar.PenalizedCut(-0.5),
     "SpectralDPMeans": smallvar.SpectralDPMeans(5.0, kernel="rbf", gamma=0.1),
     "SpectralDynamicMeans": smallvar.SpectralDynamicMeans(0.1, gamma=0.1),
+    "SphericalDPMeans": smallvar.SphericalDPMeans(0.9),
+    "SphericalDPMeans-lam": smallvar.SphericalDPMeans(lam=0.1),
 }
 
 
@@ -215,6 +217,7 @@ LEARNED = {
     "HDPMeans": ["cluster_centers_"],
     "KFeatures": ["components_"],
     "MiniBatchDPMeans": ["cluster_centers_", "cluster_weights_"],
+    "SphericalDPMeans": ["cluster_centers_"],
 }
 USES = {
     "weights_": ["partial_fit"],
