@@ -5,13 +5,15 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._centers import Space, nearest_sweep
 from smallvar._dpmeans import LAMS, DPMeans
+from smallvar._minibatch import BatchEstimator
+from smallvar._path import find_path
 from smallvar._penalty import cut_guess, farthest_row
 from smallvar._starts import Start
 from smallvar._sweeps.dpmeans import DPSweep, nearest_seed
@@ -27,9 +29,58 @@ from smallvar._validation import (
     shown,
 )
 
+VANISHED = 2.0**-46  # of a cluster's weight: the sum of its rows is no longer than that
 UNIT = 64  # rounding errors by which the squared length of a row may differ from 1
 BLOCK = 1 << 17  # numbers converted at a time
 LOOK = 20_000  # rows of a path's first look: wide clusters are worth a center from some 20 rows on
+
+
+def lengths(X):
+    """The length of each row, squares added in the order of the columns."""
+    squares = np.zeros(X.shape[0])
+    for column in X.T:
+        squares += np.square(column)
+    return np.sqrt(squares)
+
+
+def rounding(X):
+    """The squared distance that errors of lengths may make."""
+    return float(np.square(UNIT * np.finfo(X.dtype).eps))
+
+
+def first_row(X, weight, order=None):
+    """The first row visited that has weight, as a center."""
+    rows = np.arange(X.shape[0]) if order is None else order
+    row = rows[0] if weight is None else rows[int((weight[rows] > 0.0).argmax())]
+    return np.array(X[row : row + 1], dtype=np.float64)
+
+
+def as_directions(centers, X, weight, n_threads):
+    """Means of a path as centers; one at 0 has no direction, so any will do."""
+    centers[~centers.any(axis=1)] = first_row(X, weight)
+    return unit_rows(centers, n_threads)
+
+
+def opening_penalty(X, weight, centers, n_threads):
+    """A penalty at which no row of these clusters opens one, and rows of other directions do.
+
+    A cluster opens at a row, so the rows of one are to lie within the penalty of its first row. The
+    geometric mean of the largest 1 - cosine of these, and of that between a row and other centers.
+    """
+    sweep = nearest_sweep(X, weight, centers, n_threads)
+    used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
+    mass = 1.0 if weight is None else weight[used]
+    to_center = 0.5 * sweep.own_distances()[used]
+    labels, first = np.unique(sweep.labels[used], return_index=True)
+    seeds = centers.copy()
+    seeds[labels] = X[used[first]]
+    sweep.set_centers(seeds)
+    within = float((0.5 * sweep.own_distances()[used]).max())
+    apart = 0.5 * pdist(centers, "sqeuclidean")
+    cosine = 1.0 - float(apart[apart > 0.0].min(initial=1.0))
+    between = 1.0 - cosine * (1.0 - float(to_center.mean()))
+    lam = np.sqrt(within * max(within, between)) if within > 0.0 else 1.0
+    return max(lam * float(np.mean(mass)), float((mass * to_center).max()))
 
 
 def unit_rows(X, n_threads, name="X"):
@@ -57,10 +108,7 @@ def unit_rows(X, n_threads, name="X"):
         block[none], largest[none] = 1.0, 1.0
         # by a power of two first: squares then neither vanish nor overflow
         block = np.ldexp(block, -np.frexp(largest)[1][:, None])
-        squares = np.zeros(len(rows))
-        for column in block.T:
-            squares += np.square(column)
-        copy[rows] = block / np.sqrt(squares)[:, None]
+        copy[rows] = block / lengths(block)[:, None]
     zero = np.concatenate(zero)
     if len(zero):
         raise ValueError(
@@ -75,10 +123,10 @@ class Sphere(Space):
 
     def __init__(self, X, weight, n_threads, centers=None):
         super().__init__(X, weight, n_threads, centers, np.zeros(X.shape[1]))
-        self.noise = float(np.square(UNIT * np.finfo(X.dtype).eps))
+        self.noise = rounding(X)
 
 
-class SphericalDPMeans(DPMeans):
+class SphericalDPMeans(DPMeans, BatchEstimator):
     """DP-means for directions: rows that differ in angle, as embeddings of text do.
 
     Minimizes, over labels, centers of length 1 and their number K,
@@ -148,8 +196,15 @@ class SphericalDPMeans(DPMeans):
     lam_ : float
         The penalty used; with "auto" one for which the number of clusters chosen is better than
         those next to it on the path: what a cluster must save, and no 1 - cosine.
+    min_cosine_ : float
+        Cosine below which ``partial_fit`` opens a cluster: 1 - ``lam_``; after a ``fit`` with
+        "auto" one between those of rows of one cluster and those with other centers.
+    resultant_lengths_ : ndarray of shape (n_clusters,), float64
+        Length of the (weighted) sum of the rows each center was given so far.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
+    n_steps_ : int
+        Batches seen by ``partial_fit`` since the last ``fit``.
     path_ : LambdaPath
         The merge path of the rows of length 1, with "auto" only.
     n_features_in_ : int
@@ -177,6 +232,11 @@ class SphericalDPMeans(DPMeans):
     length into one copy of the data, of the same type (float32 for float16). An error e of the
     length changes 1 - cos by the factor 1 + e.
 
+    ``partial_fit`` takes a batch at a time, as :class:`MiniBatchDPMeans` does: the row with the
+    largest w (1 - cos) opens a cluster while its cosine is below ``min_cosine_``, then each center
+    becomes the normalized sum of all rows it was ever given. With "auto" the first batch chooses
+    the centers to begin at, and ``min_cosine_``.
+
     A row of weight w counts w times, and opens a cluster at w (1 - cos) > ``lam``; rows of weight
     zero take no part and are labeled as by ``predict``. A cluster whose rows sum to zero has no
     direction; it is dropped, and its rows go elsewhere.
@@ -199,7 +259,11 @@ class SphericalDPMeans(DPMeans):
     (array([0, 1], dtype=int32), array([0.78, 1.  ]))
     """
 
+    resultant_lengths_: NDArray[np.float64]
+    min_cosine_: float
+
     _share = 0.5  # 1 - cos is half the squared distance
+    _given = "resultant_lengths_"
 
     def __init__(
         self,
@@ -278,52 +342,53 @@ class SphericalDPMeans(DPMeans):
             rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
-            given = check_init(self.init, X.shape[1], self.max_clusters, start="first")
-            if given is not None:
-                given = unit_rows(given, n_threads, "init")
+            given = self._given_centers(X, n_threads)
             best = self._fit(X, weight, given, rng, n_threads)
             if not best.progress.ended:
                 warn_not_converged(self, self.n_iter_)
         return self
 
+    def _given_centers(self, X, n_threads):
+        """The centers of ``init``, of length 1; None for the first row."""
+        given = check_init(self.init, X.shape[1], self.max_clusters, start="first")
+        return None if given is None else unit_rows(given, n_threads, "init")
+
+    def _penalty(self, X, weight, n_threads):
+        """The penalty as a number, None where the data choose."""
+        if self.min_cosine is not None:
+            return 1.0 - float(self.min_cosine)
+        if self.lam is None or self.lam == "auto":
+            return None
+        if self.lam == "farthest-first":
+            guess = cut_guess(self.n_clusters, X.shape[0])
+            about = (first_row(X, weight)[0], rounding(X))
+            return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
+        return float(self.lam)
+
     def _fit(self, X, weight, given, rng, n_threads):
-        def first(order):
-            """The first row visited that has weight."""
-            rows = np.arange(X.shape[0]) if order is None else order
-            row = rows[0] if weight is None else rows[int((weight[rows] > 0.0).argmax())]
-            return np.array(X[row : row + 1], dtype=np.float64)
-
-        def directions(centers):
-            """Means of a path as centers; one at 0 has no direction, so any will do."""
-            none = ~centers.any(axis=1)
-            centers[none] = first(None)
-            return unit_rows(centers, n_threads)
-
         def start(order, centers, lam, algorithm, given, cap):
             if centers is None:
-                centers = first(order)
+                centers = first_row(X, weight, order)
             elif auto:
-                centers = directions(centers)
+                centers = as_directions(centers, X, weight, n_threads)
             space = Sphere(X, weight, n_threads, centers)
             w = weight if order is None or weight is None else weight[order]
             labels = np.zeros(X.shape[0], dtype=np.int32)
             sweep = DPSweep(
                 X, w, order, labels, space, n_threads, len(centers), True, spherical=True
             )
-            return Start(
-                sweep, order, centers, lam, "serial" if auto else algorithm, True, cap, 0.5
-            )
+            return Start(sweep, order, centers, lam, algorithm, True, cap, self._share)
 
         def saving(path):
             """What a cluster saves, about the best number of clusters on the path."""
             counts = path.n_clusters
             i = int(np.searchsorted(counts, path.best))
             near = [k for k in counts[max(0, i - 1) : i + 2].tolist() if k <= path.longest]
-            error = {
-                k: 0.5
-                * nearest_sweep(X, weight, directions(path.centers(k)), n_threads).squared_error()
-                for k in near
-            }
+            error = {}
+            for k in near:
+                centers = as_directions(path.centers(k), X, weight, n_threads)
+                sweep = nearest_sweep(X, weight, centers, n_threads)
+                error[k] = self._share * sweep.squared_error()
             slopes = [(error[a] - error[b]) / (b - a) for a, b in pairwise(near)]
             slopes = [max(slope, 0.0) for slope in slopes]
             if path.best == 1:
@@ -331,17 +396,48 @@ class SphericalDPMeans(DPMeans):
             high, low = slopes[0], slopes[1] if len(slopes) > 1 else 0.0
             return (np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0) or 1.0
 
-        auto = self.lam == "auto" or (self.lam is None and self.min_cosine is None)
-        lam = None
-        if self.min_cosine is not None:
-            lam = 1.0 - float(self.min_cosine)
-        elif self.lam == "farthest-first":
-            guess, noise = cut_guess(self.n_clusters, X.shape[0]), Sphere(X, None, 1).noise
-            about = (first(None)[0], noise)
-            lam = 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
-        elif not auto:
-            lam = float(self.lam)
-        return self._run(X, weight, lam, given, rng, n_threads, start, penalty=saving, look=LOOK)
+        lam = self._penalty(X, weight, n_threads)
+        auto = lam is None
+        best = self._run(X, weight, lam, given, rng, n_threads, start, penalty=saving, look=LOOK)
+        self.min_cosine_ = 1.0 - self.lam_
+        if auto:
+            centers = self.cluster_centers_
+            self.min_cosine_ = 1.0 - opening_penalty(X, weight, centers, n_threads)
+        sums = best.sweep.cluster_sums()
+        self.resultant_lengths_ = lengths(sums.totals[0][: best.sweep.k])
+        self._stream, self.n_steps_ = None, 0
+        return best
+
+    def _begin(self, X, weight, rng, n_threads):
+        given, lam = self._given_centers(X, n_threads), self._penalty(X, weight, n_threads)
+        vars(self).pop("path_", None)
+        if lam is None:
+            most, verbose = self.max_clusters, self.verbose
+            self.path_ = path = find_path(
+                X, weight, rng, n_threads, most=most, init=given, look=LOOK, verbose=verbose
+            )
+            given = as_directions(path.centers(path.best), X, weight, n_threads)
+            lam = opening_penalty(X, weight, given, n_threads)
+        self.lam_, self.min_cosine_ = lam, 1.0 - lam
+        self.cluster_centers_ = given
+        self.resultant_lengths_ = None if given is None else np.zeros(len(given))
+        self._stream, self.n_steps_ = None, 0
+
+    def _first(self, X, weight, n_threads):
+        return first_row(X, weight)
+
+    def _reach(self):
+        return 2.0 * (1.0 - self.min_cosine_)
+
+    def _moved(self, centers, total, weights):
+        size = lengths(total)
+        some = size > VANISHED * weights
+        centers[some] = total[some] / size[some, None]
+        return centers, size
+
+    def _finish(self, sweep):
+        super()._finish(sweep)
+        vars(self).pop("objective_path_", None)  # that of a fit
 
     def predict(
         self, X: ArrayLike, *, return_cosines: bool = False

@@ -281,6 +281,56 @@ def test_several_starts():
     assert np.array_equal(model.labels_, best.labels)
 
 
+@seeds(20)
+def test_batches_equal_twin(seed):
+    """Rows that come in batches: the same labels, and centers up to rounding."""
+    rng = np.random.default_rng([seed, 5])
+    X, _ = planted(400, 3 + seed, 6, 0.8, seed)
+    X = X.astype(np.float32) if seed % 3 == 0 else X
+    weights = rng.choice([0, 0.5, 1, 2], size=400) if seed % 2 else None
+    cap = 4 if seed % 5 == 0 else None
+    model = SphericalDPMeans(0.3, max_clusters=cap, n_threads=1 + seed % 2)
+    w = np.ones(400) if weights is None else weights
+    begin = X[np.flatnonzero(w[:100])[:1]].astype(float)
+    centers, sums = twins.spherical.unit_rows(begin), np.zeros((1, X.shape[1]))
+    for start in range(0, 400, 100):
+        part = slice(start, start + 100)
+        model.partial_fit(X[part], sample_weight=None if weights is None else weights[part])
+        labels, centers, sums = twins.spherical.partial_fit(
+            X[part], centers, sums, 0.7, weights=w[part], max_clusters=cap
+        )
+        assert np.array_equal(model.labels_, labels)
+        np.testing.assert_allclose(model.cluster_centers_, centers, atol=1e-12)
+        np.testing.assert_allclose(model.resultant_lengths_, np.linalg.norm(sums, axis=1))
+    assert model.n_steps_ == 4 and model.n_clusters_ == len(centers)
+    own = np.einsum("ij,ij->i", twins.spherical.unit_rows(X[part]), centers[labels])
+    np.testing.assert_allclose(model.inertia_, w[part] @ (1 - own), rtol=1e-5)
+    assert model.objective_ == model.inertia_ + model.lam_ * model.n_clusters_
+    assert model.min_cosine_ == 1 - model.lam_
+
+
+@pytest.mark.parametrize("min_cosine", [None, 0.3])
+def test_batches_after_a_fit(min_cosine):
+    """The sums of the fit count; a new direction opens a cluster, old ones stay."""
+    X, z = planted(2000, 60, 9, 0.75)
+    old = z < 8
+    model = SphericalDPMeans(min_cosine, random_state=0).fit(X[old])
+    assert model.n_clusters_ == 8 and model.n_steps_ == 0
+    centers = model.cluster_centers_
+    sums = np.array([X[old][model.labels_ == k].sum(axis=0) for k in range(8)])
+    np.testing.assert_allclose(model.resultant_lengths_, np.linalg.norm(sums, axis=1))
+    model.partial_fit(X[~old])
+    assert model.n_clusters_ == 9 and set(model.labels_) == {8}
+    np.testing.assert_allclose(model.cluster_centers_[:8], centers, atol=1e-15)
+    again = SphericalDPMeans(min_cosine, random_state=0).partial_fit(X[old]).partial_fit(X)
+    assert again.n_clusters_ == 9
+    assert adjusted_rand_score(z, again.predict(X)) == 1
+    before = vars(again).copy()
+    with pytest.raises(ValueError, match="length zero"):
+        again.partial_fit(0 * X)
+    assert vars(again) == before
+
+
 def test_ties_go_to_the_lowest_index():
     model = SphericalDPMeans(lam=0, max_clusters=2, init=[[1.0, 0.0], [0.0, 1.0]])
     model.fit([[1.0, 0.0], [0.0, 1.0]])

@@ -116,3 +116,25 @@ def fit(
     all_labels = nearest(X_all, centers)[0]
     all_labels[rows] = labels
     return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed or settled)
+
+
+def partial_fit(X, centers, sums, lam, *, weights=None, max_clusters=None):
+    """One batch: the farthest row opens a cluster while it is beyond lam; then directions of sums.
+
+    ``sums`` are those of all rows each center was ever given; returns labels, centers and sums.
+    """
+    X, w, rows = prepare(unit_rows(X), weights, None)
+    cap = np.inf if max_clusters is None else max_clusters
+    while len(centers) < cap:
+        distance = w[rows] * nearest(X[rows], centers)[1]
+        far = distance.argmax()
+        if not distance[far] > 2 * lam:
+            break
+        centers = np.vstack([centers, X[rows][far]])
+        sums = np.vstack([sums, np.zeros(X.shape[1])])
+    labels = nearest(X, centers)[0]
+    centers, sums = centers.copy(), sums.copy()
+    np.add.at(sums, labels[rows], w[rows, None] * X[rows])
+    moved = np.unique(labels[rows])
+    centers[moved] = sums[moved] / lengths(sums[moved])[:, None]
+    return nearest(X, centers)[0], centers, sums
