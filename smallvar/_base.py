@@ -3,7 +3,6 @@
 import os
 import threading
 import warnings
-from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,16 +63,15 @@ class Estimator(BaseEstimator):
 
     n_features_in_: int
     feature_names_in_: NDArray[Any]
+    _dtypes: tuple[type, ...] = DTYPES  # of data used as they are
 
-    def _validate(
-        self, X: ArrayLike, *, reset: bool, least: int = 1, dtype: Sequence[type] = DTYPES
-    ) -> NDArray[np.floating]:
+    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         with within_floats():
             X = validate_data(
                 self,
                 X,
                 reset=reset,
-                dtype=dtype,
+                dtype=self._dtypes,
                 accept_sparse=False,
                 order=None,
                 copy=False,

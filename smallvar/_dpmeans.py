@@ -174,6 +174,7 @@ class DPMeans(CenterEstimator):
     4
     """
 
+    lam: float | Literal["auto", "farthest-first"] | None
     inertia_: float
     objective_path_: NDArray[np.float64]
     lam_: float

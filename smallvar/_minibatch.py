@@ -1,6 +1,6 @@
 """DP-means from batches: bounded memory, streams."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,7 +38,7 @@ class BatchEstimator(CenterEstimator):
     """
 
     _given = "cluster_weights_"
-    _stream: Stream | None
+    _stream: Any
     inertia_: float
     lam_: float
     n_steps_: int

@@ -1,7 +1,7 @@
 """Spherical DP-means: directions, clustered by cosine."""
 
 from itertools import pairwise
-from typing import Literal, Self
+from typing import Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -264,6 +264,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     _share = 0.5  # 1 - cos is half the squared distance
     _given = "resultant_lengths_"
+    _dtypes = (*DTYPES, np.float16)
 
     def __init__(
         self,
@@ -315,7 +316,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         self._check_starts()
 
     def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
-        X = super()._validate(X, reset=reset, least=least, dtype=(*DTYPES, np.float16))
+        X = super()._validate(X, reset=reset, least=least)
         return unit_rows(X, self._threads())
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -438,6 +439,16 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     def _finish(self, sweep):
         super()._finish(sweep)
         vars(self).pop("objective_path_", None)  # that of a fit
+
+    @overload
+    def predict(  # numpydoc ignore=GL08
+        self, X: ArrayLike, *, return_cosines: Literal[False] = False
+    ) -> NDArray[np.int32]: ...
+
+    @overload
+    def predict(  # numpydoc ignore=GL08
+        self, X: ArrayLike, *, return_cosines: Literal[True]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]: ...
 
     def predict(
         self, X: ArrayLike, *, return_cosines: bool = False
