@@ -13,7 +13,14 @@ from smallvar._path import LambdaPath, find_path
 from smallvar._starts import NO_CAP
 from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Stream
-from smallvar._validation import check_init, check_lam, check_number, check_weights, learned
+from smallvar._validation import (
+    check_init,
+    check_lam,
+    check_number,
+    check_stays,
+    check_weights,
+    learned,
+)
 
 
 def _threshold(X, weight, centers, n_threads):
@@ -38,7 +45,10 @@ class BatchEstimator(CenterEstimator):
     """
 
     _given = "cluster_weights_"
+    _used_up: tuple[str, ...] = ("lam", "init")  # parameters that only the first data see
+    _used: dict[str, Any]
     _stream: Any
+    lam: Any
     inertia_: float
     lam_: float
     n_steps_: int
@@ -50,6 +60,11 @@ class BatchEstimator(CenterEstimator):
     def _begin(self, X, weight, rng, n_threads):
         """Penalty and starting centers, None for those of ``_first``, from the first data seen."""
         raise NotImplementedError
+
+    def _note(self):
+        """Remember the parameters that are used up when the first data have been seen."""
+        names = {*self._used_up, *(("n_clusters",) if self.lam == "farthest-first" else ())}
+        self._used = {name: getattr(self, name) for name in sorted(names)}
 
     def _first(self, X, weight, n_threads):
         """The center to begin at where none is given."""
@@ -116,6 +131,9 @@ class BatchEstimator(CenterEstimator):
     ) -> Self:
         """Update the clusters with one batch.
 
+        ``lam`` (``min_cosine`` where there is one; for "farthest-first" ``n_clusters`` too) and
+        ``init`` must stay what they were at the first batch.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
@@ -142,6 +160,7 @@ class BatchEstimator(CenterEstimator):
             else:
                 centers = learned(self, "cluster_centers_", None, X.shape[1])
                 setattr(self, self._given, learned(self, self._given, len(centers)))
+                check_stays(self, self._used)
                 self.cluster_centers_ = centers
             self._step(X, weight, n_threads)
             self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
@@ -286,6 +305,7 @@ class MiniBatchDPMeans(BatchEstimator):
     def _begin(self, X, weight, rng, n_threads):
         """Penalty and starting centers from the first data seen."""
         given = check_init(self.init, X.shape[1], self.max_clusters)
+        self._note()
         vars(self).pop("path_", None)
         if isinstance(self.lam, str) and self.lam == "auto":
             self.path_ = find_path(

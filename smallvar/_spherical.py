@@ -235,7 +235,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     ``partial_fit`` takes a batch at a time, as :class:`MiniBatchDPMeans` does: the row with the
     largest w (1 - cos) opens a cluster while its cosine is below ``min_cosine_``, then each center
     becomes the normalized sum of all rows it was ever given. With "auto" the first batch chooses
-    the centers to begin at, and ``min_cosine_``.
+    the centers to begin at, and ``min_cosine_``. It goes on from a ``fit``, too.
 
     A row of weight w counts w times, and opens a cluster at w (1 - cos) > ``lam``; rows of weight
     zero take no part and are labeled as by ``predict``. A cluster whose rows sum to zero has no
@@ -264,6 +264,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     _share = 0.5  # 1 - cos is half the squared distance
     _given = "resultant_lengths_"
+    _used_up = ("min_cosine", "lam", "init")
     _dtypes = (*DTYPES, np.float16)
 
     def __init__(
@@ -407,6 +408,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         sums = best.sweep.cluster_sums()
         self.resultant_lengths_ = lengths(sums.totals[0][: best.sweep.k])
         self._stream, self.n_steps_ = None, 0
+        self._note()
         return best
 
     def _begin(self, X, weight, rng, n_threads):
@@ -423,6 +425,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         self.cluster_centers_ = given
         self.resultant_lengths_ = None if given is None else np.zeros(len(given))
         self._stream, self.n_steps_ = None, 0
+        self._note()
 
     def _first(self, X, weight, n_threads):
         return first_row(X, weight)

@@ -86,6 +86,16 @@ def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-
         raise ValueError(f"{name} must be finite, got {shown(lam)}")
 
 
+def check_stays(estimator, values):
+    """Raise if one of these parameters is no longer what it was at the first batch."""
+    for name, was in values.items():
+        now = getattr(estimator, name)
+        if now is not was and not np.array_equal(now, was):
+            raise ValueError(
+                f"{name} must stay what it was at the first batch, {shown(was)}, got {shown(now)}"
+            )
+
+
 def as_floats(value: ArrayLike) -> NDArray[np.float64]:
     """An aligned float64 array in C order; ValueError or TypeError where there is none."""
     array = np.asarray(value)

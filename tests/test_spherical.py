@@ -329,6 +329,9 @@ def test_batches_after_a_fit(min_cosine):
     with pytest.raises(ValueError, match="length zero"):
         again.partial_fit(0 * X)
     assert vars(again) == before
+    for one in (model, again):
+        with pytest.raises(ValueError, match="min_cosine must stay what it was"):
+            one.set_params(min_cosine=0.5).partial_fit(X)
 
 
 def test_ties_go_to_the_lowest_index():
