@@ -46,6 +46,7 @@ from smallvar._plot.matrices import GramDisplay
 from smallvar._plot.paths import DendrogramDisplay, PathDisplay
 from smallvar._plot.tracks import TrackDisplay
 from smallvar._spectral import SpectralDPMeans
+from smallvar._spherical import SphericalDPMeans
 
 __all__ = [
     "BPMeans",
@@ -68,6 +69,7 @@ __all__ = [
     "PenalizedCut",
     "SpectralDPMeans",
     "SpectralDynamicMeans",
+    "SphericalDPMeans",
     "TrackDisplay",
     "__version__",
     "cut_path",

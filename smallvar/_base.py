@@ -64,6 +64,8 @@ class Estimator(BaseEstimator):
 
     n_features_in_: int
     feature_names_in_: NDArray[Any]
+    _dtypes: tuple[type, ...] = DTYPES  # of data used as they are
+    _error_share = 1.0  # of a squared distance in the objective
 
     def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         X = opened(X)
@@ -72,7 +74,7 @@ class Estimator(BaseEstimator):
                 self,
                 X,
                 reset=reset,
-                dtype=types_of(X, DTYPES),
+                dtype=types_of(X, self._dtypes),
                 accept_sparse=False,
                 order=None,
                 copy=False,

@@ -156,7 +156,7 @@ class NearestCenters(Estimator):
             kmeans._n_features_out = len(centers)
         kmeans.cluster_centers_ = centers
         kmeans.labels_ = np.array(self.labels_)
-        kmeans.inertia_, kmeans.n_iter_ = self.inertia_, self.n_iter_
+        kmeans.inertia_, kmeans.n_iter_ = self.inertia_ / self._error_share, self.n_iter_
         if hasattr(self, "feature_names_in_"):
             kmeans.feature_names_in_ = self.feature_names_in_.copy()
         return kmeans
@@ -265,7 +265,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         weight = check_weights(sample_weight, X.shape[0])
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         sweep = nearest_sweep(X, weight, centers, self._threads())
-        return -(sweep.squared_error() + self.lam_ * len(centers))
+        return -(self._error_share * sweep.squared_error() + self.lam_ * len(centers))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

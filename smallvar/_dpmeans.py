@@ -174,6 +174,7 @@ class DPMeans(NearestCenters, CenterEstimator):
     4
     """
 
+    lam: float | Literal["auto", "farthest-first"] | None
     inertia_: float
     objective_path_: NDArray[np.float64]
     lam_: float
@@ -275,10 +276,11 @@ class DPMeans(NearestCenters, CenterEstimator):
             lam = resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
         return self._run(X, weight, lam, given, rng, n_threads, start)
 
-    def _run(self, X, weight, lam, given, rng, n_threads, start, **family):
+    def _run(self, X, weight, lam, given, rng, n_threads, start, penalty=None, **more):
         """All starts, from a merge path where lam is None or the algorithm asks for one.
 
         ``start(order, centers, lam, algorithm, given, cap)`` makes one; centers None: the mean.
+        ``penalty(path)`` is lam where the path chooses, None: as it has it. ``more`` is the path's.
         """
         n = X.shape[0]
         orders = (rng.permutation(n) if i > 0 or self.shuffle else None for i in range(self.n_init))
@@ -297,14 +299,16 @@ class DPMeans(NearestCenters, CenterEstimator):
                 most = path.longest if self.max_clusters is None else self.max_clusters
                 ranked = path.n_clusters[np.argsort(objective, kind="stable")].tolist()
                 counts = [k for k in ranked if k <= min(most, path.longest)][:CANDIDATES]
+            price, cap = lam, self.max_clusters
+            if lam is None:
+                price, cap = path.lam if penalty is None else penalty(path), path.best
             for k in counts:
-                penalty, cap = (path.lam, k) if lam is None else (lam, self.max_clusters)
-                one = start(order, path.centers(k), penalty, algorithm, True, cap)
+                one = start(order, path.centers(k), price, algorithm, True, cap)
                 one.merge_path = path
                 yield one
 
         paths = (
-            (order, find_path(X, weight, rng, n_threads, **options, **family)) for order in orders
+            (order, find_path(X, weight, rng, n_threads, **options, **more)) for order in orders
         )
         if lam is None:  # the objectives of different penalties do not compare
             paths = [min(paths, key=lambda pair: pair[1].value)]

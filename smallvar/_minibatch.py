@@ -1,6 +1,6 @@
 """DP-means from batches: bounded memory, streams."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,7 +37,137 @@ def _threshold(X, weight, centers, n_threads):
     return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between)
 
 
-class MiniBatchDPMeans(NearestCenters, CenterEstimator):
+class BatchEstimator(CenterEstimator):
+    """Base of estimators whose centers follow batch after batch.
+
+    ``_given`` names the array that says how much each center was given so far, ``_stream`` has the
+    sums behind it, None: they are to be made from centers and that array.
+    """
+
+    _given = "cluster_weights_"
+    _used_up: tuple[str, ...] = ("lam", "init")  # parameters that only the first data see
+    _used: dict[str, Any]
+    _stream: Any
+    lam: Any
+    inertia_: float
+    lam_: float
+    n_steps_: int
+    max_clusters: int | None
+
+    def _check_parameters(self):
+        raise NotImplementedError
+
+    def _begin(self, X, weight, rng, n_threads):
+        """Penalty and starting centers, None for those of ``_first``, from the first data seen."""
+        raise NotImplementedError
+
+    def _note(self):
+        """Remember the parameters that are used up when the first data have been seen."""
+        names = {*self._used_up, *(("n_clusters",) if self.lam == "farthest-first" else ())}
+        self._used = {name: getattr(self, name) for name in sorted(names)}
+
+    def _first(self, X, weight, n_threads):
+        """The center to begin at where none is given."""
+        return Space(X, weight, n_threads).mean.reshape(1, -1)
+
+    def _reach(self):
+        """The weighted squared distance beyond which a row opens a cluster."""
+        return self.lam_
+
+    def _moved(self, centers, total, weights):
+        """Centers, and what they were given, from the sums of all rows so far."""
+        # a row of weight w moves a mean by w / mass of the way to itself
+        return total / weights[:, None], weights
+
+    def _step(self, X, weight, n_threads):
+        """One batch: open clusters, move the centers; returns the squared error before the move."""
+        cap = NO_CAP if self.max_clusters is None else self.max_clusters
+        centers = self.cluster_centers_
+        given, stream = getattr(self, self._given), self._stream
+        if centers is None:
+            centers = self._first(X, weight, n_threads)
+            stream = Stream.of(centers, np.zeros(1))
+        elif stream is None or len(stream) != len(centers):
+            stream = Stream.of(centers, given)
+        zero = np.zeros(X.shape[1])  # one origin for all batches, wherever they lie
+        sweep = nearest_sweep(X, weight, centers, n_threads, zero)
+        distance = sweep.own_distances()
+        opened = []
+        weighted = distance if weight is None else weight * distance
+        farthest = int(weighted.argmax())
+        largest = weighted[farthest]
+        while largest > self._reach() and len(centers) + len(opened) < cap:
+            opened.append(np.array(X[farthest], dtype=np.float64))
+            farthest, largest = nearest_seed(X, weight, opened[-1], distance, n_threads)
+        if opened:
+            centers = np.vstack([centers, *opened])
+            sweep = nearest_sweep(X, weight, centers, n_threads, zero)
+        error = sweep.squared_error()
+        sums = sweep.cluster_sums()
+        stream = stream.with_batch(sums, sweep.k)
+        touched = np.flatnonzero(sums.counts[: sweep.k])
+        centers, mass = centers.copy(), np.zeros(sweep.k)
+        if given is not None:
+            mass[: len(given)] = given
+        centers[touched], mass[touched] = self._moved(centers[touched], *stream.read(touched))
+        if self.cluster_centers_ is None and mass[0] == 0:
+            # the mean of the first batch was only a place to start from
+            stream, centers, mass = stream.only(slice(1, None)), centers[1:], mass[1:]
+        self._stream, self.cluster_centers_ = stream, centers
+        setattr(self, self._given, mass)
+        self.n_steps_ += 1
+        return error
+
+    def _finish(self, sweep):
+        """Labels and objective of the sweep's data at the present centers."""
+        error = self._error_share * sweep.squared_error()
+        self.labels_ = sweep.labels
+        self.n_clusters_ = len(self.cluster_centers_)
+        self.inertia_ = error
+        self.objective_ = error + self.lam_ * self.n_clusters_
+
+    def partial_fit(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Update the clusters with one batch.
+
+        ``lam`` (``min_cosine`` where there is one; for "farthest-first" ``n_clusters`` too) and
+        ``init`` must stay what they were at the first batch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The batch, used as a whole.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero.
+
+        Returns
+        -------
+        self : estimator
+            The updated estimator.
+        """
+        with unchanged_on_error(self):
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
+            first = not hasattr(self, "cluster_centers_")
+            X = self._validate(X, reset=first)
+            weight = check_weights(sample_weight, X.shape[0])
+            if first:
+                self._begin(X, weight, rng, n_threads)
+                self.n_iter_ = 1
+            else:
+                centers = learned(self, "cluster_centers_", None, X.shape[1])
+                setattr(self, self._given, learned(self, self._given, len(centers)))
+                check_stays(self, self._used)
+                self.cluster_centers_ = centers
+            self._step(X, weight, n_threads)
+            self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
+        return self
+
+
+class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     """DP-means from batches of the data: bounded memory, streams, large files.
 
     Follows the objective of :class:`DPMeans`,
@@ -175,8 +305,7 @@ class MiniBatchDPMeans(NearestCenters, CenterEstimator):
     def _begin(self, X, weight, rng, n_threads):
         """Penalty and starting centers from the first data seen."""
         given = check_init(self.init, X.shape[1], self.max_clusters)
-        names = ("lam", "n_clusters", "init") if self.lam == "farthest-first" else ("lam", "init")
-        self._used = {name: getattr(self, name) for name in names}
+        self._note()
         vars(self).pop("path_", None)
         if isinstance(self.lam, str) and self.lam == "auto":
             self.path_ = find_path(
@@ -188,95 +317,8 @@ class MiniBatchDPMeans(NearestCenters, CenterEstimator):
             self.lam_ = resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
         self.cluster_centers_ = given
         self.cluster_weights_ = None if given is None else np.zeros(len(given))
-        self._stream = None if given is None else Stream.of(given, self.cluster_weights_)
+        self._stream = None
         self.n_steps_ = 0
-
-    def _step(self, X, weight, n_threads):
-        """One batch: open clusters, move the centers; returns the squared error before the move."""
-        cap = NO_CAP if self.max_clusters is None else self.max_clusters
-        centers = self.cluster_centers_
-        if centers is None:
-            centers = Space(X, weight, n_threads).mean.reshape(1, -1)
-            self._stream = Stream.of(centers, np.zeros(1))
-        elif len(self._stream) != len(centers):
-            self._stream = Stream.of(centers, self.cluster_weights_)
-        zero = np.zeros(X.shape[1])  # one origin for all batches, wherever they lie
-        sweep = nearest_sweep(X, weight, centers, n_threads, zero)
-        distance = sweep.own_distances()
-        opened = []
-        weighted = distance if weight is None else weight * distance
-        farthest = int(weighted.argmax())
-        largest = weighted[farthest]
-        while largest > self.lam_ and len(centers) + len(opened) < cap:
-            opened.append(np.array(X[farthest], dtype=np.float64))
-            farthest, largest = nearest_seed(X, weight, opened[-1], distance, n_threads)
-        if opened:
-            centers = np.vstack([centers, *opened])
-            sweep = nearest_sweep(X, weight, centers, n_threads, zero)
-        error = sweep.squared_error()
-        sums = sweep.cluster_sums()
-        stream = self._stream.with_batch(sums, sweep.k)
-        touched = np.flatnonzero(sums.counts[: sweep.k])
-        total, weights = stream.read(touched)
-        centers, mass = centers.copy(), np.zeros(sweep.k)
-        if self.cluster_weights_ is not None:
-            mass[: len(self.cluster_weights_)] = self.cluster_weights_
-        # the mean of all rows so far: a row of weight w moves it by w / mass of the way to itself
-        centers[touched], mass[touched] = total / weights[:, None], weights
-        if self.cluster_centers_ is None and mass[0] == 0:
-            # the mean of the first batch was only a place to start from
-            stream, centers, mass = stream.only(slice(1, None)), centers[1:], mass[1:]
-        self._stream, self.cluster_centers_, self.cluster_weights_ = stream, centers, mass
-        self.n_steps_ += 1
-        return error
-
-    def _finish(self, sweep):
-        """Labels and objective of the sweep's data at the present centers."""
-        error = sweep.squared_error()
-        self.labels_ = sweep.labels
-        self.n_clusters_ = len(self.cluster_centers_)
-        self.inertia_ = error
-        self.objective_ = error + self.lam_ * self.n_clusters_
-
-    def partial_fit(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
-        """Update the clusters with one batch.
-
-        ``lam``, for "farthest-first" ``n_clusters`` too, and ``init`` must stay what they were at
-        the first batch.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The batch, used as a whole.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights >= 0, not all zero.
-
-        Returns
-        -------
-        self : MiniBatchDPMeans
-            The updated estimator.
-        """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng, n_threads = self._rng(), self._threads()
-            first = not hasattr(self, "cluster_centers_")
-            X = self._validate(X, reset=first)
-            weight = check_weights(sample_weight, X.shape[0])
-            if first:
-                self._begin(X, weight, rng, n_threads)
-                self.n_iter_ = 1
-            else:
-                centers = learned(self, "cluster_centers_", None, X.shape[1])
-                learned(self, "cluster_weights_", len(centers))
-                check_stays(self, self._used)
-                self.cluster_centers_ = centers
-            self._step(X, weight, n_threads)
-            self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
-        return self
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data in passes over random batches, from scratch.

@@ -249,20 +249,22 @@ def find_path(
     most=None,
     init=None,
     rough=False,
+    look=None,
     verbose=0,
     family=squared_euclidean,
 ):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
 
     If the clusters found are long, all in the same directions, further ways down measure distances
-    as they do; the best one is the path. ``rough``: only few rows are used.
+    as they do; the best one is the path. ``rough``: only few rows are used. ``look``: so many are
+    for the first way down, None: as COARSE and NUMBERS say.
     """
     problem = _Problem(X, weight, n_threads, family, lam, most)
     if not problem.varying.any():
         one = SimpleNamespace(k=1, error=0.0, V=0.0, centers=problem.constant[None])
         return LambdaPath(problem, [one], one, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread():
-        path, metric, sample = _find(problem, rng, init, rough, verbose)
+        path, metric, sample = _find(problem, rng, init, rough, look, verbose)
         turns = TURNS if lam is None and init is None else 0
         for _ in range(turns):
             if metric is None:
@@ -277,12 +279,14 @@ def find_path(
     return path
 
 
-def _find(problem, rng, init, rough, verbose):
+def _find(problem, rng, init, rough, look, verbose):
     """First from a few rows and in large steps, then from more rows and in single steps.
 
     Rows and clusters are doubled until there are at least twice as many clusters at the top.
     """
-    size, room = min(problem.n, max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))), 0
+    if look is None:
+        look = max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))
+    size, room = min(problem.n, look), 0
     while True:
         sample = problem.sample(size, rng)
         limit = min(size, max(2, size // 2)) if problem.lam is None else size

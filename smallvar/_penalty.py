@@ -89,12 +89,15 @@ def rough_mean(X, mask, n_threads):
     return layout.mean(X, mask, n_threads), mean_noise(layout.low, layout.high)
 
 
-def farthest_row(X, n_clusters, weight, n_threads, count_alone=False):
-    """The rule on checked data, None if rows are equal; ``weight`` tells which to leave out."""
+def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None):
+    """The rule on checked data, None if rows are equal; ``weight`` tells which to leave out.
+
+    ``about``: a place to begin at instead of the mean, and its rounding as a squared distance.
+    """
     mask = None
     if weight is not None and not weight.all():
         mask = (weight > 0).astype(np.float64)
-    mean, noise = rough_mean(X, mask, n_threads)
+    mean, noise = rough_mean(X, mask, n_threads) if about is None else about
     distance = np.full(X.shape[0], np.inf)
 
     def add_seed(row):

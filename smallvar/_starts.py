@@ -153,12 +153,14 @@ class Start:
     """One start of DP-means: sweeps until nothing changes, or until tol or max_iter ends them.
 
     ``order`` are the rows in the order of visit, None for as given; ``given``: whether the centers
-    to begin at are the user's, so that they may not be means.
+    to begin at are the user's, so that they may not be means; ``share``: what counts of an error of
+    the sweep, 1/2 for directions, as 1 - cos is half the squared distance.
     """
 
-    def __init__(self, sweep, order, centers, lam, algorithm, given, max_clusters):
+    def __init__(self, sweep, order, centers, lam, algorithm, given, max_clusters, share=1.0):
         self.sweep, self.order, self.lam, self.algorithm = sweep, order, lam, algorithm
         self.given, self.cap = given, NO_CAP if max_clusters is None else max_clusters
+        self.share, self.reach = share, lam / share
         sweep.start(centers)
 
     @property
@@ -193,7 +195,7 @@ class Start:
             )
         if not progress.converged and self.algorithm != "collapsed":
             self.finish()
-        self.inertia = sweep.squared_error()
+        self.inertia = self.share * sweep.squared_error()
         progress.objective = self.inertia + self.lam * sweep.k
         return self
 
@@ -203,10 +205,10 @@ class Start:
         if self.algorithm == "collapsed":
             return sweep.collapse(self.lam, self.cap)
         if self.algorithm == "serial":
-            sweep.create(self.lam, self.cap)
+            sweep.create(self.reach, self.cap)
         else:
             room = before < self.cap
-            sweep.seek_farthest(self.lam, room)
+            sweep.seek_farthest(self.reach, room)
             sweep.assign()
             if room:
                 sweep.open_farthest()
@@ -218,12 +220,12 @@ class Start:
         """The objective after a sweep, from the sums where that is accurate enough."""
         if not error > 1e-6 * self.sweep.total:
             error = self.sweep.squared_error()
-        return error + self.lam * self.sweep.k
+        return self.share * error + self.lam * self.sweep.k
 
     def finish(self):
         """Labels of the nearest centers where the sweeps did not end at a fixed point."""
         sweep = self.sweep
-        sweep.seek_farthest(self.lam, False)
+        sweep.seek_farthest(self.reach, False)
         sweep.assign()
         sweep.drop_empty()
         self.progress.path.append(np.nan)  # run() sets it

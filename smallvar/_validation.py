@@ -221,15 +221,15 @@ def check_spread(mass, reach):
         )
 
 
-def check_init(init, n_features, max_clusters):
-    """Given starting centers as a float64 array; None for ``"mean"``."""
+def check_init(init, n_features, max_clusters, start="mean"):
+    """Given starting centers as a float64 array; None for ``"mean"``, or what ``start`` says."""
     if isinstance(init, str):
-        check_option(init, "init", ("mean",))
+        check_option(init, "init", (start,))
         return None
     try:
         centers = as_floats(init)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"init must be 'mean' or an array of centers: {error}") from None
+        raise ValueError(f"init must be {start!r} or an array of centers: {error}") from None
     if centers.ndim != 2 or centers.shape[0] < 1 or centers.shape[1] != n_features:
         raise ValueError(
             f"init must have shape (n_centers, {n_features}), n_centers >= 1, got {centers.shape}"

@@ -169,6 +169,12 @@ PARAMETERS = {
         **CLUSTER, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG,
         "divergence": (["'squared_euclidean'", "'kl'", "'itakura_saito'", "'logistic'"], ["'x'", "None"]),
     },
+    "SphericalDPMeans": {
+        **CLUSTER, "lam": ([*AUTO[0], "None", "0.3", "1.2"], AUTO[1]), "shuffle": FLAG,
+        "min_cosine": (["None", "0.5", "0.9", "-0.5", "np.float32(0.7)"], ["1", "-1.0", "'auto'", *NO_NUMBER]),
+        "algorithm": (["'serial'", "'delayed'"], ["'collapsed'", "'merge'", "None", "'x'"]),
+        "init": (["'first'", "'first'", *START[0][2:]], ["'mean'", *START[1]]),
+    },
     "MiniBatchDPMeans": {
         **{name: values for name, values in CLUSTER.items() if name != "n_init"},
         "lam": AUTO, "init": START, "batch_size": (["4096", "1", "2", "5", "10**30"], NO_COUNT),
@@ -245,6 +251,7 @@ SHARE = {"DPMeans": 6, "BPMeans": 3, "HDPMeans": 3, "DynamicMeans": 3, "MiniBatc
 # the case does not choose others.
 DEFAULTS = {
     "DPMeans": {"lam": LAM}, "BregmanDPMeans": {"lam": LAM}, "MiniBatchDPMeans": {"lam": LAM},
+    "SphericalDPMeans": {"lam": ["None", "0.3"]},
     "KFeatures": {"n_components": ["1", "2", "3"], "n_init": ["1", "2"]},
     "BPMeans": {"lam": LAM, "n_init": ["1", "2"]}, "MahalanobisMeans": {"n_clusters": ["'auto'", "1", "2", "3"]},
     "KernelDPMeans": {"lam": ["0.1", "0.5", "2.0"]}, "SpectralDPMeans": {"lam": LAM, "n_init": ["2"]},

@@ -12,7 +12,14 @@ from problems import blobs
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
-from smallvar import BregmanDPMeans, DPMeans, HDPMeans, MahalanobisMeans, MiniBatchDPMeans
+from smallvar import (
+    BregmanDPMeans,
+    DPMeans,
+    HDPMeans,
+    MahalanobisMeans,
+    MiniBatchDPMeans,
+    SphericalDPMeans,
+)
 
 
 def problem(seed, dtype=np.float64):
@@ -64,6 +71,18 @@ def test_kmeans_of_the_same_centers(name, dtype, seed):
     check_kmeans(model.to_sklearn_kmeans(), model, X)
     for other in (np.float32, np.float64, "float32"):
         check_kmeans(model.to_sklearn_kmeans(other), model, X.astype(other))
+
+
+@TYPES
+def test_kmeans_of_directions(dtype):
+    """Centers of length 1: the nearest one has the largest cosine, whatever the row's length."""
+    X = np.random.default_rng(0).normal(size=(200, 4)).astype(dtype)
+    model = SphericalDPMeans(0.5).fit(X)
+    kmeans = model.to_sklearn_kmeans()
+    assert np.array_equal(kmeans.predict(X), model.predict(X))
+    assert_allclose(kmeans.inertia_, 2 * model.inertia_, rtol=1e-12)
+    units = X / np.linalg.norm(X, axis=1, keepdims=True)
+    assert_allclose(kmeans.score(units), -2 * model.inertia_, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["DPMeans", "MiniBatchDPMeans"])

@@ -104,6 +104,8 @@ ESTIMATORS = {
     "PenalizedCut": smallvar.PenalizedCut(-0.5),
     "SpectralDPMeans": smallvar.SpectralDPMeans(5.0, kernel="rbf", gamma=0.1),
     "SpectralDynamicMeans": smallvar.SpectralDynamicMeans(0.1, gamma=0.1),
+    "SphericalDPMeans": smallvar.SphericalDPMeans(0.99),
+    "SphericalDPMeans-lam": smallvar.SphericalDPMeans(lam=0.1),
 }
 
 
@@ -215,10 +217,12 @@ LEARNED = {
     "HDPMeans": ["cluster_centers_"],
     "KFeatures": ["components_"],
     "MiniBatchDPMeans": ["cluster_centers_", "cluster_weights_"],
+    "SphericalDPMeans": ["cluster_centers_", "resultant_lengths_"],
 }
 USES = {
     "weights_": ["partial_fit"],
     "cluster_weights_": ["partial_fit"],
+    "resultant_lengths_": ["partial_fit"],
     "ages_": ["predict", "partial_fit"],
 }
 CHANGES = {
@@ -318,7 +322,7 @@ SLOW_TO_CONVERGE = [
     key
     for key, model in ESTIMATORS.items()
     if "max_iter" in model.get_params()
-    and key not in ("MiniBatchDPMeans", "DPMeans-merge", "MahalanobisMeans-lam")
+    and key not in ("MiniBatchDPMeans", "DPMeans-merge", "MahalanobisMeans-lam", "SphericalDPMeans")
 ]
 
 

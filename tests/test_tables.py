@@ -27,6 +27,7 @@ from smallvar import (
     PenalizedCut,
     SpectralDPMeans,
     SpectralDynamicMeans,
+    SphericalDPMeans,
     lambda_path,
 )
 
@@ -45,6 +46,7 @@ MODELS = [
     MahalanobisMeans(2, random_state=0),
     MiniBatchDPMeans(0.1, random_state=0),
     SpectralDPMeans(0.5, random_state=0),
+    SphericalDPMeans(0.9),
     SpectralDynamicMeans(0.1, random_state=0),
 ]
 EVERY = pytest.mark.parametrize("model", MODELS, ids=lambda m: type(m).__name__)

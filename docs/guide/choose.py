@@ -16,6 +16,7 @@ TREE = (
                     [
                         ("compact", "DPMeans", None),
                         ("compact, rows come in batches", "MiniBatchDPMeans", None),
+                        ("directions: embeddings, text", "SphericalDPMeans", None),
                         ("long, each in its own direction", "MahalanobisMeans", None),
                         ("counts, spectra, fractions", "BregmanDPMeans", None),
                         ("shared by several data sets", "HDPMeans", None),
@@ -78,7 +79,7 @@ def box(ax, text, x, y, width, color):
     ax.text(x + width / 2, y, text, ha="center", va="center", fontsize=7.5)
 
 
-fig, ax = plt.subplots(figsize=(10, 5.6), layout="constrained")
+fig, ax = plt.subplots(figsize=(10, 6), layout="constrained")
 draw(ax, *TREE, 0, 0)
 ax.set(xlim=(-0.1, 16.4), ylim=(leaves(TREE[1]) - 0.4, -0.6))
 ax.axis("off")

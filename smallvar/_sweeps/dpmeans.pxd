@@ -16,6 +16,8 @@ cdef class DPSweep(Engine):
     cdef int* remap                 # new number of each cluster, -1: dropped
     cdef object remap_array
     cdef readonly double total      # sum of w ||x - origin||^2, -1: not known
+    cdef bint spherical             # centers are sums divided by their length
+    cdef Py_ssize_t adrift          # points whose cluster had no direction, so that they are in none
     # collapsed sweeps
     cdef object columns_array
     cdef double* columns            # d x room, the means in columns

@@ -60,6 +60,13 @@ cdef enum:
     LOT = 64            # clusters opened at a time in an ordered pass, before later points are compared with them
 
 
+cdef extern from *:
+    """
+    #define SMALLVAR_VANISHED 0x1p-46
+    """
+    const double VANISHED "SMALLVAR_VANISHED"  # of a cluster's weight: the sum of its rows is no longer than that
+
+
 cdef void move_chunk(const State* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
     """Add the moves that a chunk lists to the sums."""
     cdef Py_ssize_t[CHUNK] at
@@ -159,10 +166,14 @@ cdef class DPSweep(Engine):
     """Algorithm 1 of KJ12, its variant with delayed creation, and the means they share.
 
     A sweep is: ``create`` (or ``assign``, then ``open_farthest``) over all points, then ``move_centers``.
+
+    spherical : bool, points have length 1, and so have centers: sums divided by their length, not by their weight.
+        The layout of the space must take sums from 0.
     """
 
-    def __init__(self, *args):
+    def __init__(self, *args, bint spherical=False):
         super().__init__(*args)
+        self.spherical = spherical
         self.step = 4 * CHUNK * self.n_threads
         self.space = args[4]
         self.parts = []
@@ -175,6 +186,7 @@ cdef class DPSweep(Engine):
         self.n_before = self.s.k
         self.farthest_point = -1
         self.have_sums = False
+        self.adrift = 0
 
     # ---- opening clusters ------------------------------------------------------------------------------------
 
@@ -321,8 +333,8 @@ cdef class DPSweep(Engine):
     # ---- sums and means --------------------------------------------------------------------------------------
 
     def moved(self):
-        """Points of positive weight that got another label from ``assign`` or ``create`` in this sweep."""
-        cdef Py_ssize_t c, total = 0
+        """Points of positive weight that got another label from ``assign`` or ``create`` in this sweep, or had none."""
+        cdef Py_ssize_t c, total = self.adrift
         for c in range(self.n_chunks):
             total += self.s.n_moved[c]
         return total
@@ -465,30 +477,59 @@ cdef class DPSweep(Engine):
         move_points(&s.rows, i, i + 1, &left, &joined, &self.sums.s)
 
     cdef double shift_centers(self) noexcept nogil:
-        """Means, drift, remaining clusters; the error is sum w ||x||^2 - sum_c s_c ||mean_c||^2, about the origin."""
+        """Means, drift, remaining clusters; the error is sum w ||x||^2 - sum_c s_c ||mean_c||^2, about the origin.
+
+        For centers of length 1 it is sum w (||x||^2 + 1) - 2 sum_c ||s_c mean_c||. A cluster whose sum vanishes costs
+        its weight wherever its center is: its points fall to the first cluster, and are counted as adrift.
+        """
         cdef State* s = &self.s
         cdef const sums_t* sums = &self.sums.s
-        cdef Py_ssize_t k, j, kept = 0, d = s.d, old_k = s.k
-        cdef double t, m, mass, drift, squares, error = self.total
+        cdef Py_ssize_t k, j, kept = 0, d = s.d, old_k = s.k, first = -1
+        cdef double t, m, mass, drift, squares, size, error = self.total
+        self.adrift = 0
         for k in range(old_k):
             self.remap[k] = -1
             if sums.count[k] <= 0.0:
                 continue
+            size = mass = sums_weight(sums, k)
+            if self.spherical:
+                squares = 0.0
+                for j in range(d):
+                    m = sums_total(sums, k, j)
+                    squares += m * m
+                size = sqrt(squares)
+                error += mass
+                if size <= VANISHED * mass:
+                    self.adrift += <Py_ssize_t> sums.count[k]
+                    first = k if first < 0 else first
+                    continue
+                error -= 2.0 * size
             self.remap[k] = <int> kept
-            mass = sums_weight(sums, k)
             drift = 0.0
             squares = 0.0
             for j in range(d):
-                m = sums_total(sums, k, j) / mass
+                m = sums_total(sums, k, j) / size
                 squares += m * m
                 t = sums.origin[j] + m - s.c[k * d + j]
                 drift += t * t
                 s.c[kept * d + j] = sums.origin[j] + m
             sums_copy(sums, kept, k)
-            error -= mass * squares
+            if not self.spherical:
+                error -= mass * squares
             s.p[kept] = upper(drift, s.scale)
             s.fresh[kept] = <float> 2.0 * s.hd[k]
             kept += 1
+        if first >= 0 and kept == 0:  # none has a direction: the first one stays where it is
+            self.remap[first] = 0
+            for j in range(d):
+                s.c[j] = s.c[first * d + j]
+            self.adrift -= <Py_ssize_t> sums.count[first]
+            sums_copy(sums, 0, first)
+            s.p[0] = 0.0
+            s.fresh[0] = <float> 2.0 * s.hd[first]
+            kept = 1
+        if self.adrift > 0:
+            self.have_sums = False
         s.k = kept
         place_centers(&self.s)
         if kept < old_k:
@@ -516,7 +557,7 @@ cdef class DPSweep(Engine):
         choose_restless(s, s.k - 1 if self.farthest_point >= 0 else -1, self.restless_from)
 
     cdef void relabel(self) noexcept nogil:
-        """Labels after clusters were dropped. Points of such a cluster, all of weight 0, get label 0 and no bound."""
+        """Labels after clusters were dropped. Points of such a cluster get label 0 and no bound."""
         cdef PerPoint a = PerPoint(&self.s, NULL, self.remap)
         run(relabel_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))
 

@@ -1,0 +1,392 @@
+"""SphericalDPMeans: equal to its twin; directions, cosines, what is refused."""
+
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+import twins.exact
+import twins.spherical
+from helpers import fit, never_rises, seeds
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils import check_random_state
+
+from smallvar import DPMeans, SphericalDPMeans
+
+FAMILIES = (
+    "plain",
+    "grid",
+    "antipodes",
+    "float32",
+    "weights",
+    "zero weights",
+    "unit",
+    "given centers",
+    "cap",
+    "few sweeps",
+    "shuffle",
+    "columns",
+)
+
+
+def problem(family, seed):
+    """Rows, lam and the arguments of one fit."""
+    rng = np.random.default_rng([seed, FAMILIES.index(family)])
+    n, d = int(np.exp(rng.uniform(0, 6))), int(np.exp(rng.uniform(0, 3.3)))
+    C = rng.normal(size=(int(rng.integers(1, 20)), d))
+    X = C[rng.integers(len(C), size=n)] + rng.choice([0.1, 0.5, 2]) * rng.normal(size=(n, d))
+    X *= 10.0 ** rng.integers(-3, 4, size=(n, 1))
+    options, order = {"algorithm": ("serial", "delayed")[seed % 2]}, None
+    if family == "grid":  # few directions, equal rows, ties
+        X = rng.integers(-1, 2, size=(n, d)).astype(float)
+        X[~X.any(axis=1)] = 1.0
+    if family == "antipodes":  # clusters whose sum vanishes
+        X = np.concatenate([X, -X, X])[rng.permutation(3 * n)]
+        options["max_clusters"] = int(rng.integers(1, 4))
+    if family == "float32":
+        X = X.astype(np.float32)
+    if family == "weights":
+        options["weights"] = rng.gamma(1.0, size=n) + 1e-3
+    if family in ("zero weights", "shuffle"):
+        options["weights"] = rng.choice([0, 0.5, 1, 3.3], size=n)
+        options["weights"][rng.integers(n)] = 1.0
+    if family == "unit":
+        X = twins.spherical.unit_rows(X.astype((np.float32, float)[seed // 2 % 2]))
+    if family in ("cap", "few sweeps"):
+        options["max_clusters"] = int(rng.integers(2, 9))
+    if family in ("given centers", "few sweeps"):
+        options["init"] = rng.normal(size=(int(rng.integers(1, 3)), d))
+    if family == "few sweeps":
+        options["max_iter"] = 1 + seed % 3
+    if family == "columns":
+        X = np.asfortranarray(X)
+    if family == "shuffle":
+        options["algorithm"] = "serial"
+        order = check_random_state(seed).permutation(n)
+    lam = float(rng.choice([0.02, 0.05, 0.3, 0.6, 1, 1.5]))
+    if "max_clusters" in options and seed % 5 == 0:
+        lam = 0.0
+    return X, lam, options, order
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@seeds(18)
+def test_equals_twin(family, seed):
+    """The same labels, centers and objective, bit for bit."""
+    X, lam, options, order = problem(family, seed)
+    twin = twins.spherical.fit(X, lam, order=order, **options)
+    weights = options.pop("weights", None)
+    model = SphericalDPMeans(
+        lam=lam,
+        shuffle=order is not None,
+        random_state=seed,
+        n_threads=1 + seed % 3,
+        **options,
+    )
+    before = X.copy()
+    assert fit(model, X, weights) == (not twin.converged)
+    assert np.array_equal(X, before)
+    assert np.array_equal(model.labels_, twin.labels)
+    assert np.array_equal(model.cluster_centers_, twin.centers)
+    assert model.objective_ == twin.objective
+    assert model.n_iter_ == twin.n_iter
+    path = model.objective_path_
+    np.testing.assert_allclose(path, twin.objective_path, rtol=1e-9, atol=1e-9 * path[0])
+    assert never_rises(path)
+    check(model, X, weights)
+
+
+def check(model, X, weights=None):
+    """What holds after every fit."""
+    w = np.ones(len(X)) if weights is None else weights
+    cosines = twins.spherical.unit_rows(np.asarray(X, float)) @ model.cluster_centers_.T
+    own = cosines[np.arange(len(X)), model.labels_]
+    rounding = 1e-6 if X.dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(np.linalg.norm(model.cluster_centers_, axis=1), 1, atol=rounding)
+    np.testing.assert_allclose(
+        model.inertia_, w @ (1 - own), rtol=rounding, atol=rounding * w.sum()
+    )
+    assert model.objective_ == model.inertia_ + model.lam_ * model.n_clusters_
+    assert np.array_equal(np.unique(model.labels_[w > 0]), np.arange(model.n_clusters_))
+    assert np.array_equal(model.predict(X), model.labels_)
+    labels, found = model.predict(X, return_cosines=True)
+    assert np.array_equal(labels, model.labels_) and found.dtype == np.float64
+    np.testing.assert_allclose(found, own, atol=rounding)
+    distances = model.transform(X)
+    assert distances.dtype == X.dtype
+    np.testing.assert_allclose(distances, 1 - cosines, atol=10 * rounding)
+    np.testing.assert_allclose(model.score(X, sample_weight=weights), -model.objective_)
+
+
+def planted(n=600, d=20, k=6, cosine=0.8, seed=0):
+    """Rows about k directions, at this cosine, and the numbers of these."""
+    rng = np.random.default_rng(seed)
+    C, E = twins.spherical.unit_rows(rng.normal(size=(k, d))), rng.normal(size=(n, d))
+    z = rng.integers(k, size=n)
+    E -= (E * C[z]).sum(axis=1)[:, None] * C[z]
+    return cosine * C[z] + np.sqrt(1 - cosine**2) * twins.spherical.unit_rows(E), z
+
+
+def test_min_cosine_is_one_minus_lam():
+    X, z = planted()
+    model = SphericalDPMeans(0.4).fit(X)
+    other = SphericalDPMeans(lam=1 - 0.4).fit(X)
+    assert model.lam_ == other.lam_ == 1 - 0.4
+    assert np.array_equal(model.labels_, other.labels_)
+    assert adjusted_rand_score(z, model.labels_) == 1
+
+
+@pytest.mark.parametrize("cosine", [0.6, 0.75, 0.9])
+def test_directions_are_found(cosine):
+    """Those planted, in rows of any length, and of any type."""
+    X, z = planted(3000, 60, 12, cosine)
+    X *= np.random.default_rng(1).gamma(1.0, size=(len(X), 1))
+    model = SphericalDPMeans(random_state=0).fit(X)
+    assert model.path_.best == model.n_clusters_ == 12
+    assert adjusted_rand_score(z, model.labels_) > 0.99
+    check(model, X)
+    twin = twins.spherical.fit(
+        X, model.lam_, init=model.path_.centers(12), max_clusters=12, max_iter=300
+    )
+    assert np.array_equal(model.labels_, twin.labels)
+    single = SphericalDPMeans(random_state=0).fit(X.astype(np.float32))
+    assert np.array_equal(single.labels_, model.labels_)
+
+
+def test_penalty_for_a_guess():
+    """Farthest-first from the first row: half the squared distance at the last seed."""
+    X, z = planted(3000, 60, 12, 0.9)
+    model = SphericalDPMeans(lam="farthest-first", n_clusters=12).fit(X)
+    assert adjusted_rand_score(z, model.labels_) == 1
+    seeds = X[:1]
+    for _ in range(12):
+        distance = twins.exact.nearest(X, seeds)[1]
+        seeds = np.concatenate([seeds, X[[distance.argmax()]]])
+    np.testing.assert_allclose(model.lam_, distance.max() / 2, rtol=1e-12)
+
+
+def test_lam_of_a_path_is_what_a_cluster_saves():
+    X, _ = planted(1500, 30, 5, 0.7)
+    model = SphericalDPMeans(random_state=0).fit(X)
+    for k in (4, 6):
+        other = SphericalDPMeans(lam=0, max_clusters=k, init=model.path_.centers(k)).fit(X)
+        assert model.objective_ < other.inertia_ + model.lam_ * k
+
+
+def test_one_direction():
+    """A path on rows that do not differ, and its objective."""
+    for X in (np.ones((9, 3)), np.arange(1.0, 10)[:, None] * [[1, -2, 3]]):
+        model = SphericalDPMeans().fit(X)
+        assert model.n_clusters_ == 1 and not model.labels_.any()
+        np.testing.assert_allclose(model.cluster_centers_[0], X[0] / np.linalg.norm(X[0]))
+        np.testing.assert_allclose(model.inertia_, 0, atol=1e-14)
+
+
+def test_is_dpmeans_of_unit_rows_where_centers_are_rows():
+    """While every row is its own cluster, or equal rows are, both are the same."""
+    X = twins.spherical.unit_rows(np.random.default_rng(0).normal(size=(50, 8)))
+    X = np.concatenate([X, X])
+    model = SphericalDPMeans(lam=1e-6).fit(X)
+    assert np.array_equal(model.labels_, DPMeans(2e-6, init=X[:1]).fit(X).labels_)
+    assert model.n_clusters_ == 50
+
+
+def test_worked_example():
+    """At 60 degrees from the first row, cos = .5, a row opens a cluster only above that."""
+    angle = np.deg2rad([0, 60, 120, 180])
+    X = np.column_stack([np.cos(angle), np.sin(angle)])
+    model = SphericalDPMeans(0.4).fit(X)
+    assert model.labels_.tolist() == [0, 0, 1, 1]
+    np.testing.assert_allclose(model.inertia_, 4 * (1 - np.cos(np.pi / 6)))
+    assert SphericalDPMeans(0.6).fit(X).n_clusters_ == 4
+
+
+def test_a_sum_that_vanishes():
+    """Opposite rows in one cluster have no direction: it goes, and its rows with it."""
+    X = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    model = SphericalDPMeans(lam=5.0).fit(X)
+    assert model.n_clusters_ == 1 and model.inertia_ == 2.0
+    assert model.cluster_centers_.tolist() == [[1.0, 0.0]]
+    X = np.array([[0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]])
+    model = SphericalDPMeans(lam=5.0, init=[[0.0, -1.0], [0.0, 1.0]]).fit(X)
+    assert model.n_clusters_ == 1 and model.labels_.tolist() == [0, 0, 0]
+    np.testing.assert_allclose(model.objective_, 2 + 5)
+    assert never_rises(model.objective_path_)
+
+
+def test_lengths_do_not_matter():
+    """From 1e-300 to 1e300; rows of length 1 stay the numbers they are."""
+    X, _ = planted(200)
+    expected = SphericalDPMeans(0.4).fit(X)
+    rng = np.random.default_rng(0)
+    model = SphericalDPMeans(0.4).fit(X * 2.0 ** rng.integers(-900, 900, size=(200, 1)))
+    assert np.array_equal(model.labels_, expected.labels_)
+    np.testing.assert_allclose(model.cluster_centers_, expected.cluster_centers_, atol=1e-14)
+    part = X.copy()
+    part[7] *= 3.0
+    again = SphericalDPMeans(0.4).fit(part)
+    np.testing.assert_allclose(again.cluster_centers_, expected.cluster_centers_, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64])
+def test_types(dtype):
+    """float16 becomes float32, by blocks; a whole float64 copy is never made of either."""
+    X, z = planted(300)
+    X = (40 * X).astype(dtype) + (dtype == np.int64)
+    model = SphericalDPMeans(0.3).fit(X)
+    assert adjusted_rand_score(z, model.labels_) == 1
+    wide = np.float32 if dtype in (np.float16, np.float32) else np.float64
+    assert model.transform(X).dtype == wide
+    same = SphericalDPMeans(0.3).fit(X.astype(wide))
+    assert np.array_equal(model.labels_, same.labels_)
+    assert np.array_equal(model.cluster_centers_, same.cluster_centers_)
+
+
+@pytest.mark.parametrize("unit", [True, False])
+def test_rows_lie_where_they_are(unit):
+    """No copy of rows of length 1, one of others, in their own type."""
+    X = np.random.default_rng(0).normal(size=(20_000, 100)).astype(np.float32)
+    X = twins.spherical.unit_rows(X) if unit else X
+    tracemalloc.start()
+    model = SphericalDPMeans(lam=0, max_clusters=3, init=X[:3], max_iter=2, n_threads=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < (0.5 if unit else 2.3) * X.nbytes
+
+
+def test_threads():
+    X, _ = planted(5000, 16, 40, 0.6)
+    for options in ({"min_cosine": 0.3}, {"min_cosine": 0.8}, {"random_state": 0}):
+        one = SphericalDPMeans(**options, n_threads=1).fit(X)
+        for threads in (2, 3, 7):
+            other = SphericalDPMeans(**options, n_threads=threads).fit(X)
+            assert np.array_equal(one.labels_, other.labels_)
+            assert np.array_equal(one.cluster_centers_, other.cluster_centers_)
+            assert np.array_equal(one.objective_path_, other.objective_path_)
+
+
+def test_several_starts():
+    """The one with the lowest objective, its labels in the order of the rows."""
+    X, _ = planted(300, 4, 12, 0.8)
+    model = SphericalDPMeans(0.6, n_init=5, random_state=0).fit(X)
+    rng = check_random_state(0)
+    orders = [None, *(rng.permutation(300) for _ in range(4))]
+    runs = [twins.spherical.fit(X, model.lam_, order=order) for order in orders]
+    assert len({run.objective for run in runs}) > 1
+    best = min(runs, key=lambda run: run.objective)
+    assert model.objective_ == best.objective
+    assert np.array_equal(model.labels_, best.labels)
+
+
+@seeds(20)
+def test_batches_equal_twin(seed):
+    """Rows that come in batches: the same labels, and centers up to rounding."""
+    rng = np.random.default_rng([seed, 5])
+    X, _ = planted(400, 3 + seed, 6, 0.8, seed)
+    X = X.astype(np.float32) if seed % 3 == 0 else X
+    weights = rng.choice([0, 0.5, 1, 2], size=400) if seed % 2 else None
+    cap = 4 if seed % 5 == 0 else None
+    model = SphericalDPMeans(0.3, max_clusters=cap, n_threads=1 + seed % 2)
+    w = np.ones(400) if weights is None else weights
+    begin = X[np.flatnonzero(w[:100])[:1]].astype(float)
+    centers, sums = twins.spherical.unit_rows(begin), np.zeros((1, X.shape[1]))
+    for start in range(0, 400, 100):
+        part = slice(start, start + 100)
+        model.partial_fit(X[part], sample_weight=None if weights is None else weights[part])
+        labels, centers, sums = twins.spherical.partial_fit(
+            X[part], centers, sums, 0.7, weights=w[part], max_clusters=cap
+        )
+        assert np.array_equal(model.labels_, labels)
+        np.testing.assert_allclose(model.cluster_centers_, centers, atol=1e-12)
+        np.testing.assert_allclose(model.resultant_lengths_, np.linalg.norm(sums, axis=1))
+    assert model.n_steps_ == 4 and model.n_clusters_ == len(centers)
+    own = np.einsum("ij,ij->i", twins.spherical.unit_rows(X[part]), centers[labels])
+    np.testing.assert_allclose(model.inertia_, w[part] @ (1 - own), rtol=1e-5)
+    assert model.objective_ == model.inertia_ + model.lam_ * model.n_clusters_
+    assert model.min_cosine_ == 1 - model.lam_
+
+
+@pytest.mark.parametrize("min_cosine", [None, 0.3])
+def test_batches_after_a_fit(min_cosine):
+    """The sums of the fit count; a new direction opens a cluster, old ones stay."""
+    X, z = planted(2000, 60, 9, 0.75)
+    old = z < 8
+    model = SphericalDPMeans(min_cosine, random_state=0).fit(X[old])
+    assert model.n_clusters_ == 8 and model.n_steps_ == 0
+    centers = model.cluster_centers_
+    sums = np.array([X[old][model.labels_ == k].sum(axis=0) for k in range(8)])
+    np.testing.assert_allclose(model.resultant_lengths_, np.linalg.norm(sums, axis=1))
+    model.partial_fit(X[~old])
+    assert model.n_clusters_ == 9 and set(model.labels_) == {8}
+    np.testing.assert_allclose(model.cluster_centers_[:8], centers, atol=1e-15)
+    again = SphericalDPMeans(min_cosine, random_state=0).partial_fit(X[old]).partial_fit(X)
+    assert again.n_clusters_ == 9
+    assert adjusted_rand_score(z, again.predict(X)) == 1
+    before = vars(again).copy()
+    with pytest.raises(ValueError, match="length zero"):
+        again.partial_fit(0 * X)
+    assert vars(again) == before
+    for one in (model, again):
+        with pytest.raises(ValueError, match="min_cosine must stay what it was"):
+            one.set_params(min_cosine=0.5).partial_fit(X)
+
+
+def test_ties_go_to_the_lowest_index():
+    model = SphericalDPMeans(lam=0, max_clusters=2, init=[[1.0, 0.0], [0.0, 1.0]])
+    model.fit([[1.0, 0.0], [0.0, 1.0]])
+    assert model.predict([[1.0, 1.0], [-1.0, -1.0], [5.0, 5.0]]).tolist() == [0, 0, 0]
+
+
+X = planted(60)[0]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "match"),
+    [
+        ({"min_cosine": 1.0}, ValueError, r"min_cosine must be > -1 and < 1, got 1\.0"),
+        ({"min_cosine": -1}, ValueError, "min_cosine must be > -1 and < 1, got -1"),
+        ({"min_cosine": 7.5}, ValueError, "min_cosine must be > -1 and < 1"),
+        ({"min_cosine": np.nan}, ValueError, "min_cosine must not be NaN"),
+        ({"min_cosine": "auto"}, TypeError, "min_cosine must be a number or None"),
+        ({"min_cosine": True}, TypeError, "min_cosine must be a number or None"),
+        ({"min_cosine": 0.5, "lam": 0.5}, ValueError, "lam must be None where min_cosine is"),
+        ({"min_cosine": 0.5, "lam": "auto"}, ValueError, "lam must be None where min_cosine is"),
+        ({"lam": 0.0}, ValueError, "lam must be > 0 unless max_clusters is given"),
+        ({"lam": -1.0}, ValueError, "lam must be >= 0"),
+        ({"lam": "x"}, ValueError, "lam must be a number > 0 or one of"),
+        ({"algorithm": "collapsed"}, ValueError, "algorithm must be one of 'serial', 'delayed'"),
+        ({"init": "mean"}, ValueError, "init must be one of 'first'"),
+        ({"init": np.zeros((1, 20))}, ValueError, "init must have no rows of length zero"),
+        ({"init": np.ones((1, 3))}, ValueError, "init must have shape"),
+        ({"init": np.ones((3, 20)), "max_clusters": 2}, ValueError, "at most max_clusters"),
+        ({"shuffle": 1}, TypeError, "shuffle must be"),
+        ({"n_clusters": 100, "lam": "farthest-first"}, ValueError, "n_clusters must be"),
+    ],
+)
+def test_bad_parameters(parameters, error, match):
+    model = SphericalDPMeans(**parameters)
+    before = vars(model).copy()
+    with pytest.raises(error, match=match):
+        model.fit(X)
+    assert vars(model) == before
+
+
+def test_rows_without_direction():
+    """Refused by name, in every method; nothing changes."""
+    model = SphericalDPMeans(0.4).fit(X)
+    bad = X.copy()
+    bad[[11, 40]] = 0.0
+    before = vars(model).copy()
+    for method in ("fit", "predict", "transform", "score", "fit_predict"):
+        with pytest.raises(ValueError, match="X must have no rows of length zero.*got 2.*index 11"):
+            getattr(model, method)(bad)
+    assert vars(model) == before
+    for value in (np.nan, np.inf):
+        bad[11] = value
+        with pytest.raises(ValueError, match="NaN|inf"):
+            model.fit(bad.astype(np.float16))
+    with pytest.raises(TypeError, match="return_cosines must be True or False"):
+        model.predict(X, return_cosines=1)
