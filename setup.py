@@ -174,6 +174,7 @@ MODULES = (
     "opened",
     "nearest",
     "dpmeans",
+    "sparse",
     "merge",
     "rounds",
     "dynamic",

@@ -8,13 +8,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from smallvar._config import resolve_threads
-from smallvar._validation import DTYPES, aligned, check_number, within_floats
+from smallvar._validation import (
+    DTYPES,
+    aligned,
+    check_number,
+    check_sparse,
+    sparse_rows,
+    within_floats,
+)
 
 _changing: dict[int, list[int]] = {}  # id of what is being changed, threads that do it
 if hasattr(os, "register_at_fork"):
@@ -64,19 +72,27 @@ class Estimator(BaseEstimator):
     n_features_in_: int
     feature_names_in_: NDArray[Any]
 
+    _takes_sparse = False
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse
+        return tags
+
     def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+        check_sparse(X, type(self).__name__, self._takes_sparse)
         with within_floats():
             X = validate_data(
                 self,
                 X,
                 reset=reset,
                 dtype=DTYPES,
-                accept_sparse=False,
+                accept_sparse="csr" if self._takes_sparse else False,
                 order=None,
                 copy=False,
                 ensure_min_samples=least,
             )
-        return aligned(X)
+        return sparse_rows(X) if issparse(X) else aligned(X)
 
     def _threads(self):
         check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)

@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from scipy.spatial.distance import cdist
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import Estimator
-from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps import dpmeans, sparse
 from smallvar._sweeps.sums import Layout, column_range, round_origin
 from smallvar._validation import check_spread, check_weights, learned
 
@@ -29,7 +30,7 @@ class Space:
     of two that brings data and centers, less the origin, into [-1, 1]; ``noise``, the squared
     distance up to which a mean of equal rows may be off by rounding; ``layout`` of the sums, and
     ``mean`` (weighted), when they are asked for; sums are taken from ``sums_from`` where that is
-    given. Rows without weight matter to the scale alone.
+    given. Rows without weight matter to the scale alone. Scores of sparse rows are taken from 0.
     """
 
     def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
@@ -37,6 +38,10 @@ class Space:
         self._layout = self._mean = None
         low, high = self._range = column_range(X, weight, n_threads)
         self.origin = round_origin(low, high)
+        if issparse(X):
+            if sums_from is None:
+                self._sums_from = self.origin
+            self.origin = np.zeros(X.shape[1])
         self.spread = high - low
         positive = low, high
         if weight is not None and not weight.all():
@@ -73,11 +78,21 @@ class Space:
         return self._mean
 
 
+def sweep_over(X, *args):
+    """The sweep for these rows, dense or sparse; arguments as for DPSweep."""
+    return (sparse.SparseSweep if issparse(X) else dpmeans.DPSweep)(X, *args)
+
+
+def nearest_seed(X, *args):
+    """A step of the farthest-first rule on dense or sparse rows: see dpmeans.pyx."""
+    return (sparse if issparse(X) else dpmeans).nearest_seed(X, *args)
+
+
 def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
     """A sweep over the data whose labels are the nearest of these centers."""
     space = Space(X, weight, n_threads, centers, sums_from)
     labels = np.zeros(X.shape[0], dtype=np.int32)
-    sweep = DPSweep(X, weight, None, labels, space, n_threads, len(centers), False)
+    sweep = sweep_over(X, weight, None, labels, space, n_threads, len(centers), False)
     sweep.set_centers(centers)
     sweep.assign()
     return sweep
@@ -152,13 +167,21 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         X = self._validate(X, reset=False)
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         distances = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
+        norms = np.einsum("kj,kj->k", centers, centers) if issparse(X) else None
         for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
-            with np.errstate(over="ignore"):
-                distances[rows] = cdist(X[rows], centers)
+            with np.errstate(over="ignore", invalid="ignore"):
+                if issparse(X):
+                    some = X[rows].astype(np.float64, copy=False)
+                    squares = np.asarray(some.multiply(some).sum(axis=1)).reshape(-1, 1)
+                    squares = squares - 2.0 * (some @ centers.T) + norms
+                    distances[rows] = np.sqrt(np.maximum(squares, 0.0))
+                else:
+                    distances[rows] = cdist(X[rows], centers)
         if not np.isfinite(distances).all():
+            largest = float(np.abs(X.data if issparse(X) else X).max())
             raise ValueError(
                 "X must be so near the centers that squared distances, and distances as "
-                f"{X.dtype}, are finite, got entries up to {float(np.abs(X).max()):.3g}"
+                f"{X.dtype}, are finite, got entries up to {largest:.3g}"
             )
         return distances
 

@@ -5,13 +5,13 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 
 from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._centers import CenterEstimator, Space, nearest_sweep
+from smallvar._centers import CenterEstimator, Space, nearest_sweep, sweep_over
 from smallvar._path import LambdaPath, find_path
 from smallvar._penalty import cut_guess, farthest_first
 from smallvar._starts import Start, best_of
-from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._validation import (
     check_flag,
     check_init,
@@ -208,6 +208,8 @@ class DPMeans(CenterEstimator):
         self.n_threads = n_threads
         self.verbose = verbose
 
+    _takes_sparse = True
+
     def _check_parameters(self):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
@@ -238,6 +240,12 @@ class DPMeans(CenterEstimator):
             self._check_parameters()
             rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
+            if issparse(X) and self.algorithm in ("collapsed", "merge"):
+                raise ValueError(
+                    f"DPMeans with algorithm={self.algorithm!r} takes dense data only, got sparse "
+                    "X: use 'serial' or 'delayed', X.toarray(), or fewer columns by "
+                    "sklearn.decomposition.TruncatedSVD"
+                )
             weight = check_weights(sample_weight, X.shape[0])
             if self.algorithm in ("collapsed", "merge"):
                 check_ratio(weight, WEIGHTS, self.algorithm)
@@ -265,7 +273,7 @@ class DPMeans(CenterEstimator):
                 centers = space.mean.reshape(1, -1)
             w = weight if order is None or weight is None else weight[order]
             labels = np.zeros(X.shape[0], dtype=np.int32)
-            sweep = DPSweep(
+            sweep = sweep_over(
                 X, w, order, labels, space, n_threads, len(centers), algorithm != "collapsed"
             )
             return Start(sweep, order, centers, lam, algorithm, given, cap)

@@ -3,12 +3,11 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smallvar._centers import mean_noise
+from smallvar._centers import mean_noise, nearest_seed
 from smallvar._config import resolve_threads
 from smallvar._groups import Groups
-from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Layout
-from smallvar._validation import check_data, check_flag, check_number, check_reach
+from smallvar._validation import check_data, check_flag, check_number, check_reach, one_row
 
 GUESS = 8  # default of n_clusters, n_components
 SHARE = 10  # of the rows of an average cluster: fewer are no company for a seed
@@ -98,7 +97,7 @@ def farthest_row(X, n_clusters, weight, n_threads, count_alone=False):
     distance = np.full(X.shape[0], np.inf)
 
     def add_seed(row):
-        seed = mean if row is None else np.array(X[row], dtype=np.float64)
+        seed = mean if row is None else one_row(X, row)
         before = distance.copy()
         farthest = nearest_seed(X, mask, seed, distance, n_threads)
         return *farthest, int(np.count_nonzero(distance < before))
@@ -171,7 +170,7 @@ def farthest_first_lambda(
     >>> round(farthest_first_lambda(X, n_clusters=2, count_alone=True), 1)
     856.6
     """
-    X = check_data(X)
+    X = check_data(X, sparse=True)
     check_reach(X)
     check_guess(n_clusters, X.shape[0])
     check_flag(count_alone, "count_alone")

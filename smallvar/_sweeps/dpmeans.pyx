@@ -21,7 +21,6 @@ from smallvar._sweeps.rows cimport (
     value_of,
     weight_of,
 )
-from smallvar._sweeps.scores cimport pad, place_center, place_centers
 from smallvar._sweeps.state cimport (
     BIG,
     CHUNK,
@@ -286,8 +285,7 @@ cdef class DPSweep(Engine):
         s.hd[k] = BIG
         s.fresh[k] = BIG
         s.k += 1
-        place_center(s, k)
-        pad(s, s.scaled, s.norm, s.k)
+        self.place_last()
 
     def seek_farthest(self, double lam, bint seek):
         """Whether ``assign`` looks for the point with the largest weighted distance beyond lam."""
@@ -361,7 +359,7 @@ cdef class DPSweep(Engine):
         if kept < old_k:
             self.s.k = kept
             self.relabel()
-            place_centers(&self.s)
+            self.place()
             self.s.lazy = False
         self.n_before = kept
         self.have_sums = False
@@ -490,7 +488,7 @@ cdef class DPSweep(Engine):
             s.fresh[kept] = <float> 2.0 * s.hd[k]
             kept += 1
         s.k = kept
-        place_centers(&self.s)
+        self.place()
         if kept < old_k:
             forget_restless(&self.s)
             self.relabel()
