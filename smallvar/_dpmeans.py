@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 
 from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._centers import CenterEstimator, Space, nearest_sweep, sweep_over
-from smallvar._path import LambdaPath, find_path
+from smallvar._path import DENSE_BYTES, LambdaPath, dense_bytes, find_path
 from smallvar._penalty import cut_guess, farthest_first
 from smallvar._starts import Start, best_of
 from smallvar._validation import (
@@ -325,6 +325,8 @@ class DPMeans(CenterEstimator):
         """The warning that more clusters would cost less than the only one left; None if not so."""
         alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
         if not alone or not self.lam_ < self.inertia_:
+            return None
+        if issparse(X) and dense_bytes(X, rough=True) > DENSE_BYTES:
             return None
         options = {"lam": self.lam_, "most": self.max_clusters, "rough": True}
         path = find_path(X, weight, np.random.RandomState(0), n_threads, **options)
