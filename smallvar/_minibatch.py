@@ -7,13 +7,20 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 
 from smallvar._base import unchanged_on_error
-from smallvar._centers import CenterEstimator, Space, nearest_sweep
+from smallvar._centers import CenterEstimator, Space, nearest_seed, nearest_sweep
 from smallvar._dpmeans import LAMS, resolve_lam
 from smallvar._path import LambdaPath, find_path
 from smallvar._starts import NO_CAP
-from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Stream
-from smallvar._validation import check_init, check_lam, check_number, check_weights, learned
+from smallvar._validation import (
+    check_init,
+    check_lam,
+    check_number,
+    check_weights,
+    learned,
+    one_row,
+    some_rows,
+)
 
 
 def _threshold(X, weight, centers, n_threads):
@@ -157,6 +164,8 @@ class MiniBatchDPMeans(CenterEstimator):
         self.n_threads = n_threads
         self.verbose = verbose
 
+    _takes_sparse = True
+
     def _check_parameters(self):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
@@ -199,7 +208,7 @@ class MiniBatchDPMeans(CenterEstimator):
         farthest = int(weighted.argmax())
         largest = weighted[farthest]
         while largest > self.lam_ and len(centers) + len(opened) < cap:
-            opened.append(np.array(X[farthest], dtype=np.float64))
+            opened.append(one_row(X, farthest))
             farthest, largest = nearest_seed(X, weight, opened[-1], distance, n_threads)
         if opened:
             centers = np.vstack([centers, *opened])
@@ -319,5 +328,5 @@ class MiniBatchDPMeans(CenterEstimator):
             batch_weight = None if weight is None else weight[rows]
             if batch_weight is not None and not batch_weight.any():
                 continue
-            cost += self._step(X[rows], batch_weight, n_threads)
+            cost += self._step(some_rows(X, rows), batch_weight, n_threads)
         return cost + self.lam_ * len(self.cluster_centers_)

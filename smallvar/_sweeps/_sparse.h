@@ -9,7 +9,7 @@
 enum {
     CSR_PAD = 16,   /* the table and the norms have so many numbers more than centers: vectors may reach beyond */
     CSR_LANES = 8,  /* rows side by side in a tile of deciding distances */
-    CSR_AHEAD = 6   /* entries that rows of the table are fetched ahead */
+    CSR_AHEAD = 6  /* entries that rows of the table are fetched ahead */
 };
 #define CSR_HUGE 1e30 /* above every real score, as in simd.h */
 

@@ -713,19 +713,73 @@ cdef class SparseSweep(DPSweep):
         raise ValueError("collapsed sweeps take dense rows")
 
 
+cdef struct Merging:        # deciding distances of all points from one that has few entries that are not 0
+    const Rows* rows
+    const double* value     # these entries
+    const int* column       # their columns, ascending
+    Py_ssize_t size
+    const double* dense     # d: the same with its zeros
+    double square           # its squared norm
+    const double* nearest   # n: a distance that is surely not below this need not be known
+    double* out             # n, or HUGE_VAL
+
+
+cdef void merge_item(void* context, Py_ssize_t block, int slot) noexcept nogil:
+    """Columns where both are 0 add nothing to the deciding distance, so they can be left out."""
+    cdef const Merging* a = <const Merging*> context
+    cdef const int* column = a.rows.column
+    cdef Py_ssize_t i, m, stop, q
+    cdef double total, t, inside, shared = a.size + 16
+    for i in range(block * CHUNK, min(a.rows.n, (block + 1) * CHUNK)):
+        m = entries_of(a.rows, i, &stop)
+        total = inside = 0.0
+        for q in range(m, stop):  # as near does
+            t = entry(a.rows, q) - a.dense[column[q]]
+            total += t * t
+            inside += a.dense[column[q]] * a.dense[column[q]]
+        t = 4.0 * EPS_DOUBLE * (stop - m + shared) * (total + a.square)
+        a.out[i] = HUGE_VAL
+        if total + (a.square - inside) - t > a.nearest[i]:
+            continue
+        q = 0
+        total = 0.0
+        while m < stop or q < a.size:
+            if q == a.size or (m < stop and column[m] < a.column[q]):
+                t = entry(a.rows, m)
+                m += 1
+            elif m == stop or a.column[q] < column[m]:
+                t = -a.value[q]
+                q += 1
+            else:
+                t = entry(a.rows, m) - a.value[q]
+                m += 1
+                q += 1
+            total += t * t
+        a.out[i] = total
+
+
 def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1] distance, int n_threads):
     """nearest_seed of dpmeans.pyx for sparse rows."""
     cdef Py_ssize_t n = X.shape[0], d = X.shape[1], chunks = (n + CHUNK - 1) // CHUNK, first = 0, last, work = 0
     cdef int threads = n_threads if 8 * n * d > PAYS else 1
     cdef Rows rows = rows_of(X, weight, None)
-    cdef double[:, ::1] tiles = np.zeros((threads, CSR_LANES * d))
+    used = np.flatnonzero(seed)
+    cdef bint few = 16 * len(used) < d
+    cdef const int[::1] column = np.append(used, 0).astype(np.int32)
+    cdef const double[::1] value = np.append(np.asarray(seed)[used], 0.0)
+    cdef double[:, ::1] tiles = np.zeros((threads, 1 if few else CSR_LANES * d))
     found_array = np.empty(n)
     cdef double[::1] found = found_array
     cdef Tiling a = Tiling(&rows, &seed[0], NULL, NULL, n, <char*> &tiles[0, 0], 8 * CSR_LANES * d, &found[0])
+    cdef Merging b = Merging(&rows, &value[0], &column[0], len(used), &seed[0], np.square(value).sum(),
+                              &distance[0], &found[0])
     while first < chunks:
         last = min(chunks, first + max(<Py_ssize_t> threads, WORK // (CHUNK * d)))
         with nogil:
-            run(tile_item, &a, first, last, threads)
+            if few:
+                run(merge_item, &b, first, last, threads)
+            else:
+                run(tile_item, &a, first, last, threads)
             poll_signals(&work, 1, 0)
         first = last
     nearest = np.asarray(distance)
