@@ -210,6 +210,11 @@ class DPMeans(CenterEstimator):
 
     _takes_sparse = True
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse &= self.algorithm in ("serial", "delayed")
+        return tags
+
     def _check_parameters(self):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
