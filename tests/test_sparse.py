@@ -216,7 +216,7 @@ def test_double_scores_where_single_ones_do_not_tell():
 def test_memory():
     """Never a dense copy of the rows; at most six numbers of 8 bytes a center and column."""
     rng = np.random.default_rng(0)
-    n, d, k = 3000, 50_000, 20
+    n, d, k = 3000, 30_000, 60
     S = sp.random_array((n, d), density=0.001, format="csr", rng=rng)
     init = S[:k].toarray()
     model = DPMeans(1e9, init=init)
@@ -225,9 +225,9 @@ def test_memory():
         before = tracemalloc.get_traced_memory()[0]
         model.fit(S)
         peak = tracemalloc.get_traced_memory()[1] - before
-        assert peak < 6 * 8 * (k + 2) * d
+        assert peak < 6 * 8 * k * d
         model.predict(S), model.score(S), model.transform(S)
-        assert tracemalloc.get_traced_memory()[1] - before < 6 * 8 * (k + 2) * d
+        assert tracemalloc.get_traced_memory()[1] - before < 6 * 8 * k * d
     finally:
         tracemalloc.stop()
 
@@ -338,7 +338,7 @@ def test_no_entries_at_all():
 @pytest.mark.parametrize("algorithm", ["serial", "delayed"])
 def test_estimator_contract_where_sparse_is_taken(algorithm):
     assert DPMeans(algorithm=algorithm).__sklearn_tags__().input_tags.sparse
-    check_estimator(DPMeans(algorithm=algorithm))
+    check_estimator(DPMeans(algorithm=algorithm), on_skip=None)
 
 
 def test_in_a_pipeline():

@@ -57,6 +57,7 @@ cdef extern from "_exact.h" nogil:
 
 cdef enum:
     LOT = 64            # clusters opened at a time in an ordered pass, before later points are compared with them
+    WIDE = 4096         # columns from which there is no room for more than those
 
 
 cdef void move_chunk(const State* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
@@ -215,10 +216,14 @@ cdef class DPSweep(Engine):
         cdef Py_ssize_t chunk = start // CHUNK, last = (stop + CHUNK - 1) // CHUNK
         cdef Py_ssize_t m = 0, c, k0, first_k = s.k
         cdef bint done = False
+        while chunk < last and s.n_far[chunk] == 0:
+            chunk += 1
+        if chunk == last:
+            return 0
         while not done:
             if self.capacity < s.k + LOT + 8:
                 with gil:
-                    self.reserve(2 * s.k + 4 * LOT)
+                    self.reserve(2 * s.k + (4 * LOT if s.d < WIDE else LOT + 8))
             k0 = s.k
             done = True
             while chunk < last:
