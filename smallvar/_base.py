@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -79,7 +79,7 @@ class Estimator(BaseEstimator):
         tags.input_tags.sparse = self._takes_sparse
         return tags
 
-    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+    def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         check_sparse(X, type(self).__name__, self._takes_sparse)
         with within_floats():
             X = validate_data(

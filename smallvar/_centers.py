@@ -11,9 +11,12 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import Estimator
-from smallvar._sweeps import dpmeans, sparse
+from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.dpmeans import nearest_seed as nearest_seed_dense
+from smallvar._sweeps.sparse import SparseSweep
+from smallvar._sweeps.sparse import nearest_seed as nearest_seed_sparse
 from smallvar._sweeps.sums import Layout, column_range, round_origin
-from smallvar._validation import check_spread, check_weights, learned
+from smallvar._validation import Data, check_spread, check_weights, learned
 
 
 def mean_noise(low, high):
@@ -80,12 +83,12 @@ class Space:
 
 def sweep_over(X, *args):
     """The sweep for these rows, dense or sparse; arguments as for DPSweep."""
-    return (sparse.SparseSweep if issparse(X) else dpmeans.DPSweep)(X, *args)
+    return (SparseSweep if issparse(X) else DPSweep)(X, *args)
 
 
 def nearest_seed(X, *args):
     """A step of the farthest-first rule on dense or sparse rows: see dpmeans.pyx."""
-    return (sparse if issparse(X) else dpmeans).nearest_seed(X, *args)
+    return (nearest_seed_sparse if issparse(X) else nearest_seed_dense)(X, *args)
 
 
 def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
@@ -112,7 +115,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return self.cluster_centers_.shape[0]
 
     def fit_predict(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+        self, X: Data, y: object = None, sample_weight: ArrayLike | None = None
     ) -> NDArray[np.int32]:
         """Fit and return the labels of the data.
 
@@ -132,7 +135,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         return self.fit(X, sample_weight=sample_weight).labels_
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int32]:
+    def predict(self, X: Data) -> NDArray[np.int32]:
         """Nearest center of each row; no row opens a cluster.
 
         Parameters
@@ -150,7 +153,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         return nearest_sweep(X, None, centers, self._threads()).labels
 
-    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+    def transform(self, X: Data) -> NDArray[np.floating]:
         """Compute the Euclidean distances (not squared) of each row to each center.
 
         Parameters
@@ -185,9 +188,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             )
         return distances
 
-    def score(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Return minus the objective of data at the fitted centers.
 
         Parameters

@@ -13,6 +13,7 @@ from smallvar._path import DENSE_BYTES, LambdaPath, dense_bytes, find_path
 from smallvar._penalty import cut_guess, farthest_first
 from smallvar._starts import Start, best_of
 from smallvar._validation import (
+    Data,
     check_flag,
     check_init,
     check_lam,
@@ -223,14 +224,15 @@ class DPMeans(CenterEstimator):
         check_flag(self.shuffle, "shuffle")
         self._check_starts()
 
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Data. float32 and float64 in any memory layout are used as they are, other types
-            converted once.
+            converted once. Sparse data stay sparse (CSR; other formats are converted once) and give
+            the labels of the dense array of the same numbers; not for "collapsed" and "merge".
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -342,7 +344,8 @@ class DPMeans(CenterEstimator):
             f"one cluster is left because lam={self.lam_:.6g} exceeds the squared distance of "
             f"every point from the mean, but {path.n_clusters[objective.argmin()]} clusters would "
             f"have an objective near {objective.min():.6g} instead of {self.objective_:.6g}: use "
-            "algorithm='merge', or lam='auto' to let the data choose."
+            + ("" if issparse(X) else "algorithm='merge', or ")
+            + "lam='auto' to let the data choose."
         )
 
     def _best_start(self, n, starts, total):

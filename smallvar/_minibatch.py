@@ -13,6 +13,7 @@ from smallvar._path import LambdaPath, find_path
 from smallvar._starts import NO_CAP
 from smallvar._sweeps.sums import Stream
 from smallvar._validation import (
+    Data,
     check_init,
     check_lam,
     check_number,
@@ -239,13 +240,13 @@ class MiniBatchDPMeans(CenterEstimator):
         self.objective_ = error + self.lam_ * self.n_clusters_
 
     def partial_fit(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+        self, X: Data, y: object = None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Update the clusters with one batch.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             The batch, used as a whole.
         y : None
             Ignored.
@@ -274,14 +275,14 @@ class MiniBatchDPMeans(CenterEstimator):
             self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
         return self
 
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data in passes over random batches, from scratch.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Data. float32 and float64 in any memory layout are used as they are, other types
-            converted once.
+            converted once. Sparse data stay sparse, as for :class:`DPMeans`.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None

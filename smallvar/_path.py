@@ -15,7 +15,7 @@ from smallvar._criterion import BLOCK, Criterion
 from smallvar._envelope import Path, envelope
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.sums import column_range
-from smallvar._validation import check_data, check_number, check_weights
+from smallvar._validation import Data, check_data, check_number, check_weights
 
 COARSE = 5000  # rows of the first, rough way down,
 NUMBERS = 1 << 18  # but at most so many numbers, down to half as many rows
@@ -521,7 +521,7 @@ class LambdaPath(Path):
         return self._centers[k].copy()
 
     def labels(
-        self, k: int | np.integer, X: ArrayLike | None = None, *, n_threads: int | None = None
+        self, k: int | np.integer, X: Data | None = None, *, n_threads: int | None = None
     ) -> NDArray[np.int32]:
         """Label rows by the nearest of the centers of ``k`` clusters.
 
@@ -555,7 +555,7 @@ class LambdaPath(Path):
 
 
 def lambda_path(
-    X: ArrayLike,
+    X: Data,
     *,
     sample_weight: ArrayLike | None = None,
     max_clusters: int | None = None,
@@ -576,8 +576,9 @@ def lambda_path(
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
-        Data; float32 and float64 are used as they are.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Data; float32 and float64 are used as they are. Of sparse data the rows that are used become
+        dense: refused where these, and matrices of n_features x n_features, take more than 1 GiB.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights >= 0, not all zero; None means 1 each.
     max_clusters : int, default=None

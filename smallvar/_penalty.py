@@ -7,7 +7,14 @@ from smallvar._centers import mean_noise, nearest_seed
 from smallvar._config import resolve_threads
 from smallvar._groups import Groups
 from smallvar._sweeps.sums import Layout
-from smallvar._validation import check_data, check_flag, check_number, check_reach, one_row
+from smallvar._validation import (
+    Data,
+    check_data,
+    check_flag,
+    check_number,
+    check_reach,
+    one_row,
+)
 
 GUESS = 8  # default of n_clusters, n_components
 SHARE = 10  # of the rows of an average cluster: fewer are no company for a seed
@@ -111,7 +118,7 @@ def farthest_first(X, n_clusters, weight, n_threads):
 
 
 def farthest_first_lambda(
-    X: ArrayLike, n_clusters: int, *, count_alone: bool = False, n_threads: int | None = None
+    X: Data, n_clusters: int, *, count_alone: bool = False, n_threads: int | None = None
 ) -> float:
     """Penalty for which about ``n_clusters`` clusters are expected.
 
@@ -122,8 +129,8 @@ def farthest_first_lambda(
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
-        Data; float32 and float64 are used as they are.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Data; float32 and float64 are used as they are, sparse rows as CSR.
     n_clusters : int
         Guess of the number of clusters, from 1 to n_samples.
     count_alone : bool, default=False

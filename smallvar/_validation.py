@@ -3,15 +3,17 @@
 import math
 from contextlib import contextmanager
 from numbers import Integral, Real
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, issparse, sparray, spmatrix
 from sklearn.utils import check_array, gen_batches
 
 from smallvar._sweeps.rows import is_canonical
 from smallvar._sweeps.sparse import room_for
 
+Data: TypeAlias = ArrayLike | sparray | spmatrix  # what estimators take that take sparse rows
 DTYPES = (np.float64, np.float32)
 LARGEST = 2**63 - 1  # of integers
 MOST_COLUMNS = 2**31 - 1  # of sparse data
@@ -122,7 +124,7 @@ def aligned(X):
     return X.astype(X.dtype.newbyteorder("="))
 
 
-def check_data(X: ArrayLike, *, sparse: bool = False) -> NDArray[np.floating]:
+def check_data(X: Data, *, sparse: bool = False) -> NDArray[np.floating]:
     """A matrix of finite float32 or float64 numbers, for functions; estimators have _validate."""
     check_sparse(X, "this function", sparse)
     with within_floats():

@@ -28,7 +28,7 @@ from smallvar._sweeps.state cimport (
     tile_of,
     upper,
 )
-from smallvar._sweeps.sums cimport WIDE_DIGITS, move_entries, sums_clear, sums_t, wide_add, wide_read, wide_unite
+from smallvar._sweeps.sums cimport WIDE_DIGITS, move_entries, sums_t, wide_add, wide_read, wide_unite
 
 import os
 
@@ -772,7 +772,7 @@ def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1
     cdef double[::1] found = found_array
     cdef Tiling a = Tiling(&rows, &seed[0], NULL, NULL, n, <char*> &tiles[0, 0], 8 * CSR_LANES * d, &found[0])
     cdef Merging b = Merging(&rows, &value[0], &column[0], len(used), &seed[0], np.square(value).sum(),
-                              &distance[0], &found[0])
+                               &distance[0], &found[0])
     while first < chunks:
         last = min(chunks, first + max(<Py_ssize_t> threads, WORK // (CHUNK * d)))
         with nogil:
