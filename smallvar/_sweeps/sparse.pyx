@@ -771,8 +771,8 @@ def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1
     found_array = np.empty(n)
     cdef double[::1] found = found_array
     cdef Tiling a = Tiling(&rows, &seed[0], NULL, NULL, n, <char*> &tiles[0, 0], 8 * CSR_LANES * d, &found[0])
-    cdef Merging b = Merging(&rows, &value[0], &column[0], len(used), &seed[0], np.square(value).sum(),
-                               &distance[0], &found[0])
+    cdef double square = np.square(value).sum()
+    cdef Merging b = Merging(&rows, &value[0], &column[0], len(used), &seed[0], square, &distance[0], &found[0])
     while first < chunks:
         last = min(chunks, first + max(<Py_ssize_t> threads, WORK // (CHUNK * d)))
         with nogil:
