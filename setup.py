@@ -15,6 +15,8 @@ SMALLVAR_DEBUG
     ``1``: a slow build that checks memory accesses: Cython's bounds checks, and
     gcc's or clang's address and undefined-behavior sanitizers in the C code
     (run it with the sanitizer's runtime preloaded, see CONTRIBUTING.md).
+CYTHON_CACHE_DIR
+    Cython's own: a folder where translated files are kept from one build to the next.
 """
 
 import os

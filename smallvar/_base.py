@@ -15,13 +15,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from smallvar._config import resolve_threads
+from smallvar._tables import opened, types_of
 from smallvar._validation import (
     DTYPES,
     aligned,
     check_number,
     check_sparse,
+    explained,
     sparse_rows,
-    within_floats,
 )
 
 _changing: dict[int, list[int]] = {}  # id of what is being changed, threads that do it
@@ -80,13 +81,14 @@ class Estimator(BaseEstimator):
         return tags
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+        X = opened(X)
         check_sparse(X, type(self).__name__, self._takes_sparse)
-        with within_floats():
+        with explained(X):
             X = validate_data(
                 self,
                 X,
                 reset=reset,
-                dtype=DTYPES,
+                dtype=types_of(X, DTYPES),
                 accept_sparse="csr" if self._takes_sparse else False,
                 order=None,
                 copy=False,

@@ -1,9 +1,9 @@
 """DP-means with a Bregman divergence in place of the squared distance."""
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
@@ -30,6 +30,9 @@ from smallvar._validation import (
     check_weights,
     learned,
 )
+
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
 
 
 class BregmanDPMeans(DPMeans):
@@ -382,3 +385,23 @@ default="squared_euclidean"
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = self.divergence != "squared_euclidean"
         return tags
+
+    def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
+        """Return a fitted scikit-learn KMeans with these centers, if the divergence is Euclidean.
+
+        Parameters
+        ----------
+        dtype : {numpy.float64, numpy.float32}, default=None
+            As for :meth:`DPMeans.to_sklearn_kmeans`.
+
+        Returns
+        -------
+        kmeans : sklearn.cluster.KMeans
+            As from :meth:`DPMeans.to_sklearn_kmeans`.
+        """
+        if self._rule() is not None:
+            raise ValueError(
+                "divergence must be 'squared_euclidean' for a KMeans that predicts the same, got "
+                f"{self.divergence!r}"
+            )
+        return super().to_sklearn_kmeans(dtype)

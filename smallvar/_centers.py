@@ -1,9 +1,10 @@
 """Centers in the space of the data: where the data lie, nearest centers, methods that need them."""
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import issparse
 from scipy.spatial.distance import cdist
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
@@ -16,7 +17,10 @@ from smallvar._sweeps.dpmeans import nearest_seed as nearest_seed_dense
 from smallvar._sweeps.sparse import SparseSweep
 from smallvar._sweeps.sparse import nearest_seed as nearest_seed_sparse
 from smallvar._sweeps.sums import Layout, column_range, round_origin
-from smallvar._validation import Data, check_spread, check_weights, learned
+from smallvar._validation import DTYPES, Data, check_spread, check_weights, learned
+
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
 
 
 def mean_noise(low, high):
@@ -99,6 +103,81 @@ def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
     sweep.set_centers(centers)
     sweep.assign()
     return sweep
+
+
+class NearestCenters(Estimator):
+    """Base of estimators whose ``predict`` is the nearest center, as that of k-means is."""
+
+    cluster_centers_: NDArray[np.float64]
+    labels_: NDArray[np.int32]
+    inertia_: float
+    n_iter_: int
+    _dtype: np.dtype[np.floating] = np.dtype(np.float64)  # of the data of the last fit
+
+    def _validate(self, X: Data, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+        X = super()._validate(X, reset=reset, least=least)
+        if reset:
+            self._dtype = X.dtype
+        return X
+
+    def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
+        """Return a fitted scikit-learn KMeans with these centers.
+
+        It minimizes the squared error of this number of clusters and no penalty. Whatever takes a
+        fitted ``KMeans`` takes it, ONNX export for one.
+
+        Parameters
+        ----------
+        dtype : {numpy.float64, numpy.float32}, default=None
+            The type of its centers; None means that of the data of the fit. Methods of ``KMeans``
+            take data of the type of its centers only.
+
+        Returns
+        -------
+        kmeans : sklearn.cluster.KMeans
+            With copies of ``cluster_centers_`` and ``labels_``, and the ``inertia_``, ``n_iter_``,
+            ``n_features_in_`` and, if there are any, ``feature_names_in_``. Labels that it predicts
+            are those predicted here but for ties, up to rounding. ``score`` is minus the squared
+            error, without penalties. Fitted again, it begins at these centers.
+
+        Examples
+        --------
+        >>> from smallvar import DPMeans
+        >>> model = DPMeans(4.0).fit([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0]])
+        >>> kmeans = model.to_sklearn_kmeans()
+        >>> kmeans.cluster_centers_
+        array([[0. , 0.5],
+               [9. , 8.5]])
+        >>> kmeans.predict([[8.0, 8.0]])
+        array([1], dtype=int32)
+        """
+        from sklearn.cluster import KMeans
+
+        check_is_fitted(self)
+        try:
+            kind = self._dtype if dtype is None else np.dtype(dtype)
+        except TypeError:
+            kind = None
+        if kind not in DTYPES:
+            raise ValueError(f"dtype must be numpy.float64, numpy.float32 or None, got {dtype!r}")
+        centers = learned(self, "cluster_centers_", None, self.n_features_in_)
+        reach = float(np.abs(centers).max())
+        with np.errstate(over="ignore"):
+            centers = centers.astype(kind)
+        if not np.isfinite(centers).all():
+            raise ValueError(f"dtype must hold cluster_centers_, got {kind} for {reach:.3g}")
+        # fitted by itself, on one row, so that it has whatever else it needs
+        row = np.zeros((1, centers.shape[1]), dtype=kind)
+        kmeans = KMeans(1, init=row, n_init=1).fit(row)
+        kmeans.set_params(n_clusters=len(centers), init=centers.copy())
+        if "_n_features_out" in vars(kmeans):  # of ClassNamePrefixFeaturesOutMixin
+            kmeans._n_features_out = len(centers)
+        kmeans.cluster_centers_ = centers
+        kmeans.labels_ = np.array(self.labels_)
+        kmeans.inertia_, kmeans.n_iter_ = self.inertia_, self.n_iter_
+        if hasattr(self, "feature_names_in_"):
+            kmeans.feature_names_in_ = self.feature_names_in_.copy()
+        return kmeans
 
 
 class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Estimator):

@@ -8,7 +8,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._centers import CenterEstimator, Space, nearest_sweep, sweep_over
+from smallvar._centers import (
+    CenterEstimator,
+    NearestCenters,
+    Space,
+    nearest_sweep,
+    sweep_over,
+)
 from smallvar._path import DENSE_BYTES, LambdaPath, dense_bytes, find_path
 from smallvar._penalty import cut_guess, farthest_first
 from smallvar._starts import Start, best_of
@@ -39,7 +45,7 @@ def resolve_lam(lam, X, n_clusters, weight, n_threads):
     return float(lam)
 
 
-class DPMeans(CenterEstimator):
+class DPMeans(NearestCenters, CenterEstimator):
     """DP-means clustering: the number of clusters follows from a penalty.
 
     Minimizes, over labels, centers and their number K,

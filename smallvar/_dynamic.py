@@ -22,8 +22,8 @@ class DynamicMeans(MovingClusters):
 
     Minimizes, at each time step, over labels and centers theta of the batch y,
 
-        sum over active clusters k of [ lam if new, Q D_k if old ]
-        + sum over old active k of gamma_k ||theta_k - phi_k||^2
+        sum over clusters k with rows of [ lam if new, Q D_k if old ]
+        + sum over the old ones of gamma_k ||theta_k - phi_k||^2
         + sum_i w_i ||y_i - theta_{z_i}||^2,
 
     where an old cluster was last seen D_k steps ago with center phi_k and weight v_k, and gamma_k =
@@ -238,8 +238,8 @@ class DynamicMeans(MovingClusters):
         self.objective_, self.n_iter_ = 0.0, 0
         return self.cluster_centers_
 
-    def _mark(self, centers, active, mass):
-        return centers[active]
+    def _mark(self, centers, seen, mass):
+        return centers[seen]
 
     def _keep(self, centers, alive):
         self.cluster_centers_ = centers if alive is None else centers[alive]

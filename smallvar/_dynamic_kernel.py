@@ -97,8 +97,8 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         self.objective_ = 0.0
         return self.kept_points_, self.kept_coefficients_
 
-    def _mark(self, clusters, active, counts):
-        return counts[active, None].astype(np.float64)
+    def _mark(self, clusters, seen, counts):
+        return counts[seen, None].astype(np.float64)
 
     def _keep(self, clusters, alive):
         points, coefficients = clusters
@@ -122,14 +122,14 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         check_is_fitted(self)
         self._check_parameters()
         X = self._validate(X, reset=False)
-        active = self.ages_ == 1
-        if not active.any():
+        seen = self.ages_ == 1
+        if not seen.any():
             raise ValueError("no cluster was seen in the last step, so none can be predicted")
-        old = np.zeros(len(active))
+        old = np.zeros(len(seen))
         batch = Batch(self._joint_kernel(X), self.kept_coefficients_, old, old, 0.0)
-        distance = (batch.norm - 2 * batch.cross)[:, active]
+        distance = (batch.norm - 2 * batch.cross)[:, seen]
         least = distance.min(axis=1, keepdims=True) + batch.tie
-        return self.cluster_ids_[active][(distance <= least).argmax(axis=1)]
+        return self.cluster_ids_[seen][(distance <= least).argmax(axis=1)]
 
 
 def _takes(function, name):

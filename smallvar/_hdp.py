@@ -9,8 +9,8 @@ from sklearn.base import ClusterMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._base import Estimator, unchanged_on_error, warn_not_converged
-from smallvar._centers import Space
+from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._centers import NearestCenters, Space
 from smallvar._criterion import count_distinct
 from smallvar._dpmeans import LAMS, DPMeans
 from smallvar._groups import Groups
@@ -108,7 +108,7 @@ def _between(low, high):
     return 2.0 * low if np.isinf(high) else max(low, float(np.sqrt(low) * np.sqrt(high)))
 
 
-class HDPMeans(ClusterMixin, Estimator):
+class HDPMeans(ClusterMixin, NearestCenters):
     """Hard Gaussian HDP: clusters several data sets, which share global clusters.
 
     Minimizes, over labels, centers and the numbers of clusters,

@@ -7,7 +7,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 
 from smallvar._base import unchanged_on_error
-from smallvar._centers import CenterEstimator, Space, nearest_seed, nearest_sweep
+from smallvar._centers import (
+    CenterEstimator,
+    NearestCenters,
+    Space,
+    nearest_seed,
+    nearest_sweep,
+)
 from smallvar._dpmeans import LAMS, resolve_lam
 from smallvar._path import LambdaPath, find_path
 from smallvar._starts import NO_CAP
@@ -17,6 +23,7 @@ from smallvar._validation import (
     check_init,
     check_lam,
     check_number,
+    check_stays,
     check_weights,
     learned,
     one_row,
@@ -38,7 +45,7 @@ def _threshold(X, weight, centers, n_threads):
     return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between)
 
 
-class MiniBatchDPMeans(CenterEstimator):
+class MiniBatchDPMeans(NearestCenters, CenterEstimator):
     """DP-means from batches of the data: bounded memory, streams, large files.
 
     Follows the objective of :class:`DPMeans`,
@@ -178,6 +185,8 @@ class MiniBatchDPMeans(CenterEstimator):
     def _begin(self, X, weight, rng, n_threads):
         """Penalty and starting centers from the first data seen."""
         given = check_init(self.init, X.shape[1], self.max_clusters)
+        names = ("lam", "n_clusters", "init") if self.lam == "farthest-first" else ("lam", "init")
+        self._used = {name: getattr(self, name) for name in names}
         vars(self).pop("path_", None)
         if isinstance(self.lam, str) and self.lam == "auto":
             self.path_ = find_path(
@@ -244,6 +253,9 @@ class MiniBatchDPMeans(CenterEstimator):
     ) -> Self:
         """Update the clusters with one batch.
 
+        ``lam``, for "farthest-first" ``n_clusters`` too, and ``init`` must stay what they were at
+        the first batch.
+
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
@@ -270,6 +282,7 @@ class MiniBatchDPMeans(CenterEstimator):
             else:
                 centers = learned(self, "cluster_centers_", None, X.shape[1])
                 learned(self, "cluster_weights_", len(centers))
+                check_stays(self, self._used)
                 self.cluster_centers_ = centers
             self._step(X, weight, n_threads)
             self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))

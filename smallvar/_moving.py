@@ -21,6 +21,7 @@ from smallvar._validation import (
     check_ratio,
     check_reach,
     check_spread,
+    check_stays,
     check_weights,
     learned,
     shown,
@@ -37,7 +38,7 @@ class MovingClusters(ClusterMixin, Estimator):
     A form says how a step is clustered: ``_cluster`` returns the labels (old clusters in their
     order, then the new ones), the masses, the clusters, in a type of its own, and whether its
     sweeps came to an end. ``_no_cluster`` is a step without data, ``_keep`` makes those
-    that ``alive`` selects the state, ``_mark`` is what tracks say of the active ones, ``_penalty``
+    that ``alive`` selects the state, ``_mark`` is what tracks say of the seen ones, ``_penalty``
     is lam from data. Weights are None but for a form whose ``fit`` and ``partial_fit`` take them.
     """
 
@@ -156,19 +157,19 @@ class MovingClusters(ClusterMixin, Estimator):
             gamma, penalty = self._costs(self.weights_, self.ages_)
             labels, mass, clusters, converged = self._cluster(X, weight, gamma, penalty, n_threads)
             new = len(mass) - old
-            active = mass > 0
+            seen = mass > 0
             weights, ages = self.weights_, self.ages_
-            revived = ids[active[:old] & (ages > 1)]
+            revived = ids[seen[:old] & (ages > 1)]
             if new:
                 ids = np.append(ids, self._next_id + np.arange(new))
                 weights, gamma = np.append(weights, np.zeros(new)), np.append(gamma, np.zeros(new))
                 ages = np.append(ages, np.zeros(new, dtype=np.int64))
-            weights = np.where(active, gamma + mass, weights)
-            ages = np.where(active, 1, ages + 1)
+            weights = np.where(seen, gamma + mass, weights)
+            ages = np.where(seen, 1, ages + 1)
             self.labels_ = ids[labels]
         else:
             weights, ages, new = self.weights_, self.ages_ + 1, 0
-            active, revived = np.zeros(old, dtype=bool), ids[:0]
+            seen, revived = np.zeros(old, dtype=bool), ids[:0]
             self.labels_ = np.zeros(0, dtype=np.int64)
             clusters, mass = self._no_cluster(), np.zeros(old)
         dead = self._dead(ages)
@@ -178,8 +179,8 @@ class MovingClusters(ClusterMixin, Estimator):
                 (
                     time,
                     self.objective_,
-                    ids[active],
-                    self._mark(clusters, active, mass),
+                    ids[seen],
+                    self._mark(clusters, seen, mass),
                     ids[old:],
                     died,
                     revived,
@@ -187,7 +188,7 @@ class MovingClusters(ClusterMixin, Estimator):
             )
         if self.verbose:
             print(
-                f"step {self.n_steps_ + 1}: {X.shape[0]} points, {active.sum()} clusters, "
+                f"step {self.n_steps_ + 1}: {X.shape[0]} points, {seen.sum()} clusters, "
                 f"{new} of them new, {len(revived)} revived, {len(died)} forgotten, objective "
                 f"{self.objective_:.8g}"
             )
@@ -330,12 +331,7 @@ class MovingClusters(ClusterMixin, Estimator):
                 raise ValueError("record must be set before the first step, got record=True")
             for name in ("weights_", "ages_"):
                 learned(self, name, len(self.cluster_ids_))
-            for name, value in {"random_state": self._state, **self._resolved}.items():
-                if getattr(self, name) is not value and getattr(self, name) != value:
-                    raise ValueError(
-                        f"{name} must stay what it was at the first batch, {shown(value)}, got "
-                        f"{shown(getattr(self, name))}"
-                    )
+            check_stays(self, {"random_state": self._state, **self._resolved})
             with self._undone_on_error():
                 elapsed = int(elapsed)
                 steps = [(self.n_steps_ + elapsed - 1, *_active(weight, X.shape[0]), elapsed)]

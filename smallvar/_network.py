@@ -9,7 +9,8 @@ from scipy.sparse import csr_array, diags_array
 from sklearn.utils.validation import validate_data
 
 from smallvar._sweeps.graph import contract
-from smallvar._validation import check_reach, check_symmetric, within_floats
+from smallvar._tables import opened
+from smallvar._validation import check_reach, check_symmetric, explained
 
 
 @dataclass
@@ -98,8 +99,9 @@ def read_graph(estimator, X, cut):
             X = networkx.to_scipy_sparse_array(X, dtype=np.float64, weight="weight", format="csr")
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"X must have numbers as its edges' weights: {error}") from None
+    X = opened(X)
     single = getattr(X, "dtype", None) == np.float32
-    with within_floats():
+    with explained(X):
         X = validate_data(
             estimator, X, accept_sparse=["csr", "csc", "coo"], dtype=np.float64, copy=False
         )

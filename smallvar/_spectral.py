@@ -42,6 +42,7 @@ from smallvar._relaxation import (
     weighted_means,
 )
 from smallvar._starts import best_of
+from smallvar._tables import opened, types_of
 from smallvar._validation import (
     DTYPES,
     aligned,
@@ -51,7 +52,7 @@ from smallvar._validation import (
     check_reach,
     check_symmetric,
     check_weights,
-    within_floats,
+    explained,
 )
 
 OF_ROWS = ("linear", *DISTANCES)  # kernels by which near rows are alike
@@ -270,12 +271,13 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         self.verbose = verbose
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> Any:
-        with within_floats():
+        X = opened(X)
+        with explained(X):
             X = validate_data(
                 self,
                 X,
                 reset=reset,
-                dtype=DTYPES,
+                dtype=types_of(X, DTYPES),
                 accept_sparse="csr",
                 ensure_min_samples=least,
             )

@@ -12,6 +12,7 @@ from sklearn.utils import check_array, gen_batches
 
 from smallvar._sweeps.rows import is_canonical
 from smallvar._sweeps.sparse import room_for
+from smallvar._tables import naming_columns, opened, types_of
 
 Data: TypeAlias = ArrayLike | sparray | spmatrix  # what estimators take that take sparse rows
 DTYPES = (np.float64, np.float32)
@@ -92,6 +93,16 @@ def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-
         raise ValueError(f"{name} must be finite, got {shown(lam)}")
 
 
+def check_stays(estimator, values):
+    """Raise if one of these parameters is no longer what it was at the first batch."""
+    for name, was in values.items():
+        now = getattr(estimator, name)
+        if now is not was and not np.array_equal(now, was):
+            raise ValueError(
+                f"{name} must stay what it was at the first batch, {shown(was)}, got {shown(now)}"
+            )
+
+
 def as_floats(value: ArrayLike) -> NDArray[np.float64]:
     """An aligned float64 array in C order; ValueError or TypeError where there is none."""
     array = np.asarray(value)
@@ -105,13 +116,13 @@ def as_floats(value: ArrayLike) -> NDArray[np.float64]:
 
 
 @contextmanager
-def within_floats():
-    """What scikit-learn's checks raise for such integers in X, as a ValueError that names it.
+def explained(X):
+    """What scikit-learn's checks raise, in words that name X and, where it is a table, the column.
 
     They add up X first, which in float32 may be inf - inf, and then look at each number.
     """
     try:
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"), naming_columns(X):
             yield
     except OverflowError as error:
         raise ValueError(f"X must be within the range of float64: {error}") from None
@@ -126,9 +137,10 @@ def aligned(X):
 
 def check_data(X: Data, *, sparse: bool = False) -> NDArray[np.floating]:
     """A matrix of finite float32 or float64 numbers, for functions; estimators have _validate."""
+    X = opened(X)
     check_sparse(X, "this function", sparse)
-    with within_floats():
-        X = check_array(X, dtype=DTYPES, accept_sparse="csr" if sparse else False)
+    with explained(X):
+        X = check_array(X, dtype=types_of(X, DTYPES), accept_sparse="csr" if sparse else False)
     return sparse_rows(X) if issparse(X) else aligned(X)
 
 

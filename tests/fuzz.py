@@ -254,7 +254,7 @@ DEFAULTS = {
 }  # fmt: skip
 READS = {
     "predict", "transform", "score", "inverse_transform", "get_feature_names_out", "get_params",
-    "other",
+    "to_sklearn_kmeans", "other",
 }  # fmt: skip
 
 
@@ -683,6 +683,11 @@ class Case:
             return
         if op in ("get_params", "get_feature_names_out"):
             self.call(f"m.{op}()", op)
+        elif op == "to_sklearn_kmeans":
+            dtype = self.pick("", "np.float32", "np.float64")
+            if self.strange():
+                dtype = self.pick("int", "'x'", "3", "[1]", "np.float16", "m")
+            self.call(f"m.{op}({dtype})", op)
         elif op == "inverse_transform":
             self.set("Z", self.pick("m.transform(X)", "m.assignments_[:2]", "rng.random((2, m.n_components_))", "m.assignments_.tolist()"))  # fmt: skip
             if self.strange():
@@ -1015,6 +1020,11 @@ class Run:
             if len(out):
                 labels = m.cluster_ids_ if "Dynamic" in self.case.name else np.arange(m.n_clusters_)
                 need(np.isin(out, labels).all(), "predict gives labels that are none")
+        elif op == "to_sklearn_kmeans" and not self.replaced:
+            out = space["out"]
+            rows = out.predict(out.cluster_centers_)
+            need(out.n_clusters == m.n_clusters_, "to_sklearn_kmeans has other clusters")
+            need(rows.max() < m.n_clusters_, "to_sklearn_kmeans predicts what is no cluster")
         elif op in ("transform", "score", "inverse_transform") and not self.replaced:
             out = space["out"]
             if op == "score" and not np.isfinite(prices(m)).all():

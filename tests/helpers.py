@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-MANY = 8  # problems; a test with fewer runs with all of them
+MANY = 4  # problems; a test with fewer runs with all of them
 every = 1  # of many problems, run every so-many-th only (the option --every)
 
 

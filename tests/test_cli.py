@@ -1406,7 +1406,7 @@ def test_parquet(ran, refused, fitted, tmp_path):
 def test_parquet_without_pandas(refused, no_fit, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     message = refused(write(tmp_path / "t.parquet", "PAR1"))
-    assert "needs pandas and pyarrow: pip install pandas pyarrow" in message
+    assert "needs pandas and pyarrow: pip install 'smallvar[parquet]'" in message
 
 
 # Scale
@@ -1635,7 +1635,7 @@ def test_labels_in_unknown_formats(refused, no_fit, blobs, tmp_path, name, comma
 def test_parquet_is_written_with_pandas(refused, no_fit, blobs, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     message = refused(blobs[0], "--out", tmp_path / "labels.parquet")
-    assert "needs pandas and pyarrow: pip install pandas pyarrow" in message
+    assert "needs pandas and pyarrow: pip install 'smallvar[parquet]'" in message
 
 
 @pytest.mark.parametrize(("option", "suffix"), [("--out", ".csv"), ("--plot", ".png")])
@@ -3030,3 +3030,166 @@ def test_simulated_pictures(ran, tmp_path):
     A = np.loadtxt(tmp_path / "a.csv", delimiter=",", skiprows=1)
     assert sorted((A > 250).sum(axis=1)) == [9, 9, 9, 9]
     assert (np.minimum(abs(A), abs(A - 255)) < 1e-9).all()
+
+
+# ---------------------------------------------------------------------------------------
+# By batches
+
+
+def save_table(path, X):
+    """A .npy file, or a .parquet file in groups of rows."""
+    if path.suffix == ".npy":
+        np.save(path, X)
+        return path
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    columns = {f"c{i}": X[:, i] for i in range(X.shape[1])}
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=700)
+    return path
+
+
+def read_labels(path):
+    if path.suffix == ".npy":
+        return np.load(path)
+    if path.suffix == ".csv":
+        return np.loadtxt(path, dtype=int, skiprows=1)
+    return pytest.importorskip("pandas").read_parquet(path)["label"].to_numpy()
+
+
+@pytest.fixture
+def sorted_blobs():
+    """Five far clusters of 600, 610, ... points, one after another."""
+    sizes = 600 + 10 * np.arange(5)
+    X = 0.1 * np.random.default_rng(0).normal(size=(sizes.sum(), 3))
+    X += np.repeat(np.random.default_rng(1).random((5, 3)) * 20, sizes, axis=0)
+    return X, np.repeat(np.arange(5), sizes)
+
+
+@pytest.mark.parametrize("out", [".npy", ".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_batches(ran, sorted_blobs, tmp_path, suffix, out, dtype):
+    X, groups = sorted_blobs
+    X = X.astype(dtype)
+    path, target = save_table(tmp_path / f"t{suffix}", X), tmp_path / f"labels{out}"
+    if out == ".parquet":
+        pytest.importorskip("pyarrow")
+    report = ran(path, "--batch-size", 1000, "--out", target)
+    assert report["n"] == str(len(X))
+    assert report["d"] == "3"
+    assert report["batches"] == "4 of up to 1,000 rows"
+    assert report["K"] == "5"
+    assert report["sizes"] == "640, 630, 620, 610, 600"
+    labels = read_labels(target)
+    assert len(set(zip(labels, groups, strict=True))) == 5
+    error = sum(np.square(X[groups == k] - X[groups == k].mean(axis=0)).sum() for k in range(5))
+    assert float(report["SSE"].split()[0]) == pytest.approx(error, rel=1e-3)
+    again = ran(path, "--batch-size", 1000, "--out", tmp_path / "again.npy")
+    assert {**again, "seconds": 0, "labels": 0} == {**report, "seconds": 0, "labels": 0}
+    assert np.array_equal(np.load(tmp_path / "again.npy"), labels)
+
+
+def test_batches_of_columns(ran, run, sorted_blobs, tmp_path):
+    X, groups = sorted_blobs
+    wide = np.column_stack([1e6 * np.arange(len(X)), X])
+    for suffix, column in ((".npy", "1"), (".parquet", "c0")):
+        path = save_table(tmp_path / f"t{suffix}", wide)
+        report = ran(
+            path, "--exclude", column, "--batch-size", 500, "--lam", 4, "--max-clusters", 9
+        )
+        assert (report["K"], report["d"]) == ("5", "3")
+        assert report["lam"].startswith("4 (")
+        report = ran(path, "--exclude", column, "--batch-size", 500, "--n-clusters", 5)
+        assert report["d"] == "3"
+    code, out, err = run(path, "--exclude", "c0", "--batch-size", 500, "--out", "-", "--verbose")
+    assert code == 0
+    labels = np.array(out.split()[1:], dtype=int)
+    assert len(set(zip(labels, groups, strict=True))) == 5
+    assert "row 3100: 5 clusters" in err
+
+
+def test_batches_of_pandas(ran, sorted_blobs, tmp_path):
+    """An index is no column; whole numbers and truth values are numbers."""
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    X = np.round(sorted_blobs[0]).astype(int)
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1] > 5, "c": X[:, 2].astype("f4")})
+    frame.index = pd.Index(np.arange(len(X)) * 100, name="row")
+    frame.iloc[::-1].to_parquet(tmp_path / "t.parquet")
+    report = ran(tmp_path / "t.parquet", "--batch-size", 1000, "--lam", 9)
+    assert report["data"] == "t.parquet, 3 columns: a, b, c"
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_batches_refused(refused, no_fit, sorted_blobs, tmp_path, monkeypatch, suffix):
+    X = sorted_blobs[0].copy()
+    path, by = tmp_path / f"t{suffix}", ("--batch-size", 1000)
+    save_table(path, X)
+    for *option, words in (
+        ("--path", "--path"),
+        ("--algorithm", "merge", "--algorithm"),
+        ("--plot", "x.png", "--plot"),
+        ("--scale", "--scale"),
+        ("--drop-missing", "--drop-missing"),
+    ):
+        message = refused(path, *by, *option)
+        assert f"--batch-size: {words} needs the whole table at once" in message
+    assert "must be an integer >= 1, got '0'" in refused(path, "--batch-size", 0)
+    assert "--decimal , has no meaning with" in refused(path, *by, "--decimal", ",")
+    assert "would overwrite the data" in refused(path, *by, "--out", path)
+    for value, what in ((np.nan, "missing"), (np.inf, "infinite")):
+        X[2500, 1] = value
+        save_table(path, X)
+        title = "2" if suffix == ".npy" else "c1"
+        assert f"row 2501, column {title}: {what} value" in refused(path, *by)
+    save_table(path, X[:0])
+    assert "has no values: 0 rows" in refused(path, *by)
+    path.write_bytes(b"nonsense")
+    assert f"t{suffix}" in refused(path, *by)
+    text = write(tmp_path / "t.csv", "1,2\n")
+    assert "the name of DATA must end in .npy or .parquet" in refused(text, *by)
+    assert "the name of DATA must end in" in refused(*by)
+    assert "No such file" in refused(tmp_path / f"none{suffix}", *by)
+    if suffix == ".parquet":
+        pd = pytest.importorskip("pandas")
+        pd.DataFrame({"a": ["x"], "b": [1]}).to_parquet(path)
+        assert "column a (" in refused(path, *by) and "not numeric" in refused(path, *by)
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        assert "needs pyarrow: pip install 'smallvar[parquet]'" in refused(path, *by)
+
+
+@POSIX
+def test_progress_of_batches(sorted_blobs, tmp_path):
+    path = save_table(tmp_path / "t.npy", sorted_blobs[0])
+    program = """
+from smallvar._cli import batches
+read = batches.NpyBatches.read
+def slow(self):
+    for X in read(self):
+        time.sleep(0.05)
+        yield X
+batches.NpyBatches.read = slow
+sys.exit(main.main(sys.argv[1:]))
+"""
+    _, err = on_a_terminal(IMPATIENT + program, path, "--batch-size", "200")
+    for work in ("looking", "fitting", "labeling"):
+        pattern = rf"{work}: \d+% after \d+ s, about \d+ s left, [\d,]+ rows, [\d,]+ a second"
+        assert re.search(pattern, err)
+
+
+def test_memory_of_batches(tmp_path):
+    """Neither the table nor its labels are ever held."""
+    tracemalloc = pytest.importorskip("tracemalloc")
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.random((4, 8)) * 50, 50_000, axis=0)
+    path = save_table(tmp_path / "t.npy", X)
+    argv = [str(path), "--batch-size", "2000", "--lam", "9", "--out", str(tmp_path / "l.csv")]
+    assert main(argv) == 0  # imports
+    tracemalloc.start()
+    try:
+        assert main(argv) == 0
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.6 * X.nbytes

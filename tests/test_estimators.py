@@ -29,7 +29,7 @@ def expected_failed_checks(estimator):
     With "auto" both are a single cluster in the data of this check, but for D-Means: where that is
     what its path finds, it goes by a guess.
     """
-    auto = "auto" in (getattr(estimator, "lam", None), getattr(estimator, "lam_global", None))
+    auto = "auto" in map(estimator.get_params().get, ("lam", "lam_global", "n_clusters"))
     if auto and type(estimator).__name__ != "DynamicMeans":
         return {}
     reason = "a weight is a mass: the objective equals that of repeated rows, the path does not"

@@ -240,3 +240,38 @@ def test_rows_whose_sums_leave_float64():
     with pytest.raises(ValueError, match="below 1e300"):
         model.partial_fit(np.full((3, 2), 1e305))
     assert not hasattr(model, "cluster_centers_")
+
+
+@pytest.mark.parametrize(
+    ("start", "name", "value"),
+    [
+        ({"lam": 2.0}, "lam", 3.0),
+        ({}, "lam", 3.0),
+        ({"lam": "farthest-first", "n_clusters": 3}, "lam", "auto"),
+        ({"lam": "farthest-first", "n_clusters": 3}, "n_clusters", 4),
+        ({"lam": 2.0}, "init", [[0.0, 0.0]]),
+        ({"lam": 2.0, "init": [[0.0, 0.0]]}, "init", "mean"),
+        ({"lam": 2.0, "init": [[0.0, 0.0]]}, "init", [[0.0, 1.0]]),
+    ],
+)
+@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+def test_what_was_used_stays(begin, start, name, value):
+    """Refused in mid-stream, where it could not be honored; a fit begins anew."""
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    model = getattr(MiniBatchDPMeans(random_state=0, **start), begin)(X)
+    was = getattr(model, name)
+    state = pickle.dumps(vars(model.set_params(**{name: value})))
+    with pytest.raises(ValueError, match=f"{name} must stay what it was at the first batch"):
+        model.partial_fit(X)
+    assert pickle.dumps(vars(model)) == state
+    model.set_params(**{name: was}).partial_fit(X)
+    model.set_params(**{name: value}).fit(X)
+
+
+def test_what_is_honored_in_mid_stream():
+    X = np.arange(12.0)[:, None]
+    model = MiniBatchDPMeans(0.5, max_clusters=3, n_clusters=2).partial_fit(X)
+    assert model.n_clusters_ == 3
+    model.set_params(max_clusters=5, n_clusters=9, n_threads=1, batch_size=2, max_iter=1)
+    assert model.partial_fit(X).n_clusters_ == 5
+    assert model.set_params(max_clusters=2).partial_fit(X).n_clusters_ == 5  # none opens

@@ -277,7 +277,7 @@ def check_format(path):
             import pyarrow  # noqa: F401
         except ImportError as error:
             raise UserError(
-                f"--out {path} needs pandas and pyarrow: pip install pandas pyarrow"
+                f"--out {path} needs pandas and pyarrow: pip install 'smallvar[parquet]'"
             ) from error
 
 

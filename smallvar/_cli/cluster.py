@@ -12,6 +12,7 @@ from smallvar._cli.arguments import (
     parse,
     path_and_data,
 )
+from smallvar._cli.batches import cluster_by_batches
 from smallvar._cli.data import dropped_in_words, load, scale_in_words, scaled
 from smallvar._cli.output import (
     in_short,
@@ -95,6 +96,15 @@ def cluster(argv):
     parser.add_argument(
         "--max-clusters", type=number(int, 1), metavar="M", help="never make more than M clusters"
     )
+    parser.add_argument(
+        "--batch-size",
+        type=number(int, 1),
+        metavar="ROWS",
+        help="read a .npy or .parquet file so many rows at a time, in three passes (look, fit, "
+        "label), and never hold more of it: for what memory is too small for. The clusters begin "
+        "with those of rows drawn from all of the file, and move with every batch; lam is then "
+        "always the squared distance at which a cluster opens",
+    )
     args = parse(
         parser,
         argv,
@@ -108,6 +118,10 @@ def cluster(argv):
         "those of the data",
     )
     path_and_data(args, WHOLE)
+    if args.batch_size is not None:
+        check_targets(args)
+        cluster_by_batches(args)
+        return
     if args.path is not None:
         for option in ("algorithm", "max_clusters"):
             if getattr(args, option) is not None:

@@ -110,6 +110,43 @@ def write_out(args, titles, values, kept, write_text):
 
 
 @contextmanager
+def labels_by_batches(args, n):
+    """Open what ``--out`` asks for, if anything, for n labels that come by batches.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    n : int
+        How many labels there will be.
+
+    Yields
+    ------
+    write : callable
+        Takes the next labels, int32.
+    """
+    if args.out is None:
+        yield lambda labels: None
+        return
+    suffix = suffix_of(args.out)
+    with standard_output(args) if args.out == "-" else replacing(args.out) as file:
+        if suffix == ".npy":
+            shape = {"descr": "<i4", "fortran_order": False, "shape": (n,)}
+            np.lib.format.write_array_header_1_0(file, shape)
+            yield lambda labels: file.write(labels.astype("<i4").tobytes())
+        elif suffix == ".parquet":
+            import pyarrow
+            from pyarrow import parquet
+
+            schema = pyarrow.schema([("label", pyarrow.int32())])
+            with parquet.ParquetWriter(file, schema) as writer:
+                yield lambda labels: writer.write(pyarrow.table([labels], schema=schema))
+        else:
+            file.write(b"label\n")
+            yield lambda labels: write_lines(file, labels)
+
+
+@contextmanager
 def standard_output(args):
     """Open standard output for bytes."""
     yield args.stdout.buffer
@@ -119,6 +156,11 @@ def standard_output(args):
 def write_labels(file, titles, labels):
     """Write labels as a csv file of one column."""
     file.write(f"{titles[0]}\n".encode())
+    write_lines(file, labels)
+
+
+def write_lines(file, labels):
+    """Write a label on each line."""
     for start in range(0, len(labels), 100_000):
         # Most programs skip empty lines, but not this one: rows have to stay what they are.
         cells = ['""' if i < 0 else str(i) for i in labels[start : start + 100_000].tolist()]

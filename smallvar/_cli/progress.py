@@ -62,7 +62,8 @@ class Progress:
         """Say what is being done, for how long already, and for how long still."""
         if self.done:
             left = span(elapsed * (1 - self.done) / self.done)
-            return f"{self.what}: {self.done:.0%} after {span(elapsed)}, about {left} left"
+            words = f"{self.what}: {self.done:.0%} after {span(elapsed)}, about {left} left"
+            return f"{words}{self.note and ', '}{self.note}"
         return f"{self.what}: {span(elapsed)}{self.note and ', '}{self.note}"
 
     @contextmanager

@@ -26,6 +26,7 @@ from smallvar._cli.progress import Progress
 
 MISSING = frozenset(["", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none"])
 EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+BY_BATCHES = (".npy", ".parquet")
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}([.,]\d{3})+\s*")  # rather than a decimal sign
 CELL = re.compile(r'"([^"]*)"(?!\S)|(\S+)')  # between spaces
@@ -108,7 +109,8 @@ def read_table(path, wanted):
         words = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {in_words(path)}: {words}") from error
     except MemoryError as error:
-        raise UserError(f"cannot read {in_words(path)}: not enough memory") from error
+        hint = "; --batch-size reads it by batches" if suffix_of(path) in BY_BATCHES else ""
+        raise UserError(f"cannot read {in_words(path)}: not enough memory{hint}") from error
     # A name is bytes on some systems; what is not text in it becomes an escape.
     name = os.path.basename(in_words(path)).encode(errors="backslashreplace").decode()
     return table._replace(name=name)
@@ -443,7 +445,7 @@ def not_numeric(words):
     )
 
 
-def read_npy(source, wanted):
+def open_npy(source):
     """Map a .npy file into memory."""
     path = source.name
     try:
@@ -458,6 +460,12 @@ def read_npy(source, wanted):
         raise UserError(f"{path} holds values of type {X.dtype}, not real numbers")
     if X.ndim != 2:
         raise UserError(f"{path} holds an array of shape {X.shape}, not rows and columns")
+    return X
+
+
+def read_npy(source, wanted):
+    """Take the columns of a .npy file."""
+    path, X = source.name, open_npy(source)
     picked, titles, clock = pick_columns(path, wanted, None, X.shape[1])
     whole = X
     if picked != list(range(X.shape[1])):
@@ -477,7 +485,7 @@ def read_parquet(source, wanted):
         frame = pd.read_parquet(source.path)
     except ImportError as error:
         raise UserError(
-            f"reading {path} needs pandas and pyarrow: pip install pandas pyarrow"
+            f"reading {path} needs pandas and pyarrow: pip install 'smallvar[parquet]'"
         ) from error
     except ValueError as error:  # what pyarrow raises for a damaged file is one
         raise UserError(f"{path}: {error}") from error

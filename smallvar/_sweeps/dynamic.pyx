@@ -307,7 +307,7 @@ cdef class DynamicStep(Rounds):
         move_points(&self.p.rows, i, i + 1, &left, &joined, &self.sums.s)
 
     cdef void move(self) noexcept nogil:
-        """Means of the active clusters, theta = (gamma phi + sum w y) / (gamma + sum w), and how far they moved."""
+        """Means of the clusters that are seen, theta = (gamma phi + sum w y) / (gamma + sum w), and how far they moved."""
         cdef Py_ssize_t j, k, d = self.p.d, first = -1
         cdef double gamma, mass, t, moved, largest = 0.0, next_ = 0.0
         self.fixed = 0.0

@@ -1,0 +1,237 @@
+"""``smallvar cluster --batch-size``: a table that is read by batches, never as a whole."""
+
+from time import perf_counter
+
+import numpy as np
+
+from smallvar._cli.output import in_short, labels_by_batches, out_in_words, report, timed
+from smallvar._cli.progress import Progress
+from smallvar._cli.table import (
+    BY_BATCHES,
+    UserError,
+    Wanted,
+    columns_in_short,
+    counted,
+    find_gaps,
+    in_words,
+    named_file,
+    not_numeric,
+    one_of,
+    open_npy,
+    pick_columns,
+    suffix_of,
+)
+
+SAMPLE = 20_000  # rows that the search for the first clusters looks at
+UNSUPPORTED = ("path", "algorithm", "plot", "scale", "drop_missing")
+
+
+def cluster_by_batches(args):
+    """Cluster with three passes over the file: look at it, fit, label.
+
+    A file may be in any order, so clusters begin with those of rows drawn from all of it.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    """
+    for name in UNSUPPORTED:
+        if getattr(args, name) not in (None, False):
+            option = name.replace("_", "-")
+            raise UserError(f"--batch-size: --{option} needs the whole table at once")
+    if args.decimal != ".":
+        raise UserError(f"--decimal {args.decimal} has no meaning with --batch-size")
+    if args.data is None or suffix_of(args.data) not in BY_BATCHES:
+        raise UserError(f"--batch-size: the name of DATA must end in {one_of(BY_BATCHES)}")
+    begin = perf_counter()
+    try:
+        with named_file(args.data, BY_BATCHES) as source:
+            wanted = Wanted(columns=args.columns, exclude=args.exclude, decimal=args.decimal)
+            opened = NpyBatches if source.kind == ".npy" else ParquetBatches
+            table = opened(source, wanted, args.batch_size)
+            sample = drawn(table, np.random.default_rng(args.seed or 0))
+            reading = perf_counter() - begin
+            model, fitting = timed(fit, args, table, sample)
+            begin = perf_counter()
+            sizes, error = label(args, table, model)
+    except OSError as error:
+        raise UserError(f"cannot read {in_words(args.data)}: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise UserError("not enough memory for a batch: give a smaller --batch-size") from error
+    labeling = perf_counter() - begin
+    k, empty = len(sizes), int((sizes == 0).sum())
+    report(
+        {
+            "data": f"{table.name}, {columns_in_short(table.titles)}",
+            "n": table.n,
+            "d": len(table.titles),
+            "batches": f"{-(-table.n // args.batch_size):,} of up to "
+            f"{counted(args.batch_size, 'row')}",
+            "sample": f"{len(sample):,} rows, drawn at random, for the clusters to begin with",
+            "lam": f"{model.lam_:.8g} (the squared distance at which a cluster opens)",
+            "K": f"{k}, {empty} without rows" if empty else k,
+            "objective": f"{error + model.lam_ * k:.10g} (SSE + lam K)",
+            "SSE": f"{error:.10g}",
+            "sizes": in_short(np.sort(sizes)[::-1], "points"),
+            "seconds": f"{reading:.3f} looking, {fitting:.3f} fitting, {labeling:.3f} labeling",
+            "labels": out_in_words(args),
+        }
+    )
+
+
+class Batches:
+    """Rows of a file, some at a time, with a line of progress.
+
+    Attributes
+    ----------
+    name : str
+        What to call the file.
+    n : int
+        How many rows there are.
+    titles : list of str
+        What to call the columns.
+    """
+
+    def __init__(self, source, wanted, size):
+        self.source, self.wanted, self.size = source, wanted, size
+        self.name = source.name.rpartition("/")[2]
+        self.open()
+        if not self.n:
+            raise UserError(f"{source.name} has no values: 0 rows")
+
+    def rows(self, progress):
+        """Yield the number of the first row, from 0, and the rows of each batch.
+
+        Parameters
+        ----------
+        progress : Progress or None
+            Told how far that is.
+        """
+        start, begin = 0, perf_counter()
+        for X in self.read():
+            find_gaps(self.source, self.wanted, X, self.titles, place_after(start))
+            yield start, X
+            start += len(X)
+            if progress is not None:
+                rate = start / (perf_counter() - begin or 1.0)
+                progress.note = f"{counted(start, 'row')}, {rate:,.0f} a second"
+                progress.done = start / self.n
+
+
+class NpyBatches(Batches):
+    """Rows of a .npy file, through a memory map."""
+
+    def open(self):
+        """Find the columns."""
+        self.X = open_npy(self.source)
+        self.n, d = self.X.shape
+        self.picked, self.titles, _ = pick_columns(self.source.name, self.wanted, None, d)
+
+    def read(self):
+        """Yield the rows."""
+        for start in range(0, self.n, self.size):
+            yield np.array(self.X[start : start + self.size][:, self.picked])
+
+
+class ParquetBatches(Batches):
+    """Rows of a .parquet file."""
+
+    def open(self):
+        """Find the columns."""
+        path = self.source.name
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError as error:
+            raise UserError(
+                f"reading {path} by batches needs pyarrow: pip install 'smallvar[parquet]'"
+            ) from error
+        try:
+            self.file = parquet.ParquetFile(self.source.path)
+        except ValueError as error:  # what pyarrow raises for a damaged file is one
+            raise UserError(f"{path}: {error}") from error
+        schema = self.file.schema_arrow
+        self.n = self.file.metadata.num_rows
+        index = (schema.pandas_metadata or {}).get("index_columns", [])
+        names = [name for name in schema.names if name not in index]
+        _, self.titles, _ = pick_columns(path, self.wanted, names, len(names))
+        kinds = [schema.field(title).type for title in self.titles]
+        types = pyarrow.types
+        words = [
+            f"{title} ({kind})"
+            for title, kind in zip(self.titles, kinds, strict=True)
+            if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+        ]
+        if words:
+            raise UserError(f"{path}{not_numeric(words)}")
+        self.kind = "float32" if all(map(types.is_float32, kinds)) else "float64"
+
+    def read(self):
+        """Yield the rows."""
+        try:
+            for batch in self.file.iter_batches(self.size, columns=self.titles):
+                X = np.empty((batch.num_rows, len(self.titles)), dtype=self.kind)
+                for place, title in enumerate(self.titles):
+                    column = batch.column(title).cast(self.kind, safe=False)
+                    X[:, place] = column.to_numpy(zero_copy_only=False)
+                yield X
+        except ValueError as error:
+            raise UserError(f"{self.source.name}: {error}") from error
+
+
+def place_after(start):
+    """Give the function that puts the number of a row, from 1, after others into words."""
+    return lambda row: f"row {start + row}"
+
+
+def drawn(table, rng):
+    """Read the file once, which checks all of it, and keep some rows of it."""
+    chosen = np.sort(rng.choice(table.n, min(SAMPLE, table.n), replace=False))
+    kept = []
+    with Progress("looking") as progress:
+        for start, X in table.rows(progress):
+            low, high = np.searchsorted(chosen, [start, start + len(X)])
+            kept.append(X[chosen[low:high] - start])
+    return np.vstack(kept)
+
+
+def fit(args, table, sample):
+    """Go through the file once, beginning with the clusters of the sample."""
+    from sklearn.base import clone
+
+    from smallvar import MiniBatchDPMeans
+
+    lam = args.lam
+    if lam is None:
+        lam = "auto" if args.n_clusters is None else "farthest-first"
+    model = MiniBatchDPMeans(
+        lam,
+        n_clusters=args.n_clusters or min(8, len(sample)),
+        max_clusters=args.max_clusters,
+        random_state=args.seed or 0,
+        n_threads=args.threads,
+        verbose=args.verbose,
+    ).fit(sample)
+    stream = clone(model).set_params(lam=model.lam_, init=model.cluster_centers_)
+    for start, X in table.rows(Progress.current):
+        stream.partial_fit(X)
+        if args.verbose:
+            print(f"row {start + len(X)}: {stream.n_clusters_} clusters")
+    return stream
+
+
+def label(args, table, model):
+    """Write the label of every row; returns the sizes of the clusters and the SSE."""
+    from smallvar._centers import nearest_sweep
+    from smallvar._config import resolve_threads
+
+    sizes, error = np.zeros(model.n_clusters_, dtype=np.int64), 0.0
+    threads = resolve_threads(args.threads)
+    with labels_by_batches(args, table.n) as write, Progress("labeling") as progress:
+        for _, X in table.rows(progress):
+            sweep = nearest_sweep(X, None, model.cluster_centers_, threads)
+            write(sweep.labels)
+            sizes += np.bincount(sweep.labels, minlength=len(sizes))
+            error += sweep.squared_error()
+    return sizes, error
