@@ -176,6 +176,7 @@ MODULES = (
     "opened",
     "nearest",
     "dpmeans",
+    "sparse",
     "merge",
     "rounds",
     "dynamic",

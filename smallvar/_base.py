@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -15,7 +16,14 @@ from sklearn.utils.validation import validate_data
 
 from smallvar._config import resolve_threads
 from smallvar._tables import opened, types_of
-from smallvar._validation import DTYPES, aligned, check_number, explained
+from smallvar._validation import (
+    DTYPES,
+    aligned,
+    check_number,
+    check_sparse,
+    explained,
+    sparse_rows,
+)
 
 _changing: dict[int, list[int]] = {}  # id of what is being changed, threads that do it
 if hasattr(os, "register_at_fork"):
@@ -67,20 +75,28 @@ class Estimator(BaseEstimator):
     _dtypes: tuple[type, ...] = DTYPES  # of data used as they are
     _error_share = 1.0  # of a squared distance in the objective
 
-    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+    _takes_sparse = False
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse
+        return tags
+
+    def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         X = opened(X)
+        check_sparse(X, type(self).__name__, self._takes_sparse)
         with explained(X):
             X = validate_data(
                 self,
                 X,
                 reset=reset,
                 dtype=types_of(X, self._dtypes),
-                accept_sparse=False,
+                accept_sparse="csr" if self._takes_sparse else False,
                 order=None,
                 copy=False,
                 ensure_min_samples=least,
             )
-        return aligned(X)
+        return sparse_rows(X) if issparse(X) else aligned(X)
 
     def _threads(self):
         check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)

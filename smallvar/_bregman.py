@@ -165,6 +165,8 @@ default="squared_euclidean"
     array([0, 2], dtype=int32)
     """
 
+    _takes_sparse = False
+
     def __init__(
         self,
         lam: float | Literal["auto", "farthest-first"] = "auto",

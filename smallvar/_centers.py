@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy.sparse import issparse
 from scipy.spatial.distance import cdist
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import gen_batches
@@ -12,8 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import Estimator
 from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.dpmeans import nearest_seed as nearest_seed_dense
+from smallvar._sweeps.sparse import SparseSweep
+from smallvar._sweeps.sparse import nearest_seed as nearest_seed_sparse
 from smallvar._sweeps.sums import Layout, column_range, round_origin
-from smallvar._validation import DTYPES, check_spread, check_weights, learned
+from smallvar._validation import DTYPES, Data, check_spread, check_weights, learned
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
@@ -33,7 +37,7 @@ class Space:
     of two that brings data and centers, less the origin, into [-1, 1]; ``noise``, the squared
     distance up to which a mean of equal rows may be off by rounding; ``layout`` of the sums, and
     ``mean`` (weighted), when they are asked for; sums are taken from ``sums_from`` where that is
-    given. Rows without weight matter to the scale alone.
+    given. Rows without weight matter to the scale alone. Scores of sparse rows are taken from 0.
     """
 
     def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
@@ -41,6 +45,10 @@ class Space:
         self._layout = self._mean = None
         low, high = self._range = column_range(X, weight, n_threads)
         self.origin = round_origin(low, high)
+        if issparse(X):
+            if sums_from is None:
+                self._sums_from = self.origin
+            self.origin = np.zeros(X.shape[1])
         self.spread = high - low
         positive = low, high
         if weight is not None and not weight.all():
@@ -77,11 +85,21 @@ class Space:
         return self._mean
 
 
+def sweep_over(X, *args):
+    """The sweep for these rows, dense or sparse; arguments as for DPSweep."""
+    return (SparseSweep if issparse(X) else DPSweep)(X, *args)
+
+
+def nearest_seed(X, *args):
+    """A step of the farthest-first rule on dense or sparse rows: see dpmeans.pyx."""
+    return (nearest_seed_sparse if issparse(X) else nearest_seed_dense)(X, *args)
+
+
 def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
     """A sweep over the data whose labels are the nearest of these centers."""
     space = Space(X, weight, n_threads, centers, sums_from)
     labels = np.zeros(X.shape[0], dtype=np.int32)
-    sweep = DPSweep(X, weight, None, labels, space, n_threads, len(centers), False)
+    sweep = sweep_over(X, weight, None, labels, space, n_threads, len(centers), False)
     sweep.set_centers(centers)
     sweep.assign()
     return sweep
@@ -96,7 +114,7 @@ class NearestCenters(Estimator):
     n_iter_: int
     _dtype: np.dtype[np.floating] = np.dtype(np.float64)  # of the data of the last fit
 
-    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+    def _validate(self, X: Data, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         X = super()._validate(X, reset=reset, least=least)
         if reset:
             self._dtype = X.dtype
@@ -176,7 +194,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return self.cluster_centers_.shape[0]
 
     def fit_predict(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+        self, X: Data, y: object = None, sample_weight: ArrayLike | None = None
     ) -> NDArray[np.int32]:
         """Fit and return the labels of the data.
 
@@ -196,7 +214,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         return self.fit(X, sample_weight=sample_weight).labels_
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int32]:
+    def predict(self, X: Data) -> NDArray[np.int32]:
         """Nearest center of each row; no row opens a cluster.
 
         Parameters
@@ -214,7 +232,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         return nearest_sweep(X, None, centers, self._threads()).labels
 
-    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+    def transform(self, X: Data) -> NDArray[np.floating]:
         """Compute the Euclidean distances (not squared) of each row to each center.
 
         Parameters
@@ -231,19 +249,25 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         X = self._validate(X, reset=False)
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         distances = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
+        norms = np.einsum("kj,kj->k", centers, centers) if issparse(X) else None
         for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
-            with np.errstate(over="ignore"):
-                distances[rows] = cdist(X[rows], centers)
+            with np.errstate(over="ignore", invalid="ignore"):
+                if issparse(X):
+                    some = X[rows].astype(np.float64, copy=False)
+                    squares = np.asarray(some.multiply(some).sum(axis=1)).reshape(-1, 1)
+                    squares = squares - 2.0 * (some @ centers.T) + norms
+                    distances[rows] = np.sqrt(np.maximum(squares, 0.0))
+                else:
+                    distances[rows] = cdist(X[rows], centers)
         if not np.isfinite(distances).all():
+            largest = float(np.abs(X.data if issparse(X) else X).max())
             raise ValueError(
                 "X must be so near the centers that squared distances, and distances as "
-                f"{X.dtype}, are finite, got entries up to {float(np.abs(X).max()):.3g}"
+                f"{X.dtype}, are finite, got entries up to {largest:.3g}"
             )
         return distances
 
-    def score(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Return minus the objective of data at the fitted centers.
 
         Parameters

@@ -5,14 +5,21 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 
 from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._centers import CenterEstimator, NearestCenters, Space, nearest_sweep
-from smallvar._path import LambdaPath, find_path
+from smallvar._centers import (
+    CenterEstimator,
+    NearestCenters,
+    Space,
+    nearest_sweep,
+    sweep_over,
+)
+from smallvar._path import DENSE_BYTES, LambdaPath, dense_bytes, find_path
 from smallvar._penalty import cut_guess, farthest_first
 from smallvar._starts import Start, best_of
-from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._validation import (
+    Data,
     check_flag,
     check_init,
     check_lam,
@@ -209,6 +216,13 @@ class DPMeans(NearestCenters, CenterEstimator):
         self.n_threads = n_threads
         self.verbose = verbose
 
+    _takes_sparse = True
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse &= self.algorithm in ("serial", "delayed")
+        return tags
+
     def _check_parameters(self):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
@@ -217,14 +231,15 @@ class DPMeans(NearestCenters, CenterEstimator):
         check_flag(self.shuffle, "shuffle")
         self._check_starts()
 
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Data. float32 and float64 in any memory layout are used as they are, other types
-            converted once.
+            converted once. Sparse data stay sparse (CSR; other formats are converted once) and give
+            the labels of the dense array of the same numbers; not for "collapsed" and "merge".
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -239,6 +254,12 @@ class DPMeans(NearestCenters, CenterEstimator):
             self._check_parameters()
             rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
+            if issparse(X) and self.algorithm in ("collapsed", "merge"):
+                raise ValueError(
+                    f"DPMeans with algorithm={self.algorithm!r} takes dense data only, got sparse "
+                    "X: use 'serial' or 'delayed', X.toarray(), or fewer columns by "
+                    "sklearn.decomposition.TruncatedSVD"
+                )
             weight = check_weights(sample_weight, X.shape[0])
             if self.algorithm in ("collapsed", "merge"):
                 check_ratio(weight, WEIGHTS, self.algorithm)
@@ -266,7 +287,7 @@ class DPMeans(NearestCenters, CenterEstimator):
                 centers = space.mean.reshape(1, -1)
             w = weight if order is None or weight is None else weight[order]
             labels = np.zeros(X.shape[0], dtype=np.int32)
-            sweep = DPSweep(
+            sweep = sweep_over(
                 X, w, order, labels, space, n_threads, len(centers), algorithm != "collapsed"
             )
             return Start(sweep, order, centers, lam, algorithm, given, cap)
@@ -322,6 +343,8 @@ class DPMeans(NearestCenters, CenterEstimator):
         alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
         if not alone or not self.lam_ < self.inertia_:
             return None
+        if issparse(X) and dense_bytes(X, rough=True) > DENSE_BYTES:
+            return None
         options = {"lam": self.lam_, "most": self.max_clusters, "rough": True}
         path = find_path(X, weight, np.random.RandomState(0), n_threads, **options)
         objective = path.inertia + self.lam_ * path.n_clusters
@@ -331,7 +354,8 @@ class DPMeans(NearestCenters, CenterEstimator):
             f"one cluster is left because lam={self.lam_:.6g} exceeds the squared distance of "
             f"every point from the mean, but {path.n_clusters[objective.argmin()]} clusters would "
             f"have an objective near {objective.min():.6g} instead of {self.objective_:.6g}: use "
-            "algorithm='merge', or lam='auto' to let the data choose."
+            + ("" if issparse(X) else "algorithm='merge', or ")
+            + "lam='auto' to let the data choose."
         )
 
     def _best_start(self, n, starts, total):

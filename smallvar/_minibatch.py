@@ -7,19 +7,27 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 
 from smallvar._base import unchanged_on_error
-from smallvar._centers import CenterEstimator, NearestCenters, Space, nearest_sweep
+from smallvar._centers import (
+    CenterEstimator,
+    NearestCenters,
+    Space,
+    nearest_seed,
+    nearest_sweep,
+)
 from smallvar._dpmeans import LAMS, resolve_lam
 from smallvar._path import LambdaPath, find_path
 from smallvar._starts import NO_CAP
-from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Stream
 from smallvar._validation import (
+    Data,
     check_init,
     check_lam,
     check_number,
     check_stays,
     check_weights,
     learned,
+    one_row,
+    some_rows,
 )
 
 
@@ -97,7 +105,7 @@ class BatchEstimator(CenterEstimator):
         farthest = int(weighted.argmax())
         largest = weighted[farthest]
         while largest > self._reach() and len(centers) + len(opened) < cap:
-            opened.append(np.array(X[farthest], dtype=np.float64))
+            opened.append(one_row(X, farthest))
             farthest, largest = nearest_seed(X, weight, opened[-1], distance, n_threads)
         if opened:
             centers = np.vstack([centers, *opened])
@@ -127,7 +135,7 @@ class BatchEstimator(CenterEstimator):
         self.objective_ = error + self.lam_ * self.n_clusters_
 
     def partial_fit(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+        self, X: Data, y: object = None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Update the clusters with one batch.
 
@@ -136,7 +144,7 @@ class BatchEstimator(CenterEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             The batch, used as a whole.
         y : None
             Ignored.
@@ -294,6 +302,8 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         self.n_threads = n_threads
         self.verbose = verbose
 
+    _takes_sparse = True
+
     def _check_parameters(self):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
@@ -320,14 +330,14 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         self._stream = None
         self.n_steps_ = 0
 
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data in passes over random batches, from scratch.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Data. float32 and float64 in any memory layout are used as they are, other types
-            converted once.
+            converted once. Sparse data stay sparse, as for :class:`DPMeans`.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -374,5 +384,5 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             batch_weight = None if weight is None else weight[rows]
             if batch_weight is not None and not batch_weight.any():
                 continue
-            cost += self._step(X[rows], batch_weight, n_threads)
+            cost += self._step(some_rows(X, rows), batch_weight, n_threads)
         return cost + self.lam_ * len(self.cluster_centers_)

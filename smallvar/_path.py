@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
@@ -14,7 +15,7 @@ from smallvar._criterion import BLOCK, Criterion
 from smallvar._envelope import Path, envelope
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.sums import column_range
-from smallvar._validation import check_data, check_number, check_weights
+from smallvar._validation import Data, check_data, check_number, check_weights
 
 COARSE = 5000  # rows of the first, rough way down,
 NUMBERS = 1 << 18  # but at most so many numbers, down to half as many rows
@@ -24,6 +25,7 @@ STEPS, FEW = 50, 32
 WIDER, GRAIN = 4, 1.5  # seeds tried for each there is room for; how much more the others must save
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
+DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
 
 
@@ -183,6 +185,8 @@ class _Problem:
             rows = drawn if rows is None else rows[drawn]
         if rows is not None:
             X, weight = X[rows], None if weight is None else weight[rows]
+        if issparse(X):
+            X = X.toarray()
         if not self.varying.all():
             X = X[:, self.varying]
         return _Sample(X, weight, self)
@@ -239,6 +243,12 @@ class _Sample:
         return stop
 
 
+def dense_bytes(X, rough=False):
+    """Memory of the rows that a path is found on, as a dense array, and of matrices d x d."""
+    d = X.shape[1]
+    return 8 * d * (min(X.shape[0], COARSE if rough else FINE) + 4 * d)
+
+
 def find_path(
     X,
     weight,
@@ -259,6 +269,13 @@ def find_path(
     as they do; the best one is the path. ``rough``: only few rows are used. ``look``: so many are
     for the first way down, None: as COARSE and NUMBERS say.
     """
+    if issparse(X) and dense_bytes(X, rough) > DENSE_BYTES:
+        raise ValueError(
+            "lam must be a number (or 'farthest-first') for sparse X of this shape: the merge path "
+            f"behind 'auto' would hold {dense_bytes(X, rough)} bytes of dense rows and matrices "
+            f"for {X.shape[1]} columns, more than {DENSE_BYTES}; or make fewer columns by "
+            "sklearn.decomposition.TruncatedSVD"
+        )
     problem = _Problem(X, weight, n_threads, family, lam, most)
     if not problem.varying.any():
         one = SimpleNamespace(k=1, error=0.0, V=0.0, centers=problem.constant[None])
@@ -508,7 +525,7 @@ class LambdaPath(Path):
         return self._centers[k].copy()
 
     def labels(
-        self, k: int | np.integer, X: ArrayLike | None = None, *, n_threads: int | None = None
+        self, k: int | np.integer, X: Data | None = None, *, n_threads: int | None = None
     ) -> NDArray[np.int32]:
         """Label rows by the nearest of the centers of ``k`` clusters.
 
@@ -532,7 +549,7 @@ class LambdaPath(Path):
             if X is None:
                 raise ValueError("X must be given: a path that was pickled has lost its rows")
         else:
-            X = check_data(X)
+            X = check_data(X, sparse=self._family is squared_euclidean)
             if X.shape[1] != centers.shape[1]:
                 raise ValueError(f"X must have {centers.shape[1]} columns, got {X.shape[1]}")
         check_number(n_threads, "n_threads", low=1, integer=True, none=True)
@@ -542,7 +559,7 @@ class LambdaPath(Path):
 
 
 def lambda_path(
-    X: ArrayLike,
+    X: Data,
     *,
     sample_weight: ArrayLike | None = None,
     max_clusters: int | None = None,
@@ -563,8 +580,9 @@ def lambda_path(
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
-        Data; float32 and float64 are used as they are.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Data; float32 and float64 are used as they are. Of sparse data the rows that are used become
+        dense: refused where these, and matrices of n_features x n_features, take more than 1 GiB.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights >= 0, not all zero; None means 1 each.
     max_clusters : int, default=None
@@ -633,7 +651,7 @@ def lambda_path(
     """
     check_number(max_clusters, "max_clusters", low=1, integer=True, none=True)
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
-    X = check_data(X)
+    X = check_data(X, sparse=True)
     weight = check_weights(sample_weight, X.shape[0])
     rng = check_random_state(random_state)
     threads = resolve_threads(n_threads)

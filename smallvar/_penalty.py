@@ -3,12 +3,18 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smallvar._centers import mean_noise
+from smallvar._centers import mean_noise, nearest_seed
 from smallvar._config import resolve_threads
 from smallvar._groups import Groups
-from smallvar._sweeps.dpmeans import nearest_seed
 from smallvar._sweeps.sums import Layout
-from smallvar._validation import check_data, check_flag, check_number, check_reach
+from smallvar._validation import (
+    Data,
+    check_data,
+    check_flag,
+    check_number,
+    check_reach,
+    one_row,
+)
 
 GUESS = 8  # default of n_clusters, n_components
 SHARE = 10  # of the rows of an average cluster: fewer are no company for a seed
@@ -101,7 +107,7 @@ def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None
     distance = np.full(X.shape[0], np.inf)
 
     def add_seed(row):
-        seed = mean if row is None else np.array(X[row], dtype=np.float64)
+        seed = mean if row is None else one_row(X, row)
         before = distance.copy()
         farthest = nearest_seed(X, mask, seed, distance, n_threads)
         return *farthest, int(np.count_nonzero(distance < before))
@@ -115,7 +121,7 @@ def farthest_first(X, n_clusters, weight, n_threads):
 
 
 def farthest_first_lambda(
-    X: ArrayLike, n_clusters: int, *, count_alone: bool = False, n_threads: int | None = None
+    X: Data, n_clusters: int, *, count_alone: bool = False, n_threads: int | None = None
 ) -> float:
     """Penalty for which about ``n_clusters`` clusters are expected.
 
@@ -126,8 +132,8 @@ def farthest_first_lambda(
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
-        Data; float32 and float64 are used as they are.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Data; float32 and float64 are used as they are, sparse rows as CSR.
     n_clusters : int
         Guess of the number of clusters, from 1 to n_samples.
     count_alone : bool, default=False
@@ -174,7 +180,7 @@ def farthest_first_lambda(
     >>> round(farthest_first_lambda(X, n_clusters=2, count_alone=True), 1)
     856.6
     """
-    X = check_data(X)
+    X = check_data(X, sparse=True)
     check_reach(X)
     check_guess(n_clusters, X.shape[0])
     check_flag(count_alone, "count_alone")

@@ -3,16 +3,21 @@
 import math
 from contextlib import contextmanager
 from numbers import Integral, Real
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse, sparray, spmatrix
 from sklearn.utils import check_array, gen_batches
 
+from smallvar._sweeps.rows import is_canonical
+from smallvar._sweeps.sparse import room_for
 from smallvar._tables import naming_columns, opened, types_of
 
+Data: TypeAlias = ArrayLike | sparray | spmatrix  # what estimators take that take sparse rows
 DTYPES = (np.float64, np.float32)
 LARGEST = 2**63 - 1  # of integers
+MOST_COLUMNS = 2**31 - 1  # of sparse data
 ASYMMETRY = 1e-10  # of the largest entry; float32 is allowed its own rounding
 TILE = 1 << 19  # numbers compared at a time
 
@@ -130,16 +135,99 @@ def aligned(X):
     return X.astype(X.dtype.newbyteorder("="))
 
 
-def check_data(X: ArrayLike) -> NDArray[np.floating]:
+def check_data(X: Data, *, sparse: bool = False) -> NDArray[np.floating]:
     """A matrix of finite float32 or float64 numbers, for functions; estimators have _validate."""
     X = opened(X)
+    check_sparse(X, "this function", sparse)
     with explained(X):
-        return aligned(check_array(X, dtype=types_of(X, DTYPES)))
+        X = check_array(X, dtype=types_of(X, DTYPES), accept_sparse="csr" if sparse else False)
+    return sparse_rows(X) if issparse(X) else aligned(X)
+
+
+def check_sparse(X, name, allowed):
+    """Raise where sparse data are not taken, or could lead C code beyond their arrays."""
+    if not issparse(X):
+        return
+    if not allowed:
+        raise TypeError(
+            f"{name} takes dense data only, got a sparse {type(X).__name__}: use X.toarray(), or "
+            "sklearn.decomposition.TruncatedSVD for fewer columns. Sparse data are taken by "
+            "DPMeans, MiniBatchDPMeans and farthest_first_lambda"
+        )
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, got a sparse array of shape {X.shape}")
+    if X.dtype.kind not in "biuf":
+        raise ValueError(f"X must hold real numbers, got a sparse array of dtype {X.dtype}")
+    if X.format == "coo":
+        sizes = [len(X.data), len(X.row), len(X.col)]
+        if min(sizes) != max(sizes):
+            raise ValueError(f"X must have a row and a column for each entry, got {sizes}")
+        places = {"row": (X.row, X.shape[0]), "col": (X.col, X.shape[1])}
+    elif X.format in ("csr", "csc", "bsr"):
+        rows, columns = X.shape if X.format != "bsr" else np.floor_divide(X.shape, X.blocksize)
+        major, minor = (columns, rows) if X.format == "csc" else (rows, columns)
+        begin, used = X.indptr, min(len(X.indices), len(X.data))
+        if (
+            begin.dtype.kind not in "iu"
+            or begin.shape != (major + 1,)
+            or begin[0] != 0
+            or begin[-1] > used
+            or (begin[1:] < begin[:-1]).any()
+        ):
+            raise ValueError(
+                f"X.indptr must ascend from 0 to at most {used} in {major + 1} numbers, got "
+                f"{np.array2string(begin, threshold=6)}"
+            )
+        places = {"indices": (X.indices[: begin[-1]], minor)}
+    else:
+        return
+    for name, (index, size) in places.items():
+        if index.dtype.kind not in "iu" or index.ndim != 1:
+            raise ValueError(f"X.{name} must be integers, got {index.dtype} of shape {index.shape}")
+        if index.size and not (index.min() >= 0 and index.max() < size):
+            raise ValueError(
+                f"X.{name} must be >= 0 and < {size}, got {index.min()} to {index.max()}"
+            )
+
+
+def sparse_rows(X, k=1):
+    """Checked CSR data as the sweeps read them: columns ascend, each once in a row, as int32.
+
+    The arrays are the user's wherever they are so already; entries of the same place are added.
+    """
+    if X.shape[1] > MOST_COLUMNS:
+        raise ValueError(f"X must have at most {MOST_COLUMNS} columns, got {X.shape[1]}")
+    room_for(k, X.shape[1])
+    begin = X.indptr
+    indices, data = X.indices[: begin[-1]], aligned(X.data[: begin[-1]])
+    if not is_canonical(begin, indices):
+        # twice transposed, entries are sorted, and those of the same place still in their order
+        X = csr_array((data, indices, begin), shape=X.shape).tocsc().tocsr()
+        X.sum_duplicates()
+        begin, indices, data = X.indptr, X.indices, X.data
+        if not np.isfinite(data).all():
+            raise ValueError("X must be finite, got entries of the same place with infinite sums")
+    rows = csr_array(X.shape, dtype=data.dtype)
+    # not by the constructor, which would give both arrays of numbers the same type
+    rows.data, rows.indptr = np.ascontiguousarray(data), np.ascontiguousarray(begin)
+    rows.indices = np.ascontiguousarray(indices, dtype=np.int32)
+    return rows
+
+
+def some_rows(X, rows):
+    """These rows of checked data."""
+    return sparse_rows(X[rows]) if issparse(X) else X[rows]
+
+
+def one_row(X, row):
+    """One row of checked data as float64."""
+    return np.array(X[[row]].toarray()[0] if issparse(X) else X[row], dtype=np.float64)
 
 
 def check_reach(X):
     """Raise where squares would leave float64."""
-    reach = max(abs(float(X.max())), abs(float(X.min()))) if X.size else 0.0
+    values = X.data if issparse(X) else X
+    reach = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
     if reach > 0 and not 1e-140 < reach < 1e140:
         raise ValueError(
             f"X must have its largest absolute value above 1e-140 and below 1e140, got "

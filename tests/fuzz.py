@@ -491,6 +491,11 @@ class Case:
                 self.set(name, "record['x']")
             else:
                 self.set(name, layout.format(name))
+        if self.name in ("DPMeans", "MiniBatchDPMeans", "farthest_first_lambda") and self.chance(
+            0.15
+        ):
+            kind = self.pick("csr", "csc", "coo", "lil", "bsr")
+            self.set(name, f"scipy.sparse.{kind}_{self.pick('array', 'matrix')}({name})")
         if self.strange(0.7):
             shape = self.pick(
                 "{0}[:, 0]", "{0}[0]", "np.asarray({0}).ravel()[0]", "np.asarray({0})[None]", "{0}[:0]", "{0}[:, :0]",
@@ -905,6 +910,8 @@ def check_warnings(caught):
 
 def as_data(X):
     """Data as a float64 matrix, as the checks understand them."""
+    if scipy.sparse.issparse(X) and X.ndim == 2 and max(X.shape) < 10_000:
+        X = X.toarray()
     if scipy.sparse.issparse(X) or isinstance(X, nx.Graph):
         return None
     with np.errstate(all="ignore"):

@@ -61,7 +61,7 @@ BAD_DATA = {
     "objects": (np.array([[{}, 1], [2, 3]], dtype=object), (TypeError, ValueError), "number"),
     "ragged": ([[1.0, 2.0], [3.0]], ValueError, "(?i)inhomogeneous|sequence"),
     "complex": (X + 1j, ValueError, "(?i)complex"),
-    "sparse": (scipy.sparse.csr_array(X), (TypeError, ValueError), "(?i)sparse"),
+    "sparse": (scipy.sparse.csr_array(X * np.nan), (TypeError, ValueError), "(?i)sparse|NaN"),
     "missing values": (pd.DataFrame({"a": [1.0, None], "b": [1, 2]}), ValueError, "NaN"),
 }
 

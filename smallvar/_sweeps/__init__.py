@@ -67,6 +67,7 @@ vacant      of a feature: removed in this sweep; its number is given back at its
 
 Prefixes of C functions
 -----------------------
+csr_          sparse rows (_sparse.h)
 sv_, tile_    nearest centers (simd.h, _tile.h); SV_ also what all headers share (_sets.h)
 sf_           features (_features.h)
 sc_           costs that decide (_exact.h)

@@ -37,6 +37,8 @@ typedef struct {
 
 SV_CHOOSE(sums_move_f)
 SV_CHOOSE(sums_move_d)
+SV_CHOOSE(sums_entries_f)
+SV_CHOOSE(sums_entries_d)
 SV_CHOOSE(sums_range_f)
 SV_CHOOSE(sums_range_d)
 SV_CHOOSE(sums_small_f)
@@ -251,6 +253,39 @@ SUMS_ROW(double, SV_(sums_row_d))
 SUMS_MOVE(float, SV_(sums_move_f), SV_(sums_row_f))
 SUMS_MOVE(double, SV_(sums_move_d), SV_(sums_row_d))
 
+/* A sparse row, its entries with their columns, joins a cluster (w < 0: leaves it). Its other entries are 0, and so are
+ * their pieces: a column in which a row of positive weight has a 0 has the origin 0 (see Layout in sums.pyx). */
+#define SUMS_ENTRIES(real, name)                                                                                       \
+    static void name(const real *SV_RESTRICT x, const int *SV_RESTRICT column, ptrdiff_t n, double w, const sums_t *s,  \
+                     ptrdiff_t k)                                                                                      \
+    {                                                                                                                  \
+        const double *SV_RESTRICT origin = s->origin, *SV_RESTRICT magic = s->magic;                                   \
+        double *SV_RESTRICT cell = SUMS_CELL(s, k);                                                                    \
+        const ptrdiff_t stride = SUMS_STRIDE(s), bins = s->bins;                                                       \
+        ptrdiff_t m, b;                                                                                                \
+        double t;                                                                                                      \
+        for (m = 0; m < n; m++) {                                                                                      \
+            const ptrdiff_t j = column[m];                                                                             \
+            t = w * ((double)x[m] - origin[j]);                                                                        \
+            for (b = 0; b < bins; b++) {                                                                               \
+                const double piece = (t + magic[b * stride + j]) - magic[b * stride + j];                              \
+                t -= piece;                                                                                            \
+                cell[b * stride + j] += piece;                                                                         \
+            }                                                                                                          \
+        }                                                                                                              \
+        s->count[k] += w < 0.0 ? -1.0 : 1.0;                                                                           \
+        if (!s->weighted) return;                                                                                      \
+        t = w;                                                                                                         \
+        for (b = 0; b < bins; b++) {                                                                                   \
+            const double piece = (t + magic[b * stride + s->d]) - magic[b * stride + s->d];                            \
+            t -= piece;                                                                                                \
+            cell[b * stride + s->d] += piece;                                                                          \
+        }                                                                                                              \
+    }
+
+SUMS_ENTRIES(float, SV_(sums_entries_f))
+SUMS_ENTRIES(double, SV_(sums_entries_d))
+
 /* Least and greatest value of each column, and how many entries lie within limit of the origin but not on it.
  * INOUT low, high: d; small: d, or NULL. */
 #define SUMS_SURVEY(real, range_, few_)                                                                                \
@@ -293,6 +328,7 @@ SUMS_SURVEY(double, SV_(sums_range_d), SV_(sums_small_d))
 
 #undef SUMS_ROW
 #undef SUMS_MOVE
+#undef SUMS_ENTRIES
 #undef SUMS_SURVEY
 
 #endif

@@ -21,7 +21,6 @@ from smallvar._sweeps.rows cimport (
     value_of,
     weight_of,
 )
-from smallvar._sweeps.scores cimport pad, place_center, place_centers
 from smallvar._sweeps.state cimport (
     BIG,
     CHUNK,
@@ -58,6 +57,7 @@ cdef extern from "_exact.h" nogil:
 
 cdef enum:
     LOT = 64            # clusters opened at a time in an ordered pass, before later points are compared with them
+    WIDE = 4096         # columns from which there is no room for more than those
 
 
 cdef extern from *:
@@ -228,10 +228,14 @@ cdef class DPSweep(Engine):
         cdef Py_ssize_t chunk = start // CHUNK, last = (stop + CHUNK - 1) // CHUNK
         cdef Py_ssize_t m = 0, c, k0, first_k = s.k
         cdef bint done = False
+        while chunk < last and s.n_far[chunk] == 0:
+            chunk += 1
+        if chunk == last:
+            return 0
         while not done:
             if self.capacity < s.k + LOT + 8:
                 with gil:
-                    self.reserve(2 * s.k + 4 * LOT)
+                    self.reserve(2 * s.k + (4 * LOT if s.d < WIDE else LOT + 8))
             k0 = s.k
             done = True
             while chunk < last:
@@ -298,8 +302,7 @@ cdef class DPSweep(Engine):
         s.hd[k] = BIG
         s.fresh[k] = BIG
         s.k += 1
-        place_center(s, k)
-        pad(s, s.scaled, s.norm, s.k)
+        self.place_last()
 
     def seek_farthest(self, double lam, bint seek):
         """Whether ``assign`` looks for the point with the largest weighted distance beyond lam."""
@@ -373,7 +376,7 @@ cdef class DPSweep(Engine):
         if kept < old_k:
             self.s.k = kept
             self.relabel()
-            place_centers(&self.s)
+            self.place()
             self.s.lazy = False
         self.n_before = kept
         self.have_sums = False
@@ -531,7 +534,7 @@ cdef class DPSweep(Engine):
         if self.adrift > 0:
             self.have_sums = False
         s.k = kept
-        place_centers(&self.s)
+        self.place()
         if kept < old_k:
             forget_restless(&self.s)
             self.relabel()

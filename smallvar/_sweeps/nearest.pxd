@@ -10,11 +10,14 @@ cdef class Engine:
     cdef Py_ssize_t capacity        # centers there is memory for
     cdef Py_ssize_t n_chunks
     cdef list arrays            # keeps every buffer alive
-    cdef object center_arrays   # raw centers, tables, scaled centers and norms, the restless and theirs
+    cdef object center_arrays   # raw centers, tables, what scores are computed from, the restless
     cdef Py_ssize_t work            # elements read since the last check for signals
 
     cdef keep(self, array)
     cpdef reserve(self, Py_ssize_t capacity)
+    cdef tuple reserve_scores(self, Py_ssize_t capacity)
+    cdef void place(self) noexcept nogil
+    cdef void place_last(self) noexcept nogil
     cdef Py_ssize_t chunks_at_once(self) noexcept nogil
     cdef int check_signals(self, Py_ssize_t rows) except -1 nogil
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil

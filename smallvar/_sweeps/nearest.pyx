@@ -18,7 +18,7 @@ from smallvar._sweeps.opened cimport attract_points, lower_distances
 from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.restless cimport copy_restless, flush_restless, forget_restless
 from smallvar._sweeps.rows cimport poll_signals, real_x, rows_of
-from smallvar._sweeps.scores cimport Batch, Close, decide, distances_to, flush, join, place_centers
+from smallvar._sweeps.scores cimport Batch, Close, decide, distances_to, flush, join, pad, place_center, place_centers
 from smallvar._sweeps.state cimport BIG, CHUNK, WORK, State, exact_distance, is_far, real_c, surely_far, tile_of, upper
 
 import numpy as np
@@ -216,7 +216,7 @@ cdef class Engine:
 
     Parameters
     ----------
-    X : IN array (n, d), float32 or float64, any strides, may be read-only
+    X : IN array (n, d), float32 or float64, any strides, may be read-only; or what rows_of takes
     weight : IN array (n,) float64 in visiting order, or None
     order : IN array (n,) intp, a permutation: the i-th point visited is row order[i]; None: as given
     label : INOUT array (n,) int32 in visiting order
@@ -286,8 +286,6 @@ cdef class Engine:
     cpdef reserve(self, Py_ssize_t capacity):
         """Make room for this many centers; those that are there stay."""
         cdef double[:, ::1] centers
-        cdef float[::1] single
-        cdef double[::1] double_
         cdef float[:, ::1] tables
         cdef int[::1] restless
         cdef unsigned char[::1] is_restless
@@ -298,7 +296,6 @@ cdef class Engine:
         old = self.center_arrays
         centers_array = np.zeros((capacity, d))
         tables_array = np.full((7, capacity), BIG, dtype=np.float32)
-        scores_array = np.zeros(capacity * (d + 1), dtype=np.float32 if self.s.single else np.float64)
         if old is not None:
             k = min(self.s.k, <Py_ssize_t> len(old[0]))
             centers_array[:k] = old[0][:k]
@@ -309,15 +306,8 @@ cdef class Engine:
         self.s.p, self.s.r, self.s.h = &tables[0, 0], &tables[1, 0], &tables[2, 0]
         self.s.hd, self.s.fresh, self.s.near = &tables[3, 0], &tables[4, 0], &tables[5, 0]
         self.s.rg = &tables[6, 0]
-        if self.s.single:
-            single = scores_array
-            self.s.scaled, self.s.norm = <void*> &single[0], <void*> &single[capacity * d]
-        else:
-            double_ = scores_array
-            self.s.scaled, self.s.norm = <void*> &double_[0], <void*> &double_[capacity * d]
         restless_array = np.zeros(capacity, dtype=np.int32)
         is_restless_array = np.zeros(capacity, dtype=np.uint8)
-        restless_scores_array = np.zeros_like(scores_array)
         if old is not None:
             restless_array[:self.s.n_restless] = old[3][:self.s.n_restless]
             is_restless_array[restless_array[:self.s.n_restless]] = 1
@@ -325,18 +315,39 @@ cdef class Engine:
         is_restless = is_restless_array
         self.s.restless = &restless[0]
         self.s.is_restless = &is_restless[0]
-        if self.s.single:
-            single = restless_scores_array
-            self.s.restless_scaled, self.s.restless_norm = <void*> &single[0], <void*> &single[capacity * d]
-        else:
-            double_ = restless_scores_array
-            self.s.restless_scaled, self.s.restless_norm = <void*> &double_[0], <void*> &double_[capacity * d]
-        self.center_arrays = (centers_array, tables_array, scores_array, restless_array, restless_scores_array,
+        self.center_arrays = (centers_array, tables_array, self.reserve_scores(capacity), restless_array,
                               is_restless_array)
         self.capacity = capacity
         with nogil:
-            place_centers(&self.s)
+            self.place()
             copy_restless(&self.s)
+
+    cdef tuple reserve_scores(self, Py_ssize_t capacity):
+        """Room for the tables that scores are computed from; returns the arrays."""
+        cdef float[::1] single
+        cdef double[::1] double_
+        cdef Py_ssize_t size = capacity * self.s.d
+        arrays = tuple(np.zeros(size + capacity, dtype=np.float32 if self.s.single else np.float64) for _ in range(2))
+        if self.s.single:
+            single = arrays[0]
+            self.s.scaled, self.s.norm = <void*> &single[0], <void*> &single[size]
+            single = arrays[1]
+            self.s.restless_scaled, self.s.restless_norm = <void*> &single[0], <void*> &single[size]
+        else:
+            double_ = arrays[0]
+            self.s.scaled, self.s.norm = <void*> &double_[0], <void*> &double_[size]
+            double_ = arrays[1]
+            self.s.restless_scaled, self.s.restless_norm = <void*> &double_[0], <void*> &double_[size]
+        return arrays
+
+    cdef void place(self) noexcept nogil:
+        """Place all centers: in the tables that scores are computed from."""
+        place_centers(&self.s)
+
+    cdef void place_last(self) noexcept nogil:
+        """Place the last center, which is new."""
+        place_center(&self.s, self.s.k - 1)
+        pad(&self.s, self.s.scaled, self.s.norm, self.s.k)
 
     @property
     def k(self):
@@ -391,7 +402,7 @@ cdef class Engine:
         for k in range(self.s.k):
             for j in range(self.s.d):
                 self.s.c[k * self.s.d + j] = centers[k, j]
-        place_centers(&self.s)
+        self.place()
         self.s.lazy = False
         self.s.opened = False
 

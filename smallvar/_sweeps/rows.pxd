@@ -1,6 +1,7 @@
 """The rows of some data, whatever their strides, type, order and weights; and the check for signals."""
 
 from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t
 
 ctypedef fused real_x:  # element type of the data
     float
@@ -16,9 +17,33 @@ cdef struct Rows:
     Py_ssize_t d                # columns
     const Py_ssize_t* order     # point i, the i-th one visited, is row order[i]; NULL: as given
     const double* weight        # of point i, or NULL
+    # sparse rows (CSR, columns ascending): x are the entries, of which row m has begin[m]..begin[m + 1] - 1; of these
+    # begins one is not NULL, or both are where the rows are dense
+    const int* column           # of each entry
+    const int* begin_int
+    const int64_t* begin_long
 
 
 cdef Rows rows_of(X, const double[::1] weight, const Py_ssize_t[::1] order) except *
+
+
+cdef inline bint is_sparse(const Rows* r) noexcept nogil:
+    return r.column != NULL
+
+
+cdef inline Py_ssize_t entries_of(const Rows* r, Py_ssize_t i, Py_ssize_t* stop) noexcept nogil:
+    """Number of the first entry of point i of sparse rows, and of the first one after it."""
+    cdef Py_ssize_t row = i if r.order == NULL else r.order[i]
+    if r.begin_int != NULL:
+        stop[0] = r.begin_int[row + 1]
+        return r.begin_int[row]
+    stop[0] = r.begin_long[row + 1]
+    return r.begin_long[row]
+
+
+cdef inline double entry(const Rows* r, Py_ssize_t m) noexcept nogil:
+    """Value of entry m of sparse rows."""
+    return (<const float*> r.x)[m] if r.single else (<const double*> r.x)[m]
 
 
 cdef inline Py_ssize_t start_of(const Rows* r, Py_ssize_t i) noexcept nogil:
@@ -45,8 +70,15 @@ cdef inline void read_row(const Rows* r, Py_ssize_t i, double* out, Py_ssize_t s
     """The values of point i, ``step`` apart."""
     cdef const float* single
     cdef const double* double_
-    cdef Py_ssize_t j
-    if r.single:
+    cdef Py_ssize_t j, m, stop
+    if is_sparse(r):
+        for j in range(r.d):
+            out[j * step] = 0.0
+        m = entries_of(r, i, &stop)
+        while m < stop:
+            out[r.column[m] * step] = entry(r, m)
+            m += 1
+    elif r.single:
         single = point(<const float*> r.x, r, i)
         for j in range(r.d):
             out[j * step] = single[j * r.col]

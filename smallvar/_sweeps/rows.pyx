@@ -1,17 +1,66 @@
 """The one place that knows how data lie in memory: see rows.pxd."""
 
+from libc.stdint cimport int64_t
+
 import numpy as np
+from scipy.sparse import issparse
+
+ctypedef fused begin_t:     # types of the arrays of CSR data
+    int
+    int64_t
+
+ctypedef fused column_t:
+    int
+    int64_t
+
+cdef int NO_COLUMN = 0  # of data without any entry
+
+
+def is_canonical(const begin_t[::1] begin, const column_t[::1] column):
+    """Whether the columns of each row of CSR data ascend, each only once."""
+    cdef Py_ssize_t i, m
+    for i in range(begin.shape[0] - 1):
+        for m in range(begin[i] + 1, begin[i + 1]):
+            if column[m] <= column[m - 1]:
+                return False
+    return True
 
 
 cdef Rows rows_of(X, const double[::1] weight, const Py_ssize_t[::1] order) except *:
     """Rows of an array (n, d), float32 or float64, which the caller keeps alive, as it does weight and order.
 
+    Or of a sparse one, as sparse_rows of _validation.py makes them: CSR, columns ascending, as int32.
+
     weight : (n,) in the order of visit, or None;  order : (n,), a permutation, or None
     """
     cdef const float[:, :] single
     cdef const double[:, :] double_
+    cdef const float[::1] single_entries
+    cdef const double[::1] double_entries
+    cdef const int[::1] column, begin_int
+    cdef const int64_t[::1] begin_long
     cdef Rows r
-    if X.dtype == np.float32:
+    r.column, r.begin_int, r.begin_long = NULL, NULL, NULL
+    if issparse(X):
+        column = X.indices
+        r.x, r.column, r.single = NULL, &NO_COLUMN, X.dtype == np.float32
+        r.n, r.d = X.shape
+        r.row, r.col = 0, 1
+        if column.shape[0] > 0:
+            r.column = &column[0]
+            if r.single:
+                single_entries = X.data
+                r.x = &single_entries[0]
+            else:
+                double_entries = X.data
+                r.x = &double_entries[0]
+        if X.indptr.dtype.itemsize == 4:
+            begin_int = X.indptr
+            r.begin_int = &begin_int[0]
+        else:
+            begin_long = X.indptr
+            r.begin_long = &begin_long[0]
+    elif X.dtype == np.float32:
         single = X
         r.x, r.single, r.n, r.d = &single[0, 0], True, single.shape[0], single.shape[1]
         r.row, r.col = single.strides[0] // 4, single.strides[1] // 4

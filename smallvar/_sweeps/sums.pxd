@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from smallvar._sweeps.rows cimport Rows
+from smallvar._sweeps.rows cimport Rows, entries_of, is_sparse, weight_of
 
 cdef extern from "_sums.h" nogil:
     ctypedef struct sums_t:
@@ -19,6 +19,8 @@ cdef extern from "_sums.h" nogil:
                      const sums_t*)
     void sums_move_d(const double*, Py_ssize_t, Py_ssize_t, const Py_ssize_t*, const int*, const int*, const double*,
                      const sums_t*)
+    void sums_entries_f(const float*, const int*, Py_ssize_t, double, const sums_t*, Py_ssize_t)
+    void sums_entries_d(const double*, const int*, Py_ssize_t, double, const sums_t*, Py_ssize_t)
     double sums_total(const sums_t*, Py_ssize_t, Py_ssize_t)
     double sums_weight(const sums_t*, Py_ssize_t)
     void sums_clear(const sums_t*, Py_ssize_t, Py_ssize_t)
@@ -42,6 +44,18 @@ cdef inline void move_rows(
         sums_move_f(<const float*> r.x, r.col, size, at, left, joined, weight, sums)
     else:
         sums_move_d(<const double*> r.x, r.col, size, at, left, joined, weight, sums)
+
+
+cdef inline void move_entries(const Rows* r, Py_ssize_t i, int k, double sign, const sums_t* sums) noexcept nogil:
+    """Sparse point i joins cluster k (sign 1), or leaves it (-1); not if its weight is 0, or k is -1."""
+    cdef Py_ssize_t stop, m = entries_of(r, i, &stop)
+    cdef double w = sign * weight_of(r, i)
+    if w == 0.0 or k < 0:
+        return
+    if r.single:
+        sums_entries_f(<const float*> r.x + m, r.column + m, stop - m, w, sums, k)
+    else:
+        sums_entries_d(<const double*> r.x + m, r.column + m, stop - m, w, sums, k)
 
 
 cdef void move_points(

@@ -5,9 +5,20 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from smallvar._sweeps.pool cimport PAYS, Body, run
-from smallvar._sweeps.rows cimport Rows, poll_signals, real_x, rows_of, start_of
+from smallvar._sweeps.rows cimport (
+    Rows,
+    entries_of,
+    entry,
+    is_sparse,
+    poll_signals,
+    real_x,
+    rows_of,
+    start_of,
+    weight_of,
+)
 
 import numpy as np
+from scipy.sparse import issparse
 
 cdef extern from "_sums.h" nogil:
     void sums_range_f(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, float*, float*)
@@ -90,6 +101,13 @@ cdef void move_points(
     """Points start..stop-1 go from clusters left (NULL: from nowhere) to clusters joined, one entry a point."""
     cdef Py_ssize_t[RUN] at
     cdef Py_ssize_t done = 0, m, size
+    if is_sparse(r):
+        for m in range(stop - start):
+            if left == NULL or left[m] != joined[m]:
+                if left != NULL:
+                    move_entries(r, start + m, left[m], -1.0, sums)
+                move_entries(r, start + m, joined[m], 1.0, sums)
+        return
     while done < stop - start:
         size = min(<Py_ssize_t> RUN, stop - start - done)
         for m in range(size):
@@ -111,8 +129,10 @@ def widened(X, weight):
 def column_range(X, weight, int n_threads):
     """Least and greatest value of each column, over the rows of positive weight: two float64 arrays of shape (d,).
 
-    X : IN array (n, d);  weight : IN array (n,) or None
+    X : IN array (n, d), or sparse rows;  weight : IN array (n,) or None
     """
+    if issparse(X):
+        return range_of_entries(X, weight)
     wide, times = widened(X, weight)
     low, high = range_of(wide, weight, n_threads)
     if times > 1:
@@ -121,6 +141,32 @@ def column_range(X, weight, int n_threads):
             rest = X[X.shape[0] - X.shape[0] % times :]
             low, high = np.minimum(low, rest.min(axis=0)), np.maximum(high, rest.max(axis=0))
     return low, high
+
+
+cdef range_of_entries(X, const double[::1] weight):
+    """The same of sparse rows: what is not stored is 0."""
+    cdef Rows r = rows_of(X, weight, None)
+    cdef double[::1] low = np.full(r.d, np.inf), high = np.full(r.d, -np.inf)
+    cdef Py_ssize_t[::1] count = np.zeros(r.d, dtype=np.intp)
+    cdef Py_ssize_t i, j, m, stop, used = 0
+    cdef double x
+    with nogil:
+        for i in range(r.n):
+            if weight_of(&r, i) == 0.0:
+                continue
+            used += 1
+            m = entries_of(&r, i, &stop)
+            while m < stop:
+                j, x = r.column[m], entry(&r, m)
+                low[j] = min(low[j], x)
+                high[j] = max(high[j], x)
+                count[j] += 1
+                m += 1
+        for j in range(r.d):
+            if count[j] < used:
+                low[j] = min(low[j], 0.0)
+                high[j] = max(high[j], 0.0)
+    return np.asarray(low), np.asarray(high)
 
 
 cdef range_of(X, const double[::1] weight, int n_threads):
@@ -164,6 +210,8 @@ def cluster_range(const real_x[:, :] X, const int[::1] label, Py_ssize_t k):
 
 def count_small(X, weight, origin, limit, int n_threads):
     """How many rows of positive weight have 0 < |x - origin| < limit, for each column: float64 array (d,)."""
+    if issparse(X):
+        return small_of_entries(X, weight, origin, limit)
     wide, times = widened(X, weight)
     small = small_of(wide, weight, np.concatenate((origin,) * times), np.concatenate((limit,) * times), n_threads)
     if times > 1:
@@ -172,6 +220,25 @@ def count_small(X, weight, origin, limit, int n_threads):
             rest = np.abs(X[X.shape[0] - X.shape[0] % times :] - origin)
             small += ((rest < limit) & (rest > 0.0)).sum(axis=0)
     return small
+
+
+cdef small_of_entries(X, const double[::1] weight, const double[::1] origin, const double[::1] limit):
+    """The same of sparse rows. An entry that is not stored is on the origin of its column: that is 0 (see Layout)."""
+    cdef Rows r = rows_of(X, weight, None)
+    cdef double[::1] small = np.zeros(r.d)
+    cdef Py_ssize_t i, j, m, stop
+    cdef double t
+    with nogil:
+        for i in range(r.n):
+            if weight_of(&r, i) == 0.0:
+                continue
+            m = entries_of(&r, i, &stop)
+            while m < stop:
+                j = r.column[m]
+                t = fabs(entry(&r, m) - origin[j])
+                small[j] += 1.0 if 0.0 < t < limit[j] else 0.0
+                m += 1
+    return np.asarray(small)
 
 
 cdef small_of(X, const double[::1] weight, const double[::1] origin, const double[::1] limit, int n_threads):
@@ -220,8 +287,9 @@ class Layout:
     ``unit`` (d + 1,) bounds each column's w |x - origin|, and the weights; ``bins`` bins of ``width`` bits keep 50 bits
     of every number, except in a share ``rare`` of the rows of a column, which may lie too near to its origin.
 
-    X : IN array (n, d), float32 or float64;  weight : IN array (n,) or None
-    origin : IN array (d,), or None: a round point near the data
+    X : IN array (n, d), float32 or float64, or sparse rows;  weight : IN array (n,) or None
+    origin : IN array (d,), or None: a round point near the data. Of sparse rows it is 0 in every column in which a row
+        of positive weight has an entry that is not stored, as the round point is, so that only stored ones are summed
     low, high : IN arrays (d,), the column_range of X and weight, where it is known
     """
 
