@@ -85,9 +85,9 @@ class Space:
         return self._mean
 
 
-def sweep_over(X, *args):
+def sweep_over(X, *args, **options):
     """The sweep for these rows, dense or sparse; arguments as for DPSweep."""
-    return (SparseSweep if issparse(X) else DPSweep)(X, *args)
+    return (SparseSweep if issparse(X) else DPSweep)(X, *args, **options)
 
 
 def nearest_seed(X, *args):

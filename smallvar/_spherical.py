@@ -5,20 +5,21 @@ from typing import Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from scipy.spatial.distance import cdist, pdist
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._centers import Space, nearest_sweep
+from smallvar._centers import Space, nearest_seed, nearest_sweep, sweep_over
 from smallvar._dpmeans import LAMS, DPMeans
 from smallvar._minibatch import BatchEstimator
 from smallvar._path import find_path
 from smallvar._penalty import cut_guess, farthest_row
 from smallvar._starts import Start
-from smallvar._sweeps.dpmeans import DPSweep, nearest_seed
 from smallvar._validation import (
     DTYPES,
+    Data,
     check_flag,
     check_init,
     check_lam,
@@ -26,7 +27,9 @@ from smallvar._validation import (
     check_option,
     check_weights,
     learned,
+    one_row,
     shown,
+    sparse_rows,
 )
 
 VANISHED = 2.0**-46  # of a cluster's weight: the sum of its rows is no longer than that
@@ -35,12 +38,17 @@ BLOCK = 1 << 17  # numbers converted at a time
 LOOK = 20_000  # rows of a path's first look: wide clusters are worth a center from some 20 rows on
 
 
-def lengths(X):
-    """The length of each row, squares added in the order of the columns."""
-    squares = np.zeros(X.shape[0])
+def squares(X):
+    """The squared length of each row, added in the order of the columns."""
+    total = np.zeros(X.shape[0])
     for column in X.T:
-        squares += np.square(column)
-    return np.sqrt(squares)
+        total += np.square(column)
+    return total
+
+
+def lengths(X):
+    """The length of each row."""
+    return np.sqrt(squares(X))
 
 
 def rounding(X):
@@ -52,7 +60,7 @@ def first_row(X, weight, order=None):
     """The first row visited that has weight, as a center."""
     rows = np.arange(X.shape[0]) if order is None else order
     row = rows[0] if weight is None else rows[int((weight[rows] > 0.0).argmax())]
-    return np.array(X[row : row + 1], dtype=np.float64)
+    return one_row(X, row)[None]
 
 
 def as_directions(centers, X, weight, n_threads):
@@ -73,7 +81,7 @@ def opening_penalty(X, weight, centers, n_threads):
     to_center = 0.5 * sweep.own_distances()[used]
     labels, first = np.unique(sweep.labels[used], return_index=True)
     seeds = centers.copy()
-    seeds[labels] = X[used[first]]
+    seeds[labels] = X[used[first]].toarray() if issparse(X) else X[used[first]]
     sweep.set_centers(seeds)
     within = float((0.5 * sweep.own_distances()[used]).max())
     apart = 0.5 * pdist(centers, "sqeuclidean")
@@ -83,22 +91,50 @@ def opening_penalty(X, weight, centers, n_threads):
     return max(lam * float(np.mean(mass)), float((mass * to_center).max()))
 
 
+def not_unit(X, n_threads):
+    """The rows whose length is not 1 up to rounding."""
+    squares = np.full(X.shape[0], np.inf)
+    nearest_seed(X, None, np.zeros(X.shape[1]), squares, n_threads)
+    return np.flatnonzero(~(np.abs(squares - 1.0) <= UNIT * np.finfo(X.dtype).eps))
+
+
+def divided(values, largest, squares_of):
+    """Numbers of rows divided by the lengths of these, of whose numbers ``largest`` is the largest.
+
+    ``squares_of(values)`` are the squared lengths. By a power of two first: squares then neither
+    vanish nor overflow.
+    """
+    values = np.ldexp(values, -np.frexp(largest)[1])
+    return values / np.sqrt(squares_of(values))
+
+
 def unit_rows(X, n_threads, name="X"):
     """Rows of length 1: X itself if all are, up to rounding, else one copy in its own type.
 
     float16 becomes float32. Rows that have length 1 are the same numbers in the copy.
     """
-    single = X.dtype == np.float16
-    zero, copy = [], None
-    if single:
+    if issparse(X):
+        copy, zero = unit_sparse_rows(X, n_threads)
+    else:
+        copy, zero = unit_dense_rows(X, n_threads)
+    if len(zero):
+        raise ValueError(
+            f"{name} must have no rows of length zero, which have no direction, got {len(zero)}, "
+            f"the first at index {zero[0]}"
+        )
+    return copy
+
+
+def unit_dense_rows(X, n_threads):
+    """The rows, and which are zero."""
+    if X.dtype == np.float16:
         copy, off = np.empty(X.shape, dtype=np.float32), np.arange(X.shape[0])
     else:
-        squares = np.full(X.shape[0], np.inf)
-        nearest_seed(X, None, np.zeros(X.shape[1]), squares, n_threads)
-        off = np.flatnonzero(~(np.abs(squares - 1.0) <= UNIT * np.finfo(X.dtype).eps))
+        off = not_unit(X, n_threads)
         if not len(off):
-            return X
+            return X, off
         copy = np.array(X, order="C")
+    zero = []
     for part in gen_batches(len(off), max(1, BLOCK // X.shape[1])):
         rows = off[part]
         block = np.array(X[rows], dtype=np.float64)
@@ -106,16 +142,31 @@ def unit_rows(X, n_threads, name="X"):
         none = largest == 0.0
         zero.append(rows[none])
         block[none], largest[none] = 1.0, 1.0
-        # by a power of two first: squares then neither vanish nor overflow
-        block = np.ldexp(block, -np.frexp(largest)[1][:, None])
-        copy[rows] = block / lengths(block)[:, None]
-    zero = np.concatenate(zero)
-    if len(zero):
-        raise ValueError(
-            f"{name} must have no rows of length zero, which have no direction, got {len(zero)}, "
-            f"the first at index {zero[0]}"
-        )
-    return copy
+        copy[rows] = divided(block, largest[:, None], lambda rows: squares(rows)[:, None])
+    return copy, np.concatenate(zero)
+
+
+def unit_sparse_rows(X, n_threads):
+    """The same for sparse rows: the same numbers."""
+    if X.dtype == np.float16:
+        X = sparse_rows(X.astype(np.float32))
+    off = not_unit(X, n_threads)
+    if not len(off):
+        return X, off
+    copy, row_of = sparse_rows(X), np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    copy.data = X.data.copy()
+    largest = np.zeros(X.shape[0])
+    np.maximum.at(largest, row_of, np.abs(X.data))
+    zero = np.flatnonzero(largest == 0.0)
+    at = np.flatnonzero(np.isin(row_of, off) & (largest[row_of] > 0.0))
+
+    def squares_of(values):
+        total = np.zeros(X.shape[0])
+        np.add.at(total, row_of[at], np.square(values))  # in the order of the columns
+        return total[row_of[at]]
+
+    copy.data[at] = divided(X.data[at].astype(np.float64), largest[row_of[at]], squares_of)
+    return copy, zero
 
 
 class Sphere(Space):
@@ -316,19 +367,19 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         check_flag(self.shuffle, "shuffle")
         self._check_starts()
 
-    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+    def _validate(self, X: Data, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         X = super()._validate(X, reset=reset, least=least)
         return unit_rows(X, self._threads())
 
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Rows of any length but 0. float32 and float64 in any memory layout are used as they are
             if all rows have length 1, else copied once; float16 is converted to float32, other
-            types to float64.
+            types to float64. Sparse data are used as CSR.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -376,7 +427,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             space = Sphere(X, weight, n_threads, centers)
             w = weight if order is None or weight is None else weight[order]
             labels = np.zeros(X.shape[0], dtype=np.int32)
-            sweep = DPSweep(
+            sweep = sweep_over(
                 X, w, order, labels, space, n_threads, len(centers), True, spherical=True
             )
             return Start(sweep, order, centers, lam, algorithm, True, cap, self._error_share)
@@ -445,22 +496,22 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     @overload
     def predict(  # numpydoc ignore=GL08
-        self, X: ArrayLike, *, return_cosines: Literal[False] = False
+        self, X: Data, *, return_cosines: Literal[False] = False
     ) -> NDArray[np.int32]: ...
 
     @overload
     def predict(  # numpydoc ignore=GL08
-        self, X: ArrayLike, *, return_cosines: Literal[True]
+        self, X: Data, *, return_cosines: Literal[True]
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]: ...
 
     def predict(
-        self, X: ArrayLike, *, return_cosines: bool = False
+        self, X: Data, *, return_cosines: bool = False
     ) -> NDArray[np.int32] | tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Center of the largest cosine with each row; no row opens a cluster.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             New data, rows of any length but 0.
         return_cosines : bool, default=False
             Return these cosines, too: what is below ``1 - lam_`` would have opened a cluster.
@@ -481,12 +532,12 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             return sweep.labels
         return sweep.labels, np.maximum(1.0 - 0.5 * sweep.own_distances(), -1.0)
 
-    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+    def transform(self, X: Data) -> NDArray[np.floating]:
         """Compute 1 - cosine of each row with each center.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             New data, rows of any length but 0.
 
         Returns
@@ -500,17 +551,18 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         out = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
         for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
-            out[rows] = 0.5 * cdist(X[rows], centers, "sqeuclidean")
+            if issparse(X):
+                out[rows] = np.clip(1.0 - X[rows] @ centers.T, 0.0, 2.0)
+            else:
+                out[rows] = 0.5 * cdist(X[rows], centers, "sqeuclidean")
         return out
 
-    def score(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Return minus the objective of data at the fitted centers.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Data.
         y : None
             Ignored.

@@ -5,9 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import twins.exact
 import twins.spherical
 from helpers import fit, never_rises, seeds
+from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 
@@ -390,3 +392,59 @@ def test_rows_without_direction():
             model.fit(bad.astype(np.float16))
     with pytest.raises(TypeError, match="return_cosines must be True or False"):
         model.predict(X, return_cosines=1)
+
+
+# Sparse rows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(200)
+def test_sparse_rows_are_the_same_rows(algorithm, seed):
+    """Of any length or of length 1, in order or not, with entries of 0 and columns without any."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(1, 120)), int(rng.integers(1, 40))
+    X = rng.integers(-2, 3, (n, d)) * 1.0 if seed % 3 == 0 else rng.normal(size=(n, d))
+    X *= rng.random((n, d)) < rng.choice([0.1, 0.4])
+    X[~X.any(axis=1), rng.integers(d)] = 1.0
+    if seed % 4 == 1:
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+    if seed % 4 == 2:
+        X *= 10.0 ** rng.integers(-100, 100, (n, 1))
+    X = X.astype(np.float32 if seed % 2 and seed % 4 != 2 else np.float64)
+    weight = rng.choice([0.0, 0.5, 2.0], n) if seed % 5 == 0 else None
+    weight = None if weight is None or not weight.any() else weight
+    S = sp.csr_array(X)
+    if seed % 7 == 0:
+        S = sp.csc_array(S)
+    elif seed % 7 == 1:
+        S.data = np.append(S.data, 0.0).astype(X.dtype)  # an entry of 0, out of order
+        free = np.setdiff1d(np.arange(d), S.indices[S.indptr[-2] :])
+        S = sp.csr_array(
+            (S.data, np.append(S.indices, free[0]), np.append(S.indptr[:-1], len(S.data))), S.shape
+        ) if len(free) else sp.csr_array(X)  # fmt: skip
+    kind = rng.choice(["min_cosine", "farthest-first", "auto"], p=[0.7, 0.2, 0.1])
+    options = {"lam": str(kind), "n_clusters": min(3, n)} if kind != "min_cosine" else {}
+    if kind == "min_cosine":
+        options["min_cosine"] = float(rng.choice([-0.5, 0.1, 0.5, 0.9]))
+    options |= {"algorithm": algorithm, "random_state": 0, "n_threads": 1 + seed % 3}
+    before = S.copy()
+    dense = SphericalDPMeans(**options).fit(X, sample_weight=weight)
+    sparse = SphericalDPMeans(**options).fit(S, sample_weight=weight)
+    assert (before != S).nnz == 0 and S.dtype == before.dtype
+    assert np.array_equal(sparse.labels_, dense.labels_)
+    assert np.array_equal(sparse.cluster_centers_, dense.cluster_centers_)
+    assert sparse.n_iter_ == dense.n_iter_
+    assert_allclose(sparse.objective_, dense.objective_, rtol=1e-9, atol=1e-7)
+    assert np.array_equal(sparse.predict(S), dense.predict(X))
+    assert_allclose(sparse.transform(S), dense.transform(X), atol=1e-6)
+    assert_allclose(sparse.score(S), dense.score(X), rtol=1e-9, atol=1e-7)
+    two = [SphericalDPMeans(**options).partial_fit(data).partial_fit(data) for data in (X, S)]
+    assert np.array_equal(two[0].labels_, two[1].labels_)
+
+
+def test_sparse_rows_without_entries_are_refused():
+    X = sp.csr_array(np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]))
+    with pytest.raises(ValueError, match="no rows of length zero.*got 2, the first at index 1"):
+        SphericalDPMeans(0.5).fit(X)
+    half = sp.csr_array(np.eye(3, dtype=np.float32))
+    assert SphericalDPMeans(0.5).fit(half).n_clusters_ == 3

@@ -532,8 +532,8 @@ cdef class SparseSweep(DPSweep):
     cdef View v
     cdef object norms       # keeps squared norms and scratch memory alive
 
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, *args, bint spherical=False):
+        super().__init__(*args, spherical=spherical)
         memset(self.s.tiles, 0, self.s.tile_size * self.n_threads)
 
     cpdef reserve(self, Py_ssize_t capacity):
