@@ -17,7 +17,7 @@ from smallvar._sweeps.dpmeans import nearest_seed as nearest_seed_dense
 from smallvar._sweeps.sparse import SparseSweep
 from smallvar._sweeps.sparse import nearest_seed as nearest_seed_sparse
 from smallvar._sweeps.sums import Layout, column_range, round_origin
-from smallvar._validation import DTYPES, Data, check_spread, check_weights, learned
+from smallvar._validation import DTYPES, Data, check_spread, check_weights, learned, some_rows
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
@@ -112,12 +112,12 @@ class NearestCenters(Estimator):
     labels_: NDArray[np.int32]
     inertia_: float
     n_iter_: int
-    _dtype: np.dtype[np.floating] = np.dtype(np.float64)  # of the data of the last fit
+    _dtype: type[np.floating] = np.float64  # of the data of the last fit
 
     def _validate(self, X: Data, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         X = super()._validate(X, reset=reset, least=least)
         if reset:
-            self._dtype = X.dtype
+            self._dtype = X.dtype.type
         return X
 
     def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
@@ -155,7 +155,7 @@ class NearestCenters(Estimator):
 
         check_is_fitted(self)
         try:
-            kind = self._dtype if dtype is None else np.dtype(dtype)
+            kind = np.dtype(self._dtype if dtype is None else dtype)
         except TypeError:
             kind = None
         if kind not in DTYPES:
@@ -253,7 +253,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
             with np.errstate(over="ignore", invalid="ignore"):
                 if issparse(X):
-                    some = X[rows].astype(np.float64, copy=False)
+                    some = some_rows(X, rows).astype(np.float64, copy=False)
                     squares = np.asarray(some.multiply(some).sum(axis=1)).reshape(-1, 1)
                     squares = squares - 2.0 * (some @ centers.T) + norms
                     distances[rows] = np.sqrt(np.maximum(squares, 0.0))

@@ -15,7 +15,7 @@ from smallvar._criterion import BLOCK, Criterion
 from smallvar._envelope import Path, envelope
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.sums import column_range
-from smallvar._validation import Data, check_data, check_number, check_weights
+from smallvar._validation import Data, check_data, check_number, check_weights, some_rows
 
 COARSE = 5000  # rows of the first, rough way down,
 NUMBERS = 1 << 18  # but at most so many numbers, down to half as many rows
@@ -184,7 +184,7 @@ class _Problem:
             drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
             rows = drawn if rows is None else rows[drawn]
         if rows is not None:
-            X, weight = X[rows], None if weight is None else weight[rows]
+            X, weight = some_rows(X, rows), None if weight is None else weight[rows]
         if issparse(X):
             X = X.toarray()
         if not self.varying.all():

@@ -29,6 +29,7 @@ from smallvar._validation import (
     learned,
     one_row,
     shown,
+    some_rows,
     sparse_rows,
 )
 
@@ -81,7 +82,8 @@ def opening_penalty(X, weight, centers, n_threads):
     to_center = 0.5 * sweep.own_distances()[used]
     labels, first = np.unique(sweep.labels[used], return_index=True)
     seeds = centers.copy()
-    seeds[labels] = X[used[first]].toarray() if issparse(X) else X[used[first]]
+    few = some_rows(X, used[first])
+    seeds[labels] = few.toarray() if issparse(X) else few
     sweep.set_centers(seeds)
     within = float((0.5 * sweep.own_distances()[used]).max())
     apart = 0.5 * pdist(centers, "sqeuclidean")
@@ -552,7 +554,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         out = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
         for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
             if issparse(X):
-                out[rows] = np.clip(1.0 - X[rows] @ centers.T, 0.0, 2.0)
+                out[rows] = np.clip(1.0 - some_rows(X, rows) @ centers.T, 0.0, 2.0)
             else:
                 out[rows] = 0.5 * cdist(X[rows], centers, "sqeuclidean")
         return out

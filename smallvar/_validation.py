@@ -207,21 +207,33 @@ def sparse_rows(X, k=1):
         begin, indices, data = X.indptr, X.indices, X.data
         if not np.isfinite(data).all():
             raise ValueError("X must be finite, got entries of the same place with infinite sums")
-    rows = csr_array(X.shape, dtype=data.dtype)
-    # not by the constructor, which would give both arrays of numbers the same type
+    return _csr(X.shape, data, indices, begin)
+
+
+def _csr(shape, data, indices, begin):
+    """An array of these parts; the constructor would give both arrays of integers the same type."""
+    rows = csr_array(shape, dtype=data.dtype)
     rows.data, rows.indptr = np.ascontiguousarray(data), np.ascontiguousarray(begin)
     rows.indices = np.ascontiguousarray(indices, dtype=np.int32)
     return rows
 
 
 def some_rows(X, rows):
-    """These rows of checked data."""
-    return sparse_rows(X[rows]) if issparse(X) else X[rows]
+    """These rows of checked data: by hand, as scipy wants integers of one type in both arrays."""
+    if not issparse(X):
+        return X[rows]
+    rows = np.arange(X.shape[0])[rows]
+    counts = np.diff(X.indptr)[rows]
+    begin = np.append(0, np.cumsum(counts, dtype=np.int64))
+    entries = np.repeat(X.indptr[rows] - begin[:-1], counts) + np.arange(begin[-1])
+    if begin[-1] < 2**31:
+        begin = begin.astype(np.int32)
+    return _csr((len(rows), X.shape[1]), X.data[entries], X.indices[entries], begin)
 
 
 def one_row(X, row):
     """One row of checked data as float64."""
-    return np.array(X[[row]].toarray()[0] if issparse(X) else X[row], dtype=np.float64)
+    return np.array(some_rows(X, [row]).toarray()[0] if issparse(X) else X[row], dtype=np.float64)
 
 
 def check_reach(X):

@@ -821,7 +821,7 @@ def freeze(value, depth=0):
         return (
             type(value).__name__,
             value.shape,
-            freeze((entries.data, *entries.coords), depth + 1),
+            freeze((entries.data, entries.row, entries.col), depth + 1),
         )
     if isinstance(value, nx.Graph):
         return ("graph", repr(list(value.nodes)), repr(list(value.edges(data=True))))

@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 import twins.dpmeans
 import twins.exact
 import twins.path
@@ -15,6 +16,7 @@ import twins.penalty
 from helpers import all_partitions, assert_refuses, assert_unchanged, seeds, snapshot
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.version import Version
 from problems import PATH_FAMILIES, blobs, check_state, path_problem
 from scipy.cluster import hierarchy
 from sklearn.datasets import load_iris, make_blobs
@@ -34,6 +36,8 @@ from smallvar import (
 from smallvar._envelope import FeaturePath, Path, envelope
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
+# before scipy 1.15, fcluster makes fewer or more clusters of some trees than it is asked for
+COUNTS = Version(scipy.__version__) >= Version("1.15")
 X_SMALL = blobs(np.random.default_rng(0), 90, 2, 3, spread=0.05)
 
 
@@ -281,10 +285,11 @@ def check_linkage(path):
     assert Z[-1, 3] == leaves
     for k in range(1, leaves + 1, max(1, leaves // 5)):
         assert len(np.unique(hierarchy.cut_tree(Z, n_clusters=k))) == k
-        found = hierarchy.fcluster(Z, k, criterion="maxclust").max()
-        assert found <= k
-        if 1 < k < leaves and Z[-k, 2] < Z[1 - k, 2]:
-            assert found == k
+        if COUNTS:
+            found = hierarchy.fcluster(Z, k, criterion="maxclust").max()
+            assert found <= k
+            if 1 < k < leaves and Z[-k, 2] < Z[1 - k, 2]:
+                assert found == k
 
 
 # Properties ---------------------------------------------------------------------------------

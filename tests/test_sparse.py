@@ -287,7 +287,7 @@ def broken(**parts):
 
 def broken_coo():
     S = sp.coo_array(np.eye(4))
-    S.coords = (S.coords[0], S.coords[1] + 3)
+    S.col = S.col + 3
     return S
 
 
