@@ -222,7 +222,7 @@ def test_memory():
     """Never a dense copy of the rows; at most six numbers of 8 bytes a center and column."""
     rng = np.random.default_rng(0)
     n, d, k = 3000, 30_000, 60
-    S = sp.random_array((n, d), density=0.001, format="csr", rng=rng)
+    S = sp.random_array((n, d), density=0.001, format="csr", random_state=rng)
     init = S[:k].toarray()
     model = DPMeans(1e9, init=init)
     tracemalloc.start()
