@@ -19,7 +19,7 @@ class Kernel(Fit):
 
 
 class KernelBlocks(Timed):
-    """A Gram matrix that is not held."""
+    """A Gram matrix that is not held; the sums of its rows over the clusters are."""
 
     param_names = ["rows"]
     params = [[5_000]]
@@ -27,7 +27,7 @@ class KernelBlocks(Timed):
     def make(self, rows):
         """Ten blobs in ten dimensions."""
         X, truth = blobs(rows, 10, 10)
-        return X, truth, KernelDPMeans(0.6, kernel="rbf", gamma=0.01, max_memory=1e6)
+        return X, truth, KernelDPMeans(0.6, kernel="rbf", gamma=0.01, max_memory=2e7)
 
 
 class KernelHDP(Fit):

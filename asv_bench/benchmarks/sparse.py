@@ -14,11 +14,9 @@ def words(n, d, k, length=90, seed=0):
     own = (d / 10 * (np.power(d / 10.0, rng.random((n, length // 3))) - 1) / (d / 10)).astype(int)
     own = (own * 7919 + rng.integers(0, k, n)[:, None] * 104_729) % d
     common = rng.choice(d, (n, length - length // 3), p=1 / rank / np.sum(1 / rank))
-    columns = np.concatenate([own, common], axis=1)
-    X = csr_array(
-        (np.ones(columns.size, np.float32), (np.repeat(np.arange(n), length), columns.ravel())),
-        (n, d),
-    )
+    columns = np.concatenate([own, common], axis=1).astype(np.int32)  # KMeans takes no int64
+    rows = np.repeat(np.arange(n, dtype=np.int32), length)
+    X = csr_array((np.ones(columns.size, np.float32), (rows, columns.ravel())), (n, d))
     X.data /= np.sqrt(1.0 + np.bincount(X.indices, minlength=d)[X.indices]).astype(np.float32)
     X.data /= np.repeat(np.sqrt(X.multiply(X).sum(axis=1)), np.diff(X.indptr)).astype(np.float32)
     return X
