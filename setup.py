@@ -177,6 +177,7 @@ MODULES = (
     "nearest",
     "dpmeans",
     "sparse",
+    "seeds",
     "merge",
     "rounds",
     "dynamic",

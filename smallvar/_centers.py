@@ -13,9 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import Estimator
 from smallvar._sweeps.dpmeans import DPSweep
-from smallvar._sweeps.dpmeans import nearest_seed as nearest_seed_dense
 from smallvar._sweeps.sparse import SparseSweep
-from smallvar._sweeps.sparse import nearest_seed as nearest_seed_sparse
 from smallvar._sweeps.sums import Layout, column_range, round_origin
 from smallvar._validation import DTYPES, Data, check_spread, check_weights, learned, some_rows
 
@@ -88,11 +86,6 @@ class Space:
 def sweep_over(X, *args, **options):
     """The sweep for these rows, dense or sparse; arguments as for DPSweep."""
     return (SparseSweep if issparse(X) else DPSweep)(X, *args, **options)
-
-
-def nearest_seed(X, *args):
-    """A step of the farthest-first rule on dense or sparse rows: see dpmeans.pyx."""
-    return (nearest_seed_sparse if issparse(X) else nearest_seed_dense)(X, *args)
 
 
 def nearest_sweep(X, weight, centers, n_threads, sums_from=None):

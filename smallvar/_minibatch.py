@@ -1,5 +1,6 @@
 """DP-means from batches: bounded memory, streams."""
 
+from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,12 +12,12 @@ from smallvar._centers import (
     CenterEstimator,
     NearestCenters,
     Space,
-    nearest_seed,
     nearest_sweep,
 )
 from smallvar._dpmeans import LAMS, resolve_lam
 from smallvar._path import LambdaPath, find_path
 from smallvar._starts import NO_CAP
+from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import Stream
 from smallvar._validation import (
     Data,
@@ -49,7 +50,9 @@ class BatchEstimator(CenterEstimator):
     """Base of estimators whose centers follow batch after batch.
 
     ``_given`` names the array that says how much each center was given so far, ``_stream`` has the
-    sums behind it, None: they are to be made from centers and that array.
+    sums behind it, None: they are to be made from centers and that array. A subclass has
+    ``_check_parameters()`` and ``_begin(X, weight, rng, n_threads)``, which takes the penalty and
+    the centers to begin at, None for that of ``_first``, from the first data seen.
     """
 
     _given = "cluster_weights_"
@@ -61,13 +64,8 @@ class BatchEstimator(CenterEstimator):
     lam_: float
     n_steps_: int
     max_clusters: int | None
-
-    def _check_parameters(self):
-        raise NotImplementedError
-
-    def _begin(self, X, weight, rng, n_threads):
-        """Penalty and starting centers, None for those of ``_first``, from the first data seen."""
-        raise NotImplementedError
+    _check_parameters: Callable[[], None]
+    _begin: Callable[..., None]
 
     def _note(self):
         """Remember the parameters that are used up when the first data have been seen."""

@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smallvar._centers import mean_noise, nearest_seed
+from smallvar._centers import mean_noise
 from smallvar._config import resolve_threads
 from smallvar._groups import Groups
+from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import Layout
 from smallvar._validation import (
     Data,

@@ -11,12 +11,13 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._centers import Space, nearest_seed, nearest_sweep, sweep_over
+from smallvar._centers import Space, nearest_sweep, sweep_over
 from smallvar._dpmeans import LAMS, DPMeans
 from smallvar._minibatch import BatchEstimator
 from smallvar._path import find_path
 from smallvar._penalty import cut_guess, farthest_row
 from smallvar._starts import Start
+from smallvar._sweeps.seeds import nearest_seed
 from smallvar._validation import (
     DTYPES,
     Data,

@@ -1,5 +1,7 @@
 """The sweep of DP-means, for the sweeps that build on it."""
 
+from libc.stdint cimport int64_t
+
 from smallvar._sweeps.nearest cimport Engine
 from smallvar._sweeps.sums cimport Sums
 
@@ -30,6 +32,9 @@ cdef class DPSweep(Engine):
     cdef void join_or_open(self, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t* creator) noexcept nogil
     cdef void open_at(self, Py_ssize_t i) noexcept nogil
     cdef double reduce(self, const double* about) except? -1.0
+    cdef void add_squares(
+        self, const double* about, int64_t* digits, Py_ssize_t first, Py_ssize_t last, int threads
+    ) noexcept nogil
     cdef grow_sums(self, Py_ssize_t k)
     cdef add_up(self)
     cdef add_moves(self, Py_ssize_t moved)

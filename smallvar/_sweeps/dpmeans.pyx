@@ -1,4 +1,4 @@
-"""Sweeps of DP-means: clusters opened in order, sums and means, collapsed sweeps; a pass of farthest-first.
+"""Sweeps of DP-means: clusters opened in order, sums and means, collapsed sweeps.
 
 KJ12 is Kulis & Jordan (2012), MB13 Broderick, Kulis & Jordan (2013).
 """
@@ -10,17 +10,7 @@ from libc.string cimport memset
 from smallvar._sweeps.nearest cimport Engine
 from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.restless cimport choose_restless, forget_restless
-from smallvar._sweeps.rows cimport (
-    Rows,
-    point,
-    poll_signals,
-    read_row,
-    real_x,
-    rows_of,
-    start_of,
-    value_of,
-    weight_of,
-)
+from smallvar._sweeps.rows cimport point, read_row, real_x, start_of, value_of, weight_of
 from smallvar._sweeps.state cimport (
     BIG,
     CHUNK,
@@ -404,17 +394,23 @@ cdef class DPSweep(Engine):
         cdef State* s = &self.s
         cdef int threads = self.threads_for(s.n)
         cdef int64_t[:, ::1] wide = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
-        cdef Squares a = Squares(s, about, &wide[0, 0])
         cdef Py_ssize_t t, first = 0, last
         with nogil:
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
-                run(squares_item, &a, first, last, threads)
+                self.add_squares(about, &wide[0, 0], first, last, threads)
                 self.check_signals((last - first) * CHUNK)
                 first = last
             for t in range(1, threads):
                 wide_unite(&wide[0, 0], &wide[t, 0])
             return wide_read(&wide[0, 0], 0, WIDE_DIGITS)
+
+    cdef void add_squares(
+        self, const double* about, int64_t* digits, Py_ssize_t first, Py_ssize_t last, int threads
+    ) noexcept nogil:
+        """Those of some chunks, added to the digits that each slot has."""
+        cdef Squares a = Squares(&self.s, about, digits)
+        run(squares_item, &a, first, last, threads)
 
     cdef grow_sums(self, Py_ssize_t k):
         """Room for the sums of k clusters; those that are there stay."""
@@ -652,70 +648,3 @@ cdef class DPSweep(Engine):
                 s.label[i] = <int> best
         self.reserve(s.k)
         return moved, opened
-
-
-# ---- passes over the data alone ------------------------------------------------------------------------------
-
-cdef struct Seeding:
-    Rows rows
-    const double* seed          # d: the newest one
-    double* distance            # n: to the nearest seed
-    double* farthest_distance   # of each chunk
-    Py_ssize_t* farthest_index
-
-
-cdef void nearest_seed_chunk(const real_x* x, const Seeding* a, Py_ssize_t chunk) noexcept nogil:
-    """distance[i] = min(distance[i], ||x_i - seed||^2); the largest one and its first index."""
-    cdef Py_ssize_t i, index = -1
-    cdef double t, largest = -1.0
-    for i in range(chunk * CHUNK, min(a.rows.n, (chunk + 1) * CHUNK)):
-        if a.rows.weight != NULL and a.rows.weight[i] == 0.0:
-            continue
-        t = squared_distance(point(x, &a.rows, i), a.rows.col, a.seed, a.rows.d)
-        if t < a.distance[i]:
-            a.distance[i] = t
-        t = a.distance[i] if a.rows.weight == NULL else a.rows.weight[i] * a.distance[i]
-        if t > largest:
-            largest = t
-            index = i
-    a.farthest_distance[chunk] = largest
-    a.farthest_index[chunk] = index
-
-
-cdef void nearest_seed_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
-    cdef const Seeding* a = <const Seeding*> context
-    if a.rows.single:
-        nearest_seed_chunk(<const float*> a.rows.x, a, chunk)
-    else:
-        nearest_seed_chunk(<const double*> a.rows.x, a, chunk)
-
-
-def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1] distance, int n_threads):
-    """One step of the farthest-first rule (KJ12 section 6.1): add a seed, find the point farthest from all seeds.
-
-    Returns the point with the largest weighted distance, and that distance.
-
-    X : IN array (n, d);  weight : IN array (n,) or None, rows of weight zero are left out;  seed : IN array (d,)
-    distance : INOUT array (n,), squared distance to the nearest seed so far
-    """
-    cdef Py_ssize_t n = X.shape[0], chunks = (n + CHUNK - 1) // CHUNK, c, best_index = -1
-    cdef Py_ssize_t first = 0, last, work = 0
-    cdef double best = -1.0
-    cdef double[::1] farthest_distance = np.empty(chunks)
-    cdef Py_ssize_t[::1] farthest_index = np.empty(chunks, dtype=np.intp)
-    cdef Seeding a
-    a.rows = rows_of(X, weight, None)
-    a.seed, a.distance, a.farthest_distance, a.farthest_index = (
-        &seed[0], &distance[0], &farthest_distance[0], &farthest_index[0]
-    )
-    while first < chunks:
-        last = min(chunks, first + max(1, WORK // (CHUNK * X.shape[1])))
-        with nogil:
-            run(nearest_seed_item, &a, first, last, n_threads if 8 * n * a.rows.d > PAYS else 1)
-            poll_signals(&work, 1, 0)
-        first = last
-    for c in range(chunks):
-        if farthest_distance[c] > best:
-            best = farthest_distance[c]
-            best_index = farthest_index[c]
-    return best_index, best

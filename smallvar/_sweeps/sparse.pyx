@@ -14,7 +14,7 @@ from libc.string cimport memchr, memset
 from smallvar._sweeps.dpmeans cimport DPSweep
 from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.restless cimport choose_restless
-from smallvar._sweeps.rows cimport Rows, entries_of, entry, poll_signals, rows_of, weight_of
+from smallvar._sweeps.rows cimport entries_of, entry, poll_signals, weight_of
 from smallvar._sweeps.state cimport (
     BIG,
     CHUNK,
@@ -28,7 +28,7 @@ from smallvar._sweeps.state cimport (
     tile_of,
     upper,
 )
-from smallvar._sweeps.sums cimport WIDE_DIGITS, move_entries, sums_t, wide_add, wide_read, wide_unite
+from smallvar._sweeps.sums cimport WIDE_DIGITS, move_entries, sums_t, wide_add
 
 import os
 
@@ -458,15 +458,8 @@ cdef void add_item(void* context, Py_ssize_t k, int slot) noexcept nogil:
             move_entries(&a.s.rows, a.member[m], <int> k, 1.0, a.sums)
 
 
-cdef struct Tiling:         # deciding distances of all points
-    const Rows* rows
-    const double* center    # one of d; or those of the labels:
-    const int* label
-    const Py_ssize_t* member    # points, those of equal labels together
-    Py_ssize_t n
-    char* tiles             # of each slot, CSR_LANES x d zeros
-    Py_ssize_t tile_size
-    double* out             # n
+cdef Py_ssize_t tile_numbers(Py_ssize_t d) noexcept nogil:
+    return CSR_LANES * d
 
 
 cdef void flush_tile(
@@ -639,21 +632,11 @@ cdef class SparseSweep(DPSweep):
             s.lazy = False
         choose_restless(s, -1, 1 << 62)
 
-    cdef double reduce(self, const double* about) except? -1.0:
-        cdef State* s = &self.s
-        cdef int threads = self.threads_for(s.n)
-        cdef int64_t[:, ::1] wide = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
-        cdef Squares a = Squares(&self.v, about, &wide[0, 0])
-        cdef Py_ssize_t t, first = 0, last
-        with nogil:
-            while first < self.n_chunks:
-                last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
-                run(squares_item, &a, first, last, threads)
-                self.check_signals((last - first) * CHUNK)
-                first = last
-            for t in range(1, threads):
-                wide_unite(&wide[0, 0], &wide[t, 0])
-            return wide_read(&wide[0, 0], 0, WIDE_DIGITS)
+    cdef void add_squares(
+        self, const double* about, int64_t* digits, Py_ssize_t first, Py_ssize_t last, int threads
+    ) noexcept nogil:
+        cdef Squares a = Squares(&self.v, about, digits)
+        run(squares_item, &a, first, last, threads)
 
     def own_distances(self):
         cdef double[::1] out = np.empty(self.s.n)
@@ -711,84 +694,3 @@ cdef class SparseSweep(DPSweep):
 
     def collapse(self, double lam, Py_ssize_t max_clusters):
         raise ValueError("collapsed sweeps take dense rows")
-
-
-cdef struct Merging:        # deciding distances of all points from one that has few entries that are not 0
-    const Rows* rows
-    const double* value     # these entries
-    const int* column       # their columns, ascending
-    Py_ssize_t size
-    const double* dense     # d: the same with its zeros
-    double square           # its squared norm
-    const double* nearest   # n: a distance that is surely not below this need not be known
-    double* out             # n, or HUGE_VAL
-
-
-cdef void merge_item(void* context, Py_ssize_t block, int slot) noexcept nogil:
-    """Columns where both are 0 add nothing to the deciding distance, so they can be left out."""
-    cdef const Merging* a = <const Merging*> context
-    cdef const int* column = a.rows.column
-    cdef Py_ssize_t i, m, stop, q
-    cdef double total, t, inside, shared = a.size + 16
-    for i in range(block * CHUNK, min(a.rows.n, (block + 1) * CHUNK)):
-        m = entries_of(a.rows, i, &stop)
-        total = inside = 0.0
-        for q in range(m, stop):  # as near does
-            t = entry(a.rows, q) - a.dense[column[q]]
-            total += t * t
-            inside += a.dense[column[q]] * a.dense[column[q]]
-        t = 4.0 * EPS_DOUBLE * (stop - m + shared) * (total + a.square)
-        a.out[i] = HUGE_VAL
-        if total + (a.square - inside) - t > a.nearest[i]:
-            continue
-        q = 0
-        total = 0.0
-        while m < stop or q < a.size:
-            if q == a.size or (m < stop and column[m] < a.column[q]):
-                t = entry(a.rows, m)
-                m += 1
-            elif m == stop or a.column[q] < column[m]:
-                t = -a.value[q]
-                q += 1
-            else:
-                t = entry(a.rows, m) - a.value[q]
-                m += 1
-                q += 1
-            total += t * t
-        a.out[i] = total
-
-
-def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1] distance, int n_threads):
-    """nearest_seed of dpmeans.pyx for sparse rows."""
-    cdef Py_ssize_t n = X.shape[0], d = X.shape[1], chunks = (n + CHUNK - 1) // CHUNK, first = 0, last, work = 0
-    cdef int threads = n_threads if 8 * n * d > PAYS else 1
-    cdef Rows rows = rows_of(X, weight, None)
-    used = np.flatnonzero(seed)
-    cdef bint few = 16 * len(used) < d
-    cdef const int[::1] column = np.append(used, 0).astype(np.int32)
-    cdef const double[::1] value = np.append(np.asarray(seed)[used], 0.0)
-    cdef double[:, ::1] tiles = np.zeros((threads, 1 if few else CSR_LANES * d))
-    found_array = np.empty(n)
-    cdef double[::1] found = found_array
-    cdef Tiling a = Tiling(&rows, &seed[0], NULL, NULL, n, <char*> &tiles[0, 0], 8 * CSR_LANES * d, &found[0])
-    cdef double square = np.square(value).sum()
-    cdef Merging b = Merging(&rows, &value[0], &column[0], len(used), &seed[0], square, &distance[0], &found[0])
-    while first < chunks:
-        last = min(chunks, first + max(<Py_ssize_t> threads, WORK // (CHUNK * d)))
-        with nogil:
-            if few:
-                run(merge_item, &b, first, last, threads)
-            else:
-                run(tile_item, &a, first, last, threads)
-            poll_signals(&work, 1, 0)
-        first = last
-    nearest = np.asarray(distance)
-    if weight is None:
-        np.minimum(nearest, found_array, out=nearest)
-        best = int(nearest.argmax())
-        return best, float(nearest[best])
-    used = np.flatnonzero(weight)
-    nearest[used] = np.minimum(nearest[used], found_array[used])
-    weighted = np.asarray(weight)[used] * nearest[used]
-    best = int(weighted.argmax())
-    return int(used[best]), float(weighted[best])
