@@ -28,29 +28,31 @@ def mean_noise(low, high):
     return float(np.square(largest * 2.0**-49).sum())
 
 
-class Space:
-    """Where the data lie, as the sweeps need it; all of it follows from the rows as a set.
+class Place:
+    """Where rows lie, as the sweeps need it; all of it follows from the rows as a set.
 
     ``origin``, a round point near the rows, that sums and scores are taken from; ``scale``, a power
     of two that brings data and centers, less the origin, into [-1, 1]; ``noise``, the squared
     distance up to which a mean of equal rows may be off by rounding; ``layout`` of the sums, and
-    ``mean`` (weighted), when they are asked for; sums are taken from ``sums_from`` where that is
-    given. Rows without weight matter to the scale alone. Scores of sparse rows are taken from 0.
+    ``mean`` (weighted); sums are taken from ``sums_from``. Rows without weight matter to the scale
+    alone. Scores of sparse rows are taken from 0.
+
+    ``used`` and ``all_rows`` are the ranges of the columns, over rows of positive weight and over
+    all; ``mass`` is the sum of weights, None: no weights.
     """
 
-    def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
-        self._data, self._sums_from = (X, weight, n_threads), sums_from
-        self._layout = self._mean = None
-        low, high = self._range = column_range(X, weight, n_threads)
+    layout: Layout
+    mean: NDArray[np.float64]
+
+    def __init__(self, used, all_rows, mass, sparse, centers=None, sums_from=None):
+        low, high = self._range = used
         self.origin = round_origin(low, high)
-        if issparse(X):
-            if sums_from is None:
-                self._sums_from = self.origin
-            self.origin = np.zeros(X.shape[1])
+        self.sums_from = self.origin if sums_from is None else sums_from
+        if sparse:
+            self.origin = np.zeros(len(low))
         self.spread = high - low
-        positive = low, high
-        if weight is not None and not weight.all():
-            low, high = column_range(X, None, n_threads)
+        self.noise = mean_noise(low, high)
+        low, high = all_rows
         reach = max((high - self.origin).max(), (self.origin - low).max())
         if centers is not None:
             reach = max(reach, np.abs(centers - self.origin).max())
@@ -59,10 +61,21 @@ class Space:
                 f"X must be spread over more than 1e-140 and less than 1e140, got {reach:.3g}: "
                 "squared distances would leave the range of float64; rescale the data"
             )
-        mass = 0.0 if weight is None else float(weight.sum())
-        check_spread(mass, float(reach))
+        check_spread(0.0 if mass is None else mass, float(reach))
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
-        self.noise = mean_noise(*positive)
+
+
+class Space(Place):
+    """The place of these rows; its ``layout`` and ``mean`` are made when they are asked for."""
+
+    def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
+        self._data = X, weight, n_threads
+        self._layout = self._mean = None
+        used = all_rows = column_range(X, weight, n_threads)
+        if weight is not None and not weight.all():
+            all_rows = column_range(X, None, n_threads)
+        mass = None if weight is None else float(weight.sum())
+        super().__init__(used, all_rows, mass, issparse(X), centers, sums_from)
 
     # functools.cached_property of Python 3.11 has a lock, which a forked child would find locked
 
@@ -71,8 +84,7 @@ class Space:
         """The bins of the sums."""
         if self._layout is None:
             low, high = self._range
-            origin = self.origin if self._sums_from is None else self._sums_from
-            self._layout = Layout(*self._data, origin=origin, low=low, high=high)
+            self._layout = Layout(*self._data, origin=self.sums_from, low=low, high=high)
         return self._layout
 
     @property

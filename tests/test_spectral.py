@@ -352,7 +352,11 @@ def test_equals_twin(seed):
         assert model.objective_ == pytest.approx(direct, abs=1e-10 * scale)
         assert np.array_equal(model.labels_, first_appearance(model.labels_))
         assert model.n_clusters_ == model.labels_.max() + 1 <= max(1, len(twin.eigenvalues))
-        if kernel == "precomputed" or not sp.issparse(data):
+        length = np.linalg.norm(twin.Y, axis=1)
+        # a row of no length becomes all ones: which rows that is near to is a matter of the signs
+        # of the eigenvectors, and no LAPACK promises these
+        known = (length > 1e-10 * length.max(initial=0.0)).all()
+        if known and (kernel == "precomputed" or not sp.issparse(data)):
             assert np.array_equal(model.labels_, first_appearance(twin.labels))
             assert model.n_iter_ == twin.n_iter
             assert model.objective_ == pytest.approx(twin.objective, abs=1e-10 * scale)

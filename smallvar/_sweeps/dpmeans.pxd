@@ -15,6 +15,7 @@ cdef class DPSweep(Engine):
     cdef Sums sums                  # of the clusters, for the labels of the last move_centers
     cdef list parts                 # scratch sums of the other threads
     cdef bint have_sums             # whether sums are that, not out of date
+    cdef double* mean               # d: scratch
     cdef int* remap                 # new number of each cluster, -1: dropped
     cdef object remap_array
     cdef readonly double total      # sum of w ||x - origin||^2, -1: not known
@@ -32,6 +33,7 @@ cdef class DPSweep(Engine):
     cdef void join_or_open(self, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t* creator) noexcept nogil
     cdef void open_at(self, Py_ssize_t i) noexcept nogil
     cdef double reduce(self, const double* about) except? -1.0
+    cdef add_all_squares(self, const double* about)
     cdef void add_squares(
         self, const double* about, int64_t* digits, Py_ssize_t first, Py_ssize_t last, int threads
     ) noexcept nogil
@@ -41,6 +43,8 @@ cdef class DPSweep(Engine):
     cdef account(self, bint moves, Py_ssize_t points)
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil
     cdef double shift_centers(self) noexcept nogil
+    cdef void move_center(self, Py_ssize_t k, Py_ssize_t kept, const double* center) noexcept nogil
+    cdef void end_move(self, Py_ssize_t kept) noexcept nogil
     cdef void renew_tables(self) noexcept nogil
     cdef void relabel(self) noexcept nogil
     cdef load(self)

@@ -5,7 +5,7 @@ KJ12 is Kulis & Jordan (2012), MB13 Broderick, Kulis & Jordan (2013).
 
 from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport int64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.nearest cimport Engine
 from smallvar._sweeps.pool cimport PAYS, run
@@ -152,6 +152,65 @@ cdef void add_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
         move_points(&s.rows, c * CHUNK, min(s.n, (c + 1) * CHUNK), NULL, s.label + c * CHUNK, &a.part[slot])
 
 
+cdef int center_of(
+    const sums_t* sums, Py_ssize_t k, bint spherical, double* center, double* error
+) noexcept nogil:
+    """The center of cluster k; 0: it has no members; -1: its members have no direction in common.
+
+    INOUT error : sum w ||x||^2, of which the part that the center explains is taken
+    """
+    cdef double m, size, mass, squares = 0.0
+    cdef Py_ssize_t j
+    if sums.count[k] <= 0.0:
+        return 0
+    size = mass = sums_weight(sums, k)
+    if spherical:
+        for j in range(sums.d):
+            m = sums_total(sums, k, j)
+            squares += m * m
+        size = sqrt(squares)
+        error[0] += mass
+        if size <= VANISHED * mass:
+            return -1
+        error[0] -= 2.0 * size
+        squares = 0.0
+    for j in range(sums.d):
+        m = sums_total(sums, k, j) / size
+        squares += m * m
+        center[j] = sums.origin[j] + m
+    if not spherical:
+        error[0] -= mass * squares
+    return 1
+
+
+def next_centers(Sums sums, const double[:, ::1] centers, double total, bint spherical):
+    """What move_centers would do with these sums: centers, remap, error, and the points that are adrift.
+
+    sums : of all clusters
+    centers : IN array (k, d): where they were
+    total : sum of w ||x - origin||^2
+    """
+    cdef Py_ssize_t k, kept = 0, first = -1, adrift = 0
+    cdef double error = total
+    cdef double[:, ::1] after = np.empty((centers.shape[0] + 1, centers.shape[1]))
+    cdef int[::1] remap = np.full(centers.shape[0], -1, dtype=np.int32)
+    cdef int found
+    for k in range(centers.shape[0]):
+        found = center_of(&sums.s, k, spherical, &after[kept, 0], &error)
+        if found > 0:
+            remap[k] = <int> kept
+            kept += 1
+        elif found < 0:
+            adrift += <Py_ssize_t> sums.s.count[k]
+            first = k if first < 0 else first
+    if first >= 0 and kept == 0:  # as in shift_centers
+        adrift -= <Py_ssize_t> sums.s.count[first]
+        after[0] = centers[first]
+        remap[first] = 0
+        kept = 1
+    return np.asarray(after)[:kept].copy(), np.asarray(remap), error, adrift
+
+
 cdef class DPSweep(Engine):
     """Algorithm 1 of KJ12, its variant with delayed creation, and the means they share.
 
@@ -164,6 +223,8 @@ cdef class DPSweep(Engine):
     def __init__(self, *args, bint spherical=False):
         super().__init__(*args)
         self.spherical = spherical
+        cdef double[::1] mean = self.keep(np.empty(self.s.d))
+        self.mean = &mean[0]
         self.step = 4 * CHUNK * self.n_threads
         self.space = args[4]
         self.parts = []
@@ -302,14 +363,11 @@ cdef class DPSweep(Engine):
     def open_farthest(self):
         """Delayed creation (after Dinari & Freifeld 2022): the point that ``assign`` found opens a cluster, if any."""
         cdef State* s = &self.s
-        cdef Py_ssize_t c, i = -1
-        cdef double best = s.lam
-        for c in range(self.n_chunks):
-            if s.farthest_index[c] >= 0 and s.farthest_distance[c] > best:
-                best = s.farthest_distance[c]
-                i = s.farthest_index[c]
-        if i < 0:
+        cdef Py_ssize_t c, i
+        found = self.farthest_found()
+        if found is None:
             return False
+        i = found[0]
         self.reserve(s.k + 8)
         self.farthest_point = i
         self.farthest_left = s.label[i]
@@ -337,21 +395,29 @@ cdef class DPSweep(Engine):
 
         Returns sum_i w_i ||x_i - mu_{z_i}||^2 of the present labels and the new means, from the sums.
         """
-        cdef Py_ssize_t moved = self.moved()
-        cdef bint opened_in_order = self.s.k > self.n_before and self.farthest_point < 0
         cdef double error
-        if not self.have_sums or opened_in_order or 2 * moved > self.s.n:
-            self.add_up()
-        elif moved > 0 or self.farthest_point >= 0:
-            self.add_moves(moved)
+        self.present_sums()
         if self.total < 0.0:
             self.total = self.reduce(self.sums.s.origin)
         with nogil:
             error = self.shift_centers()
         self.n_before = self.s.k
         self.farthest_point = -1
-        memset(self.s.n_moved, 0, self.n_chunks * sizeof(int))  # these moves are in the sums now
         return error
+
+    def present_sums(self):
+        """The sums of the clusters as points are labeled now, by what moved where that is less work: not a copy.
+
+        Read ``moved`` first: it counts the moves that are not in the sums yet.
+        """
+        cdef Py_ssize_t moved = self.moved()
+        cdef bint opened_in_order = self.s.k > self.n_before and self.farthest_point < 0
+        if not self.have_sums or opened_in_order or 2 * moved > self.s.n:
+            self.add_up()
+        elif moved > 0 or self.farthest_point >= 0:
+            self.add_moves(moved)
+        memset(self.s.n_moved, 0, self.n_chunks * sizeof(int))
+        return self.sums
 
     def drop_empty(self):
         """Forget clusters without a member of positive weight; the other centers stay where they are."""
@@ -389,8 +455,19 @@ cdef class DPSweep(Engine):
         """Weighted sum of squared distances to the own centers: that of the rounded ones, rounded once."""
         return self.reduce(NULL)
 
+    def squares(self, bint own):
+        """The exact sum of the weighted squared distances to the own centers, or to the origin: int64 digits.
+
+        Those of several parts of the rows can be added; see Stream.
+        """
+        return self.add_all_squares(NULL if own else self.sums.s.origin)
+
     cdef double reduce(self, const double* about) except? -1.0:
         """Sum of the squared distances to the own centers (about NULL) or to one place."""
+        cdef int64_t[::1] digits = self.add_all_squares(about)
+        return wide_read(&digits[0], 0, WIDE_DIGITS)
+
+    cdef add_all_squares(self, const double* about):
         cdef State* s = &self.s
         cdef int threads = self.threads_for(s.n)
         cdef int64_t[:, ::1] wide = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
@@ -403,7 +480,7 @@ cdef class DPSweep(Engine):
                 first = last
             for t in range(1, threads):
                 wide_unite(&wide[0, 0], &wide[t, 0])
-            return wide_read(&wide[0, 0], 0, WIDE_DIGITS)
+        return np.asarray(wide[0])
 
     cdef void add_squares(
         self, const double* about, int64_t* digits, Py_ssize_t first, Py_ssize_t last, int threads
@@ -482,64 +559,122 @@ cdef class DPSweep(Engine):
         its weight wherever its center is: its points fall to the first cluster, and are counted as adrift.
         """
         cdef State* s = &self.s
-        cdef const sums_t* sums = &self.sums.s
-        cdef Py_ssize_t k, j, kept = 0, d = s.d, old_k = s.k, first = -1
-        cdef double t, m, mass, drift, squares, size, error = self.total
+        cdef Py_ssize_t k, kept = 0, old_k = s.k, first = -1
+        cdef double error = self.total
+        cdef int found
         self.adrift = 0
         for k in range(old_k):
             self.remap[k] = -1
-            if sums.count[k] <= 0.0:
-                continue
-            size = mass = sums_weight(sums, k)
-            if self.spherical:
-                squares = 0.0
-                for j in range(d):
-                    m = sums_total(sums, k, j)
-                    squares += m * m
-                size = sqrt(squares)
-                error += mass
-                if size <= VANISHED * mass:
-                    self.adrift += <Py_ssize_t> sums.count[k]
-                    first = k if first < 0 else first
-                    continue
-                error -= 2.0 * size
-            self.remap[k] = <int> kept
-            drift = 0.0
-            squares = 0.0
-            for j in range(d):
-                m = sums_total(sums, k, j) / size
-                squares += m * m
-                t = sums.origin[j] + m - s.c[k * d + j]
-                drift += t * t
-                s.c[kept * d + j] = sums.origin[j] + m
-            sums_copy(sums, kept, k)
-            if not self.spherical:
-                error -= mass * squares
-            s.p[kept] = upper(drift, s.scale)
-            s.fresh[kept] = <float> 2.0 * s.hd[k]
-            kept += 1
+            found = center_of(&self.sums.s, k, self.spherical, self.mean, &error)
+            if found > 0:
+                self.move_center(k, kept, self.mean)
+                kept += 1
+            elif found < 0:
+                self.adrift += <Py_ssize_t> self.sums.s.count[k]
+                first = k if first < 0 else first
         if first >= 0 and kept == 0:  # none has a direction: the first one stays where it is
-            self.remap[first] = 0
-            for j in range(d):
-                s.c[j] = s.c[first * d + j]
-            self.adrift -= <Py_ssize_t> sums.count[first]
-            sums_copy(sums, 0, first)
-            s.p[0] = 0.0
-            s.fresh[0] = <float> 2.0 * s.hd[first]
+            self.adrift -= <Py_ssize_t> self.sums.s.count[first]
+            self.move_center(first, 0, s.c + first * s.d)
             kept = 1
         if self.adrift > 0:
             self.have_sums = False
+        self.end_move(kept)
+        return error
+
+    cdef void move_center(self, Py_ssize_t k, Py_ssize_t kept, const double* center) noexcept nogil:
+        """Cluster k goes on as number kept, not above k, with this center."""
+        cdef State* s = &self.s
+        cdef double t, drift = 0.0
+        cdef Py_ssize_t j
+        for j in range(s.d):
+            t = center[j] - s.c[k * s.d + j]
+            drift += t * t
+            s.c[kept * s.d + j] = center[j]
+        self.remap[k] = <int> kept
+        sums_copy(&self.sums.s, kept, k)
+        s.p[kept] = upper(drift, s.scale)
+        s.fresh[kept] = <float> 2.0 * s.hd[k]
+
+    cdef void end_move(self, Py_ssize_t kept) noexcept nogil:
+        """All centers have moved, and so many are left: labels, tables and bounds follow."""
+        cdef State* s = &self.s
+        cdef Py_ssize_t old_k = s.k
         s.k = kept
         self.place()
         if kept < old_k:
-            forget_restless(&self.s)
+            forget_restless(s)
             self.relabel()
         s.opened = old_k > self.n_before
         # only if a sweep has taken the last p off the bounds: p is the drift of one move
         s.lazy = s.u != NULL and s.swept
         s.swept = False
         self.renew_tables()
-        return error
+
+    # ---- centers that other points have a part in, whose rows are elsewhere ----------------------------------
+
+    def append(self, const double[:, ::1] centers):
+        """Centers that were opened elsewhere: before a sweep all points may join them, after it none has."""
+        cdef State* s = &self.s
+        cdef Py_ssize_t c, k0 = s.k, count = centers.shape[0]
+        if centers.shape[1] != s.d:
+            raise ValueError(f"centers must have {s.d} columns, got {centers.shape[1]}")
+        if count == 0:
+            return
+        self.reserve(k0 + count)
+        for c in range(count):
+            memcpy(s.c + s.k * s.d, &centers[c, 0], s.d * sizeof(double))
+            s.hd[s.k] = s.fresh[s.k] = BIG
+            s.k += 1
+            self.place_last()
+        for c in range(s.k):
+            s.near[c] = BIG
+        with nogil:
+            self.lower_table(k0, s.k, s.near)
+        for c in range(s.k):
+            s.hd[c] = min(s.hd[c], <float> 0.5 * s.near[c])
+        s.opened = True
+        if self.have_sums:
+            self.grow_sums(s.k)
+            sums_clear(&self.sums.s, k0, s.k)
+
+    def recount(self):
+        """The next sums are made of all points: moves of more than one sweep are not listed."""
+        self.have_sums = False
+
+    def farthest_found(self):
+        """The point that open_farthest would open a cluster at, and its weighted distance; None if there is none."""
+        cdef double best = self.s.lam
+        cdef Py_ssize_t c, i = -1
+        for c in range(self.n_chunks):
+            if self.s.farthest_index[c] >= 0 and self.s.farthest_distance[c] > best:
+                best = self.s.farthest_distance[c]
+                i = self.s.farthest_index[c]
+        return None if i < 0 else (i, best)
+
+    def move_to(self, const double[:, ::1] centers, const int[::1] remap):
+        """End a sweep with centers computed elsewhere.
+
+        centers : IN array (kept, d)
+        remap : IN array (k,): the new number of each cluster, ascending, or -1: dropped, its points go to cluster 0
+            and into no sums
+        """
+        cdef Py_ssize_t k, kept = 0
+        if remap.shape[0] != self.s.k or centers.shape[1] != self.s.d:
+            raise ValueError("remap must match the clusters, centers the columns")
+        self.grow_sums(self.s.k)
+        for k in range(self.s.k):
+            self.remap[k] = -1
+            if remap[k] >= 0:
+                if remap[k] != kept or kept == centers.shape[0]:
+                    raise ValueError("remap must number the centers in order")
+                self.move_center(k, kept, &centers[kept, 0])
+                kept += 1
+            elif self.sums.s.count[k] > 0.0:
+                self.have_sums = False
+        with nogil:
+            self.end_move(kept)
+        self.n_before = self.s.k
+        self.farthest_point = -1
 
     cdef void renew_tables(self) noexcept nogil:
         """The tables h, r and rg, and the restless, from the centers and how far they moved, p."""

@@ -296,16 +296,34 @@ class Layout:
     def __init__(self, X, weight, n_threads, *, origin=None, low=None, high=None, rare=1.0 / FEW):
         if low is None:
             low, high = column_range(X, weight, n_threads)
-        self.low, self.high = low, high
-        self.origin = round_origin(low, high) if origin is None else np.ascontiguousarray(origin, dtype=np.float64)
-        self.weighted = weight is not None
-        reach = power_above(np.maximum(np.abs(high - self.origin), np.abs(low - self.origin)))
-        top, bits, n = 1.0, KEEP, X.shape[0]
+        n, extremes = X.shape[0], None
         if weight is not None:
             used = weight[weight > 0.0]
-            n = len(used)
-            top = float(power_above(used.max()))
-            bits += int(np.ceil(np.log2(top) - np.log2(used.min())))
+            n, extremes = len(used), (float(used.min()), float(used.max()))
+        self._choose(low, high, origin, n, extremes, rare,
+                     lambda origin, limit: count_small(X, weight, origin, limit, n_threads))
+
+    @classmethod
+    def of_parts(cls, low, high, n, extremes, count, *, origin=None, rare=1.0 / FEW):
+        """The same from what is known of all rows of positive weight, wherever they are.
+
+        low, high : their column_range;  n : how many there are
+        extremes : the least and the largest of their weights, or None: no weights
+        count : called with origin and limit, gives their count_small
+        """
+        layout = cls.__new__(cls)
+        layout._choose(low, high, origin, n, extremes, rare, count)
+        return layout
+
+    def _choose(self, low, high, origin, n, extremes, rare, count):
+        self.low, self.high = low, high
+        self.origin = round_origin(low, high) if origin is None else np.ascontiguousarray(origin, dtype=np.float64)
+        self.weighted = extremes is not None
+        reach = power_above(np.maximum(np.abs(high - self.origin), np.abs(low - self.origin)))
+        top, bits = 1.0, KEEP
+        if self.weighted:
+            top = float(power_above(extremes[1]))
+            bits += int(np.ceil(np.log2(top) - np.log2(extremes[0])))
         with np.errstate(over="ignore"):
             self.unit = np.append(reach * top, top)
         if not self.unit.max() < 1e300:
@@ -314,7 +332,7 @@ class Layout:
         self.bins = max(2, (bits + self.width - 1) // self.width)
         while self.bins < MOST_BINS:
             limit = np.ldexp(reach, bits - self.bins * self.width)
-            if count_small(X, weight, self.origin, limit, n_threads).max() <= rare * n:
+            if count(self.origin, limit).max() <= rare * n:
                 break
             self.bins += 1
         grain = np.ldexp(self.unit, -self.width * np.arange(1, self.bins + 1)[:, None])

@@ -1,0 +1,202 @@
+"""Rounds of tasks on the partitions of a dask collection: who works, what is sent, what may fail."""
+
+import asyncio
+import contextlib
+import uuid
+import warnings
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from dask import delayed
+from distributed import Client, KilledWorker, default_client, futures_of, get_worker
+from distributed.comm import CommClosedError
+from numpy.typing import NDArray
+
+FOLD = 16  # results that are added up by one task, where there are more tasks
+SHARE = 0.5  # of the memory of the workers: data up to there are held in it
+KEPT = 2  # fits that a worker keeps the state of
+
+
+@dataclass
+class Block:
+    """A partition as the sweeps take it: checked rows and their weights."""
+
+    X: NDArray[np.floating]
+    weight: NDArray[np.float64] | None
+
+
+@contextlib.contextmanager
+def client_for(client):
+    """The client given, or the default one of this process, or one of threads of this process."""
+    if client is None:
+        try:
+            client = default_client()
+        except ValueError:
+            options = {"processes": False, "n_workers": 1, "dashboard_address": None}
+            with Client(**options, set_as_default=False) as own:
+                yield own
+            return
+    if client.status != "running":
+        raise RuntimeError(f"client must be connected to a scheduler, got one that is {client.status}")
+    yield client
+
+
+# ---- on the workers --------------------------------------------------------------------------------------------------
+
+_KEPT: dict[str, dict[int, object]] = {}  # states of partitions, by fit and number: may be lost
+
+
+def take_state(fit, p):
+    """The state that this worker has of a partition, None: none. It is this task's own until it is put back."""
+    return _KEPT.get(fit, {}).pop(p, None)
+
+
+def put_state(fit, p, state):
+    """Keep the state of a partition for the tasks to come."""
+    if fit not in _KEPT:
+        for old in list(_KEPT)[: len(_KEPT) - KEPT + 1]:
+            _KEPT.pop(old, None)
+        _KEPT[fit] = {}
+    _KEPT[fit][p] = state
+
+
+def forget(fit):
+    """Give back the memory of a fit."""
+    _KEPT.pop(fit, None)
+
+
+def threads_here():
+    """Threads that a task may use."""
+    try:
+        return get_worker().state.nthreads
+    except ValueError:  # not on a worker
+        return 1
+
+
+def _run(function, numbers, blocks, shared, each):
+    """One task: a function on some partitions."""
+    return function(list(zip(numbers, blocks)), shared, each)
+
+
+def _checked(prepare, number, X, weight):
+    """One partition, made ready; what is wrong with it is said with its number."""
+    try:
+        return prepare(X, weight)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"partition {number}: {error}") from None
+
+
+# ---- on the driver ---------------------------------------------------------------------------------------------------
+
+
+class Team:
+    """The partitions of some data, and rounds of tasks on them.
+
+    ``prepare(X, weight)`` makes a Block of a partition. Data that fit the memory of the workers are
+    held there, one task a worker and round; otherwise every round reads them, one task a partition.
+    """
+
+    def __init__(self, client, X, weights, prepare, persist):
+        self.client, self.fit = client, uuid.uuid4().hex
+        parts = [delayed(_checked)(prepare, p, *pair) for p, pair in enumerate(zip(X, weights))]
+        self.numbers = list(range(len(parts)))
+        self.held = persist
+        self.blocks = client.compute(parts, optimize_graph=False) if persist else parts
+        self.where = None
+        self.rounds = self.tasks = 0
+
+    def groups(self, numbers):
+        """Partitions that go into one task, and the worker that has them."""
+        if not self.held:
+            return [(None, [p]) for p in numbers]
+        if self.where is None:
+            has = self._guarded(self.client.who_has, self.blocks)
+            self.where = [min(has.get(future.key) or [None], key=str) for future in self.blocks]
+        groups = defaultdict(list)
+        for p in numbers:
+            groups[self.where[p]].append(p)
+        return list(groups.items())
+
+    def call(self, function, shared, each=None, numbers=None, fold=None):
+        """Results of ``function([(p, block), ...], shared, [each[p], ...])``, a list with one for each task.
+
+        ``numbers`` are the partitions, None: all. ``fold([result, ...])`` makes one result of several.
+        """
+        numbers = self.numbers if numbers is None else numbers
+        groups = self.groups(numbers)
+        shared_by_all = shared
+        if self.held and len(groups) > 1:
+            shared_by_all = self._guarded(self.client.scatter, shared, broadcast=False, hash=False)
+        futures = []
+        for worker, some in groups:
+            own = [each[p] if each is not None else None for p in some]
+            if self.held:
+                blocks = [self.blocks[p] for p in some]
+                options = {"pure": False, "workers": worker, "allow_other_workers": True}
+                futures.append(
+                    self.client.submit(_run, function, some, blocks, shared_by_all, own, **options)
+                )
+            else:
+                futures.append(delayed(_run)(function, some, [self.blocks[some[0]]], shared, own))
+        self.rounds += 1
+        self.tasks += len(futures)
+        if not self.held:
+            while fold is not None and len(futures) > FOLD:
+                futures = [
+                    delayed(fold)(futures[i : i + FOLD]) for i in range(0, len(futures), FOLD)
+                ]
+            futures = self.client.compute(futures, optimize_graph=False)
+        while self.held and fold is not None and len(futures) > FOLD:
+            futures = [
+                self.client.submit(fold, futures[i : i + FOLD], pure=False)
+                for i in range(0, len(futures), FOLD)
+            ]
+        results = self._guarded(self.client.gather, futures)
+        return [fold(results)] if fold is not None else results
+
+    def lost(self):
+        """Some worker did not have what it had before: ask again where the partitions are."""
+        self.where = None
+
+    def _guarded(self, function, *args, **options):
+        """A call that the cluster may fail, with what that means in words."""
+        try:
+            return function(*args, **options)
+        except KilledWorker as error:
+            raise RuntimeError(
+                "workers died again and again at the same task, most likely for want of memory: use "
+                f"smaller partitions, or give workers more memory ({error})"
+            ) from error
+        except (asyncio.CancelledError, CommClosedError, TimeoutError, OSError) as error:
+            raise RuntimeError(
+                f"the scheduler, or the connection to it, was lost during the fit ({error!r})"
+            ) from error
+
+    def close(self):
+        """Give back what the workers hold of this fit."""
+        self.blocks = None
+        with contextlib.suppress(Exception):  # where the cluster is gone there is nothing to give back
+            self.client.run(forget, self.fit)
+
+
+def fits(client, nbytes):
+    """Whether data of so many bytes may be held by the workers."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    limits = [worker["memory_limit"] for worker in workers]
+    return bool(limits) and (0 in limits or nbytes <= SHARE * sum(limits))
+
+
+def to_be_held(client, X, persist, nbytes):
+    """Whether the workers hold the data, as ``persist`` says, or "auto": if they fit."""
+    if persist != "auto":
+        return persist
+    if futures_of(X) or fits(client, nbytes):
+        return True
+    warnings.warn(
+        f"X takes {nbytes / 2**30:.3g} GiB, more than half of the memory of the workers: every sweep reads it "
+        "anew. More workers, or float32, would keep it in memory; persist=True holds it anyway",
+        UserWarning,
+        stacklevel=4,
+    )
+    return False
