@@ -421,12 +421,21 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
         return float(self.lam)
 
-    def _fit(self, X, weight, given, rng, n_threads):
+    def _fit(self, X, weight, given, rng, n_threads, sweep_from=None, times=1.0):
+        """All starts on checked data; the best one becomes the result.
+
+        Where X is a sample of the rows, which are ``times`` as many, ``sweep_from(centers)`` makes
+        the sweep over all rows; centers None: from the first row.
+        """
+
         def start(order, centers, lam, algorithm, given, cap):
+            if auto and centers is not None:
+                centers = as_directions(centers, X, weight, n_threads)
+            if sweep_from is not None:
+                sweep, centers = sweep_from(centers)
+                return Start(sweep, None, centers, lam, algorithm, True, cap, self._error_share)
             if centers is None:
                 centers = first_row(X, weight, order)
-            elif auto:
-                centers = as_directions(centers, X, weight, n_threads)
             space = Sphere(X, weight, n_threads, centers)
             w = weight if order is None or weight is None else weight[order]
             labels = np.zeros(X.shape[0], dtype=np.int32)
@@ -448,9 +457,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             slopes = [(error[a] - error[b]) / (b - a) for a, b in pairwise(near)]
             slopes = [max(slope, 0.0) for slope in slopes]
             if path.best == 1:
-                return 2.0 * max([error[1], *slopes]) or 1.0
+                return times * (2.0 * max([error[1], *slopes]) or 1.0)
             high, low = slopes[0], slopes[1] if len(slopes) > 1 else 0.0
-            return (np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0) or 1.0
+            return times * ((np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0) or 1.0)
 
         lam = self._penalty(X, weight, n_threads)
         auto = lam is None

@@ -30,13 +30,13 @@ class Block:
 def client_for(client):
     """The client given, or the default one of this process, or one of threads of this process."""
     if client is None:
-        try:
+        with contextlib.suppress(ValueError):  # there is none
             client = default_client()
-        except ValueError:
-            options = {"processes": False, "n_workers": 1, "dashboard_address": None}
-            with Client(**options, set_as_default=False) as own:
-                yield own
-            return
+    if client is None:
+        options = {"processes": False, "n_workers": 1, "dashboard_address": None}
+        with Client(**options, set_as_default=False) as own:
+            yield own
+        return
     if client.status != "running":
         raise RuntimeError(f"client must be connected to a scheduler, got one that is {client.status}")
     yield client
@@ -133,9 +133,9 @@ class Team:
             own = [each[p] if each is not None else None for p in some]
             if self.held:
                 blocks = [self.blocks[p] for p in some]
-                options = {"pure": False, "workers": worker, "allow_other_workers": True}
+                where = {} if worker is None else {"workers": worker, "allow_other_workers": True}
                 futures.append(
-                    self.client.submit(_run, function, some, blocks, shared_by_all, own, **options)
+                    self.client.submit(_run, function, some, blocks, shared_by_all, own, pure=False, **where)
                 )
             else:
                 futures.append(delayed(_run)(function, some, [self.blocks[some[0]]], shared, own))

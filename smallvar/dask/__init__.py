@@ -1,0 +1,10 @@
+"""The estimators on dask collections: more rows than one machine holds, the same results.
+
+    from smallvar.dask import DPMeans
+
+They run on the dask client of the process, or on threads of this process where there is none.
+"""
+
+from smallvar.dask._estimators import DPMeans, SphericalDPMeans
+
+__all__ = ["DPMeans", "SphericalDPMeans"]
