@@ -4,7 +4,7 @@ import dask.array as da
 import numpy as np
 from dask import is_dask_collection
 
-from smallvar._validation import as_floats
+from smallvar._validation import as_floats, as_weights
 from smallvar.dask._team import Block
 
 
@@ -76,17 +76,4 @@ def prepared(model, n_features, X, weight):
         return Block(np.empty((0, n_features)), None if weight is None else np.empty(0))
     n = X.shape[0]
     X = model._validate(X, reset=True)
-    if weight is None:
-        return Block(X, None)
-    try:
-        weight = np.full(n, weight) if np.ndim(weight) == 0 else as_floats(weight)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"sample_weight must be numbers: {error}") from None
-    if weight.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
-    if not (weight >= 0.0).all() or np.isinf(weight).any():
-        raise ValueError("sample_weight must be finite and >= 0")
-    positive = weight[weight > 0.0]
-    if len(positive) and not 1e-300 <= positive.min() <= positive.max() <= 1e100:
-        raise ValueError("sample_weight must be 0 or between 1e-300 and 1e100")
-    return Block(X, weight)
+    return Block(X, None if weight is None else as_weights(weight, n))

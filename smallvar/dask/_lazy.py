@@ -46,6 +46,7 @@ class Lazy:
     labels_: Any
     n_iter_: int
     fit: Any
+    get_params: Any
 
     def _as_local(self):
         """The local estimator with the parameters that it has, not fitted."""
@@ -67,7 +68,7 @@ class Lazy:
             It predicts the same.
         """
         check_is_fitted(self)
-        model, given = self._as_local(), self._get_param_names()
+        model, given = self._as_local(), self.get_params(deep=False)
         learned = {name: value for name, value in vars(self).items() if name not in given}
         learned.pop("labels_", None)
         vars(model).update(learned)
