@@ -3,7 +3,7 @@
 import math
 from contextlib import contextmanager
 from numbers import Integral, Real
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -266,7 +266,7 @@ def check_symmetric(A, wanted, dtype=None):
     return off
 
 
-def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
+def as_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     """Weights as a float64 array of shape (n,); they may all be zero."""
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n, sample_weight)
