@@ -9,7 +9,7 @@ from scipy.sparse import vstack
 
 import smallvar
 from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._spherical import rounding
+from smallvar._spherical import rounding, unit_rows
 from smallvar._starts import Start
 from smallvar._validation import (
     check_flag,
@@ -69,6 +69,18 @@ class OnTeam(Lazy):
         if not isinstance(self.persist, bool):
             check_option(self.persist, "persist", ("auto",))
         check_number(self.max_opened, "max_opened", low=1, integer=True)
+
+    def _begin_at(self, team, known, rng, start):
+        """The centers to begin at; None: as ``start`` says."""
+        if not (isinstance(self.init, str) and self.init == "sample"):
+            return check_init(self.init, self.n_features_in_, self.max_clusters, start)
+        if self._auto():
+            raise ValueError(
+                "init must not be 'sample' where the data choose lam: they do so from it"
+            )
+        X, weight = draw(team, known, rng, SAMPLE)
+        model = self._as_local().set_params(init=start, verbose=0)
+        return model.fit(X, sample_weight=weight).cluster_centers_
 
     def fit(self, X: Any, y: object = None, sample_weight: Any = None) -> Self:
         """Cluster the data.
@@ -162,8 +174,10 @@ class DPMeans(OnTeam, smallvar.DPMeans):
         "serial" is Algorithm 1 of the paper: rows in order, each one beyond ``lam`` opens a cluster
         at once. "delayed" opens at most one cluster a sweep, and a sweep is a round trip to all
         workers.
-    init : "mean" or array-like of shape (n_centers, n_features), default="mean"
-        Starting centers; "mean" is the (weighted) mean of the data.
+    init : {"mean", "sample"} or array-like of shape (n_centers, n_features), default="mean"
+        Starting centers; "mean" is the (weighted) mean of the data, "sample" are the clusters of a
+        random sample of 200,000 rows at the same penalty. Faster, but not the result of one
+        machine: fewer clusters, and an objective that is higher (see the guide).
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count.
     tol : float, default=0.0
@@ -247,7 +261,7 @@ class DPMeans(OnTeam, smallvar.DPMeans):
         *,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed"] = "serial",
-        init: Literal["mean"] | ArrayLike = "mean",
+        init: Literal["mean", "sample"] | ArrayLike = "mean",
         max_iter: int = 300,
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
@@ -266,9 +280,12 @@ class DPMeans(OnTeam, smallvar.DPMeans):
         self.max_opened = max_opened
         self.verbose = verbose
 
+    def _auto(self):
+        return isinstance(self.lam, str)
+
     def _fit_team(self, team, known, labels):
         rng, n_threads = self._rng(), self._threads()
-        given = check_init(self.init, self.n_features_in_, self.max_clusters)
+        given = self._begin_at(team, known, rng, "mean")
         n = sum(known.sizes.values())
 
         def start(order, centers, lam, algorithm, given, cap):
@@ -280,7 +297,7 @@ class DPMeans(OnTeam, smallvar.DPMeans):
 
         lam, X, weight = self.lam, np.broadcast_to(0.0, (n, 1)), None
         penalty = None
-        if lam == "auto":
+        if self._auto():
             X, weight = draw(team, known, rng, SAMPLE)
             mass = len(X) if weight is None else float(weight.sum())
             times, lam = known.mass / mass if X.shape[0] < n else 1.0, None
@@ -320,8 +337,10 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
     algorithm : {"serial", "delayed"}, default="serial"
         "serial" opens clusters row by row, "delayed" at most one a sweep, and a sweep is a round
         trip to all workers.
-    init : "first" or array-like of shape (n_centers, n_features), default="first"
-        Starting centers; "first" is the first row of positive weight.
+    init : {"first", "sample"} or array-like of shape (n_centers, n_features), default="first"
+        Starting centers; "first" is the first row of positive weight, "sample" are the clusters of
+        a random sample of 200,000 rows at the same penalty: fewer sweeps over all rows, which then
+        open what the sample missed; no longer the result of one machine.
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count.
     tol : float, default=0.0
@@ -399,7 +418,7 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         min_cosine: float | None = None,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed"] = "serial",
-        init: Literal["first"] | ArrayLike = "first",
+        init: Literal["first", "sample"] | ArrayLike = "first",
         max_iter: int = 300,
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
@@ -419,10 +438,14 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         self.max_opened = max_opened
         self.verbose = verbose
 
+    def _auto(self):
+        return self.min_cosine is None and (self.lam is None or isinstance(self.lam, str))
+
     def _fit_team(self, team, known, labels):
         rng, n_threads = self._rng(), self._threads()
         zero = np.zeros(self.n_features_in_)
-        given = self._given_centers(zero[None], n_threads)
+        given = self._begin_at(team, known, rng, "first")
+        given = None if given is None else unit_rows(given, n_threads, "init")
         noise = rounding(np.empty(0, dtype=known.dtype))
         n = sum(known.sizes.values())
 
@@ -433,9 +456,8 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
             sweep = TeamSweep(team, place, labels, spherical=True, most=self.max_opened)
             return sweep, centers
 
-        auto = self.min_cosine is None and self.lam in (None, "auto")
         X, weight, times = np.broadcast_to(0.0, (n, 1)), None, 1.0
-        if auto:
+        if self._auto():
             X, weight = draw(team, known, rng, SAMPLE)
             times = known.mass / (len(X) if weight is None else float(weight.sum()))
             times = times if X.shape[0] < n else 1.0
