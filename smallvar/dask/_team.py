@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 FOLD = 16  # results that are added up by one task, where there are more tasks
 SHARE = 0.5  # of the memory of the workers: data up to there are held in it
+LOOPBACK = "127.0.0.1:0"  # any free port
 KEPT = 2  # fits that a worker keeps the state of
 
 
@@ -33,8 +34,9 @@ def client_for(client):
         with contextlib.suppress(ValueError):  # there is none
             client = default_client()
     if client is None:
-        options = {"processes": False, "n_workers": 1, "dashboard_address": None}
-        with Client(**options, set_as_default=False) as own:
+        # else the servers of its status pages would listen on all interfaces
+        here = {"dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
+        with Client(processes=False, n_workers=1, set_as_default=False, **here) as own:
             yield own
         return
     if client.status != "running":
