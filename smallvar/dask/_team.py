@@ -130,6 +130,8 @@ class Team:
         shared_by_all = shared
         if self.held and len(groups) > 1:
             shared_by_all = self._guarded(self.client.scatter, shared, broadcast=False, hash=False)
+        elif not self.held:  # sent once, not with each task; dask need not look what is in it
+            shared_by_all = delayed(shared, traverse=False)
         futures = []
         for worker, some in groups:
             own = [each[p] if each is not None else None for p in some]
@@ -140,7 +142,8 @@ class Team:
                     self.client.submit(_run, function, some, blocks, shared_by_all, own, pure=False, **where)
                 )
             else:
-                futures.append(delayed(_run)(function, some, [self.blocks[some[0]]], shared, own))
+                blocks = [self.blocks[some[0]]]
+                futures.append(delayed(_run)(function, some, blocks, shared_by_all, own))
         self.rounds += 1
         self.tasks += len(futures)
         if not self.held:
