@@ -1,13 +1,18 @@
 """DPMeans and SphericalDPMeans on dask collections: the results of one machine, whatever is lost."""
 
+import os
 import pickle
-from contextlib import nullcontext
+import signal
+import threading
+import time
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from logging import CRITICAL
 
 import numpy as np
 import pytest
-from helpers import fit, seeds
-from problems import FAMILIES, random_problem, tied_problem
+from helpers import assert_refuses, fit, seeds
+from problems import FAMILIES, blobs, random_problem, tied_problem
 from scipy.sparse import csr_array
 
 import smallvar
@@ -20,10 +25,10 @@ import dask.array as da
 import dask.dataframe as dd
 import pandas as pd
 import psutil
-from distributed import Client
+from distributed import Client, LocalCluster
 
 import smallvar.dask
-from smallvar.dask import _estimators
+from smallvar.dask import _estimators, _part, _team
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -215,22 +220,23 @@ def check_pair(name, X, lam, sizes, kind="array", weight=None, *, persist="auto"
 
 def check_problem(p, algorithm, rng, seed, n_parts=50):
     """The same for a problem, in one kind of partitions or another."""
+    held = seed % 3 > 0
     return check_pair(
         "DPMeans",
         p.X,
         p.lam,
-        uneven(rng, len(p.X), n_parts),
+        uneven(rng, len(p.X), n_parts if held else 6),
         KINDS[seed % 4],
         p.weights,
         algorithm=algorithm,
         init="mean" if p.init is None else p.init,
         max_clusters=p.max_clusters,
         max_iter=p.max_iter,
-        persist=seed % 3 > 0,
+        persist=held,
     )
 
 
-N_MAX = {"serial": 400, "delayed": 120}
+N_MAX = {"serial": 400, "delayed": 100}
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "shuffle"])
@@ -241,3 +247,291 @@ def test_equals_one_machine(algorithm, family, at_once, seed):
     rng = np.random.default_rng([seed, 1])
     at_once(rng, copies=seed % 2 == 0)
     check_problem(random_problem(family, seed, N_MAX[algorithm]), algorithm, rng, seed)
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(20)
+def test_equals_one_machine_at_ties(algorithm, at_once, seed):
+    """Grids and repeated rows; also sorted, so that a partition has clusters of its own."""
+    rng = np.random.default_rng([seed, 2])
+    at_once(rng, copies=seed % 2 == 0)
+    p = tied_problem(seed, n=120)
+    if seed % 3 == 1:
+        p.X = p.X[np.lexsort(p.X.T)]
+    check_problem(p, algorithm, rng, seed)
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(12)
+def test_equals_one_machine_sorted(algorithm, at_once, seed):
+    """Each partition is one cluster, in the order in which they are or in the reverse."""
+    rng = np.random.default_rng([seed, 3])
+    at_once(rng, copies=seed % 2 == 0)
+    k = int(rng.integers(2, 9))
+    z = np.sort(rng.integers(k, size=100))[:: 1 if seed % 2 else -1]
+    X = 5.0 * rng.normal(size=(k, 2))[z] + 0.5 * rng.normal(size=(100, 2))
+    sizes = np.bincount(np.abs(np.diff(z, prepend=z[0])).cumsum(), minlength=k).tolist()
+    check_pair("DPMeans", X, 4.0, sizes, KINDS[seed % 4], algorithm=algorithm, persist=seed % 3 > 0)
+
+
+@pytest.mark.parametrize("weights", ["ones", "zero partitions", "extreme", "one row"])
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(4)
+def test_weights(algorithm, weights, at_once, seed):
+    """Weights that are all 1, zero in whole partitions, of all sizes, or zero but for one row."""
+    rng = np.random.default_rng([seed, 4])
+    at_once(rng, copies=True)
+    X = blobs(rng, 150, 2, 6)
+    sizes = [20, 0, 50, 10, 1, 69]
+    weight = np.ones(150)
+    if weights == "zero partitions":
+        weight = rng.gamma(1.0, size=150)
+        weight[:20] = weight[70:80] = 0.0
+    elif weights == "extreme":
+        weight = 10.0 ** rng.uniform(-9, 9, size=150)
+    elif weights == "one row":
+        weight[np.arange(150) != 75] = 0.0
+    options = {"algorithm": algorithm, "persist": seed > 0, "max_clusters": 20}
+    model, _ = check_pair("DPMeans", X, 0.05, sizes, KINDS[seed], weight, **options)
+    assert model.n_clusters_ > 1 or weights == "one row"
+
+
+@seeds(8)
+def test_options(at_once, seed):
+    """tol, few sweeps, far centers that become empty, a cap, a lam at which each row is a cluster."""
+    rng = np.random.default_rng([seed, 5])
+    at_once(rng, copies=seed % 2 == 0)
+    X = blobs(rng, 200, 2, 8)
+    far = np.vstack([X[:3], rng.normal(size=(4, 2)) * 100])
+    algorithm = ("serial", "delayed")[seed % 2]
+    for options in (
+        {"lam": 0.02, "tol": 0.05},
+        {"lam": 0.02, "max_iter": 1},
+        {"lam": 0.05, "max_iter": 2, "init": far},
+        {"lam": 0.05, "init": far, "max_clusters": 9},
+        {"lam": 0.0, "max_clusters": 7},
+        {"lam": 1e9},
+    ):
+        lam, sizes = options.pop("lam"), uneven(rng, 200, 12)
+        check_pair("DPMeans", X, lam, sizes, algorithm=algorithm, persist=seed % 4 > 1, **options)
+    X = rng.normal(size=(30, 2))
+    model, _ = check_pair("DPMeans", X, 1e-9, uneven(rng, 30, 8), algorithm=algorithm)
+    assert model.n_clusters_ == 30
+
+
+def sphere_rows(rng, seed, n):
+    """Rows of any length about some directions; opposite ones, so that sums vanish, every 4th time."""
+    d = int(rng.integers(2, 6))
+    X = rng.normal(size=(6, d))[rng.integers(6, size=n)] + 0.1 * rng.normal(size=(n, d))
+    if seed % 4 == 0:
+        X[1::2] = -X[::2][: n // 2]
+    if seed % 2:
+        X *= rng.uniform(0.1, 10, size=(n, 1))
+    else:
+        X /= np.sqrt(np.square(X).sum(axis=1))[:, None]
+    return X.astype(np.float32) if seed % 3 == 1 else X
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(50)
+def test_spherical_equals_one_machine(algorithm, at_once, seed):
+    """Directions: penalties from hardly any to one at which opposite rows share a cluster."""
+    rng = np.random.default_rng([seed, 6])
+    at_once(rng, copies=seed % 2 == 0)
+    n = int(rng.integers(2, 200 if algorithm == "serial" else 80)) // 2 * 2
+    X = sphere_rows(rng, seed, n)
+    weight = None
+    if seed % 5 == 0:
+        weight = rng.gamma(1.0, size=n) * (rng.random(n) < 0.8)
+        weight[n // 2] = 1.0
+    elif seed % 5 == 1:
+        weight = 2.0 ** rng.integers(-1, 2, size=n)
+    options = {"algorithm": algorithm, "persist": seed % 3 > 0}
+    if seed % 7 == 0:
+        options |= {"init": np.vstack([X[:1], -X[:1], rng.normal(size=(2, X.shape[1]))])}
+    if seed % 6 == 0:
+        options |= {"max_clusters": 5}
+    if seed % 6 == 1:
+        options |= {"max_iter": 1 + seed % 2}
+    lam = float(rng.choice([0.01, 0.1, 0.4, 1.2, 1.9, 2.5]))
+    sizes = uneven(rng, n, 50 if options["persist"] else 6)
+    model, local = check_pair(
+        "SphericalDPMeans", X, lam, sizes, KINDS[seed % 4], weight, **options
+    )
+    assert model.min_cosine_ == local.min_cosine_
+    assert model.resultant_lengths_.tobytes() == local.resultant_lengths_.tobytes()
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+def test_sums_that_vanish(algorithm, at_once):
+    """x and -x in one cluster, in partitions of their own: it is dropped, its rows go elsewhere."""
+    at_once(np.random.default_rng(7), copies=True)
+    X = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [0.6, 0.8]])
+    for weight in (None, np.ones(5), np.array([1.0, 1.0, 2.0, 2.0, 0.0])):
+        for rows in (X, X[:2], X[2:], np.vstack([X, X[::-1]])):
+            n = len(rows)
+            w = None if weight is None else np.resize(weight, n)
+            for lam in (0.5, 1.0, 2.0, 3.0):
+                for init in ("first", np.array([[1.0, 0.0], [0.0, 1.0]])):
+                    options = {"init": init, "algorithm": algorithm}
+                    check_pair("SphericalDPMeans", rows, lam, [1] * n, "array", w, **options)
+
+
+@pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(6)
+def test_equals_one_machine_on_threads(name, algorithm, seed):
+    """The same on the workers of the module, which share their memory."""
+    rng = np.random.default_rng([seed, 8])
+    X = rng.normal(size=(5, 3))[rng.integers(5, size=150)] + 0.2 * rng.normal(size=(150, 3))
+    weight = rng.gamma(1.0, size=150) if seed % 2 else None
+    sizes = uneven(rng, 150, 10 if seed % 3 else 4)
+    lam = 0.5 if name == "DPMeans" else 0.1
+    options = {"algorithm": algorithm, "persist": seed % 3 > 0}
+    check_pair(name, X, lam, sizes, KINDS[seed % 4], weight, **options)
+
+
+# ---- what is lost ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(14)
+def test_states_that_are_forgotten(name, algorithm, at_once, monkeypatch, seed):
+    """Whatever workers forget, and whenever: the same bits."""
+    rng = np.random.default_rng([seed, 9])
+    at_once(rng, copies=seed % 2 == 0)
+    share, forgotten = (0.1, 0.3, 0.9, 1.0)[seed % 4], []
+
+    def take_or_forget(fit, p):
+        state = _team.take_state(fit, p)
+        if state is not None and rng.random() < share:
+            forgotten.append(p)
+            return None
+        return state
+
+    monkeypatch.setattr(_part, "take_state", take_or_forget)
+    n = 60 if algorithm == "delayed" else 150
+    X = sphere_rows(rng, seed, n)
+    weight = rng.gamma(1.0, size=n) if seed % 3 == 0 else None
+    lam = float(rng.choice([0.02, 0.1, 0.3]))
+    options = {"algorithm": algorithm, "persist": True}
+    if seed % 5 == 0:
+        options |= {"max_iter": 2}
+    if seed % 5 == 1:
+        options |= {"init": np.vstack([X[:2], 50.0 + np.arange(X.shape[1])])}
+    check_pair(name, X, lam, uneven(rng, n, 8), KINDS[seed % 4], weight, **options)
+    assert forgotten or share < 0.5
+
+
+def some_rows(seed=0, n=1000):
+    """Rows whose fit with lam = 1 takes a while: some twenty sweeps that change something."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 3)) + rng.integers(0, 3, (n, 1)) * 3.0
+
+
+@contextmanager
+def cluster_of(n_workers):
+    """A cluster of processes of one thread, and its client; nothing is left of it."""
+    before = listening()
+    options = {"dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
+    with (
+        LocalCluster(n_workers, threads_per_worker=1, silence_logs=CRITICAL, **options) as cluster,
+        Client(cluster) as client,
+    ):
+        assert {address.ip for address in listening() - before} == {"127.0.0.1"}
+        yield cluster, client
+    assert listening() <= before
+
+
+def kill_one(cluster, rng):
+    """End the process of a worker, as the system does that has no memory left."""
+    nannies = [nanny for nanny in cluster.workers.values() if nanny.pid is not None]
+    os.kill(nannies[rng.integers(len(nannies))].pid, signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("ignore")  # what dask has to say of workers that are gone
+@pytest.mark.parametrize("n_workers", [2, 4])
+@pytest.mark.parametrize("moments", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_worker_is_killed(n_workers, moments):
+    """At a random moment of the fit: the same bits."""
+    rng = np.random.default_rng([n_workers, moments])
+    X = some_rows()
+    local = smallvar.DPMeans(4.0).fit(X)
+    with cluster_of(n_workers) as (cluster, client):
+        Y = da.from_array(X, chunks=((200, 100, 0, 300, 1, 399), (3,)))
+        model = smallvar.dask.DPMeans(4.0, persist=True)
+        for _ in range(2):  # the first one also imports
+            begin = time.perf_counter()
+            assert_same(model.fit(Y), local)
+            length = time.perf_counter() - begin
+        for _ in range(moments):
+            killer = threading.Timer(length * rng.random(), kill_one, (cluster, rng))
+            killer.start()
+            model = smallvar.dask.DPMeans(4.0, persist=bool(rng.random() < 0.8)).fit(Y)
+            killer.join()
+            assert_same(model, local)
+            while len([n for n in cluster.workers.values() if n.pid is not None]) < n_workers:
+                time.sleep(0.1)
+            client.wait_for_workers(n_workers, timeout=30)
+
+
+# ---- what cannot go on -----------------------------------------------------------------------------------------------
+
+
+def deadly(block):
+    """A partition that takes its worker with it."""
+    if len(block) == 3:
+        os._exit(1)
+    return block
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("persist", [True, False])
+def test_a_partition_that_kills_its_workers(persist):
+    """A clear error, and the estimator is as it was."""
+    X = some_rows()
+    good = da.from_array(X, chunks=((500, 497, 3), (3,)))
+    with cluster_of(2):
+        model = smallvar.dask.DPMeans(4.0, persist=persist).fit(good)
+        bad = good.map_blocks(deadly, dtype=float, meta=np.empty((0, 0)))
+        assert_refuses(model, lambda m: m.fit(bad), RuntimeError, "workers died again and again")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("what", ["scheduler", "client", "workers"])
+def test_the_cluster_goes_away(what, monkeypatch):
+    """In the middle of a fit, at the same round: an error that says so, estimator unchanged."""
+    good = da.from_array(some_rows(), chunks=((500, 500), (3,)))
+    with cluster_of(2) as (cluster, client):
+        model = smallvar.dask.DPMeans(4.0, persist=True).fit(good)
+        call, rounds = _team.Team.call, []
+
+        def lose(team, *args, **options):
+            rounds.append(team)
+            if len(rounds) == 6 and what == "client":
+                client.close()
+            elif len(rounds) == 6:
+                cluster.close()
+            return call(team, *args, **options)
+
+        monkeypatch.setattr(_team.Team, "call", lose)
+        assert_refuses(model, lambda m: m.fit(good), RuntimeError, "was lost during the fit")
+        with pytest.raises(RuntimeError, match="client must be connected"):
+            _team.client_for(client).__enter__()
+
+
+def unreadable(block):
+    """A partition that cannot be read."""
+    if len(block) == 3:
+        raise OSError("part-2.parquet: no such file")
+    return block
+
+
+@pytest.mark.parametrize("persist", [True, False])
+def test_a_partition_that_cannot_be_read(persist):
+    """The error of the reader, with its words; the estimator is as it was."""
+    good = da.from_array(some_rows(), chunks=((500, 497, 3), (3,)))
+    model = smallvar.dask.DPMeans(4.0, persist=persist).fit(good)
+    bad = good.map_blocks(unreadable, dtype=float, meta=np.empty((0, 0)))
+    assert_refuses(model, lambda m: m.fit(bad), OSError, "part-2.parquet: no such file")
