@@ -41,7 +41,9 @@ class Parts:
             if all(isinstance(name, str) for name in columns):
                 self.names = np.asarray(columns, dtype=object)
             self.rows = X.to_delayed()
-            itemsize = max([np.dtype(t).itemsize for t in X.dtypes if isinstance(t, np.dtype)] or [8])
+            itemsize = max(
+                [np.dtype(t).itemsize for t in X.dtypes if isinstance(t, np.dtype)] or [8]
+            )
         else:
             if X.ndim != 2 or X.numblocks[1] != 1:
                 raise ValueError(
@@ -122,8 +124,7 @@ def draw(team, known, rng, most):
     rows = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
     chosen = np.split(rows, np.searchsorted(rows, ends[:-1]))
     each = {
-        p: part - (end - known.sizes[p])
-        for p, part, end in zip(numbers, chosen, ends, strict=True)
+        p: part - (end - known.sizes[p]) for p, part, end in zip(numbers, chosen, ends, strict=True)
     }
     found = {}
     for some in team.call(some_of, None, each):
@@ -141,7 +142,8 @@ def _apply(model, method, X):
     """A method of a local estimator on a partition."""
     if X.shape[0] == 0:
         shape = (0,) if method == "predict" else (0, len(model.cluster_centers_))
-        return np.empty(shape, dtype=np.int32 if method == "predict" else X.dtype)
+        # the type of the others is that of the result
+        return np.empty(shape, dtype=np.int32 if method == "predict" else np.float32)
     return getattr(model, method)(X)
 
 
@@ -353,8 +355,11 @@ def lazily(model, method, parts, sizes=None):
     width = () if method == "predict" else (parts.n_features,)
     if sizes is None and parts.sizes is not None:
         sizes = dict(enumerate(parts.sizes))
-    kind = np.int32 if method == "predict" else getattr(parts.collection, "dtype", np.float64)
+    kind = np.int32
     if method == "transform":
+        types = getattr(parts.collection, "dtypes", None)
+        types = [parts.collection.dtype] if types is None else types
+        kind = np.float32 if all(t == np.float32 for t in types) else np.float64
         width = (len(model.cluster_centers_.compute()),)
     return da.concatenate(
         [
