@@ -500,7 +500,7 @@ def test_a_partition_that_kills_its_workers(persist):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("what", ["scheduler", "client", "workers"])
+@pytest.mark.parametrize("what", ["scheduler", "client"])
 def test_the_cluster_goes_away(what, monkeypatch):
     """In the middle of a fit, at the same round: an error that says so, estimator unchanged."""
     good = da.from_array(some_rows(), chunks=((500, 500), (3,)))

@@ -40,7 +40,9 @@ def client_for(client):
             yield own
         return
     if client.status != "running":
-        raise RuntimeError(f"client must be connected to a scheduler, got one that is {client.status}")
+        raise RuntimeError(
+            f"client must be connected to a scheduler, got one that is {client.status}"
+        )
     yield client
 
 
@@ -139,7 +141,17 @@ class Team:
                 blocks = [self.blocks[p] for p in some]
                 where = {} if worker is None else {"workers": worker, "allow_other_workers": True}
                 futures.append(
-                    self.client.submit(_run, function, some, blocks, shared_by_all, own, pure=False, **where)
+                    self._guarded(
+                        self.client.submit,
+                        _run,
+                        function,
+                        some,
+                        blocks,
+                        shared_by_all,
+                        own,
+                        pure=False,
+                        **where,
+                    )
                 )
             else:
                 blocks = [self.blocks[some[0]]]
@@ -151,10 +163,10 @@ class Team:
                 futures = [
                     delayed(fold)(futures[i : i + FOLD]) for i in range(0, len(futures), FOLD)
                 ]
-            futures = self.client.compute(futures, optimize_graph=False)
+            futures = self._guarded(self.client.compute, futures, optimize_graph=False)
         while self.held and fold is not None and len(futures) > FOLD:
             futures = [
-                self.client.submit(fold, futures[i : i + FOLD], pure=False)
+                self._guarded(self.client.submit, fold, futures[i : i + FOLD], pure=False)
                 for i in range(0, len(futures), FOLD)
             ]
         results = self._guarded(self.client.gather, futures)
@@ -173,7 +185,10 @@ class Team:
                 "workers died again and again at the same task, most likely for want of memory: use "
                 f"smaller partitions, or give workers more memory ({error})"
             ) from error
-        except (asyncio.CancelledError, CommClosedError, TimeoutError, OSError) as error:
+        except (Exception, asyncio.CancelledError) as error:
+            gone = (asyncio.CancelledError, CommClosedError)
+            if self.client.status == "running" and not isinstance(error, gone):
+                raise  # what a task raised, which may be an OSError of who reads a partition
             raise RuntimeError(
                 f"the scheduler, or the connection to it, was lost during the fit ({error!r})"
             ) from error
@@ -181,7 +196,9 @@ class Team:
     def close(self):
         """Give back what the workers hold of this fit."""
         self.blocks = None
-        with contextlib.suppress(Exception):  # where the cluster is gone there is nothing to give back
+        with contextlib.suppress(
+            Exception
+        ):  # where the cluster is gone there is nothing to give back
             self.client.run(forget, self.fit)
 
 
