@@ -68,7 +68,7 @@ def client():
     assert listening() <= before
 
 
-# ---- data in partitions ----------------------------------------------------------------------------------------------
+# ---- data in partitions ----------------------------------------------------------------------------
 
 
 def uneven(rng, n, most=50):
@@ -130,7 +130,7 @@ def assert_same(model, local):
     assert np.array_equal(labels.compute(scheduler="sync"), local.labels_)
 
 
-# ---- the same bits ---------------------------------------------------------------------------------------------------
+# ---- the same bits ---------------------------------------------------------------------------------
 
 
 class Task:
@@ -393,7 +393,7 @@ def test_equals_one_machine_on_threads(name, algorithm, seed):
     check_pair(name, X, lam, sizes, KINDS[seed % 4], weight, **options)
 
 
-# ---- what is lost ----------------------------------------------------------------------------------------------------
+# ---- what is lost ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
@@ -477,7 +477,7 @@ def test_a_worker_is_killed(n_workers, moments):
             client.wait_for_workers(n_workers, timeout=30)
 
 
-# ---- what cannot go on -----------------------------------------------------------------------------------------------
+# ---- what cannot go on -----------------------------------------------------------------------------
 
 
 def deadly(block):
@@ -538,7 +538,7 @@ def test_a_partition_that_cannot_be_read(persist):
     assert_refuses(model, lambda m: m.fit(bad), OSError, "part-2.parquet: no such file")
 
 
-# ---- collections, and what else the estimators do --------------------------------------------------------------------
+# ---- collections, and what else the estimators do --------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [float, np.float32, int])
