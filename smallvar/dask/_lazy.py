@@ -26,7 +26,8 @@ def _apply(model, method, X):
     function, kind = METHODS[method]
     if X.shape[0] == 0:
         shape = (0, len(model.cluster_centers_)) if kind is None else 0
-        return np.empty(shape, dtype=np.float64 if kind is None else kind)
+        # the type of the others is that of the result
+        return np.empty(shape, dtype=np.float32 if kind is None else kind)
     return function(model, X)
 
 
@@ -165,7 +166,10 @@ def lazily(model, method, parts, sizes=None):
         sizes = dict(enumerate(parts.sizes))
     kind = METHODS[method][1]
     width = (len(model.cluster_centers_),) if kind is None else ()
-    kind = kind or getattr(parts.collection, "dtype", np.float64)
+    if kind is None:
+        types = getattr(parts.collection, "dtypes", None)
+        types = [parts.collection.dtype] if types is None else types
+        kind = np.float32 if all(t == np.float32 for t in types) else np.float64
     shared = delayed(model)
     pieces = [
         da.from_delayed(

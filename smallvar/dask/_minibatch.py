@@ -182,7 +182,7 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
                 pairs = zip(parts.rows, parts.weights, strict=True)
                 for p, (rows, weight) in enumerate(pairs):
                     chain = delayed(_fed)(chain, p, rows, weight)
-                model = guarded(client.compute(chain).result)
+                model = guarded(client, lambda: client.compute(chain).result())
             if not hasattr(model, "cluster_centers_"):
                 raise ValueError("X must have a row of positive weight, got none in any partition")
             for name in [name for name in vars(self) if name.endswith("_")]:

@@ -102,7 +102,7 @@ def _checked(prepare, number, X, weight):
 # ---- on the driver -------------------------------------------------------------------------------
 
 
-def guarded(function, *args, **options):
+def guarded(client, function, *args, **options):
     """A call that the cluster may fail, with what that means in words."""
     try:
         return function(*args, **options)
@@ -111,7 +111,10 @@ def guarded(function, *args, **options):
             "workers died again and again at the same task, most likely for want of memory: "
             f"use smaller partitions, or give workers more memory ({error})"
         ) from error
-    except (asyncio.CancelledError, CommClosedError, TimeoutError, OSError) as error:
+    except (Exception, asyncio.CancelledError) as error:
+        gone = (asyncio.CancelledError, CommClosedError)
+        if client.status == "running" and not isinstance(error, gone):
+            raise  # what a task raised, which may be an OSError of who reads a partition
         raise RuntimeError(
             f"the scheduler, or the connection to it, was lost during the fit ({error!r})"
         ) from error
@@ -139,7 +142,7 @@ class Team:
         if not self.held:
             return [(None, [p]) for p in numbers]
         if self.where is None:
-            has = guarded(self.client.who_has, self.blocks)
+            has = self.client.who_has(self.blocks)
             self.where = [min(has.get(future.key) or [None], key=str) for future in self.blocks]
         groups = defaultdict(list)
         for p in numbers:
@@ -152,10 +155,13 @@ class Team:
         ``numbers`` are the partitions, None: all. ``fold([result, ...])`` makes one of several.
         """
         numbers = self.numbers if numbers is None else numbers
+        return guarded(self.client, self._call, function, shared, each, numbers, fold)
+
+    def _call(self, function, shared, each, numbers, fold):
         groups = self.groups(numbers)
         shared_by_all = shared
         if self.held and len(groups) > DIRECT:
-            shared_by_all = guarded(self.client.scatter, shared, broadcast=False, hash=False)
+            shared_by_all = self.client.scatter(shared, broadcast=True, hash=False)
         elif not self.held:  # sent once, not with each task; dask need not look what is in it
             shared_by_all = delayed(shared, traverse=False)
         futures = []
@@ -185,7 +191,7 @@ class Team:
                 self.client.submit(fold, futures[i : i + FOLD], pure=False)
                 for i in range(0, len(futures), FOLD)
             ]
-        results = guarded(self.client.gather, futures)
+        results = self.client.gather(futures)
         return [fold(results)] if fold is not None else results
 
     def lost(self):
@@ -195,10 +201,9 @@ class Team:
     def close(self):
         """Give back what the workers hold of this fit."""
         self.blocks = None
-        with contextlib.suppress(
-            Exception
-        ):  # where the cluster is gone there is nothing to give back
-            self.client.run(forget, self.fit)
+        if self.client.status == "running":
+            with contextlib.suppress(Exception):  # of a cluster that is gone there is nothing back
+                self.client.run(forget, self.fit)
 
 
 def _memory_here(dask_worker):
