@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 import dask.array as da
 import numpy as np
 from dask import compute, delayed, is_dask_collection
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import smallvar
@@ -17,7 +16,7 @@ from smallvar._groups import Groups
 from smallvar._hdp import _Start
 from smallvar._sweeps.rounds import error_of
 from smallvar._validation import check_lam, check_number, check_option, check_reach, shown
-from smallvar.dask._estimators import Parts, prepared
+from smallvar.dask._collection import Parts, prepared
 from smallvar.dask._hdp_sweep import SetBlock, TeamSweep, labels_after
 from smallvar.dask._part import add_facts, add_sums, facts, whole
 from smallvar.dask._sweep import MOST, TeamPlace, sums_of
@@ -25,46 +24,30 @@ from smallvar.dask._team import Team, client_for, threads_here, to_be_held
 
 
 class SetParts(Parts):
-    """Partitions of rows, their weights and their data sets; ``beside`` are the last two, in pairs."""
+    """Partitions of rows; ``pairs`` are their weights and data sets."""
 
     def __init__(self, X, groups, sample_weight):
         if groups is not None and not is_dask_collection(groups) and np.ndim(groups) == 0:
             columns = getattr(X, "columns", ())
             if groups not in columns:
                 raise ValueError(
-                    "groups must be a dask collection with the partitions of X or, for a DataFrame, "
-                    f"one of its columns, got {shown(groups)}"
+                    "groups must be a dask collection with the partitions of X or, for a "
+                    f"DataFrame, one of its columns, got {shown(groups)}"
                 )
             X, groups = X.drop(columns=[groups]), X[groups]
         super().__init__(X, sample_weight)
-        self.beside = list(zip(self.weights, self._groups(groups), strict=True))
-
-    def _groups(self, groups):
-        if groups is None:
-            return [None] * len(self.rows)
-        if is_dask_collection(groups):
-            parts = np.ravel(np.array(groups.to_delayed(), dtype=object)).tolist()
-            if len(parts) != len(self.rows):
-                raise ValueError(
-                    f"groups must have the partitions of X, got {len(parts)} for {len(self.rows)}"
-                )
-            return parts
-        if self.sizes is None:
-            raise ValueError(
-                "groups must be a dask collection where the sizes of the partitions of X are not known"
-            )
-        groups = np.asarray(groups)
-        if groups.shape != (sum(self.sizes),):
-            raise ValueError(f"groups must have shape ({sum(self.sizes)},), got {groups.shape}")
-        return np.split(groups, np.cumsum(self.sizes)[:-1])
+        sets = [None] * len(self.rows)
+        if groups is not None:
+            sets = self.beside(groups, "groups", np.asarray)
+        self.pairs = list(zip(self.weights, sets, strict=True))
 
 
-# ---- one partition ---------------------------------------------------------------------------------------------------
+# ---- one partition -------------------------------------------------------------------------------
 
 
-def whole_sets(model, n_features, X, beside):
+def whole_sets(model, n_features, X, pair):
     """The checked rows of a partition, their weights, their data sets."""
-    weight, groups = beside
+    weight, groups = pair
     block = prepared(model, n_features, X, weight)
     n = block.X.shape[0]
     return block.X, block.weight, Groups(groups if n else np.empty(0, dtype=np.int32), n)
@@ -80,9 +63,9 @@ def with_weight(X, weight, sets):
     return SetBlock(X, weight, sets, names, n, reach)
 
 
-def prepared_sets(model, n_features, X, beside):
+def prepared_sets(model, n_features, X, pair):
     """Both."""
-    return with_weight(*whole_sets(model, n_features, X, beside))
+    return with_weight(*whole_sets(model, n_features, X, pair))
 
 
 def names_of(parts, shared, each):
@@ -95,9 +78,9 @@ def united(several):
     return {key: value for one in several for key, value in one.items()}
 
 
-def both_labels(model, p, step, own, remap, X, beside):
+def both_labels(model, p, step, own, remap, X, pair):
     """Global and local labels of the rows of a partition, (n, 2)."""
-    X, weight, sets = whole_sets(model, model.n_features_in_, X, beside)
+    X, weight, sets = whole_sets(model, model.n_features_in_, X, pair)
     out = np.empty((X.shape[0], 2), dtype=np.int32)
     rows = np.arange(len(X)) if weight is None else np.flatnonzero(weight)
     if len(rows):
@@ -111,35 +94,37 @@ def both_labels(model, p, step, own, remap, X, beside):
     return out
 
 
-def predicted(model, X, beside):
+def predicted(model, X, pair):
     """Labels of new rows of a partition, the rows and their data sets; any weights may be 0."""
-    X, weight, sets = whole_sets(model, model.n_features_in_, X, beside)
+    X, weight, sets = whole_sets(model, model.n_features_in_, X, pair)
     group = np.full(len(X), len(model.groups_), dtype=np.int32)
     if len(X) == 0:
         return group, X, weight, sets
     check_reach(X)
-    if beside[1] is not None:
+    if pair[1] is not None:
         group = sets.among(model.groups_)
     labels = model._assign(X, group, weight, model.cluster_centers_, threads_here())
     return labels, X, weight, sets
 
 
-def predicted_labels(model, X, beside):
+def predicted_labels(model, X, pair):
     """Labels alone."""
-    return predicted(model, X, beside)[0]
+    return predicted(model, X, pair)[0]
 
 
-def score_of(model, X, beside):
+def score_of(model, X, pair):
     """Squared error of a partition, and the names and global clusters of its local ones."""
-    labels, X, weight, sets = predicted(model, X, beside)
+    labels, X, weight, sets = predicted(model, X, pair)
     if len(X) == 0:
         return 0.0, set()
     error = error_of(X, labels, model.cluster_centers_, threads_here(), weight)
     used = slice(None) if weight is None else weight > 0.0
-    return error, set(zip(sets.names[sets.number[used]].tolist(), labels[used].tolist()))
+    return error, set(
+        zip(sets.names[sets.number[used]].tolist(), labels[used].tolist(), strict=True)
+    )
 
 
-# ---- all of them -----------------------------------------------------------------------------------------------------
+# ---- all of them ---------------------------------------------------------------------------------
 
 
 def all_names(names):
@@ -162,9 +147,9 @@ def check_whole(known):
     part = np.repeat(list(known), [len(names) for _, names, *_ in known.values()])
     first, second, *_ = part[sets.number == twice].tolist()
     raise ValueError(
-        f"groups must lie whole in one partition each, got {shown(sets.names[twice])} in partitions "
-        f"{first} and {second}: repartition by the column of the groups, with set_index or shuffle of "
-        "a dask DataFrame, or rechunk arrays where data sets end"
+        f"groups must lie whole in one partition each, got {shown(sets.names[twice])} in "
+        f"partitions {first} and {second}: repartition by the column of the groups, with set_index "
+        "or shuffle of a dask DataFrame, or rechunk arrays where data sets end"
     )
 
 
@@ -252,10 +237,9 @@ class HDPMeans(smallvar.HDPMeans):
     -----
     Data sets are visited in the order of their names, as on one machine, whatever partitions they
     lie in. It is fastest, by fewer rounds while clusters open, where partitions follow each other
-    in that order, as after ``set_index``. Penalties that the data choose are those of a sample of
-    whole data sets that fits one machine: ``smallvar.HDPMeans().fit(sample, groups=...)``, and
-    then its ``lam_local_`` and ``lam_global_`` times the share of rows that the sample has not, if
-    more rows of the same clusters are to make the same clusters dearer.
+    in that order, as after ``set_index``. For penalties that the data choose, fit
+    :class:`smallvar.HDPMeans` to a sample of whole data sets, and take its ``lam_local_`` and
+    ``lam_global_``.
 
     A sweep depends on the centers and on which of them each data set uses. Both are kept outside
     of the workers, so a worker that dies changes nothing but the time.
@@ -340,10 +324,10 @@ class HDPMeans(smallvar.HDPMeans):
             It predicts the same.
         """
         check_is_fitted(self)
-        model = self._as_local()
-        learned = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        model, given = self._as_local(), self.get_params(deep=False)
+        learned = {name: value for name, value in vars(self).items() if name not in given}
         both = learned.pop("labels_"), learned.pop("local_labels_")
-        vars(model).update(learned, _dtype=self._dtype)
+        vars(model).update(learned)
         if labels:
             model.labels_, model.local_labels_ = compute(*both)
         return model
@@ -391,12 +375,12 @@ class HDPMeans(smallvar.HDPMeans):
         prepare = partial(prepared_sets, self._as_local(), parts.n_features)
         known = None
         if parts.sizes is None and self.persist == "auto":  # how large it is has to be found out
-            team = Team(client, parts.rows, parts.beside, prepare, False)
+            team = Team(client, parts.rows, parts.pairs, prepare, False)
             known = team.call(names_of, None, fold=united)[0]
             parts.sizes = [known[p][0] for p in range(len(parts.rows))]
         nbytes = 0 if parts.sizes is None else parts.row_bytes * sum(parts.sizes)
         held = to_be_held(client, parts.collection, self.persist, nbytes)
-        team = Team(client, parts.rows, parts.beside, prepare, held)
+        team = Team(client, parts.rows, parts.pairs, prepare, held)
         try:
             known = team.call(names_of, None, fold=united)[0] if known is None else known
             self.n_features_in_ = parts.n_features
@@ -465,7 +449,7 @@ class HDPMeans(smallvar.HDPMeans):
                 groups_=self.groups_[chosen],
                 local_clusters_=[self.local_clusters_[j] for j in chosen],
             )
-            both = delayed(both_labels)(model, p, last, begun, sweep.remap, rows, parts.beside[p])
+            both = delayed(both_labels)(model, p, last, begun, sweep.remap, rows, parts.pairs[p])
             out.append(da.from_delayed(both, (sizes[p], 2), dtype=np.int32))
         return da.concatenate(out)
 
@@ -496,8 +480,8 @@ class HDPMeans(smallvar.HDPMeans):
         model = delayed(model)
         sizes = [np.nan] * len(parts.rows) if parts.sizes is None else parts.sizes
         out = [
-            da.from_delayed(delayed(predicted_labels)(model, rows, beside), (size,), dtype=np.int32)
-            for rows, beside, size in zip(parts.rows, parts.beside, sizes, strict=True)
+            da.from_delayed(delayed(predicted_labels)(model, rows, pair), (size,), dtype=np.int32)
+            for rows, pair, size in zip(parts.rows, parts.pairs, sizes, strict=True)
         ]
         return da.concatenate(out, allow_unknown_chunksizes=True)
 
@@ -528,9 +512,12 @@ class HDPMeans(smallvar.HDPMeans):
         parts = SetParts(X, groups, sample_weight)
         self._check_columns(parts)
         model = delayed(model)
-        pairs = zip(parts.rows, parts.beside, strict=True)
-        scores = compute(*(delayed(score_of)(model, *pair) for pair in pairs))
-        error, n_local = sum(one for one, _ in scores), len(set().union(*(two for _, two in scores)))
+        rows = zip(parts.rows, parts.pairs, strict=True)
+        scores = compute(*(delayed(score_of)(model, *part) for part in rows))
+        error, n_local = (
+            sum(one for one, _ in scores),
+            len(set().union(*(two for _, two in scores))),
+        )
         return -(error + self.lam_local_ * n_local + self.lam_global_ * self.n_clusters_)
 
     def _check_columns(self, parts):

@@ -3,11 +3,10 @@
 Labels and centers are those of one machine, whatever data sets a partition has. Data sets are
 visited in the order of their names; step 4 (rows) and step 5 (local clusters) open global clusters
 in that order, and a data set needs those that data sets before it opened. So partitions go ahead
-with what is known, clusters that were opened elsewhere coming in where their data set has its turn;
-the driver puts together what they opened, in order, and those partitions for which it turns out to be
-incomplete go again. The first data set is right at once, and with each round at least one more. Where
-partitions follow each other in the order of names few rounds do; where they are mixed it may take
-more, while clusters open.
+with what is known, clusters that were opened elsewhere coming in where their data set has its
+turn; the driver puts together what they opened, in order, and those partitions for which it turns
+out to be incomplete go again. The first data set is right at once, and with each round at least
+one more.
 
 A sweep depends on the centers and on which of them each data set has local clusters, not on labels.
 Both are with the driver, so nothing is lost with a worker: what workers keep is where the sums hold
@@ -16,9 +15,9 @@ each row, which only saves adding them up again.
 
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from smallvar._groups import Groups
@@ -33,7 +32,7 @@ class SetBlock(Block):
     """A partition as the sweeps take it: rows of positive weight, and their data sets."""
 
     sets: Groups
-    names: NDArray  # of all data sets, also those without weight
+    names: np.ndarray  # of all data sets, also those without weight
     size: int  # rows, also those without weight
     reach: float  # their largest absolute value
 
@@ -189,17 +188,19 @@ class State:
 class Answer:
     """What partitions answer; in the dictionaries, by their numbers."""
 
-    rows: dict  # clusters opened in step 4: centers, data sets, weights
-    locals: dict  # and in step 5
-    found: dict  # sizes, used and digest, as in Own, after step 5
+    rows: dict[int, Any]  # clusters opened in step 4: centers, data sets, weights
+    locals: dict[int, Any]  # and in step 5
+    found: dict[int, Any]  # sizes, used and digest, as in Own, after step 5
     fresh: int  # partitions that had no state
-    sums: tuple | None = None
+    sums: tuple[Any, Any] | None = None
     error: np.ndarray | None = None
 
 
 def visit(parts, step, each):
     """A step on these partitions, as far as their state is not that already."""
-    return add_answers([_visit(p, block, step, own) for (p, block), own in zip(parts, each)])
+    return add_answers(
+        [_visit(p, block, step, own) for (p, block), own in zip(parts, each, strict=True)]
+    )
 
 
 def _visit(p, block, step, own):
@@ -240,7 +241,7 @@ def labels_after(p, step, block, own):
     return state.labels
 
 
-# ---- the driver ------------------------------------------------------------------------------------------------------
+# ---- the driver ----------------------------------------------------------------------------------
 
 
 def in_order(answers, used, lam, d):
@@ -258,7 +259,7 @@ def in_order(answers, used, lam, d):
     out = Clusters(
         np.empty((total, d)), np.empty(total, np.intp), np.empty(total), np.empty(total, np.intp)
     )
-    right, n = {p: (0, 0) for p in answers}, 0  # clusters put in order, and of those, used
+    right, n = dict.fromkeys(answers, (0, 0)), 0  # clusters put in order, and of those, used
     for owner, p, centers, masses in runs:
         if right[p] is not None:
             at, met = right[p]
@@ -282,7 +283,7 @@ def in_order(answers, used, lam, d):
 
 def _runs(values):
     ends = [*(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)] if len(values) else []
-    return zip([0, *ends], ends)
+    return zip([0, *ends][:-1], ends, strict=True)
 
 
 class TeamSweep:
@@ -334,15 +335,16 @@ class TeamSweep:
             out = self.team.call(visit, step, self.own, numbers, fold=add_answers)[0]
         except TooMany:
             raise RuntimeError(
-                f"lam_local={self.lam_local:.6g} and lam_global={step.lam_global:.6g} open more than "
-                f"{self.most} global clusters in one partition: take larger ones, or a larger max_opened"
+                f"lam_local={self.lam_local:.6g} and lam_global={step.lam_global:.6g} open more "
+                f"than {self.most} global clusters in one partition: take larger ones, or a larger "
+                "max_opened"
             ) from None
         if out.fresh and step.turn > 0 and step.keep:
             self.team.lost()
         return out
 
     def sweep(self):
-        """Steps 4 to 6; returns whether anything changed, and how many global clusters were created."""
+        """Steps 4 to 6; whether anything changed, and how many global clusters were created."""
         step, out = self._visit_rows(self.next)
         step, out, found = self._visit_locals(step, out)
         created = len(step.rows) + len(step.locals)
@@ -400,7 +402,7 @@ class TeamSweep:
         return step, out if step.turn > 0 and len(step.rows) == 0 else None
 
     def _visit_locals(self, step, out):
-        """Step 5; ``out`` are answers to it without clusters of others, None: there are none yet."""
+        """Step 5; ``out`` are answers to it without clusters of others, if there are any."""
         numbers = self.order
         answers, used, found = {}, {}, {}
         todo, now = numbers, dict.fromkeys(numbers, self.none)
