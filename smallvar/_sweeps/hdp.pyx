@@ -231,7 +231,7 @@ cdef class HDPSweep(Rounds):
         return not same, created
 
     cpdef Py_ssize_t visit_points(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most=NO_CAP) except -1:
-        """Step 4 for the points start..stop-1; returns the next one, before stop if there are more than most clusters."""
+        """Step 4 for the points start..stop-1; returns the next one, before stop where clusters are more than most."""
         while start < stop:
             if self.t.k == self.t.room:
                 if self.t.k > most:
@@ -277,8 +277,8 @@ cdef class HDPSweep(Rounds):
     def begin(self, const double[:, ::1] centers, const long long[::1] sizes, const int[::1] used):
         """Begin a sweep at these centers (IN, k x d), as often as wanted.
 
-        Data set g has sizes[g] local clusters (IN), on the centers ``used`` (IN), a data set after the other. Labels may
-        be any, of an earlier sweep: step 4 does not depend on them, they only say where the sums have a point.
+        Data set g has sizes[g] local clusters (IN), on the centers ``used`` (IN), a data set after the other.
+        Labels may be any, of an earlier sweep: step 4 does not depend on them, they only say where the sums have a point.
         """
         cdef Py_ssize_t g, k, m, end = 0, start = 0
         if centers.shape[1] != self.p.d or sizes.shape[0] != self.sets or np.sum(sizes) != used.shape[0]:

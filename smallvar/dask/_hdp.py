@@ -12,70 +12,25 @@ from sklearn.utils.validation import check_is_fitted
 
 import smallvar
 from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._groups import Groups
 from smallvar._hdp import _Start
 from smallvar._sweeps.rounds import error_of
-from smallvar._validation import check_lam, check_number, check_option, check_reach, shown
-from smallvar.dask._collection import Parts, prepared
-from smallvar.dask._hdp_sweep import SetBlock, TeamSweep, labels_after
+from smallvar._validation import check_lam, check_number, check_option, check_reach
+from smallvar.dask._hdp_sweep import TeamSweep, labels_after
 from smallvar.dask._part import add_facts, add_sums, facts, whole
+from smallvar.dask._sets import (
+    SetParts,
+    all_names,
+    check_whole,
+    names_of,
+    prepared_sets,
+    united,
+    whole_sets,
+    with_weight,
+)
 from smallvar.dask._sweep import MOST, TeamPlace, sums_of
 from smallvar.dask._team import Team, client_for, threads_here, to_be_held
 
-
-class SetParts(Parts):
-    """Partitions of rows; ``pairs`` are their weights and data sets."""
-
-    def __init__(self, X, groups, sample_weight):
-        if groups is not None and not is_dask_collection(groups) and np.ndim(groups) == 0:
-            columns = getattr(X, "columns", ())
-            if groups not in columns:
-                raise ValueError(
-                    "groups must be a dask collection with the partitions of X or, for a "
-                    f"DataFrame, one of its columns, got {shown(groups)}"
-                )
-            X, groups = X.drop(columns=[groups]), X[groups]
-        super().__init__(X, sample_weight)
-        sets = [None] * len(self.rows)
-        if groups is not None:
-            sets = self.beside(groups, "groups", np.asarray)
-        self.pairs = list(zip(self.weights, sets, strict=True))
-
-
 # ---- one partition -------------------------------------------------------------------------------
-
-
-def whole_sets(model, n_features, X, pair):
-    """The checked rows of a partition, their weights, their data sets."""
-    weight, groups = pair
-    block = prepared(model, n_features, X, weight)
-    n = block.X.shape[0]
-    return block.X, block.weight, Groups(groups if n else np.empty(0, dtype=np.int32), n)
-
-
-def with_weight(X, weight, sets):
-    """The partition as the sweeps take it."""
-    n, names = X.shape[0], sets.names
-    reach = max(float(X.max()), -float(X.min())) if n else 0.0
-    if weight is not None and not weight.all():
-        rows = np.flatnonzero(weight)
-        X, weight, sets = X[rows], weight[rows], Groups(names[sets.number[rows]], len(rows))
-    return SetBlock(X, weight, sets, names, n, reach)
-
-
-def prepared_sets(model, n_features, X, pair):
-    """Both."""
-    return with_weight(*whole_sets(model, n_features, X, pair))
-
-
-def names_of(parts, shared, each):
-    """Of each partition: its size, names of all data sets, of those with weight, largest value."""
-    return {p: (b.size, b.names, b.sets.names, b.reach) for p, b in parts}
-
-
-def united(several):
-    """One dictionary."""
-    return {key: value for one in several for key, value in one.items()}
 
 
 def both_labels(model, p, step, own, remap, X, pair):
@@ -125,32 +80,6 @@ def score_of(model, X, pair):
 
 
 # ---- all of them ---------------------------------------------------------------------------------
-
-
-def all_names(names):
-    """Groups of the data sets of partitions, one after the other."""
-    names = [some for some in names if len(some)]
-    kinds = {"U" if some.dtype.kind in "OSUT" else some.dtype.kind for some in names}
-    if "U" in kinds and len(kinds) > 1:
-        raise ValueError("groups must be all numbers or all strings, got both")
-    names = np.concatenate(names)
-    return Groups(names, len(names))
-
-
-def check_whole(known):
-    """Raise where a data set lies in more than one partition."""
-    sets = all_names([names for _, names, *_ in known.values()])
-    count = np.bincount(sets.number)
-    if count.max() == 1:
-        return
-    twice = int(np.argmax(count > 1))
-    part = np.repeat(list(known), [len(names) for _, names, *_ in known.values()])
-    first, second, *_ = part[sets.number == twice].tolist()
-    raise ValueError(
-        f"groups must lie whole in one partition each, got {shown(sets.names[twice])} in "
-        f"partitions {first} and {second}: repartition by the column of the groups, with set_index "
-        "or shuffle of a dask DataFrame, or rechunk arrays where data sets end"
-    )
 
 
 class HDPMeans(smallvar.HDPMeans):

@@ -20,21 +20,10 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from smallvar._groups import Groups
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar.dask._part import TooMany, add_sums
 from smallvar.dask._sweep import GROWTH, read, sums_of
-from smallvar.dask._team import Block, put_state, take_state, threads_here
-
-
-@dataclass
-class SetBlock(Block):
-    """A partition as the sweeps take it: rows of positive weight, and their data sets."""
-
-    sets: Groups
-    names: np.ndarray  # of all data sets, also those without weight
-    size: int  # rows, also those without weight
-    reach: float  # their largest absolute value
+from smallvar.dask._team import put_state, take_state, threads_here
 
 
 @dataclass
