@@ -278,7 +278,7 @@ cdef class HDPSweep(Rounds):
         """Begin a sweep at these centers (IN, k x d), as often as wanted.
 
         Data set g has sizes[g] local clusters (IN), on the centers ``used`` (IN), a data set after the other.
-        Labels may be any, of an earlier sweep: step 4 does not depend on them, they only say where the sums have a point.
+        Labels may be any, of an earlier sweep: step 4 does not depend on them, they only say where sums have points.
         """
         cdef Py_ssize_t g, k, m, end = 0, start = 0
         if centers.shape[1] != self.p.d or sizes.shape[0] != self.sets or np.sum(sizes) != used.shape[0]:
