@@ -31,8 +31,9 @@ EQUAL = ("n_iter_", "n_clusters_", "inertia_", "objective_", "lam_local_", "lam_
 
 @pytest.fixture(scope="module", autouse=True)
 def client():
-    options = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
-    with distributed.Client(**options, dashboard_address=None) as client:
+    options = {"dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
+    options |= {"processes": False, "n_workers": 2, "threads_per_worker": 1}
+    with distributed.Client(**options) as client:
         yield client
 
 
