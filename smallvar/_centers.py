@@ -70,7 +70,7 @@ class Space(Place):
 
     def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
         self._data = X, weight, n_threads
-        self._layout = self._mean = None
+        self._layout = self._center = None
         used = all_rows = column_range(X, weight, n_threads)
         if weight is not None and not weight.all():
             all_rows = column_range(X, None, n_threads)
@@ -88,11 +88,16 @@ class Space(Place):
         return self._layout
 
     @property
+    def center(self):
+        """The mean of all rows, and their weight."""
+        if self._center is None:
+            self._center = self.layout.center(*self._data)
+        return self._center
+
+    @property
     def mean(self):
         """The mean of all rows."""
-        if self._mean is None:
-            self._mean = self.layout.mean(*self._data)
-        return self._mean
+        return self.center[0]
 
 
 def sweep_over(X, *args, **options):

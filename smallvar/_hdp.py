@@ -353,7 +353,6 @@ class HDPMeans(ClusterMixin, NearestCenters):
     def _fit(self, X, weight, sets, rng, n_threads):
         """Fit rows that all have weight; whether the sweeps came to an end."""
         space = Space(X, weight, n_threads)
-        mass = X.shape[0] if weight is None else float(weight.sum())
         lam_local, lam_global = self.lam_local, self.lam_global
         for name in ("path_", "lam_global_range_"):
             vars(self).pop(name, None)
@@ -398,7 +397,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
         else:
             lam_global = float(lam_global)
             # the global penalty, or more than rounding alone can make
-            floor = max(lam_global, space.noise * mass)
+            floor = max(lam_global, space.noise * space.center[1])
             starts = (
                 run(_Start(sweep_of(sets.order(rng if i else None), floor), lam_local, lam_global))
                 for i in range(self.n_init)

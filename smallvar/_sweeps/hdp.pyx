@@ -32,6 +32,7 @@ import numpy as np
 
 cdef enum:
     RUN = 256           # points handed to the sums at a time
+    NO_CAP = 0x7fffffff  # of global clusters
 
 
 cdef class HDPSweep(Rounds):
@@ -66,6 +67,9 @@ cdef class HDPSweep(Rounds):
     cdef readonly double error          # weighted sum of squared distances to the own centers
     cdef readonly double farthest       # the largest cost of a point in the last sweep,
     cdef readonly double split          # and of a local cluster: what decides whether they open global ones
+    cdef int[::1] opener                # the data set that opened a cluster; -1: it was there, or is another machine's
+    cdef double[::1] opener_mass        # and the weight of the point, or local cluster, at which it did
+    cdef Py_ssize_t high                # no data set has a place for a cluster from here on, but for those of now
     cdef int[::1] other                 # in drop: the nearest cluster that the point's data set has beside its own,
     cdef double[::1] gap                # and how much more that one costs
 
@@ -193,10 +197,14 @@ cdef class HDPSweep(Rounds):
         self.reserve(room, self.sets)
         self.t.factor = NULL
         centers, count = np.zeros((room, self.p.d)), np.zeros(room, dtype=np.intp)
+        opener, mass = np.full(room, -1, dtype=np.int32), np.zeros(room)
         place = np.full((self.sets, room), -1, dtype=np.int32)
         if k:
-            centers[:k], count[:k], place[:, :k] = self.centers[:k], self.count[:k], self.place[:, :k]
+            centers[:k], count[:k] = self.centers[:k], self.count[:k]
+            opener[:k], mass[:k] = self.opener[:k], self.opener_mass[:k]
+            place[:, :self.place.shape[1]] = self.place  # begin() makes k smaller, not the labels
         self.centers, self.count, self.place = centers, count, place
+        self.opener, self.opener_mass = opener, mass
         self.total.reserve(room)
         self.target, self.none = np.zeros(room, dtype=np.int32), np.zeros(room)
         self.nearest, self.least = np.zeros(room, dtype=np.int32), np.zeros(room)
@@ -208,42 +216,120 @@ cdef class HDPSweep(Rounds):
 
     def sweep(self):
         """Steps 4 to 6; returns whether anything changed, and how many global clusters were created."""
-        cdef Py_ssize_t start = 0, stop, before = self.t.k, created
+        cdef Py_ssize_t before = self.t.k, created
         cdef bint same
         memcpy(&self.old[0], &self.label[0], self.p.n * sizeof(int))
         self.farthest = 0.0
-        while start < self.p.n:
-            if self.t.k == self.t.room:
-                self.make_room(2 * self.t.room)
-            with nogil:
-                start = self.advance(start)
-        self.n_local, self.split = 0, 0.0
-        start = 0
+        self.visit_points(0, self.p.n)
+        self.begin_locals()
+        self.visit_locals(0, self.p.n)
         with nogil:
-            sums_clear(&self.total.s, 0, self.t.room)
-            while start < self.p.n:
-                stop = end_of_group(&self.p, start, self.p.n)
-                if self.t.k + min(self.t.k, stop - start) > self.t.room:
-                    with gil:
-                        self.make_room(2 * self.t.room)
-                if not self.placed:
-                    self.add_set(start, stop)
-                self.move_locals(start, stop)
-                self.check_signals((stop - start + self.t.k * self.t.k) * self.p.d)
-                start = stop
-            self.placed = True
             created = self.t.k - before
             same = created == 0 and memcmp(&self.old[0], &self.label[0], self.p.n * sizeof(int)) == 0
             self.move_centers()
             self.error = squared_error(&self.p, &self.centers[0, 0], &self.label[0], <Wide*> &self.digits[0, 0])
         return not same, created
 
-    cdef Py_ssize_t advance(self, Py_ssize_t start) except -1 nogil:
-        """Step 4 for a round of points; returns the next point.
+    cpdef Py_ssize_t visit_points(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most=NO_CAP) except -1:
+        """Step 4 for the points start..stop-1; returns the next one, before stop where clusters are more than most."""
+        while start < stop:
+            if self.t.k == self.t.room:
+                if self.t.k > most:
+                    break
+                self.make_room(2 * self.t.room)
+            with nogil:
+                start = self.advance(start, stop)
+        return start
+
+    cpdef int begin_locals(self) except -1:
+        """Between steps 4 and 5."""
+        cdef Py_ssize_t g, c
+        self.n_local, self.split = 0, 0.0
+        with nogil:
+            sums_clear(&self.total.s, 0, self.t.room)
+            for g in range(self.sets if self.t.k < self.high else 0):
+                for c in range(self.t.k, self.high):
+                    if self.place[g, c] >= 0:  # all points have left it
+                        self.give_back(&self.place[g, 0], c)
+        self.high = self.t.k
+        return 0
+
+    cpdef int visit_locals(self, Py_ssize_t start, Py_ssize_t stop) except -1:
+        """Step 5 for the data sets of the points start..stop-1."""
+        cdef Py_ssize_t end
+        with nogil:
+            while start < stop:
+                end = end_of_group(&self.p, start, stop)
+                if self.t.k + min(self.t.k, end - start) > self.t.room:
+                    with gil:
+                        self.make_room(2 * self.t.room)
+                if not self.placed:
+                    self.add_set(start, end)
+                self.move_locals(start, end)
+                self.check_signals((end - start + self.t.k * self.t.k) * self.p.d)
+                start = end
+        if stop == self.p.n:
+            self.placed = True
+        return 0
+
+    # ---- centers that data sets elsewhere have a part in ------------------------------------------------------
+
+    def begin(self, const double[:, ::1] centers, const long long[::1] sizes, const int[::1] used):
+        """Begin a sweep at these centers (IN, k x d), as often as wanted.
+
+        Data set g has sizes[g] local clusters (IN), on the centers ``used`` (IN), a data set after the other.
+        Labels may be any, of an earlier sweep: step 4 does not depend on them, they only say where sums have points.
+        """
+        cdef Py_ssize_t g, k, m, end = 0, start = 0
+        if centers.shape[1] != self.p.d or sizes.shape[0] != self.sets or np.sum(sizes) != used.shape[0]:
+            raise ValueError("centers must match X, sizes the data sets, used the sizes")
+        if used.shape[0] and not 0 <= np.min(used) <= np.max(used) < centers.shape[0]:
+            raise ValueError(f"used must be >= 0 and < {centers.shape[0]}")
+        self.high = max(self.high, self.t.k)
+        if centers.shape[0] > self.t.room:
+            self.make_room(centers.shape[0] + 16)
+        self.t.k = 0
+        for k in range(centers.shape[0]):
+            self.open_global(&centers[k, 0], -1, 0.0)
+        for g in range(self.sets):
+            end = start + sizes[g]
+            for m in range(start, end):
+                self.t.offset[g * self.t.room + used[m]] = 0.0
+            start = end
+
+    def append(self, const double[:, ::1] centers):
+        """Clusters that data sets elsewhere have opened; those to come may join them."""
+        cdef Py_ssize_t k
+        if centers.shape[1] != self.p.d:
+            raise ValueError(f"centers must have {self.p.d} columns, got {centers.shape[1]}")
+        if self.t.k + centers.shape[0] > self.t.room:
+            self.make_room(max(2 * self.t.room, self.t.k + centers.shape[0]))
+        for k in range(centers.shape[0]):
+            self.open_global(&centers[k, 0], -1, 0.0)
+
+    def opened(self, Py_ssize_t first):
+        """Clusters from this one on that were opened here: centers, data sets, weights of what opened them."""
+        own = first + np.flatnonzero(np.asarray(self.opener)[first : self.t.k] >= 0)
+        return np.asarray(self.centers)[own], np.asarray(self.opener)[own], np.asarray(self.opener_mass)[own]
+
+    def global_sums(self):
+        """Cells and counts of the global clusters after step 5, see Sums."""
+        return self.total.cells[: self.t.k].copy(), self.total.counts[: self.t.k].copy()
+
+    def squares(self, const double[:, ::1] centers):
+        """The exact sum of the weighted squared distances to the own ones of the centers (IN, k x d): int64 digits."""
+        if centers.shape[0] != self.t.k or centers.shape[1] != self.p.d:
+            raise ValueError(f"centers must have shape ({self.t.k}, {self.p.d})")
+        with nogil:
+            squared_error(&self.p, &centers[0, 0], &self.label[0], <Wide*> &self.digits[0, 0])
+        return np.asarray(self.digits[0]).copy()
+
+    cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t last) except -1 nogil:
+        """Step 4 for a round of points, before the point last; returns the next point.
 
         Global cluster p costs w ||x - mu_p||^2, plus lam_local unless the data set has a local cluster on p.
         """
-        cdef Py_ssize_t stop = min(self.p.n, start + self.span()), i = start, end, k
+        cdef Py_ssize_t stop = min(last, start + self.span()), i = start, end, k
         cdef double* offset
         cdef bint everywhere
         propose(&self.p, &self.t, start, stop, &self.proposal[0], &self.cost[0])
@@ -257,7 +343,9 @@ cdef class HDPSweep(Rounds):
             if everywhere:
                 if self.t.k == self.t.room:
                     return i
-                k = self.open_global(row_at(&self.p.rows, i, self.p.space))
+                k = self.open_global(
+                    row_at(&self.p.rows, i, self.p.space), self.p.group[i], weight_of(&self.p.rows, i)
+                )
             self.hand_over(i, k)
             i += 1
             if everywhere or offset[k] != 0.0:
@@ -317,7 +405,7 @@ cdef class HDPSweep(Rounds):
             if t < self.cost[i - start] or (t == self.cost[i - start] and k < self.proposal[i - start]):
                 self.cost[i - start], self.proposal[i - start] = t, <int> k
 
-    cdef Py_ssize_t open_global(self, const double* center) noexcept nogil:
+    cdef Py_ssize_t open_global(self, const double* center, int opener, double mass) noexcept nogil:
         cdef Py_ssize_t k = self.t.k, j
         self.t.k += 1
         self.put(k, center)
@@ -325,7 +413,7 @@ cdef class HDPSweep(Rounds):
             self.centers[k, j] = center[j]
         for j in range(self.sets):
             self.t.offset[j * self.t.room + k] = self.lam_local
-        self.count[k] = 0
+        self.count[k], self.opener[k], self.opener_mass[k] = 0, opener, mass
         return k
 
     cdef int move_locals(self, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
@@ -362,7 +450,7 @@ cdef class HDPSweep(Rounds):
             self.split = max(self.split, least)
             if least > self.lam_global:
                 self.local_mean(place[c], x, 1)
-                p = self.open_global(x)
+                p = self.open_global(x, self.p.group[start], sums_weight(sums, place[c]))
             if p == c:
                 continue
             if place[p] < 0:

@@ -338,11 +338,15 @@ class Layout:
         grain = np.ldexp(self.unit, -self.width * np.arange(1, self.bins + 1)[:, None])
         self.magic = np.ldexp(1.5 * grain, 52)
 
-    def mean(self, X, weight, n_threads):
-        """The mean of these rows."""
+    def center(self, X, weight, n_threads):
+        """The mean of these rows, and their weight."""
         sums = Sums(self, 1)
         sums.add(X, np.zeros(X.shape[0], dtype=np.int32), weight, n_threads)
-        return sums.means[0]
+        return sums.center(0)
+
+    def mean(self, X, weight, n_threads):
+        """The mean of these rows."""
+        return self.center(X, weight, n_threads)[0]
 
 
 cdef class Sums:

@@ -6,6 +6,7 @@ They run on the dask client of the process, or on threads of this process where 
 """
 
 from smallvar.dask._estimators import DPMeans, SphericalDPMeans
+from smallvar.dask._hdp import HDPMeans
 from smallvar.dask._minibatch import MiniBatchDPMeans
 
-__all__ = ["DPMeans", "MiniBatchDPMeans", "SphericalDPMeans"]
+__all__ = ["DPMeans", "HDPMeans", "MiniBatchDPMeans", "SphericalDPMeans"]

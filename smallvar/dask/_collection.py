@@ -47,25 +47,26 @@ class Parts:
             return [None] * len(self.rows)
         if np.ndim(sample_weight) == 0 and not is_dask_collection(sample_weight):
             return [float(sample_weight)] * len(self.rows)
-        if is_dask_collection(sample_weight):
-            parts = np.ravel(np.array(sample_weight.to_delayed(), dtype=object)).tolist()
+        return self.beside(sample_weight, "sample_weight", as_floats)
+
+    def beside(self, values, name, as_array):
+        """The parts of something that has a value for each row."""
+        if is_dask_collection(values):
+            parts = np.ravel(np.array(values.to_delayed(), dtype=object)).tolist()
             if len(parts) != len(self.rows):
                 raise ValueError(
-                    "sample_weight must have the partitions of X, "
-                    f"got {len(parts)} for {len(self.rows)}"
+                    f"{name} must have the partitions of X, got {len(parts)} for {len(self.rows)}"
                 )
             return parts
-        weight = as_floats(sample_weight)
+        values = as_array(values)
         if self.sizes is None:
             raise ValueError(
-                "sample_weight must be a dask collection where the sizes of the partitions of X "
+                f"{name} must be a dask collection where the sizes of the partitions of X "
                 "are not known"
             )
-        if weight.shape != (sum(self.sizes),):
-            raise ValueError(
-                f"sample_weight must have shape ({sum(self.sizes)},), got {weight.shape}"
-            )
-        return np.split(weight, np.cumsum(self.sizes)[:-1])
+        if values.shape != (sum(self.sizes),):
+            raise ValueError(f"{name} must have shape ({sum(self.sizes)},), got {values.shape}")
+        return np.split(values, np.cumsum(self.sizes)[:-1])
 
 
 def prepared(model, n_features, X, weight):
