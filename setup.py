@@ -176,6 +176,7 @@ MODULES = (
     "opened",
     "nearest",
     "dpmeans",
+    "collapsed",
     "sparse",
     "seeds",
     "merge",

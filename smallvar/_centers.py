@@ -51,7 +51,6 @@ class Place:
         if sparse:
             self.origin = np.zeros(len(low))
         self.spread = high - low
-        self.noise = mean_noise(low, high)
         low, high = all_rows
         reach = max((high - self.origin).max(), (self.origin - low).max())
         if centers is not None:
@@ -63,6 +62,7 @@ class Place:
             )
         check_spread(0.0 if mass is None else mass, float(reach))
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
+        self.noise = mean_noise(*used)
 
 
 class Space(Place):

@@ -18,6 +18,7 @@ from smallvar._centers import (
 from smallvar._path import DENSE_BYTES, LambdaPath, dense_bytes, find_path
 from smallvar._penalty import cut_guess, farthest_first
 from smallvar._starts import Start, best_of
+from smallvar._sweeps.collapsed import CollapsedSweep
 from smallvar._validation import (
     Data,
     check_flag,
@@ -287,9 +288,9 @@ class DPMeans(NearestCenters, CenterEstimator):
                 centers = space.mean.reshape(1, -1)
             w = weight if order is None or weight is None else weight[order]
             labels = np.zeros(X.shape[0], dtype=np.int32)
-            sweep = sweep_over(
-                X, w, order, labels, space, n_threads, len(centers), algorithm != "collapsed"
-            )
+            make = CollapsedSweep if algorithm == "collapsed" else sweep_over
+            bounds = algorithm != "collapsed"
+            sweep = make(X, w, order, labels, space, n_threads, len(centers), bounds)
             return Start(sweep, order, centers, lam, algorithm, given, cap)
 
         lam = None

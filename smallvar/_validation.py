@@ -3,7 +3,7 @@
 import math
 from contextlib import contextmanager
 from numbers import Integral, Real
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -266,14 +266,8 @@ def check_symmetric(A, wanted, dtype=None):
     return off
 
 
-def check_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
-    """Weights as a float64 array of shape (n,), or None where all are 1.
-
-    Rows of positive weight are called active, rows of weight zero idle: these take no part in the
-    fit, and get the label that ``predict`` would give them.
-    """
-    if sample_weight is None:
-        return None
+def as_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
+    """Weights as a float64 array of shape (n,); they may all be zero."""
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n, sample_weight)
     try:
@@ -284,17 +278,30 @@ def check_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64
         raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
     if not np.isfinite(weight).all():
         raise ValueError("sample_weight must be finite, got NaN or infinity")
-    if weight.min() < 0:
+    if n and weight.min() < 0:
         raise ValueError(f"sample_weight must be >= 0, got {shown(weight.min())}")
+    positive = weight[weight > 0]
+    if len(positive):
+        least, most = float(positive.min()), float(positive.max())
+        if least < 1e-300 or most > 1e100:
+            raise ValueError(
+                "sample_weight must be 0 or between 1e-300 and 1e100, got "
+                f"{least if least < 1e-300 else most!r}"
+            )
+    return weight
+
+
+def check_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
+    """Weights as a float64 array of shape (n,), or None where all are 1.
+
+    Rows of positive weight are called active, rows of weight zero idle: these take no part in the
+    fit, and get the label that ``predict`` would give them.
+    """
+    if sample_weight is None:
+        return None
+    weight = as_weights(sample_weight, n)
     if not weight.any():
         raise ValueError("sample_weight must have a positive entry, got all zeros")
-    positive = weight[weight > 0]
-    least, most = float(positive.min()), float(positive.max())
-    if least < 1e-300 or most > 1e100:
-        raise ValueError(
-            "sample_weight must be 0 or between 1e-300 and 1e100, got "
-            f"{least if least < 1e-300 else most!r}"
-        )
     return None if (weight == 1.0).all() else weight
 
 

@@ -109,7 +109,11 @@ def test_imports_run_one_way():
             assert not re.search(r"(?m)^\s*(import|from) smallvar(?!\._(plot|validation))", text), (
                 path
             )
-        assert not HEAVY & set(re.findall(r"(?m)^(?:import|from) (\w+)", text)), path
+        if path.parent.name != "dask":
+            assert not re.search(r"(?m)^\s*(import|from) smallvar\.dask", text) or (
+                path.parent.name == "_cli"
+            ), path
+            assert not HEAVY & set(re.findall(r"(?m)^(?:import|from) (\w+)", text)), path
 
 
 def test_names():

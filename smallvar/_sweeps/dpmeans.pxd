@@ -21,12 +21,6 @@ cdef class DPSweep(Engine):
     cdef readonly double total      # sum of w ||x - origin||^2, -1: not known
     cdef bint spherical             # centers are sums divided by their length
     cdef Py_ssize_t adrift          # points whose cluster had no direction, so that they are in none
-    # collapsed sweeps
-    cdef object columns_array
-    cdef double* columns            # d x room, the means in columns
-    cdef double* cost               # room: of putting a point into each cluster
-    cdef double* mass               # room: weights of the clusters
-    cdef Py_ssize_t room            # clusters there is memory for
 
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil
     cdef double distance(self, Py_ssize_t i, Py_ssize_t k) noexcept nogil
@@ -47,5 +41,3 @@ cdef class DPSweep(Engine):
     cdef void end_move(self, Py_ssize_t kept) noexcept nogil
     cdef void renew_tables(self) noexcept nogil
     cdef void relabel(self) noexcept nogil
-    cdef load(self)
-    cdef void set_column(self, Py_ssize_t k) noexcept nogil

@@ -691,6 +691,3 @@ cdef class SparseSweep(DPSweep):
                 run(add_item, &a, k, last, self.n_threads if 8 * points * s.d > PAYS else 1)
                 poll_signals(&self.work, WORK, WORK - 1)
                 k = last
-
-    def collapse(self, double lam, Py_ssize_t max_clusters):
-        raise ValueError("collapsed sweeps take dense rows")

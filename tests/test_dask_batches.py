@@ -1,0 +1,102 @@
+"""MiniBatchDPMeans on dask: partitions as batches, the bits of one machine."""
+
+import numpy as np
+import pytest
+from helpers import seeds
+
+import smallvar
+
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+distributed = pytest.importorskip("distributed")
+
+from smallvar.dask import MiniBatchDPMeans  # noqa: E402
+
+ATTRIBUTES = ("cluster_centers_", "cluster_weights_", "lam_", "n_steps_", "inertia_", "objective_")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client():
+    options = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
+    with distributed.Client(**options, dashboard_address=None) as client:
+        yield client
+
+
+def problem(seed):
+    """Rows, weights or None, and the sizes of up to eight partitions, some empty."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(20, 400)), int(rng.integers(1, 5))
+    X = rng.normal(size=(n, d)) + 6.0 * rng.integers(0, 4, (n, 1))
+    X = X.astype(np.float32) if seed % 2 else X.round(1)
+    weight = rng.integers(0, 3, n).astype(float) if seed % 3 == 0 else None
+    cuts = np.sort(rng.integers(0, n + 1, rng.integers(0, 8)))
+    sizes = tuple(int(size) for size in np.diff([0, *cuts, n]))
+    return X, weight, sizes, float(rng.uniform(2, 60)) if seed % 4 else "auto"
+
+
+def one_machine(model, X, weight, sizes):
+    """``partial_fit`` with one partition after another."""
+    start = 0
+    for size in sizes:
+        rows, start = slice(start, start + size), start + size
+        heavy = None if weight is None else weight[rows]
+        if size and (heavy is None or heavy.any()):
+            model.partial_fit(X[rows], sample_weight=heavy)
+    return model
+
+
+@seeds(40)
+def test_equals_one_machine(seed):
+    X, weight, sizes, lam = problem(seed)
+    Y = da.from_array(X, chunks=(sizes, X.shape[1]))
+    known = one_machine(smallvar.MiniBatchDPMeans(lam, random_state=0), X, weight, sizes)
+    model = MiniBatchDPMeans(lam, random_state=0).fit(Y, sample_weight=weight)
+    for turn in range(2):
+        for name in ATTRIBUTES:
+            assert np.array_equal(getattr(known, name), getattr(model, name)), name
+        assert np.array_equal(known.predict(X), model.labels_.compute())
+        assert np.array_equal(known.predict(X), model.to_local().labels_)
+        if turn == 0:  # and on from there
+            one_machine(known, X, weight, sizes)
+            model.partial_fit(Y, sample_weight=weight)
+
+
+def test_fit_is_from_scratch():
+    X, _, sizes, _ = problem(1)
+    Y = da.from_array(X, chunks=(sizes, X.shape[1]))
+    first = MiniBatchDPMeans(9.0).fit(Y)
+    again = MiniBatchDPMeans(9.0).fit(Y[:10]).fit(Y)
+    assert np.array_equal(first.cluster_centers_, again.cluster_centers_)
+    assert first.n_steps_ == again.n_steps_
+
+
+def test_data_frame():
+    X, _, _, _ = problem(5)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+    parts = dd.from_pandas(frame, npartitions=3)
+    model = MiniBatchDPMeans(9.0).fit(parts)
+    assert list(model.feature_names_in_) == list(frame.columns)
+    assert np.array_equal(model.labels_.compute(), model.to_local().predict(frame))
+
+
+def test_bad_input():
+    X, _, sizes, _ = problem(4)
+    Y = da.from_array(X, chunks=(sizes, X.shape[1]))
+    model = MiniBatchDPMeans(9.0).fit(Y)
+    before = dict(vars(model))
+    bad = X.copy()
+    bad[-1, 0] = np.nan
+    cases = [
+        (lambda: model.fit(X), TypeError, "X must be a dask array or DataFrame"),
+        (lambda: model.fit(da.from_array(bad, chunks=(20, -1))), ValueError, "partition .*NaN"),
+        (lambda: model.fit(Y, sample_weight=np.zeros(len(X))), ValueError, "positive weight"),
+        (lambda: model.fit(Y, sample_weight=-np.ones(len(X))), ValueError, "sample_weight"),
+        (lambda: model.partial_fit(Y[:, :0]), ValueError, "at least one column"),
+        (lambda: MiniBatchDPMeans(-1.0).fit(Y), ValueError, "lam must be"),
+    ]
+    for call, kind, words in cases:
+        with pytest.raises(kind, match=words):
+            call()
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is value for name, value in before.items())
