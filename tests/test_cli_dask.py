@@ -190,6 +190,20 @@ def test_bad_rows_refused(refused, rows, tmp_path, monkeypatch):
     assert "needs dask and pyarrow: pip install 'smallvar[dask]'" in refused(folder, "--dask")
 
 
+def test_what_workers_cannot_do(refused, rows, tmp_path, monkeypatch):
+    """Dead workers end in one line, and nothing is written."""
+    from smallvar.dask import DPMeans
+
+    def fit(self, X):
+        raise RuntimeError("workers died again and again")
+
+    monkeypatch.setattr(DPMeans, "fit", fit)
+    folder, target = save(tmp_path / "rows", rows), tmp_path / "labels.npy"
+    argv = (folder, "--dask", "--lam", 9, "--out", target)
+    assert refused(*argv) == "smallvar: workers died again and again\n"
+    assert not target.exists()
+
+
 def test_labels_are_written_by_partition(ran, rows, tmp_path, monkeypatch):
     """No more labels are here at once than of a few partitions."""
     folder = save(tmp_path / "rows", rows, 40)
