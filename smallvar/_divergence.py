@@ -410,9 +410,11 @@ class DivergenceSweep:
         self.summed = np.append(number, np.int32(-1))[self.summed]
 
     def drop_empty(self):
-        """Forget clusters without members; the other centers stay where they are."""
+        """Forget clusters without members; whether there were any. Other centers stay."""
         self.add_up()
-        self._keep(self.centers, self.count > 0)
+        kept = self.count > 0
+        self._keep(self.centers, kept)
+        return not kept.all()
 
     def own_distances(self):
         """Divergence of each row from its own center."""

@@ -365,7 +365,8 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             self.n_iter_ = n_iter
             sweep = nearest_sweep(X, weight, self.cluster_centers_, n_threads)
             kept = sweep.cluster_sums().counts[: sweep.k] > 0
-            sweep.drop_empty()
+            if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
+                sweep.assign()
             self.cluster_centers_, self.cluster_weights_ = (
                 sweep.centers,
                 self.cluster_weights_[kept],

@@ -143,7 +143,7 @@ class Sweep(Protocol):
         """Means of the members, empty clusters dropped; returns the error, by sums."""
 
     def drop_empty(self):
-        """Forget clusters without members; the other centers stay where they are."""
+        """Forget clusters without members; whether there were any. Other centers stay."""
 
     def squared_error(self):
         """Weighted error from the own centers, row by row."""
@@ -227,5 +227,6 @@ class Start:
         sweep = self.sweep
         sweep.seek_farthest(self.reach, False)
         sweep.assign()
-        sweep.drop_empty()
+        if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
+            sweep.assign()
         self.progress.path.append(np.nan)  # run() sets it

@@ -7,7 +7,6 @@ from helpers import seeds
 import smallvar
 
 da = pytest.importorskip("dask.array")
-dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
 
 from smallvar.dask import MiniBatchDPMeans  # noqa: E402
@@ -73,6 +72,7 @@ def test_fit_is_from_scratch():
 def test_data_frame():
     X, _, _, _ = problem(5)
     pandas = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
     frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
     parts = dd.from_pandas(frame, npartitions=3)
     model = MiniBatchDPMeans(9.0).fit(parts)

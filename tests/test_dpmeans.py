@@ -19,7 +19,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from smallvar import DPMeans, farthest_first_lambda
+from smallvar import BregmanDPMeans, DPMeans, MiniBatchDPMeans, farthest_first_lambda
 
 # Penalties beyond reach are tried on purpose here.
 pytestmark = pytest.mark.filterwarnings("ignore:one cluster is left")
@@ -505,3 +505,21 @@ def test_scale_is_no_matter(algorithm, exponent):
     assert one.n_clusters_ > 3
     assert np.array_equal(one.labels_, two.labels_)
     assert two.objective_ == one.objective_ * scale**2
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@seeds(150)
+def test_rows_of_no_weight_are_labeled_as_by_predict(seed):
+    """Also where the sweeps end early, and such rows were all that a cluster had."""
+    rng = np.random.default_rng(seed)
+    X, weight = 4.0 * rng.normal(size=(30, 2)), (rng.random(30) < 0.3).astype(float)
+    weight[0] = 1.0
+    init, max_iter = 6.0 * rng.normal(size=(9, 2)), int(rng.integers(1, 4))
+    for model in (
+        DPMeans(1e3, init=init, max_iter=max_iter),
+        MiniBatchDPMeans(1e3, init=init, max_iter=max_iter, batch_size=7, random_state=seed),
+        BregmanDPMeans(50.0, divergence="itakura_saito", init=np.exp(init), max_iter=max_iter),
+    ):
+        rows = np.exp(X / 4.0) if isinstance(model, BregmanDPMeans) else X
+        model.fit(rows, sample_weight=weight)
+        assert np.array_equal(model.labels_, model.predict(rows))

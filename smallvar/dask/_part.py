@@ -273,7 +273,8 @@ def _visit(p, block, step):
         state = State(block, step.previous, step.previous.centers)
         state.sweep_once(p, step.previous)
         state.sweep.present_sums()
-        state.follow(p, step)
+        if step.previous.turn != step.turn:  # the last sweep of a fit that converged moves nothing
+            state.follow(p, step)
     elif state is None:
         state = State(block, step, step.centers)
     out = Visit({}, {}, 0, int(state.fresh))

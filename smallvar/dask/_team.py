@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 FOLD = 16  # results that are added up by one task, where there are more tasks
 DIRECT = 8  # tasks up to which each is sent what all need; else workers hand it on
 SHARE = 0.5  # of the memory of the workers: data up to there are held in it
+LOOPBACK = "127.0.0.1:0"  # any free port
 KEPT = 2  # fits that a worker keeps the state of
 
 
@@ -34,8 +35,9 @@ def client_for(client):
         with contextlib.suppress(ValueError):  # there is none
             client = default_client()
     if client is None:
-        options = {"processes": False, "n_workers": 1, "dashboard_address": None}
-        with Client(**options, set_as_default=False) as own:
+        # else the servers of its status pages would listen on all interfaces
+        here = {"dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
+        with Client(processes=False, n_workers=1, set_as_default=False, **here) as own:
             yield own
         return
     if client.status != "running":
@@ -154,6 +156,8 @@ class Team:
         shared_by_all = shared
         if self.held and len(groups) > DIRECT:
             shared_by_all = guarded(self.client.scatter, shared, broadcast=False, hash=False)
+        elif not self.held:  # sent once, not with each task; dask need not look what is in it
+            shared_by_all = delayed(shared, traverse=False)
         futures = []
         for worker, some in groups:
             own = [each[p] if each is not None else None for p in some]
@@ -166,7 +170,8 @@ class Team:
                     )
                 )
             else:
-                futures.append(delayed(_run)(function, some, [self.blocks[some[0]]], shared, own))
+                blocks = [self.blocks[some[0]]]
+                futures.append(delayed(_run)(function, some, blocks, shared_by_all, own))
         self.rounds += 1
         self.tasks += len(futures)
         if not self.held:

@@ -1,0 +1,685 @@
+"""DPMeans and SphericalDPMeans on dask collections: the results of one machine, whatever is lost."""
+
+import os
+import pickle
+import signal
+import threading
+import time
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from logging import CRITICAL
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import assert_refuses, fit, seeds
+from problems import FAMILIES, blobs, random_problem, tied_problem
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import adjusted_rand_score
+
+import smallvar
+
+pytest.importorskip("distributed")
+pytest.importorskip("dask.dataframe")
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import pandas as pd
+import psutil
+from distributed import Client, LocalCluster
+
+import smallvar.dask
+from smallvar.dask import _estimators, _part, _team
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.filterwarnings("ignore:one cluster is left"),
+]
+LOOPBACK = "127.0.0.1:0"
+FITTED = (
+    "cluster_centers_",
+    "objective_path_",
+    "inertia_",
+    "objective_",
+    "n_iter_",
+    "n_clusters_",
+    "lam_",
+)
+
+
+def listening():
+    """Addresses that this process and its children listen at."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    found = [c for p in processes for c in p.net_connections() if c.status == "LISTEN"]
+    return {c.laddr for c in found}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client():
+    """Two workers that are threads of this process; the default client of the module."""
+    before = listening()
+    options = {"dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
+    with Client(processes=False, n_workers=2, threads_per_worker=1, **options) as client:
+        assert {address.ip for address in listening() - before} <= {"127.0.0.1"}
+        yield client
+    assert listening() <= before
+
+
+# ---- data in partitions ----------------------------------------------------------------------------------------------
+
+
+def uneven(rng, n, most=50):
+    """Lengths of up to ``most`` partitions of n rows, some of them 0."""
+    cuts = np.sort(rng.integers(0, n + 1, size=int(rng.integers(0, most))))
+    if rng.random() < 0.3:
+        cuts = np.sort(np.concatenate([cuts, cuts[: len(cuts) // 3]]))[: most - 1]
+    return np.diff(np.concatenate([[0], cuts, [n]])).astype(int).tolist()
+
+
+def split(X, sizes):
+    """Rows of the partitions."""
+    ends = np.cumsum([0, *sizes])
+    return [X[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def collection(kind, X, weight, sizes):
+    """Rows and weights as dask collections of partitions of these lengths."""
+    if kind == "array":
+        if weight is not None:
+            weight = da.from_array(weight, chunks=(tuple(sizes),))
+        return da.from_array(X, chunks=(tuple(sizes), (X.shape[1],))), weight
+    if kind == "masked":  # lengths are not known; each partition has rows that are left out
+        more = [size + 1 for size in sizes]
+        keep = np.concatenate([[True] * size + [False] for size in sizes])
+        padded = np.full((len(keep), X.shape[1]), np.nan, dtype=X.dtype)
+        padded[keep] = X
+        chosen = da.from_array(keep, chunks=(tuple(more),))
+        if weight is not None:
+            heavy = np.full(len(keep), np.nan)
+            heavy[keep] = weight
+            weight = da.from_array(heavy, chunks=(tuple(more),))[chosen]
+        return da.from_array(padded, chunks=(tuple(more), (X.shape[1],)))[chosen], weight
+    if weight is not None and kind == "sparse":
+        weight = da.from_array(weight, chunks=(tuple(sizes),))
+    if kind == "sparse":
+        rows = da.from_array(X, chunks=(tuple(sizes), (X.shape[1],)))
+        return rows.map_blocks(csr_array, dtype=X.dtype, meta=np.empty((0, 0))), weight
+    assert kind == "frame"
+    names = [f"column {j}" for j in range(X.shape[1])]
+    meta = pd.DataFrame(X[:0], columns=names)
+    frame = dd.from_map(partial(pd.DataFrame, columns=names), split(X, sizes), meta=meta)
+    if weight is not None:
+        meta = pd.Series(weight[:0], name="w")
+        weight = dd.from_map(partial(pd.Series, name="w"), split(weight, sizes), meta=meta)
+    return frame, weight
+
+
+def assert_same(model, local):
+    """The same bits as those of one machine."""
+    for name in FITTED:
+        ours, theirs = np.asarray(getattr(model, name)), np.asarray(getattr(local, name))
+        assert ours.dtype == theirs.dtype, name
+        assert ours.shape == theirs.shape, name
+        assert ours.tobytes() == theirs.tobytes(), name
+    labels = model.labels_
+    assert isinstance(labels, da.Array)
+    assert labels.dtype == np.int32
+    assert np.array_equal(labels.compute(scheduler="sync"), local.labels_)
+
+
+# ---- the same bits ---------------------------------------------------------------------------------------------------
+
+
+class Task:
+    """What a worker of AtOnce is to do; run once, when its result is wanted."""
+
+    def __init__(self, run):
+        self.key, self.run, self.done = f"task-{id(self)}", run, False
+
+    @property
+    def value(self):
+        """Its result."""
+        if not self.done:
+            self.result, self.done = self.run(), True
+        return self.result
+
+
+def result_of(item):
+    """An argument of a task."""
+    if isinstance(item, list):
+        return [result_of(one) for one in item]
+    return item.value if isinstance(item, Task) else item
+
+
+class AtOnce:
+    """A client whose tasks run when they are asked for: hundreds of fits in the time of a few.
+
+    With ``copies`` whatever is sent is pickled, as between processes; without, it is the object
+    itself, as between threads. The tasks of a round that are done first may be any.
+    """
+
+    status = "running"
+
+    def __init__(self, rng, copies, workers=3):
+        self.rng, self.copies, self.workers = rng, copies, workers
+
+    def _sent(self, value):
+        return pickle.loads(pickle.dumps(value)) if self.copies else value
+
+    def compute(self, parts, optimize_graph=True):
+        values = dask.compute(*parts, scheduler="sync", traverse=False)
+        return [Task(partial(self._sent, value)) for value in values]
+
+    def submit(self, function, *args, pure, workers=None, allow_other_workers=False):
+        return Task(lambda: self._sent(function(*map(result_of, args))))
+
+    def scatter(self, shared, broadcast, hash):
+        return Task(partial(self._sent, shared))
+
+    def gather(self, futures):
+        for i in self.rng.permutation(len(futures)):
+            futures[i].value
+        return result_of(futures)
+
+    def who_has(self, futures):
+        at = self.rng.integers(self.workers, size=len(futures))
+        return {f.key: [f"worker {i}"] for f, i in zip(futures, at.tolist(), strict=True)}
+
+    def scheduler_info(self, n_workers):
+        return {"workers": {"worker": {"memory_limit": 0}}}
+
+    def run(self, function, *args):
+        function(*args)
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Returns a function that makes the fits to come run on a client AtOnce."""
+
+    def begin(rng, copies):
+        client = AtOnce(rng, copies)
+        monkeypatch.setattr(_estimators, "client_for", lambda given: nullcontext(client))
+        return client
+
+    return begin
+
+
+KINDS = ("array", "masked", "frame", "sparse")
+
+
+def check_pair(name, X, lam, sizes, kind="array", weight=None, *, persist="auto", **options):
+    """Fit the rows on one machine and in partitions; returns both models."""
+    X = np.ascontiguousarray(X)
+    local = getattr(smallvar, name)(lam=lam, **options)
+    warned = fit(local, csr_array(X) if kind == "sparse" else X, weight)
+    Y, w = collection(kind, X, weight, sizes)
+    model = getattr(smallvar.dask, name)(lam=lam, persist=persist, **options)
+    assert fit(model, Y, w) == warned
+    assert_same(model, local)
+    return model, local
+
+
+def check_problem(p, algorithm, rng, seed, n_parts=50):
+    """The same for a problem, in one kind of partitions or another."""
+    held = seed % 3 > 0
+    return check_pair(
+        "DPMeans",
+        p.X,
+        p.lam,
+        uneven(rng, len(p.X), n_parts if held else 6),
+        KINDS[seed % 4],
+        p.weights,
+        algorithm=algorithm,
+        init="mean" if p.init is None else p.init,
+        max_clusters=p.max_clusters,
+        max_iter=p.max_iter,
+        persist=held,
+    )
+
+
+N_MAX = {"serial": 400, "delayed": 100}
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "shuffle"])
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(8)
+def test_equals_one_machine(algorithm, family, at_once, seed):
+    """In 1 to 50 uneven partitions of any kind, held by workers or read by every sweep."""
+    rng = np.random.default_rng([seed, 1])
+    at_once(rng, copies=seed % 2 == 0)
+    check_problem(random_problem(family, seed, N_MAX[algorithm]), algorithm, rng, seed)
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(20)
+def test_equals_one_machine_at_ties(algorithm, at_once, seed):
+    """Grids and repeated rows; also sorted, so that a partition has clusters of its own."""
+    rng = np.random.default_rng([seed, 2])
+    at_once(rng, copies=seed % 2 == 0)
+    p = tied_problem(seed, n=120)
+    if seed % 3 == 1:
+        p.X = p.X[np.lexsort(p.X.T)]
+    check_problem(p, algorithm, rng, seed)
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(12)
+def test_equals_one_machine_sorted(algorithm, at_once, seed):
+    """Each partition is one cluster, in the order in which they are or in the reverse."""
+    rng = np.random.default_rng([seed, 3])
+    at_once(rng, copies=seed % 2 == 0)
+    k = int(rng.integers(2, 9))
+    z = np.sort(rng.integers(k, size=100))[:: 1 if seed % 2 else -1]
+    X = 5.0 * rng.normal(size=(k, 2))[z] + 0.5 * rng.normal(size=(100, 2))
+    sizes = np.bincount(np.abs(np.diff(z, prepend=z[0])).cumsum(), minlength=k).tolist()
+    check_pair("DPMeans", X, 4.0, sizes, KINDS[seed % 4], algorithm=algorithm, persist=seed % 3 > 0)
+
+
+@pytest.mark.parametrize("weights", ["ones", "zero partitions", "extreme", "one row"])
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(4)
+def test_weights(algorithm, weights, at_once, seed):
+    """Weights that are all 1, zero in whole partitions, of all sizes, or zero but for one row."""
+    rng = np.random.default_rng([seed, 4])
+    at_once(rng, copies=True)
+    X = blobs(rng, 150, 2, 6)
+    sizes = [20, 0, 50, 10, 1, 69]
+    weight = np.ones(150)
+    if weights == "zero partitions":
+        weight = rng.gamma(1.0, size=150)
+        weight[:20] = weight[70:80] = 0.0
+    elif weights == "extreme":
+        weight = 10.0 ** rng.uniform(-9, 9, size=150)
+    elif weights == "one row":
+        weight[np.arange(150) != 75] = 0.0
+    options = {"algorithm": algorithm, "persist": seed > 0, "max_clusters": 20}
+    model, _ = check_pair("DPMeans", X, 0.05, sizes, KINDS[seed], weight, **options)
+    assert model.n_clusters_ > 1 or weights == "one row"
+
+
+@seeds(8)
+def test_options(at_once, seed):
+    """tol, few sweeps, far centers that become empty, a cap, a lam at which each row is a cluster."""
+    rng = np.random.default_rng([seed, 5])
+    at_once(rng, copies=seed % 2 == 0)
+    X = blobs(rng, 200, 2, 8)
+    far = np.vstack([X[:3], rng.normal(size=(4, 2)) * 100])
+    algorithm = ("serial", "delayed")[seed % 2]
+    for options in (
+        {"lam": 0.02, "tol": 0.05},
+        {"lam": 0.02, "max_iter": 1},
+        {"lam": 0.05, "max_iter": 2, "init": far},
+        {"lam": 0.05, "init": far, "max_clusters": 9},
+        {"lam": 0.0, "max_clusters": 7},
+        {"lam": 1e9},
+    ):
+        lam, sizes = options.pop("lam"), uneven(rng, 200, 12)
+        check_pair("DPMeans", X, lam, sizes, algorithm=algorithm, persist=seed % 4 > 1, **options)
+    X = rng.normal(size=(30, 2))
+    model, _ = check_pair("DPMeans", X, 1e-9, uneven(rng, 30, 8), algorithm=algorithm)
+    assert model.n_clusters_ == 30
+
+
+def sphere_rows(rng, seed, n):
+    """Rows of any length about some directions; opposite ones, so that sums vanish, every 4th time."""
+    d = int(rng.integers(2, 6))
+    X = rng.normal(size=(6, d))[rng.integers(6, size=n)] + 0.1 * rng.normal(size=(n, d))
+    if seed % 4 == 0:
+        X[1::2] = -X[::2][: n // 2]
+    if seed % 2:
+        X *= rng.uniform(0.1, 10, size=(n, 1))
+    else:
+        X /= np.sqrt(np.square(X).sum(axis=1))[:, None]
+    return X.astype(np.float32) if seed % 3 == 1 else X
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(50)
+def test_spherical_equals_one_machine(algorithm, at_once, seed):
+    """Directions: penalties from hardly any to one at which opposite rows share a cluster."""
+    rng = np.random.default_rng([seed, 6])
+    at_once(rng, copies=seed % 2 == 0)
+    n = int(rng.integers(2, 200 if algorithm == "serial" else 80)) // 2 * 2
+    X = sphere_rows(rng, seed, n)
+    weight = None
+    if seed % 5 == 0:
+        weight = rng.gamma(1.0, size=n) * (rng.random(n) < 0.8)
+        weight[n // 2] = 1.0
+    elif seed % 5 == 1:
+        weight = 2.0 ** rng.integers(-1, 2, size=n)
+    options = {"algorithm": algorithm, "persist": seed % 3 > 0}
+    if seed % 7 == 0:
+        options |= {"init": np.vstack([X[:1], -X[:1], rng.normal(size=(2, X.shape[1]))])}
+    if seed % 6 == 0:
+        options |= {"max_clusters": 5}
+    if seed % 6 == 1:
+        options |= {"max_iter": 1 + seed % 2}
+    lam = float(rng.choice([0.01, 0.1, 0.4, 1.2, 1.9, 2.5]))
+    sizes = uneven(rng, n, 50 if options["persist"] else 6)
+    model, local = check_pair("SphericalDPMeans", X, lam, sizes, KINDS[seed % 4], weight, **options)
+    assert model.min_cosine_ == local.min_cosine_
+    assert model.resultant_lengths_.tobytes() == local.resultant_lengths_.tobytes()
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+def test_sums_that_vanish(algorithm, at_once):
+    """x and -x in one cluster, in partitions of their own: it is dropped, its rows go elsewhere."""
+    at_once(np.random.default_rng(7), copies=True)
+    X = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [0.6, 0.8]])
+    for weight in (None, np.ones(5), np.array([1.0, 1.0, 2.0, 2.0, 0.0])):
+        for rows in (X, X[:2], X[2:], np.vstack([X, X[::-1]])):
+            n = len(rows)
+            w = None if weight is None else np.resize(weight, n)
+            for lam in (0.5, 1.0, 2.0, 3.0):
+                for init in ("first", np.array([[1.0, 0.0], [0.0, 1.0]])):
+                    options = {"init": init, "algorithm": algorithm}
+                    check_pair("SphericalDPMeans", rows, lam, [1] * n, "array", w, **options)
+
+
+@pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(6)
+def test_equals_one_machine_on_threads(name, algorithm, seed):
+    """The same on the workers of the module, which share their memory."""
+    rng = np.random.default_rng([seed, 8])
+    X = rng.normal(size=(5, 3))[rng.integers(5, size=150)] + 0.2 * rng.normal(size=(150, 3))
+    weight = rng.gamma(1.0, size=150) if seed % 2 else None
+    sizes = uneven(rng, 150, 10 if seed % 3 else 4)
+    lam = 0.5 if name == "DPMeans" else 0.1
+    options = {"algorithm": algorithm, "persist": seed % 3 > 0}
+    check_pair(name, X, lam, sizes, KINDS[seed % 4], weight, **options)
+
+
+# ---- what is lost ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(14)
+def test_states_that_are_forgotten(name, algorithm, at_once, monkeypatch, seed):
+    """Whatever workers forget, and whenever: the same bits."""
+    rng = np.random.default_rng([seed, 9])
+    at_once(rng, copies=seed % 2 == 0)
+    share, forgotten = (0.1, 0.3, 0.9, 1.0)[seed % 4], []
+
+    def take_or_forget(fit, p):
+        state = _team.take_state(fit, p)
+        if state is not None and rng.random() < share:
+            forgotten.append(p)
+            return None
+        return state
+
+    monkeypatch.setattr(_part, "take_state", take_or_forget)
+    n = 60 if algorithm == "delayed" else 150
+    X = sphere_rows(rng, seed, n)
+    weight = rng.gamma(1.0, size=n) if seed % 3 == 0 else None
+    lam = float(rng.choice([0.02, 0.1, 0.3]))
+    options = {"algorithm": algorithm, "persist": True}
+    if seed % 5 == 0:
+        options |= {"max_iter": 2}
+    if seed % 5 == 1:
+        options |= {"init": np.vstack([X[:2], 50.0 + np.arange(X.shape[1])])}
+    check_pair(name, X, lam, uneven(rng, n, 8), KINDS[seed % 4], weight, **options)
+    assert forgotten or share < 0.5
+
+
+def some_rows(seed=0, n=1000):
+    """Rows whose fit with lam = 1 takes a while: some twenty sweeps that change something."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 3)) + rng.integers(0, 3, (n, 1)) * 3.0
+
+
+@contextmanager
+def cluster_of(n_workers):
+    """A cluster of processes of one thread, and its client; nothing is left of it."""
+    before = listening()
+    options = {"dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
+    with (
+        LocalCluster(n_workers, threads_per_worker=1, silence_logs=CRITICAL, **options) as cluster,
+        Client(cluster) as client,
+    ):
+        assert {address.ip for address in listening() - before} == {"127.0.0.1"}
+        yield cluster, client
+    assert listening() <= before
+
+
+def kill_one(cluster, rng):
+    """End the process of a worker, as the system does that has no memory left."""
+    nannies = [nanny for nanny in cluster.workers.values() if nanny.pid is not None]
+    os.kill(nannies[rng.integers(len(nannies))].pid, signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("ignore")  # what dask has to say of workers that are gone
+@pytest.mark.parametrize("n_workers", [2, 4])
+@pytest.mark.parametrize("moments", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_worker_is_killed(n_workers, moments):
+    """At a random moment of the fit: the same bits."""
+    rng = np.random.default_rng([n_workers, moments])
+    X = some_rows()
+    local = smallvar.DPMeans(4.0).fit(X)
+    with cluster_of(n_workers) as (cluster, client):
+        Y = da.from_array(X, chunks=((200, 100, 0, 300, 1, 399), (3,)))
+        model = smallvar.dask.DPMeans(4.0, persist=True)
+        for _ in range(2):  # the first one also imports
+            begin = time.perf_counter()
+            assert_same(model.fit(Y), local)
+            length = time.perf_counter() - begin
+        for _ in range(moments):
+            killer = threading.Timer(length * rng.random(), kill_one, (cluster, rng))
+            killer.start()
+            model = smallvar.dask.DPMeans(4.0, persist=bool(rng.random() < 0.8)).fit(Y)
+            killer.join()
+            assert_same(model, local)
+            cluster.scale(n_workers)  # it does not replace all that are gone
+            client.wait_for_workers(n_workers, timeout=30)
+
+
+# ---- what cannot go on -----------------------------------------------------------------------------------------------
+
+
+def deadly(block):
+    """A partition that takes its worker with it."""
+    if len(block) == 3:
+        os._exit(1)
+    return block
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("persist", [True, False])
+def test_a_partition_that_kills_its_workers(persist):
+    """A clear error, and the estimator is as it was."""
+    X = some_rows()
+    good = da.from_array(X, chunks=((500, 497, 3), (3,)))
+    with cluster_of(2):
+        model = smallvar.dask.DPMeans(4.0, persist=persist).fit(good)
+        bad = good.map_blocks(deadly, dtype=float, meta=np.empty((0, 0)))
+        assert_refuses(model, lambda m: m.fit(bad), RuntimeError, "workers died again and again")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("what", ["scheduler", "client", "workers"])
+def test_the_cluster_goes_away(what, monkeypatch):
+    """In the middle of a fit, at the same round: an error that says so, estimator unchanged."""
+    good = da.from_array(some_rows(), chunks=((500, 500), (3,)))
+    with cluster_of(2) as (cluster, client):
+        model = smallvar.dask.DPMeans(4.0, persist=True).fit(good)
+        call, rounds = _team.Team.call, []
+
+        def lose(team, *args, **options):
+            rounds.append(team)
+            if len(rounds) == 6 and what == "client":
+                client.close()
+            elif len(rounds) == 6:
+                cluster.close()
+            return call(team, *args, **options)
+
+        monkeypatch.setattr(_team.Team, "call", lose)
+        assert_refuses(model, lambda m: m.fit(good), RuntimeError, "was lost during the fit")
+        with pytest.raises(RuntimeError, match="client must be connected"):
+            _team.client_for(client).__enter__()
+
+
+def unreadable(block):
+    """A partition that cannot be read."""
+    if len(block) == 3:
+        raise OSError("part-2.parquet: no such file")
+    return block
+
+
+@pytest.mark.parametrize("persist", [True, False])
+def test_a_partition_that_cannot_be_read(persist):
+    """The error of the reader, with its words; the estimator is as it was."""
+    good = da.from_array(some_rows(), chunks=((500, 497, 3), (3,)))
+    model = smallvar.dask.DPMeans(4.0, persist=persist).fit(good)
+    bad = good.map_blocks(unreadable, dtype=float, meta=np.empty((0, 0)))
+    assert_refuses(model, lambda m: m.fit(bad), OSError, "part-2.parquet: no such file")
+
+
+# ---- collections, and what else the estimators do --------------------------------------------------------------------
+
+
+def test_frames(at_once):
+    """Names of columns are learned and checked; whatever is asked of a frame is lazy."""
+    at_once(np.random.default_rng(0), copies=True)
+    X = some_rows(n=90)
+    frame, weight = collection("frame", X, np.linspace(0.5, 2, 90), [30, 0, 60])
+    model = smallvar.dask.DPMeans(4.0)
+    labels = model.fit_predict(frame, sample_weight=weight)
+    local = smallvar.DPMeans(4.0)
+    table = pd.DataFrame(X, columns=frame.columns)
+    assert labels is model.labels_
+    assert np.array_equal(
+        labels.compute(scheduler="sync"), local.fit_predict(table, None, np.linspace(0.5, 2, 90))
+    )
+    assert model.feature_names_in_.tolist() == list(frame.columns)
+    for method in ("predict", "transform"):
+        wanted = getattr(local, method)(table)
+        lazy = getattr(model, method)(frame)
+        assert isinstance(lazy, da.Array)
+        assert lazy.dtype == wanted.dtype
+        assert np.array_equal(lazy.compute(scheduler="sync"), wanted)
+        assert np.array_equal(getattr(model, method)(table), wanted)
+    for given, w in ((frame, None), (frame, weight), (table, None)):
+        local_w = None if w is None else np.linspace(0.5, 2, 90)
+        np.testing.assert_allclose(model.score(given, None, w), local.score(table, None, local_w))
+    model.fit(da.from_array(X, chunks=30))
+    assert not hasattr(model, "feature_names_in_")
+
+
+@pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
+def test_to_local(name, at_once):
+    """The estimator of one machine, which can be pickled; clones and parameters."""
+    at_once(np.random.default_rng(0), copies=True)
+    X = some_rows(n=90)
+    local = getattr(smallvar, name)(lam=0.5, max_iter=99).fit(X)
+    given = getattr(smallvar.dask, name)(0.5, max_iter=99, persist=True)
+    model = clone(given)
+    assert model.get_params() == given.get_params()
+    model.fit(da.from_array(X, chunks=(40, 3)))
+    for labels in (True, False):
+        one = pickle.loads(pickle.dumps(model.to_local(labels)))
+        assert type(one) is type(local)
+        assert one.get_params()["max_iter"] == 99
+        assert np.array_equal(one.predict(X), local.predict(X))
+        assert hasattr(one, "labels_") == labels
+        if labels:
+            assert np.array_equal(one.labels_, local.labels_)
+    with pytest.raises(NotFittedError):
+        clone(model).to_local()
+    with pytest.raises(NotFittedError):
+        clone(model).predict(X)
+
+
+def rows_with(value, dtype=float):
+    """Two partitions; the second has this among its numbers."""
+    X = np.ones((6, 2), dtype=dtype)
+    X[4, 1] = value
+    return da.from_array(X, chunks=(3, 2))
+
+
+ROWS = da.ones((6, 2), chunks=(3, 2))
+BAD = {
+    "numpy": (TypeError, ({}, np.ones((6, 2)), None), ("X must be a dask array",)),
+    "columns": (ValueError, ({}, da.ones((6, 2), chunks=(3, 1)), None), ("one chunk", "rechunk")),
+    "one dimension": (ValueError, ({}, da.ones(6, chunks=3), None), ("two dimensions",)),
+    "NaN": (ValueError, ({}, rows_with(np.nan), None), ("partition 1", "NaN")),
+    "strings": (ValueError, ({}, rows_with("x", object), None), ("partition 1",)),
+    "complex": (ValueError, ({}, ROWS.astype(complex), None), ("partition 0", "[Cc]omplex")),
+    "negative": (
+        ValueError,
+        ({}, ROWS, np.array([1.0, 1, 1, 1, -1, 1])),
+        ("partition 1", "sample_weight", ">= 0"),
+    ),
+    "zeros": (ValueError, ({}, ROWS, np.zeros(6)), ("sample_weight", "all zeros")),
+    "other partitions": (
+        ValueError,
+        ({}, ROWS, da.ones(6, chunks=2)),
+        ("sample_weight", "partitions of X", "3 for 2"),
+    ),
+    "other lengths": (
+        ValueError,
+        ({}, ROWS, da.ones(6, chunks=((2, 4),))),
+        ("partition 0", "sample_weight", r"\(3,\)"),
+    ),
+    "unknown": (
+        ValueError,
+        ({}, ROWS[ROWS[:, 0] > 0], np.ones(6)),
+        ("sample_weight must be a dask collection",),
+    ),
+    "short": (ValueError, ({}, ROWS, np.ones(5)), (r"shape \(6,\)",)),
+    "no rows": (ValueError, ({}, ROWS[ROWS[:, 0] > 5], None), ("at least one row",)),
+    "collapsed": (ValueError, ({"algorithm": "collapsed"}, ROWS, None), ("algorithm", "serial")),
+    "farthest-first": (ValueError, ({"lam": "farthest-first"}, ROWS, None), ("lam", "auto")),
+    "persist": (ValueError, ({"persist": "yes"}, ROWS, None), ("persist", "auto")),
+    "max_opened": (ValueError, ({"max_opened": 0}, ROWS, None), ("max_opened", ">= 1")),
+    "too many": (
+        RuntimeError,
+        ({"lam": 1e-9, "max_opened": 2}, da.from_array(np.eye(6), chunks=(3, 6)), None),
+        ("lam=1e-09 opens more than 2 clusters", "max_clusters"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("persist", [True, False])
+def test_refuses(case, persist, at_once):
+    """With the partition named; the estimator is as it was."""
+    at_once(np.random.default_rng(0), copies=True)
+    errors, (options, X, weight), words = BAD[case]
+    model = smallvar.dask.DPMeans(1.0, persist=persist).fit(ROWS)
+    model.set_params(**options)
+    assert_refuses(model, lambda m: m.fit(X, sample_weight=weight), errors, *words)
+
+
+def sets():
+    """Names and rows: generated, and of SMALLVAR_DATA where that is present."""
+    for seed in range(14):
+        rng = np.random.default_rng([seed, 11])
+        d, k = int(rng.integers(2, 6)), int(rng.integers(2, 9))
+        yield (
+            f"generated {seed}",
+            blobs(rng, int(rng.integers(150, 500)), d, k, 0.03 + 0.02 * (seed % 3)),
+        )
+    for name in ("iris", "wine", "vehicle", "pima", "breast_cancer", "balance_scale"):
+        path = Path(os.environ.get("SMALLVAR_DATA", ""), "uci", f"{name}.csv")
+        if path.is_file():
+            numbers = pd.read_csv(path, header=None).apply(pd.to_numeric, errors="coerce")
+            X = numbers.dropna(axis=1, thresh=len(numbers) - 2).dropna().to_numpy()
+            yield name, X[:, X.std(axis=0) > 0]
+
+
+@pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
+def test_auto(name, at_once):
+    """The data choose the same number of clusters as on one machine, and the same clusters."""
+    at_once(np.random.default_rng(0), copies=True)
+    for which, X in sets():
+        rng = np.random.default_rng(0)
+        local = getattr(smallvar, name)(lam="auto", random_state=0).fit(X)
+        Y, _ = collection("array", X, None, uneven(rng, len(X), 8))
+        model = getattr(smallvar.dask, name)("auto", random_state=0).fit(Y)
+        assert model.n_clusters_ == local.n_clusters_, which
+        labels = model.labels_.compute(scheduler="sync")
+        assert adjusted_rand_score(labels, local.labels_) >= 0.99, which
