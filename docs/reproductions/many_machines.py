@@ -36,7 +36,7 @@ from smallvar._centers import nearest_sweep
 from smallvar._starts import Start
 from smallvar.dask import _part, _team
 from smallvar.dask._sweep import TeamPlace, TeamSweep, facts_of, mean_of
-from smallvar.dask._team import FOLD, SHARE, Block, Team
+from smallvar.dask._team import FOLD, LOOPBACK, SHARE, Block, Team
 
 NET = 1.25e9  # bytes a second: 10 Gbit
 STORAGE = 1e9  # bytes a second that a worker reads
@@ -83,7 +83,7 @@ def measured():
     X, centers = X[:200_000], rng.standard_normal((1000, D))
     flops = 2.0 * len(X) * D * len(centers)
     search = flops / shortest(lambda: nearest_sweep(X, None, centers, THREADS))
-    here = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
+    here = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), LOOPBACK)
     with Client(processes=False, n_workers=1, set_as_default=False, **here) as client:
 
         def hold(count):

@@ -11,7 +11,6 @@ from smallvar._cli.output import labels_by_batches
 from smallvar._cli.progress import Progress
 from smallvar._cli.table import UserError, Wanted, counted, not_numeric, pick_columns
 
-LOOPBACK = "127.0.0.1:0"  # any free port
 WHOLE = ("path", "n_clusters", "plot", "scale", "drop_missing")
 ALGORITHMS = ("serial", "delayed")
 AT_ONCE = 2  # partitions a thread whose labels are on their way
@@ -74,6 +73,8 @@ def opened(args):
         import dask
         import dask.dataframe as dd
         from distributed import Client
+
+        from smallvar.dask._team import LOOPBACK
     except ImportError as error:
         raise UserError("--dask needs dask and pyarrow: pip install 'smallvar[dask]'") from error
     try:
