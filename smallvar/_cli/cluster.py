@@ -1,6 +1,8 @@
 """``smallvar cluster``: DP-means on the rows of a table."""
 
+import os
 import re
+from time import perf_counter
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from smallvar._cli.output import (
     write_labels,
     write_out,
 )
+from smallvar._cli.partitions import check_options, fit, label, opened
 from smallvar._cli.picture import merge_path_picture, picture
 from smallvar._cli.progress import on_terminal
 from smallvar._cli.table import UserError, columns_in_short, counted
@@ -105,6 +108,14 @@ def cluster(argv):
         "with those of rows drawn from all of the file, and move with every batch; lam is then "
         "always the squared distance at which a cluster opens",
     )
+    parser.add_argument(
+        "--dask",
+        action="store_true",
+        help="DATA is a folder of .parquet files, which Dask reads and the algorithms serial and "
+        "delayed cluster, to the result of one table that holds all rows; labels are in the order "
+        "in which Dask reads: files by their names, numbers in these counted as numbers. It runs "
+        "on the scheduler that DASK_SCHEDULER_ADDRESS names, otherwise on threads of this process",
+    )
     args = parse(
         parser,
         argv,
@@ -118,10 +129,17 @@ def cluster(argv):
         "those of the data",
     )
     path_and_data(args, WHOLE)
+    if args.dask:
+        check_options(args)
+        check_targets(args)
+        show_folder(args)
+        return
     if args.batch_size is not None:
         check_targets(args)
         cluster_by_batches(args)
         return
+    if args.data is not None and os.path.isdir(args.data):
+        raise UserError(f"{args.data} is a directory; --dask reads one of .parquet files")
     if args.path is not None:
         for option in ("algorithm", "max_clusters"):
             if getattr(args, option) is not None:
@@ -190,12 +208,57 @@ def show_clusters(args, table, X, scaler, reading):
     """
     model = new_model(args)
     _, fitting = fitted(args, lambda X, verbose: model.set_params(verbose=verbose).fit(X), X)
-    chosen = model.lam == "auto"
     if args.out is not None:
         write_out(args, ["label"], model.labels_, table.kept, write_labels)
     if args.plot is not None:
         save(args.plot, picture(table, model, scaler))
 
+    report(
+        {
+            **of_data(args, table, X, scaler),
+            **of_model(args, model, np.bincount(model.labels_)),
+            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
+            "labels": out_in_words(args),
+            "picture": args.plot,
+        }
+    )
+
+
+def show_folder(args):
+    """Fit the partitions of a folder, write the labels of one after another, and report.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    """
+    begin = perf_counter()
+    with opened(args) as folder:
+        from smallvar.dask import DPMeans
+
+        opening = perf_counter() - begin
+        model = DPMeans("auto" if args.lam is None else args.lam, max_clusters=args.max_clusters)
+        model.set_params(algorithm=args.algorithm or "serial", random_state=args.seed or 0)
+        _, fitting = fitted(
+            args, lambda folder, verbose: fit(folder, model.set_params(verbose=verbose)), folder
+        )
+        sizes, labeling = timed(label, args, folder, model)
+        report(
+            {
+                "data": f"{folder.name}, {columns_in_short(folder.titles)}",
+                "n": len(model.labels_),
+                "d": len(folder.titles),
+                "partitions": f"{folder.X.npartitions:,}, on {folder.workers}",
+                **of_model(args, model, sizes),
+                "seconds": f"{opening:.3f} opening, {fitting:.3f} fitting, {labeling:.3f} labeling",
+                "labels": out_in_words(args),
+            }
+        )
+
+
+def of_model(args, model, sizes):
+    """Say what was found, and by which penalty."""
+    chosen = model.lam == "auto"
     if chosen:
         choice = Choice(model.path_, model.max_clusters)
         origin = choice.lam_in_words()
@@ -203,20 +266,14 @@ def show_clusters(args, table, X, scaler, reading):
         origin = f"farthest-first, for a guess of {counted(model.n_clusters, 'cluster')}"
     else:
         origin = "given"
-    report(
-        {
-            **of_data(args, table, X, scaler),
-            "lam": f"{model.lam_:.8g} ({origin})",
-            "K": choice.in_words(model.n_clusters_) if chosen else model.n_clusters_,
-            "sweeps": model.n_iter_,
-            "objective": f"{model.objective_:.10g} (SSE + lam K)",
-            "SSE": f"{model.inertia_:.10g}",
-            "sizes": in_short(np.sort(np.bincount(model.labels_))[::-1], "points"),
-            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
-            "labels": out_in_words(args),
-            "picture": args.plot,
-        }
-    )
+    return {
+        "lam": f"{model.lam_:.8g} ({origin})",
+        "K": choice.in_words(model.n_clusters_) if chosen else model.n_clusters_,
+        "sweeps": model.n_iter_,
+        "objective": f"{model.objective_:.10g} (SSE + lam K)",
+        "SSE": f"{model.inertia_:.10g}",
+        "sizes": in_short(np.sort(sizes)[::-1], "points"),
+    }
 
 
 def show_path(args, table, X, scaler, reading):

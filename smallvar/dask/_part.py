@@ -183,6 +183,7 @@ class State:
         self.sweep.start(np.ascontiguousarray(centers))
         self.turn, self.kind, self.used, self.own = step.turn, None, None, None
         self.found = None
+        self.moved = None  # rows with a new label in that sweep, if it is known
         self.fresh = True  # it has no labels from an earlier sweep
 
     def is_after(self, p, step):
@@ -238,6 +239,8 @@ class State:
                 self.found = distance, i, one_row(self.block.X, i), weight, label
         if self.sweep.crowded:
             self.sweep.use_double()
+        known = not self.fresh or step.turn == 0  # all labels are 0 at first
+        self.moved = self.sweep.moved() if known else None
         self.kind, self.used = step.kind, begun
 
 
@@ -279,8 +282,7 @@ def _visit(p, block, step):
         begun = step.opened.before(p) if step.kind == "create" else step.opened.centers[:0]
         if state.kind != step.kind or not np.array_equal(state.used, begun):
             state.sweep_once(p, step)
-            known = not state.fresh or step.turn == 0  # all labels are 0 at first
-            out.moved = state.sweep.moved() if known else None
+        out.moved = state.moved
         out.opened[p] = state.own
         if state.found is not None:
             out.found[p] = state.found

@@ -1,0 +1,166 @@
+"""``smallvar cluster --dask``: a folder of .parquet files, read by the workers of Dask."""
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smallvar._cli.output import labels_by_batches
+from smallvar._cli.progress import Progress
+from smallvar._cli.table import UserError, Wanted, counted, not_numeric, pick_columns
+
+WHOLE = ("path", "n_clusters", "plot", "scale", "drop_missing")
+ALGORITHMS = ("serial", "delayed")
+AT_ONCE = 2  # partitions a thread whose labels are on their way
+
+
+class Folder(NamedTuple):
+    """A collection of Dask, what it is called, and who works on it."""
+
+    X: Any
+    titles: list[str]
+    name: str
+    client: Any
+    workers: str  # in words
+
+
+def check_options(args):
+    """Refuse what cannot be done a partition at a time, before anything is read.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    """
+    for name in WHOLE:
+        if getattr(args, name) not in (None, False):
+            option = name.replace("_", "-")
+            raise UserError(f"--dask: --{option} needs the whole table at once")
+    if args.batch_size is not None:
+        raise UserError("--dask: --batch-size is for a file; give one of the two")
+    if args.algorithm not in (None, *ALGORITHMS):
+        raise UserError(f"--dask: --algorithm must be serial or delayed, got {args.algorithm}")
+    if args.seed is not None and args.lam not in (None, "auto"):
+        raise UserError("--dask: --seed has no meaning with --lam, rows are visited as given")
+    if args.decimal != ".":
+        raise UserError(f"--decimal {args.decimal} has no meaning with --dask")
+    if args.data in (None, "-"):
+        raise UserError("--dask: DATA must be a folder of .parquet files")
+    folder = Path(args.data)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--dask: {args.data} is not a folder of .parquet files")
+    if args.out not in (None, "-") and folder.resolve() in Path(args.out).resolve().parents:
+        raise UserError(f"--out {args.out}: this would lie among the data")
+
+
+@contextmanager
+def opened(args):
+    """Look at the folder, and find workers: those of a scheduler that runs, or of this process.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+
+    Yields
+    ------
+    folder : Folder
+        With the columns asked for.
+    """
+    try:
+        import dask
+        import dask.dataframe as dd
+        from distributed import Client
+
+        from smallvar.dask._team import LOOPBACK
+    except ImportError as error:
+        raise UserError("--dask needs dask and pyarrow: pip install 'smallvar[dask]'") from error
+    try:
+        os.listdir(args.data)
+        if not any(Path(args.data).rglob("*.parquet")):
+            raise UserError(f"{args.data} holds no .parquet file")
+        X = dd.read_parquet(args.data)
+    except OSError as error:
+        raise UserError(f"cannot read {args.data}: {error.strerror or error}") from error
+    except ValueError as error:  # what pyarrow raises for a damaged file is one
+        raise UserError(f"{args.data}: {error}") from error
+    X, titles = picked(args, X)
+    address = dask.config.get("scheduler-address", None)
+    if address is None:
+        here = {"dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
+        start = {"processes": False, "n_workers": 1, "threads_per_worker": args.threads, **here}
+    elif args.threads is None:
+        start = {"address": address}
+    else:
+        raise UserError(f"--dask: --threads is for the workers of {address} to say")
+    name = os.path.basename(os.path.realpath(args.data)).encode(errors="backslashreplace").decode()
+    try:
+        client = Client(**start)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--dask: no scheduler at {address}: {error}") from error
+    with client:
+        threads = sum(client.nthreads().values())
+        if address is None:
+            workers = f"{counted(threads, 'thread')} of this process"
+        else:
+            count = counted(len(client.nthreads()), "worker")
+            workers = f"{count}, {counted(threads, 'thread')}, of {address}"
+        yield Folder(X, titles, name, client, workers)
+
+
+def picked(args, X):
+    """Take the columns asked for, all of them numbers."""
+    from pandas.api.types import is_numeric_dtype
+
+    names = [str(name) for name in X.columns]
+    wanted = Wanted(columns=args.columns, exclude=args.exclude)
+    places, titles, _ = pick_columns(args.data, wanted, names, len(names))
+    X = X[[X.columns[place] for place in places]]
+    words = [
+        f"{title} ({kind})"
+        for title, kind in zip(titles, X.dtypes, strict=True)
+        if not is_numeric_dtype(kind)
+    ]
+    if words:
+        raise UserError(f"{args.data}{not_numeric(words)}")
+    return X, titles
+
+
+def fit(folder, model):
+    """Fit; what the workers cannot do, the user has to hear."""
+    try:
+        return model.fit(folder.X)
+    except RuntimeError as error:
+        raise UserError(str(error)) from error
+
+
+def label(args, folder, model):
+    """Write the label of every row, some partitions at a time.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        What the user asked for.
+    folder : Folder
+        What was fitted.
+    model : smallvar.dask.DPMeans
+        Fitted.
+
+    Returns
+    -------
+    sizes : ndarray of int, of shape (n_clusters,)
+        How many rows each cluster has.
+    """
+    pieces = model.labels_.to_delayed()
+    at_once = AT_ONCE * sum(folder.client.nthreads().values())
+    sizes = np.zeros(model.n_clusters_, dtype=np.int64)
+    with labels_by_batches(args, len(model.labels_)) as write, Progress("labeling") as progress:
+        for start in range(0, len(pieces), at_once):
+            some = folder.client.compute(pieces[start : start + at_once].tolist())
+            for labels in folder.client.gather(some):
+                write(labels)
+                sizes += np.bincount(labels, minlength=len(sizes))
+            progress.done = min(1.0, (start + at_once) / len(pieces))
+    return sizes

@@ -1,0 +1,224 @@
+"""The command line on folders of .parquet files: ``smallvar cluster --dask``."""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import smallvar
+from smallvar._cli import partitions
+from smallvar._cli.main import main
+
+pytest.importorskip("distributed")
+pytest.importorskip("dask.dataframe")
+import dask
+import pandas as pd
+from distributed import Client
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(autouse=True)
+def no_input(monkeypatch):
+    """Whatever the tests are run with, standard input holds no data."""
+    with open(os.devnull, encoding="utf-8") as null:
+        monkeypatch.setattr(sys, "stdin", null)
+        yield
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command line in this process: exit code, standard output, standard error."""
+
+    def run(*argv):
+        code = main(["cluster", *map(str, argv)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def ran(run):
+    """Run what must succeed without a word on standard error; take its report apart."""
+
+    def ran(*argv):
+        code, out, err = run(*argv)
+        assert (code, err) == (0, "")
+        lines = [line.split(maxsplit=1) for line in out.splitlines() if line]
+        return dict(line for line in lines if len(line) == 2)
+
+    return ran
+
+
+@pytest.fixture
+def refused(run):
+    """Run what must be refused, in one line on standard error; returns the line."""
+
+    def refused(*argv):
+        code, out, err = run(*argv)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith("smallvar: ")
+        return err
+
+    return refused
+
+
+@pytest.fixture
+def rows():
+    """Seven clusters that touch, in random order."""
+    rng = np.random.default_rng(0)
+    return 6.0 * rng.random((7, 3))[rng.integers(7, size=5000)] + rng.normal(size=(5000, 3))
+
+
+def save(folder, X, parts=12):
+    """A folder of twelve files, among which part.10 comes after part.2."""
+    folder.mkdir(exist_ok=True)
+    for p, some in enumerate(np.array_split(X, parts)):
+        frame = pd.DataFrame(some, columns=[f"c{j}" for j in range(X.shape[1])])
+        frame.to_parquet(folder / f"part.{p}.parquet")
+    return folder
+
+
+def read_labels(path):
+    if path.suffix == ".npy":
+        return np.load(path)
+    if path.suffix == ".csv":
+        return np.loadtxt(path, dtype=int, skiprows=1)
+    return pd.read_parquet(path)["label"].to_numpy()
+
+
+@pytest.mark.parametrize("out", [".npy", ".csv", ".parquet"])
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+def test_labels_of_one_machine(ran, rows, tmp_path, algorithm, out):
+    folder, target = save(tmp_path / "rows", rows), tmp_path / f"labels{out}"
+    report = ran(folder, "--dask", "--lam", 25, "--algorithm", algorithm, "--out", target)
+    model = smallvar.DPMeans(25.0, algorithm=algorithm).fit(rows)
+    assert np.array_equal(read_labels(target), model.labels_)
+    assert report["data"] == "rows, 3 columns: c0, c1, c2"
+    assert (report["n"], report["d"]) == ("5000", "3")
+    assert report["partitions"].startswith("12, on ")
+    assert report["lam"] == "25 (given)"
+    assert report["K"] == str(model.n_clusters_)
+    assert report["sweeps"] == str(model.n_iter_)
+    assert report["objective"] == f"{model.objective_:.10g} (SSE + lam K)"
+    sizes = np.sort(np.bincount(model.labels_))[::-1]
+    assert report["sizes"] == ", ".join(map(str, sizes))
+
+
+def test_options(ran, run, rows, tmp_path):
+    """Columns, a bound, K by the data, and the threads and the lines of the fit."""
+    folder = save(tmp_path / "rows", np.column_stack([1e6 * np.arange(len(rows)), rows]))
+    argv = [folder, "--dask", "--exclude", "c0", "--max-clusters", 4]
+    report = ran(*argv, "--lam", 9, "--threads", 1)
+    model = smallvar.DPMeans(9.0, max_clusters=4).fit(rows)
+    assert (report["d"], report["K"]) == ("3", "4")
+    assert report["SSE"] == f"{model.inertia_:.10g}"
+    assert report["partitions"] == "12, on 1 thread of this process"
+
+    report = ran(*argv[:-2], "--seed", 3)
+    model = smallvar.DPMeans(random_state=3).fit(rows)
+    assert float(report["lam"].split()[0]) == pytest.approx(model.lam_, rel=1e-7)
+    assert report["K"].startswith(f"{model.n_clusters_}")
+
+    code, out, err = run(*argv, "--lam", 9, "--out", "-", "--verbose")
+    assert code == 0
+    assert np.array_equal(
+        np.array(out.split()[1:], dtype=int),
+        smallvar.DPMeans(9.0, max_clusters=4).fit(rows).labels_,
+    )
+    assert "sweep 1: 4 clusters" in err
+
+
+def test_a_scheduler_that_runs(ran, refused, rows, tmp_path):
+    """The workers that DASK_SCHEDULER_ADDRESS names, as Dask reads it."""
+    folder = save(tmp_path / "rows", rows)
+    loopback = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
+    start = {"n_workers": 2, "threads_per_worker": 1, "set_as_default": False, **loopback}
+    with Client(processes=False, **start) as client:
+        address = client.scheduler.address
+        with dask.config.set({"scheduler-address": address}):
+            report = ran(folder, "--dask", "--lam", 25)
+            assert report["partitions"] == f"12, on 2 workers, 2 threads, of {address}"
+            assert "--threads is for the workers of" in refused(folder, "--dask", "--threads", 2)
+    with dask.config.set(
+        {"scheduler-address": "tcp://127.0.0.1:1", "distributed.comm.timeouts.connect": "0.2s"}
+    ):
+        assert "no scheduler at tcp://127.0.0.1:1" in refused(folder, "--dask", "--lam", 25)
+
+
+def test_refused(refused, rows, tmp_path):
+    folder = save(tmp_path / "rows", rows)
+    for *option, words in (
+        ("--path", "--path needs the whole table"),
+        ("--n-clusters", 3, "--n-clusters needs the whole table"),
+        ("--plot", "x.png", "--plot needs the whole table"),
+        ("--scale", "--scale needs the whole table"),
+        ("--drop-missing", "--drop-missing needs the whole table"),
+        ("--batch-size", 10, "--batch-size is for a file"),
+        ("--algorithm", "merge", "--algorithm must be serial or delayed, got merge"),
+        ("--algorithm", "collapsed", "--algorithm must be serial or delayed, got collapsed"),
+        ("--lam", 3, "--seed", 1, "--seed has no meaning with --lam"),
+        ("--decimal", ",", "--decimal , has no meaning with --dask"),
+        ("--out", folder / "labels.csv", "this would lie among the data"),
+        ("--out", tmp_path / "labels.txt", "the name must end in .csv, .npy or .parquet"),
+        ("--columns", "c7", "has no column 'c7'"),
+    ):
+        assert words in refused(folder, "--dask", *option)
+    assert os.listdir(folder).count("labels.csv") == 0
+    assert "DATA must be a folder of .parquet files" in refused("--dask")
+    assert "is not a folder of .parquet files" in refused(folder / "part.0.parquet", "--dask")
+    assert "No such file" in refused(tmp_path / "none", "--dask")
+    assert "is a directory; --dask reads one of .parquet files" in refused(folder)
+    (tmp_path / "empty").mkdir()
+    assert "empty holds no .parquet file" in refused(tmp_path / "empty", "--dask")
+
+
+def test_bad_rows_refused(refused, rows, tmp_path, monkeypatch):
+    """What is wrong with the rows is said with the number of the partition."""
+    rows[2900, 1] = np.nan
+    folder = save(tmp_path / "rows", rows)
+    message = refused(folder, "--dask", "--lam", 9)
+    assert "partition 6: X must be complete, got a missing value" in message
+    assert "'c1'" in message
+    words = save(tmp_path / "words", rows[:9], 1)
+    pd.DataFrame({"a": ["x"], "b": [1]}).to_parquet(words / "part.0.parquet")
+    assert "column a (" in refused(words, "--dask")
+    (words / "part.0.parquet").write_bytes(b"nonsense")
+    assert "words: " in refused(words, "--dask")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert "needs dask and pyarrow: pip install 'smallvar[dask]'" in refused(folder, "--dask")
+
+
+def test_what_workers_cannot_do(refused, rows, tmp_path, monkeypatch):
+    """Dead workers end in one line, and nothing is written."""
+    from smallvar.dask import DPMeans
+
+    def fit(self, X):
+        raise RuntimeError("workers died again and again")
+
+    monkeypatch.setattr(DPMeans, "fit", fit)
+    folder, target = save(tmp_path / "rows", rows), tmp_path / "labels.npy"
+    argv = (folder, "--dask", "--lam", 9, "--out", target)
+    assert refused(*argv) == "smallvar: workers died again and again\n"
+    assert not target.exists()
+
+
+def test_labels_are_written_by_partition(ran, rows, tmp_path, monkeypatch):
+    """No more labels are here at once than of a few partitions."""
+    folder = save(tmp_path / "rows", rows, 40)
+    lengths, gather = [], Client.gather
+
+    def watched(self, futures, *args, **options):
+        found = gather(self, futures, *args, **options)
+        if isinstance(found, list) and all(
+            getattr(one, "dtype", None) == np.int32 for one in found
+        ):
+            lengths.append(sum(map(len, found)))
+        return found
+
+    monkeypatch.setattr(partitions, "AT_ONCE", 3)
+    monkeypatch.setattr(Client, "gather", watched)
+    ran(folder, "--dask", "--lam", 25, "--threads", 1, "--out", tmp_path / "labels.npy")
+    assert sum(lengths) == len(rows)
+    assert max(lengths) == 3 * len(rows) // 40
