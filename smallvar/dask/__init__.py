@@ -6,5 +6,6 @@ They run on the dask client of the process, or on threads of this process where 
 """
 
 from smallvar.dask._estimators import DPMeans, SphericalDPMeans
+from smallvar.dask._minibatch import MiniBatchDPMeans
 
-__all__ = ["DPMeans", "SphericalDPMeans"]
+__all__ = ["DPMeans", "MiniBatchDPMeans", "SphericalDPMeans"]

@@ -3,107 +3,27 @@
 from functools import partial
 from typing import Any, Literal, Self
 
-import dask.array as da
 import numpy as np
-from dask import compute, delayed, is_dask_collection
-from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse, vstack
-from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike
+from scipy.sparse import vstack
 
 import smallvar
 from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._spherical import rounding
 from smallvar._starts import Start
-from smallvar._validation import as_floats, check_init, check_number, check_option, shown, some_rows
+from smallvar._validation import (
+    check_flag,
+    check_init,
+    check_number,
+    check_option,
+    some_rows,
+)
+from smallvar.dask._collection import Parts, prepared
+from smallvar.dask._lazy import Lazy, lazily
 from smallvar.dask._sweep import MOST, TeamPlace, TeamSweep, facts_of, mean_of
-from smallvar.dask._team import Block, Team, client_for, to_be_held
+from smallvar.dask._team import Team, client_for, to_be_held
 
 SAMPLE = 200_000  # rows that "auto" looks at
-
-
-# ---- collections and their partitions --------------------------------------------------------------------------------
-
-
-class Parts:
-    """The partitions of a dask array or DataFrame, and of the weights of its rows, as delayed objects."""
-
-    def __init__(self, X, sample_weight=None):
-        columns = getattr(X, "columns", None)
-        if not is_dask_collection(X) or not (columns is not None or isinstance(X, da.Array)):
-            raise TypeError(
-                f"X must be a dask array or DataFrame, got {type(X).__name__}: use "
-                "dask.array.from_array, or the estimator of smallvar itself for data of one machine"
-            )
-        self.collection, self.names = X, None
-        if columns is not None:
-            self.n_features, self.sizes = len(columns), None
-            if all(isinstance(name, str) for name in columns):
-                self.names = np.asarray(columns, dtype=object)
-            self.rows = X.to_delayed()
-            itemsize = max([np.dtype(t).itemsize for t in X.dtypes if isinstance(t, np.dtype)] or [8])
-        else:
-            if X.ndim != 2 or X.numblocks[1] != 1:
-                raise ValueError(
-                    "X must have two dimensions and its columns in one chunk, got chunks "
-                    f"{X.chunks}: use X.rechunk({{1: -1}})"
-                )
-            self.n_features = X.shape[1]
-            self.sizes = X.chunks[0] if np.isfinite(X.chunks[0]).all() else None
-            self.rows = X.to_delayed().ravel().tolist()
-            itemsize = X.dtype.itemsize
-        if not self.n_features:
-            raise ValueError("X must have at least one column, got 0")
-        self.row_bytes = itemsize * self.n_features
-        self.weights = self._weights(sample_weight)
-
-    def _weights(self, sample_weight):
-        if sample_weight is None:
-            return [None] * len(self.rows)
-        if np.ndim(sample_weight) == 0 and not is_dask_collection(sample_weight):
-            return [float(sample_weight)] * len(self.rows)
-        if is_dask_collection(sample_weight):
-            parts = np.ravel(np.array(sample_weight.to_delayed(), dtype=object)).tolist()
-            if len(parts) != len(self.rows):
-                raise ValueError(
-                    f"sample_weight must have the partitions of X, got {len(parts)} for {len(self.rows)}"
-                )
-            return parts
-        weight = as_floats(sample_weight)
-        if self.sizes is None:
-            raise ValueError(
-                "sample_weight must be a dask collection where the sizes of the partitions of X are "
-                "not known"
-            )
-        if weight.shape != (sum(self.sizes),):
-            raise ValueError(
-                f"sample_weight must have shape ({sum(self.sizes)},), got {weight.shape}"
-            )
-        return np.split(weight, np.cumsum(self.sizes)[:-1])
-
-
-def prepared(model, n_features, X, weight):
-    """A partition as the sweeps take it."""
-    if X.shape[1:] != (n_features,):
-        raise ValueError(f"X must have {n_features} columns, got shape {X.shape}")
-    if X.shape[0] == 0:
-        return Block(np.empty((0, n_features)), None if weight is None else np.empty(0))
-    n = X.shape[0]
-    X = model._validate(X, reset=True)
-    if weight is None:
-        return Block(X, None)
-    try:
-        weight = np.full(n, weight) if np.ndim(weight) == 0 else as_floats(weight)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"sample_weight must be numbers: {error}") from None
-    if weight.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
-    if not (weight >= 0.0).all() or np.isinf(weight).any():
-        raise ValueError("sample_weight must be finite and >= 0")
-    positive = weight[weight > 0.0]
-    if len(positive) and not 1e-300 <= positive.min() <= positive.max() <= 1e100:
-        raise ValueError("sample_weight must be 0 or between 1e-300 and 1e100")
-    return Block(X, weight)
 
 
 def some_of(parts, shared, each):
@@ -122,8 +42,7 @@ def draw(team, known, rng, most):
     rows = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
     chosen = np.split(rows, np.searchsorted(rows, ends[:-1]))
     each = {
-        p: part - (end - known.sizes[p])
-        for p, part, end in zip(numbers, chosen, ends, strict=True)
+        p: part - (end - known.sizes[p]) for p, part, end in zip(numbers, chosen, ends, strict=True)
     }
     found = {}
     for some in team.call(some_of, None, each):
@@ -134,34 +53,13 @@ def draw(team, known, rng, most):
     return X, weight
 
 
-# ---- what the estimators share ---------------------------------------------------------------------------------------
+class OnTeam(Lazy):
+    """Fits the partitions of a dask collection, all in every sweep."""
 
-
-def _apply(model, method, X):
-    """A method of a local estimator on a partition."""
-    if X.shape[0] == 0:
-        shape = (0,) if method == "predict" else (0, len(model.cluster_centers_))
-        return np.empty(shape, dtype=np.int32 if method == "predict" else X.dtype)
-    return getattr(model, method)(X)
-
-
-def _score_of(model, X, weight):
-    if X.shape[0] == 0 or (weight is not None and not np.any(weight)):
-        return 0.0
-    return model.score(X, sample_weight=weight) + model.lam_ * len(model.cluster_centers_)
-
-
-class OnTeam:
-    """Fits the partitions of a dask collection; whatever else is asked of it stays lazy.
-
-    ``_local`` is the estimator of one machine with the same attributes.
-    """
-
-    _local: Any
     n_init = 1
     shuffle = False
     n_clusters = 8
-    n_threads = None
+    n_threads: int | None = None
 
     def _check_parameters(self):
         super()._check_parameters()
@@ -171,34 +69,6 @@ class OnTeam:
         if not isinstance(self.persist, bool):
             check_option(self.persist, "persist", ("auto",))
         check_number(self.max_opened, "max_opened", low=1, integer=True)
-
-    def _as_local(self):
-        """The local estimator with the parameters that it has, not fitted."""
-        known = self._local._get_param_names()
-        given = {name: value for name, value in self.get_params().items() if name in known}
-        return self._local(**given)
-
-    def to_local(self, labels: bool = True) -> Any:
-        """Return the fitted estimator of one machine with the same centers.
-
-        Parameters
-        ----------
-        labels : bool, default=True
-            Compute ``labels_``, which takes memory for all rows; else it has none.
-
-        Returns
-        -------
-        model : estimator
-            It predicts the same.
-        """
-        check_is_fitted(self)
-        model = self._as_local()
-        learned = {name: value for name, value in vars(self).items() if name.endswith("_")}
-        learned.pop("labels_", None)
-        vars(model).update(learned, _dtype=self._dtype)
-        if labels and hasattr(self, "labels_"):
-            model.labels_ = np.asarray(self.labels_)
-        return model
 
     def fit(self, X: Any, y: object = None, sample_weight: Any = None) -> Self:
         """Cluster the data.
@@ -264,115 +134,109 @@ class OnTeam:
         finally:
             team.close()
 
-    def predict(self, X: Any) -> Any:
-        """Nearest center of each row; no row opens a cluster.
-
-        Parameters
-        ----------
-        X : dask Array or DataFrame, or array-like, of shape (n_samples, n_features)
-            New data.
-
-        Returns
-        -------
-        labels : dask Array, or ndarray for what is no dask collection, (n_samples,), int32
-            Index into ``cluster_centers_``; at a tie the lowest one. Lazy.
-        """
-        return self._mapped("predict", X)
-
-    def transform(self, X: Any) -> Any:
-        """Compute the distance of each row to each center, as the estimator of one machine does.
-
-        Parameters
-        ----------
-        X : dask Array or DataFrame, or array-like, of shape (n_samples, n_features)
-            New data.
-
-        Returns
-        -------
-        distances : dask Array, or ndarray for what is no dask collection, (n_samples, n_clusters)
-            Lazy.
-        """
-        return self._mapped("transform", X)
-
-    def _mapped(self, method, X):
-        check_is_fitted(self)
-        model = self.to_local(labels=False)
-        if not is_dask_collection(X):
-            return getattr(model, method)(X)
-        return lazily(model, method, Parts(X))
-
-    def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
-        """Fit and return the labels of the data.
-
-        Parameters
-        ----------
-        X : dask Array or DataFrame of shape (n_samples, n_features)
-            Data, as for ``fit``.
-        y : None
-            Ignored.
-        sample_weight : dask Array or Series, or array-like, of shape (n_samples,), default=None
-            Weights, as for ``fit``.
-
-        Returns
-        -------
-        labels : dask Array of shape (n_samples,), int32
-            ``labels_`` of the fit.
-        """
-        return self.fit(X, sample_weight=sample_weight).labels_
-
-    def score(self, X: Any, y: object = None, sample_weight: Any = None) -> float:
-        """Return minus the objective of data at the fitted centers.
-
-        Parameters
-        ----------
-        X : dask Array or DataFrame, or array-like, of shape (n_samples, n_features)
-            Data.
-        y : None
-            Ignored.
-        sample_weight : dask Array or Series, or array-like, of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        score : float
-            As the estimator of one machine has it, up to rounding.
-        """
-        check_is_fitted(self)
-        model = self.to_local(labels=False)
-        if not is_dask_collection(X):
-            return model.score(X, sample_weight=sample_weight)
-        parts = Parts(X, sample_weight)
-        pairs = zip(parts.rows, parts.weights, strict=True)
-        scores = compute(*(delayed(_score_of)(model, *pair) for pair in pairs))
-        return float(np.sum(scores)) - model.lam_ * len(model.cluster_centers_)
-
-
-def lazily(model, method, parts, sizes=None):
-    """A method of a local estimator on all partitions, as a dask array."""
-    model = delayed(model)
-    width = () if method == "predict" else (parts.n_features,)
-    if sizes is None and parts.sizes is not None:
-        sizes = dict(enumerate(parts.sizes))
-    kind = np.int32 if method == "predict" else getattr(parts.collection, "dtype", np.float64)
-    if method == "transform":
-        width = (len(model.cluster_centers_.compute()),)
-    return da.concatenate(
-        [
-            da.from_delayed(
-                delayed(_apply)(model, method, rows),
-                (np.nan if sizes is None else sizes[p], *width),
-                dtype=kind,
-            )
-            for p, rows in enumerate(parts.rows)
-        ],
-        allow_unknown_chunksizes=True,
-    )
-
 
 class DPMeans(OnTeam, smallvar.DPMeans):
-    """DP-means on a dask collection: labels and centers are those of one machine.
+    """DP-means on dask collections: labels and centers are those of one machine.
 
-    TODO
+    Minimizes, over labels, centers and their number K,
+
+        sum_i w_i ||x_i - mu_{z_i}||^2 + lam * K,
+
+    as :class:`smallvar.DPMeans` does, for rows that are spread over the partitions of a dask array
+    or DataFrame. For a number ``lam`` the labels are those of one machine on the concatenated rows,
+    and centers, objectives and the number of sweeps have the same bits, for any partitions, any
+    number of workers, and whatever fails on the way.
+
+    Runs on the dask client of the process, or on threads of this process where there is none.
+
+    Parameters
+    ----------
+    lam : float or "auto", default="auto"
+        Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
+        ``max_clusters``). "auto" chooses the number of clusters on a random sample of 200,000 rows,
+        or on all rows if they are no more: see :func:`smallvar.lambda_path`. Its centers then are
+        where the sweeps over all rows begin.
+    max_clusters : int, default=None
+        Never have more clusters than this.
+    algorithm : {"serial", "delayed"}, default="serial"
+        "serial" is Algorithm 1 of the paper: rows in order, each one beyond ``lam`` opens a cluster
+        at once. "delayed" opens at most one cluster a sweep, and a sweep is a round trip to all
+        workers.
+    init : "mean" or array-like of shape (n_centers, n_features), default="mean"
+        Starting centers; "mean" is the (weighted) mean of the data.
+    max_iter : int, default=300
+        Largest number of sweeps; those that open clusters do not count.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep. 0 runs to a fixed point.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the sample of "auto".
+    persist : bool or "auto", default="auto"
+        Whether the workers hold the data in memory during the fit. "auto": if it takes no more than
+        half of their memory. Otherwise every sweep reads the data again, with the same result.
+    max_opened : int, default=100000
+        Clusters that one partition may open in a sweep. Beyond that the fit fails: ``lam`` is too
+        small for so many rows.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Means of the clusters, in order of creation.
+    labels_ : dask Array of shape (n_samples,), int32
+        Cluster of each row. Lazy: computed from the data when it is asked for.
+    n_clusters_ : int
+        Number of clusters found.
+    inertia_ : float
+        Weighted sum of squared distances to the own centers.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep; it never rises.
+    lam_ : float
+        The penalty used.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    path_ : LambdaPath
+        The merge path of the sample, with "auto" only.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns of a DataFrame, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional, with the number of
+        the partition, and for parameters out of their bounds.
+    RuntimeError
+        If workers die again and again, the scheduler is lost, or more than ``max_opened`` clusters
+        open. The estimator is then as it was before.
+
+    See Also
+    --------
+    smallvar.DPMeans : The same on one machine: faster for all that fits its memory.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics,
+    Algorithm 1. Pan et al. (2013), Optimistic concurrency control for distributed unsupervised
+    learning.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from sklearn.datasets import make_blobs
+    >>> from smallvar.dask import DPMeans
+    >>> X, _ = make_blobs(3000, centers=5, random_state=3)
+    >>> model = DPMeans(lam=40.0).fit(da.from_array(X, chunks=(800, 2)))
+    >>> model.n_clusters_
+    5
+    >>> model.labels_[:4].compute()
+    array([1, 3, 1, 2], dtype=int32)
+    >>> model.to_local().predict(X[:4])
+    array([1, 3, 1, 2], dtype=int32)
     """
 
     _local = smallvar.DPMeans
@@ -430,9 +294,100 @@ class DPMeans(OnTeam, smallvar.DPMeans):
 
 
 class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
-    """Spherical DP-means on a dask collection: labels and centers are those of one machine.
+    """Spherical DP-means on dask collections: labels and centers are those of one machine.
 
-    TODO
+    Minimizes, over labels, unit vectors mu and their number K,
+
+        sum_i w_i (1 - x_i . mu_{z_i}) + lam * K
+
+    for rows x_i of length 1 (others are divided by their length), as
+    :class:`smallvar.SphericalDPMeans` does, for rows that are spread over the partitions of a dask
+    array or DataFrame. For a number the labels are those of one machine on the concatenated rows,
+    and centers, objectives and the number of sweeps have the same bits.
+
+    Runs on the dask client of the process, or on threads of this process where there is none.
+
+    Parameters
+    ----------
+    lam : float, "auto" or None, default=None
+        Penalty for each cluster, > 0. None and "auto": the data choose, on a random sample of
+        200,000 rows, or on all rows if they are no more; if ``min_cosine`` is not given.
+    min_cosine : float, default=None
+        Instead of ``lam``, which is ``1 - min_cosine``: a row opens a cluster if its largest cosine
+        with a center is below. In (-1, 1).
+    max_clusters : int, default=None
+        Never have more clusters than this.
+    algorithm : {"serial", "delayed"}, default="serial"
+        "serial" opens clusters row by row, "delayed" at most one a sweep, and a sweep is a round
+        trip to all workers.
+    init : "first" or array-like of shape (n_centers, n_features), default="first"
+        Starting centers; "first" is the first row of positive weight.
+    max_iter : int, default=300
+        Largest number of sweeps; those that open clusters do not count.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the sample of "auto".
+    persist : bool or "auto", default="auto"
+        Whether the workers hold the data in memory during the fit. "auto": if it takes no more than
+        half of their memory. Otherwise every sweep reads the data again, with the same result.
+    max_opened : int, default=100000
+        Clusters that one partition may open in a sweep. Beyond that the fit fails.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Directions of the clusters, of length 1, in order of creation.
+    resultant_lengths_ : ndarray of shape (n_clusters,), float64
+        Lengths of the sums of their members.
+    labels_ : dask Array of shape (n_samples,), int32
+        Cluster of each row. Lazy: computed from the data when it is asked for.
+    n_clusters_ : int
+        Number of clusters found.
+    inertia_ : float
+        Weighted sum of 1 - cosine with the own center.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep; it never rises.
+    lam_, min_cosine_ : float
+        The penalty used, and the cosine below which a new row would open a cluster.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    path_ : LambdaPath
+        The merge path of the sample, with "auto" only.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns of a DataFrame, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError, RuntimeError
+        As from :class:`smallvar.dask.DPMeans`, and for rows of length 0.
+
+    See Also
+    --------
+    smallvar.SphericalDPMeans : The same on one machine: faster for all that fits its memory.
+
+    References
+    ----------
+    Straub, Campbell, How & Fisher (2015), Small-variance nonparametric clustering on the
+    hypersphere. Pan et al. (2013), Optimistic concurrency control for distributed unsupervised
+    learning.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from smallvar.dask import SphericalDPMeans
+    >>> X = np.array([[1.0, 0.1], [0.1, 3.0], [2.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
+    >>> model = SphericalDPMeans(min_cosine=0.8).fit(da.from_array(X, chunks=(2, 2)))
+    >>> model.labels_.compute()
+    array([0, 1, 0, 1, 2], dtype=int32)
     """
 
     _local = smallvar.SphericalDPMeans
@@ -486,3 +441,24 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
             times = times if X.shape[0] < n else 1.0
         best = self._fit(X, weight, given, rng, n_threads, sweep_from, times)
         return best.progress.ended
+
+    def predict(self, X: Any, *, return_cosines: bool = False) -> Any:
+        """Center of the largest cosine with each row; no row opens a cluster.
+
+        Parameters
+        ----------
+        X : dask Array or DataFrame, or array-like, of shape (n_samples, n_features)
+            New data, rows of any length but 0.
+        return_cosines : bool, default=False
+            Return these cosines, too: what is below ``min_cosine_`` would have opened a cluster.
+
+        Returns
+        -------
+        labels : dask Array, or ndarray for what is no dask collection, (n_samples,), int32
+            Index into ``cluster_centers_``; at a tie the lowest one. Lazy.
+        cosines : the same, float64
+            Only if ``return_cosines``.
+        """
+        check_flag(return_cosines, "return_cosines")
+        labels = self._mapped("predict", X)
+        return (labels, self._mapped("cosines", X)) if return_cosines else labels

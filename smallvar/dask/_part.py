@@ -1,11 +1,12 @@
 """One partition on a worker: facts about its rows, and sweeps of DP-means over them.
 
-What a worker keeps of a partition between two sweeps (labels, bounds, sums) only saves time. It says
-itself what it is the state of; where it is lost, or is that of another history, a sweep from the
-centers that were sent has the same labels.
+What a worker keeps of a partition between two sweeps (labels, bounds, sums) only saves time. It
+says itself what it is the state of; where it is lost, or is that of another history, a sweep from
+the centers that were sent has the same labels.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,16 +20,16 @@ from smallvar.dask._team import put_state, take_state, threads_here
 class Facts:
     """What is known of rows wherever they are; ``used`` are ranges of rows of positive weight."""
 
-    sizes: dict  # of each partition: its number of rows
-    used: tuple | None = None
-    all_rows: tuple | None = None
+    sizes: dict[int, int]  # of each partition: its number of rows
+    used: tuple[Any, Any] | None = None
+    all_rows: tuple[Any, Any] | None = None
     n: int = 0  # rows of positive weight
     mass: float = 0.0
-    extremes: tuple | None = None  # least and largest positive weight
+    extremes: tuple[float, float] | None = None  # least and largest positive weight
     alike: bool = True  # whether all weights are 1
     sparse: bool = False
     dtype: type = np.float64
-    first: tuple | None = None  # number of a partition, its first row of positive weight
+    first: tuple[int, Any] | None = None  # number of a partition, its first row of positive weight
 
 
 def _range_of_both(a, b):
@@ -99,7 +100,7 @@ def whole(parts, layout, each):
 
 
 def add_sums(several):
-    """Cells and counts of one layout; those of the clusters that only some have follow at the end."""
+    """Cells and counts of one layout; clusters that only some know of follow at the end."""
     some = [one for one in several if one is not None]
     if not some:
         return None
@@ -244,11 +245,11 @@ class State:
 class Visit:
     """What partitions answer."""
 
-    opened: dict  # of each partition: the centers that it opened
-    found: dict  # of each partition: its farthest row
+    opened: dict[int, Any]  # of each partition: the centers that it opened
+    found: dict[int, Any]  # of each partition: its farthest row
     moved: int | None  # rows with a new label; None where some partition does not know
     fresh: int  # partitions that had no state
-    sums: tuple | None = None
+    sums: tuple[Any, Any] | None = None
     total: np.ndarray | None = None
     error: np.ndarray | None = None
 

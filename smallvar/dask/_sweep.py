@@ -2,10 +2,10 @@
 
 Labels and centers are those of one machine on the concatenated rows. A partition opens clusters in
 the order of its rows, and needs those that partitions before it have opened in the same sweep. So
-all sweep at once with what is known; the driver puts together what they opened, in order; those that
-it turns out to be incomplete for sweep again. The first partition is right at once, and with each
-round at least one more, so this ends, and then all are right (optimistic concurrency control, Pan et
-al. 2013, but exact). Sums and squared distances are exact whatever the order (see _sums.h).
+all sweep at once with what is known; the driver puts together what they opened, in order; those
+for which it turns out to be incomplete sweep again. The first partition is right at once, and with
+each round at least one more, so this ends, and then all are right (optimistic concurrency control,
+Pan et al. 2013, but exact). Sums and squared distances are exact whatever the order (see _sums.h).
 """
 
 from dataclasses import replace
@@ -59,9 +59,7 @@ class TeamPlace(Place):
         def count(origin, limit):
             return team.call(small, (weighted, origin, limit), fold=sum)[0]
 
-        self.layout = Layout.of_parts(
-            *known.used, known.n, extremes, count, origin=self.sums_from
-        )
+        self.layout = Layout.of_parts(*known.used, known.n, extremes, count, origin=self.sums_from)
 
 
 def mean_of(team, place):
@@ -265,5 +263,3 @@ class TeamSweep:
     def cluster_sums(self):
         """The sums of the last sweep."""
         return self.sums
-
-

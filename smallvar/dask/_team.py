@@ -1,4 +1,4 @@
-"""Rounds of tasks on the partitions of a dask collection: who works, what is sent, what may fail."""
+"""Rounds of tasks on the partitions of a dask collection: who works, what may fail."""
 
 import asyncio
 import contextlib
@@ -14,6 +14,7 @@ from distributed.comm import CommClosedError
 from numpy.typing import NDArray
 
 FOLD = 16  # results that are added up by one task, where there are more tasks
+DIRECT = 8  # tasks up to which each is sent what all need; else workers hand it on
 SHARE = 0.5  # of the memory of the workers: data up to there are held in it
 KEPT = 2  # fits that a worker keeps the state of
 
@@ -38,17 +39,19 @@ def client_for(client):
             yield own
         return
     if client.status != "running":
-        raise RuntimeError(f"client must be connected to a scheduler, got one that is {client.status}")
+        raise RuntimeError(
+            f"client must be connected to a scheduler, got one that is {client.status}"
+        )
     yield client
 
 
-# ---- on the workers --------------------------------------------------------------------------------------------------
+# ---- on the workers ------------------------------------------------------------------------------
 
 _KEPT: dict[str, dict[int, object]] = {}  # states of partitions, by fit and number: may be lost
 
 
 def take_state(fit, p):
-    """The state that this worker has of a partition, None: none. It is this task's own until it is put back."""
+    """The state that this worker has of a partition, or None; this task's own until put back."""
     return _KEPT.get(fit, {}).pop(p, None)
 
 
@@ -76,18 +79,40 @@ def threads_here():
 
 def _run(function, numbers, blocks, shared, each):
     """One task: a function on some partitions."""
-    return function(list(zip(numbers, blocks)), shared, each)
+    return function(list(zip(numbers, blocks, strict=True)), shared, each)
 
 
-def _checked(prepare, number, X, weight):
-    """One partition, made ready; what is wrong with it is said with its number."""
+@contextlib.contextmanager
+def named(number):
+    """Say of which partition it is that something is wrong with."""
     try:
-        return prepare(X, weight)
+        yield
     except (ValueError, TypeError) as error:
         raise type(error)(f"partition {number}: {error}") from None
 
 
-# ---- on the driver ---------------------------------------------------------------------------------------------------
+def _checked(prepare, number, X, weight):
+    """One partition, made ready."""
+    with named(number):
+        return prepare(X, weight)
+
+
+# ---- on the driver -------------------------------------------------------------------------------
+
+
+def guarded(function, *args, **options):
+    """A call that the cluster may fail, with what that means in words."""
+    try:
+        return function(*args, **options)
+    except KilledWorker as error:
+        raise RuntimeError(
+            "workers died again and again at the same task, most likely for want of memory: "
+            f"use smaller partitions, or give workers more memory ({error})"
+        ) from error
+    except (asyncio.CancelledError, CommClosedError, TimeoutError, OSError) as error:
+        raise RuntimeError(
+            f"the scheduler, or the connection to it, was lost during the fit ({error!r})"
+        ) from error
 
 
 class Team:
@@ -99,7 +124,8 @@ class Team:
 
     def __init__(self, client, X, weights, prepare, persist):
         self.client, self.fit = client, uuid.uuid4().hex
-        parts = [delayed(_checked)(prepare, p, *pair) for p, pair in enumerate(zip(X, weights))]
+        pairs = zip(X, weights, strict=True)
+        parts = [delayed(_checked)(prepare, p, *pair) for p, pair in enumerate(pairs)]
         self.numbers = list(range(len(parts)))
         self.held = persist
         self.blocks = client.compute(parts, optimize_graph=False) if persist else parts
@@ -111,7 +137,7 @@ class Team:
         if not self.held:
             return [(None, [p]) for p in numbers]
         if self.where is None:
-            has = self._guarded(self.client.who_has, self.blocks)
+            has = guarded(self.client.who_has, self.blocks)
             self.where = [min(has.get(future.key) or [None], key=str) for future in self.blocks]
         groups = defaultdict(list)
         for p in numbers:
@@ -119,15 +145,15 @@ class Team:
         return list(groups.items())
 
     def call(self, function, shared, each=None, numbers=None, fold=None):
-        """Results of ``function([(p, block), ...], shared, [each[p], ...])``, a list with one for each task.
+        """Results of ``function([(p, block), ...], shared, [each[p], ...])``, one for each task.
 
-        ``numbers`` are the partitions, None: all. ``fold([result, ...])`` makes one result of several.
+        ``numbers`` are the partitions, None: all. ``fold([result, ...])`` makes one of several.
         """
         numbers = self.numbers if numbers is None else numbers
         groups = self.groups(numbers)
         shared_by_all = shared
-        if self.held and len(groups) > 1:
-            shared_by_all = self._guarded(self.client.scatter, shared, broadcast=False, hash=False)
+        if self.held and len(groups) > DIRECT:
+            shared_by_all = guarded(self.client.scatter, shared, broadcast=False, hash=False)
         futures = []
         for worker, some in groups:
             own = [each[p] if each is not None else None for p in some]
@@ -135,7 +161,9 @@ class Team:
                 blocks = [self.blocks[p] for p in some]
                 where = {} if worker is None else {"workers": worker, "allow_other_workers": True}
                 futures.append(
-                    self.client.submit(_run, function, some, blocks, shared_by_all, own, pure=False, **where)
+                    self.client.submit(
+                        _run, function, some, blocks, shared_by_all, own, pure=False, **where
+                    )
                 )
             else:
                 futures.append(delayed(_run)(function, some, [self.blocks[some[0]]], shared, own))
@@ -152,39 +180,29 @@ class Team:
                 self.client.submit(fold, futures[i : i + FOLD], pure=False)
                 for i in range(0, len(futures), FOLD)
             ]
-        results = self._guarded(self.client.gather, futures)
+        results = guarded(self.client.gather, futures)
         return [fold(results)] if fold is not None else results
 
     def lost(self):
         """Some worker did not have what it had before: ask again where the partitions are."""
         self.where = None
 
-    def _guarded(self, function, *args, **options):
-        """A call that the cluster may fail, with what that means in words."""
-        try:
-            return function(*args, **options)
-        except KilledWorker as error:
-            raise RuntimeError(
-                "workers died again and again at the same task, most likely for want of memory: use "
-                f"smaller partitions, or give workers more memory ({error})"
-            ) from error
-        except (asyncio.CancelledError, CommClosedError, TimeoutError, OSError) as error:
-            raise RuntimeError(
-                f"the scheduler, or the connection to it, was lost during the fit ({error!r})"
-            ) from error
-
     def close(self):
         """Give back what the workers hold of this fit."""
         self.blocks = None
-        with contextlib.suppress(Exception):  # where the cluster is gone there is nothing to give back
+        with contextlib.suppress(
+            Exception
+        ):  # where the cluster is gone there is nothing to give back
             self.client.run(forget, self.fit)
+
+
+def _memory_here(dask_worker):
+    return dask_worker.memory_manager.memory_limit or np.inf
 
 
 def fits(client, nbytes):
     """Whether data of so many bytes may be held by the workers."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    limits = [worker["memory_limit"] for worker in workers]
-    return bool(limits) and (0 in limits or nbytes <= SHARE * sum(limits))
+    return nbytes <= SHARE * sum(client.run(_memory_here).values())
 
 
 def to_be_held(client, X, persist, nbytes):
@@ -194,8 +212,9 @@ def to_be_held(client, X, persist, nbytes):
     if futures_of(X) or fits(client, nbytes):
         return True
     warnings.warn(
-        f"X takes {nbytes / 2**30:.3g} GiB, more than half of the memory of the workers: every sweep reads it "
-        "anew. More workers, or float32, would keep it in memory; persist=True holds it anyway",
+        f"X takes {nbytes / 2**30:.3g} GiB, more than half of the memory of the workers: every "
+        "sweep reads it anew. More workers, or float32, would keep it in memory; persist=True "
+        "holds it anyway",
         UserWarning,
         stacklevel=4,
     )

@@ -1,0 +1,92 @@
+"""Dask collections as partitions: rows with weights, checked where they are."""
+
+import dask.array as da
+import numpy as np
+from dask import is_dask_collection
+
+from smallvar._validation import as_floats
+from smallvar.dask._team import Block
+
+
+class Parts:
+    """Partitions of a dask array or DataFrame, and of the weights of its rows, as delayed ones."""
+
+    def __init__(self, X, sample_weight=None):
+        columns = getattr(X, "columns", None)
+        if not is_dask_collection(X) or not (columns is not None or isinstance(X, da.Array)):
+            raise TypeError(
+                f"X must be a dask array or DataFrame, got {type(X).__name__}: use "
+                "dask.array.from_array, or the estimator of smallvar itself for data of one machine"
+            )
+        self.collection, self.names = X, None
+        if columns is not None:
+            self.n_features, self.sizes = len(columns), None
+            if all(isinstance(name, str) for name in columns):
+                self.names = np.asarray(columns, dtype=object)
+            self.rows = X.to_delayed()
+            itemsize = max(
+                [np.dtype(t).itemsize for t in X.dtypes if isinstance(t, np.dtype)] or [8]
+            )
+        else:
+            if X.ndim != 2 or X.numblocks[1] != 1:
+                raise ValueError(
+                    "X must have two dimensions and its columns in one chunk, got chunks "
+                    f"{X.chunks}: use X.rechunk({{1: -1}})"
+                )
+            self.n_features = X.shape[1]
+            self.sizes = X.chunks[0] if np.isfinite(X.chunks[0]).all() else None
+            self.rows = X.to_delayed().ravel().tolist()
+            itemsize = X.dtype.itemsize
+        if not self.n_features:
+            raise ValueError("X must have at least one column, got 0")
+        self.row_bytes = itemsize * self.n_features
+        self.weights = self._weights(sample_weight)
+
+    def _weights(self, sample_weight):
+        if sample_weight is None:
+            return [None] * len(self.rows)
+        if np.ndim(sample_weight) == 0 and not is_dask_collection(sample_weight):
+            return [float(sample_weight)] * len(self.rows)
+        if is_dask_collection(sample_weight):
+            parts = np.ravel(np.array(sample_weight.to_delayed(), dtype=object)).tolist()
+            if len(parts) != len(self.rows):
+                raise ValueError(
+                    "sample_weight must have the partitions of X, "
+                    f"got {len(parts)} for {len(self.rows)}"
+                )
+            return parts
+        weight = as_floats(sample_weight)
+        if self.sizes is None:
+            raise ValueError(
+                "sample_weight must be a dask collection where the sizes of the partitions of X "
+                "are not known"
+            )
+        if weight.shape != (sum(self.sizes),):
+            raise ValueError(
+                f"sample_weight must have shape ({sum(self.sizes)},), got {weight.shape}"
+            )
+        return np.split(weight, np.cumsum(self.sizes)[:-1])
+
+
+def prepared(model, n_features, X, weight):
+    """A partition as the sweeps take it."""
+    if X.shape[1:] != (n_features,):
+        raise ValueError(f"X must have {n_features} columns, got shape {X.shape}")
+    if X.shape[0] == 0:
+        return Block(np.empty((0, n_features)), None if weight is None else np.empty(0))
+    n = X.shape[0]
+    X = model._validate(X, reset=True)
+    if weight is None:
+        return Block(X, None)
+    try:
+        weight = np.full(n, weight) if np.ndim(weight) == 0 else as_floats(weight)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must be numbers: {error}") from None
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
+    if not (weight >= 0.0).all() or np.isinf(weight).any():
+        raise ValueError("sample_weight must be finite and >= 0")
+    positive = weight[weight > 0.0]
+    if len(positive) and not 1e-300 <= positive.min() <= positive.max() <= 1e100:
+        raise ValueError("sample_weight must be 0 or between 1e-300 and 1e100")
+    return Block(X, weight)

@@ -1,0 +1,192 @@
+"""DP-means from batches, each a partition of a dask collection."""
+
+import copy
+from typing import Any, Literal, Self
+
+import numpy as np
+from dask import delayed
+from numpy.typing import ArrayLike, NDArray
+
+import smallvar
+from smallvar._base import unchanged_on_error
+from smallvar.dask._collection import Parts
+from smallvar.dask._lazy import Lazy, lazily
+from smallvar.dask._team import client_for, guarded, named
+
+
+def _fed(model, number, X, weight):
+    """The estimator after one more batch; the one before stays as it was."""
+    if X.shape[0] == 0 or (weight is not None and not np.any(weight)):
+        return model
+    model = copy.copy(model)
+    with named(number):
+        return model.partial_fit(X, sample_weight=weight)
+
+
+class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
+    """DP-means from the partitions of dask collections, one after another: a single pass.
+
+    Follows the objective of :class:`smallvar.DPMeans`,
+
+        sum_i w_i ||x_i - mu_{z_i}||^2 + lam * K,
+
+    one partition at a time, in their order: the result has the bits of
+    ``smallvar.MiniBatchDPMeans.partial_fit`` called with one partition after another. The model
+    goes to the data, each partition is read once, and none has to stay in memory. One worker is
+    busy at a time; :class:`smallvar.dask.DPMeans` keeps all of them busy, and reaches a fixed
+    point.
+
+    Runs on the dask client of the process, or on threads of this process where there is none.
+
+    Parameters
+    ----------
+    lam : float, "auto" or "farthest-first", default="auto"
+        Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
+        ``max_clusters``): the squared distance at which a cluster opens. "auto" and
+        "farthest-first" derive it from the first partition, where it then stays.
+    n_clusters : int, default=8
+        Guess of the number of clusters for ``lam="farthest-first"``.
+    max_clusters : int, default=None
+        Never have more clusters than this.
+    init : "mean" or array-like of shape (n_centers, n_features), default="mean"
+        Starting centers; "mean" is the mean of the first partition. They carry no weight.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the path of ``lam="auto"``.
+    verbose : int, default=0
+        Passed on to the path of ``lam="auto"``, which prints where the workers print.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Running means of the clusters, in order of creation.
+    cluster_weights_ : ndarray of shape (n_clusters,), float64
+        Total weight of the rows each center was given so far.
+    labels_ : dask Array of shape (n_samples,), int32
+        Nearest center of each row of the collection. Lazy.
+    n_clusters_ : int
+        Number of clusters.
+    inertia_ : float
+        Weighted sum of squared distances of the last partition.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_``.
+    lam_ : float
+        The penalty used.
+    n_steps_ : int
+        Partitions seen, those without rows (or weight) not counted.
+    n_iter_ : int
+        1.
+    path_ : LambdaPath
+        The merge path behind ``lam="auto"``, with that only.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns of a DataFrame, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As from :class:`smallvar.MiniBatchDPMeans`, with the number of the partition.
+    RuntimeError
+        If workers die again and again, or the scheduler is lost. The estimator is then as it was
+        before.
+
+    See Also
+    --------
+    smallvar.MiniBatchDPMeans : Random batches of data on one machine, in several passes.
+    smallvar.dask.DPMeans : All partitions at once, to a fixed point.
+
+    References
+    ----------
+    As for :class:`smallvar.MiniBatchDPMeans`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from smallvar.dask import MiniBatchDPMeans
+    >>> X = np.array([[0.0, 0.0], [9.0, 9.0], [0.0, 1.0], [0.0, 9.0]])
+    >>> model = MiniBatchDPMeans(lam=4.0).fit(da.from_array(X, chunks=(2, 2)))
+    >>> model.n_clusters_, model.n_steps_
+    (3, 2)
+    >>> model.labels_.compute()
+    array([0, 1, 0, 2], dtype=int32)
+    """
+
+    _local = smallvar.MiniBatchDPMeans
+    cluster_weights_: NDArray[np.float64]
+
+    def __init__(
+        self,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
+        *,
+        n_clusters: int = 8,
+        max_clusters: int | None = None,
+        init: Literal["mean"] | ArrayLike = "mean",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.n_clusters = n_clusters
+        self.max_clusters = max_clusters
+        self.init = init
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: object = None, sample_weight: Any = None) -> Self:
+        """Cluster the data in one pass over the partitions, from scratch.
+
+        Parameters
+        ----------
+        X : dask Array or DataFrame of shape (n_samples, n_features)
+            Data; a partition is a batch. All columns in one chunk.
+        y : None
+            Ignored.
+        sample_weight : dask Array or Series, or array-like, of shape (n_samples,), default=None
+            Weights >= 0. A dask collection must have the partitions of X.
+
+        Returns
+        -------
+        self : MiniBatchDPMeans
+            The fitted estimator.
+        """
+        return self._feed(self._as_local(), X, sample_weight)
+
+    def partial_fit(self, X: Any, y: object = None, sample_weight: Any = None) -> Self:
+        """Go on with one pass over the partitions of more data.
+
+        Parameters
+        ----------
+        X : dask Array or DataFrame of shape (n_samples, n_features)
+            Data; a partition is a batch.
+        y : None
+            Ignored.
+        sample_weight : dask Array or Series, or array-like, of shape (n_samples,), default=None
+            Weights >= 0.
+
+        Returns
+        -------
+        self : MiniBatchDPMeans
+            The updated estimator.
+        """
+        fitted = hasattr(self, "cluster_centers_")
+        return self._feed(
+            self.to_local(labels=False) if fitted else self._as_local(), X, sample_weight
+        )
+
+    def _feed(self, model, X, sample_weight):
+        with unchanged_on_error(self):
+            model._check_parameters()
+            parts = Parts(X, sample_weight)
+            with client_for(None) as client:
+                chain = model
+                pairs = zip(parts.rows, parts.weights, strict=True)
+                for p, (rows, weight) in enumerate(pairs):
+                    chain = delayed(_fed)(chain, p, rows, weight)
+                model = guarded(client.compute(chain).result)
+            if not hasattr(model, "cluster_centers_"):
+                raise ValueError("X must have a row of positive weight, got none in any partition")
+            for name in [name for name in vars(self) if name.endswith("_")]:
+                delattr(self, name)
+            vars(self).update(vars(model))
+            self.labels_ = lazily(self.to_local(labels=False), "predict", parts)
+        return self
