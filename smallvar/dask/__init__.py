@@ -5,7 +5,8 @@
 They run on the dask client of the process, or on threads of this process where there is none.
 """
 
+from smallvar.dask._bpmeans import BPMeans
 from smallvar.dask._estimators import DPMeans, SphericalDPMeans
 from smallvar.dask._minibatch import MiniBatchDPMeans
 
-__all__ = ["DPMeans", "MiniBatchDPMeans", "SphericalDPMeans"]
+__all__ = ["BPMeans", "DPMeans", "MiniBatchDPMeans", "SphericalDPMeans"]
