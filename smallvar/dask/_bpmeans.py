@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import smallvar
 from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._features import INITS, check_assignments, check_masses
+from smallvar._features import check_assignments, check_masses
 from smallvar._sweeps.sums import Layout
 from smallvar._validation import check_lam, check_reach
 from smallvar.dask._collection import Parts, prepared
@@ -19,7 +19,7 @@ from smallvar.dask._feature_part import ActiveRows, Setting, traced
 from smallvar.dask._feature_starts import FeatureStart
 from smallvar.dask._part import add_sums, small, whole
 from smallvar.dask._sweep import facts_of, sums_of
-from smallvar.dask._team import Team, client_for
+from smallvar.dask._team import Team, client_for, threads_here
 
 # ---- partitions --------------------------------------------------------------------------------
 
@@ -35,10 +35,9 @@ def active_rows(model, n_features, X, weight):
 
 
 def extents(parts, shared, each):
-    """Of each partition: how many rows it has, and their least and largest number."""
+    """Of each partition: how many rows it has, how many are active, their least and largest number."""
     return {
-        p: (len(block.X) if block.active is None else len(block.active), block.reach)
-        for p, block in parts
+        p: (len(b.X) if b.active is None else len(b.active), len(b.X), b.reach) for p, b in parts
     }
 
 
@@ -55,7 +54,8 @@ def assigned(rows, weight, shared, owns):
             part.keep(kept)
         Z[active] = part.rows
     if some.active is not None and not some.active.all():
-        Z[~active] = model.transform(block.X[~active])
+        idle = np.ascontiguousarray(block.X[~active])
+        Z[~active] = model._encode(idle, None, threads_here())[0]
     return Z
 
 
@@ -311,13 +311,15 @@ class BPMeans(smallvar.BPMeans):
 
     def _fit_team(self, team):
         """The best start, and the length of each partition."""
-        sizes, reach = {}, []
-        for some in team.call(extents, None):
-            sizes.update((p, size) for p, (size, _) in some.items())
-            reach += [ends for _, ends in some.values() if ends is not None]
-        if reach:
-            reach = np.array([np.min(reach), np.max(reach)])
-            check_reach(reach)
+        found = {p: one for some in team.call(extents, None) for p, one in some.items()}
+        sizes = {p: size for p, (size, _, _) in found.items()}
+        reach = [ends for _, _, ends in found.values() if ends is not None]
+        if not reach:
+            raise ValueError("X must have at least one row, got none in any partition")
+        reach = np.array([np.min(reach), np.max(reach)])
+        check_reach(reach)
+        if not any(active for _, active, _ in found.values()):
+            raise ValueError("sample_weight must have a positive entry, got all zeros")
         known = facts_of(team)
         weighted = not known.alike
         if weighted:
@@ -329,18 +331,15 @@ class BPMeans(smallvar.BPMeans):
         probe = FeatureStart(team, setting, 0.0, *options)
         probe.begin(np.empty((0, len(known.used[0]))))
         energy = probe.total()
-        states = self._rng().randint(
-            2**63 - 1, size=1 if given is not None else self.n_init, dtype=np.int64
-        )
+        states = self._states(self._rng(), given is not None).tolist()
         swaps = self._swaps(
             np.broadcast_to(0.0, (setting.n, len(known.used[0]))), given=given is not None
         )
         mean = sums_of(setting.layout, *team.call(whole, setting.layout, fold=add_sums)[0]).means[0]
         best, turn = None, probe.turn
-        for number, state in enumerate(states.tolist()):
+        for number, (state, mode) in enumerate(zip(states, self._modes(len(states)), strict=True)):
             start = FeatureStart(team, setting, energy, *options, number, state, turn)
-            by_mean = self.init == "mean" or (self.init == "alternate" and number % 2 == 0)
-            start.run(swaps, mean if by_mean else None, given)
+            start.run(swaps, mean if mode == 0 else None, given)
             turn = start.turn
             if best is None or start.objective < best.objective:
                 best = start

@@ -100,9 +100,7 @@ class RowsOfZ:
     def __init__(self, block, setting):
         weight = block.weight if setting.weighted else None
         threads = threads_here()
-        self.part = FeaturePart(
-            block.X, weight, setting.layout, setting.lam, setting.cap, threads
-        )
+        self.part = FeaturePart(block.X, weight, setting.layout, setting.lam, setting.cap, threads)
         self.active = block.active
         self.number, self.saved = None, {}
 

@@ -71,14 +71,14 @@ class FeatureStart:
         """Answers of partitions; those whose state is lost go all the way again."""
         shared = self.setting, asked
         out = self.team.call(function, shared, each, numbers, fold)[0]
-        if out.lost:
+        while out.lost:
             self.team.lost()
             again = {
                 p: ([own[p] for own in self.owns], None if each is None else each[p])
                 for p in out.lost
             }
-            shared = function, shared, self.moves
-            more = self.team.call(retrace, shared, again, sorted(out.lost), fold)[0]
+            told = function, shared, self.moves
+            more = self.team.call(retrace, told, again, sorted(out.lost), fold)[0]
             out.lost = []
             out = fold([out, more])
         return out
@@ -293,8 +293,10 @@ class FeatureStart:
                 self.converged = True
                 break
             later = len(self.path) > begin + 1
-            if self.tol > 0 and later and (
-                self.path[-2] - self.objective <= self.tol * self.path[0]
+            if (
+                self.tol > 0
+                and later
+                and (self.path[-2] - self.objective <= self.tol * self.path[0])
             ):
                 self.converged = True
                 break
@@ -307,9 +309,7 @@ class FeatureStart:
 
     def swap(self):
         """Take a feature away, seed another one, or both, and sweep again; keep it if it is better."""
-        names = (
-            "moves owns features users width kept zz zx error objective solved path converged largest"
-        )
+        names = "moves owns features users width kept zz zx error objective solved path converged largest"
         before = {name: getattr(self, name) for name in names.split()}
         self.base, self.path = self.moves[-1].number, list(self.path)
         which, energy = int(self.generator.uniform() * 3), self.energy
