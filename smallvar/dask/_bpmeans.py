@@ -35,7 +35,7 @@ def active_rows(model, n_features, X, weight):
 
 
 def extents(parts, shared, each):
-    """Of each partition: how many rows it has, how many are active, their least and largest number."""
+    """Of each partition: how many rows it has and how many are active, least and largest number."""
     return {
         p: (len(b.X) if b.active is None else len(b.active), len(b.X), b.reach) for p, b in parts
     }
@@ -263,7 +263,9 @@ class BPMeans(smallvar.BPMeans):
         """
         check_is_fitted(self)
         model, given = self._as_local(), self._get_param_names()
-        found = {name: value for name, value in vars(self).items() if name not in given}
+        found: dict[str, Any] = {
+            name: value for name, value in vars(self).items() if name not in given
+        }
         found.pop("assignments_", None)
         vars(model).update(found)
         if assignments and hasattr(self, "assignments_"):
@@ -300,10 +302,6 @@ class BPMeans(smallvar.BPMeans):
                     best, sizes = self._fit_team(team)
                 finally:
                     team.close()
-            self.n_features_in_ = parts.n_features
-            vars(self).pop("feature_names_in_", None)
-            if parts.names is not None:
-                self.feature_names_in_ = parts.names
             self._learn(best, parts, prepare, sizes)
             if not best.converged:
                 warn_not_converged(self, self.n_iter_)
@@ -371,6 +369,10 @@ class BPMeans(smallvar.BPMeans):
 
     def _learn(self, best, parts, prepare, sizes):
         """Learned attributes."""
+        self.n_features_in_ = parts.n_features
+        vars(self).pop("feature_names_in_", None)
+        if parts.names is not None:
+            self.feature_names_in_ = parts.names
         self.components_, self.n_components_ = np.array(best.features), best.k
         self.lam_ = best.setting.lam
         self.reconstruction_err_ = float(np.sqrt(best.error))

@@ -1,8 +1,8 @@
 """One partition on a worker: its rows of Z, and the steps of a start of BP-means over them.
 
-A row of Z follows from the one before, so it cannot be had from the features alone. But every step is a
-function of the one before it and of what was sent: the steps of a start, which are kept, lead to the
-same rows of Z anywhere. A worker that has no state says so, and is sent all of them.
+A row of Z follows from the one before, so it cannot be had from the features alone. But every step
+is a function of the one before it and of what was sent: the steps of a start, which are kept, lead
+to the same rows of Z anywhere. A worker that has no state says so, and is sent all of them.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class ActiveRows(Block):
     """The rows of positive weight of a partition, and which of its rows they are (None: all)."""
 
     active: np.ndarray | None = None
-    reach: tuple | None = None  # least and largest number in all its rows
+    reach: tuple[float, float] | None = None  # least and largest number in all its rows
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Setting:
     lam: float
     cap: int  # most features there may be
     n: int  # rows of positive weight
-    before: dict  # such rows in the partitions before each one
+    before: dict[int, int]  # such rows in the partitions before each one
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Move:
     features: np.ndarray
     width: int = 0  # numbers of features that the step before left, the removed ones included,
     kept: np.ndarray | None = None  # and those of them that are still there
-    hold: tuple = ()  # steps to which there may be a way back
+    hold: tuple[int, ...] = ()  # steps to which there may be a way back
 
 
 @dataclass
@@ -74,15 +74,15 @@ class Answer:
     users: np.ndarray  # of each feature
     opened: np.ndarray | None = None  # in a sweep: features opened that are still there,
     vacant: np.ndarray | None = None  # whether each of the others was removed,
-    counts: tuple = (0, 0, 0)  # and numbers of rows changed, features created, removed
+    counts: tuple[int, ...] = (0, 0, 0)  # and numbers of rows changed, features created, removed
 
 
 @dataclass
 class Answers:
     """What several partitions say, by number, and those of them that have to be told all."""
 
-    of: dict = field(default_factory=dict)
-    lost: list = field(default_factory=list)
+    of: dict[int, Answer] = field(default_factory=dict)
+    lost: list[int] = field(default_factory=list)
 
 
 def add_answers(several):
@@ -181,7 +181,7 @@ class Tally:
     largest: float | None = None  # w ||r||^2 of all rows, if their sum is asked for,
     runs: bool = False  # and the sums that draws go by
     sums: bool = False  # Z'WZ, Z'WX
-    rows: tuple | None = None  # residuals of these rows, counted over all partitions
+    rows: tuple[int, int] | None = None  # residuals of these rows, counted over all partitions
 
 
 @dataclass
@@ -189,11 +189,15 @@ class Totals:
     """What partitions answer to that."""
 
     squares: np.ndarray | None = None  # bins
-    runs: dict = field(default_factory=dict)  # of each partition: bins of each run of rows
+    runs: dict[int, np.ndarray] = field(
+        default_factory=dict
+    )  # of each partition: bins of each run of rows
     zz: np.ndarray | None = None  # bins
     zx: np.ndarray | None = None
-    rows: dict = field(default_factory=dict)  # of each partition: w ||r||^2, r
-    lost: list = field(default_factory=list)
+    rows: dict[int, tuple[np.ndarray, np.ndarray]] = field(
+        default_factory=dict
+    )  # of each partition: w ||r||^2, r
+    lost: list[int] = field(default_factory=list)
 
 
 def tally(parts, shared, each):

@@ -1,10 +1,11 @@
 """Starts of BP-means over partitions: as in _sweeps/features/starts.pyx, made of rounds of tasks.
 
-Rows of Z stay with the workers; the driver has the features, and adds up what partitions answer. In a
-sweep a partition opens features in the order of its rows, and needs to know which ones partitions before
-it have opened and removed, and whether others have users elsewhere. So all sweep at once with what is
-known; those that it turns out to be wrong for sweep again. The first partition is right at once, and
-with each round at least one more, so this ends, and then all are as on one machine.
+Rows of Z stay with the workers; the driver has the features, and adds up what partitions answer. In
+a sweep a partition opens features in the order of its rows, and needs to know which ones partitions
+before it have opened and removed, and whether others have users elsewhere. So all sweep at once
+with what is known; those that it turns out to be wrong for sweep again. The first partition is
+right at once, and with each round at least one more, so this ends, and then all are as on one
+machine.
 """
 
 import numpy as np
@@ -22,6 +23,23 @@ from smallvar.dask._feature_part import (
     tally,
 )
 from smallvar.dask._sweep import GROWTH
+
+STATE = (  # what a swap that is no better leaves as it was
+    "moves",
+    "owns",
+    "features",
+    "users",
+    "width",
+    "kept",
+    "zz",
+    "zx",
+    "error",
+    "objective",
+    "solved",
+    "path",
+    "converged",
+    "largest",
+)
 
 
 class Generator:
@@ -142,7 +160,7 @@ class FeatureStart:
         return self.total(**asked)
 
     def begin(self, features, owns=None):
-        """From no features, or from one that all rows have, or from given rows of Z."""
+        """From no features, from one that all rows have, or from given rows of Z."""
         self.moves, self.owns = [], []
         self.solved = False
         self._step("begin", features, owns)
@@ -163,7 +181,7 @@ class FeatureStart:
         return fall
 
     def draw(self, error):
-        """The residual of a row drawn with probability proportional to its square (MB13, section 5)."""
+        """The residual of a row drawn in proportion to its square (MB13, section 5)."""
         target, n = self.generator.uniform() * error, self.setting.n
         runs = np.zeros(((n + RUN_ROWS - 1) // RUN_ROWS, 3))
         for p, bins in self.runs.items():
@@ -214,7 +232,10 @@ class FeatureStart:
     # ---- sweeps ----
 
     def sweep(self):
-        """MB13, eq. 6, as if the rows were visited in order; returns rows changed and features created, removed."""
+        """MB13, eq. 6, as if rows were visited in order.
+
+        Returns how many rows changed, and the numbers of features created and removed.
+        """
         move = self._move("sweep", self.features)
         numbers = self.team.numbers
         size = GROWTH if self.n_iter == 0 else len(numbers)
@@ -240,7 +261,7 @@ class FeatureStart:
         return np.sum([answers[p].counts for p in numbers], axis=0).tolist()
 
     def _in_order(self, numbers, answers, used):
-        """What these partitions start from, as far as is known, and guessed from what others answered."""
+        """What these partitions start from, as far as is known; the rest is guessed."""
         known, begun = self.k, {}
         opened, lam = self.features[:0], self.setting.lam
         vacant, before = np.zeros(known, dtype=bool), np.zeros(known, dtype=bool)
@@ -274,7 +295,7 @@ class FeatureStart:
         self.converged = False
         while True:
             was_solved = self.solved
-            changes, created, removed = events = self.sweep()
+            changes, created, _ = events = self.sweep()
             previous = self.total(sums=any(events))
             fall = self.least_squares() if any(events) or not was_solved else 0.0
             self.error = previous - fall
@@ -308,7 +329,7 @@ class FeatureStart:
                 break
 
     def swap(self):
-        """Take a feature away, seed another one, or both, and sweep again; keep it if it is better."""
+        """Take a feature away, seed another, or both, and sweep; keep what is better."""
         names = "moves owns features users width kept zz zx error objective solved path converged largest"
         before = {name: getattr(self, name) for name in names.split()}
         self.base, self.path = self.moves[-1].number, list(self.path)
@@ -322,7 +343,7 @@ class FeatureStart:
             self.least_squares()
         else:
             adds = which != 2 or self.k == 0
-        error, sums = self.evaluate(runs=True), False
+        error = self.evaluate(runs=True)
         if adds and self.k < self.setting.cap and error > NO_ERROR * energy:
             residual = self.draw(error)
             self._step("join", np.vstack((self.features, residual)))
@@ -337,7 +358,7 @@ class FeatureStart:
         self.base = None
 
     def run(self, n_swaps, mean=None, given=None):
-        """From seeding, or from given rows of Z of each partition and how many features, to a fixed point."""
+        """From seeding to a fixed point, or from ``given``: rows of Z by partition, their width."""
         if given is None:
             self.seed(mean)
         else:
