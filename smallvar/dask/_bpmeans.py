@@ -195,13 +195,13 @@ class BPMeans(smallvar.BPMeans):
     >>> model = BPMeans(lam=2.0, init="data", n_init=1, n_swaps=0, random_state=0)
     >>> model = model.fit(da.from_array(X, chunks=(2, 4)))
     >>> model.components_.round(9) + 0.0
-    array([[0., 3., 3., 0.],
-           [4., 0., 0., 1.]])
+    array([[4., 0., 0., 1.],
+           [0., 3., 3., 0.]])
     >>> model.assignments_.compute()
-    array([[0, 1],
-           [1, 0],
-           [1, 1],
+    array([[1, 0],
            [0, 1],
+           [1, 1],
+           [1, 0],
            [0, 0]], dtype=int32)
     >>> model.objective_
     4.0

@@ -330,8 +330,7 @@ class FeatureStart:
 
     def swap(self):
         """Take a feature away, seed another, or both, and sweep; keep what is better."""
-        names = "moves owns features users width kept zz zx error objective solved path converged largest"
-        before = {name: getattr(self, name) for name in names.split()}
+        before = {name: getattr(self, name) for name in STATE}
         self.base, self.path = self.moves[-1].number, list(self.path)
         which, energy = int(self.generator.uniform() * 3), self.energy
         if which != 1 and self.k > 0:
