@@ -78,6 +78,7 @@ cdef int visit(
     cdef double rr[LANES]
     cdef double before[LANES]
     cdef double swing[LANES]
+    cdef double anew[LANES]
     cdef double best[LANES]
     cdef double fall[LANES]
     cdef unsigned char* z = s.z + tile * s.room * LANES
@@ -111,7 +112,10 @@ cdef int visit(
                 for l in range(LANES):
                     rough |= swing[l] * 3e-15 > 1e-12 * rr[l]
                 if rough:  # the features flipped are much longer than the residual: its square is mostly rounding
-                    sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, rr)
+                    sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, anew)
+                    for l in range(LANES):  # whatever points share the tile
+                        if swing[l] * 3e-15 > 1e-12 * rr[l]:
+                            rr[l] = anew[l]
     for l in range(LANES):
         if (mask >> l) & 1:
             s.squares[tile * LANES + l] = rr[l]
@@ -312,9 +316,12 @@ cdef void vacate(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
     s.removed += 1
 
 
-cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
-    """BP-means (MB13 eq. 6): rounds of proposals, taken up in order. After one that is cut short comes a short one."""
-    cdef Py_ssize_t start = 0, stop, reached, i, k
+cdef int free_pass(const Problem* p, Start* s) except -1 nogil:
+    """BP-means (MB13 eq. 6): rounds of proposals, taken up in order. After one that is cut short comes a short one.
+
+    Features that are removed keep their numbers.
+    """
+    cdef Py_ssize_t start = 0, stop, reached, k
     cdef double* users = s.refund
     while start < p.n:
         stop = min(p.n, (start // LANES + s.round) * LANES)
@@ -329,6 +336,13 @@ cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
         check_interrupt(s, (stop - start) * p.d * (2 * s.k + 1))
         s.round = 1 if reached < stop else min(2 * s.round, work_tiles(p, row_work(p, s)))
         start = reached
+    return 0
+
+
+cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
+    """The same, and numbers are given back."""
+    cdef Py_ssize_t i, k
+    free_pass(p, s)
     if s.vacant:
         k = 0
         for i in range(s.k):
