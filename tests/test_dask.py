@@ -38,7 +38,7 @@ import smallvar.dask
 from smallvar.dask import _estimators, _part, _team
 
 pytestmark = [
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(240),
     pytest.mark.filterwarnings("ignore:one cluster is left"),
 ]
 LOOPBACK = "127.0.0.1:0"
@@ -477,7 +477,7 @@ def test_a_worker_is_killed(n_workers, moments):
             killer.join()
             assert_same(model, local)
             cluster.scale(n_workers)  # it does not replace all that are gone
-            client.wait_for_workers(n_workers, timeout=30)
+            client.wait_for_workers(n_workers, timeout=60)
 
 
 # ---- what cannot go on ------------------------------------------------------------------------
