@@ -6,6 +6,7 @@ import pickle
 import signal
 import threading
 import time
+import warnings
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import pairwise
@@ -39,6 +40,8 @@ from smallvar.dask import _estimators, _part, _team
 
 pytestmark = [
     pytest.mark.timeout(240),
+    # of dask 2025.1, where there is a client for something else
+    pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler"),
     pytest.mark.filterwarnings("ignore:one cluster is left"),
 ]
 LOOPBACK = "127.0.0.1:0"
@@ -173,7 +176,9 @@ class AtOnce:
         return pickle.loads(pickle.dumps(value)) if self.copies else value
 
     def compute(self, parts, optimize_graph=True):
-        values = dask.compute(*parts, scheduler="sync", traverse=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Running on a single-machine scheduler")
+            values = dask.compute(*parts, scheduler="sync", traverse=False)
         return [Task(partial(self._sent, value)) for value in values]
 
     def submit(self, function, *args, pure, workers=None, allow_other_workers=False):

@@ -17,7 +17,8 @@ ATTRIBUTES = ("cluster_centers_", "cluster_weights_", "lam_", "n_steps_", "inert
 @pytest.fixture(scope="module", autouse=True)
 def client():
     options = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
-    with distributed.Client(**options, dashboard_address=None) as client:
+    loopback = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
+    with distributed.Client(**options, **loopback) as client:
         yield client
 
 
