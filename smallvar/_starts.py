@@ -108,7 +108,8 @@ def best_of(starts, *, total=None, verbose=0, rounding=None):
 class Sweep(Protocol):
     """What a Start drives: clusters of rows, and passes over the rows in the order of visit.
 
-    ``DPSweep`` is one for squared distances, ``DivergenceSweep`` one for divergences. ``lam`` is
+    ``DPSweep`` is one for squared distances (``CollapsedSweep`` where means move with each row),
+    ``DivergenceSweep`` one for divergences. ``lam`` is
     the penalty, ``cap`` the largest number of clusters.
     """
 

@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 import numpy as np
 import pytest
-from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.collapsed import CollapsedSweep
 
 from smallvar import _starts
 from smallvar._divergence import DivergenceSweep
@@ -86,12 +86,12 @@ def test_long_fits_tell_how_long(capsys, monkeypatch):
     assert capsys.readouterr().out == "start 1: 1 clusters, objective 2 (about 60 s left)\n"
 
 
-@pytest.mark.parametrize("sweep", [DPSweep, DivergenceSweep])
+@pytest.mark.parametrize("sweep", [CollapsedSweep, DivergenceSweep])
 def test_sweeps_have_what_a_start_drives(sweep):
     methods = [name for name, value in vars(Sweep).items() if callable(value) and name[0] != "_"]
     assert {"create", "collapse", "move_centers"} <= set(methods)
     for name in methods:
         assert callable(getattr(sweep, name))
-    if sweep is DPSweep:  # the other one sets them on the instance
+    if sweep is CollapsedSweep:  # the other one sets them on the instance
         for name in get_type_hints(Sweep):
             assert hasattr(sweep, name)
