@@ -63,7 +63,7 @@ def table(columns, library):
         return pytest.importorskip("polars").DataFrame(columns)
     arrow = pytest.importorskip("pyarrow")
     if library == "pyarrow batch":
-        return arrow.record_batch(columns)
+        return arrow.RecordBatch.from_pydict(columns)
     whole = arrow.table(columns)
     if library == "pyarrow":
         return whole
