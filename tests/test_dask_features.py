@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from helpers import assert_refuses, fit, seeds
+from helpers import assert_refuses, fit, seeds, some
 from problems import feature_problem, planted_features, tied_feature_problem
 
 import smallvar
@@ -29,7 +29,11 @@ from dask_helpers import (
 from smallvar.dask import BPMeans, _feature_part
 from smallvar.dask._feature_starts import FeatureStart, Generator
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.timeout(300),
+    # of dask 2025.1, where there is a client for something else
+    pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler"),
+]
 FITTED = (
     "components_",
     "objective_path_",
@@ -134,7 +138,8 @@ def test_equals_one_machine_from_random_starts(problem, seed):
 @pytest.mark.parametrize("problem", [feature_problem, tied_feature_problem])
 def test_equals_one_machine_from_given_rows(problem, seen):
     """Features that few rows have, so that sweeps of partitions depend on each other."""
-    for seed in range(60):
+    problems = some(range(60))
+    for seed in problems:
         rng = np.random.default_rng([seed, 2])
         p = problem(seed, n_max=90)
         n, weight = len(p.X), weights_of(rng, p, seed)
@@ -155,7 +160,7 @@ def test_equals_one_machine_from_given_rows(problem, seen):
             random_state=seed,
         )
     for name in ("again", "opened", "vacant", "alone"):
-        assert seen[name] > 20, name
+        assert seen[name] > len(problems) / 3, name
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -216,7 +221,8 @@ def test_lost_states(monkeypatch):
         return None if lost else state
 
     monkeypatch.setattr(_feature_part, "take_state", forgetful)
-    for seed in range(8):
+    problems = some(range(8))
+    for seed in problems:
         rng = np.random.default_rng([seed, 6])
         p = feature_problem(seed)
         check_pair(
@@ -228,7 +234,7 @@ def test_lost_states(monkeypatch):
             n_swaps=3,
             random_state=seed,
         )
-    assert calls["lost"] > 200
+    assert calls["lost"] > 25 * len(problems)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from helpers import assert_refuses, seeds
+from helpers import assert_refuses, seeds, some
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from test_hdp import problem
@@ -131,7 +131,8 @@ def test_states_may_be_lost_or_old(monkeypatch):
 
     monkeypatch.setattr(_hdp_sweep, "take_state", take)
     monkeypatch.setattr(_hdp_sweep, "put_state", put)
-    for seed in range(200, 520, 8):
+    problems = some(range(200, 520, 8))
+    for seed in problems:
         last = {}
         for states in kept:
             states.clear()
@@ -139,7 +140,7 @@ def test_states_may_be_lost_or_old(monkeypatch):
         local = smallvar.HDPMeans(*lams).fit(X, groups=groups, sample_weight=weight)
         Y, beside = arrays(X, groups, weight, sizes)
         assert_same(HDPMeans(*lams, persist=True).fit(Y, **beside), local)
-    assert min(seen["lost"], seen["old"], seen["new"]) > 100
+    assert 2 * min(seen["lost"], seen["old"], seen["new"]) > len(problems)
 
 
 @pytest.mark.parametrize("mixed", [False, True])
