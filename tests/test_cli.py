@@ -2482,7 +2482,7 @@ def test_dates(ran, fitted, tmp_path, dates, first, last):
     check_tracks(tracks, fitted[0][0], ["x"])
     pd = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
-    # one by one: pandas 2.2 gives a date without a zone that of the date before
+    # one by one: pandas 2.2 gives dates without a zone that of others
     for column in (dates, [pd.to_datetime(date, utc=True) for date in dates]):
         pd.DataFrame({"when": column, "x": [0, 1, 2]}).to_parquet(tmp_path / "t.parquet")
         more = ran("track", tmp_path / "t.parquet", "--time", "when", "--lam", "1")
