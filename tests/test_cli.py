@@ -1,5 +1,6 @@
 """The command line: what it reads, refuses, prints and writes."""
 
+import contextlib
 import csv
 import gzip
 import io
@@ -30,6 +31,9 @@ from smallvar._envelope import FeaturePath, envelope
 from smallvar._plot import base as _base
 from smallvar._plot.base import cluster_colors
 from smallvar._plot.features import BARS
+
+with contextlib.suppress(ImportError):
+    import matplotlib.pyplot  # noqa: F401  what it warns of on import is not the command line's
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="POSIX signals and pipes")
 ESTIMATORS = [smallvar.DPMeans, smallvar.BPMeans, smallvar.KFeatures, smallvar.DynamicMeans]

@@ -752,7 +752,7 @@ def without_memory(key, library, most):
             shim.watch(*(ctypes.c_void_p(int(at, 16)) for at in line.split()[0].split("-")))
     small = any(word in key for word in SMALL_DATA)
     model, X = clone(ESTIMATORS[key]), data_for(ESTIMATORS[key], 420 if small else 60_000)
-    for name, value in {"n_init": 1, "max_iter": 2}.items():
+    for name, value in {"n_init": 1, "max_iter": 2, "max_features": 6}.items():
         if name in model.get_params():
             model.set_params(**{name: value})
     fitted, failed = model.fit(X), 0
