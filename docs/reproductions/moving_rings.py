@@ -43,8 +43,8 @@ hand, the best two edges to cut may leave points of several rings together. With
 the program's kernel and constants find the rings; with 0.03 they do not, under any of the readings.
 Random walks between points that share neighbors count all ways: with them SpectralDynamicMeans
 finds the rings of nearly every step at the published noise, and follows them; over 20 steps some
-records lose numbers to a long jump. KernelDynamicMeans, which moves one point at a time, falls
-short of it with the same kernel.
+records lose numbers. KernelDynamicMeans, which moves one point at a time, falls short of it with
+the same kernel.
 
 The second part has single steps, and asks what is possible. Spectral clustering is told that there
 are three clusters, and takes the best setting of each kind of kernel on these very steps, by the
