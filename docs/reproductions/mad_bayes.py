@@ -2,7 +2,7 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/mad_bayes.py --figure mad_bayes.png
 
-takes about four minutes of one core, `--quick` some fifteen seconds (fewer repetitions, starts and
+takes about three minutes of one core, `--quick` some fifteen seconds (fewer repetitions, starts and
 sweeps). The folder must have what the authors' program, published as bp-means by Tamara Broderick,
 comes with: bp_means_tabletop_pca100.csv (100 principal components of the photos, see
 feature_quality.py), bp_means_tabletop_60x80_rgb.npz (the photos themselves as `X`, 100 x 60 x 80 x
@@ -79,15 +79,18 @@ Best of the starts of K-features, first feature "data" or "mean"; feature_path h
 swaps each. From K = 6 on, best of 1,000 is luck, in the README as here.""",
     "gibbs": """
 Published: 10 features, stable for more than 900 sweeps, and never fewer than 7 from other starts.
-The sampler draws one bit at a time and seldom leaves the mode it has reached, so that the number
-depends on the start; the log joint density, of data scaled to mean square 1, says which modes are
+The scale, the noise variance and the priors behind the published number are not known. The sampler
+draws one bit at a time and seldom leaves the mode it has reached, so that the number depends on the
+start; the log joint density of bits and data, these scaled to mean square 1, says which modes are
 better. "error" is the least squares of the last Z, in the units of table 2.""",
     "runtimes": """
 Gibbs and K-features at the same allocation, both in Python with numpy, differ by what has to be
 done: the sampler inverts a matrix and solves for A in every row. The paper's code is Matlab.""",
     "dice": """
-The README has no number of features for this lam; the pictures have four. They have no noise, so
-that the sampler's noise variance falls until no bit can change.""",
+The README has no number of features for this lam; the pictures have four. There is no noise: where
+the sampler has as many features as explain all pixels, its noise variance falls until no bit can
+change. From one feature it does not get away: a second one begins with a single row, for which 196
+numbers are too dear.""",
     "parts": """
 The photos at 60 x 80 pixels, less noisy than the components above. All methods are told five parts
 (PCA: the mean and four). NMF and PCA may use a part by any amount, K-features only as a whole.""",
@@ -200,6 +203,10 @@ def starts_of_chains(n, best):
     }
 
 
+def heading(label, last):
+    say(f"{label:34s}{'features, last ' + str(last):34s}{'log joint':>12s}{'error':>10s}")
+
+
 def describe(label, X, ks, logs, chain, last):
     say(
         f"{label:34s}{spelled(ks[-last:]):34s}{logs[-last:].mean():12.1f}"
@@ -209,8 +216,7 @@ def describe(label, X, ks, logs, chain, last):
 
 def gibbs(X, best, sweeps, short, last):
     """The Gibbs row of Figure 1, and chains from other starts; the K of all chains."""
-    header = f"{'start; alpha, feature variance':34s}{'features, last ' + str(last):34s}"
-    say(f"{header}{'log joint':>12s}{'error':>10s}")
+    heading("start; alpha, feature variance", last)
     ks, logs, chain, seconds = run_chain(X, np.ones((len(X), 1)), sweeps, 0, 1.0, 0.5)
     describe(f"one for all; 1, 0.5; {sweeps} sweeps", X, ks, logs, chain, last)
     say(f"the same chain, last {9 * sweeps // 10}: {spelled(ks[-9 * sweeps // 10 :])}")
@@ -405,9 +411,10 @@ def main():
     say()
     errors(dice, "dice", share)
     say()
+    heading(f"Gibbs, {max(12, short // 3)} sweeps; start", last // 2)
     for label, Z in starts_of_chains(len(dice), best).items():
         ks, logs, chain, _ = run_chain(dice, Z, max(12, short // 3), 0, 1.0, 0.5)
-        describe(f"Gibbs, {label}", dice, ks, logs, chain, last // 2)
+        describe(label, dice, ks, logs, chain, last // 2)
     say(WHY["dice"])
     say("\n6. Tabletop photos, 5 parts: squared error, relative to that about the mean\n")
     _, photo_parts, shares = decompositions(photos, 5)
