@@ -6,7 +6,7 @@ with `feature` and `noise` the variances rho^2 and sigma^2 of Broderick, Kulis a
 eqs. 4 and 5. It is the sampler of Griffiths and Ghahramani (2006) that they compare BP-means to: A
 is integrated out; the bits of a row are drawn one by one given all others, then the number of
 features that only this row has. mad_bayes.py runs it; tests/test_samplers.py compares it with sums
-over all feature allocations of four rows.
+over all feature allocations of three rows.
 
 What a row needs to know of the others is the posterior of A given them. With C = Z'Z and B = Z'X
 over the others, and M = (C + noise / feature I)^-1,
