@@ -18,9 +18,9 @@ which Doshi-Velez and Ghahramani (2009) call accelerated, has the same condition
 one with determinants and traces. The prior odds of a feature that m of the N - 1 others have are
 m : N - m; the number of own features is Poisson with mean alpha / N, cut off at `MOST_OWN`.
 
-After every sweep, alpha and the variances are drawn, from priors that are gamma for alpha and
-inverse gamma for the variances. Griffiths and Ghahramani do this by Metropolis steps; here they
-are Gibbs steps, given an A that is drawn for them and then forgotten.
+After every sweep, alpha and the variances are drawn, with priors that are gamma for alpha and
+inverse gamma for the variances: Gibbs steps, those of the variances given an A that is drawn for
+them and then forgotten. (The paper has hyperpriors too, but does not say which.)
 """
 
 from collections import Counter

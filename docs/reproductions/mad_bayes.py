@@ -15,9 +15,8 @@ What is read differently from the paper:
   lambda^2 = 1 for photos whose scale it does not say.
 - The IBP sampler (ibp_sampler.py) draws alpha and the variances by Gibbs steps, with priors of our
   own choice: gamma(1, 1) for alpha and inverse gamma(1, 1) for the variances, of data scaled to
-  mean square 1. The paper has those of Griffiths and Ghahramani's program, unpublished. It starts
-  at the paper's alpha = 1 and feature variance 0.5, and at noise variance 1, for which the paper
-  has no number.
+  mean square 1. The paper does not say what its hyperpriors are. The sampler starts at the
+  paper's alpha = 1 and feature variance 0.5, and at noise variance 1, for which it has no number.
 - Chains from other starts have 300 sweeps (the paper 1,000), with three pairs of alpha and feature
   variance.
 - Instead of the 400 FEI faces of 250 x 300 pixels, 100 faces of 25 x 25: the subset of Labeled
