@@ -57,7 +57,7 @@ def test_without_theta_it_is_dp_means(seed, script):
 
 
 def test_threshold_falls(script):
-    """From 0, 9 > 8 opens one at 3; then 6.25 > 8 - 4 ln 2 opens another, which 6.25 < 8 did not."""
+    """9 > 8 opens one at 3; then 6.25 > 8 - 4 ln 2 opens another, 6.25 < 8 does not."""
     X = np.array([[0.0], [3.0], [5.5]])
     assert script.sweep(X, np.zeros((1, 1)), 8.0, 4.0).tolist() == [0, 1, 2]
     assert script.sweep(X, np.zeros((1, 1)), 8.0, 0.0).tolist() == [0, 1, 1]

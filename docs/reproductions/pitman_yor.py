@@ -42,10 +42,11 @@ from smallvar import farthest_first_lambda, lambda_path
 RATIOS = (0.0, 0.05, 0.1, 0.15)  # theta / lam
 KNOWN = ("r15", "aggregation", "d31", "wine")
 MOST = 800  # rows of a set
-HEAD = """ratio: theta / lam, 0 is DP-means; path: smallvar.lambda_path. ARI: the best at any penalty,
-and its number of clusters; the best at the number found that is nearest to the true one. At equal
-numbers, against DP-means: how many of them; median of the squared error, per cent; how often it
-is lower : higher; median of the difference in ARI.
+HEAD = """\
+ratio: theta / lam, 0 is DP-means; path: smallvar.lambda_path. ARI: the best at any penalty, and its
+number of clusters; the best at the number found that is nearest to the true one. At equal numbers,
+against DP-means: how many of them; median of the squared error, per cent; how often it is lower :
+higher; median of the difference in ARI.
 
                      true  ratio  best ARI     at the true  equal   error  low:high   ARI"""
 
