@@ -41,7 +41,7 @@ from smallvar import farthest_first_lambda, lambda_path
 
 RATIOS = (0.0, 0.05, 0.1, 0.15)  # theta / lam
 KNOWN = ("r15", "aggregation", "d31", "wine")
-MOST = 800  # rows of a set
+MOST = 600  # rows of a set
 HEAD = """\
 ratio: theta / lam, 0 is DP-means; path: smallvar.lambda_path. ARI: the best at any penalty, and its
 number of clusters; the best at the number found that is nearest to the true one. At equal numbers,
@@ -222,7 +222,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one order of the rows, three sets")
     options = parser.parse_args()
-    orders, count = (1, 10) if options.quick else (3, 24)
+    orders, count = (1, 10) if options.quick else (2, 20)
     print(HEAD)
     for name, (X, y) in sets(options.quick).items():
         compare(name, X, y, orders, count)
