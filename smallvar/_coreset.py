@@ -138,7 +138,7 @@ def coreset(
 
     See Also
     --------
-    DPMeans : What to fit to these rows; ``algorithm="merge"`` or ``lam="auto"``.
+    DPMeans : What to fit to these rows, with ``algorithm="merge"``.
     MiniBatchDPMeans : Another way to deal with many rows.
 
     Notes
@@ -157,9 +157,11 @@ def coreset(
     ``n_rows`` are drawn, each row with its probability, and no seed gets too many or too few.
 
     A row of weight w opens a cluster at w times its squared distance > ``lam``. With a ``lam`` that
-    is meant as a distance, ``algorithm="serial"`` and "delayed" therefore make a cluster of nearly
-    every row of a coreset, each of which weighs as much as hundreds. What a cluster must save does
-    not depend on that.
+    is meant as a distance, ``algorithm="serial"`` and "delayed" therefore open far too many on a
+    coreset, whose rows weigh as much as hundreds. What a cluster must save does not depend on that.
+
+    ``DPMeans(lam="auto")`` goes by a part of the rows anyway. On a coreset it may find another number
+    of clusters, as rows far from others are many there: find ``lam_`` on all rows, if possible.
 
     References
     ----------

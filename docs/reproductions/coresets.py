@@ -3,7 +3,7 @@
     python docs/reproductions/coresets.py [--quick] [--only NAME]
     python docs/reproductions/coresets.py --errors
 
-takes some minutes on two cores, and with --quick (100,000 rows instead of a million, 3 seeds) 20 s.
+takes some minutes on two cores, and with --quick (100,000 rows instead of a million, 2 seeds) 20 s.
 
 Bachem, Lucic and Krause (Coresets for nonparametric estimation - the case of DP-means, ICML 2015)
 report, in their abstract, an objective 2.4 % above that of all rows at a 45th of the time, and
@@ -167,14 +167,14 @@ def print_errors():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="100,000 rows, 3 seeds")
+    parser.add_argument("--quick", action="store_true", help="100,000 rows, 2 seeds")
     parser.add_argument("--only", help="the set of this name")
     parser.add_argument("--errors", action="store_true", help="the errors of estimates instead")
     options = parser.parse_args()
     if options.errors:
         print_errors()
         return
-    n, seeds = (100_000, 3) if options.quick else (1_000_000, 5)
+    n, seeds = (100_000, 2) if options.quick else (1_000_000, 5)
     m = n // 100
     warnings.simplefilter("ignore")  # of fits that end at max_iter
     print(f"{n} rows, {m} drawn, {seeds} seeds; per cent above the objective of all rows\n")

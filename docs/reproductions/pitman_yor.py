@@ -2,7 +2,7 @@
 
     python docs/reproductions/pitman_yor.py [--quick]
 
-takes a minute and a half, and with --quick (one order of the rows, three sets) 15 s.
+takes some minutes, and with --quick (one order of the rows, three sets, fewer penalties) 10 s.
 
 Fan, Zeng and Cao (Non-parametric power-law data clustering, arXiv 1306.3003, 2013) derive
 "pyp-means" from the Pitman-Yor process, for clusters of power-law sizes: a threshold that falls as
