@@ -160,8 +160,9 @@ def coreset(
     is meant as a distance, ``algorithm="serial"`` and "delayed" therefore open far too many on a
     coreset, whose rows weigh as much as hundreds. What a cluster must save does not depend on that.
 
-    ``DPMeans(lam="auto")`` goes by a part of the rows anyway. On a coreset it may find another number
-    of clusters, as rows far from others are many there: find ``lam_`` on all rows, if possible.
+    ``DPMeans(lam="auto")`` goes by a part of the rows anyway. On a coreset it may find another
+    number of clusters, as rows far from others are many there: find ``lam_`` on all rows, if
+    possible.
 
     References
     ----------
