@@ -27,6 +27,7 @@ except ImportError as error:
 from smallvar._bpmeans import BPMeans, KFeatures, feature_path
 from smallvar._bregman import BregmanDPMeans
 from smallvar._config import show_config
+from smallvar._coreset import coreset
 from smallvar._dpmeans import DPMeans
 from smallvar._dynamic import DynamicMeans
 from smallvar._dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans
@@ -72,6 +73,7 @@ __all__ = [
     "SphericalDPMeans",
     "TrackDisplay",
     "__version__",
+    "coreset",
     "cut_path",
     "farthest_first_lambda",
     "feature_path",

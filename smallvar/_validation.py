@@ -152,7 +152,7 @@ def check_sparse(X, name, allowed):
         raise TypeError(
             f"{name} takes dense data only, got a sparse {type(X).__name__}: use X.toarray(), or "
             "sklearn.decomposition.TruncatedSVD for fewer columns. Sparse data are taken by "
-            "DPMeans, MiniBatchDPMeans, SphericalDPMeans and farthest_first_lambda"
+            "DPMeans, MiniBatchDPMeans, SphericalDPMeans, farthest_first_lambda and coreset"
         )
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, got a sparse array of shape {X.shape}")

@@ -232,6 +232,7 @@ PARAMETERS = {
     "lambda_path": {"max_clusters": CAP, "random_state": SEED, "n_threads": THREADS, "verbose": VERBOSE},
     "farthest_first_lambda": {"count_alone": FLAG, "n_threads": THREADS},
     "hdp_lambdas": {"count_alone": FLAG, "n_threads": THREADS},
+    "coreset": {"random_state": SEED, "n_threads": THREADS},
     "feature_path": {
         **{name: values for name, values in FEATURES.items() if name != "n_components"},
         "max_components": (["2", "3", "5"], [*NO_COUNT, "10**30"]),
@@ -491,9 +492,8 @@ class Case:
                 self.set(name, "record['x']")
             else:
                 self.set(name, layout.format(name))
-        if self.name in ("DPMeans", "MiniBatchDPMeans", "farthest_first_lambda") and self.chance(
-            0.15
-        ):
+        takes_sparse = ("DPMeans", "MiniBatchDPMeans", "farthest_first_lambda", "coreset")
+        if self.name in takes_sparse and self.chance(0.15):
             kind = self.pick("csr", "csc", "coo", "lil", "bsr")
             self.set(name, f"scipy.sparse.{kind}_{self.pick('array', 'matrix')}({name})")
         if self.strange(0.7):
@@ -625,7 +625,8 @@ class Case:
         """A call of a function, and what one may do with its result."""
         more = self.arguments()
         comma = ", " if more else ""
-        if self.name in ("lambda_path", "feature_path") and self.weight("w", "X"):
+        weighted = ("lambda_path", "feature_path", "coreset")
+        if self.name in weighted and self.weight("w", "X"):
             more, comma = more + comma + "sample_weight=w", ", "
         if self.name == "farthest_first_lambda":
             self.call(f"{self.name}(X, {self.value('', *COUNT)}{comma}{more})", self.name)
@@ -633,6 +634,10 @@ class Case:
             self.groups("g", "X")
             counts = f"{self.value('', *COUNT)}, {self.value('', *COUNT)}"
             self.call(f"{self.name}(X, g, {counts}{comma}{more})", self.name)
+        elif self.name == "coreset":
+            n_rows = self.pick("2", "10", "40", "100", self.value("", *COUNT))
+            lam = self.value("lam", [*LAM, "0"], LAM_ODD)
+            self.call(f"coreset(X, {n_rows}, {lam}{comma}{more})", self.name)
         else:
             self.call(f"{self.name}(X{comma}{more})", self.name)
         if self.name == "lambda_path":
@@ -1242,6 +1247,13 @@ def check_positive(lam, run):
     need(np.all(np.greater(lam, 0)) and np.isfinite(lam).all(), f"penalty {lam!r}")
 
 
+def check_coreset(drawn, run):
+    """Distinct rows in their order, with finite weights."""
+    index, weight = drawn
+    need(len(index) == len(weight) > 0 and (np.diff(index) > 0).all(), f"rows {index!r}")
+    need((weight > 0).all() and np.isfinite(weight).all(), f"weights {weight!r}")
+
+
 def check_path(path, run):
     """Arrays of a path agree."""
     n = len(path.n_clusters)
@@ -1273,7 +1285,7 @@ def check_cuts(path, run):
 
 FUNCTIONS = {
     "match_clusters": check_match, "farthest_first_lambda": check_positive, "hdp_lambdas": check_positive,
-    "lambda_path": check_path, "feature_path": check_errors, "cut_path": check_cuts,
+    "lambda_path": check_path, "feature_path": check_errors, "cut_path": check_cuts, "coreset": check_coreset,
 }  # fmt: skip
 VERBOSE_RUN = False
 

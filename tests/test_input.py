@@ -20,6 +20,7 @@ from smallvar import (
     KFeatures,
     MahalanobisMeans,
     MiniBatchDPMeans,
+    coreset,
     farthest_first_lambda,
     feature_path,
     hdp_lambdas,
@@ -76,7 +77,8 @@ def test_numbers_beyond_float64(estimator):
     weights = [1] * 39 + [BIG]
     words = ("sample_weight", "float64")
     assert_refuses(plain(estimator), lambda m: m.fit(X, sample_weight=weights), ValueError, *words)
-    for function in (lambda_path, feature_path, lambda x: farthest_first_lambda(x, 1)):
+    functions = (lambda x: farthest_first_lambda(x, 1), lambda x: coreset(x, 1, 1.0))
+    for function in (lambda_path, feature_path, *functions):
         with pytest.raises(ValueError, match="X must be within the range of float64"):
             function([[BIG], [1]])
 
@@ -134,6 +136,14 @@ def test_penalties_of_data_whose_squares_are_infinite():
         ):
             with pytest.raises(ValueError, match="X must have its largest absolute value"):
                 call(X * scale)
+
+
+@pytest.mark.parametrize("name", BAD_DATA)
+def test_bad_data_for_a_function(name):
+    bad, errors, word = BAD_DATA[name]
+    for function in (lambda x: farthest_first_lambda(x, 1), lambda x: coreset(x, 1, 1.0)):
+        with pytest.raises(errors, match=word):
+            function(bad)
 
 
 @EVERY

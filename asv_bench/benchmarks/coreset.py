@@ -1,0 +1,32 @@
+"""coreset."""
+
+from smallvar import DPMeans, coreset
+
+from .common import CASES, LARGE, MEDIUM, blobs, penalty
+
+
+class Coreset:
+    """One row in a hundred: the time, and what a fit to them loses."""
+
+    param_names = ["case"]
+    params = [[MEDIUM, LARGE]]
+    timeout = 300
+
+    def setup(self, case):
+        """Make the data."""
+        n, d, k = CASES[case]
+        self.X, _ = blobs(n, d, k)
+        self.n_rows, self.lam = n // 100, penalty(d) * n / k / 10
+
+    def time_coreset(self, case):
+        """Seconds."""
+        coreset(self.X, self.n_rows, self.lam, random_state=0)
+
+    def track_objective(self, case):
+        """At the centers found from the rows drawn, on all rows, by that of a fit to all rows."""
+        index, weight = coreset(self.X, self.n_rows, self.lam, random_state=0)
+        model = DPMeans(self.lam, algorithm="merge", random_state=0)
+        few = -model.fit(self.X[index], sample_weight=weight).score(self.X)
+        return few / model.fit(self.X).objective_
+
+    track_objective.unit = "of the objective of a fit to all rows"
