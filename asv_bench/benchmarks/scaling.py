@@ -1,8 +1,8 @@
 """Time over rows, columns and clusters: each estimator beside what is used in its place.
 
 docs/reproductions/scaling.py draws the results. Each estimator is given a penalty or, where
-it makes one from a number or takes none, the true number, its rival the true number; one start
-each, one thread, seconds of the processor.
+it makes one from a number or takes none, the true number; BPMeans is told nothing. Its rival knows
+the true number. One start each, one thread, seconds of the processor.
 """
 
 import time
@@ -204,22 +204,22 @@ class Shapes(Scaling):
 
 
 class Features(Scaling):
-    """Non-negative sums of features; the rival finds weights, ours finds who has which."""
+    """Sums of features, who has which; ours finds their number, the rival finds weights."""
 
     names = ("BPMeans", "NMF")
     base = (20_000, 64, 10)
     rows = (1000, 5000, 20_000, 100_000)
-    columns = (16, 64, 256)
+    columns = (32, 64, 256)
     clusters = (5, 10, 20)
 
     def data(self, n, d, k):
         rng = np.random.default_rng(0)
-        A = np.abs(rng.standard_normal((k, d)))
+        A = rng.random((k, d)) < 0.15
         Z = rng.random((n, k)) < 0.3
-        return np.maximum(Z @ A + 0.2 * rng.standard_normal((n, d)), 0.0), Z
+        return np.maximum(Z @ A.astype(float) + 0.1 * rng.standard_normal((n, d)), 0.0), Z
 
     def ours(self, n, d, k):
-        return BPMeans(0.03 * n * d, n_init=1, random_state=0, n_threads=1)
+        return BPMeans(n_init=1, random_state=0, n_threads=1)
 
     def rival(self, n, d, k):
         return NMF(k, random_state=0)

@@ -1,6 +1,6 @@
 """Time over rows, columns and clusters: every estimator beside what is used in its place.
 
-    python docs/reproductions/scaling.py [--quick] [--figure FILE] [--asv FOLDER] [family ...]
+    python docs/reproductions/scaling.py [--quick] [--figure FILE] [family ...]
 
 takes about six minutes of one core and prints the tables of docs/reproductions/scaling.rst. The
 problems and fits are those of asv_bench/benchmarks/scaling.py. If asv has run them all, its newest
@@ -10,15 +10,16 @@ results are shown:
     asv run --bench scaling --launch-method forkserver -E existing:python \\
         --set-commit-hash $(git rev-parse HEAD)
 
---asv names the folder (asv_bench/.asv/results if not given; --asv "" looks at none). Else, and with
---quick or names of families, they are measured here, by the same classes: of both estimators in
-turn, the median of up to five fits. --figure draws time over rows to FILE, and over columns and
-clusters beside it, with _columns and _clusters added to the name.
+--asv names their folder (asv_bench/.asv/results if not given; --asv "" looks at none). Else, and
+with --quick or names of families, they are measured here, by the same classes: of both estimators
+in turn, the median of up to three fits. --keep FILE writes what is measured to that file and takes
+from it what is there, so that a family can be measured again alone. --figure draws time over rows
+to FILE, and over columns and clusters beside it, with _columns and _clusters added to the name.
 
 It is no figure of a paper: the papers say what a sweep costs, O(n d K) for DP-means and k-means
 alike, and this is what fits cost. Times are seconds of the processor on one thread, as other
 processes may be busy. Each estimator is given a penalty (or the true number, where its argument is
-one), its rival the true number, and both have one start.
+one; BPMeans nothing), its rival the true number, and both have one start.
 """
 
 import argparse
@@ -44,7 +45,7 @@ LABELS = {
     "clusters": "clusters; for BPMeans features",
 }
 METHODS = ("time_fit", "track_n_clusters", "track_quality")
-REPEATS, ENOUGH = 5, 1.0  # fits; seconds after which no other one begins
+REPEATS, ENOUGH = 3, 0.5  # fits; seconds after which no other one begins
 LAST = 3  # sizes, from the largest down, that the exponents over rows are of
 WIDE, OURS, RIVAL = 4, "C0", "C1"  # panels side by side; colors
 
@@ -198,7 +199,7 @@ def summary(results):
         )
 
 
-def draw(results, axis, file):
+def draw(shown, axis, file):
     """Time over that number, a panel for each family."""
     import matplotlib
 
@@ -238,29 +239,35 @@ def main():
     parser.add_argument("--quick", action="store_true", help="smaller problems, measured here")
     parser.add_argument("--figure", type=Path, help="draw to this file, and two beside it")
     parser.add_argument("--asv", default=BENCH / ".asv" / "results", help="folder of results")
+    parser.add_argument("--keep", type=Path, help="file of what was measured")
     options = parser.parse_args()
     if unknown := set(options.family) - set(names):
         parser.error(f"no such family: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     families = [f for f in FAMILIES if not options.family or f.__name__ in options.family]
-    results, source = None, "measured here"
+    shown, results, source = {}, None, "measured here"
     if options.quick:
         families = [smaller(family) for family in families]
     elif not options.family and options.asv:
         results, source = from_asv(options.asv, families)
     print(f"Seconds of the processor, one thread ({source})")
-    if results is None:
-        results = {}
-        for family in families:
-            results[family] = measure(family, 1 if options.quick else REPEATS)
-            table(family, results[family])
-    else:
-        for family, found in results.items():
-            table(family, found)
-    summary(results)
+    kept = json.loads(options.keep.read_text()) if options.keep and options.keep.exists() else {}
+    for family in families:
+        if results:
+            found = results[family]
+        elif family.__name__ in kept:
+            found = {tuple(key): tuple(numbers) for *key, numbers in kept[family.__name__]}
+        else:
+            found = measure(family, 1 if options.quick else REPEATS)
+            kept[family.__name__] = [(*key, numbers) for key, numbers in found.items()]
+            if options.keep:
+                options.keep.write_text(json.dumps(kept))
+        table(family, found)
+        shown[family] = found
+    summary(shown)
     if options.figure:
         for axis in AXES:
             name = options.figure.stem + ("" if axis == "rows" else f"_{axis}")
-            draw(results, axis, options.figure.with_name(name + options.figure.suffix))
+            draw(shown, axis, options.figure.with_name(name + options.figure.suffix))
 
 
 if __name__ == "__main__":
