@@ -1,12 +1,15 @@
 """The scripts of docs/reproductions: all are known to run.py, and say what they do."""
 
 import importlib.util
+import json
+import math
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reproductions"
@@ -80,6 +83,91 @@ def test_help(run):
     for path, quick, figure in lines:
         assert int(quick) > 0, path
         assert (int(figure) > 0) == run.SCRIPTS[Path(path).stem].figure, path
+
+
+@pytest.fixture(scope="module")
+def scaling():
+    """The module scaling.py."""
+    path = FOLDER / "scaling.py"
+    if not path.is_file():
+        pytest.skip("the source tree is not at hand")
+    spec = importlib.util.spec_from_file_location("reproductions_scaling", path)
+    module = importlib.util.module_from_spec(spec)
+    before = sys.path.copy()
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path[:] = before
+    return module
+
+
+class TestScaling:
+    """Cases, exponents, and the numbers of asv, for a family of five cases."""
+
+    @pytest.fixture
+    def family(self, scaling):
+        points = scaling.FAMILIES[0]
+        sizes = {"base": (1000, 4, 5), "rows": (100, 1000, 10_000), "columns": (4, 16)}
+        return type("Few", (points,), {**sizes, "clusters": (5, 20)})
+
+    def test_cases_vary_one_number(self, scaling, family):
+        names = {
+            "rows": ["100 x 4, 5 clusters", "1000 x 4, 5 clusters", "10k x 4, 5 clusters"],
+            "columns": ["1000 x 4, 5 clusters", "1000 x 16, 5 clusters"],
+            "clusters": ["1000 x 4, 5 clusters", "1000 x 4, 20 clusters"],
+        }
+        assert set(family.cases) == {name for axis in names.values() for name in axis}
+        assert family.params == [list(family.cases), ["DPMeans", "KMeans"]]
+        for axis, cases in names.items():
+            assert [case for _, case in scaling.along(family, axis)] == cases
+        assert [n for n, _ in scaling.along(family, "columns")] == [4, 16]
+
+    def test_exponents(self, scaling, family):
+        """Of time = rows^2 sqrt(columns); where there is one number only, there is none."""
+        found = {
+            (case, "DPMeans"): (n**2 * d**0.5, k, 1.0) for case, (n, d, k) in family.cases.items()
+        }
+        slopes = [scaling.exponent(family, found, axis, "DPMeans") for axis in scaling.AXES]
+        assert slopes == pytest.approx([2.0, 0.5, 0.0], abs=1e-12)
+        found["1000 x 16, 5 clusters", "DPMeans"] = (float("nan"), 5, 1.0)
+        assert math.isnan(scaling.exponent(family, found, "columns", "DPMeans"))
+
+    def test_numbers_of_asv(self, scaling, family, tmp_path):
+        """The newest results that have all fits of ours; the rival's may be missing."""
+
+        def entry(offset, missing):
+            numbers = [
+                offset + i for i in range(2 * len(family.cases))
+            ]  # the estimator varies first
+            numbers[missing] = None
+            return [numbers, [[f"'{name}'" for name in names] for names in family.params], "hash"]
+
+        for date, missing in ((1, 1), (2, 1), (3, 0)):  # 0: a fit of ours
+            results = {f"scaling.Few.{m}": entry(100 * date, missing) for m in scaling.METHODS}
+            run = {"date": 86_400_000 * date, "params": {"machine": "it"}, "results": results}
+            run |= {"commit_hash": "0123456789", "result_columns": ["result", "params", "version"]}
+            (tmp_path / "it").mkdir(exist_ok=True)
+            (tmp_path / "it" / f"{date}.json").write_text(json.dumps(run))
+        (tmp_path / "it" / "machine.json").write_text("{}")
+        found, source = scaling.from_asv(tmp_path, [family])
+        assert source == "asv, it, 01234567, 1970-01-03"
+        first, second, *_ = family.cases
+        assert found[family][first, "DPMeans"] == [200, 200, 200]
+        assert np.isnan(found[family][first, "KMeans"]).all()
+        assert found[family][second, "KMeans"] == [203, 203, 203]
+        assert scaling.from_asv(tmp_path / "none", [family]) == (None, "measured here")
+
+    def test_a_measured_case(self, scaling, family):
+        """The classes of the benchmark, on the smallest case: seconds, K and NMI of both."""
+        small = type(
+            "One",
+            (family,),
+            {"base": (100, 4, 5), "rows": (100,), "columns": (4,), "clusters": (5,)},
+        )
+        found = scaling.measure(small, 1)
+        assert list(found) == [("100 x 4, 5 clusters", name) for name in ("DPMeans", "KMeans")]
+        (seconds, k, quality), (_, rival, _) = found.values()
+        assert seconds > 0 and rival == 5 and 0.8 < quality <= 1 + 1e-9 and 4 <= k <= 8
 
 
 def script(folder, name, body):

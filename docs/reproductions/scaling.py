@@ -208,11 +208,11 @@ def draw(shown, axis, file):
 
     style = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
     with plt.rc_context(style):
-        height = math.ceil(len(results) / WIDE)
+        height = math.ceil(len(shown) / WIDE)
         fig, axes = plt.subplots(
             *(height, WIDE), figsize=(2.4 * WIDE, 2.2 * height), layout="constrained", sharey=True
         )
-        for ax, (family, found) in zip(np.ravel(axes), results.items(), strict=False):
+        for ax, (family, found) in zip(np.ravel(axes), shown.items(), strict=False):
             points = along(family, axis)
             numbers = [number for number, _ in points]
             marks = (("o-", OURS), ("s--", RIVAL))
@@ -220,12 +220,30 @@ def draw(shown, axis, file):
                 seconds = [found[case, name][0] for _, case in points]
                 ax.plot(numbers, seconds, mark, color=color, ms=4, lw=1.4)
                 ax.text(0.02, place, name, color=color, transform=ax.transAxes, va="bottom")
+            ends = np.array([points[0][0], points[-1][0]])
+            last = found[points[-1][1], family.names[0]][0]
+            ax.plot(ends, last * ends / ends[-1], ":", color="0.6", lw=1.2, zorder=0)
             ax.set(xscale="log", yscale="log")
             ax.set_xticks(numbers, [short(number) for number in numbers])
             ax.minorticks_off()
+            ax.yaxis.set_major_formatter("{x:g}")
             ax.grid(axis="y", color="0.9", lw=0.6)
-        for ax in np.ravel(axes)[len(results) :]:
+        for ax in np.ravel(axes)[len(shown) :]:
             ax.set_axis_off()
+        keys = ("o-", OURS, "smallvar"), ("s--", RIVAL, "rival"), (":", "0.6", "in proportion")
+        lines = [
+            plt.Line2D(
+                [],
+                [],
+                ls=mark.strip("os"),
+                marker=mark[0].strip(":"),
+                color=color,
+                label=label,
+                ms=4,
+            )
+            for mark, color, label in keys
+        ]
+        fig.legend(handles=lines, loc="outside upper center", ncols=3, frameon=False, fontsize=10)
         fig.supxlabel(LABELS[axis], fontsize=10)
         fig.supylabel("seconds of the processor", fontsize=10)
         fig.savefig(file, dpi=130)
@@ -252,10 +270,11 @@ def main():
     print(f"Seconds of the processor, one thread ({source})")
     kept = json.loads(options.keep.read_text()) if options.keep and options.keep.exists() else {}
     for family in families:
+        before = {tuple(key): tuple(found) for *key, found in kept.get(family.__name__, ())}
         if results:
             found = results[family]
-        elif family.__name__ in kept:
-            found = {tuple(key): tuple(numbers) for *key, numbers in kept[family.__name__]}
+        elif set(before) == set(itertools.product(family.cases, family.names)):
+            found = before
         else:
             found = measure(family, 1 if options.quick else REPEATS)
             kept[family.__name__] = [(*key, numbers) for key, numbers in found.items()]
