@@ -24,6 +24,7 @@ one; BPMeans nothing), its rival the true number, and both have one start.
 
 import argparse
 import inspect
+import io
 import itertools
 import json
 import math
@@ -179,10 +180,11 @@ def table(family, found):
 
 def summary(results):
     """Exponents and ratios."""
-    print(f"\nExponents of time, over rows by the {LAST} largest numbers; rival by ours where")
-    print("both have the most rows, and the geometric mean of all cases")
-    head = [f"{axis}{who}" for axis in AXES for who in ("", ", rival")] + ["most rows", "mean"]
-    print(f"{'':38s}" + "".join(f"{word:>17s}" for word in head))
+    print(f"\nExponents of time, over rows by the {LAST} largest numbers; and the rival's time by")
+    print("ours, where both have the most rows, and the geometric mean over all cases")
+    print(" " * 36 + "".join(f"{word:>18s}" for word in (*AXES, "rival/ours")))
+    ends = ("ours", "rival") * len(AXES) + ("rows", "mean")
+    print(" " * 36 + "".join(f"{word:>9s}" for word in ends))
     for family, found in results.items():
         slopes = [exponent(family, found, axis, name) for axis in AXES for name in family.names]
         ratios = {
@@ -193,9 +195,9 @@ def summary(results):
         most = [finite[case] for _, case in along(family, "rows") if case in finite][-1]
         mean = statistics.geometric_mean(finite.values())
         print(
-            f"{', '.join(family.names):38s}"
-            + "".join(f"{slope:17.2f}" for slope in slopes)
-            + f"{most:17.2f}{mean:17.2f}"
+            f"{', '.join(family.names):36s}"
+            + "".join(f"{slope:9.2f}" for slope in slopes)
+            + f"{most:9.2f}{mean:9.2f}"
         )
 
 
@@ -205,6 +207,7 @@ def draw(shown, axis, file):
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from PIL import Image  # matplotlib needs it anyway
 
     style = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
     with plt.rc_context(style):
@@ -230,23 +233,18 @@ def draw(shown, axis, file):
             ax.grid(axis="y", color="0.9", lw=0.6)
         for ax in np.ravel(axes)[len(shown) :]:
             ax.set_axis_off()
-        keys = ("o-", OURS, "smallvar"), ("s--", RIVAL, "rival"), (":", "0.6", "in proportion")
+        keys = (("o", "-", OURS, "smallvar"), ("s", "--", RIVAL, "rival"))
+        keys += (("", ":", "0.6", "in proportion to the number below"),)
         lines = [
-            plt.Line2D(
-                [],
-                [],
-                ls=mark.strip("os"),
-                marker=mark[0].strip(":"),
-                color=color,
-                label=label,
-                ms=4,
-            )
-            for mark, color, label in keys
+            plt.Line2D([], [], marker=marker, ls=style, color=color, label=label, ms=4)
+            for marker, style, color, label in keys
         ]
         fig.legend(handles=lines, loc="outside upper center", ncols=3, frameon=False, fontsize=10)
         fig.supxlabel(LABELS[axis], fontsize=10)
         fig.supylabel("seconds of the processor", fontsize=10)
-        fig.savefig(file, dpi=130)
+        drawn = io.BytesIO()
+        fig.savefig(drawn, dpi=130)
+    Image.open(drawn).convert("RGB").quantize(128).save(file, optimize=True)
 
 
 def main():
