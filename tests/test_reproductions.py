@@ -183,10 +183,12 @@ class TestRun:
         monkeypatch.delenv("SMALLVAR_DATA", raising=False)
         say = "import sys\nprint(*sys.argv[1:])\n"
         script(tmp_path, "good", say)
+        script(tmp_path, "twice", say)
         script(tmp_path, "bad", "import sys\nsys.exit('it broke')\n")
         script(tmp_path, "slow", "import time\nprint('begun', flush=True)\ntime.sleep(600)\n")
         table = {
             "good": run.Script(figure=True),
+            "twice": run.Script(figure=True, alone=True),
             "bad": run.Script(),
             "slow": run.Script(limit=1 / 60),
             "files": run.Script(data=True),  # there is no such file: it must not be run
@@ -203,11 +205,12 @@ class TestRun:
         printed = capfd.readouterr()
         outcomes = re.findall(r"(?m)^(\w+) +[\d.]+ s  ([a-z ]+)$", printed.out)
         assert dict(outcomes) == {
-            "good": "ok", "bad": "failed", "slow": "too long", "files": "skipped",
+            "good": "ok", "twice": "ok", "bad": "failed", "slow": "too long", "files": "skipped",
         }  # fmt: skip
         assert "it broke" in printed.err
         results = folder / "results"
         assert (results / "good.txt").read_text() == f"--figure {results / 'good.png'}\n"
+        assert (results / "twice.txt").read_text() == f"\n--figure {results / 'twice.png'}\n"
         assert not (results / "files.txt").exists()
 
     def test_quick_keeps_nothing(self, run, folder, monkeypatch, capfd):
@@ -217,10 +220,14 @@ class TestRun:
 
     def test_quick_with_results(self, run, folder, monkeypatch):
         kept = folder / "kept"
-        assert self.main(run, monkeypatch, "--quick", "--results", str(kept), "good") == 0
+        assert self.main(run, monkeypatch, "--quick", "--results", str(kept), "good", "twice") == 0
+        assert (kept / "twice.txt").read_text() == "--quick\n"
         assert (kept / "good.txt").read_text() == f"--quick --figure {kept / 'good.png'}\n"
 
     def test_unknown_names(self, run, folder, monkeypatch, capsys):
         with pytest.raises(SystemExit, match="2"):
             self.main(run, monkeypatch, "god")
-        assert "no such script: god; there are good, bad, slow, files" in capsys.readouterr().err
+        assert (
+            "no such script: god; there are good, twice, bad, slow, files"
+            in capsys.readouterr().err
+        )
