@@ -164,16 +164,14 @@ def table(family, found):
     """A line for each case."""
     ours, rival = family.names
     print(f"\n{ours} and {rival}: {inspect.getdoc(family).splitlines()[0]}")
-    groups = (("seconds", 30), ("", 12), ("clusters", 20), (family.track_quality.unit, 20))
+    groups = (("seconds", 20), ("", 12), ("clusters", 16), (family.track_quality.unit, 16))
     print(" " * 28 + "".join(f"{word:>{width}s}" for word, width in groups))
-    print(
-        f"{'':28s}{'ours':>15s}{'rival':>15s}{'rival/ours':>12s}"
-        + f"{'ours':>10s}{'rival':>10s}" * 2
-    )
+    pair = f"{'ours':>8s}{'rival':>8s}"
+    print(f"{'':28s}{'ours':>10s}{'rival':>10s}{'rival/ours':>12s}" + 2 * pair)
     for case in family.cases:
         (t, k, q), (s, c, r) = found[case, ours], found[case, rival]
         print(
-            f"{case:28s}{t:15.4f}{s:15.4f}{s / t:12.2f}{k:10.0f}{c:10.0f}{q:10.3f}{r:10.3f}",
+            f"{case:28s}{t:10.4f}{s:10.4f}{s / t:12.2f}{k:8.0f}{c:8.0f}{q:8.3f}{r:8.3f}",
             flush=True,
         )
 
@@ -182,9 +180,9 @@ def summary(results):
     """Exponents and ratios."""
     print(f"\nExponents of time, over rows by the {LAST} largest numbers; and the rival's time by")
     print("ours, where both have the most rows, and the geometric mean over all cases")
-    print(" " * 36 + "".join(f"{word:>18s}" for word in (*AXES, "rival/ours")))
+    print(" " * 35 + "".join(f"{word:>16s}" for word in (*AXES, "rival/ours")))
     ends = ("ours", "rival") * len(AXES) + ("rows", "mean")
-    print(" " * 36 + "".join(f"{word:>9s}" for word in ends))
+    print(" " * 35 + "".join(f"{word:>8s}" for word in ends))
     for family, found in results.items():
         slopes = [exponent(family, found, axis, name) for axis in AXES for name in family.names]
         ratios = {
@@ -195,9 +193,9 @@ def summary(results):
         most = [finite[case] for _, case in along(family, "rows") if case in finite][-1]
         mean = statistics.geometric_mean(finite.values())
         print(
-            f"{', '.join(family.names):36s}"
-            + "".join(f"{slope:9.2f}" for slope in slopes)
-            + f"{most:9.2f}{mean:9.2f}"
+            f"{', '.join(family.names):35s}"
+            + "".join(f"{slope:8.2f}" for slope in slopes)
+            + f"{most:8.2f}{mean:8.2f}"
         )
 
 
