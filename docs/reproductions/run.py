@@ -80,7 +80,11 @@ def finish(command, output, seconds):
     with tempfile.TemporaryFile() as complaints:
         # a session of its own, so that what it starts can be stopped with it
         process = subprocess.Popen(
-            command, stdout=output, stderr=complaints, start_new_session=True
+            command,
+            stdout=output,
+            stderr=complaints,
+            env=os.environ | {"PYTHONUTF8": "1", "MPLBACKEND": "Agg"},
+            start_new_session=True,
         )
         try:
             status = process.wait(seconds)
