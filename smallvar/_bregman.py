@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._config import at_most_blas_threads
 from smallvar._divergence import (
     DIVERGENCES,
     DivergenceSweep,
@@ -247,7 +247,7 @@ default="squared_euclidean"
             given = check_init(self.init, X.shape[1], self.max_clusters)
             if given is not None:
                 rule.check(given, "init", self.divergence)
-            with threadpool_limits(n_threads, user_api="blas"), np.errstate(over="ignore"):
+            with at_most_blas_threads(n_threads), np.errstate(over="ignore"):
                 best = self._fit_rule(rule, X, weight, given, rng, n_threads)
             if not best.progress.ended:
                 warn_not_converged(self, self.n_iter_)
@@ -308,7 +308,7 @@ default="squared_euclidean"
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         centers = learned(self, "cluster_centers_", None, X.shape[1])
-        with threadpool_limits(self._threads(), user_api="blas"):
+        with at_most_blas_threads(self._threads()):
             return sweep_at(rule, X, None, None, centers).labels
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -377,7 +377,7 @@ default="squared_euclidean"
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         rows = None if weight is None else np.flatnonzero(weight)
         w = None if weight is None else weight[rows]
-        with threadpool_limits(self._threads(), user_api="blas"):
+        with at_most_blas_threads(self._threads()):
             sweep = sweep_at(rule, X, w, rows, centers)
             return -(sweep.squared_error() + self.lam_ * len(centers))
 

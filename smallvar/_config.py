@@ -78,6 +78,13 @@ def one_blas_thread():
     return _one_thread
 
 
+def at_most_blas_threads(n_threads):
+    """Context in which BLAS uses at most so many threads, and never more than without it."""
+    blas = _controller().select(user_api="blas")
+    allowed = [library.num_threads for library in blas.lib_controllers]
+    return blas.limit(limits=min([n_threads, *allowed]))
+
+
 def resolve_threads(n_threads):
     """Number of threads for ``n_threads``: None means all that this process may use.
 

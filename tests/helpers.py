@@ -14,6 +14,11 @@ MANY = 4  # problems; a test with fewer runs with all of them
 every = 1  # of many problems, run every so-many-th only (the option --every)
 
 
+def some(problems):
+    """The first quarter of the problems of a loop within a test, where --every leaves out more."""
+    return problems[: len(problems) // min(every, 4)]
+
+
 def seeds(count):
     """Run a test for each ``seed`` in ``range(count)``: problems that are not cases of their own.
 

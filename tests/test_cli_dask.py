@@ -14,6 +14,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("dask.dataframe")
 import dask
 import pandas as pd
+from dask_helpers import threads_as_workers
 from distributed import Client
 
 pytestmark = pytest.mark.timeout(240)
@@ -133,9 +134,7 @@ def test_options(ran, run, rows, tmp_path):
 def test_a_scheduler_that_runs(ran, refused, rows, tmp_path):
     """The workers that DASK_SCHEDULER_ADDRESS names, as Dask reads it."""
     folder = save(tmp_path / "rows", rows)
-    loopback = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
-    start = {"n_workers": 2, "threads_per_worker": 1, "set_as_default": False, **loopback}
-    with Client(processes=False, **start) as client:
+    with threads_as_workers(set_as_default=False) as client:
         address = client.scheduler.address
         with dask.config.set({"scheduler-address": address}):
             report = ran(folder, "--dask", "--lam", 25)

@@ -7,10 +7,8 @@ import signal
 import threading
 import time
 import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
-from itertools import pairwise
-from logging import CRITICAL
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,10 +28,16 @@ pytest.importorskip("dask.dataframe")
 
 import dask
 import dask.array as da
-import dask.dataframe as dd
 import pandas as pd
-import psutil
-from distributed import Client, LocalCluster
+from dask_helpers import (
+    assert_lazy,
+    assert_same_bits,
+    chunked,
+    cluster_of,
+    framed,
+    threads_as_workers,
+    uneven,
+)
 
 import smallvar.dask
 from smallvar.dask import _estimators, _part, _team
@@ -44,7 +48,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler"),
     pytest.mark.filterwarnings("ignore:one cluster is left"),
 ]
-LOOPBACK = "127.0.0.1:0"
 FITTED = (
     "cluster_centers_",
     "objective_path_",
@@ -56,84 +59,42 @@ FITTED = (
 )
 
 
-def listening():
-    """Addresses that this process and its children listen at."""
-    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    found = [c for p in processes for c in p.net_connections() if c.status == "LISTEN"]
-    return {c.laddr for c in found}
-
-
 @pytest.fixture(scope="module", autouse=True)
 def client():
     """Two workers that are threads of this process; the default client of the module."""
-    before = listening()
-    options = {"dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
-    with Client(processes=False, n_workers=2, threads_per_worker=1, **options) as client:
-        assert {address.ip for address in listening() - before} <= {"127.0.0.1"}
+    with threads_as_workers() as client:
         yield client
-    assert listening() <= before
 
 
 # ---- data in partitions -----------------------------------------------------------------------
 
 
-def uneven(rng, n, most=50):
-    """Lengths of up to ``most`` partitions of n rows, some of them 0."""
-    cuts = np.sort(rng.integers(0, n + 1, size=int(rng.integers(0, most))))
-    if rng.random() < 0.3:
-        cuts = np.sort(np.concatenate([cuts, cuts[: len(cuts) // 3]]))[: most - 1]
-    return np.diff(np.concatenate([[0], cuts, [n]])).astype(int).tolist()
-
-
-def split(X, sizes):
-    """Rows of the partitions."""
-    ends = np.cumsum([0, *sizes])
-    return [X[a:b] for a, b in pairwise(ends)]
-
-
 def collection(kind, X, weight, sizes):
     """Rows and weights as dask collections of partitions of these lengths."""
     if kind == "array":
-        if weight is not None:
-            weight = da.from_array(weight, chunks=(tuple(sizes),))
-        return da.from_array(X, chunks=(tuple(sizes), (X.shape[1],))), weight
+        return chunked(X, sizes), chunked(weight, sizes)
     if kind == "masked":  # lengths are not known; each partition has rows that are left out
         more = [size + 1 for size in sizes]
         keep = np.concatenate([[True] * size + [False] for size in sizes])
         padded = np.full((len(keep), X.shape[1]), np.nan, dtype=X.dtype)
         padded[keep] = X
-        chosen = da.from_array(keep, chunks=(tuple(more),))
+        chosen = chunked(keep, more)
         if weight is not None:
             heavy = np.full(len(keep), np.nan)
             heavy[keep] = weight
-            weight = da.from_array(heavy, chunks=(tuple(more),))[chosen]
-        return da.from_array(padded, chunks=(tuple(more), (X.shape[1],)))[chosen], weight
-    if weight is not None and kind == "sparse":
-        weight = da.from_array(weight, chunks=(tuple(sizes),))
+            weight = chunked(heavy, more)[chosen]
+        return chunked(padded, more)[chosen], weight
     if kind == "sparse":
-        rows = da.from_array(X, chunks=(tuple(sizes), (X.shape[1],)))
-        return rows.map_blocks(csr_array, dtype=X.dtype, meta=np.empty((0, 0))), weight
+        rows = chunked(X, sizes).map_blocks(csr_array, dtype=X.dtype, meta=np.empty((0, 0)))
+        return rows, chunked(weight, sizes)
     assert kind == "frame"
-    names = [f"column {j}" for j in range(X.shape[1])]
-    meta = pd.DataFrame(X[:0], columns=names)
-    frame = dd.from_map(partial(pd.DataFrame, columns=names), split(X, sizes), meta=meta)
-    if weight is not None:
-        meta = pd.Series(weight[:0], name="w")
-        weight = dd.from_map(partial(pd.Series, name="w"), split(weight, sizes), meta=meta)
-    return frame, weight
+    return framed(X, weight, sizes)
 
 
 def assert_same(model, local):
     """The same bits as those of one machine."""
-    for name in FITTED:
-        ours, theirs = np.asarray(getattr(model, name)), np.asarray(getattr(local, name))
-        assert ours.dtype == theirs.dtype, name
-        assert ours.shape == theirs.shape, name
-        assert ours.tobytes() == theirs.tobytes(), name
-    labels = model.labels_
-    assert isinstance(labels, da.Array)
-    assert labels.dtype == np.int32
-    assert np.array_equal(labels.compute(scheduler="sync"), local.labels_)
+    assert_same_bits(model, local, FITTED)
+    assert_lazy(model.labels_, local.labels_, scheduler="sync")
 
 
 # ---- the same bits ----------------------------------------------------------------------------
@@ -209,7 +170,7 @@ def at_once(monkeypatch):
 
     def begin(rng, copies):
         client = AtOnce(rng, copies)
-        monkeypatch.setattr(_estimators, "client_for", lambda given: nullcontext(client))
+        monkeypatch.setattr(_estimators, "current_client", lambda: nullcontext(client))
         return client
 
     return begin
@@ -440,20 +401,6 @@ def some_rows(seed=0, n=1000):
     return rng.normal(size=(n, 3)) + rng.integers(0, 3, (n, 1)) * 3.0
 
 
-@contextmanager
-def cluster_of(n_workers):
-    """A cluster of processes of one thread, and its client; nothing is left of it."""
-    before = listening()
-    options = {"dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
-    with (
-        LocalCluster(n_workers, threads_per_worker=1, silence_logs=CRITICAL, **options) as cluster,
-        Client(cluster) as client,
-    ):
-        assert {address.ip for address in listening() - before} == {"127.0.0.1"}
-        yield cluster, client
-    assert listening() <= before
-
-
 def kill_one(cluster, rng):
     """End the process of a worker, as the system does that has no memory left."""
     nannies = [nanny for nanny in cluster.workers.values() if nanny.pid is not None]
@@ -526,8 +473,6 @@ def test_the_cluster_goes_away(what, monkeypatch):
 
         monkeypatch.setattr(_team.Team, "call", lose)
         assert_refuses(model, lambda m: m.fit(good), RuntimeError, "was lost during the fit")
-        with pytest.raises(RuntimeError, match="client must be connected"):
-            _team.client_for(client).__enter__()
 
 
 def unreadable(block):

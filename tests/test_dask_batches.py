@@ -7,7 +7,10 @@ from helpers import seeds
 import smallvar
 
 da = pytest.importorskip("dask.array")
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
+pytest.importorskip("dask.dataframe")
+
+from dask_helpers import threads_as_workers  # noqa: E402
 
 from smallvar.dask import MiniBatchDPMeans  # noqa: E402
 
@@ -16,9 +19,7 @@ ATTRIBUTES = ("cluster_centers_", "cluster_weights_", "lam_", "n_steps_", "inert
 
 @pytest.fixture(scope="module", autouse=True)
 def client():
-    options = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
-    loopback = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
-    with distributed.Client(**options, **loopback) as client:
+    with threads_as_workers() as client:
         yield client
 
 

@@ -6,8 +6,9 @@ import pytest
 import smallvar
 
 pytest.importorskip("distributed")
+pytest.importorskip("dask.dataframe")
 import dask.array as da
-from distributed import Client
+from dask_helpers import threads_as_workers
 
 from smallvar.dask import DPMeans, _team
 
@@ -31,8 +32,7 @@ def test_an_answer_given_twice(monkeypatch, algorithm, lam):
     X += rng.standard_normal(X.shape)
     model = smallvar.DPMeans(lam, algorithm=algorithm).fit(X)
     assert model.n_clusters_ > 5 and model.n_iter_ > 5
-    loopback = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
-    with Client(processes=False, n_workers=1, **loopback):
+    with threads_as_workers(1):
         there = DPMeans(lam, algorithm=algorithm).fit(da.from_array(X, chunks=(500, 3)))
         assert np.array_equal(there.labels_.compute(), model.labels_)
     assert np.array_equal(there.cluster_centers_, model.cluster_centers_)

@@ -186,7 +186,7 @@ def test_any_number_is_a_number(model, name):
     X = data_for(model)
     value = model.get_params()[name]
     whole = isinstance(value, int) or name in ("n_threads", "max_clusters", "random_state")
-    value = (value or 2) if whole else 2.0
+    value = (value or 2) if whole else 0.0 if name == "min_cosine" else 2.0
     expected = clone(model).set_params(**{name: value}).fit(X)
     for kind in (np.int64, np.uint16) if whole else (Fraction, np.float32, np.longdouble, int):
         found = clone(model).set_params(**{name: kind(value)}).fit(X)
@@ -752,7 +752,7 @@ def without_memory(key, library, most):
             shim.watch(*(ctypes.c_void_p(int(at, 16)) for at in line.split()[0].split("-")))
     small = any(word in key for word in SMALL_DATA)
     model, X = clone(ESTIMATORS[key]), data_for(ESTIMATORS[key], 420 if small else 60_000)
-    for name, value in {"n_init": 1, "max_iter": 2}.items():
+    for name, value in {"n_init": 1, "max_iter": 2, "max_features": 6}.items():
         if name in model.get_params():
             model.set_params(**{name: value})
     fitted, failed = model.fit(X), 0

@@ -320,6 +320,8 @@ BAD = {
 @pytest.mark.parametrize("estimator", [DPMeans, MiniBatchDPMeans])
 def test_bad_data(estimator, case):
     bad, words = BAD[case]
+    if case == "one dimension" and bad.ndim != 1:
+        pytest.skip("scipy before 1.13 has no sparse arrays of one dimension")
     assert_refuses(estimator(1.0), lambda m: m.fit(bad), ValueError, words)
     fitted = estimator(1.0).fit(np.eye(4))
     assert_refuses(fitted, lambda m: m.fit(bad), ValueError, words)

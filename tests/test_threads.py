@@ -15,12 +15,14 @@ from problems import blobs, planted_features
 
 from smallvar import (
     BPMeans,
+    BregmanDPMeans,
     DPMeans,
     DynamicMeans,
     HDPMeans,
     KFeatures,
     MiniBatchDPMeans,
     _config,
+    _divergence,
     farthest_first_lambda,
     feature_path,
 )
@@ -464,6 +466,28 @@ def test_threadpoolctl_limits_the_default():
         pytest.skip("threadpoolctl knows OpenMP only")
     with threadpoolctl.threadpool_limits(1, user_api="openmp"):
         assert _config.resolve_threads(None) == 1
+
+
+@pytest.mark.parametrize(("allowed", "wanted"), [(1, 2), (2, 2), (2, 1)])
+def test_blas_is_given_no_more_threads(monkeypatch, eight_cores, allowed, wanted):
+    """Who limits BLAS, as joblib does within its workers, means it."""
+    X, seen, table = (
+        np.abs(blobs(np.random.default_rng(0), 200, 3, 4)) + 0.1,
+        set(),
+        _divergence.DivergenceSweep.table,
+    )
+
+    def watched(self, *args):
+        libraries = threadpoolctl.threadpool_info()
+        seen.update(one["num_threads"] for one in libraries if one["user_api"] == "blas")
+        return table(self, *args)
+
+    monkeypatch.setattr(_divergence.DivergenceSweep, "table", watched)
+    with threadpoolctl.threadpool_limits(allowed, user_api="blas"):
+        model = BregmanDPMeans(1.0, divergence="kl", n_threads=wanted).fit(X)
+        model.predict(X)
+        model.score(X)
+        assert seen == {min(allowed, wanted)}
 
 
 @pytest.mark.parametrize(("value", "threads"), [("3", 3), ("3,2", 3), ("", 0), ("many", 0)])

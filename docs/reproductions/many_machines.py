@@ -83,8 +83,7 @@ def measured():
     X, centers = X[:200_000], rng.standard_normal((1000, D))
     flops = 2.0 * len(X) * D * len(centers)
     search = flops / shortest(lambda: nearest_sweep(X, None, centers, THREADS))
-    here = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), LOOPBACK)
-    with Client(processes=False, n_workers=1, set_as_default=False, **here) as client:
+    with Client(processes=False, n_workers=1, set_as_default=False, **LOOPBACK) as client:
 
         def hold(count):
             client.gather([client.submit(nothing, [], None, [i], pure=False) for i in range(count)])

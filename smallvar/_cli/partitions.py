@@ -89,8 +89,7 @@ def opened(args):
     X, titles = picked(args, X)
     address = dask.config.get("scheduler-address", None)
     if address is None:
-        here = {"dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
-        start = {"processes": False, "n_workers": 1, "threads_per_worker": args.threads, **here}
+        start = {"processes": False, "n_workers": 1, "threads_per_worker": args.threads, **LOOPBACK}
     elif args.threads is None:
         start = {"address": address}
     else:

@@ -509,8 +509,14 @@ def read_parquet(source, wanted):
             whole = moments.dtype.kind in "iu" and not moments.hasnans
             times = moments.to_numpy() if whole else moments.to_numpy(np.float64, na_value=np.nan)
         else:
-            moments = pd.to_datetime(moments, format="ISO8601", utc=True)
-            times = moments.dt.tz_localize(None).to_numpy()
+            given = moments.dropna()
+            if given.map(lambda cell: isinstance(cell, str)).all():
+                # as in a table of text; pandas 2.2 gives dates without a zone that of others
+                ends = given.map(ticks).astype("datetime64[us]")
+                times = ends.reindex(moments.index).to_numpy()
+            else:
+                moments = pd.to_datetime(moments, format="ISO8601", utc=True)
+                times = moments.dt.tz_localize(None).to_numpy()
     except (ValueError, TypeError):
         kind = moments.dtype
         raise UserError(f"{path}, column {names[clock]} ({kind}): times must be {TIMES}") from None

@@ -17,9 +17,10 @@ from smallvar._validation import check_lam, check_reach
 from smallvar.dask._collection import Parts, prepared
 from smallvar.dask._feature_part import ActiveRows, Setting, traced
 from smallvar.dask._feature_starts import FeatureStart
+from smallvar.dask._lazy import Remote, each_part, joined
 from smallvar.dask._part import add_sums, small, whole
 from smallvar.dask._sweep import facts_of, sums_of
-from smallvar.dask._team import Team, client_for, threads_here
+from smallvar.dask._team import current_client, team_of, threads_here
 
 # ---- partitions --------------------------------------------------------------------------------
 
@@ -41,7 +42,7 @@ def extents(parts, shared, each):
     }
 
 
-def assigned(rows, weight, shared, owns):
+def assigned(shared, rows, weight, owns):
     """Rows of Z of a partition: those of the start that was kept, all of its steps once more."""
     model, prepare, setting, moves, kept = shared
     block = prepared(model, model.n_features_in_, rows, weight)
@@ -77,21 +78,16 @@ def _error_of(model, X, weight):
     return -model.score(X, sample_weight=weight) - model.lam_ * model.n_components_
 
 
-def _joined(results, sizes, width, kind):
-    """A dask array of what each partition gives."""
-    return da.concatenate(
-        [
-            da.from_delayed(rows, (np.nan if sizes is None else sizes[p], width), dtype=kind)
-            for p, rows in enumerate(results)
-        ],
-        allow_unknown_chunksizes=True,
-    )
+def look(team):
+    """What extents tells of all partitions, and their sizes."""
+    found = {p: one for some in team.call(extents, None) for p, one in some.items()}
+    return found, {p: size for p, (size, _, _) in found.items()}
 
 
 # ---- the estimator -------------------------------------------------------------------------------
 
 
-class BPMeans(smallvar.BPMeans):
+class BPMeans(Remote, smallvar.BPMeans):
     """BP-means on dask collections: features and rows of Z are those of one machine.
 
     Minimizes, over binary Z (who has which feature), the features A and their number K,
@@ -207,6 +203,8 @@ class BPMeans(smallvar.BPMeans):
     4.0
     """
 
+    _local = smallvar.BPMeans
+    _lazy = ("assignments_",)
     assignments_: Any
     n_components = 8
     algorithm = "sweep"
@@ -244,10 +242,6 @@ class BPMeans(smallvar.BPMeans):
         check_lam(self.lam, finite=True)
         super()._check_parameters()
 
-    def _as_local(self):
-        """The local estimator with the same parameters, not fitted."""
-        return smallvar.BPMeans(**self.get_params())
-
     def to_local(self, assignments: bool = True) -> smallvar.BPMeans:
         """Return the fitted estimator of one machine with the same features.
 
@@ -261,16 +255,7 @@ class BPMeans(smallvar.BPMeans):
         model : smallvar.BPMeans
             It transforms to the same.
         """
-        check_is_fitted(self)
-        model, given = self._as_local(), self._get_param_names()
-        found: dict[str, Any] = {
-            name: value for name, value in vars(self).items() if name not in given
-        }
-        found.pop("assignments_", None)
-        vars(model).update(found)
-        if assignments and hasattr(self, "assignments_"):
-            model.assignments_ = np.asarray(self.assignments_)
-        return model
+        return self._fitted_local(assignments)
 
     # ---- fit ----
 
@@ -295,22 +280,18 @@ class BPMeans(smallvar.BPMeans):
         with unchanged_on_error(self):
             self._check_parameters()
             parts = Parts(X, sample_weight)
-            with client_for(None) as client:
+            with current_client() as client:
                 prepare = partial(active_rows, self._as_local(), parts.n_features)
-                team = Team(client, parts.rows, parts.weights, prepare, True)
-                try:
-                    best, sizes = self._fit_team(team)
-                finally:
-                    team.close()
+                together = client, parts, parts.weights, prepare, True, look
+                with team_of(*together) as (team, found, sizes):
+                    best = self._fit_team(team, found, sizes)
             self._learn(best, parts, prepare, sizes)
             if not best.converged:
                 warn_not_converged(self, self.n_iter_)
         return self
 
-    def _fit_team(self, team):
-        """The best start, and the length of each partition."""
-        found = {p: one for some in team.call(extents, None) for p, one in some.items()}
-        sizes = {p: size for p, (size, _, _) in found.items()}
+    def _fit_team(self, team, found, sizes):
+        """The best start."""
         reach = [ends for _, _, ends in found.values() if ends is not None]
         if not reach:
             raise ValueError("X must have at least one row, got none in any partition")
@@ -341,7 +322,7 @@ class BPMeans(smallvar.BPMeans):
             turn = start.turn
             if best is None or start.objective < best.objective:
                 best = start
-        return best, sizes
+        return best
 
     def _setting(self, team, known, weighted):
         """What all steps share."""
@@ -369,36 +350,26 @@ class BPMeans(smallvar.BPMeans):
 
     def _learn(self, best, parts, prepare, sizes):
         """Learned attributes."""
-        self.n_features_in_ = parts.n_features
-        vars(self).pop("feature_names_in_", None)
-        if parts.names is not None:
-            self.feature_names_in_ = parts.names
+        self._learn_columns(parts)
         self.components_, self.n_components_ = np.array(best.features), best.k
         self.lam_ = best.setting.lam
         self.reconstruction_err_ = float(np.sqrt(best.error))
         self.objective_, self.objective_path_ = best.objective, np.array(best.path)
         self.n_iter_ = best.n_iter
-        local = self.to_local(assignments=False)
-        shared = delayed((local, prepare, best.setting, best.moves, best.kept), traverse=False)
-        self.assignments_ = _joined(
-            [
-                delayed(assigned)(
-                    rows, weight, shared, delayed([own.get(p) for own in best.owns], traverse=False)
-                )
-                for p, (rows, weight) in enumerate(zip(parts.rows, parts.weights, strict=True))
-            ],
-            sizes,
-            best.k,
-            np.int32,
-        )
+        shared = self._fitted_local(), prepare, best.setting, best.moves, best.kept
+        owns = [
+            delayed([own.get(p) for own in best.owns], traverse=False)
+            for p in range(len(parts.rows))
+        ]
+        rows = each_part(assigned, shared, parts.rows, parts.weights, owns)
+        self.assignments_ = joined(rows, sizes, np.int32, best.k)
 
     # ---- what is asked of it afterwards ----
 
     def _mapped(self, function, X, width, kind):
-        model = delayed(self.to_local(assignments=False))
         parts = Parts(X)
-        sizes = None if parts.sizes is None else dict(enumerate(parts.sizes))
-        return _joined([delayed(function)(model, rows) for rows in parts.rows], sizes, width, kind)
+        results = each_part(function, self._fitted_local(), parts.rows)
+        return joined(results, parts.sizes, kind, width)
 
     def transform(self, X: Any) -> Any:
         """Find the features of each row, as the estimator of one machine does.
@@ -415,7 +386,7 @@ class BPMeans(smallvar.BPMeans):
         """
         check_is_fitted(self)
         if not is_dask_collection(X):
-            return self.to_local(assignments=False).transform(X)
+            return self._fitted_local().transform(X)
         return self._mapped(_transform, X, self.n_components_, np.int32)
 
     def inverse_transform(self, Z: Any) -> Any:
@@ -433,7 +404,7 @@ class BPMeans(smallvar.BPMeans):
         """
         check_is_fitted(self)
         if not is_dask_collection(Z):
-            return self.to_local(assignments=False).inverse_transform(Z)
+            return self._fitted_local().inverse_transform(Z)
         if len(Z.shape) == 2 and Z.shape[1] == self.n_components_ == 0:
             shape = len(Z) if is_dask_collection(getattr(Z, "columns", None)) else Z.shape[0]
             return da.zeros((shape, self.n_features_in_))
@@ -456,11 +427,9 @@ class BPMeans(smallvar.BPMeans):
         score : float
             As the estimator of one machine has it, up to rounding.
         """
-        check_is_fitted(self)
-        model = self.to_local(assignments=False)
+        model = self._fitted_local()
         if not is_dask_collection(X):
             return model.score(X, sample_weight=sample_weight)
         parts = Parts(X, sample_weight)
-        pairs = zip(parts.rows, parts.weights, strict=True)
-        errors = compute(*(delayed(_error_of)(model, *pair) for pair in pairs))
+        errors = compute(each_part(_error_of, model, parts.rows, parts.weights))[0]
         return -float(np.sum(errors)) - model.lam_ * model.n_components_

@@ -21,7 +21,7 @@ from smallvar._validation import (
 from smallvar.dask._collection import Parts, prepared
 from smallvar.dask._lazy import Lazy, lazily
 from smallvar.dask._sweep import MOST, TeamPlace, TeamSweep, facts_of, mean_of
-from smallvar.dask._team import Team, client_for, to_be_held
+from smallvar.dask._team import current_client, team_of
 
 SAMPLE = 200_000  # rows that "auto" looks at
 
@@ -104,7 +104,7 @@ class OnTeam(Lazy):
         with unchanged_on_error(self):
             self._check_parameters()
             parts = Parts(X, sample_weight)
-            with client_for(None) as client:
+            with current_client() as client:
                 ended = self._fit_on(client, parts)
             if not ended:
                 warn_not_converged(self, self.n_iter_)
@@ -112,21 +112,15 @@ class OnTeam(Lazy):
 
     def _fit_on(self, client, parts):
         prepare = partial(prepared, self._as_local(), parts.n_features)
-        known, held = None, True
-        if parts.sizes is None and self.persist == "auto":  # how large it is has to be found out
-            team = Team(client, parts.rows, parts.weights, prepare, False)
+
+        def look(team):
             known = facts_of(team)
-            parts.sizes = [known.sizes[p] for p in range(len(parts.rows))]
-        nbytes = 0 if parts.sizes is None else parts.row_bytes * sum(parts.sizes)
-        held = to_be_held(client, parts.collection, self.persist, nbytes)
-        team = Team(client, parts.rows, parts.weights, prepare, held)
-        try:
-            known = facts_of(team) if known is None else known
-            team.numbers = sorted(p for p, size in known.sizes.items() if size)
-            self.n_features_in_ = parts.n_features
-            vars(self).pop("feature_names_in_", None)
-            if parts.names is not None:
-                self.feature_names_in_ = parts.names
+            return known, known.sizes
+
+        together = client, parts, parts.weights, prepare, self.persist, look
+        with team_of(*together) as (team, known, sizes):
+            team.numbers = sorted(p for p, size in sizes.items() if size)
+            self._learn_columns(parts)
             self._dtype = known.dtype
 
             def labels(centers):
@@ -140,11 +134,9 @@ class OnTeam(Lazy):
                 )
                 if parts.names is not None:
                     model.feature_names_in_ = parts.names
-                return lazily(model, "predict", parts, known.sizes)
+                return lazily(model, "predict", parts, sizes)
 
             return self._fit_team(team, known, labels)
-        finally:
-            team.close()
 
 
 class DPMeans(OnTeam, smallvar.DPMeans):

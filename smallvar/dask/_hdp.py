@@ -5,10 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
-import dask.array as da
 import numpy as np
 from dask import compute, delayed, is_dask_collection
-from sklearn.utils.validation import check_is_fitted
 
 import smallvar
 from smallvar._base import unchanged_on_error, warn_not_converged
@@ -16,6 +14,7 @@ from smallvar._hdp import _Start
 from smallvar._sweeps.rounds import error_of
 from smallvar._validation import check_lam, check_number, check_option, check_reach
 from smallvar.dask._hdp_sweep import TeamSweep, labels_after
+from smallvar.dask._lazy import Remote, each_part, joined
 from smallvar.dask._part import add_facts, add_sums, facts, whole
 from smallvar.dask._sets import (
     SetParts,
@@ -28,7 +27,7 @@ from smallvar.dask._sets import (
     with_weight,
 )
 from smallvar.dask._sweep import MOST, TeamPlace, sums_of
-from smallvar.dask._team import Team, client_for, threads_here, to_be_held
+from smallvar.dask._team import current_client, team_of, threads_here
 
 # ---- one partition -------------------------------------------------------------------------------
 
@@ -82,7 +81,7 @@ def score_of(model, X, pair):
 # ---- all of them ---------------------------------------------------------------------------------
 
 
-class HDPMeans(smallvar.HDPMeans):
+class HDPMeans(Remote, smallvar.HDPMeans):
     """Hard Gaussian HDP on a dask collection: the results of one machine.
 
     Minimizes, over labels, centers and the numbers of clusters,
@@ -193,6 +192,8 @@ class HDPMeans(smallvar.HDPMeans):
     array([2, 2])
     """
 
+    _local = smallvar.HDPMeans
+    _lazy = ("labels_", "local_labels_")
     n_init = 1
     n_local = 5
     n_global = 15
@@ -232,12 +233,6 @@ class HDPMeans(smallvar.HDPMeans):
         check_number(self.max_opened, "max_opened", low=1, integer=True)
         self._check_starts()
 
-    def _as_local(self):
-        """The estimator of one machine with the parameters that it has, not fitted."""
-        known = smallvar.HDPMeans._get_param_names()
-        given = {name: value for name, value in self.get_params().items() if name in known}
-        return smallvar.HDPMeans(**given)
-
     def to_local(self, labels: bool = True) -> smallvar.HDPMeans:
         """Return the fitted estimator of one machine with the same centers.
 
@@ -252,14 +247,7 @@ class HDPMeans(smallvar.HDPMeans):
         model : smallvar.HDPMeans
             It predicts the same.
         """
-        check_is_fitted(self)
-        model, given = self._as_local(), self.get_params(deep=False)
-        learned = {name: value for name, value in vars(self).items() if name not in given}
-        both = learned.pop("labels_"), learned.pop("local_labels_")
-        vars(model).update(learned)
-        if labels:
-            model.labels_, model.local_labels_ = compute(*both)
-        return model
+        return self._fitted_local(labels)
 
     def fit(
         self, X: Any, y: object = None, *, groups: Any = None, sample_weight: Any = None
@@ -294,7 +282,7 @@ class HDPMeans(smallvar.HDPMeans):
                     "are for smallvar.HDPMeans"
                 )
             parts = SetParts(X, groups, sample_weight)
-            with client_for(None) as client:
+            with current_client() as client:
                 ended = self._fit_on(client, parts)
             if not ended:
                 warn_not_converged(self, self.n_iter_)
@@ -302,26 +290,18 @@ class HDPMeans(smallvar.HDPMeans):
 
     def _fit_on(self, client, parts):
         prepare = partial(prepared_sets, self._as_local(), parts.n_features)
-        known = None
-        if parts.sizes is None and self.persist == "auto":  # how large it is has to be found out
-            team = Team(client, parts.rows, parts.pairs, prepare, False)
-            known = team.call(names_of, None, fold=united)[0]
-            parts.sizes = [known[p][0] for p in range(len(parts.rows))]
-        nbytes = 0 if parts.sizes is None else parts.row_bytes * sum(parts.sizes)
-        held = to_be_held(client, parts.collection, self.persist, nbytes)
-        team = Team(client, parts.rows, parts.pairs, prepare, held)
-        try:
-            known = team.call(names_of, None, fold=united)[0] if known is None else known
-            self.n_features_in_ = parts.n_features
-            vars(self).pop("feature_names_in_", None)
-            if parts.names is not None:
-                self.feature_names_in_ = parts.names
-            return self._fit_team(team, dict(sorted(known.items())), parts)
-        finally:
-            team.close()
 
-    def _fit_team(self, team, known, parts):
-        if not any(size for size, *_ in known.values()):
+        def look(team):
+            known = team.call(names_of, None, fold=united)[0]
+            return known, {p: size for p, (size, *_) in known.items()}
+
+        together = client, parts, parts.pairs, prepare, self.persist, look
+        with team_of(*together) as (team, known, sizes):
+            self._learn_columns(parts)
+            return self._fit_team(team, dict(sorted(known.items())), sizes, parts)
+
+    def _fit_team(self, team, known, sizes, parts):
+        if not any(sizes.values()):
             raise ValueError("X must have at least one row, got none in any partition")
         check_reach(np.array([[max(reach for *_, reach in known.values())]]))
         check_whole(known)
@@ -358,7 +338,7 @@ class HDPMeans(smallvar.HDPMeans):
         self.objective_ = float(self.objective_path_[-1])
         self.lam_local_, self.lam_global_ = lam_local, lam_global
         self.n_iter_ = start.progress.n_iter
-        both = self._labels(parts, sweep, {p: size for p, (size, *_) in known.items()})
+        both = self._labels(parts, sweep, sizes)
         self.labels_, self.local_labels_ = both[:, 0], both[:, 1]
         return start.progress.ended
 
@@ -378,9 +358,9 @@ class HDPMeans(smallvar.HDPMeans):
                 groups_=self.groups_[chosen],
                 local_clusters_=[self.local_clusters_[j] for j in chosen],
             )
-            both = delayed(both_labels)(model, p, last, begun, sweep.remap, rows, parts.pairs[p])
-            out.append(da.from_delayed(both, (sizes[p], 2), dtype=np.int32))
-        return da.concatenate(out)
+            task = model, p, last, begun, sweep.remap, rows, parts.pairs[p]
+            out.append(delayed(both_labels)(*task))
+        return joined(out, sizes, np.int32, 2)
 
     def predict(self, X: Any, groups: Any = None, sample_weight: Any = None) -> Any:
         """Global cluster of new rows, at the costs of the fit; no row opens a global cluster.
@@ -401,18 +381,13 @@ class HDPMeans(smallvar.HDPMeans):
         labels : dask Array, or ndarray for what is no dask collection, (n_samples,), int32
             Index into ``cluster_centers_``; at a tie the lowest one. Lazy.
         """
-        model = self.to_local(labels=False)
+        model = self._fitted_local()
         if not is_dask_collection(X):
             return model.predict(X, groups, sample_weight)
         parts = SetParts(X, groups, sample_weight)
         self._check_columns(parts)
-        model = delayed(model)
-        sizes = [np.nan] * len(parts.rows) if parts.sizes is None else parts.sizes
-        out = [
-            da.from_delayed(delayed(predicted_labels)(model, rows, pair), (size,), dtype=np.int32)
-            for rows, pair, size in zip(parts.rows, parts.pairs, sizes, strict=True)
-        ]
-        return da.concatenate(out, allow_unknown_chunksizes=True)
+        out = each_part(predicted_labels, model, parts.rows, parts.pairs)
+        return joined(out, parts.sizes, np.int32)
 
     def score(
         self, X: Any, y: object = None, groups: Any = None, sample_weight: Any = None
@@ -435,19 +410,15 @@ class HDPMeans(smallvar.HDPMeans):
         score : float
             As the estimator of one machine has it, up to rounding.
         """
-        model = self.to_local(labels=False)
+        model = self._fitted_local()
         if not is_dask_collection(X):
             return model.score(X, groups=groups, sample_weight=sample_weight)
         parts = SetParts(X, groups, sample_weight)
         self._check_columns(parts)
-        model = delayed(model)
-        rows = zip(parts.rows, parts.pairs, strict=True)
-        scores = compute(*(delayed(score_of)(model, *part) for part in rows))
-        error, n_local = (
-            sum(one for one, _ in scores),
-            len(set().union(*(two for _, two in scores))),
-        )
-        return -(error + self.lam_local_ * n_local + self.lam_global_ * self.n_clusters_)
+        scores = compute(each_part(score_of, model, parts.rows, parts.pairs))[0]
+        errors, clusters = zip(*scores, strict=True)
+        n_local = len(set().union(*clusters))
+        return -(sum(errors) + self.lam_local_ * n_local + self.lam_global_ * self.n_clusters_)
 
     def _check_columns(self, parts):
         if parts.n_features != self.n_features_in_:

@@ -1,5 +1,6 @@
 """What fitted estimators say of dask collections, computed when it is asked for."""
 
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -9,26 +10,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar.dask._collection import Parts
 
-
-def _cosines(model, X):
-    return model.predict(X, return_cosines=True)[1]
+KINDS = {"predict": np.int32, "cosines": np.float64}  # of lazy results; others are as X
 
 
-METHODS = {  # of lazy results: how they are computed, and their type where it is not that of X
-    "predict": (lambda model, X: model.predict(X), np.int32),
-    "cosines": (_cosines, np.float64),
-    "transform": (lambda model, X: model.transform(X), None),
-}
+def _asked(method, model, X):
+    """A method of a local estimator."""
+    if method == "cosines":
+        return model.predict(X, return_cosines=True)[1]
+    return getattr(model, method)(X)
 
 
-def _apply(model, method, X):
-    """A method of a local estimator on a partition."""
-    function, kind = METHODS[method]
-    if X.shape[0] == 0:
-        shape = (0, len(model.cluster_centers_)) if kind is None else 0
-        # the type of the others is that of the result
-        return np.empty(shape, dtype=np.float32 if kind is None else kind)
-    return function(model, X)
+def _of_part(method, model, X):
+    """The same for a partition, which may have no rows."""
+    if X.shape[0]:
+        return _asked(method, model, X)
+    if method in KINDS:
+        return np.empty(0, dtype=KINDS[method])
+    # the type of the others is that of the result
+    return np.empty((0, len(model.cluster_centers_)), dtype=np.float32)
 
 
 def _score_of(model, X, weight):
@@ -37,16 +36,14 @@ def _score_of(model, X, weight):
     return model.score(X, sample_weight=weight) + model.lam_ * len(model.cluster_centers_)
 
 
-class Lazy:
-    """What is asked of a fitted estimator for a dask collection stays lazy.
+class Remote:
+    """An estimator on dask collections, and the one of one machine with the same attributes.
 
-    ``_local`` is the estimator of one machine with the same attributes.
+    The latter is ``_local``; ``_lazy`` are the attributes that are dask arrays.
     """
 
     _local: Any
-    labels_: Any
-    n_iter_: int
-    fit: Any
+    _lazy: tuple[str, ...] = ("labels_",)
     get_params: Any
 
     def _as_local(self):
@@ -54,6 +51,32 @@ class Lazy:
         known = self._local._get_param_names()
         given = {name: value for name, value in self.get_params().items() if name in known}
         return self._local(**given)
+
+    def _fitted_local(self, computed=False):
+        """The local estimator, fitted; with the lazy attributes only if these are computed."""
+        check_is_fitted(self)
+        model, given = self._as_local(), self.get_params(deep=False)
+        learned = {name: value for name, value in vars(self).items() if name not in given}
+        lazy = {name: learned.pop(name) for name in self._lazy if name in learned}
+        vars(model).update(learned)
+        if computed:
+            vars(model).update(zip(lazy, compute(*lazy.values()), strict=True))
+        return model
+
+    def _learn_columns(self, parts):
+        """How many columns the data have, and their names."""
+        self.n_features_in_ = parts.n_features
+        vars(self).pop("feature_names_in_", None)
+        if parts.names is not None:
+            self.feature_names_in_ = parts.names
+
+
+class Lazy(Remote):
+    """What is asked of fitted clusters for a dask collection stays lazy."""
+
+    labels_: Any
+    n_iter_: int
+    fit: Any
 
     def to_local(self, labels: bool = True) -> Any:
         """Return the fitted estimator of one machine with the same centers.
@@ -68,14 +91,7 @@ class Lazy:
         model : estimator
             It predicts the same.
         """
-        check_is_fitted(self)
-        model, given = self._as_local(), self.get_params(deep=False)
-        learned = {name: value for name, value in vars(self).items() if name not in given}
-        learned.pop("labels_", None)
-        vars(model).update(learned)
-        if labels and hasattr(self, "labels_"):
-            model.labels_ = np.asarray(self.labels_)
-        return model
+        return self._fitted_local(labels)
 
     def predict(self, X: Any) -> Any:
         """Nearest center of each row; no row opens a cluster.
@@ -108,10 +124,9 @@ class Lazy:
         return self._mapped("transform", X)
 
     def _mapped(self, method, X):
-        check_is_fitted(self)
-        model = self.to_local(labels=False)
+        model = self._fitted_local()
         if not is_dask_collection(X):
-            return METHODS[method][0](model, X)
+            return _asked(method, model, X)
         return lazily(model, method, Parts(X))
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
@@ -150,33 +165,38 @@ class Lazy:
         score : float
             As the estimator of one machine has it, up to rounding.
         """
-        check_is_fitted(self)
-        model = self.to_local(labels=False)
+        model = self._fitted_local()
         if not is_dask_collection(X):
             return model.score(X, sample_weight=sample_weight)
         parts = Parts(X, sample_weight)
-        pairs = zip(parts.rows, parts.weights, strict=True)
-        scores = compute(*(delayed(_score_of)(model, *pair) for pair in pairs))
+        scores = compute(each_part(_score_of, model, parts.rows, parts.weights))[0]
         return float(np.sum(scores)) - model.lam_ * len(model.cluster_centers_)
+
+
+def each_part(function, model, *lists):
+    """A function of a model and what there is of each partition, delayed."""
+    shared, function = delayed(model, traverse=False), delayed(function)
+    return [function(shared, *some) for some in zip(*lists, strict=True)]
+
+
+def joined(results, sizes, kind, *width):
+    """A dask array of the delayed arrays of partitions; ``sizes`` by partition, or None."""
+    return da.concatenate(
+        [
+            da.from_delayed(rows, (np.nan if sizes is None else sizes[p], *width), dtype=kind)
+            for p, rows in enumerate(results)
+        ],
+        allow_unknown_chunksizes=True,
+    )
 
 
 def lazily(model, method, parts, sizes=None):
     """A method of a local estimator on all partitions, as a dask array."""
-    if sizes is None and parts.sizes is not None:
-        sizes = dict(enumerate(parts.sizes))
-    kind = METHODS[method][1]
+    kind = KINDS.get(method)
     width = (len(model.cluster_centers_),) if kind is None else ()
     if kind is None:
         types = getattr(parts.collection, "dtypes", None)
         types = [parts.collection.dtype] if types is None else types
         kind = np.float32 if all(t == np.float32 for t in types) else np.float64
-    shared = delayed(model)
-    pieces = [
-        da.from_delayed(
-            delayed(_apply)(shared, method, rows),
-            (np.nan if sizes is None else sizes[p], *width),
-            dtype=kind,
-        )
-        for p, rows in enumerate(parts.rows)
-    ]
-    return da.concatenate(pieces, allow_unknown_chunksizes=True)
+    results = each_part(partial(_of_part, method), model, parts.rows)
+    return joined(results, parts.sizes if sizes is None else sizes, kind, *width)

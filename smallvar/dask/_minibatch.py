@@ -11,7 +11,7 @@ import smallvar
 from smallvar._base import unchanged_on_error
 from smallvar.dask._collection import Parts
 from smallvar.dask._lazy import Lazy, lazily
-from smallvar.dask._team import client_for, guarded, named
+from smallvar.dask._team import current_client, guarded, named
 
 
 def _fed(model, number, X, weight):
@@ -177,7 +177,7 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
         with unchanged_on_error(self):
             model._check_parameters()
             parts = Parts(X, sample_weight)
-            with client_for(None) as client:
+            with current_client() as client:
                 chain = model
                 pairs = zip(parts.rows, parts.weights, strict=True)
                 for p, (rows, weight) in enumerate(pairs):

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 FOLD = 16  # results that are added up by one task, where there are more tasks
 DIRECT = 8  # tasks up to which each is sent what all need; else workers hand it on
 SHARE = 0.5  # of the memory of the workers: data up to there are held in it
-LOOPBACK = "127.0.0.1:0"  # any free port
+# The status pages of a cluster in this process: any free port, not on all interfaces.
+LOOPBACK = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
 KEPT = 2  # fits that a worker keeps the state of
 
 
@@ -29,21 +30,14 @@ class Block:
 
 
 @contextlib.contextmanager
-def client_for(client):
-    """The client given, or the default one of this process, or one of threads of this process."""
-    if client is None:
-        with contextlib.suppress(ValueError):  # there is none
-            client = default_client()
-    if client is None:
-        # else the servers of its status pages would listen on all interfaces
-        here = {"dashboard_address": LOOPBACK, "worker_dashboard_address": LOOPBACK}
-        with Client(processes=False, n_workers=1, set_as_default=False, **here) as own:
+def current_client():
+    """The default client of this process, or one of threads of this process."""
+    try:
+        client = default_client()
+    except ValueError:  # there is none
+        with Client(processes=False, n_workers=1, set_as_default=False, **LOOPBACK) as own:
             yield own
         return
-    if client.status != "running":
-        raise RuntimeError(
-            f"client must be connected to a scheduler, got one that is {client.status}"
-        )
     yield client
 
 
@@ -135,7 +129,6 @@ class Team:
         self.held = persist
         self.blocks = client.compute(parts, optimize_graph=False) if persist else parts
         self.where = None
-        self.rounds = self.tasks = 0
 
     def groups(self, numbers):
         """Partitions that go into one task, and the worker that has them."""
@@ -178,8 +171,6 @@ class Team:
             else:
                 blocks = [self.blocks[some[0]]]
                 futures.append(delayed(_run)(function, some, blocks, shared_by_all, own))
-        self.rounds += 1
-        self.tasks += len(futures)
         if not self.held:
             while fold is not None and len(futures) > FOLD:
                 futures = [
@@ -215,10 +206,27 @@ def fits(client, nbytes):
     return nbytes <= SHARE * sum(client.run(_memory_here).values())
 
 
-def to_be_held(client, X, persist, nbytes):
-    """Whether the workers hold the data, as ``persist`` says, or "auto": if they fit."""
-    if persist != "auto":
-        return persist
+@contextlib.contextmanager
+def team_of(client, parts, beside, prepare, persist, look):
+    """A team on ``parts``, and what ``look(team)`` finds: facts, and the sizes of the partitions.
+
+    ``beside`` is what comes with the rows of each partition, ``persist`` whether the workers hold
+    the data, or "auto": if they fit.
+    """
+    found = None
+    if persist == "auto":
+        if parts.sizes is None:  # how large it is has to be found out
+            found = look(Team(client, parts.rows, beside, prepare, False))
+        sizes = parts.sizes if found is None else found[1].values()
+        persist = _may_be_held(client, parts.collection, parts.row_bytes * sum(sizes))
+    team = Team(client, parts.rows, beside, prepare, persist)
+    try:
+        yield team, *(look(team) if found is None else found)
+    finally:
+        team.close()
+
+
+def _may_be_held(client, X, nbytes):
     if futures_of(X) or fits(client, nbytes):
         return True
     warnings.warn(
@@ -226,6 +234,6 @@ def to_be_held(client, X, persist, nbytes):
         "sweep reads it anew. More workers, or float32, would keep it in memory; persist=True "
         "holds it anyway",
         UserWarning,
-        stacklevel=4,
+        stacklevel=6,
     )
     return False
