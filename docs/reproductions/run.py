@@ -47,6 +47,7 @@ SCRIPTS = {
     "first_example": Script(figure=True),
     "gaussian_processes": Script(),
     "hdp_toy": Script(),
+    "mad_bayes": Script(figure=True, data=True),
     "many_machines": Script(),
     "moving_gaussians": Script(figure=True),
     "moving_rings": Script(figure=True, alone=True),
