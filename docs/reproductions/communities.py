@@ -1,15 +1,17 @@
 """Known communities of graphs: PenalizedCut against Louvain's method.
 
-    SMALLVAR_DATA=folder python docs/reproductions/communities.py [--speed]
+    SMALLVAR_DATA=folder python docs/reproductions/communities.py [--speed] [--quick]
 
 The folder has graph_karate_edges.csv, graph_karate_labels.csv and the same of football (Zachary's
-karate club; American college football, Girvan and Newman 2002). Louvain's method is networkx's.
---speed instead times fits of generated graphs of 250,000, 500,000 and a million edges; of a million
-also `lam="auto"` and, if it is installed, leidenalg.
+karate club; American college football, Girvan and Newman 2002; both are among the network data of
+Mark Newman). Louvain's method is networkx's. --speed instead times fits of generated graphs of
+250,000, 500,000 and a million edges; of a million also `lam="auto"` and, if it is installed,
+leidenalg. --quick takes the smaller of the two graphs and fewer seeds, or graphs of a hundredth of
+the edges.
 """
 
+import argparse
 import os
-import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,13 +34,13 @@ def read(name):
     return A, truth
 
 
-def louvain(A, truth):
-    """NMI and number of communities of each of 20 seeds."""
+def louvain(A, truth, seeds):
+    """NMI and number of communities, medians over the seeds."""
     import networkx
 
     G = networkx.from_numpy_array(A)
     scores = []
-    for seed in range(20):
+    for seed in range(seeds):
         labels = np.empty(len(A), dtype=int)
         for c, nodes in enumerate(networkx.community.louvain_communities(G, seed=seed)):
             labels[list(nodes)] = c
@@ -46,11 +48,11 @@ def louvain(A, truth):
     return np.median(scores, axis=0)
 
 
-def communities():
+def communities(names, seeds):
     """The table."""
-    for name in ("karate", "football"):
+    for name in names:
         A, truth = read(name)
-        score, k = louvain(A, truth)
+        score, k = louvain(A, truth, seeds)
         print(f"{name}: {truth.max() + 1} communities; Louvain: NMI {score:.3f}, K {k:g}")
         for cut in ("normalized", "ratio"):
             for algorithm in ("multilevel", "incremental", "batch"):
@@ -93,11 +95,11 @@ def power_law(edges, rng):
     return symmetric(*np.minimum(ends, n - 1), n)
 
 
-def speed():
+def speed(counts):
     """Seconds over edges."""
     for make in (planted, power_law):
         for cut in ("normalized", "ratio"):
-            for edges in (250_000, 500_000, 1_000_000):
+            for edges in counts:
                 A = make(edges, np.random.default_rng(0))
                 start = time.perf_counter()
                 model = PenalizedCut(None, cut=cut, n_init=1).fit(A)
@@ -133,5 +135,21 @@ def network(name, A):
         report("leiden", lambda: len(leidenalg.find_partition(graph, kind, seed=0)))
 
 
+def main():
+    """Print the table, or times."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--speed", action="store_true", help="time fits of generated graphs")
+    parser.add_argument("--quick", action="store_true", help="smaller graphs")
+    options = parser.parse_args()
+    if options.speed:
+        speed((2_500, 5_000, 10_000) if options.quick else (250_000, 500_000, 1_000_000))
+    elif "SMALLVAR_DATA" not in os.environ:
+        parser.error("SMALLVAR_DATA must name the folder of the graphs, see the head of this file")
+    elif options.quick:
+        communities(("karate",), 5)
+    else:
+        communities(("karate", "football"), 20)
+
+
 if __name__ == "__main__":
-    speed() if "--speed" in sys.argv else communities()
+    main()

@@ -1,10 +1,11 @@
 """What every estimator makes of data and nothing else, now and with its former defaults.
 
-    SMALLVAR_DATA=folder python docs/reproductions/defaults.py [family ...]
+    SMALLVAR_DATA=folder python docs/reproductions/defaults.py [--quick] [family ...]
 
 prints a table for each family: clusters (or features) found and there, agreement with the truth
 (adjusted Rand index, normalized mutual information; of features, rows that have the same ones are
-a cluster) and seconds. Sets that need files are left out without them.
+a cluster) and seconds. Sets that need files are left out without them. All families take some ten
+minutes; --quick takes the first set of each.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -421,26 +423,37 @@ class Leiden:
         self.labels_ = np.array(found[5])
 
 
+def networks_with_communities():
+    """Name, adjacency matrix and communities; the last has none."""
+    for name in ("karate", "football"):
+        if (known := communities(name)) is not None:
+            yield name, *known
+    for degree in (20, 10):
+        for mixing in (0.2, 0.4, 0.5, 0.6):
+            yield f"LFR, {degree} links, {mixing}", *benchmark(mixing, degree)
+    rng = np.random.default_rng(0)
+    links = triu(random_array((1000, 1000), density=0.008, rng=rng), 1) > 0
+    yield "random links", (links + links.T).astype(float), np.zeros(1000, dtype=int)
+
+
+def graphs_of_neighbors():
+    """Name, points linked to the ten nearest, and the cluster of each."""
+    for name in ("digits", "iris", "wine"):
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        A = kneighbors_graph(X if name == "digits" else scale(X), 10)
+        yield f"{name}, 10 neighbors", A + A.T, y
+    X, y = datasets.make_moons(1000, noise=0.05, random_state=0)
+    A = kneighbors_graph(X, 10)
+    yield "moons, 10 neighbors", A + A.T, y
+
+
 def graphs():
     """Penalized cuts: networks by "auto"; where points are linked to neighbors, "plateau" too."""
     tried = {"now": PenalizedCut, "before": lambda: PenalizedCut(None)}
     points = tried | {"plateau": lambda: PenalizedCut("plateau")}
-    sets = {name: communities(name) for name in ("karate", "football")}
-    for degree in (20, 10):
-        for mixing in (0.2, 0.4, 0.5, 0.6):
-            sets[f"LFR, {degree} links, {mixing}"] = benchmark(mixing, degree)
-    rng = np.random.default_rng(0)
-    links = triu(random_array((1000, 1000), density=0.008, rng=rng), 1) > 0
-    sets["random links"] = (links + links.T).astype(float), np.zeros(1000, dtype=int)
-    cases = {name: (known, tried) for name, known in sets.items() if known is not None}
-    for name in ("digits", "iris", "wine"):
-        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-        A = kneighbors_graph(X if name == "digits" else scale(X), 10)
-        cases[f"{name}, 10 neighbors"] = (A + A.T, y), points
-    X, y = datasets.make_moons(1000, noise=0.05, random_state=0)
-    A = kneighbors_graph(X, 10)
-    cases["moons, 10 neighbors"] = (A + A.T, y), points
-    for name, ((A, truth), estimators) in cases.items():
+    networks = ((*case, tried) for case in networks_with_communities())
+    neighbors = ((*case, points) for case in graphs_of_neighbors())
+    for name, A, truth, estimators in chain(networks, neighbors):
         yield Case(name, csr_array(A), truth, estimators)
         if find_spec("leidenalg"):
             yield Case(name, csr_array(A), truth, {"leiden x 10": Leiden}, {"truth": truth})
@@ -547,11 +560,13 @@ def main():
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("family", nargs="*", default=list(FAMILIES), help=", ".join(FAMILIES))
-    for family in parser.parse_args().family:
+    parser.add_argument("--quick", action="store_true", help="the first set of each family")
+    options = parser.parse_args()
+    for family in options.family:
         print(f"{family}: {FAMILIES[family].__doc__}")
         print(HEADER)
         lines = {}
-        for case in FAMILIES[family]():
+        for case in islice(FAMILIES[family](), 1 if options.quick else None):
             for which, make in case.estimators.items():
                 model = make()
                 if "random_state" in model.get_params():

@@ -1,12 +1,14 @@
 """Swaps after a start, and the search for the best row: what the defaults of BPMeans rest on.
 
-    SMALLVAR_DATA=folder python docs/reproductions/feature_defaults.py
+    SMALLVAR_DATA=folder python docs/reproductions/feature_defaults.py [--quick]
 
-takes about three minutes and prints two tables of docs/guide/features.rst. The folder may have
+takes about three minutes and prints two tables of docs/guide/features.rst; --quick takes fewer
+seeds, swaps and rows. The folder may have
 bp_means_tabletop_pca100.csv (see feature_quality.py) and bp_means_simulated.csv (see
 docs/examples/plot_dice.py); sets that are not there are left out.
 """
 
+import argparse
 import os
 import time
 from pathlib import Path
@@ -33,8 +35,8 @@ def table(name, divisor=1.0):
     return np.loadtxt(path, delimiter=",", skiprows=1) / divisor if path.exists() else None
 
 
-def swaps():
-    """How many of 20 fits reach the lowest objective of all, and their time on one thread."""
+def swaps(seeds, numbers):
+    """How many of the fits reach the lowest objective of all, and their time on one thread."""
     photos, dice = table("bp_means_tabletop_pca100.csv"), table("bp_means_simulated.csv", 255)
     sets = {
         "photos": (photos, 5, 30.0),
@@ -50,11 +52,11 @@ def swaps():
         for model in (KFeatures(k, n_threads=1), BPMeans(lam, n_threads=1)):
             line, objectives = f"{name:24s}{type(model).__name__:12s}", []
             seconds = []
-            for number in SWAPS:
+            for number in numbers:
                 model.set_params(n_swaps=number)
                 begin = time.process_time()
-                fits = [model.set_params(random_state=s).fit(X).objective_ for s in range(SEEDS)]
-                seconds.append((time.process_time() - begin) / SEEDS)
+                fits = [model.set_params(random_state=s).fit(X).objective_ for s in range(seeds)]
+                seconds.append((time.process_time() - begin) / seeds)
                 objectives.append(fits)
             best = np.min(objectives)
             there = np.sum(np.array(objectives) < best * (1 + 1e-6) + 1e-9, axis=1)
@@ -79,7 +81,7 @@ def bit_by_bit(X, A):
     return Z
 
 
-def search():
+def search(rows, few_rows):
     """Squared errors of transform and of one bit after the other, by those of the true bits."""
     for k, d, noise, positive in (
         (8, 20, 0.5, False),
@@ -90,27 +92,31 @@ def search():
         (40, 64, 2.0, False),
         (40, 20, 0.5, False),
     ):
-        X, Z, A = planted(k * d, ROWS, d, k, noise=noise, positive=positive)
+        X, Z, A = planted(k * d, rows, d, k, noise=noise, positive=positive)
         model = KFeatures(k, init=Z, n_threads=1).fit(X)
         model.components_ = A  # the true ones, not those of the fit
         begin = time.process_time()
         found = model.transform(X)
         seconds = time.process_time() - begin
-        few, true = X[:FEW], Z[:FEW]
+        few, true = X[:few_rows], Z[:few_rows]
         one = np.square(few - bit_by_bit(few, A) @ A).sum() / np.square(few - true @ A).sum()
         all_ = np.square(X - found @ A).sum() / np.square(X - Z @ A).sum()
         kind = "non-negative" if positive else ""
         print(
             f"{k:3d} {d:3d} {noise:4.1f} {kind:13s}{one:8.2f}{all_:10.4f}"
-            f"{seconds / ROWS * 1e6:8.1f} us a row"
+            f"{seconds / rows * 1e6:8.1f} us a row"
         )
 
 
 def main():
-    print(f"Of {SEEDS} fits with {', '.join(map(str, SWAPS))} swaps at the best; ms for each")
-    swaps()
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer seeds, swaps and rows")
+    quick = parser.parse_args().quick
+    seeds, numbers = (3, SWAPS[:3]) if quick else (SEEDS, SWAPS)
+    print(f"Of {seeds} fits with {', '.join(map(str, numbers))} swaps at the best; ms for each")
+    swaps(seeds, numbers)
     print("\nK, d, noise; errors by those of the true bits: bit by bit, transform; time")
-    search()
+    search(*(50, 10) if quick else (ROWS, FEW))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Clustering Gaussian processes: section 8.3 of Campbell, Kulis and How (2017).
 
-    python docs/reproductions/gaussian_processes.py
+    python docs/reproductions/gaussian_processes.py [--quick]
 
-takes some minutes of one core and prints the table of docs/guide/dynamic_kernel.rst. A data point
-is a set of 30 noisy measurements of one of four latent functions on [-5, 5], made within a random
-interval; 1000 such points come in 10 batches of 100. The conversion of the paper lost the functions
-and all constants, so these are ours: f(x) = x, sin(2 x), cos(x) + 2 and -x / 2 - 2, noise of
-standard deviation 0.3, intervals whose ends are uniform (at least 1 apart), and a Gaussian process
-with a squared exponential covariance of length 1 and standard deviation 3.
+takes some minutes of one core (with --quick, of one record with 3 steps, seconds) and prints the
+table of docs/guide/dynamic_kernel.rst. A data point is a set of 30 noisy measurements of one of
+four latent functions on [-5, 5], made within a random interval; 1000 such points come in 10 batches
+of 100. The conversion of the paper lost the functions and all constants, so these are ours: f(x) =
+x, sin(2 x), cos(x) + 2 and -x / 2 - 2, noise of standard deviation 0.3, intervals whose ends are
+uniform (at least 1 apart), and a Gaussian process with a squared exponential covariance of length 1
+and standard deviation 3.
 
 SD-Means, as published, takes as kernel the probability that two sets are measurements of the same
 latent function, a priori 0.5: p(both) / (p(both) + p(one) p(other)), with the marginal likelihoods
@@ -116,9 +117,9 @@ def plain(record, lam):
     return [model.partial_fit(means_on_grid(X)).labels_ for X, _ in record]
 
 
-def table(seeds):
+def table(seeds, steps):
     """One line for each method."""
-    records = [draw(seed) for seed in range(seeds)]
+    records = [draw(seed, steps) for seed in range(seeds)]
     truths = [[true for _, true in record] for record in records]
     methods = {f"SpectralDynamicMeans {LAM:g}": spectral}
     methods |= {f"DynamicMeans {lam:g}": lambda r, lam=lam: plain(r, lam) for lam in LAMS}
@@ -137,7 +138,7 @@ def table(seeds):
                     len(np.unique(np.concatenate(labels))),
                 )
             )
-        seconds = (time.process_time() - begin) / (seeds * STEPS)
+        seconds = (time.process_time() - begin) / (seeds * steps)
         mean, spread = np.mean(rows, axis=0), np.std(rows, axis=0)[0]
         print(f"{name:26s}{mean[0]:10.2f}{spread:8.2f}{mean[1]:9.2f}{mean[2]:9.1f}{seconds:8.3f}")
 
@@ -145,9 +146,10 @@ def table(seeds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=6, help="records of 1000 processes")
+    parser.add_argument("--quick", action="store_true", help="one record of 300")
     arguments = parser.parse_args()
     with threadpool_limits(1):
-        table(arguments.records)
+        table(*(1, 3) if arguments.quick else (arguments.records, STEPS))
 
 
 if __name__ == "__main__":

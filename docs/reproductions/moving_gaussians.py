@@ -1,13 +1,14 @@
 """Moving Gaussians: section 8.1 of Campbell, Kulis and How (2017).
 
-    python docs/reproductions/moving_gaussians.py
+    python docs/reproductions/moving_gaussians.py [--quick] [--figure FILE]
 
 takes about three minutes of one core, prints the tables of docs/guide/dynamic.rst and draws
-docs/guide/dynamic_maps.png. A record has 100 steps and a fixed number of clusters, each with 15
-points a step around its center. Centers start uniform in the unit square and move in every step.
-Before each step but the first, a cluster dies with probability 0.05, and a new one, with a number
-of its own, starts at a random place. There are two readings of how points and centers
-spread:
+docs/guide/dynamic_maps.png, or the file that --figure names. --quick makes one record of each kind
+for the tables, with 5 clusters, and coarse maps of one, and draws only where it is told. A record
+has 100 steps and a fixed number of clusters, each with 15 points a step around its center. Centers
+start uniform in the unit square and move in every step. Before each step but the first, a cluster
+dies with probability 0.05, and a new one, with a number of its own, starts at a random place. There
+are two readings of how points and centers spread:
 
 words    as the paper says: isotropic Gaussians of standard deviation 0.05 in each direction.
          Nothing is said of the border; here centers are reflected there.
@@ -194,10 +195,10 @@ def compare(n_clusters, repetitions, reading):
     }
 
 
-def table(readings, repetitions):
+def table(readings, repetitions, counts):
     """Accuracies for every kind of record, method and number of clusters."""
     for reading in readings:
-        rows = {k: compare(k, repetitions, reading) for k in COUNTS}
+        rows = {k: compare(k, repetitions, reading) for k in counts}
         titles = [
             "accuracy, consistent",
             "accuracy, step by step",
@@ -206,13 +207,13 @@ def table(readings, repetitions):
         ]
         for column, title in enumerate(titles):
             print(f"\n{reading}: {title}")
-            print(f"{'clusters':20s}" + "".join(f"{k:10d}" for k in COUNTS))
-            for name in rows[COUNTS[0]]:
-                found = [rows[k][name][column] for k in COUNTS]
+            print(f"{'clusters':20s}" + "".join(f"{k:10d}" for k in counts))
+            for name in rows[counts[0]]:
+                found = [rows[k][name][column] for k in counts]
                 print(f"{name:20s}" + "".join(f"{value:10.2f}" for value in found), flush=True)
 
 
-def grids(repetitions, reading):
+def grids(repetitions, reading, lams, t_qs, k_taus):
     """Accuracy for 5 clusters over (t_q, lam) and over (t_q, k_tau)."""
     records = [draw(5, 1000 + seed, reading) for seed in range(repetitions)]
 
@@ -225,54 +226,67 @@ def grids(repetitions, reading):
             ]
         )
 
-    left = np.array([[accuracy(lam=lam, t_q=t_q) for lam in LAMS] for t_q in T_QS])
-    right = np.array([[accuracy(k_tau=k_tau, t_q=t_q) for k_tau in K_TAUS] for t_q in T_QS])
+    left = np.array([[accuracy(lam=lam, t_q=t_q) for lam in lams] for t_q in t_qs])
+    right = np.array([[accuracy(k_tau=k_tau, t_q=t_q) for k_tau in k_taus] for t_q in t_qs])
     return left, right
 
 
-def maps(repetitions):
-    """The picture."""
+def maps(repetitions, picture, every):
+    """The picture, or None, of every so many-th value."""
+    lams, t_qs, k_taus = LAMS[::every], T_QS[::every], K_TAUS[::every]
     fig, axes = plt.subplots(2, 2, figsize=(7.4, 6.2), layout="constrained", sharey=True)
     for row, reading in zip(axes, ("words", "program"), strict=True):
         for ax, grid, columns, name in zip(
-            row, grids(repetitions, reading), (LAMS, K_TAUS), ("lam", "k_tau"), strict=True
+            row,
+            grids(repetitions, reading, lams, t_qs, k_taus),
+            (lams, k_taus),
+            ("lam", "k_tau"),
+            strict=True,
         ):
             best = np.unravel_index(grid.argmax(), grid.shape)
             print(
                 f"{reading}: best accuracy {grid.max():.2f} at {name}={columns[best[1]]:g}, "
-                f"t_q={T_QS[best[0]]:g}"
+                f"t_q={t_qs[best[0]]:g}"
             )
             image = ax.pcolormesh(grid, vmin=0.1, vmax=0.75, cmap="viridis")
             ticks = [f"{value:g}".lstrip("0") for value in columns]
             ax.set_xticks(np.arange(len(columns)) + 0.5, ticks)
-            ax.set_yticks(np.arange(len(T_QS)) + 0.5, [f"{value:g}" for value in T_QS])
+            ax.set_yticks(np.arange(len(t_qs)) + 0.5, [f"{value:g}" for value in t_qs])
             ax.tick_params(length=0, labelsize=7)
             ax.set_xlabel(name)
             other = f"k_tau = {K_TAU}" if name == "lam" else f"lam = {LAM}"
             ax.set_title(f"{reading}, {other}", fontsize=10)
             x = np.interp(LAM if name == "lam" else K_TAU, columns, np.arange(len(columns)))
-            y = np.interp(T_Q, T_QS, np.arange(len(T_QS)))
+            y = np.interp(T_Q, t_qs, np.arange(len(t_qs)))
             ax.plot(x + 0.5, y + 0.5, "+", color="black", ms=13, mew=4)
             ax.plot(x + 0.5, y + 0.5, "+", color="white", ms=12, mew=2)
         row[0].set_ylabel("t_q")
     fig.colorbar(image, ax=axes, shrink=0.6, label="label accuracy")
     buffer = io.BytesIO()
     fig.savefig(buffer, dpi=110)
-    Image.open(buffer).convert("RGB").quantize(128).save(PICTURE, optimize=True)
-    print(f"{PICTURE.name}: {PICTURE.stat().st_size / 1000:.0f} kB")
+    if picture:
+        Image.open(buffer).convert("RGB").quantize(128).save(picture, optimize=True)
+        print(f"{picture.name}: {picture.stat().st_size / 1000:.0f} kB")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=8, help="records in the tables")
     parser.add_argument("--maps", type=int, default=6, help="records in the maps; 0 for no maps")
+    parser.add_argument("--quick", action="store_true", help="one record of each kind")
+    parser.add_argument("--figure", type=Path, help="draw to this file")
     arguments = parser.parse_args()
+    repetitions, n_maps, counts = arguments.repetitions, arguments.maps, COUNTS
+    picture, every = arguments.figure or PICTURE, 1
+    if arguments.quick:
+        repetitions, n_maps, counts = 1, 1, COUNTS[:1]
+        picture, every = arguments.figure, 5
     warnings.filterwarnings("ignore", "KMeans is known to have a memory leak")
     with threadpool_limits(1):
-        if arguments.repetitions:
-            table(("words", "program", "sparse"), arguments.repetitions)
-        if arguments.maps:
-            maps(arguments.maps)
+        if repetitions:
+            table(("words", "program", "sparse"), repetitions, counts)
+        if n_maps:
+            maps(n_maps, picture, every)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 """What a user might take instead: NMF for features, a Kalman tracker for clusters that move.
 
-    SMALLVAR_DATA=folder python docs/reproductions/rivals.py [features] [tracks]
+    SMALLVAR_DATA=folder python docs/reproductions/rivals.py [--quick] [features] [tracks]
 
-prints a table for each. The other tables of this kind are made by defaults.py (mixtures, Leiden)
-and asv_bench/known_k.py --rivals (HDBSCAN, KMeans, mixtures). Sets that need files are left out
-without them.
-"""
+prints a table for each, with --quick of the first two sets. The other tables of this kind are made
+by defaults.py (mixtures, Leiden) and asv_bench/known_k.py --rivals (HDBSCAN, KMeans, mixtures).
+Sets that need files are left out without them."""
 
 import argparse
 import os
 import time
 import warnings
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -61,14 +61,14 @@ def right_entries(Z, loadings):
     return (same[rows, columns].sum() + missing * (1 - Z.mean())) / Z.shape[1]
 
 
-def features():
+def features(most):
     """BPMeans() against NMF, which is told the number."""
     sets = {f"pictures, {k} objects": pictures(k, k) for k in (3, 5, 8)}
     sets |= {f"signed, {k} features": signed(k, k) for k in (4, 6)}
     if (DATA / "bp_means_simulated.csv").exists():
         sets["pictures of dice"] = dice()
     print(f"{'data':22s} {'method':16s} {'found':>5s} {'true':>5s} {'entries':>8s} {'error':>7s} s")
-    for name, (X, Z) in sets.items():
+    for name, (X, Z) in islice(sets.items(), most):
         k = Z.shape[1]
         least = X - np.minimum(X.min(), 0.0)  # NMF takes no negative numbers
         for method in ("BPMeans()", f"NMF({k})"):
@@ -190,7 +190,7 @@ def aircraft():
     return X, (table["seconds"] // 20).astype(int), table["id"].astype(int)
 
 
-def tracks():
+def tracks(most):
     """DynamicMeans against a Kalman tracker; both are told the same distances."""
     sets = {
         "12 tracks, 1 row": (*flights(0, 12, 60, 1), 1.5),
@@ -201,7 +201,7 @@ def tracks():
     if (DATA / "adsb_quickstart_20s.csv").exists():
         sets["aircraft"] = (*aircraft(), 5.7)
     print(f"{'data':20s} {'method':14s} {'tracks':>6s} {'true':>5s} {'NMI':>6s} {'s':>7s}")
-    for name, (X, times, truth, reach) in sets.items():
+    for name, (X, times, truth, reach) in islice(sets.items(), most):
         single = name == "aircraft"
         lam = 4.0 if single else reach**2
         models = {
@@ -226,11 +226,13 @@ def main():
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("table", nargs="*", default=["features", "tracks"])
-    for table in parser.parse_args().table:
+    parser.add_argument("--quick", action="store_true", help="the first two sets of each")
+    options = parser.parse_args()
+    for table in options.table:
         print(globals()[table].__doc__)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            globals()[table]()
+            globals()[table](2 if options.quick else None)
 
 
 if __name__ == "__main__":

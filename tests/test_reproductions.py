@@ -1,0 +1,233 @@
+"""The scripts of docs/reproductions: all are known to run.py, and say what they do."""
+
+import importlib.util
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reproductions"
+
+# Each as a script of its own, but in one process: what they import takes longer than they do.
+HELP = """
+import io, os, runpy, sys
+from contextlib import redirect_stdout
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+for path in sys.argv[1:]:
+    sys.argv[:] = [path, "--help"]
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            runpy.run_path(path, run_name="__main__")
+    except SystemExit as end:
+        if end.code == 0 and "usage:" in printed.getvalue():
+            print(path, printed.getvalue().count("--quick"), printed.getvalue().count("--figure"))
+            continue
+    raise RuntimeError(f"no help of {path}: {printed.getvalue()}")
+"""
+
+
+@pytest.fixture(scope="module")
+def run():
+    """The module run.py."""
+    path = FOLDER / "run.py"
+    if not path.is_file():
+        pytest.skip("the source tree is not at hand")
+    spec = importlib.util.spec_from_file_location("reproductions_run", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclass looks there
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def imported():
+    """Modules that scripts import."""
+    names = set()
+    for path in FOLDER.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        names |= set(re.findall(r"(?m)^\s*(?:from|import) (\w+)", text)) - {path.stem}
+    return names
+
+
+def test_every_script_is_in_the_table_or_imported(run):
+    files = {path.stem for path in FOLDER.glob("*.py")} - {"run"}
+    assert set(run.SCRIPTS) <= files
+    assert files - set(run.SCRIPTS) <= imported()
+    # what is not in the table must not be a program
+    for name in files - set(run.SCRIPTS):
+        text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+        assert 'if __name__ == "__main__"' not in text, name
+
+
+@pytest.mark.timeout(300)
+def test_help(run):
+    """Every script explains itself, knows --quick, and --figure where the table says so."""
+    for package in ("dask", "distributed", "matplotlib", "networkx", "PIL"):
+        pytest.importorskip(package)
+    paths = [str(FOLDER / f"{name}.py") for name in run.SCRIPTS]
+    environment = os.environ | {"MPLBACKEND": "Agg", "COLUMNS": "1000"}
+    result = subprocess.run(
+        [sys.executable, "-c", HELP, *paths], capture_output=True, text=True, check=False,
+        env=environment,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    lines = [line.rsplit(maxsplit=2) for line in result.stdout.splitlines()]
+    assert [Path(path).stem for path, _, _ in lines] == list(run.SCRIPTS)
+    for path, quick, figure in lines:
+        assert int(quick) > 0, path
+        assert (int(figure) > 0) == run.SCRIPTS[Path(path).stem].figure, path
+
+
+@pytest.fixture(scope="module")
+def scaling():
+    """The module scaling.py."""
+    path = FOLDER / "scaling.py"
+    if not path.is_file():
+        pytest.skip("the source tree is not at hand")
+    spec = importlib.util.spec_from_file_location("reproductions_scaling", path)
+    module = importlib.util.module_from_spec(spec)
+    before = sys.path.copy()
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path[:] = before
+    return module
+
+
+class TestScaling:
+    """Cases, exponents, and the numbers of asv, for a family of five cases."""
+
+    @pytest.fixture
+    def family(self, scaling):
+        points = scaling.FAMILIES[0]
+        sizes = {"base": (1000, 4, 5), "rows": (100, 1000, 10_000), "columns": (4, 16)}
+        return type("Few", (points,), {**sizes, "clusters": (5, 20)})
+
+    def test_cases_vary_one_number(self, scaling, family):
+        names = {
+            "rows": ["100 x 4, 5 clusters", "1000 x 4, 5 clusters", "10k x 4, 5 clusters"],
+            "columns": ["1000 x 4, 5 clusters", "1000 x 16, 5 clusters"],
+            "clusters": ["1000 x 4, 5 clusters", "1000 x 4, 20 clusters"],
+        }
+        assert set(family.cases) == {name for axis in names.values() for name in axis}
+        assert family.params == [list(family.cases), ["DPMeans", "KMeans"]]
+        for axis, cases in names.items():
+            assert [case for _, case in scaling.along(family, axis)] == cases
+        assert [n for n, _ in scaling.along(family, "columns")] == [4, 16]
+
+    def test_exponents(self, scaling, family):
+        """Of time = rows^2 sqrt(columns); where there is one number only, there is none."""
+        found = {
+            (case, "DPMeans"): (n**2 * d**0.5, k, 1.0) for case, (n, d, k) in family.cases.items()
+        }
+        slopes = [scaling.exponent(family, found, axis, "DPMeans") for axis in scaling.AXES]
+        assert slopes == pytest.approx([2.0, 0.5, 0.0], abs=1e-12)
+        found["1000 x 16, 5 clusters", "DPMeans"] = (float("nan"), 5, 1.0)
+        assert math.isnan(scaling.exponent(family, found, "columns", "DPMeans"))
+
+    def test_numbers_of_asv(self, scaling, family, tmp_path):
+        """The newest results that have all fits of ours; the rival's may be missing."""
+
+        def entry(offset, missing):
+            numbers = [
+                offset + i for i in range(2 * len(family.cases))
+            ]  # the estimator varies first
+            numbers[missing] = None
+            return [numbers, [[f"'{name}'" for name in names] for names in family.params], "hash"]
+
+        for date, missing in ((1, 1), (2, 1), (3, 0)):  # 0: a fit of ours
+            results = {f"scaling.Few.{m}": entry(100 * date, missing) for m in scaling.METHODS}
+            run = {"date": 86_400_000 * date, "params": {"machine": "it"}, "results": results}
+            run |= {"commit_hash": "0123456789", "result_columns": ["result", "params", "version"]}
+            (tmp_path / "it").mkdir(exist_ok=True)
+            (tmp_path / "it" / f"{date}.json").write_text(json.dumps(run))
+        (tmp_path / "it" / "machine.json").write_text("{}")
+        found, source = scaling.from_asv(tmp_path, [family])
+        assert source == "asv, it, 01234567, 1970-01-03"
+        first, second, *_ = family.cases
+        assert found[family][first, "DPMeans"] == [200, 200, 200]
+        assert np.isnan(found[family][first, "KMeans"]).all()
+        assert found[family][second, "KMeans"] == [203, 203, 203]
+        assert scaling.from_asv(tmp_path / "none", [family]) == (None, "measured here")
+
+    def test_a_measured_case(self, scaling, family):
+        """The classes of the benchmark, on the smallest case: seconds, K and NMI of both."""
+        small = type(
+            "One",
+            (family,),
+            {"base": (100, 4, 5), "rows": (100,), "columns": (4,), "clusters": (5,)},
+        )
+        found = scaling.measure(small, 1)
+        assert list(found) == [("100 x 4, 5 clusters", name) for name in ("DPMeans", "KMeans")]
+        (seconds, k, quality), (_, rival, _) = found.values()
+        assert seconds > 0 and rival == 5 and 0.8 < quality <= 1 + 1e-9 and 4 <= k <= 8
+
+
+def script(folder, name, body):
+    (folder / f"{name}.py").write_text(body, encoding="utf-8")
+
+
+class TestRun:
+    """What becomes of scripts made for the purpose."""
+
+    @pytest.fixture
+    def folder(self, run, tmp_path, monkeypatch):
+        monkeypatch.setattr(run, "HERE", tmp_path)
+        monkeypatch.delenv("SMALLVAR_DATA", raising=False)
+        say = "import sys\nprint(*sys.argv[1:])\n"
+        script(tmp_path, "good", say)
+        script(tmp_path, "twice", say)
+        script(tmp_path, "bad", "import sys\nsys.exit('it broke')\n")
+        script(tmp_path, "slow", "import time\nprint('begun', flush=True)\ntime.sleep(600)\n")
+        table = {
+            "good": run.Script(figure=True),
+            "twice": run.Script(figure=True, alone=True),
+            "bad": run.Script(),
+            "slow": run.Script(limit=1 / 60),
+            "files": run.Script(data=True),  # there is no such file: it must not be run
+        }
+        monkeypatch.setattr(run, "SCRIPTS", table)
+        return tmp_path
+
+    def main(self, run, monkeypatch, *arguments):
+        monkeypatch.setattr(sys, "argv", ["run.py", *arguments])
+        return run.main()
+
+    def test_all(self, run, folder, monkeypatch, capfd):
+        assert self.main(run, monkeypatch) == 1
+        printed = capfd.readouterr()
+        outcomes = re.findall(r"(?m)^(\w+) +[\d.]+ s  ([a-z ]+)$", printed.out)
+        assert dict(outcomes) == {
+            "good": "ok", "twice": "ok", "bad": "failed", "slow": "too long", "files": "skipped",
+        }  # fmt: skip
+        assert "it broke" in printed.err
+        results = folder / "results"
+        assert (results / "good.txt").read_text() == f"--figure {results / 'good.png'}\n"
+        assert (results / "twice.txt").read_text() == f"\n--figure {results / 'twice.png'}\n"
+        assert not (results / "files.txt").exists()
+
+    def test_quick_keeps_nothing(self, run, folder, monkeypatch, capfd):
+        assert self.main(run, monkeypatch, "--quick", "good.py", "files") == 0
+        assert not (folder / "results").exists()
+        assert capfd.readouterr().out.endswith(": 1 ok, 1 skipped\n")
+
+    def test_quick_with_results(self, run, folder, monkeypatch):
+        kept = folder / "kept"
+        assert self.main(run, monkeypatch, "--quick", "--results", str(kept), "good", "twice") == 0
+        assert (kept / "twice.txt").read_text() == "--quick\n"
+        assert (kept / "good.txt").read_text() == f"--quick --figure {kept / 'good.png'}\n"
+
+    def test_unknown_names(self, run, folder, monkeypatch, capsys):
+        with pytest.raises(SystemExit, match="2"):
+            self.main(run, monkeypatch, "god")
+        assert (
+            "no such script: god; there are good, twice, bad, slow, files"
+            in capsys.readouterr().err
+        )
