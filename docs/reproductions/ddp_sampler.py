@@ -1,0 +1,237 @@
+"""Samplers of the mixture that D-Means is the limit of, in plain numpy.
+
+The Markov chain Gaussian mixture (Campbell, Kulis and How, 2017, section 2; Lin, Grimson and
+Fisher, 2010, who call it a dependent Dirichlet process): a cluster with c points in the past, not
+seen for D steps, lives on with probability q^D. A point of the present step joins
+
+    a cluster that already has n points of this step      in proportion to  c + n,
+    a cluster that has none yet                           in proportion to  q^D c,
+    a new one                                             in proportion to  alpha        (eq. 8).
+
+Centers of new clusters are N(m, s^2), between steps centers move by N(0, motion^2), and points are
+N(center, noise^2), all isotropic. Given the labels, the center of every cluster is Gaussian, by a
+Kalman filter; so centers are integrated out, and both samplers draw labels alone. The past goes on
+as it was labeled: they are filters, as in the paper.
+
+`gibbs_step` draws each point's label given those of all others of the step, with the proportions
+above (eq. 53), sweep after sweep. Its stationary distribution has a step's labels in proportion to
+
+    product over old clusters with n > 0 points of q^D Gamma(c + n) / Gamma(c)
+    times product over new ones of alpha Gamma(n)      times the density of the points.
+
+`particle_step` is particle learning (Carvalho, Lopes, Polson and Taddy, 2010): for each point in
+turn, particles are drawn anew by how well they predict it, then each draws its label. It follows
+(8) as a sequence, where the sum of the proportions depends on which clusters have points already,
+and so on the order of the points. Where no cluster waits to be revived the two agree.
+
+Many states, chains or particles, are held side by side in arrays.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Parameters of the mixture."""
+
+    alpha: float  # proportion of a new cluster
+    survival: float  # q, for a step
+    noise: float  # standard deviation of points, in each direction
+    motion: float  # of a center from step to step
+    place: float | np.ndarray  # mean of new centers
+    reach: float  # standard deviation of new centers
+
+
+class States:
+    """Clusters of many states, in columns that each state fills as it likes.
+
+    Labels are columns; `named` turns them into numbers that stay.
+    """
+
+    SPARE = 8  # columns that are added when a state has none left
+
+    def __init__(self, mixture, n_states, d, seed):
+        self.mixture, self.d = mixture, d
+        self.rng = np.random.default_rng(seed)
+        self.rows = np.arange(n_states)
+        self.name = np.full((n_states, 0), -1)  # number of a cluster of the past; -1: free
+        self.count = np.zeros((n_states, 0))  # its points in the past
+        self.age = np.zeros((n_states, 0))  # steps since it had points
+        self.center = np.zeros((n_states, 0, d))  # mean and variance of its center before this step
+        self.variance = np.zeros((n_states, 0))
+        self.n_points = 0  # of all steps so far
+
+    def _widen(self):
+        """Add free columns."""
+        shape = (len(self.rows), self.SPARE)
+        place = np.broadcast_to(self.mixture.place, (*shape, self.d))
+        added = {
+            "name": np.full(shape, -1),
+            "count": np.zeros(shape),
+            "age": np.zeros(shape),
+            "center": place,
+            "variance": np.full(shape, self.mixture.reach**2),
+        }
+        if hasattr(self, "now"):
+            level = np.full(shape, -np.inf)
+            added |= {"now": np.zeros(shape), "total": np.zeros((*shape, self.d))}
+            added |= {"urn": np.zeros(shape), "level": level, "middle": place}
+            added |= {"sharp": np.zeros(shape)}
+        for field, values in added.items():
+            setattr(self, field, np.concatenate([getattr(self, field), values], axis=1))
+
+    def begin(self):
+        """A new step without points: clusters have aged and moved."""
+        for field in ("now", "total"):
+            vars(self).pop(field, None)
+        old = self.name >= 0
+        if old.all(axis=1).any():
+            self._widen()
+            old = self.name >= 0
+        self.age = self.age + old
+        self.variance = self.variance + self.mixture.motion**2 * old
+        self.now = np.zeros(old.shape)  # points of this step
+        self.total = np.zeros((*old.shape, self.d))  # and their sum
+        self.urn, self.level, self.sharp = (np.zeros(old.shape) for _ in range(3))
+        self.middle = np.zeros_like(self.total)
+        every = np.arange(old.shape[1])
+        self._refresh(self.rows[:, None], every[None])
+
+    def _posterior(self, index):
+        """Precision and mean of centers given the past and the points of this step."""
+        variance, now = self.variance[index], self.now[index]
+        precision = 1 / variance + now / self.mixture.noise**2
+        weighted = self.center[index] / variance[..., None]
+        weighted = weighted + self.total[index] / self.mixture.noise**2
+        return precision, weighted / precision[..., None]
+
+    def _refresh(self, *index):
+        """What the next point would find in these columns: proportion, place and width."""
+        precision, self.middle[index] = self._posterior(index)
+        width = 1 / precision + self.mixture.noise**2
+        now, count = self.now[index], self.count[index]
+        waiting = self.mixture.survival ** self.age[index] * count
+        urn = np.where(now > 0, count + now, waiting)  # 0 where free
+        self.urn[index] = urn
+        with np.errstate(divide="ignore"):
+            self.level[index] = np.log(urn) - self.d / 2 * np.log(2 * np.pi * width)
+        self.sharp[index] = 0.5 / width
+
+    def _scores(self, point):
+        """Log of proportion times density for every column, and for a new cluster, last."""
+        mixture = self.mixture
+        gap = self.middle - point[:, None]
+        score = self.level - self.sharp * np.einsum("rkd,rkd->rk", gap, gap)
+        width = mixture.reach**2 + mixture.noise**2
+        far = ((point - mixture.place) ** 2).sum(axis=1) / (2 * width)
+        new = np.log(mixture.alpha) - self.d / 2 * np.log(2 * np.pi * width) - far
+        new = np.broadcast_to(new[:, None], (len(score), 1))
+        return np.concatenate([score, new], axis=1)
+
+    def _shift(self, rows, columns, point, sign):
+        """Add a point to these clusters, or take it away."""
+        self.now[rows, columns] += sign
+        some = self.now[rows, columns] > 0
+        point = np.broadcast_to(point, (len(self.rows), self.d))[rows]
+        self.total[rows, columns] = (self.total[rows, columns] + sign * point) * some[:, None]
+        self._refresh(rows, columns)
+
+    def _join(self, score, point):
+        """Draw a cluster in every state, and put the point there."""
+        share = np.exp(score - score.max(axis=1, keepdims=True)).cumsum(axis=1)
+        mark = (1 - self.rng.random(len(share))) * share[:, -1]  # above 0
+        column = (share < mark[:, None]).sum(axis=1)
+        opened = np.flatnonzero(column == score.shape[1] - 1)
+        if len(opened):
+            used = (self.name[opened] >= 0) | (self.now[opened] > 0)
+            column[opened] = used.argmin(axis=1)
+        self._shift(self.rows, column, point, 1)
+        if len(opened) and ((self.name[opened] >= 0) | (self.now[opened] > 0)).all(axis=1).any():
+            self._widen()
+        return column
+
+    def log_joint(self):
+        """Log of the stationary distribution of `gibbs_step`, apart from a constant."""
+        precision, mean = self._posterior(...)
+        old, seen = self.name >= 0, self.now > 0
+        prior = np.where(
+            old,
+            self.age * np.log(self.mixture.survival) - gammaln(np.maximum(self.count, 1)),
+            np.log(self.mixture.alpha),
+        ) + gammaln(np.maximum(self.count + self.now, 1))
+        drawn = (self.center**2).sum(axis=2) / self.variance - precision * (mean**2).sum(axis=2)
+        density = -(self.d * np.log(self.variance * precision) + drawn) / 2
+        return ((prior + density) * seen).sum(axis=1)
+
+    def named(self, columns):
+        """Numbers of clusters: of a new one, that of its first point in the whole record."""
+        if not columns.shape[1]:
+            return columns
+        name = np.take_along_axis(self.name, columns, axis=1)
+        same = columns[:, :, None] == columns[:, None]
+        return np.where(name >= 0, name, self.n_points + same.argmax(axis=2))
+
+    def end(self, columns, points):
+        """The step is labeled so for good; returns the numbers of the clusters."""
+        names = self.named(columns)
+        self.now[:], self.total[:] = 0, 0
+        index = (self.rows[:, None], columns)
+        np.add.at(self.now, index, 1)
+        np.add.at(self.total, index, points)
+        precision, mean = self._posterior(...)
+        seen = self.now > 0
+        self.center = np.where(seen[..., None], mean, self.center)
+        self.variance = np.where(seen, 1 / precision, self.variance)
+        self.count = self.count + self.now
+        self.age = np.where(seen, 0, self.age)
+        self.name[index] = names
+        self.n_points += columns.shape[1]
+        return names
+
+    def take(self, rows):
+        """Go on with these states, some more than once, others not at all."""
+        fields = ("name", "count", "age", "center", "variance")
+        for field in (*fields, "now", "total", "urn", "level", "middle", "sharp"):
+            setattr(self, field, getattr(self, field)[rows])
+
+
+def gibbs_step(states, points, n_samples):
+    """Samples of the labels (columns) of a step, and log_joint of each; then `states.end` one.
+
+    ``points`` has shape (n_states or 1, n, d). In the first sweep every point is labeled given
+    those before it.
+    """
+    states.begin()
+    n = points.shape[1]
+    columns = np.empty((n_samples, len(states.rows), n), dtype=int)
+    worth = np.empty((n_samples, len(states.rows)))
+    for sample in range(n_samples):
+        for i in range(n):
+            if sample:
+                states._shift(states.rows, columns[sample - 1, :, i], points[:, i], -1)
+            columns[sample, :, i] = states._join(states._scores(points[:, i]), points[:, i])
+        worth[sample] = states.log_joint()
+    return columns, worth
+
+
+def particle_step(states, points):
+    """Labels (columns) of a step in every particle, and which one it was before the step.
+
+    Then `states.end` these labels.
+    """
+    states.begin()
+    n, n_states = points.shape[1], len(states.rows)
+    columns, before = np.empty((n_states, n), dtype=int), states.rows
+    for i in range(n):
+        score = states._scores(points[:, i])
+        worth = logsumexp(score, axis=1) - np.log(states.urn.sum(axis=1) + states.mixture.alpha)
+        share = np.exp(worth - worth.max()).cumsum()
+        comb = (states.rows + states.rng.random()) / n_states * share[-1]
+        drawn = np.minimum(np.searchsorted(share, comb, side="right"), n_states - 1)
+        states.take(drawn)
+        columns[:, :i], before = columns[drawn, :i], before[drawn]
+        columns[:, i] = states._join(score[drawn], points[:, i])
+    return columns, before
