@@ -52,6 +52,8 @@ class States:
     """
 
     SPARE = 8  # columns that are added when a state has none left
+    PAST = ("name", "count", "age", "center", "variance")
+    STEP = ("now", "total", "waiting", "sure", "pull", "urn", "level", "middle", "sharp")
 
     def __init__(self, mixture, n_states, d, seed):
         self.mixture, self.d = mixture, d
@@ -66,58 +68,51 @@ class States:
 
     def _widen(self):
         """Add free columns."""
-        shape = (len(self.rows), self.SPARE)
+        shape, reach = (len(self.rows), self.SPARE), self.mixture.reach
         place = np.broadcast_to(self.mixture.place, (*shape, self.d))
-        added = {
-            "name": np.full(shape, -1),
-            "count": np.zeros(shape),
-            "age": np.zeros(shape),
-            "center": place,
-            "variance": np.full(shape, self.mixture.reach**2),
-        }
+        added = {"name": np.full(shape, -1), "count": np.zeros(shape), "age": np.zeros(shape)}
+        added |= {"center": place, "variance": np.full(shape, reach**2)}
         if hasattr(self, "now"):
-            level = np.full(shape, -np.inf)
-            added |= {"now": np.zeros(shape), "total": np.zeros((*shape, self.d))}
-            added |= {"urn": np.zeros(shape), "level": level, "middle": place}
-            added |= {"sharp": np.zeros(shape)}
+            added |= {"now": np.zeros(shape), "total": np.zeros_like(place)}
+            added |= {"waiting": np.zeros(shape), "sure": np.full(shape, reach**-2)}
+            added |= {"pull": place / reach**2, "urn": np.zeros(shape), "middle": place}
+            added |= {"level": np.full(shape, -np.inf), "sharp": np.zeros(shape)}
         for field, values in added.items():
             setattr(self, field, np.concatenate([getattr(self, field), values], axis=1))
 
     def begin(self):
         """A new step without points: clusters have aged and moved."""
-        for field in ("now", "total"):
+        for field in self.STEP:
             vars(self).pop(field, None)
-        old = self.name >= 0
-        if old.all(axis=1).any():
+        if (self.name >= 0).all(axis=1).any():
             self._widen()
-            old = self.name >= 0
+        old = self.name >= 0
         self.age = self.age + old
         self.variance = self.variance + self.mixture.motion**2 * old
         self.now = np.zeros(old.shape)  # points of this step
-        self.total = np.zeros((*old.shape, self.d))  # and their sum
-        self.urn, self.level, self.sharp = (np.zeros(old.shape) for _ in range(3))
-        self.middle = np.zeros_like(self.total)
-        every = np.arange(old.shape[1])
-        self._refresh(self.rows[:, None], every[None])
+        self.total = np.zeros_like(self.center)  # and their sum
+        self.waiting = self.mixture.survival**self.age * self.count  # proportion without them
+        self.sure = 1 / self.variance
+        self.pull = self.center / self.variance[..., None]
+        self.urn, self.level, self.sharp = (np.empty(old.shape) for _ in range(3))
+        self.middle = np.empty_like(self.center)
+        with np.errstate(divide="ignore"):
+            self._refresh(self.rows[:, None], np.arange(old.shape[1])[None])
 
     def _posterior(self, index):
         """Precision and mean of centers given the past and the points of this step."""
-        variance, now = self.variance[index], self.now[index]
-        precision = 1 / variance + now / self.mixture.noise**2
-        weighted = self.center[index] / variance[..., None]
-        weighted = weighted + self.total[index] / self.mixture.noise**2
-        return precision, weighted / precision[..., None]
+        gain = self.mixture.noise**-2
+        precision = self.sure[index] + gain * self.now[index]
+        return precision, (self.pull[index] + gain * self.total[index]) / precision[..., None]
 
     def _refresh(self, *index):
         """What the next point would find in these columns: proportion, place and width."""
         precision, self.middle[index] = self._posterior(index)
         width = 1 / precision + self.mixture.noise**2
-        now, count = self.now[index], self.count[index]
-        waiting = self.mixture.survival ** self.age[index] * count
-        urn = np.where(now > 0, count + now, waiting)  # 0 where free
+        now = self.now[index]
+        urn = np.where(now > 0, self.count[index] + now, self.waiting[index])  # 0 where free
         self.urn[index] = urn
-        with np.errstate(divide="ignore"):
-            self.level[index] = np.log(urn) - self.d / 2 * np.log(2 * np.pi * width)
+        self.level[index] = np.log(urn) - self.d / 2 * np.log(2 * np.pi * width)
         self.sharp[index] = 0.5 / width
 
     def _scores(self, point):
@@ -128,15 +123,15 @@ class States:
         width = mixture.reach**2 + mixture.noise**2
         far = ((point - mixture.place) ** 2).sum(axis=1) / (2 * width)
         new = np.log(mixture.alpha) - self.d / 2 * np.log(2 * np.pi * width) - far
-        new = np.broadcast_to(new[:, None], (len(score), 1))
-        return np.concatenate([score, new], axis=1)
+        result = np.empty((len(score), score.shape[1] + 1))
+        result[:, :-1], result[:, -1] = score, new
+        return result
 
     def _shift(self, rows, columns, point, sign):
         """Add a point to these clusters, or take it away."""
         self.now[rows, columns] += sign
-        some = self.now[rows, columns] > 0
-        point = np.broadcast_to(point, (len(self.rows), self.d))[rows]
-        self.total[rows, columns] = (self.total[rows, columns] + sign * point) * some[:, None]
+        total = self.total[rows, columns] + sign * point
+        self.total[rows, columns] = total * (self.now[rows, columns] > 0)[:, None]
         self._refresh(rows, columns)
 
     def _join(self, score, point):
@@ -193,8 +188,7 @@ class States:
 
     def take(self, rows):
         """Go on with these states, some more than once, others not at all."""
-        fields = ("name", "count", "age", "center", "variance")
-        for field in (*fields, "now", "total", "urn", "level", "middle", "sharp"):
+        for field in (*self.PAST, *self.STEP):
             setattr(self, field, getattr(self, field)[rows])
 
 
@@ -205,15 +199,17 @@ def gibbs_step(states, points, n_samples):
     those before it.
     """
     states.begin()
-    n = points.shape[1]
+    n, rows = points.shape[1], states.rows
     columns = np.empty((n_samples, len(states.rows), n), dtype=int)
     worth = np.empty((n_samples, len(states.rows)))
-    for sample in range(n_samples):
-        for i in range(n):
-            if sample:
-                states._shift(states.rows, columns[sample - 1, :, i], points[:, i], -1)
-            columns[sample, :, i] = states._join(states._scores(points[:, i]), points[:, i])
-        worth[sample] = states.log_joint()
+    with np.errstate(divide="ignore"):
+        for sample in range(n_samples):
+            for i in range(n):
+                point = points[:, i]
+                if sample:
+                    states._shift(rows, columns[sample - 1, :, i], point, -1)
+                columns[sample, :, i] = states._join(states._scores(point), point)
+            worth[sample] = states.log_joint()
     return columns, worth
 
 
