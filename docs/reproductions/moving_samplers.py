@@ -70,10 +70,10 @@ TITLES = (
 WHY = f"""
 Why they differ: the figures of the paper are lost, what is left of them is in these sentences.
 Here D-Means is compiled and the samplers are plain numpy, so of the times only the order of
-magnitude means anything. Gibbs makes {SAMPLES} samples a step instead of 5000, the first by labeling
-each point given those before it. All but D-Means know the noise; the samplers also know how
-clusters move and die. The variational method knows nothing of other steps; its clusters are
-linked one to one, by distance."""
+magnitude means anything. Gibbs makes {SAMPLES} samples a step, not 5000, the first by labeling each
+point given those before it. All but D-Means know the noise; the samplers also know how clusters
+move and die. The variational method knows nothing of other steps; its clusters are linked one
+to one, by distance."""
 
 
 def mixture(alpha):
