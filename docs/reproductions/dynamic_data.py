@@ -2,8 +2,8 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/dynamic_data.py [aircraft] [video] [--quick]
 
-takes MINUTES of one core, with --quick ten seconds. With `--figure FOLDER` it draws
-dynamic_aircraft.png and dynamic_video.png there.
+takes MINUTES of one core, with --quick ten seconds. `--figure NAME.png` draws NAME_aircraft.png
+and NAME_video.png.
 
 Aircraft. The paper has a week of flights over the United States, 17,895 of them, 600 labeled by
 hand, in windows of half an hour. Here are three hours around Paris: adsb_quickstart_20s.csv, as
@@ -157,7 +157,7 @@ def by_gibbs(steps, noise, seed, n_samples=SAMPLES):
     return labels, time.process_time() - begin
 
 
-def aircraft(quick, folder):
+def aircraft(quick, figure):
     """A table after Table 2, and a picture after Figure 4."""
     found = flights()
     X, labels = features(found), stand_ins(found)
@@ -173,7 +173,7 @@ def aircraft(quick, folder):
     methods = {
         "D-Means": (by_dmeans, LENGTHS, 20),
         "DP-means": (by_dpmeans, LENGTHS, 20),
-        "Gibbs": (by_gibbs, NOISES, 5),
+        "Gibbs": (by_gibbs, NOISES, 3),
     }
     head = ("parameter", "accuracy", "spread", "stepwise", "NMI", "clusters", "seconds", "trials")
     print(("\n{:10s}" + "{:>10s}" * len(head)).format("", *head))
@@ -196,8 +196,9 @@ def aircraft(quick, folder):
             f"{alike:10.3f}{n_clusters:10.1f}{seconds[name]:10.3f}{trials:10d}"
         )
     print(AIR_WORDS.format(*(seconds[k] / seconds["D-Means"] for k in ("Gibbs", "DP-means"))))
-    if folder:
-        draw_flights([found[i] for i in order], rows["D-Means"], folder / "dynamic_aircraft.png")
+    if figure:
+        file = figure.with_name(f"{figure.stem}_aircraft.png")
+        draw_flights([found[i] for i in order], rows["D-Means"], file)
 
 
 AIR_WORDS = """
@@ -265,7 +266,7 @@ def anew(frames, estimator):
     return linked(labels, palettes, LAM), colors, seconds
 
 
-def video(quick, folder):
+def video(quick, figure):
     """A table, and pictures after Figure 5."""
     frames = np.load(DATA / "carphone_30x144x176_rgb.npz")["X"].astype(float)
     frames = frames[:6, ::2, ::2] if quick else frames
@@ -305,8 +306,9 @@ def video(quick, folder):
         )
     first, *rest = (one.mean() for one in flicker.values())
     print(VIDEO_WORDS.format(*(one / first for one in rest)))
-    if folder:
-        draw_frames(frames, shape, results, flicker, folder / "dynamic_video.png")
+    if figure:
+        file = figure.with_name(f"{figure.stem}_video.png")
+        draw_frames(frames, shape, results, flicker, file)
 
 
 VIDEO_WORDS = """
@@ -348,14 +350,13 @@ def save(fig, file):
     buffer = io.BytesIO()
     fig.savefig(buffer, dpi=100)
     Image.open(buffer).convert("RGB").quantize(64).save(file, optimize=True)
-    print(f"{file.name}: {file.stat().st_size / 1000:.0f} kB")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", nargs="*", default=["aircraft", "video"])
     parser.add_argument("--quick", action="store_true", help="fewer trials, smaller frames")
-    parser.add_argument("--figure", type=Path, help="folder for the pictures")
+    parser.add_argument("--figure", type=Path, help="draw NAME_aircraft and NAME_video")
     options = parser.parse_args()
     parts = {"aircraft": aircraft, "video": video}
     if unknown := set(options.part) - set(parts):

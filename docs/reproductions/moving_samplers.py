@@ -3,7 +3,7 @@
     python docs/reproductions/moving_samplers.py [--quick] [--figure FILE]
 
 takes MINUTES of one core, with --quick ten seconds. Records are those of moving_gaussians.py as the
-paper words them: 100 steps, 15 points for each cluster with standard deviation 0.05, steps of
+paper words them: 15 points for each cluster with standard deviation 0.05, steps of
 centers the same, death with probability 0.05. All are scored by that script's `label_accuracy`.
 
 D-Means          3 starts, with the parameters of the authors' program (lam=0.05, t_q=6.8) and with
@@ -25,7 +25,7 @@ Read differently from the paper:
   centers are uniform: here they are Gaussian with the same mean and variance, and alpha is the best
   of a few for 5 clusters, on other records.
 - What the variational method does from step to step is not said.
-- 50 trials there, 3 here. Time is CPU time; chains of several records and both choices run side by
+- 50 trials of 100 steps there, 3 of 40 steps here, for the same reason. Time is CPU time; chains of several records and both choices run side by
   side in the same arrays, and their time is divided by their number.
 """
 
@@ -67,10 +67,10 @@ TITLES = (
     "clusters a step",
     "milliseconds of CPU a step",
 )
-WHY = f"""
+WHY = """
 Why they differ: the figures of the paper are lost, what is left of them is in these sentences.
 Here D-Means is compiled and the samplers are plain numpy, so of the times only the order of
-magnitude means anything. Gibbs makes {SAMPLES} samples a step, not 5000, the first by labeling each
+magnitude means anything. Gibbs makes a few samples a step, not 5000, the first by labeling each
 point given those before it. All but D-Means know the noise; the samplers also know how clusters
 move and die. The variational method knows nothing of other steps; its clusters are linked one
 to one, by distance."""
@@ -299,8 +299,8 @@ def main():
     )
     parser.add_argument("--figure", type=Path, help="draw figures 1(d) to 1(f) to this file")
     options = parser.parse_args()
-    n_records, n_samples, counts, sizes = options.records, SAMPLES, COUNTS, TRADE
-    steps = slice(None)
+    n_records, n_samples, counts, sizes = options.records, options.samples, COUNTS, TRADE
+    steps = slice(options.steps)
     if options.quick:
         n_records, n_samples, counts, steps = 1, 3, COUNTS[:2], slice(12)
         sizes = {name: values[:2] for name, values in TRADE.items()}
@@ -310,6 +310,7 @@ def main():
         return [draw(k, first + seed, "words")[steps] for seed in range(n_records)]
 
     warnings.filterwarnings("ignore", "KMeans is known to have a memory leak")
+    print(f"{n_records} records of {steps.stop} steps; Gibbs makes {n_samples} samples in a step\n")
     with threadpool_limits(1):
         alpha = choose_alpha(records(5, 1000), TRIED)
         rows = {k: compare(records(k, 0), alpha, n_samples) for k in counts}
