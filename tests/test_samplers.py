@@ -1,30 +1,27 @@
-"""Samplers of docs/reproductions: frequencies of labelings against exact enumeration."""
+"""The samplers of docs/reproductions against posteriors that can be added up."""
 
 import importlib.util
 import itertools
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reproductions"
-
 
 def script(name):
-    """A script of docs/reproductions as a module."""
-    path = FOLDER / f"{name}.py"
-    if not path.exists():
-        pytest.skip("docs/reproductions is not here")
-    spec = importlib.util.spec_from_file_location(f"reproductions_{name}", path)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    """A module of docs/reproductions."""
+    path = Path(__file__).parents[1] / "docs" / "reproductions" / f"{name}.py"
+    if not path.is_file():
+        pytest.skip("the source tree is not at hand")
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 class TestDependentDirichletProcess:
-    """Three steps of 3, 0 and 3 points: a cluster of the first waits two steps to be revived."""
+    """ddp_sampler.py: steps of 3, 0 and 3 points, so clusters of the first wait for two steps."""
 
     PARAMETERS = {"alpha": 0.8, "survival": 0.6, "noise": 0.5, "motion": 0.4}
     PRIOR = {"place": 0.2, "reach": 1.1}
@@ -94,12 +91,12 @@ class TestDependentDirichletProcess:
         whole = sum(result.values())
         return {labels: worth / whole for labels, worth in result.items()}
 
-    def draws(self, sampler):
+    def draws(self, sampler, n_states=DRAWS):
         """Labels of both steps, in so many chains or particles, and `log_joint` of the second."""
         module = script("ddp_sampler")
         mixture = module.Mixture(**self.PARAMETERS, **self.PRIOR)
-        states = module.States(mixture, self.DRAWS, 2, 0)
-        names = np.empty((self.DRAWS, 0), dtype=int)
+        states = module.States(mixture, n_states, 2, 0)
+        names = np.empty((n_states, 0), dtype=int)
         for points in (self.FIRST, self.FIRST[:0], self.SECOND):
             if sampler == "gibbs":
                 columns = module.gibbs_step(states, points[None], 6)[0][-1]
@@ -127,7 +124,7 @@ class TestDependentDirichletProcess:
 
     def test_log_joint(self):
         """Apart from what the first step decides, the log of the exact probability."""
-        names, worth = self.draws("gibbs")
+        names, worth = self.draws("gibbs", 500)
         exact = self.exact(False)
         rest = worth - np.log([exact[z] for z in map(tuple, names.tolist())])
         for first in np.unique(names[:, :3], axis=0):

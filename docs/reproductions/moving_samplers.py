@@ -2,9 +2,9 @@
 
     python docs/reproductions/moving_samplers.py [--quick] [--figure FILE]
 
-takes MINUTES of one core, with --quick ten seconds. Records are those of moving_gaussians.py as the
-paper words them: 15 points for each cluster with standard deviation 0.05, steps of
-centers the same, death with probability 0.05. All are scored by that script's `label_accuracy`.
+takes MINUTES of one core, with --quick ten seconds. Records are those of moving_gaussians.py as
+the paper words them: 15 points for each cluster, with standard deviation 0.05, centers that move by
+as much, and death with probability 0.05. All are scored by that script's `label_accuracy`.
 
 D-Means          3 starts, with the parameters of the authors' program (lam=0.05, t_q=6.8) and with
                  the best of the maps of moving_gaussians.py (lam=0.06, t_q=3); k_tau=1.01.
@@ -20,13 +20,14 @@ variational      mean-field inference for a Dirichlet process mixture (Blei and 
 Read differently from the paper:
 
 - Gibbs has 5000 samples there. Plain numpy makes 5 of them here, in as many sweeps; what more
-  samples bring is the last table. Centers are integrated out, which makes a sample worth more.
+  samples bring is in a table of its own. Centers are integrated out, so a sample is worth more.
+- 50 trials of 100 steps there, 3 of 40 steps here (--records, --steps, --samples for more).
 - Samplers have "the true generative model parameters" there. The generator has no alpha, and its
   centers are uniform: here they are Gaussian with the same mean and variance, and alpha is the best
   of a few for 5 clusters, on other records.
 - What the variational method does from step to step is not said.
-- 50 trials of 100 steps there, 3 of 40 steps here, for the same reason. Time is CPU time; chains of several records and both choices run side by
-  side in the same arrays, and their time is divided by their number.
+- Time is CPU time. Chains for several records and for both choices run side by side in the same
+  arrays, and their time is divided by their number.
 """
 
 import argparse
