@@ -32,6 +32,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+TINY = np.finfo(float).tiny
+
 
 @dataclass(frozen=True)
 class Mixture:
@@ -48,12 +50,15 @@ class Mixture:
 class States:
     """Clusters of many states, in columns that each state fills as it likes.
 
-    Labels are columns; `named` turns them into numbers that stay.
+    Labels are columns; `named` turns them into numbers that stay. What a step changes is packed,
+    so that a point takes few calls: `held` has, for each column, its points of this step, their
+    sum, its points in the past, its proportion while it has none of this step, and precision and
+    precision times mean of its center before this step; `found` has what the next point would find,
+    the proportion, the log of it times the density at the mean, 1 / (2 variance), and the mean.
     """
 
     SPARE = 8  # columns that are added when a state has none left
     PAST = ("name", "count", "age", "center", "variance")
-    STEP = ("now", "total", "waiting", "sure", "pull", "urn", "level", "middle", "sharp")
 
     def __init__(self, mixture, n_states, d, seed):
         self.mixture, self.d = mixture, d
@@ -65,6 +70,7 @@ class States:
         self.center = np.zeros((n_states, 0, d))  # mean and variance of its center before this step
         self.variance = np.zeros((n_states, 0))
         self.n_points = 0  # of all steps so far
+        self.held = self.found = None
 
     def _widen(self):
         """Add free columns."""
@@ -72,67 +78,70 @@ class States:
         place = np.broadcast_to(self.mixture.place, (*shape, self.d))
         added = {"name": np.full(shape, -1), "count": np.zeros(shape), "age": np.zeros(shape)}
         added |= {"center": place, "variance": np.full(shape, reach**2)}
-        if hasattr(self, "now"):
-            added |= {"now": np.zeros(shape), "total": np.zeros_like(place)}
-            added |= {"waiting": np.zeros(shape), "sure": np.full(shape, reach**-2)}
-            added |= {"pull": place / reach**2, "urn": np.zeros(shape), "middle": place}
-            added |= {"level": np.full(shape, -np.inf), "sharp": np.zeros(shape)}
+        if self.held is not None:
+            held = np.zeros((*shape, 4 + 2 * self.d))
+            held[..., self.d + 3] = reach**-2
+            held[..., self.d + 4 :] = place / reach**2
+            added |= {"held": held, "found": self._next(held)}
         for field, values in added.items():
             setattr(self, field, np.concatenate([getattr(self, field), values], axis=1))
 
     def begin(self):
         """A new step without points: clusters have aged and moved."""
-        for field in self.STEP:
-            vars(self).pop(field, None)
+        self.held = None
         if (self.name >= 0).all(axis=1).any():
             self._widen()
         old = self.name >= 0
         self.age = self.age + old
         self.variance = self.variance + self.mixture.motion**2 * old
-        self.now = np.zeros(old.shape)  # points of this step
-        self.total = np.zeros_like(self.center)  # and their sum
-        self.waiting = self.mixture.survival**self.age * self.count  # proportion without them
-        self.sure = 1 / self.variance
-        self.pull = self.center / self.variance[..., None]
-        self.urn, self.level, self.sharp = (np.empty(old.shape) for _ in range(3))
-        self.middle = np.empty_like(self.center)
-        with np.errstate(divide="ignore"):
-            self._refresh(self.rows[:, None], np.arange(old.shape[1])[None])
+        waiting = self.mixture.survival**self.age * self.count
+        waiting = np.maximum(waiting, TINY * old)  # 0 is for free columns
+        self.held = np.zeros((*old.shape, 4 + 2 * self.d))
+        self.held[..., self.d + 1] = self.count
+        self.held[..., self.d + 2] = waiting
+        self.held[..., self.d + 3] = 1 / self.variance
+        self.held[..., self.d + 4 :] = self.center / self.variance[..., None]
+        self.found = self._next(self.held)
 
-    def _posterior(self, index):
+    def _posterior(self, held):
         """Precision and mean of centers given the past and the points of this step."""
         gain = self.mixture.noise**-2
-        precision = self.sure[index] + gain * self.now[index]
-        return precision, (self.pull[index] + gain * self.total[index]) / precision[..., None]
+        precision = held[..., self.d + 3] + gain * held[..., 0]
+        weighted = held[..., self.d + 4 :] + gain * held[..., 1 : self.d + 1]
+        return precision, weighted / precision[..., None]
 
-    def _refresh(self, *index):
-        """What the next point would find in these columns: proportion, place and width."""
-        precision, self.middle[index] = self._posterior(index)
+    def _next(self, held):
+        """What the next point would find."""
+        result = np.empty((*held.shape[:-1], 3 + self.d))
+        precision, result[..., 3:] = self._posterior(held)
         width = 1 / precision + self.mixture.noise**2
-        now = self.now[index]
-        urn = np.where(now > 0, self.count[index] + now, self.waiting[index])  # 0 where free
-        self.urn[index] = urn
-        self.level[index] = np.log(urn) - self.d / 2 * np.log(2 * np.pi * width)
-        self.sharp[index] = 0.5 / width
+        now = held[..., 0]
+        urn = np.where(now > 0, held[..., self.d + 1] + now, held[..., self.d + 2])  # 0 where free
+        result[..., 0] = urn
+        # a free column is as wide as a new cluster, which comes before it by a factor of 1e307
+        result[..., 1] = np.log(np.maximum(urn, TINY)) - self.d / 2 * np.log(2 * np.pi * width)
+        result[..., 2] = 0.5 / width
+        return result
 
     def _scores(self, point):
         """Log of proportion times density for every column, and for a new cluster, last."""
-        mixture = self.mixture
-        gap = self.middle - point[:, None]
-        score = self.level - self.sharp * np.einsum("rkd,rkd->rk", gap, gap)
+        mixture, found = self.mixture, self.found
+        gap = found[..., 3:] - point[:, None]
+        result = np.empty((len(found), found.shape[1] + 1))
+        result[:, :-1] = found[..., 1] - found[..., 2] * np.einsum("rkd,rkd->rk", gap, gap)
         width = mixture.reach**2 + mixture.noise**2
         far = ((point - mixture.place) ** 2).sum(axis=1) / (2 * width)
-        new = np.log(mixture.alpha) - self.d / 2 * np.log(2 * np.pi * width) - far
-        result = np.empty((len(score), score.shape[1] + 1))
-        result[:, :-1], result[:, -1] = score, new
+        result[:, -1] = np.log(mixture.alpha) - self.d / 2 * np.log(2 * np.pi * width) - far
         return result
 
-    def _shift(self, rows, columns, point, sign):
-        """Add a point to these clusters, or take it away."""
-        self.now[rows, columns] += sign
-        total = self.total[rows, columns] + sign * point
-        self.total[rows, columns] = total * (self.now[rows, columns] > 0)[:, None]
-        self._refresh(rows, columns)
+    def _shift(self, columns, point, sign):
+        """Add a point to a cluster of every state, or take it away."""
+        held = self.held[self.rows, columns]
+        held[:, 0] += sign
+        held[:, 1 : self.d + 1] += sign * point
+        held[:, 1 : self.d + 1] *= (held[:, 0] > 0)[:, None]  # no rounding stays
+        self.held[self.rows, columns] = held
+        self.found[self.rows, columns] = self._next(held)
 
     def _join(self, score, point):
         """Draw a cluster in every state, and put the point there."""
@@ -141,25 +150,24 @@ class States:
         column = (share < mark[:, None]).sum(axis=1)
         opened = np.flatnonzero(column == score.shape[1] - 1)
         if len(opened):
-            used = (self.name[opened] >= 0) | (self.now[opened] > 0)
-            column[opened] = used.argmin(axis=1)
-        self._shift(self.rows, column, point, 1)
-        if len(opened) and ((self.name[opened] >= 0) | (self.now[opened] > 0)).all(axis=1).any():
+            column[opened] = (self.found[opened, :, 0] > 0).argmin(axis=1)
+        self._shift(column, point, 1)
+        if len(opened) and (self.found[opened, :, 0] > 0).all(axis=1).any():
             self._widen()
         return column
 
     def log_joint(self):
         """Log of the stationary distribution of `gibbs_step`, apart from a constant."""
-        precision, mean = self._posterior(...)
-        old, seen = self.name >= 0, self.now > 0
+        precision, mean = self._posterior(self.held)
+        old, now = self.name >= 0, self.held[..., 0]
         prior = np.where(
             old,
             self.age * np.log(self.mixture.survival) - gammaln(np.maximum(self.count, 1)),
             np.log(self.mixture.alpha),
-        ) + gammaln(np.maximum(self.count + self.now, 1))
+        ) + gammaln(np.maximum(self.count + now, 1))
         drawn = (self.center**2).sum(axis=2) / self.variance - precision * (mean**2).sum(axis=2)
         density = -(self.d * np.log(self.variance * precision) + drawn) / 2
-        return ((prior + density) * seen).sum(axis=1)
+        return ((prior + density) * (now > 0)).sum(axis=1)
 
     def named(self, columns):
         """Numbers of clusters: of a new one, that of its first point in the whole record."""
@@ -172,15 +180,16 @@ class States:
     def end(self, columns, points):
         """The step is labeled so for good; returns the numbers of the clusters."""
         names = self.named(columns)
-        self.now[:], self.total[:] = 0, 0
+        self.held[..., : self.d + 1] = 0
         index = (self.rows[:, None], columns)
-        np.add.at(self.now, index, 1)
-        np.add.at(self.total, index, points)
-        precision, mean = self._posterior(...)
-        seen = self.now > 0
+        np.add.at(self.held[..., 0], index, 1)
+        np.add.at(self.held[..., 1 : self.d + 1], index, points)
+        precision, mean = self._posterior(self.held)
+        now = self.held[..., 0]
+        seen = now > 0
         self.center = np.where(seen[..., None], mean, self.center)
         self.variance = np.where(seen, 1 / precision, self.variance)
-        self.count = self.count + self.now
+        self.count = self.count + now
         self.age = np.where(seen, 0, self.age)
         self.name[index] = names
         self.n_points += columns.shape[1]
@@ -188,7 +197,7 @@ class States:
 
     def take(self, rows):
         """Go on with these states, some more than once, others not at all."""
-        for field in (*self.PAST, *self.STEP):
+        for field in (*self.PAST, "held", "found"):
             setattr(self, field, getattr(self, field)[rows])
 
 
@@ -199,17 +208,15 @@ def gibbs_step(states, points, n_samples):
     those before it.
     """
     states.begin()
-    n, rows = points.shape[1], states.rows
+    n = points.shape[1]
     columns = np.empty((n_samples, len(states.rows), n), dtype=int)
     worth = np.empty((n_samples, len(states.rows)))
-    with np.errstate(divide="ignore"):
-        for sample in range(n_samples):
-            for i in range(n):
-                point = points[:, i]
-                if sample:
-                    states._shift(rows, columns[sample - 1, :, i], point, -1)
-                columns[sample, :, i] = states._join(states._scores(point), point)
-            worth[sample] = states.log_joint()
+    for sample in range(n_samples):
+        for i in range(n):
+            if sample:
+                states._shift(columns[sample - 1, :, i], points[:, i], -1)
+            columns[sample, :, i] = states._join(states._scores(points[:, i]), points[:, i])
+        worth[sample] = states.log_joint()
     return columns, worth
 
 
@@ -223,7 +230,9 @@ def particle_step(states, points):
     columns, before = np.empty((n_states, n), dtype=int), states.rows
     for i in range(n):
         score = states._scores(points[:, i])
-        worth = logsumexp(score, axis=1) - np.log(states.urn.sum(axis=1) + states.mixture.alpha)
+        worth = logsumexp(score, axis=1) - np.log(
+            states.found[..., 0].sum(axis=1) + states.mixture.alpha
+        )
         share = np.exp(worth - worth.max()).cumsum()
         comb = (states.rows + states.rng.random()) / n_states * share[-1]
         drawn = np.minimum(np.searchsorted(share, comb, side="right"), n_states - 1)
