@@ -195,9 +195,9 @@ class States:
         self.n_points += columns.shape[1]
         return names
 
-    def take(self, rows):
+    def take(self, rows, fields):
         """Go on with these states, some more than once, others not at all."""
-        for field in (*self.PAST, "held", "found"):
+        for field in fields:
             setattr(self, field, getattr(self, field)[rows])
 
 
@@ -236,7 +236,8 @@ def particle_step(states, points):
         share = np.exp(worth - worth.max()).cumsum()
         comb = (states.rows + states.rng.random()) / n_states * share[-1]
         drawn = np.minimum(np.searchsorted(share, comb, side="right"), n_states - 1)
-        states.take(drawn)
+        states.take(drawn, ("held", "found"))
         columns[:, :i], before = columns[drawn, :i], before[drawn]
         columns[:, i] = states._join(score[drawn], points[:, i])
+    states.take(before, states.PAST)  # which no point changes
     return columns, before

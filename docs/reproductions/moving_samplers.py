@@ -295,6 +295,8 @@ def picture(rows, counts, traded, file):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=3, help="records of each kind")
+    parser.add_argument("--steps", type=int, default=40, help="steps of each, at most 100")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="of Gibbs in a step")
     parser.add_argument(
         "--quick", action="store_true", help="one record of 12 steps, up to 10 clusters"
     )
