@@ -2,7 +2,7 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/dynamic_data.py [aircraft] [video] [--quick]
 
-takes MINUTES of one core, with --quick ten seconds. `--figure NAME.png` draws NAME_aircraft.png
+takes a minute of one core, with --quick ten seconds. `--figure NAME.png` draws NAME_aircraft.png
 and NAME_video.png.
 
 Aircraft. The paper has a week of flights over the United States, 17,895 of them, 600 labeled by
@@ -325,7 +325,7 @@ def video(quick, figure):
     print(VIDEO_WORDS.format(*(one / first for one in rest)))
     if figure:
         file = figure.with_name(f"{figure.stem}_video.png")
-        draw_frames(frames, shape, results, flicker, file)
+        draw_frames(shape, results, flicker, file)
 
 
 VIDEO_WORDS = """
@@ -337,17 +337,16 @@ Why they differ: the curves of the paper are lost, and so is how it measures fli
 cuts, at which clusters die and are born; carphone has none."""
 
 
-def draw_frames(frames, shape, results, flicker, file):
+def draw_frames(shape, results, flicker, file):
     """Three frames by cluster, and flicker over time."""
-    shown = np.linspace(0, len(frames) - 1, 3).astype(int)
-    fig = plt.figure(figsize=(7.4, 7.6), layout="constrained")
-    upper, lower = fig.subfigures(2, 1, height_ratios=(3.6, 1))
-    axes = upper.subplots(1 + len(results), 3)
+    n_changes = len(next(iter(flicker.values())))
+    shown = np.linspace(0, n_changes, 3).astype(int)
+    fig = plt.figure(figsize=(7.4, 6.2), layout="constrained")
+    upper, lower = fig.subfigures(2, 1, height_ratios=(2.8, 1))
+    axes = upper.subplots(len(results), 3)
     for ax, t in zip(axes[0], shown, strict=True):
-        ax.imshow(frames[t].reshape(*shape, 3).astype(np.uint8))
         ax.set_title(f"frame {t}", fontsize=10)
-    axes[0, 0].set_ylabel("original")
-    for row, (name, (labels, _, _)) in zip(axes[1:], results.items(), strict=True):
+    for row, (name, (labels, _, _)) in zip(axes, results.items(), strict=True):
         row[0].set_ylabel(name)
         for ax, t in zip(row, shown, strict=True):
             ax.imshow(labels[t].reshape(shape) % 20, cmap="tab20", vmin=0, vmax=19)
@@ -355,7 +354,7 @@ def draw_frames(frames, shape, results, flicker, file):
         ax.set(xticks=[], yticks=[])
     ax = lower.subplots()
     for name, values in flicker.items():
-        ax.plot(np.arange(1, len(frames)), values, label=name)
+        ax.plot(np.arange(1, n_changes + 1), values, label=name)
     ax.set(xlabel="frame", ylabel="flicker", ylim=(0, None))
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(fontsize=8, frameon=False, ncols=3)

@@ -2,7 +2,7 @@
 
     python docs/reproductions/moving_samplers.py [--quick] [--figure FILE]
 
-takes MINUTES of one core, with --quick ten seconds. Records are those of moving_gaussians.py as
+takes two minutes of one core, with --quick ten seconds. Records are those of moving_gaussians.py as
 the paper words them: 15 points for each cluster, with standard deviation 0.05, centers that move by
 as much, and death with probability 0.05. All are scored by that script's `label_accuracy`.
 
@@ -21,7 +21,7 @@ Read differently from the paper:
 
 - Gibbs has 5000 samples there. Plain numpy makes 5 of them here, in as many sweeps; what more
   samples bring is in a table of its own. Centers are integrated out, so a sample is worth more.
-- 50 trials of 100 steps there, 3 of 40 steps here (--records, --steps, --samples for more).
+- 50 trials of 100 steps there, 2 of 20 steps here (--records, --steps, --samples for more).
 - Samplers have "the true generative model parameters" there. The generator has no alpha, and its
   centers are uniform: here they are Gaussian with the same mean and variance, and alpha is the best
   of a few for 5 clusters, on other records.
@@ -294,8 +294,8 @@ def picture(rows, counts, traded, file):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=int, default=3, help="records of each kind")
-    parser.add_argument("--steps", type=int, default=40, help="steps of each, at most 100")
+    parser.add_argument("--records", type=int, default=2, help="records of each kind")
+    parser.add_argument("--steps", type=int, default=20, help="steps of each, at most 100")
     parser.add_argument("--samples", type=int, default=SAMPLES, help="of Gibbs in a step")
     parser.add_argument(
         "--quick", action="store_true", help="one record of 12 steps, up to 10 clusters"
