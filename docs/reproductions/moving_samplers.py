@@ -59,7 +59,7 @@ from threadpoolctl import threadpool_limits
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-ALPHAS, TRIED = (0.1, 1.0, 10.0), 3  # with so many samples
+ALPHAS, TRIED = (0.1, 1.0, 10.0), (16, 3)  # so many records and samples
 SAMPLES, PARTICLES, MOST = 5, 100, 40  # MOST: clusters of the variational method
 TRADE = {"D-Means": (1, 3, 10, 30), "Gibbs": (1, 5, 20)}
 TITLES = (
@@ -308,17 +308,17 @@ def main():
         n_records, n_samples, counts, steps = 1, 3, COUNTS[:2], slice(12)
         sizes = {name: values[:2] for name, values in TRADE.items()}
 
-    def records(k, first):
+    def records(k, first=0, n=n_records):
         """So many, with seeds from ``first`` on."""
-        return [draw(k, first + seed, "words")[steps] for seed in range(n_records)]
+        return [draw(k, first + seed, "words")[steps] for seed in range(n)]
 
     warnings.filterwarnings("ignore", "KMeans is known to have a memory leak")
     print(f"{n_records} records of {steps.stop} steps; Gibbs makes {n_samples} samples in a step\n")
     with threadpool_limits(1):
-        alpha = choose_alpha(records(5, 1000), TRIED)
-        rows = {k: compare(records(k, 0), alpha, n_samples) for k in counts}
+        alpha = choose_alpha(records(5, 1000, TRIED[0]), TRIED[1])
+        rows = {k: compare(records(k), alpha, n_samples) for k in counts}
         table(rows, counts)
-        traded = trade(records(5, 0), alpha, sizes)
+        traded = trade(records(5), alpha, sizes)
     verdict(rows, counts)
     if options.figure:
         picture(rows, counts, traded, options.figure)
