@@ -101,29 +101,37 @@ def label_accuracy(found, truth, consistent=True):
     one to one so that most points are in matched pairs; pairs without a common point are dropped,
     the others hold for good, or, without ``consistent``, for this step.
     """
-    partner, taken, shares = {}, set(), []  # found label -> true label; true labels in use
+    partner, shares = {}, []
     for labels, true in zip(found, truth, strict=True):
-        if not consistent:
-            partner, taken = {}, set()
-        names, row = np.unique(labels, return_inverse=True)
-        true_names, column = np.unique(true, return_inverse=True)
-        common = np.zeros((len(names), len(true_names)), dtype=int)
-        np.add.at(common, (row, column), 1)
-        free = np.array([name not in partner for name in names.tolist()])
-        true_free = np.array([name not in taken for name in true_names.tolist()])
-        left = common * free[:, None] * true_free
-        for i, j in zip(*linear_sum_assignment(left, maximize=True), strict=True):
-            if left[i, j]:
-                partner[names[i].item()] = true_names[j].item()
-                taken.add(true_names[j].item())
-        matched = [partner.get(name) for name in labels.tolist()]
-        shares.append(np.mean([a == b for a, b in zip(matched, true.tolist(), strict=True)]))
+        share, matched = match_step(labels, true, partner)
+        shares.append(share)
+        partner = matched if consistent else {}
     return float(np.mean(shares))
 
 
-def dynamic(record, lam=LAM, t_q=T_Q, k_tau=K_TAU):
+def match_step(labels, true, partner):
+    """Share of the points of a step in matched pairs, and the pairs of this step and before.
+
+    ``partner`` has the true label of each found one that was matched before.
+    """
+    partner, taken = dict(partner), set(partner.values())
+    names, row = np.unique(labels, return_inverse=True)
+    true_names, column = np.unique(true, return_inverse=True)
+    common = np.zeros((len(names), len(true_names)), dtype=int)
+    np.add.at(common, (row, column), 1)
+    free = np.array([name not in partner for name in names.tolist()])
+    true_free = np.array([name not in taken for name in true_names.tolist()])
+    left = common * free[:, None] * true_free
+    for i, j in zip(*linear_sum_assignment(left, maximize=True), strict=True):
+        if left[i, j]:
+            partner[names[i].item()] = true_names[j].item()
+    matched = [partner.get(name) for name in labels.tolist()]
+    return np.mean([a == b for a, b in zip(matched, true.tolist(), strict=True)]), partner
+
+
+def dynamic(record, lam=LAM, t_q=T_Q, k_tau=K_TAU, starts=STARTS):
     """Labels of every step."""
-    model = DynamicMeans(lam, t_q=t_q, k_tau=k_tau, n_init=STARTS, random_state=0, n_threads=1)
+    model = DynamicMeans(lam, t_q=t_q, k_tau=k_tau, n_init=starts, random_state=0, n_threads=1)
     return [model.partial_fit(X).labels_ for X, _ in record]
 
 
@@ -140,7 +148,7 @@ def alone(record, estimator):
     return labels, centers
 
 
-def linked(labels, centers):
+def linked(labels, centers, lam=LAM):
     """The same with the labels of near centers of the step before."""
     result, used, before, names = [], 0, None, None
     for step, (one, middle) in enumerate(zip(labels, centers, strict=True)):
@@ -148,8 +156,8 @@ def linked(labels, centers):
         new = np.full(len(middle), -1)
         if before is not None:
             distance = cdist(middle, before, "sqeuclidean")
-            for i, j in zip(*linear_sum_assignment(np.minimum(distance, LAM)), strict=True):
-                if distance[i, j] < LAM:
+            for i, j in zip(*linear_sum_assignment(np.minimum(distance, lam)), strict=True):
+                if distance[i, j] < lam:
                     new[i] = names[j]
         missing = np.flatnonzero(new < 0)
         new[missing] = used + np.arange(len(missing))
