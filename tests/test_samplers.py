@@ -26,7 +26,7 @@ class TestDirichletProcess:
 
     X = np.array([[0.0, 0.2], [0.6, -0.5], [1.4, 0.3], [2.1, 1.0], [-1.2, 0.4], [2.5, -0.8]])
     SIGMA, RHO, ALPHA = 0.5, 2.0, 1.3
-    SIGMA_PRIOR, ALPHA_PRIOR = (3.0, 1.5), (2.0, 1.0)  # shape and scale; shape and rate
+    SIGMA_PRIOR, ALPHA_PRIOR = (3.0, 1.5), (0.5, 0.3)  # shape and scale; shape and rate
     CHAINS, SPACING, DRAWS = 1000, 5, 8
 
     @staticmethod
@@ -72,8 +72,8 @@ class TestDirichletProcess:
         )
 
     def posterior(self, sigma_prior=None, alpha_prior=None, alpha=ALPHA):
-        """Probabilities; a prior is cut into 200 pieces of equal probability, by the midpoint."""
-        middle = (np.arange(200) + 0.5) / 200
+        """Probabilities; a prior is cut into 500 pieces of equal probability, by the midpoint."""
+        middle = (np.arange(500) + 0.5) / 500
         sigmas, alphas = np.array([self.SIGMA]), np.array([alpha])
         if sigma_prior is not None:
             sigmas = invgamma(sigma_prior[0], scale=sigma_prior[1]).ppf(middle)
@@ -116,7 +116,7 @@ class TestDirichletProcess:
         assert np.count_nonzero(found) > 150
         assert self.surprise(found, self.posterior(**given)) < 1
         # so many draws do tell posteriors apart that are near
-        other = {"alpha_prior": (2.0, 1.3)} if priors else {"alpha": 0.75 * self.ALPHA}
+        other = {"alpha_prior": (0.5, 0.5)} if priors else {"alpha": 0.75 * self.ALPHA}
         assert self.surprise(found, self.posterior(**{**given, **other})) > 1
         if priors:
             other = {"sigma_prior": (3.0, 1.1)}
@@ -150,3 +150,21 @@ class TestDirichletProcess:
                     log_size = np.log(300.0)
                 np.testing.assert_allclose(rate[chain, k], 0.5 / spread)
                 np.testing.assert_allclose(weight[chain, k], log_size - 1.5 * np.log(spread))
+
+    def test_alpha_given_the_number_of_clusters(self):
+        """Density p(alpha) alpha^K Gamma(alpha) / Gamma(alpha + n), by Kolmogorov's distance."""
+        sampler = script("dp_sampler").DirichletProcess(
+            self.X, self.SIGMA, self.RHO, self.ALPHA, chains=20_000, alpha_prior=(0.5, 0.3)
+        )
+        sampler.labels[:, 3:] = [1, 1, 2]
+        sampler._gather()
+        for _ in range(30):
+            sampler._draw_alpha()
+        edges = np.geomspace(1e-4, 100, 4001)
+        middle = np.sqrt(edges[1:] * edges[:-1])
+        density = (0.5 + 3 - 1) * np.log(middle) - 0.3 * middle
+        density += gammaln(middle) - gammaln(middle + len(self.X))
+        cumulated = np.cumsum(np.exp(density) * np.diff(edges))
+        cumulated /= cumulated[-1]
+        found = np.searchsorted(np.sort(sampler.alpha), edges[1:]) / len(sampler.alpha)
+        assert np.abs(found - cumulated).max() < 0.015  # 2 / sqrt(chains) is 0.014
