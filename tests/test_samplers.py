@@ -156,7 +156,7 @@ class TestDirichletProcess:
         sampler = script("dp_sampler").DirichletProcess(
             self.X, self.SIGMA, self.RHO, self.ALPHA, chains=20_000, alpha_prior=(0.5, 0.3)
         )
-        sampler.labels[:, 3:] = [1, 1, 2]
+        sampler.labels[:, 3:], sampler.width = [1, 1, 2], 3
         sampler._gather()
         for _ in range(30):
             sampler._draw_alpha()
