@@ -148,7 +148,7 @@ class TestDirichletProcess:
                 if k == sampler.open[chain] - chain * shape[1]:
                     assert size == 0
                     log_size = np.log(300.0)
-                np.testing.assert_allclose(rate[chain, k], 0.5 / spread)
+                np.testing.assert_allclose(rate[chain, k], -0.5 / spread)
                 np.testing.assert_allclose(weight[chain, k], log_size - 1.5 * np.log(spread))
 
     def test_alpha_given_the_number_of_clusters(self):

@@ -88,6 +88,7 @@ class DirichletProcess:
         self.sums = np.zeros((self.chains * self.width, self.d))
         np.add.at(self.sums, flat.ravel(), self.X.reshape(-1, self.d))
         self.open = self.first + used.sum(axis=1)
+        self.rows = np.arange(self.chains) * (self.n + 1)  # of the tables, for no points
         self._tabulate()
         chain = np.arange(self.chains).repeat(self.width)
         row = chain * (self.n + 1) + self.count
@@ -113,7 +114,7 @@ class DirichletProcess:
         with np.errstate(divide="ignore"):
             self.weights = (np.log(n) - 0.5 * self.d * np.log(spread)).ravel()
         self.new_weight = np.log(self.alpha) - 0.5 * self.d * np.log(spread[:, 0])
-        self.rates, self.shrink = (0.5 / spread).ravel(), self.shrink.ravel()
+        self.rates, self.shrink = (-0.5 / spread).ravel(), self.shrink.ravel()
 
     def _means(self, slots, chain):
         """Draw the means of these slots; 0 for the empty ones."""
@@ -126,13 +127,14 @@ class DirichletProcess:
         """Take point i of every chain out of its cluster and draw another one."""
         x = self.X[:, i]
         slots = self.first + self.labels[:, i]
-        emptied = self._add(slots, x, -1) == 0
-        if emptied.any():
+        count = self._add(slots, x, -1)
+        if not count.all():
+            emptied = count == 0
             self.center[slots[emptied]] = self.sums[slots[emptied]] = 0.0
         away = self.center.reshape(self.chains, self.width, self.d) - x[:, None]
         score = np.einsum("rkd,rkd->rk", away, away)
         score *= self.rate.reshape(score.shape)
-        np.subtract(self.weight.reshape(score.shape), score, out=score)
+        score += self.weight.reshape(score.shape)
         score += noise  # the largest score plus Gumbel noise is a draw from exp(score)
         self.labels[:, i] = label = score.argmax(axis=1)
         slots = self.first + label
@@ -144,12 +146,10 @@ class DirichletProcess:
 
     def _add(self, slots, x, sign):
         """Points x come (1) or go (-1); returns how many there are now."""
-        self.count[slots] += sign
-        count = self.count[slots]
-        row = np.arange(0, len(slots) * (self.n + 1), self.n + 1) + count
+        self.count[slots] = count = self.count[slots] + sign
+        row = self.rows + count
         self.rate[slots], self.weight[slots] = self.rates[row], self.weights[row]
-        sums = self.sums[slots] + sign * x
-        self.sums[slots] = sums
+        self.sums[slots] = sums = self.sums[slots] + sign * x
         if self.collapsed:
             self.center[slots] = self.shrink[row][:, None] * sums
         return count
