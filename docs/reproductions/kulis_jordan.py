@@ -2,7 +2,7 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/kulis_jordan.py
 
-takes four minutes of one core, nearly all of it Gibbs sampling, and prints the table with
+takes three minutes of one core, nearly all of it Gibbs sampling, and prints the table with
 the published numbers beside; with ``--quick`` 20 seconds, by fewer runs and sweeps. The rest of the
 paper's experiments: kulis_jordan_figure.py (three Gaussians), kulis_jordan_patches.py (the time of
 a sweep), hdp_toy.py (the hard HDP).
@@ -23,7 +23,7 @@ What the paper leaves open, and here is chosen:
   less correlation. Data are centered, since the prior of the means is. rho = 100 as in the paper.
   alpha and sigma are those with the largest NMI on the validation rows (60 sweeps, of which the
   last 20 count): alpha from 0.01, 0.1, 1, 10, sigma from 0.01, 0.03, 0.1, 0.3, 1 times the mean
-  variance of the columns. 200 sweeps after 100 of burn-in, of which every tenth counts; the paper
+  variance of the columns. 100 sweeps after 60 of burn-in, of which every tenth counts; the paper
   has 5,000 after 1,000, which ``--burn-in 1000 --sweeps 5000`` makes. How much the second half of
   the sweeps differs from the first is printed.
 
@@ -192,8 +192,8 @@ def beside(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--burn-in", type=int, default=100)
-    parser.add_argument("--sweeps", type=int, default=200, help="after the burn-in")
+    parser.add_argument("--burn-in", type=int, default=60)
+    parser.add_argument("--sweeps", type=int, default=100, help="after the burn-in")
     parser.add_argument("--quick", action="store_true", help="2 runs, 30 sweeps")
     options = parser.parse_args()
     if options.quick:

@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from smallvar import DPMeans, farthest_first_lambda
 
 ROWS, COLUMNS, RANK, TRUE, GUESS = 312_320, 128, 20, 300, 100
-SWEEPS, GIBBS_ROWS = 10, 5_000
+SWEEPS, GIBBS_ROWS = 5, 5_000
 
 
 def draw(rows):
