@@ -2,7 +2,7 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/kulis_jordan.py
 
-takes three minutes of one core, nearly all of it Gibbs sampling, and prints the table with
+takes some three minutes of one core, nearly all of it Gibbs sampling, and prints the table with
 the published numbers beside; with ``--quick`` 20 seconds, by fewer runs and sweeps. The rest of the
 paper's experiments: kulis_jordan_figure.py (three Gaussians), kulis_jordan_patches.py (the time of
 a sweep), hdp_toy.py (the hard HDP).
@@ -22,10 +22,11 @@ What the paper leaves open, and here is chosen:
 - Gibbs sampling is Algorithm 3 of Neal (2000), with the posterior of the paper's Algorithm 2 and
   less correlation. Data are centered, since the prior of the means is. rho = 100 as in the paper.
   alpha and sigma are those with the largest NMI on the validation rows (60 sweeps, of which the
-  last 20 count): alpha from 0.01, 0.1, 1, 10, sigma from 0.01, 0.03, 0.1, 0.3, 1 times the mean
-  variance of the columns. 100 sweeps after 60 of burn-in, of which every tenth counts; the paper
-  has 5,000 after 1,000, which ``--burn-in 1000 --sweeps 5000`` makes. How much the second half of
-  the sweeps differs from the first is printed.
+  last 20 count): alpha from 0.01, 0.1, 1, 10, sigma from 0.1, 0.3, 1 times the mean variance
+  of the columns. (With a smaller sigma there are tens to hundreds of clusters, which NMI rewards.)
+  100 sweeps after 60 of burn-in, of which every tenth counts; the paper has 5,000 after 1,000,
+  which ``--burn-in 1000 --sweeps 5000`` makes. How much the second half of the sweeps differs from
+  the first is printed.
 
 Two methods that the paper does not have need no number of clusters and no classes: "auto" is
 DPMeans(lam="auto"), "mixture" scikit-learn's BayesianGaussianMixture with its defaults, a Dirichlet
@@ -71,7 +72,7 @@ METRICS = {
     "AMI": adjusted_mutual_info_score,
 }
 RHO, COMPONENTS = 100.0, 20
-GRID = np.array([(a, s) for a in (0.01, 0.1, 1.0, 10.0) for s in (0.01, 0.03, 0.1, 0.3, 1.0)])
+GRID = np.array([(a, s) for a in (0.01, 0.1, 1.0, 10.0) for s in (0.1, 0.3, 1.0)])
 
 
 def file_of(name):
@@ -228,7 +229,21 @@ def main():
     print(REASONS)
 
 
-REASONS = ""
+REASONS = """
+Why they differ
+(figures: --runs 5)
+DP-means is within .03 of the published NMI on all sets, k-means too but on Balance Scale: its rows
+are a full grid without clusters, each start ends elsewhere (standard deviation .09), and the paper
+does not say how its k-means began. Random splits move the other means by about as much as they
+differ. On Soybean no reading of the data has both published values, .72 and .66: 266 complete rows
+and 290 filled ones give DP-means .68 to .70.
+Gibbs sampling is ahead of the published NMI where it makes many more clusters than there are
+classes (Pima, Car, Balance Scale, Breast Cancer, Vehicle: 10 to 43 for 2 to 4): alpha and sigma are
+chosen by NMI, which rewards that, and the smallest sigma of the grid is mostly taken. The paper's
+grid is not given. By ARI it is behind DP-means on five of the eight.
+"auto" finds one cluster where columns are codes of categories: tables of that kind are not what its
+densities describe. "mixture" uses 18 or more of its 20 components on five of the eight.
+"""
 
 
 if __name__ == "__main__":

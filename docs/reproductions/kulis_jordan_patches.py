@@ -3,11 +3,11 @@
     python docs/reproductions/kulis_jordan_patches.py
 
 prints them for DP-means, k-means and Gibbs sampling; ``--quick`` takes a tenth of the rows, and
-some ten seconds of CPU time. The paper clusters the image patches of Photo Tourism (Snavely, Seitz and Szeliski 2006),
-which are not at hand: here are as many rows and columns, drawn from 300 overlapping Gaussians that
-lie in 20 directions, plus noise in all. So times compare with each other, and with the paper's only
-in their order of magnitude. lam, which the paper does not give, is by the farthest-first rule for
-100 clusters.
+some ten seconds of CPU time. The paper clusters the image patches of Photo Tourism (Snavely, Seitz
+and Szeliski 2006), which are not at hand: here are as many rows and columns, drawn from 300
+overlapping Gaussians that lie in 20 directions, plus noise in all. So times compare with each
+other, and with the paper's only in their order of magnitude. lam, which the paper does not give, is
+by the farthest-first rule for 100 clusters.
 
 First DP-means runs from the mean to its fixed point, which gives the number K of clusters. Then
 DP-means, capped at K, and k-means of scikit-learn make the same number of sweeps from the same
@@ -119,8 +119,8 @@ def main():
 REASONS = """
 Why they differ
 Other data, machines of 2012 and no statement of K: the published times are not to be compared with
-these. Published, a sweep of Gibbs sampling takes less time
-than one of DP-means; that it takes more here also says that one is numpy's and the other compiled.
+these. Published, a sweep of Gibbs sampling takes less time than one of DP-means; that it takes more
+here also says that one is numpy's and the other compiled.
 DP-means keeps bounds of distances, which lloyd does not; elkan does, one for each point and center,
 and is slower than lloyd on these data.
 """
