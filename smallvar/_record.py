@@ -15,7 +15,7 @@ MOST_STEPS = 1 << 16  # differences that the noise is estimated from
 MOST_COLUMNS = 1024  # from so many columns on, as many differences are used for the covariance
 NORMAL = 0.6744897501960817  # median of the absolute value of a standard normal variable
 TRIM, KEPT = 3.0, 0.9733369246625415  # differences beyond so many of their scales are no noise
-SURE = 4.0  # standard errors, 1.6 of a root, from which a correlation counts: in 1 of 100 by chance
+SURE = 2.5  # standard errors from which a correlation counts
 MOST_CORRELATED = 0.95  # larger correlations count as this one
 MOST_OPENINGS = 2048  # rows at which a piece may have begun
 MOST_PIECES = 4096  # which are merged all together
@@ -74,22 +74,21 @@ def by_first_row(labels):
 # ---- noise -------------------------------------------------------------------------------------
 
 
-def _scale(steps):
-    """The scale of differences, a column each; where most are 0, that of rounding to the least."""
+def _variance(steps):
+    """Half the variance of differences, a column each, without those too large for noise.
+
+    Where most are 0, numbers are rounded: the variance is that of rounding to the least difference.
+    And the scale beyond which differences are too large.
+    """
     scale = np.median(np.abs(steps), axis=0) / NORMAL
+    noise = np.abs(steps) <= TRIM * scale
+    variance = np.square(np.where(noise, steps, 0.0)).sum(axis=0) / noise.sum(axis=0) / (2.0 * KEPT)
     for j in np.flatnonzero(scale == 0.0):
         size = np.abs(steps[:, j])
         if size.any():
-            scale[j] = size[size > 0.0].min() / np.sqrt(6.0)
-    return scale
-
-
-def _variance(steps):
-    """Half the variance of differences, without those too large for noise; and their scale."""
-    scale = _scale(steps)
-    noise = np.abs(steps) <= TRIM * scale
-    count = np.maximum(noise.sum(axis=0), 1)
-    return np.square(np.where(noise, steps, 0.0)).sum(axis=0) / count / (2.0 * KEPT), scale
+            variance[j] = size[size > 0.0].min() ** 2 / 12.0
+            scale[j] = np.sqrt(2.0 * variance[j])
+    return variance, scale
 
 
 def _some(rows):
@@ -98,32 +97,36 @@ def _some(rows):
 
 
 def noise_of(record):
-    """Eigenvalues, descending, of the covariance of the noise of a row, over long times.
+    """Eigenvalues, descending, of the covariance of the noise of a row.
 
-    From differences of neighboring rows, which states that last do not change much. Where those of
-    rows two apart are larger than independent noise has them, the noise is taken for
-    autoregressive, and its variance for that of its means over long times.
+    The covariance is that of differences of neighboring rows, which states that last do not change
+    much.
     """
-    X, first = record.X, record.first
-    near = _some(np.flatnonzero(~first[1:]))
-    if not len(near):
-        return _of_covariance(np.asarray(X, dtype=np.float64) - record.space.mean)
-    far = _some(np.flatnonzero(~first[1:-1] & ~first[2:]))
-    steps = np.subtract(X[near + 1], X[near], dtype=np.float64)
-    one, scale = _variance(steps)
-    used = one > 0.0
-    if not used.any():
-        return _of_covariance(np.asarray(X, dtype=np.float64) - record.space.mean)
-    factor = 1.0
-    if len(far):
-        two, _ = _variance(np.subtract(X[far + 2], X[far], dtype=np.float64))
-        correlation = two.sum() / one.sum() - 1.0
-        if correlation > SURE * np.sqrt(np.square(one).sum() / len(far)) / one.sum():
-            correlation = min(correlation, MOST_CORRELATED)
-            factor = (1.0 + correlation) / (1.0 - correlation) ** 2
+    near = _some(np.flatnonzero(~record.first[1:]))
+    steps = np.subtract(record.X[near + 1], record.X[near], dtype=np.float64)
+    if not len(near) or not steps.any():
+        return _of_covariance(np.asarray(record.X, dtype=np.float64) - record.space.mean)
+    variance, scale = _variance(steps)
+    used = variance > 0.0
     steps = np.clip(steps[:, used], -TRIM * scale[used], TRIM * scale[used])
-    steps *= np.sqrt(one[used] / np.square(steps).mean(axis=0))
-    return factor * _of_covariance(steps)
+    steps *= np.sqrt(variance[used] / np.square(steps).mean(axis=0))
+    return _of_covariance(steps)
+
+
+def slow_noise(record, labels, centers):
+    """The sum of variances, over long times, of what the states leave of the rows.
+
+    It is that of first-order autoregressive noise, s^2 (1 + rho) / (1 - rho). 0 where neighboring
+    rows of a segment are not alike, but for chance.
+    """
+    same = _some(np.flatnonzero((labels[1:] == labels[:-1]) & ~record.first[1:]))
+    left, right = (record.X[same + i] - centers[labels[same]] for i in (0, 1))
+    squares = 0.5 * (np.square(left) + np.square(right)).sum(axis=0)
+    product, total = float((left * right).sum()), float(squares.sum())
+    if not product > SURE * np.sqrt(np.square(squares).sum() / max(1, len(same))):
+        return 0.0
+    correlation = min(product / total, MOST_CORRELATED)
+    return total / len(same) * (1.0 + correlation) / (1.0 - correlation)
 
 
 def _of_covariance(steps):

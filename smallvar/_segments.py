@@ -12,13 +12,23 @@ from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._centers import CenterEstimator, Space
 from smallvar._envelope import envelope
 from smallvar._groups import Groups
-from smallvar._record import Record, by_first_row, cut, entropy, noise_of, path_of, prices
+from smallvar._record import (
+    Record,
+    by_first_row,
+    cut,
+    entropy,
+    noise_of,
+    path_of,
+    prices,
+    slow_noise,
+)
 from smallvar._starts import TIE, Progress, best_of
 from smallvar._sweeps.rounds import error_of
 from smallvar._sweeps.segments import viterbi
 from smallvar._validation import check_lam, check_number, check_reach, check_weights, learned
 
 CANDIDATES = 3  # numbers of states on the path from which a fit goes on
+ROUNDS, MORE = 10, 1.1  # of penalties, while the noise left asks for so much more
 TRIALS = 3  # pieces that are tried as new states at a fixed point
 LLOYD = 10  # sweeps over the segments of a state that is to become two
 
@@ -28,6 +38,7 @@ class _Start:
 
     def __init__(self, record, labels, lam, price, cap, parts=None):
         self.record, self.lam, self.price, self.cap, self.parts = record, lam, price, cap, parts
+        self.progress, self.counts = None, []
         self.take(self.measured(labels))
 
     def measured(self, labels):
@@ -61,9 +72,19 @@ class _Start:
         """Number of states."""
         return len(self.centers)
 
+    def goes_on(self, lam, parts):
+        """Go on with another penalty, and with moves."""
+        progress = self.progress
+        more = (lam - self.lam) * np.array(self.counts)
+        progress.path = (np.array(progress.path) + more).tolist()
+        progress.converged = progress.enough = False
+        self.lam, self.parts, self.objective = lam, parts, progress.path[-1]
+
     def run(self, max_iter, tol, verbose):
         """Sweep to the end."""
-        progress = self.progress = Progress(max_iter, tol, self.record.n, verbose)
+        if self.progress is None:
+            self.progress = Progress(max_iter, tol, self.record.n, verbose)
+        progress = self.progress
         while progress.goes_on:
             before, was = self.k, self.objective
             labels = self.record.viterbi(self.centers, self.price)
@@ -75,6 +96,7 @@ class _Start:
             changed = not settled
             if settled and self.parts is not None:
                 changed = self.drop() or self.split() or self.open()
+            self.counts.append(self.k)
             progress.record(
                 self.objective,
                 f"{self.k} states, {self.switches} switches, {{}}, {moved} rows moved",
@@ -96,6 +118,7 @@ class _Start:
         switches = int(np.count_nonzero(record.opens(labels))) - len(record.begin) + 1
         self.take((labels, centers, record.error(labels, centers), switches))
         self.progress.path.append(self.objective)
+        self.counts.append(self.k)
 
     def drop(self):
         """Give up the state that pays least, if any does not pay; its segments go to others."""
@@ -192,6 +215,16 @@ def _halves(mean, mass, center):
     gap = gap - np.average(mean[~far], axis=0, weights=mass[~far])
     rest = float(mass[~far].sum())
     return heavy * rest / (heavy + rest) * float(gap @ gap), far
+
+
+def _between(best, stops, least):
+    """A penalty for which this start's number of states is best among the stops of the path."""
+    loss = {stop.k: stop.loss for stop in stops}
+    loss[best.k] = min(best.objective - best.lam * best.k, loss.get(best.k, np.inf))
+    counts = sorted(loss)
+    i = counts.index(best.k)
+    low, high = envelope(counts, [loss[k] for k in counts], least)
+    return float(max(low[i], np.sqrt(low[i]) * np.sqrt(high[i])) if i else 2.0 * low[i])
 
 
 class SegmentMeans(CenterEstimator):
@@ -428,39 +461,49 @@ class SegmentMeans(CenterEstimator):
         cap = record.n if self.max_clusters is None else self.max_clusters
         # less than a mean may be off by is no noise
         noise = np.maximum(noise_of(record), record.space.noise) * record.mass
-        least, price = prices(noise, record.n) if noise[0] > 0.0 else (1.0, 1.0)
-        price = price if self.lam_switch == "auto" else float(self.lam_switch)
-        lam = None if self.lam == "auto" else float(self.lam)
-        parts = cut(record, price + 0.5 * (least if lam is None else min(lam, least)) or 1.0)
-        stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
+        for _ in range(ROUNDS):
+            least, price = prices(noise, record.n) if noise[0] > 0.0 else (1.0, 1.0)
+            price = price if self.lam_switch == "auto" else float(self.lam_switch)
+            if "auto" not in (self.lam, self.lam_switch):
+                break
+            best, stops, parts = self._choose(record, noise, least, price, cap)
+            slow = slow_noise(record, best.labels, best.centers) * record.mass
+            if not slow > MORE * noise.sum():
+                break
+            noise *= slow / noise.sum()
         run = self.max_iter, self.tol, self.verbose
+        if self.lam == "auto":
+            best.goes_on(_between(best, stops, least), parts)
+            return best.run(*run)
+        lam = float(self.lam)
+        parts = cut(record, price + min(lam or np.inf, 0.5 * (noise.sum() + least)))
+        stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
+        some = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
+        starts = (
+            _Start(record, stop.state[parts.number], lam, price, cap, parts).run(*run)
+            for stop in some
+        )
+        return best_of(starts, total=len(some), verbose=self.verbose)
 
-        def start(stop, lam, moves):
-            labels = stop.state[parts.number]
-            return _Start(record, labels, lam, price, cap, parts if moves else None)
-
-        if lam is not None:
-            some = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
-            starts = (start(stop, lam, True).run(*run) for stop in some)
-            return best_of(starts, total=len(some), verbose=self.verbose)
+    def _choose(self, record, noise, least, price, cap):
+        """The number of states with the shortest description; the path, and its pieces."""
+        # a mean for every piece takes up the noise of its columns
+        parts = cut(record, price + 0.5 * (noise.sum() + least))
+        stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
 
         def description(loss, k, disorder):
             return loss + least * k + 2.0 * noise[0] * disorder
 
-        loss, lengths = {stop.k: stop.loss for stop in stops}, []
         some = sorted(stops, key=lambda s: description(s.loss, s.k, s.disorder))[:CANDIDATES]
-        tried = [start(stop, least, False).run(self.max_iter, 0.0, 0) for stop in some]
-        for one in tried:
-            found = one.objective - least * one.k
-            loss[one.k] = min(found, loss.get(one.k, np.inf))
+        best, lowest = None, np.inf
+        for stop in some:
+            one = _Start(record, stop.state[parts.number], least, price, cap)
+            one.run(self.max_iter, self.tol, self.verbose)
             states = one.labels[record.opens(one.labels)]
-            lengths.append(description(found, one.k, entropy(states, one.k)))
-        best = tried[int(np.argmin(lengths))]
-        counts = sorted(loss)
-        i = counts.index(best.k)
-        low, high = envelope(counts, [loss[k] for k in counts], least)
-        lam = max(low[i], np.sqrt(low[i]) * np.sqrt(high[i])) if i else 2.0 * low[i]
-        return _Start(record, best.labels, float(lam), price, cap, parts).run(*run)
+            value = description(one.objective - least * one.k, one.k, entropy(states, one.k))
+            if value < lowest:
+                best, lowest = one, value
+        return best, stops, parts
 
     def fit_predict(
         self,
