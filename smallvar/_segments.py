@@ -324,29 +324,31 @@ class SegmentMeans(CenterEstimator):
 
     With these, noise alone hardly ever opens a state: its saving exceeds ``least`` plus two
     switches with a probability below n^-2 for any given segment. The covariance is that of
-    differences of neighboring rows, halved, without those beyond 3 scales (medians of absolute
-    values), so states must last for some rows. If differences of rows two apart are larger than
-    independent noise has them, their ratio gives an autocorrelation, as in Chakar et al. (2017),
-    and the covariance is multiplied by (1 + rho) / (1 - rho)^2. ``lam="auto"`` chooses the number
-    of states that minimizes ::
+    differences of neighboring rows, halved, without those beyond three of their scales (from the
+    median of the absolute values), so states must last for some rows; where most differences are
+    0, the variance is that of rounding to the least of the others. Where what is left by the states
+    then found is autocorrelated, so that sum_t r_t' r_{t+1} = rho sum_t ||r_t||^2 over neighbors
+    in a segment, the covariance is multiplied so that its trace is the mean of ||r_t||^2 times
+    (1 + rho) / (1 - rho), the variance of autoregressive noise over long times, and states are
+    found again, until it grows no more. ``lam="auto"`` chooses the number of states that minimizes
+    ::
 
         inertia + lam_switch_ * switches + least * K - 2 e_1 sum_k s_k log(s_k / s),
 
     s_k of s segments being in state k: the last term is what it takes to say which state each
-    segment is in. ``lam_`` is then between the penalties for which that number of states is best,
+    segment is in. ``lam_`` is between the penalties for which that number of states is best,
     and at least ``least``.
 
     A row of weight w counts w times in means and objective. Rows of weight zero take no part, and
-    get the state of the row after them in their sequence, or else of the one before. The penalties
-    do not depend on the unit of the weights but for their mean.
+    get the state of the row after them in their sequence, or else of the one before. Penalties that
+    the data choose go with the mean of the weights.
 
     References
     ----------
     Roychowdhury, Jiang & Kulis (2013), Small-variance asymptotics for hidden Markov models.
     Killick, Fearnhead & Eckley (2012), Optimal detection of changepoints with a linear
     computational cost. Laurent & Massart (2000), Adaptive estimation of a quadratic functional by
-    model selection, lemma 1. Chakar, Lebarbier, Levy-Leduc & Robin (2017), A robust approach for
-    estimating change-points in the mean of an AR(1) process.
+    model selection, lemma 1.
 
     Examples
     --------
@@ -551,7 +553,8 @@ class SegmentMeans(CenterEstimator):
         Returns
         -------
         labels : ndarray of shape (n_samples,), int32
-            Index into ``cluster_centers_``. Those of the data of the fit are ``labels_``.
+            Index into ``cluster_centers_``. Those of the data of the fit, with its groups and
+            weights, are ``labels_``.
         """
         visit, _, labels = self._predict(X, groups, sample_weight)
         return visit.given(labels)
