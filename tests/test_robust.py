@@ -102,6 +102,7 @@ ESTIMATORS = {
     ),
     "MiniBatchDPMeans": smallvar.MiniBatchDPMeans(0.5, max_clusters=9),
     "PenalizedCut": smallvar.PenalizedCut(-0.5),
+    "SegmentMeans": smallvar.SegmentMeans(0.5, lam_switch=0.1),
     "SpectralDPMeans": smallvar.SpectralDPMeans(5.0, kernel="rbf", gamma=0.1),
     "SpectralDynamicMeans": smallvar.SpectralDynamicMeans(0.1, gamma=0.1),
     "SphericalDPMeans": smallvar.SphericalDPMeans(0.99),
@@ -110,7 +111,8 @@ ESTIMATORS = {
 
 
 for one in ESTIMATORS.values():
-    one.set_params(random_state=0)
+    if "random_state" in one.get_params():
+        one.set_params(random_state=0)
 
 
 def data_for(model, n=30):
@@ -217,6 +219,7 @@ LEARNED = {
     "HDPMeans": ["cluster_centers_"],
     "KFeatures": ["components_"],
     "MiniBatchDPMeans": ["cluster_centers_", "cluster_weights_"],
+    "SegmentMeans": ["cluster_centers_"],
     "SphericalDPMeans": ["cluster_centers_", "resultant_lengths_"],
 }
 USES = {

@@ -212,22 +212,19 @@ def aircraft(quick):
     if quick:
         few = groups < np.quantile(groups, 0.3)
         climb, groups = climb[few], groups[few]
-    model = SegmentMeans().fit(climb, groups=groups)
-    labels = model.labels_
     count = len(np.unique(groups))
-    print(f"{len(climb)} rows of {count} aircraft: {model.n_clusters_} states,")
-    print(f"    {model.n_switches_} switches, lam_switch {model.lam_switch_:.0f}")
-    kmeans = KMeans(model.n_clusters_, n_init=10, random_state=0).fit(climb)
+    print(f"{len(climb)} rows of {count} aircraft, feet a minute")
     same = np.diff(groups) == 0
-    jumps = int((np.diff(kmeans.labels_)[same] != 0).sum())
-    print(f"    KMeans, told K: inertia {kmeans.inertia_:.4g}, {jumps} switches")
-    print(f"    SegmentMeans:   inertia {model.inertia_:.4g}, {model.n_switches_} switches")
-    print("    feet a minute, share of the rows, rows of a segment on average")
-    for k in np.argsort(model.cluster_centers_[:, 0]):
-        size = int((labels == k).sum())
-        stay = size / int((labels[model.segments_] == k).sum())
-        center = model.cluster_centers_[k, 0]
-        print(f"    {center:8.0f} {size / len(labels):6.3f} {stay:6.1f}")
+    # a switch must save two rows that are 1,000 feet a minute off, a state 500 of them
+    for lam, lam_switch in (("auto", "auto"), ("auto", 2e6), (5e8, 2e6)):
+        model = SegmentMeans(lam, lam_switch=lam_switch).fit(climb, groups=groups)
+        kmeans = KMeans(model.n_clusters_, n_init=10, random_state=0).fit(climb)
+        jumps = int((np.diff(kmeans.labels_)[same] != 0).sum())
+        print(f"lam={model.lam_:.3g}, lam_switch={model.lam_switch_:.3g}:")
+        print(f"    {model.n_clusters_} states, {model.n_switches_} switches; KMeans: {jumps}")
+        centers = np.sort(model.cluster_centers_[:, 0]).round().astype(int).tolist()
+        print(f"    centers {centers}")
+        print(f"    KMeans  {np.sort(kmeans.cluster_centers_[:, 0]).round().astype(int).tolist()}")
 
 
 def main():
