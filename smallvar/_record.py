@@ -204,13 +204,13 @@ def path_of(record, parts, price):
     sweeps over the pieces after every merger.
     """
     mean, mass, of = _united(parts.mean, parts.mass, record.n_threads)
+    gap = parts.mean - mean[of]
+    within = parts.within + float(parts.mass @ np.einsum("ij,ij->i", gap, gap))
     descent = _descent(mean, mass, record.n_threads)
     stops = []
     for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // SHARE)), SWEEPS):
         state = descent.sweep.labels[of]
-        centers = descent.sweep.centers
-        gap = parts.mean - centers[state]
-        error = parts.within + float(parts.mass @ np.einsum("ij,ij->i", gap, gap))
+        error = within + descent.sweep.squared_error()
         opens = parts.first.copy()
         opens[1:] |= state[1:] != state[:-1]
         switches = int(opens.sum()) - len(record.begin) + 1

@@ -511,9 +511,9 @@ class SegmentMeans(CenterEstimator):
         self,
         X: ArrayLike,
         y: object = None,
+        sample_weight: ArrayLike | None = None,
         *,
         groups: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
     ) -> NDArray[np.int32]:
         """Fit and return the labels of the data.
 
@@ -523,10 +523,10 @@ class SegmentMeans(CenterEstimator):
             Data, as for ``fit``.
         y : None
             Ignored.
-        groups : array-like of shape (n_samples,), default=None
-            Sequences, as for ``fit``.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights, as for ``fit``.
+        groups : array-like of shape (n_samples,), default=None
+            Sequences, as for ``fit``.
 
         Returns
         -------
@@ -575,8 +575,9 @@ class SegmentMeans(CenterEstimator):
         self,
         X: ArrayLike,
         y: object = None,
-        groups: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
     ) -> float:
         """Return minus the objective of data at the fitted centers.
 
@@ -586,10 +587,10 @@ class SegmentMeans(CenterEstimator):
             Data.
         y : None
             Ignored.
-        groups : array-like of shape (n_samples,), default=None
-            The sequence of each row, as for ``predict``.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
+        groups : array-like of shape (n_samples,), default=None
+            The sequence of each row, as for ``predict``.
 
         Returns
         -------

@@ -3,9 +3,10 @@
     python docs/reproductions/segments.py            # the tables of docs/guide/segments.rst
     python docs/reproductions/segments.py --quick
     python docs/reproductions/segments.py speed
+    python docs/reproductions/segments.py limits
     SMALLVAR_DATA=folder python docs/reproductions/segments.py aircraft
 
-The first takes some minutes, `speed` two; `aircraft` a few seconds. Rivals are left out where they
+The first takes some minutes, `speed` two; the others a few seconds. Rivals are left out where they
 are not installed: hmmlearn and ruptures.
 
 No figure of Roychowdhury, Jiang and Kulis (2013) is reproduced: their data are not here, and their
@@ -227,11 +228,33 @@ def aircraft(quick):
         print(f"    KMeans  {np.sort(kmeans.cluster_centers_[:, 0]).round().astype(int).tolist()}")
 
 
+def limits(quick):
+    """What is no record of states, or has outliers: the number of states and of switches."""
+    seeds = 1 if quick else 5
+    names = ["normal", "t, 4 degrees", "autoregressive .9", "random walk", "sine and noise .1"]
+    for name in names:
+        found = []
+        for seed in range(seeds):
+            rng = np.random.default_rng(seed)
+            X = rng.normal(size=(2000, 5))
+            if name.startswith("t"):
+                X = rng.standard_t(4, size=X.shape)
+            elif name.startswith("auto"):
+                X = lfilter([1.0], [1.0, -0.9], X, axis=0)
+            elif name.startswith("random"):
+                X = np.cumsum(X, axis=0)
+            elif name.startswith("sine"):
+                X = np.sin(np.arange(1000) / 50)[:, None] + 0.1 * X[:1000, :1]
+            model = SegmentMeans().fit(X)
+            found.append((model.n_clusters_, model.n_switches_))
+        print(f"{name:20s} states, switches: {found}")
+
+
 def main():
     """Print what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parts = {"records": records, "speed": speed, "aircraft": aircraft}
-    parser.add_argument("parts", nargs="*", metavar="part", help="records, speed, aircraft")
+    parts = {"records": records, "speed": speed, "aircraft": aircraft, "limits": limits}
+    parser.add_argument("parts", nargs="*", metavar="part", help="records, speed, aircraft, limits")
     parser.add_argument("--quick", action="store_true", help="fewer records, smaller data")
     arguments = parser.parse_args()
     with warnings.catch_warnings():
