@@ -18,7 +18,7 @@ TRIM, KEPT = 3.0, 0.9733369246625415  # differences beyond so many of their scal
 SURE = 2.5  # standard errors from which a correlation counts
 MOST_CORRELATED = 0.95  # larger correlations count as this one
 MOST_OPENINGS = 2048  # rows at which a piece may have begun
-MOST_PIECES = 4096  # which are merged all together
+MOST_PIECES = 1024  # which are merged all together
 FEW, SHARE, SWEEPS = 64, 20, 5  # below FEW states the way down takes single steps
 
 

@@ -29,6 +29,7 @@ from smallvar._validation import check_lam, check_number, check_reach, check_wei
 
 CANDIDATES = 3  # numbers of states on the path from which a fit goes on
 ROUNDS, MORE = 10, 1.1  # of penalties, while the noise left asks for so much more
+SHARES = 1.0, 0.25  # of what a piece costs beside a switch, where lam is given
 TRIALS = 3  # pieces that are tried as new states at a fixed point
 LLOYD = 10  # sweeps over the segments of a state that is to become two
 
@@ -155,21 +156,23 @@ class _Start:
         return of_segment[np.cumsum(self.record.opens(self.labels)) - 1]
 
     def split(self):
-        """Make two of the state whose segments gain most by that, if it pays."""
-        segments, most, part = self.record.segments(self.labels), self.lam, None
-        if self.k >= self.cap:
+        """Make two of each state whose segments save more than lam by that."""
+        room, found = self.cap - self.k, []
+        if room < 1:
             return False
-        for state in range(self.k):
-            own = np.flatnonzero(segments.state == state)
+        segments = self.record.segments(self.labels)
+        order = np.argsort(segments.state, kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(segments.state))[:-1])
+        for own, center in zip(parts, self.centers, strict=True):
             if len(own) > 1:
-                gain, far = _halves(segments.mean[own], segments.mass[own], self.centers[state])
-                if gain > most:
-                    most, part = gain, own[far]
-        if part is None:
-            return False
+                gain, far = _halves(segments.mean[own], segments.mass[own], center)
+                if gain > self.lam:
+                    found.append((gain, own[far]))
+        found.sort(key=lambda pair: -pair[0])
         to = segments.state.copy()
-        to[part] = self.k
-        return self.lower(self._spread(to))
+        for number, (_, part) in enumerate(found[:room]):
+            to[part] = self.k + number
+        return bool(found) and self.lower(self._spread(to))
 
     def open(self):
         """Let one of the pieces of the beginning be a state, if that pays."""
@@ -311,7 +314,9 @@ class SegmentMeans(CenterEstimator):
     The fit begins with the pieces that minimize squared error about their own means plus a price
     for each, by dynamic programming (PELT, exact as long as no more than 2,048 rows at which the
     last piece may have begun are left), and goes on from states for which pieces are merged, as
-    clusters are on the path of :func:`lambda_path`. There is nothing random in it.
+    clusters are on the path of :func:`lambda_path`. With a number for ``lam`` pieces are made at
+    two prices, three numbers of states of each are tried, and the lowest objective is kept. There
+    is nothing random in it.
 
     The paper's objective has, in place of ``lam_switch``, the negative logarithms of transition
     probabilities, estimated along with the states, and a price for every pair of states between
@@ -478,14 +483,18 @@ class SegmentMeans(CenterEstimator):
             best.goes_on(_between(best, stops, least), parts)
             return best.run(*run)
         lam = float(self.lam)
-        parts = cut(record, price + min(lam or np.inf, 0.5 * (noise.sum() + least)))
-        stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
-        some = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
-        starts = (
+        share = min(lam or np.inf, 0.5 * (noise.sum() + least))
+        starts = []
+        for part in SHARES:
+            parts = cut(record, price + part * share)
+            stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
+            stops = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
+            starts += [(parts, stop) for stop in stops]
+        runs = (
             _Start(record, stop.state[parts.number], lam, price, cap, parts).run(*run)
-            for stop in some
+            for parts, stop in starts
         )
-        return best_of(starts, total=len(some), verbose=self.verbose)
+        return best_of(runs, total=len(starts), verbose=self.verbose)
 
     def _choose(self, record, noise, least, price, cap):
         """The number of states with the shortest description; the path, and its pieces."""
