@@ -183,6 +183,7 @@ MODULES = (
     "rounds",
     "dynamic",
     "hdp",
+    "segments",
     "graph",
     "features.state",
     "features.solver",

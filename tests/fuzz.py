@@ -195,6 +195,11 @@ PARAMETERS = {
         "init": (["'auto'", "'merge'", "'k-means++'", *START[0][2:]], START[1]),
     },
     "HDPMeans": {**HDP, "lam_local": AUTO, "lam_global": AUTO, "n_threads": THREADS},
+    "SegmentMeans": {
+        "lam": ([*LAM, "'auto'", "'auto'"], LAM_ODD),
+        "lam_switch": ([*LAM, "'auto'", "'auto'", "0", "0.0"], LAM_ODD),
+        **{name: CLUSTER[name] for name in ("max_clusters", "max_iter", "tol", "n_threads", "verbose")},
+    },
     "KernelHDPMeans": {
         **HDP,
         "lam_global": ([*PENALTY[0], "'points'"], PENALTY[1]),
@@ -654,7 +659,11 @@ class Case:
         """A call of fit, fit_predict, fit_transform or partial_fit."""
         about, more = {"X": data, "threads": self.chance(0.15)}, ""
         name = self.name
-        if name in ("HDPMeans", "KernelHDPMeans") and op == "fit" and self.chance(0.8):
+        if (
+            name in ("HDPMeans", "KernelHDPMeans", "SegmentMeans")
+            and op == "fit"
+            and self.chance(0.8)
+        ):
             self.groups("g", data)
             more, about["groups"] = ", groups=g", "g"
         elif "Dynamic" in name:

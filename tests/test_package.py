@@ -90,7 +90,7 @@ HOUSE = (
     *("_minibatch", "_divergence", "_bregman", "_spherical", "_gaussians", "_mahalanobis"),
     *("_feature_path", "_features", "_bpmeans", "_hdp", "_moving", "_dynamic", "_gram"),
     *("_partition", "_kernel", "_kernel_hdp", "_exchange", "_dynamic_kernel", "_relaxation"),
-    *("_spectral", "_network", "_cuts", "_graph"),
+    *("_spectral", "_record", "_segments", "_network", "_cuts", "_graph"),
 )
 
 

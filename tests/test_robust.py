@@ -102,6 +102,7 @@ ESTIMATORS = {
     ),
     "MiniBatchDPMeans": smallvar.MiniBatchDPMeans(0.5, max_clusters=9),
     "PenalizedCut": smallvar.PenalizedCut(-0.5),
+    "SegmentMeans": smallvar.SegmentMeans(0.5, lam_switch=0.1),
     "SpectralDPMeans": smallvar.SpectralDPMeans(5.0, kernel="rbf", gamma=0.1),
     "SpectralDynamicMeans": smallvar.SpectralDynamicMeans(0.1, gamma=0.1),
     "SphericalDPMeans": smallvar.SphericalDPMeans(0.99),
@@ -110,7 +111,8 @@ ESTIMATORS = {
 
 
 for one in ESTIMATORS.values():
-    one.set_params(random_state=0)
+    if "random_state" in one.get_params():
+        one.set_params(random_state=0)
 
 
 def data_for(model, n=30):
@@ -217,6 +219,7 @@ LEARNED = {
     "HDPMeans": ["cluster_centers_"],
     "KFeatures": ["components_"],
     "MiniBatchDPMeans": ["cluster_centers_", "cluster_weights_"],
+    "SegmentMeans": ["cluster_centers_"],
     "SphericalDPMeans": ["cluster_centers_", "resultant_lengths_"],
 }
 USES = {
@@ -337,7 +340,9 @@ def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
         if key == "PenalizedCut":
             X = np.exp(-40 * np.square(X[:, None] - X).sum(axis=2)) * (1 - np.eye(200))
         for model in (clone(ESTIMATORS[key]), deepcopy(fitted)):
-            model.set_params(max_iter=1, random_state=seed)
+            model.set_params(max_iter=1)
+            if "random_state" in model.get_params():
+                model.set_params(random_state=seed)
             for name in {"lam", "lam_local", "lam_global"} & set(model.get_params()):
                 if key not in ("PenalizedCut", "MahalanobisMeans"):
                     model.set_params(**{name: 0.02})
@@ -607,6 +612,7 @@ LONG = {
         "fit",
         lambda: graph(30000),
     ),
+    "SegmentMeans": (smallvar.SegmentMeans(), "fit", lambda: rows(10**6, 8)),
     "SpectralDPMeans": (
         smallvar.SpectralDPMeans(1.0, kernel="rbf", gamma=1.0),
         "fit",
@@ -634,7 +640,9 @@ def test_interrupt_at_any_moment_comes_within_a_second(key):
     model, method, data = LONG[key]
     data = data()
     data = data if isinstance(data, dict) else {"X": data}
-    model = clone(model).set_params(random_state=0)
+    model = clone(model)
+    if "random_state" in model.get_params():
+        model.set_params(random_state=0)
     starts = {"n_init": model.n_init} if hasattr(model, "n_init") else {}
     model.set_params(**dict.fromkeys(starts, 1))
     model.fit(graph(90) if "Cut" in key else np.abs(rows(90, data["X"].shape[1])))
@@ -718,7 +726,8 @@ int posix_memalign(void **p, size_t a, size_t n) {
 """
 # numpy loses the error where its own buffers, of up to 128 kB, are not given
 LARGE = 150_000
-SMALL_DATA = ("Kernel", "Spectral", "Cut")  # whose tables are of rows by rows
+# whose tables are of rows by rows, or whose states are almost as many as the rows
+SMALL_DATA = ("Kernel", "Spectral", "Cut", "Segment")
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ TREE = (
                         ("counts, spectra, fractions", "BregmanDPMeans", None),
                         ("shared by several data sets", "HDPMeans", None),
                         ("moving, coming and going", "DynamicMeans", None),
+                        ("rows in an order stay in a state", "SegmentMeans", None),
                     ],
                 ),
                 (
