@@ -2,7 +2,7 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/run.py [--quick] [--results FOLDER] [NAME ...]
 
-runs those named, or all of them, which takes an hour or two of one core. What NAME.py prints goes
+runs those named, or all of them, which takes two hours or so of one core. What NAME.py prints goes
 to results/NAME.txt beside this file, its figures to results/NAME.png and, if there are several,
 results/NAME_*.png. At the end there is a line for each: seconds by the clock, and "ok", "failed",
 "too long", or "skipped" where a script needs files of SMALLVAR_DATA and that is not set. The exit
@@ -41,18 +41,27 @@ class Script:
 
 SCRIPTS = {
     "communities": Script(data=True),
+    "coresets": Script(),
     "defaults": Script(),
+    "dynamic_data": Script(figure=True, data=True),
     "feature_defaults": Script(),
     "feature_quality": Script(figure=True, data=True),
     "first_example": Script(figure=True),
     "gaussian_processes": Script(),
     "hdp_toy": Script(),
+    "kulis_jordan": Script(data=True),
+    "kulis_jordan_figure": Script(figure=True),
+    "kulis_jordan_patches": Script(),
     "mad_bayes": Script(figure=True, data=True),
     "many_machines": Script(),
     "moving_gaussians": Script(figure=True),
     "moving_rings": Script(figure=True, alone=True),
+    "moving_samplers": Script(figure=True),
+    "outliers": Script(),
+    "pitman_yor": Script(),
     "rivals": Script(),
     "scaling": Script(figure=True),
+    "segments": Script(),
 }
 
 
