@@ -47,7 +47,7 @@ class Descent:
         """
         sweep, n = self.sweep, self.X.shape[0]
         total = np.arange(1.0, n + 1.0) if self.weight is None else np.cumsum(self.weight)
-        (row,) = _draw(total, 1, rng)
+        (row,) = draw(total, 1, rng)
         sweep.start(np.array(self.X[row : row + 1], dtype=np.float64))
         sweep.assign()
         sums = [0.0]
@@ -58,7 +58,7 @@ class Descent:
             sums += [total[-1]] * (sweep.k + 1 - len(sums))
             if not total[-1] > 0.0:
                 break  # every row is equal to a seed
-            sweep.seed(_draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng))
+            sweep.seed(draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng))
         return sums
 
     def start(self, centers):
@@ -122,7 +122,7 @@ class Descent:
             self.settle(sweeps)
 
 
-def _draw(total, size, rng):
+def draw(total, size, rng):
     """Distinct rows, drawn by the steps of this cumulated sum; fewer where one is drawn twice."""
     rows = np.searchsorted(total, rng.uniform(size=size) * total[-1], side="right")
     return np.unique(np.minimum(rows, len(total) - 1))

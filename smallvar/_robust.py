@@ -1,0 +1,665 @@
+"""DP-means with noise: rows far from every cluster are in none, each at a price."""
+
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.spatial.distance import cdist
+from scipy.special import gammainccinv, gammaincinv
+from sklearn.utils.random import sample_without_replacement
+from sklearn.utils.validation import check_is_fitted
+
+from smallvar._base import unchanged_on_error, warn_not_converged
+from smallvar._centers import CenterEstimator, Space, nearest_sweep
+from smallvar._criterion import count_distinct
+from smallvar._path import LambdaPath, draw, find_path
+from smallvar._starts import NO_CAP, TIE, Progress
+from smallvar._sweeps.noise import NoiseSweep
+from smallvar._sweeps.seeds import nearest_seed
+from smallvar._sweeps.sums import exact_total
+from smallvar._validation import (
+    Data,
+    check_init,
+    check_lam,
+    check_number,
+    check_weights,
+    learned,
+    some_rows,
+)
+
+TURNS = 4  # paths at most, each without the rows that are far from the clusters of the one before
+TINY = 0.1  # of the weight of the cluster that a row is in on average: less is no cluster
+LEVEL = 0.05  # expected number of rows beyond the price where squared distances are gamma
+MIDDLE, UPPER = 0.5, 0.8  # quantiles of squared distances through which the gamma law goes
+WIDE = 0.9  # share of the rows whose clusters are no wider than the one that sets the scale
+SHAPES = 0.05, 1e6  # least and largest shape of that law
+SEEDS, JUDGES, TRIED = 200, 2000, 3  # places for a cluster, rows that rate them, the best of them
+
+
+def quantile(values, weight, share):
+    """The least value that at least this share of the weight does not exceed."""
+    order = np.argsort(values, kind="stable")
+    total = np.arange(1.0, len(values) + 1.0) if weight is None else np.cumsum(weight[order])
+    at = np.searchsorted(total, share * total[-1] * (1.0 - TIE))
+    return float(values[order[min(at, len(order) - 1)]])
+
+
+def tail(ratio, share):
+    """The quantile beyond which a gamma law has this share, in medians.
+
+    ``ratio`` is its quantile UPPER divided by its median.
+    """
+
+    def excess(shape):
+        a = np.exp(shape)
+        return np.log(gammaincinv(a, UPPER) / gammaincinv(a, MIDDLE)) - np.log(ratio)
+
+    low, high = np.log(SHAPES)
+    if not excess(low) > 0.0:
+        shape = SHAPES[0]
+    elif not excess(high) < 0.0:
+        shape = SHAPES[1]
+    else:
+        shape = float(np.exp(brentq(excess, low, high)))
+    return float(gammainccinv(shape, share) / gammaincinv(shape, MIDDLE))
+
+
+def price_of(distance, labels, k, weight, rows):
+    """The squared distance from its center that LEVEL rows of ``rows`` would exceed; None: all 0.
+
+    Squared distances are taken to be gamma within clusters, as those of Gaussian clusters of any
+    covariance nearly are, of a scale of its own in each.
+    """
+    middle = np.zeros(k)
+    for c in range(k):
+        own = labels == c
+        if own.any():
+            mass = None if weight is None else weight[own]
+            middle[c] = quantile(distance[own], mass, MIDDLE)
+    scale = quantile(middle[labels], weight, WIDE)
+    used = middle[labels] > 0.0
+    if not scale > 0.0:
+        return None
+    relative = distance[used] / middle[labels[used]]
+    ratio = quantile(relative, None if weight is None else weight[used], UPPER)
+    return scale * tail(max(ratio, 1.0), LEVEL / max(rows, 1))
+
+
+def labels_and_distances(X, centers, n_threads):
+    """The nearest center of each row, and its squared distance."""
+    sweep = nearest_sweep(X, None, centers, n_threads)
+    return sweep.labels, sweep.own_distances()
+
+
+class Search:
+    """A descent on the objective for given ``lam`` and ``price``: clusters come and go.
+
+    ``fixed``: no cluster comes or goes but those left without rows.
+    """
+
+    def __init__(self, X, weight, n_threads, rng, cap, centers):
+        self.X, self.weight, self.n_threads, self.rng = X, weight, n_threads, rng
+        self.cap = NO_CAP if cap is None else cap
+        self.space = Space(X, weight, n_threads, centers)
+        self.sweep = NoiseSweep(X, weight, self.space, n_threads, len(centers))
+        self.rows = None if weight is None or weight.all() else np.flatnonzero(weight)
+
+    def run(self, lam, price, centers, max_iter, tol, verbose, fixed):
+        """Sweep to the end, then make labels, centers and objective agree."""
+        self.lam, self.price = lam, price
+        sweep = self.sweep
+        progress = self.progress = Progress(max_iter, tol, self.X.shape[0], verbose)
+        counts = self.counts = []
+        sweep.start(centers)
+        while progress.goes_on:
+            before = sweep.k
+            moved = self.assign()
+            other = None
+            if moved == 0 and not fixed:
+                other = self.fewer()
+                if other is None:
+                    other = self.more()
+                if other is not None:
+                    sweep.start(other)
+                    self.assign()
+            error = sweep.move_centers()
+            counts.append(sweep.k)
+            progress.record(
+                self.measured(error),
+                f"{sweep.k} clusters, {self.lost():.6g} noise, {{}}, {moved} points moved, "
+                f"{sweep.k - before:+d} clusters",
+                changed=moved > 0 or other is not None,
+                opened=other is not None,
+            )
+        if not progress.converged:
+            self.assign()
+            used = sweep.weights > 0.0
+            if not used.all():  # rows of weight zero may have been in such a cluster
+                sweep.start(sweep.centers[used])
+                self.assign()
+            counts.append(sweep.k)
+            progress.path.append(np.nan)
+        self.labels, self.centers = sweep.labels, sweep.centers
+        own = sweep.own_distances()
+        self.inertia = self.total(own, self.labels >= 0)
+        progress.objective = self.inertia + lam * sweep.k + price * self.lost()
+        return self
+
+    def lower_lam(self):
+        """The penalty is at most what a cluster saves, so that none has to go."""
+        sweep, lam = self.sweep, self.lam
+        if sweep.k == 1:
+            return
+        labels, own = sweep.labels, sweep.own_distances()
+        bound = self.least_savings(labels, own)
+        for k in np.argsort(bound, kind="stable"):
+            if not bound[k] < lam:
+                break
+            lam = min(lam, self.saving(k, labels, own, self.centers)[0])
+        for _, cost in self.unions():
+            lam = min(lam, cost.min())
+        if 0.0 < lam < self.lam:
+            path = self.progress.path
+            path[:] = [v - (self.lam - lam) * k for v, k in zip(path, self.counts, strict=True)]
+            self.lam = float(lam)
+            self.progress.objective = self.inertia + lam * sweep.k + self.price * self.lost()
+
+    def assign(self):
+        """Labels for the present centers; returns how many rows moved."""
+        sweep = self.sweep
+        sweep.assign(self.price)
+        moved = sweep.moved()
+        if not sweep.weights.any():
+            # no row is near enough: one cluster goes to where it has one
+            own = sweep.own_distances()
+            near = own.argmin() if self.rows is None else self.rows[own[self.rows].argmin()]
+            sweep.start(np.array(self.X[near : near + 1], dtype=np.float64))
+            sweep.assign(self.price)
+            moved = max(1, sweep.moved())
+        if sweep.crowded:
+            sweep.use_double()
+        return moved
+
+    def lost(self):
+        """The weight of the noise."""
+        noise = self.sweep.labels < 0
+        if self.weight is None:
+            return float(np.count_nonzero(noise))
+        return exact_total(self.weight[noise])
+
+    def total(self, values, rows):
+        """The weighted sum of values over these rows, rounded once."""
+        values = values[rows] if self.weight is None else self.weight[rows] * values[rows]
+        return exact_total(values)
+
+    def measured(self, error):
+        """The objective after a sweep, from the sums where that is accurate enough."""
+        sweep = self.sweep
+        if not error > 1e-6 * sweep.total:
+            error = self.total(sweep.own_distances(), sweep.labels >= 0)
+        return error + self.lam * sweep.k + self.price * self.lost()
+
+    def band(self):
+        """By how much a change must lower the objective."""
+        return TIE * abs(self.progress.objective)
+
+    def fewer(self):
+        """Centers without clusters that do not pay, or with pairs of them merged; None: all pay."""
+        if self.sweep.k == 1:
+            return None
+        other = self.closed()
+        return self.merged() if other is None else other
+
+    def closed(self):
+        """Centers that are left when clusters go whose rows do better without them.
+
+        In ascending order of what they save; what is left of a cluster's saving when others have
+        gone is only more.
+        """
+        centers, least = self.sweep.centers, self.lam - self.band()
+        labels, own = self.sweep.labels.copy(), self.sweep.own_distances()
+        bound = self.least_savings(labels, own)
+        doubtful = np.flatnonzero(bound < self.lam * (1.0 + 1e-9))
+        savings = {k: self.saving(k, labels, own, centers)[0] for k in doubtful}
+        left = np.arange(len(centers))
+        for k in sorted(savings, key=lambda k: (savings[k], k)):
+            if not savings[k] < least or len(left) == 1:
+                break
+            saving, rows, label, distance = self.saving(k, labels, own, centers, left)
+            if saving < least:
+                left = left[left != k]
+                labels[rows] = np.where(distance > self.price, -1, left[label])
+                own[rows] = distance
+        return None if len(left) == len(centers) else centers[left]
+
+    def least_savings(self, labels, own):
+        """Of what each cluster saves, a lower bound by the distance of its center from the next."""
+        centers = self.sweep.centers
+        apart = np.empty(len(centers))
+        for start in range(0, len(centers), 256):
+            table = cdist(centers[start : start + 256], centers)
+            at = np.arange(len(table))
+            table[at, start + at] = np.inf
+            apart[start : start + 256] = table.min(axis=1)
+        rows = labels >= 0
+        labels, own = labels[rows], own[rows]
+        radius = np.sqrt(own)
+        other = np.square(np.maximum(apart[labels] - radius, radius))
+        saved = np.minimum(self.price, other) - own
+        if self.weight is not None:
+            saved *= self.weight[rows]
+        return np.bincount(labels, saved, len(centers)) * (1.0 - 1e-9)
+
+    def saving(self, k, labels, own, centers, left=None):
+        """What cluster k saves its rows; these, their nearest other centers, and how far those are.
+
+        ``left`` are the clusters there are, None: all.
+        """
+        others = np.delete(np.arange(len(centers)), k) if left is None else left[left != k]
+        rows = np.flatnonzero(labels == k)
+        if len(rows) == 0:
+            return 0.0, rows, rows, own[rows]
+        sweep = nearest_sweep(some_rows(self.X, rows), None, centers[others], self.n_threads)
+        distance = sweep.own_distances()
+        saved = np.minimum(self.price, distance) - own[rows]
+        if self.weight is not None:
+            saved *= self.weight[rows]
+        return exact_total(saved), rows, sweep.labels, distance
+
+    def unions(self):
+        """Blocks of the table of what a union costs, of clusters a < b: first a, and its rows."""
+        centers, mass = self.sweep.centers, self.sweep.weights
+        for start in range(0, len(centers), 256):
+            block = slice(start, start + 256)
+            cost = cdist(centers[block], centers, "sqeuclidean")
+            cost *= mass[block, None] * mass / (mass[block, None] + mass)
+            cost[np.tril_indices(len(cost), start, len(centers))] = np.inf
+            yield start, cost
+
+    def merged(self):
+        """Centers with pairs merged whose union costs less than ``lam`` more; None: none does."""
+        centers, mass, pairs = self.sweep.centers, self.sweep.weights, []
+        for start, cost in self.unions():
+            a, b = np.nonzero(cost < self.lam - self.band())
+            pairs += [(cost[i, j], i + start, j) for i, j in zip(a, b, strict=True)]
+        gone, taken = [], set()
+        for _, a, b in sorted(pairs):
+            if a not in taken and b not in taken:
+                taken |= {a, b}
+                centers[a] += mass[b] / (mass[a] + mass[b]) * (centers[b] - centers[a])
+                gone.append(b)
+        return np.delete(centers, gone, axis=0) if gone else None
+
+    def more(self):
+        """Centers with one more, where rows save more than ``lam`` by it; None: not found."""
+        if self.sweep.k >= self.cap:
+            return None
+        cost = np.minimum(self.sweep.own_distances(), self.price)
+        best, place = self.lam + self.band(), None
+        for seed in self.places(cost):
+            saved, center = self.refined(cost, seed)
+            if saved > best:
+                best, place = saved, center
+        return None if place is None else np.vstack([self.sweep.centers, place])
+
+    def places(self, cost):
+        """Rows at which a new center would save most, by what some rows would save."""
+        weighted = cost if self.weight is None else self.weight * cost
+        total = np.cumsum(weighted)
+        if not total[-1] > 0.0:
+            return []
+        n = self.X.shape[0] if self.rows is None else len(self.rows)
+        seeds, judges = np.flatnonzero(weighted), np.arange(n)
+        if n > SEEDS:
+            seeds = draw(total, SEEDS, self.rng)
+        if n > JUDGES:
+            judges = np.sort(sample_without_replacement(n, JUDGES, random_state=self.rng))
+        if self.rows is not None:
+            judges = self.rows[judges]
+        places = self.X[seeds].astype(np.float64)
+        saved = cdist(places, self.X[judges].astype(np.float64), "sqeuclidean")
+        saved = np.maximum(cost[judges] - saved, 0.0)
+        if self.weight is not None:
+            saved *= self.weight[judges]
+        return places[np.argsort(-saved.sum(axis=1), kind="stable")[:TRIED]]
+
+    def refined(self, cost, center):
+        """What a new center saves, sum w max(0, cost - ||x - center||^2), and where it then is.
+
+        It moves to the mean of the rows that save by it as long as that saves more.
+        """
+        best = -1.0, center
+        while True:
+            after = cost.copy()
+            nearest_seed(self.X, None, np.ascontiguousarray(center), after, self.n_threads)
+            saves = after < cost if self.weight is None else (after < cost) & (self.weight > 0.0)
+            rows = np.flatnonzero(saves)
+            saved = self.total(cost - after, rows)
+            if not saved > best[0] + TIE * abs(best[0]) or len(rows) == 0:
+                return best
+            best = saved, center
+            mass = None if self.weight is None else self.weight[rows]
+            center = self.space.layout.mean(some_rows(self.X, rows), mass, self.n_threads)
+
+
+class RobustDPMeans(CenterEstimator):
+    """DP-means with noise: a row too far from every cluster is in none.
+
+    Minimizes, over labels (-1 is noise), centers and their number K >= 1,
+
+        sum_{z_i >= 0} w_i ||x_i - mu_{z_i}||^2 + lam * K + price * sum_{z_i = -1} w_i.
+
+    A row whose squared distance from every center is more than ``price`` costs that instead and
+    has no part in the means, so that rows far away, however far, move no center. A cluster is worth
+    having if its rows save more than ``lam`` against going to other clusters or being noise: m
+    rows far from everything else are one only if they are worth more than ``lam``, so that m
+    > ``lam / price`` for rows of weight 1. By default the data choose both.
+
+    Parameters
+    ----------
+    lam : float or "auto", default="auto"
+        Penalty for each cluster, in squared data units times weight, > 0 and finite: what a cluster
+        must save. It is of the order of the squared error of a whole cluster, and no distance.
+        "auto" takes the clusters of :func:`lambda_path`, of the rows that are left when those far
+        from them have been set aside.
+    price : float or "auto", default="auto"
+        What a row of weight 1 costs as noise, in squared data units, > 0 and finite: the square
+        of the distance from a center at which noise begins. "auto" puts it where, of rows as many
+        as the data have, one in twenty data sets without noise has a row beyond it: see Notes.
+    max_clusters : int, default=None
+        Never have more clusters than this.
+    init : "path" or array-like of shape (n_centers, n_features), default="path"
+        Starting centers; "path" takes those of the merge path, see :func:`lambda_path`. Where lam
+        and price are numbers, the sweeps begin at centers given; else the path does.
+    max_iter : int, default=300
+        Largest number of sweeps; those in which clusters come or go do not count, but there are at
+        most ``max_iter + n_samples``.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep. 0 runs to a fixed point.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the first clusters of merge paths (and, of more than 5,000 rows, the sample),
+        and of the rows where a further cluster is tried.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Means of the clusters.
+    labels_ : ndarray of shape (n_samples,), int32
+        Cluster of each row, -1 for noise.
+    n_clusters_ : int
+        Number of clusters found, the noise not counted.
+    inertia_ : float
+        Weighted sum of squared distances to the own centers, over rows that are not noise.
+    noise_weight_ : float
+        Sum of the weights of the noise.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_ + price_ * noise_weight_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep; it never rises.
+    lam_ : float
+        The penalty used. With "auto", that of the path, or where that is less, the least that one
+        of the clusters found saves.
+    price_ : float
+        The price used.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    path_ : LambdaPath
+        The merge path of the rows that were not set aside, unless ``init`` and both penalties are
+        given. See :func:`lambda_path`.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional, and for parameters
+        out of their bounds. The estimator is then as it was before.
+
+    See Also
+    --------
+    DPMeans : The same without noise: every row is in some cluster.
+    sklearn.cluster.HDBSCAN : Clusters of any shape, by density, and noise.
+
+    Notes
+    -----
+    Sweeps label every row by its nearest center, or as noise, and move centers to the means. At a
+    fixed point of these, clusters that do not pay go, pairs whose union costs less than ``lam``
+    are merged, and of ``lam`` given, a cluster opens where rows save more than that by it (the
+    best of a few places drawn among the rows, each moved to the mean of the rows that save). Each
+    step lowers the objective by what was computed exactly. With ``lam="auto"`` the number of
+    clusters stays that of the path. Rows of weight zero take no part and are labeled as by
+    ``predict``. At equality a row is in a cluster, the one of the lowest index.
+
+    **Before the sweeps** a path is found, clusters with less than a tenth of the weight of the
+    cluster that a row is in on average are dropped (for ``lam`` given: those whose rows would cost
+    less as noise), rows beyond the price are set aside, and another path is found without these,
+    until the same rows are set aside again, three times at most.
+
+    **price="auto"**: squared distances within clusters are taken to be gamma distributed, as they
+    nearly are in Gaussian clusters of any covariance. The shape is that of which the median and
+    the 80% quantile of all squared distances, each divided by the median of its cluster, have the
+    same ratio; the scale is the median in a cluster that is as wide as, or wider than, those of
+    90% of the rows. The price is the quantile that 0.05 of u rows exceed on average, u the number
+    of distinct rows. Half of the rows, and the tails, may be anything.
+
+    The only exact alternative for centers that outliers cannot move is a robust center, as the
+    median of means: it is left out because outliers would still be in clusters, and open them.
+
+    References
+    ----------
+    The penalty is that of Kulis & Jordan (2012), Revisiting k-means. Noise at a fixed distance:
+    Dave (1991), Characterization and detection of noise in clustering. Rows without a cluster in
+    k-means: Chawla & Gionis (2013), k-means--: a unified approach to clustering and outlier
+    detection.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_blobs
+    >>> from smallvar import RobustDPMeans
+    >>> X, _ = make_blobs(300, centers=4, random_state=2)
+    >>> far = np.array([[40.0, 0.0], [-30.0, 50.0], [0.0, -60.0]])
+    >>> model = RobustDPMeans(random_state=0).fit(np.vstack([X, far]))
+    >>> model.n_clusters_
+    4
+    >>> model.labels_[-3:]
+    array([-1, -1, -1], dtype=int32)
+    >>> model.predict([[1000.0, 1000.0]])
+    array([-1], dtype=int32)
+    """
+
+    lam: float | Literal["auto"]
+    inertia_: float
+    noise_weight_: float
+    objective_path_: NDArray[np.float64]
+    lam_: float
+    price_: float
+    path_: LambdaPath
+
+    def __init__(
+        self,
+        lam: float | Literal["auto"] = "auto",
+        *,
+        price: float | Literal["auto"] = "auto",
+        max_clusters: int | None = None,
+        init: Literal["path"] | ArrayLike = "path",
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.price = price
+        self.max_clusters = max_clusters
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data. float32 and float64 in any memory layout are used as they are, other types
+            converted once.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : RobustDPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            check_lam(self.lam, finite=True, options=("auto",))
+            check_lam(self.price, finite=True, name="price", options=("auto",))
+            check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+            check_number(self.max_iter, "max_iter", low=1, integer=True)
+            check_number(self.tol, "tol", low=0)
+            rng, n_threads = self._rng(), self._threads()
+            X = self._validate(X, reset=True)
+            weight = check_weights(sample_weight, X.shape[0])
+            given = check_init(self.init, X.shape[1], self.max_clusters, "path")
+            self._fit(X, weight, given, rng, n_threads)
+            if not self._ended:
+                warn_not_converged(self, self.n_iter_)
+        return self
+
+    def _fit(self, X, weight, given, rng, n_threads):
+        vars(self).pop("path_", None)
+        auto = isinstance(self.lam, str)
+        lam = None if auto else float(self.lam)
+        price = None if isinstance(self.price, str) else float(self.price)
+        seed, centers = rng.randint(2**31 - 1), given
+        if given is None or lam is None or price is None:
+            centers, price, lam_found = self._survey(X, weight, given, lam, price, seed, n_threads)
+        search = Search(X, weight, n_threads, rng, self.max_clusters, centers)
+        search.run(
+            lam_found if auto else lam,
+            price,
+            centers,
+            self.max_iter,
+            self.tol,
+            self.verbose,
+            fixed=auto,
+        )
+        if auto:
+            search.lower_lam()
+        self.cluster_centers_, self.labels_ = search.centers, search.labels
+        self.n_clusters_ = len(search.centers)
+        self.inertia_, self.noise_weight_ = search.inertia, search.lost()
+        self.objective_ = search.progress.objective
+        self.objective_path_ = np.array(search.progress.path)
+        self.lam_, self.price_ = search.lam, price
+        self.n_iter_ = search.progress.n_iter
+        self._ended = search.progress.ended
+
+    def _survey(self, X, weight, given, lam, price, seed, n_threads):
+        """Where clusters are, the price, and the penalty of the path; ``path_`` is learned.
+
+        The path that counts is that of the rows not far from the clusters of the path before.
+        """
+        used = np.ones(X.shape[0], dtype=bool) if weight is None else weight > 0.0
+        found, kept, automatic = price, used, price is None
+        for turn in range(TURNS):
+            rows = X if kept.all() else some_rows(X, kept)
+            mass = None if weight is None else weight[kept]
+            path = find_path(
+                rows,
+                mass,
+                np.random.RandomState(seed),
+                n_threads,
+                lam=lam,
+                most=self.max_clusters,
+                init=given,
+                verbose=self.verbose,
+            )
+            centers = path.centers(path.best)
+            labels, own = labels_and_distances(rows, centers, n_threads)
+            total = np.bincount(labels, mass, len(centers))
+            common = np.square(total).sum() / total.sum()
+            if automatic:
+                found = price_of(own, labels, len(centers), mass, count_distinct(rows))
+                found = path.lam / common if found is None else found
+            large = total >= TINY * common
+            if lam is not None:
+                saved = np.maximum(found - own, 0.0)
+                saved = np.bincount(labels, saved if mass is None else mass * saved, len(centers))
+                large = saved >= lam
+                large[saved.argmax()] = True
+            centers = centers[large]
+            if turn == TURNS - 1:
+                break
+            _, own = labels_and_distances(X, centers, n_threads)
+            near = used & (own <= found)
+            if (near == kept).all() or not near.any():
+                break
+            kept = near
+        self.path_ = path
+        return centers, found, path.lam
+
+    def predict(self, X: Data) -> NDArray[np.int32]:
+        """Nearest center of each row, or noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Index into ``cluster_centers_``, at a tie the lowest one; -1 where the squared distance
+            from every center is more than ``price_``.
+        """
+        return self._labeled(X)[0]
+
+    def score(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> float:
+        """Return minus the objective of data at the fitted centers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            ``-(sum of w * min(squared distance to the nearest center, price_) + lam_ *
+            n_clusters_)``.
+        """
+        labels, own = self._labeled(X)
+        weight = check_weights(sample_weight, len(labels))
+        cost = np.where(labels < 0, self.price_, own)
+        error = exact_total(cost if weight is None else weight * cost)
+        return -(error + self.lam_ * len(self.cluster_centers_))
+
+    def _labeled(self, X):
+        """Labels of rows, and their squared distances from the nearest center."""
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        n_threads = self._threads()
+        sweep = NoiseSweep(X, None, Space(X, None, n_threads, centers), n_threads, len(centers))
+        sweep.start(centers)
+        sweep.assign(self.price_)
+        return sweep.labels, sweep.own_distances()
