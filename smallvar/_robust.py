@@ -29,7 +29,7 @@ from smallvar._validation import (
 )
 
 TURNS = 4  # paths at most, each without the rows that are far from the clusters of the one before
-TINY = 0.1  # of the weight of the cluster that a row is in on average: less is no cluster
+TINY = 1 / 30  # of the weight of the cluster that a row is in on average: less is no cluster
 LEVEL = 0.05  # expected number of rows beyond the price where squared distances are gamma
 MIDDLE, UPPER = 0.5, 0.8  # quantiles of squared distances through which the gamma law goes
 WIDE = 0.9  # share of the rows whose clusters are no wider than the one that sets the scale
@@ -438,7 +438,7 @@ class RobustDPMeans(CenterEstimator):
     clusters stays that of the path. Rows of weight zero take no part and are labeled as by
     ``predict``. At equality a row is in a cluster, the one of the lowest index.
 
-    **Before the sweeps** a path is found, clusters with less than a tenth of the weight of the
+    **Before the sweeps** a path is found, clusters with less than 1/30 of the weight of the
     cluster that a row is in on average are dropped (for ``lam`` given: those whose rows would cost
     less as noise), rows beyond the price are set aside, and another path is found without these,
     until the same rows are set aside again, three times at most.
