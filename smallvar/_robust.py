@@ -118,7 +118,7 @@ class Search:
             other = None
             if moved == 0 and not fixed:
                 other = self.fewer()
-                if other is None:
+                if other is None and sweep.k < self.cap:
                     other = self.more()
                 if other is not None:
                     sweep.start(other)
@@ -292,44 +292,48 @@ class Search:
         return np.delete(centers, gone, axis=0) if gone else None
 
     def more(self):
-        """Centers with one more, where rows save more than ``lam`` by it; None: not found."""
-        if self.sweep.k >= self.cap:
-            return None
-        cost = np.minimum(self.sweep.own_distances(), self.price)
-        best, place = self.lam + self.band(), None
-        for seed in self.places(cost):
-            saved, center = self.refined(cost, seed)
-            if saved > best:
-                best, place = saved, center
-        return None if place is None else np.vstack([self.sweep.centers, place])
+        """Centers with further ones, each of which saves rows more than ``lam``; None: not found.
+
+        Of a few places that are drawn, those that save some rows most are tried, again and again.
+        """
+        centers, most = self.sweep.centers, self.cap - self.sweep.k
+        cost, added = np.minimum(self.sweep.own_distances(), self.price), []
+        places, judges, table = self.places(cost)
+        while len(added) < min(most, len(places)):
+            saved = np.maximum(cost[judges] - table, 0.0)
+            if self.weight is not None:
+                saved *= self.weight[judges]
+            best, found = self.lam + self.band(), None
+            for seed in np.argsort(-saved.sum(axis=1), kind="stable")[:TRIED]:
+                value, center, after = self.refined(cost, places[seed])
+                if value > best:
+                    best, found = value, (center, after)
+            if found is None:
+                break
+            added.append(found[0])
+            cost = found[1]
+        return np.vstack([centers, *added]) if added else None
 
     def places(self, cost):
-        """Rows at which a new center would save most, by what some rows would save."""
+        """Rows at which a center may open, rows that rate them, and the distances between them."""
         weighted = cost if self.weight is None else self.weight * cost
         total = np.cumsum(weighted)
-        if not total[-1] > 0.0:
-            return []
-        n = self.X.shape[0] if self.rows is None else len(self.rows)
-        seeds, judges = np.flatnonzero(weighted), np.arange(n)
-        if n > SEEDS:
+        seeds = np.flatnonzero(weighted)
+        judges = np.arange(len(cost)) if self.rows is None else self.rows
+        if len(seeds) > SEEDS:
             seeds = draw(total, SEEDS, self.rng)
-        if n > JUDGES:
-            judges = np.sort(sample_without_replacement(n, JUDGES, random_state=self.rng))
-        if self.rows is not None:
-            judges = self.rows[judges]
-        places = self.X[seeds].astype(np.float64)
-        saved = cdist(places, self.X[judges].astype(np.float64), "sqeuclidean")
-        saved = np.maximum(cost[judges] - saved, 0.0)
-        if self.weight is not None:
-            saved *= self.weight[judges]
-        return places[np.argsort(-saved.sum(axis=1), kind="stable")[:TRIED]]
+        if len(judges) > JUDGES:
+            drawn = sample_without_replacement(len(judges), JUDGES, random_state=self.rng)
+            judges = judges[np.sort(drawn)]
+        places, others = (self.X[rows].astype(np.float64) for rows in (seeds, judges))
+        return places, judges, cdist(places, others, "sqeuclidean")
 
     def refined(self, cost, center):
-        """What a new center saves, sum w max(0, cost - ||x - center||^2), and where it then is.
+        """What a new center saves, sum w max(0, cost - ||x - center||^2), it, and the costs then.
 
         It moves to the mean of the rows that save by it as long as that saves more.
         """
-        best = -1.0, center
+        best = -1.0, center, cost
         while True:
             after = cost.copy()
             nearest_seed(self.X, None, np.ascontiguousarray(center), after, self.n_threads)
@@ -338,7 +342,7 @@ class Search:
             saved = self.total(cost - after, rows)
             if not saved > best[0] + TIE * abs(best[0]) or len(rows) == 0:
                 return best
-            best = saved, center
+            best = saved, center, after
             mass = None if self.weight is None else self.weight[rows]
             center = self.space.layout.mean(some_rows(self.X, rows), mass, self.n_threads)
 
