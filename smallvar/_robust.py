@@ -452,10 +452,11 @@ class RobustDPMeans(CenterEstimator):
     the 80% quantile of all squared distances, each divided by the median of its cluster, have the
     same ratio; the scale is the median in a cluster that is as wide as, or wider than, those of
     90% of the rows. The price is the quantile that 0.05 of u rows exceed on average, u the number
-    of distinct rows. Half of the rows, and the tails, may be anything.
+    of distinct rows. Where ``lam`` is given, it is at most ``lam`` over the mean weight of a row,
+    so that no row is worth a cluster of its own.
 
-    The only exact alternative for centers that outliers cannot move is a robust center, as the
-    median of means: it is left out because outliers would still be in clusters, and open them.
+    Robust centers, as the median of means, are no option here: they bound what outliers do to the
+    centers of clusters that are there, but not to their number, and leave outliers in them.
 
     References
     ----------
@@ -600,11 +601,13 @@ class RobustDPMeans(CenterEstimator):
             if automatic:
                 found = price_of(own, labels, len(centers), mass, count_distinct(rows))
                 found = path.lam / common if found is None else found
+                if lam is not None:
+                    found = min(found, lam / (total.sum() / len(rows)))
             large = total >= TINY * common
             if lam is not None:
                 saved = np.maximum(found - own, 0.0)
                 saved = np.bincount(labels, saved if mass is None else mass * saved, len(centers))
-                large = saved >= lam
+                large = saved > lam * (1.0 + TIE)
                 large[saved.argmax()] = True
             centers = centers[large]
             if turn == TURNS - 1:

@@ -180,6 +180,11 @@ PARAMETERS = {
         "lam": AUTO, "init": START, "batch_size": (["4096", "1", "2", "5", "10**30"], NO_COUNT),
         "max_iter": (["100", "1", "3"], NO_COUNT),
     },
+    "RobustDPMeans": {
+        **{name: CLUSTER[name] for name in ("random_state", "verbose", "max_clusters", "max_iter", "tol")},
+        "lam": ([*LAM, "'auto'"], LAM_ODD), "price": ([*LAM, "'auto'"], LAM_ODD), "n_threads": THREADS,
+        "init": (["'path'", "'path'", *START[0][2:]], ["'mean'", *START[1]]),
+    },
     "MahalanobisMeans": {
         **LOOP, "n_clusters": (["'auto'", *COUNT[0]], COUNT[1]), "max_iter": SWEEPS, "tol": TOL,
         "volume": (["'points'", "'clusters'"], ["'x'", "None"]),

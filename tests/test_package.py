@@ -87,7 +87,15 @@ def test_sweeps_cimport_neither_numpy_nor_scikit_learn():
 HOUSE = (
     *("_config", "_tables", "_validation", "_base", "_centers", "_groups", "_starts", "_penalty"),
     *("_criterion", "_envelope", "_path", "_lapack", "_eigen", "_dpmeans", "_minibatch"),
-    *("_divergence", "_bregman", "_spherical", "_gaussians", "_mahalanobis", "_feature_path"),
+    *(
+        "_robust",
+        "_divergence",
+        "_bregman",
+        "_spherical",
+        "_gaussians",
+        "_mahalanobis",
+        "_feature_path",
+    ),
     *("_features", "_bpmeans", "_hdp", "_moving", "_dynamic", "_gram", "_partition"),
     *("_kernel", "_kernel_hdp", "_exchange", "_dynamic_kernel", "_relaxation", "_spectral"),
     *("_network", "_cuts", "_graph"),

@@ -264,7 +264,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer runs and sets")
     options = parser.parse_args()
     if "unchanged" in options.tables:
-        unchanged(1 if options.quick else 10)
+        unchanged(1 if options.quick else 5)
     if "noise" in options.tables:
         sets = generated(1 if options.quick else 4)
         report(sets, METHODS, f"{len(sets)} generated sets, 5 to 30% noise in a box (* told truth)")
@@ -285,9 +285,7 @@ def main():
             name: with_noise(*pair, 0.05, 2.0, np.random.default_rng(i))
             for i, (name, pair) in enumerate(sets.items())
         }
-        report(
-            noisy, METHODS, "The same with 5% of rows in a box of twice the width (* told truth)"
-        )
+        report(noisy, METHODS, "The same with 5% of rows in a box twice as wide (* told truth)")
 
 
 if __name__ == "__main__":
