@@ -88,6 +88,7 @@ HOUSE = (
     *("_config", "_tables", "_validation", "_base", "_centers", "_groups", "_starts", "_penalty"),
     *("_criterion", "_envelope", "_path", "_lapack", "_eigen", "_dpmeans", "_minibatch"),
     *(
+        "_noise",
         "_robust",
         "_divergence",
         "_bregman",
