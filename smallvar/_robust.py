@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.random import sample_without_replacement
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import unchanged_on_error, warn_not_converged
@@ -26,6 +27,7 @@ from smallvar._validation import (
 
 TURNS = 4  # paths at most, each without the rows that are far from the clusters of the one before
 TINY = 1 / 30  # of the weight of the cluster that a row is in on average: less is no cluster
+JUDGED = 50_000  # rows at most from which sizes of clusters, and the price, are estimated
 
 
 class RobustDPMeans(CenterEstimator):
@@ -126,7 +128,8 @@ class RobustDPMeans(CenterEstimator):
     **Before the sweeps** a path is found, clusters with less than 1/30 of the weight of the
     cluster that a row is in on average are dropped (for ``lam`` given: those whose rows would cost
     less as noise), rows beyond the price are set aside, and another path is found without these,
-    until the same rows are set aside again, three times at most.
+    until the same rows are set aside again, three times at most. Of more than 50,000 rows, so many
+    are drawn for the sizes of clusters and the price.
 
     **price="auto"**: squared distances within clusters are taken to be gamma distributed, as they
     nearly are in Gaussian clusters of any covariance. The shape is that of which the median and
@@ -276,11 +279,21 @@ class RobustDPMeans(CenterEstimator):
                 verbose=self.verbose,
             )
             centers = path.centers(path.best)
-            labels, own = labels_and_distances(rows, centers, n_threads)
-            total = np.bincount(labels, mass, len(centers))
+            some, share = rows, 1.0
+            if len(rows) > JUDGED:
+                drawn = sample_without_replacement(
+                    len(rows), JUDGED, random_state=np.random.RandomState(seed)
+                )
+                some, share = some_rows(rows, drawn), JUDGED / len(rows)
+                if mass is not None:
+                    share = mass[drawn].sum() / mass.sum()
+                    mass = mass[drawn]
+            labels, own = labels_and_distances(some, centers, n_threads)
+            total = np.bincount(labels, mass, len(centers)) / share
             common = np.square(total).sum() / total.sum()
             if automatic:
-                found = price_of(own, labels, len(centers), mass, count_distinct(rows))
+                distinct = count_distinct(some) * (len(rows) / len(some))
+                found = price_of(own, labels, len(centers), mass, distinct)
                 found = path.lam / common if found is None else found
                 if lam is not None:
                     found = min(found, lam / (total.sum() / len(rows)))
@@ -288,7 +301,7 @@ class RobustDPMeans(CenterEstimator):
             if lam is not None:
                 saved = np.maximum(found - own, 0.0)
                 saved = np.bincount(labels, saved if mass is None else mass * saved, len(centers))
-                large = saved > lam * (1.0 + TIE)
+                large = saved / share > lam * (1.0 + TIE)
                 large[saved.argmax()] = True
             centers = centers[large]
             if turn == TURNS - 1:

@@ -19,7 +19,7 @@ scikit-learn's, by its defaults. "Forest" is ``DPMeans()`` on the rows that scik
 IsolationForest, by its defaults, does not call outliers; "DPMeans" has no noise, so its clusters of
 less than 1% of the rows count as noise in precision and recall.
 
-``python docs/reproductions/outliers.py`` takes three minutes on one core; ``--quick`` 20 seconds.
+``python docs/reproductions/outliers.py`` takes five minutes on one core; ``--quick`` 35 seconds.
 With the folder of the sets in SMALLVAR_DATA (known_k/known_k.npz, from M. Gagolewski's Clustering
 Benchmarks, https://clustering-benchmarks.gagolewski.com) all of them are used, else those that
 scikit-learn has.
@@ -205,7 +205,7 @@ def scores(labels, truth):
     """ARI of the rows in clusters, precision and recall of noise, share called noise."""
     noise, called = truth == NOISE, labels == NOISE
     hits = (noise & called).sum()
-    precision = hits / called.sum() if called.any() else np.nan
+    precision = hits / called.sum() if called.any() and noise.any() else np.nan
     recall = hits / noise.sum() if noise.any() else np.nan
     ari = adjusted_rand_score(truth[~noise], labels[~noise])
     return ari, precision, recall, called.mean()
