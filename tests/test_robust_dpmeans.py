@@ -7,7 +7,7 @@ from helpers import all_partitions, assert_refuses, fit, never_rises, seeds
 from problems import blobs
 from sklearn.exceptions import ConvergenceWarning
 
-from smallvar import DPMeans, RobustDPMeans, _noise
+from smallvar import DPMeans, RobustDPMeans, _noise, _robust
 
 FAMILIES = ("blobs", "grid", "weights", "float32", "far", "few")
 
@@ -331,6 +331,27 @@ def test_of_the_path_rows_far_away_are_left_out():
     model = RobustDPMeans(random_state=0).fit(np.vstack([X, far_rows("apart", X, rng)]))
     assert model.path_.n_samples == 1000
     assert model.path_.best == model.n_clusters_ == 6
+
+
+@pytest.mark.parametrize("lam", ["auto", 20_000.0])
+def test_many_rows(lam):
+    """Sizes and price come from a part of them; the penalty of a cluster is that of all."""
+    rng = np.random.default_rng(0)
+    n = 60_000
+    assert n > _robust.JUDGED
+    X = rng.integers(0, 3, size=n)[:, None] * [20.0, 0.0] + rng.standard_normal((n, 2))
+    extra = far_rows("apart", X, rng)
+    fits = [
+        RobustDPMeans(lam, random_state=0).fit(np.vstack([X, extra]), sample_weight=w)
+        for w in (None, np.full(n + 5, 2.0 if lam == "auto" else 1.5))
+    ]
+    for model in fits:
+        assert model.n_clusters_ == 3
+        assert np.count_nonzero(model.labels_[:n] < 0) <= 3
+        assert (model.labels_[n:] < 0).all()
+        assert model.price_ == pytest.approx(2 * np.log(n / 0.05), rel=0.1)
+    if lam == "auto":
+        assert fits[1].lam_ == pytest.approx(2 * fits[0].lam_, rel=1e-9)
 
 
 def test_lam_is_no_more_than_a_cluster_saves():

@@ -264,7 +264,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer runs and sets")
     options = parser.parse_args()
     if "unchanged" in options.tables:
-        unchanged(1 if options.quick else 5)
+        unchanged(1 if options.quick else 2)
     if "noise" in options.tables:
         sets = generated(1 if options.quick else 4)
         report(sets, METHODS, f"{len(sets)} generated sets, 5 to 30% noise in a box (* told truth)")
