@@ -177,6 +177,7 @@ MODULES = (
     "nearest",
     "dpmeans",
     "collapsed",
+    "noise",
     "sparse",
     "seeds",
     "merge",

@@ -46,6 +46,7 @@ from smallvar._plot.groups import GroupDisplay
 from smallvar._plot.matrices import GramDisplay
 from smallvar._plot.paths import DendrogramDisplay, PathDisplay
 from smallvar._plot.tracks import TrackDisplay
+from smallvar._robust import RobustDPMeans
 from smallvar._segments import SegmentMeans
 from smallvar._spectral import SpectralDPMeans
 from smallvar._spherical import SphericalDPMeans
@@ -69,6 +70,7 @@ __all__ = [
     "MiniBatchDPMeans",
     "PathDisplay",
     "PenalizedCut",
+    "RobustDPMeans",
     "SegmentMeans",
     "SpectralDPMeans",
     "SpectralDynamicMeans",

@@ -180,6 +180,11 @@ PARAMETERS = {
         "lam": AUTO, "init": START, "batch_size": (["4096", "1", "2", "5", "10**30"], NO_COUNT),
         "max_iter": (["100", "1", "3"], NO_COUNT),
     },
+    "RobustDPMeans": {
+        **{name: CLUSTER[name] for name in ("random_state", "verbose", "max_clusters", "max_iter", "tol")},
+        "lam": ([*LAM, "'auto'"], LAM_ODD), "price": ([*LAM, "'auto'"], LAM_ODD), "n_threads": THREADS,
+        "init": (["'path'", "'path'", *START[0][2:]], ["'mean'", *START[1]]),
+    },
     "MahalanobisMeans": {
         **LOOP, "n_clusters": (["'auto'", *COUNT[0]], COUNT[1]), "max_iter": SWEEPS, "tol": TOL,
         "volume": (["'points'", "'clusters'"], ["'x'", "None"]),
@@ -1040,6 +1045,7 @@ class Run:
             need(out.shape == (rows,), f"predict has shape {out.shape}")
             if len(out):
                 labels = m.cluster_ids_ if "Dynamic" in self.case.name else np.arange(m.n_clusters_)
+                labels = np.append(labels, -1) if self.case.name == "RobustDPMeans" else labels
                 need(np.isin(out, labels).all(), "predict gives labels that are none")
         elif op == "to_sklearn_kmeans" and not self.replaced:
             out = space["out"]
@@ -1120,9 +1126,9 @@ class Run:
                 "weights_ or ages_ are out of range",
             )
             return
-        K = m.n_clusters_
+        K, lowest = m.n_clusters_, -1 if name == "RobustDPMeans" else 0
         need(
-            labels.dtype == np.int32 and labels.min() >= 0 and labels.max() < K,
+            labels.dtype == np.int32 and labels.min() >= lowest and labels.max() < K,
             "labels_ out of range",
         )
         weighted = "weight" in about
@@ -1131,7 +1137,7 @@ class Run:
                 len(np.unique(as_data(X), axis=0)) < K or m.n_iter_ == m.max_iter
             )
             need(
-                few or len(np.unique(labels)) == K,
+                few or len(np.unique(labels[labels >= 0])) == K,
                 f"{K - len(np.unique(labels))} of {K} clusters are empty",
             )
         if not hasattr(m, "cluster_centers_"):
@@ -1142,7 +1148,7 @@ class Run:
         )
         if name in ("DPMeans", "HDPMeans") and isinstance(getattr(m, "init", "mean"), str):
             need(len(np.unique(C + 0.0, axis=0)) == K, "two centers are equal")
-        if name not in ("DPMeans", "MiniBatchDPMeans", "HDPMeans"):
+        if name not in ("DPMeans", "MiniBatchDPMeans", "HDPMeans", "RobustDPMeans"):
             return
         X = as_data(X)
         shift = C.mean(axis=0)
@@ -1154,7 +1160,7 @@ class Run:
         if distance is None:
             return
         w = self.weights(about, n)
-        own = distance[np.arange(n), labels]
+        own = np.where(labels < 0, 0.0, distance[np.arange(n), labels])
         need(
             abs(w @ own - m.inertia_) <= slack,
             f"inertia_ is {m.inertia_!r}, that of labels {w @ own!r}",
@@ -1164,10 +1170,17 @@ class Run:
             if name != "HDPMeans"
             else m.lam_local_ * m.n_local_clusters_.sum() + m.lam_global_ * K
         )
+        if name == "RobustDPMeans":
+            price += m.price_ * m.noise_weight_
         need(
             abs(m.inertia_ + price - objective) <= slack + 1e-12 * price,
             "objective_ is not inertia_ and penalties",
         )
+        if name == "RobustDPMeans":
+            need(
+                abs(w[labels < 0].sum() - m.noise_weight_) <= 1e-9 * w.sum(),
+                "noise_weight_ is not that of labels",
+            )
         if name == "DPMeans" and converged and not m.tol:
             beyond = (w * (own - distance.min(axis=1))).max()
             need(

@@ -87,10 +87,11 @@ def test_sweeps_cimport_neither_numpy_nor_scikit_learn():
 HOUSE = (
     *("_config", "_tables", "_validation", "_base", "_centers", "_groups", "_starts", "_penalty"),
     *("_criterion", "_envelope", "_path", "_lapack", "_eigen", "_dpmeans", "_coreset"),
-    *("_minibatch", "_divergence", "_bregman", "_spherical", "_gaussians", "_mahalanobis"),
-    *("_feature_path", "_features", "_bpmeans", "_hdp", "_moving", "_dynamic", "_gram"),
-    *("_partition", "_kernel", "_kernel_hdp", "_exchange", "_dynamic_kernel", "_relaxation"),
-    *("_spectral", "_record", "_segments", "_network", "_cuts", "_graph"),
+    *("_minibatch", "_noise", "_robust", "_divergence", "_bregman", "_spherical"),
+    *("_gaussians", "_mahalanobis", "_feature_path", "_features", "_bpmeans", "_hdp"),
+    *("_moving", "_dynamic", "_gram", "_partition", "_kernel", "_kernel_hdp", "_exchange"),
+    *("_dynamic_kernel", "_relaxation", "_spectral", "_record", "_segments", "_network"),
+    *("_cuts", "_graph"),
 )
 
 

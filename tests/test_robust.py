@@ -102,6 +102,7 @@ ESTIMATORS = {
     ),
     "MiniBatchDPMeans": smallvar.MiniBatchDPMeans(0.5, max_clusters=9),
     "PenalizedCut": smallvar.PenalizedCut(-0.5),
+    "RobustDPMeans": smallvar.RobustDPMeans(2000.0, price=3.0),
     "SegmentMeans": smallvar.SegmentMeans(0.5, lam_switch=0.1),
     "SpectralDPMeans": smallvar.SpectralDPMeans(5.0, kernel="rbf", gamma=0.1),
     "SpectralDynamicMeans": smallvar.SpectralDynamicMeans(0.1, gamma=0.1),

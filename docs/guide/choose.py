@@ -15,6 +15,7 @@ TREE = (
                     "What do clusters look like?",
                     [
                         ("compact", "DPMeans", None),
+                        ("compact, among noise", "RobustDPMeans", None),
                         ("compact, rows come in batches", "MiniBatchDPMeans", None),
                         ("directions: embeddings, text", "SphericalDPMeans", None),
                         ("long, each in its own direction", "MahalanobisMeans", None),

@@ -1,0 +1,178 @@
+"""Sweeps of DP-means with noise: a row beyond a price from every center is in no cluster."""
+
+from libc.math cimport sqrt
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from smallvar._sweeps.dpmeans cimport DPSweep
+from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.rows cimport Rows, point, real_x, rows_of, start_of, weight_of
+from smallvar._sweeps.state cimport BIG, CHUNK, WORK, State, squared_distance
+from smallvar._sweeps.sums cimport (
+    MOST_PARTS,
+    WIDE_DIGITS,
+    Sums,
+    move_rows,
+    sums_clear,
+    sums_t,
+    sums_unite,
+    wide_add,
+    wide_read,
+    wide_unite,
+)
+
+import numpy as np
+
+
+cdef struct Marking:
+    State* s
+    const Rows* rows        # with the weights
+    int* shown              # n: clusters, -1: noise
+    const double* origin    # d: of the sums
+    sums_t* part            # of each slot: sums over its chunks
+    int64_t* digits         # of each slot: the change of sum w ||x - origin||^2 over rows in clusters
+
+
+cdef void mark_chunk(
+    const real_x* x, const Marking* a, Py_ssize_t chunk, const sums_t* sums, int64_t* digits
+) noexcept nogil:
+    """Labels of a chunk from the nearest centers and the list of rows that are far; sums follow those that change."""
+    cdef int[CHUNK] now
+    cdef Py_ssize_t[CHUNK] at
+    cdef int[CHUNK] left
+    cdef int[CHUNK] joined
+    cdef double[CHUNK] w
+    cdef double[CHUNK] square
+    cdef State* s = a.s
+    cdef Py_ssize_t start = chunk * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK), i, m = 0, q = 0
+    cdef double weight
+    for i in range(size):
+        now[i] = s.label[start + i]
+    for i in range(s.n_far[chunk]):
+        now[s.far[start + i]] = -1
+    for i in range(size):
+        if now[i] == a.shown[start + i]:
+            continue
+        weight = weight_of(a.rows, start + i)
+        if weight > 0.0:
+            at[m] = start_of(a.rows, start + i)
+            left[m] = a.shown[start + i]
+            joined[m] = now[i]
+            w[m] = weight
+            if left[m] < 0 or now[i] < 0:
+                square[q] = weight * squared_distance(point(x, a.rows, start + i), a.rows.col, a.origin, s.d)
+                if now[i] < 0:
+                    square[q] = -square[q]
+                q += 1
+            m += 1
+        a.shown[start + i] = now[i]
+    s.n_moved[chunk] = <int> m
+    move_rows(a.rows, m, at, left, joined, w, sums)
+    wide_add(digits, square, q)
+
+
+cdef void mark_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
+    cdef const Marking* a = <const Marking*> context
+    if a.rows.single:
+        mark_chunk(<const float*> a.rows.x, a, c, &a.part[slot], a.digits + slot * WIDE_DIGITS)
+    else:
+        mark_chunk(<const double*> a.rows.x, a, c, &a.part[slot], a.digits + slot * WIDE_DIGITS)
+
+
+cdef class NoiseSweep(DPSweep):
+    """Rows beyond a price from every center are noise: they have label -1, and no part in means.
+
+    A sweep is ``assign``, then ``move_centers``. Weights do not matter to the nearest centers, nor to which rows are
+    far: they are in the sums alone.
+
+    X : IN array (n, d);  weight : IN array (n,) or None
+    space : where the rows lie, as for DPSweep, with the layout of the sums
+    capacity : int, room for this many centers
+    """
+
+    cdef Rows weighted              # the rows with their weights
+    cdef object shown_array
+    cdef int* shown                 # n: clusters, -1: noise
+    cdef object wide                # digits of sum w ||x - origin||^2 over the rows in clusters
+
+    def __init__(self, X, const double[::1] weight, space, int n_threads, Py_ssize_t capacity):
+        cdef int[::1] shown
+        self.shown_array = shown = np.full(X.shape[0], -1, dtype=np.int32)
+        super().__init__(X, None, None, np.zeros(X.shape[0], dtype=np.int32), space, n_threads, capacity, True)
+        self.weighted = rows_of(X, weight, None)
+        self.keep(weight)
+        self.shown = &shown[0]
+
+    def start(self, const double[:, ::1] centers):
+        """Begin at these centers; all rows are noise."""
+        super().start(centers)
+        self.grow_sums(self.s.k)
+        sums_clear(&self.sums.s, 0, self.s.k)
+        self.shown_array[:] = -1
+        self.wide = np.zeros(WIDE_DIGITS, dtype=np.int64)
+
+    @property
+    def labels(self):
+        """Labels, -1 for noise: not a copy."""
+        return self.shown_array
+
+    def assign(self, double price):
+        """Each row joins its nearest center, or is noise if its squared distance from there is above ``price``."""
+        cdef State* s = &self.s
+        s.lam = price
+        s.seek = True
+        s.limit = min(<double> BIG, sqrt(price) * s.scale * (1.0 - 1e-6))
+        super().assign()
+        s.seek = False
+        self.mark()
+
+    cdef mark(self):
+        """Labels, and sums that follow them."""
+        cdef State* s = &self.s
+        cdef Py_ssize_t c, t, first = 0, last, k = s.k
+        cdef int threads = min(self.n_threads, <int> MOST_PARTS) if 8 * s.n * s.d > PAYS and s.n > 8 * k else 1
+        cdef sums_t[MOST_PARTS] part
+        cdef int64_t[:, ::1] digits = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
+        cdef int64_t[::1] wide = self.wide
+        cdef Marking a = Marking(s, &self.weighted, self.shown, self.sums.s.origin, &part[0], &digits[0, 0])
+        while len(self.parts) < threads - 1:
+            self.parts.append(Sums(self.space.layout, k))
+        part[0] = self.sums.s
+        for t in range(1, threads):
+            (<Sums> self.parts[t - 1]).reserve(k)
+            part[t] = (<Sums> self.parts[t - 1]).s
+            sums_clear(&part[t], 0, k)
+        with nogil:
+            while first < self.n_chunks:
+                last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
+                run(mark_item, &a, first, last, threads)
+                self.check_signals((last - first) * CHUNK)
+                first = last
+            for t in range(threads):
+                wide_unite(&wide[0], &digits[t, 0])
+            for t in range(1, threads):
+                for c in range(k):
+                    sums_unite(&part[0], c, &part[t], c)
+
+    @property
+    def weights(self):
+        """Weights of the clusters as rows are labeled now, (k,)."""
+        return self.sums.totals[1][:self.s.k]
+
+    def move_centers(self):
+        """End the sweep: means from sums, empty clusters dropped; there must be a row in some cluster.
+
+        Returns sum w ||x - mean||^2 over the rows in clusters, from the sums.
+        """
+        cdef int64_t[::1] digits = self.wide.copy()
+        cdef Py_ssize_t before = self.s.k
+        cdef double error
+        self.total = wide_read(&digits[0], 0, WIDE_DIGITS)
+        with nogil:
+            error = self.shift_centers()
+        self.n_before = self.s.k
+        memset(self.s.n_moved, 0, self.n_chunks * sizeof(int))
+        if self.s.k < before:
+            used = self.shown_array >= 0
+            self.shown_array[used] = self.remap_array[self.shown_array[used]]
+        return error

@@ -1,0 +1,437 @@
+"""RobustDPMeans: equal to the twin, to all labelings of few rows; what outliers must not change."""
+
+import numpy as np
+import pytest
+import twins.robust
+from helpers import all_partitions, assert_refuses, fit, never_rises, seeds
+from problems import blobs
+from sklearn.exceptions import ConvergenceWarning
+
+from smallvar import DPMeans, RobustDPMeans, _noise, _robust
+
+FAMILIES = ("blobs", "grid", "weights", "float32", "far", "few")
+
+
+def problem(family, seed):
+    """Rows, weights, lam, price, starting centers, cap and sweeps."""
+    rng = np.random.default_rng([seed, FAMILIES.index(family)])
+    n = int(rng.integers(2, 9)) if family == "few" else int(10 ** rng.uniform(1, 3.3))
+    d, k = int(rng.integers(1, 7)), int(rng.integers(1, 9))
+    weights = None
+    if family == "grid":
+        X = rng.integers(0, 7, size=(n, min(d, 2))).astype(float)
+        price, lam = float(rng.integers(1, 9)), float(rng.integers(1, 60))
+    else:
+        X = blobs(rng, n, d, k, spread=rng.choice([0.05, 0.15, 0.4]))
+        lost = rng.random(n) < rng.choice([0.0, 0.05, 0.4])
+        X[lost] = X.mean(axis=0) + 3 * X.std() * rng.standard_normal((lost.sum(), X.shape[1]))
+        spread = np.square(X - X.mean(axis=0)).sum(axis=1).mean()
+        price = spread * 10 ** rng.uniform(-2, 1)
+        lam = price * 10 ** rng.uniform(-0.5, max(0.5, np.log10(n)))
+    if family == "weights":
+        kind = seed % 3
+        weights = rng.integers(0, 4, n) if kind == 0 else 10 ** rng.uniform(-3, 3, n)
+        weights = weights.astype(float) * (rng.random(n) < 0.8 if kind == 2 else 1)
+        weights[0] = 1.0
+    if family == "float32":
+        X = X.astype(np.float32)
+    if family == "far":
+        X += 1e5
+    init = X[rng.integers(0, n, size=int(rng.integers(1, 2 * k + 2)))].astype(float)
+    if family != "grid" and seed % 4 == 0:
+        init += rng.standard_normal(init.shape) * np.sqrt(price)
+    cap = len(init) + int(rng.integers(0, 3)) if seed % 5 == 0 else None
+    return X, weights, lam, price, init, cap, int(rng.choice([1, 2, 300, 300, 300]))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@seeds(40)
+def test_equals_twin(family, seed):
+    """The same labels and centers to the last bit, sweep by sweep, from the same decisions."""
+    X, weights, lam, price, init, cap, sweeps = problem(family, seed)
+    model = RobustDPMeans(
+        lam,
+        price=price,
+        init=init,
+        max_clusters=cap,
+        max_iter=sweeps,
+        random_state=seed,
+        n_threads=1 + seed % 3,
+    )
+    warned = fit(model, X, weights)
+    twin = twins.robust.robust(
+        X, lam, price, init, weights=weights, max_clusters=cap, max_iter=sweeps, seed=seed
+    )
+    assert np.array_equal(model.labels_, twin.labels)
+    assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
+    assert model.n_iter_ == twin.n_iter
+    assert warned != twin.converged
+    assert len(model.objective_path_) == len(twin.objective_path)
+    assert np.allclose(model.objective_path_, twin.objective_path, rtol=1e-9)
+    assert model.objective_ == twin.objective
+    assert never_rises(model.objective_path_)
+    check(model, X, weights)
+
+
+def check(model, X, weights=None):
+    """What holds of every fit."""
+    labels, noise = model.labels_, model.labels_ < 0
+    w = np.ones(len(X)) if weights is None else weights
+    assert labels.dtype == np.int32
+    assert labels.min() >= -1
+    assert np.array_equal(np.unique(labels[~noise & (w > 0)]), np.arange(model.n_clusters_))
+    own = np.square(X - model.cluster_centers_[labels]).sum(axis=1)
+    assert model.inertia_ == pytest.approx((w * own)[~noise].sum(), rel=1e-9, abs=1e-9)
+    assert model.noise_weight_ == pytest.approx(w[noise].sum(), rel=1e-12)
+    parts = model.inertia_ + model.lam_ * model.n_clusters_ + model.price_ * model.noise_weight_
+    assert model.objective_ == parts == model.objective_path_[-1]
+    assert np.array_equal(model.predict(X), labels)
+    assert model.score(X, sample_weight=weights) == pytest.approx(-model.objective_, rel=1e-12)
+
+
+def objective_of(X, w, labels, lam, price):
+    """The objective of labels, at their means."""
+    total = price * w[labels < 0].sum()
+    for c in np.unique(labels[labels >= 0]):
+        rows = labels == c
+        mean = np.average(X[rows], axis=0, weights=w[rows])
+        total += lam + (w[rows] * np.square(X[rows] - mean).sum(axis=1)).sum()
+    return total
+
+
+@seeds(30)
+def test_no_closing_and_no_union_lowers_the_objective(seed):
+    """At the end each cluster pays against any other use of its rows, and each pair apart."""
+    X, weights, lam, price, init, _, _ = problem(("blobs", "grid", "weights")[seed % 3], seed)
+    model = RobustDPMeans(lam, price=price, init=init, random_state=0).fit(X, sample_weight=weights)
+    w = np.ones(len(X)) if weights is None else weights
+    active = w > 0
+    X, w, labels = X[active], w[active], model.labels_[active]
+    centers, k = model.cluster_centers_, model.n_clusters_
+    slack = 1e-9 * model.objective_
+    table = np.square(X[:, None] - centers).sum(axis=2)
+    assert np.allclose(np.minimum(table.min(axis=1), price).dot(w) + lam * k, model.objective_)
+    k = min(k, 12)  # of those looked at
+    for c in range(k if model.n_clusters_ > 1 else 0):
+        rest = np.minimum(np.delete(table, c, axis=1).min(axis=1), price).dot(w)
+        assert rest + lam * (model.n_clusters_ - 1) >= model.objective_ - slack
+        for other in range(c):
+            rows = (labels == c) | (labels == other)
+            Y, m = X[rows], w[rows]
+            union = objective_of(Y, m, np.zeros(len(Y)), lam, price)
+            assert union >= objective_of(Y, m, labels[rows], lam, price) - slack
+
+
+def few(seed):
+    """The best fit of several starts, and the least objective."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((6, 1 + seed % 2)) * 2
+    w = rng.integers(1, 4, 6).astype(float) if seed % 3 == 0 else np.ones(6)
+    lam = float(rng.uniform(0.5, 6))
+    price = float(rng.uniform(0.1, 1.2)) * lam
+    fits = [
+        RobustDPMeans(lam, price=price, init=init, random_state=0).fit(X, sample_weight=w)
+        for init in (X, X[:3], X[3:5], X.mean(axis=0, keepdims=True), "path")
+    ]
+    best = min(fits, key=lambda model: model.objective_)
+    value = objective_of(X, w, best.labels_, lam, price)
+    assert best.objective_ == pytest.approx(value, rel=1e-9)
+    return best.objective_, twins.robust.least(X, w, lam, price, all_partitions(6))
+
+
+def test_few_rows_against_all_labelings():
+    """The objective is what it says, never below the least one, and mostly the least one."""
+    found = np.array([few(seed) for seed in range(40)])
+    assert (found[:, 0] >= found[:, 1] * (1 - 1e-12)).all()
+    assert (found[:, 0] <= found[:, 1] * (1 + 1e-9)).sum() >= 30
+
+
+# ---- outliers --------------------------------------------------------------------------------
+
+
+def thousand(seed, d=2, k=6):
+    """1,000 rows in blobs whose centers are at least ten standard deviations apart."""
+    rng = np.random.default_rng(seed)
+    centers = np.array(np.meshgrid(*[np.arange(4)] * d)).reshape(d, -1).T * 10.0
+    centers = rng.permutation(centers)[:k]
+    return centers[np.arange(1000) % k] + rng.standard_normal((1000, d)), rng
+
+
+def far_rows(kind, X, rng):
+    """Outliers of a kind."""
+    d, reach = X.shape[1], np.ptp(X, axis=0).max()
+    way = rng.standard_normal((5, d))
+    way /= np.linalg.norm(way, axis=1)[:, None]
+    if kind == "together":
+        return X.mean(axis=0) + 4 * reach * way[:1] + 0.1 * rng.standard_normal((5, d))
+    times = {"apart": 2, "far": 100, "very far": 1e5}.get(kind)
+    if times:
+        return X.mean(axis=0) + times * reach * way * rng.uniform(1, 2, size=(5, 1))
+    box = rng.uniform(-reach, 2 * reach, size=(50, d))
+    return box if kind == "anywhere" else np.vstack([box, X.mean(axis=0) + 10 * reach * way])
+
+
+def one_to_one(a, b):
+    """Whether two labelings are equal up to the numbers of clusters; noise is noise."""
+    pairs = set(zip(a.tolist(), b.tolist(), strict=True))
+    alike = len(pairs) == len({i for i, _ in pairs}) == len({j for _, j in pairs})
+    return alike and all((i < 0) == (j < 0) for i, j in pairs)
+
+
+@pytest.mark.parametrize("lam", ["auto", 300.0])
+@pytest.mark.parametrize("kind", ["together", "apart", "far", "very far", "anywhere", "both"])
+@seeds(6)
+def test_outliers_change_no_other_label(kind, lam, seed):
+    d, k = ((2, 6), (3, 9), (2, 3))[seed % 3]
+    X, rng = thousand(seed, d, k)
+    price = "auto" if lam == "auto" else 25.0
+    alone = RobustDPMeans(lam, price=price, random_state=0).fit(X)
+    assert alone.n_clusters_ == k
+    assert np.count_nonzero(alone.labels_ < 0) <= 1
+    extra = far_rows(kind, X, rng)
+    order = rng.permutation(len(X) + len(extra))
+    rows = np.vstack([X, extra])
+    model = RobustDPMeans(lam, price=price, random_state=0).fit(rows)
+    assert one_to_one(model.labels_[: len(X)], alone.labels_)
+    if kind == "together" and model.n_clusters_ > k:  # they are a cluster of their own
+        (label,) = set(model.labels_[len(X) :])
+        assert np.count_nonzero(model.labels_ == label) == 5
+    elif kind not in ("anywhere", "both"):
+        assert (model.labels_[len(X) :] < 0).all()
+        assert np.allclose(model.cluster_centers_, alone.cluster_centers_, rtol=0, atol=1e-9)
+        assert model.price_ == alone.price_
+    mixed = RobustDPMeans(lam, price=price, random_state=0).fit(rows[order])
+    assert one_to_one(mixed.labels_[np.argsort(order)][: len(X)], alone.labels_)
+
+
+def test_without_noise_it_is_dpmeans():
+    for seed in range(4):
+        X, _ = thousand(seed)
+        plain, robust = (e(random_state=0).fit(X) for e in (DPMeans, RobustDPMeans))
+        assert one_to_one(plain.labels_, robust.labels_)
+        assert robust.lam_ <= plain.lam_ * (1 + 1e-12)
+
+
+def test_a_row_at_the_price_is_in_the_cluster():
+    X = np.array([[0.0], [0.0], [0.0], [0.0], [2.0], [-2.0], [3.0]])
+    model = RobustDPMeans(4.0, price=4.0, init=[[0.0]], max_clusters=1).fit(X)
+    assert model.labels_.tolist() == [0, 0, 0, 0, 0, 0, -1]
+    assert model.objective_ == 8.0 + 4.0 + 4.0
+    assert model.predict([[2.0], [-2.0], [np.nextafter(2.0, 3.0)]]).tolist() == [0, 0, -1]
+
+
+def test_a_cluster_that_saves_just_lam_stays():
+    """Two rows far away cost 2 price as noise, lam as a cluster."""
+    X = np.array([[0.0]] * 20 + [[100.0]] * 2)
+    for lam, k in ((8.0, 2), (np.nextafter(8.0, 9.0) + 1e-9, 1)):
+        model = RobustDPMeans(lam, price=4.0, init=[[0.0], [100.0]]).fit(X)
+        assert model.n_clusters_ == k
+        assert model.noise_weight_ == 4 - 2 * k
+
+
+def test_weights_are_repeated_rows():
+    X, rng = thousand(3)
+    X = np.vstack([X[:200], far_rows("apart", X, rng)])
+    weights = rng.integers(0, 4, len(X)).astype(float)
+    options = {"price": 12.0, "init": X[:9], "random_state": 0}
+    model = RobustDPMeans(60.0, **options).fit(X, sample_weight=weights)
+    again = RobustDPMeans(60.0, **options).fit(np.repeat(X, weights.astype(int), axis=0))
+    assert model.objective_ == pytest.approx(again.objective_, rel=1e-12)
+    assert np.array_equal(np.repeat(model.labels_, weights.astype(int)), again.labels_)
+
+
+def test_other_units_of_weight_change_no_label():
+    X, rng = thousand(5)
+    X = np.vstack([X, far_rows("apart", X, rng)])
+    weights = rng.uniform(0.5, 2.0, len(X))
+    one = RobustDPMeans(random_state=0).fit(X, sample_weight=weights)
+    ten = RobustDPMeans(random_state=0).fit(X, sample_weight=8.0 * weights)
+    assert np.array_equal(one.labels_, ten.labels_)
+    assert ten.price_ == one.price_
+    assert ten.lam_ == pytest.approx(8.0 * one.lam_, rel=1e-12)
+
+
+def test_other_units_of_the_data_change_no_label():
+    X, rng = thousand(6)
+    X = np.vstack([X, far_rows("apart", X, rng)])
+    one, two = (RobustDPMeans(random_state=0).fit(scale * X) for scale in (1.0, 2.0**-20))
+    assert np.array_equal(one.labels_, two.labels_)
+    assert two.price_ == pytest.approx(2.0**-40 * one.price_, rel=1e-12)
+    assert two.lam_ == pytest.approx(2.0**-40 * one.lam_, rel=1e-12)
+
+
+def test_a_fit_goes_on_where_one_ended():
+    X, rng = thousand(7)
+    X = np.vstack([X, far_rows("both", X, rng)])
+    model = RobustDPMeans(random_state=0).fit(X)
+    again = RobustDPMeans(
+        model.lam_, price=model.price_, init=model.cluster_centers_, max_clusters=model.n_clusters_
+    ).fit(X)
+    assert np.array_equal(again.labels_, model.labels_)
+    assert again.objective_ == model.objective_
+    assert again.n_iter_ == 2
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_threads(dtype, weighted):
+    """Many chunks, noise in each; the same bits for any number of threads, and memory layout."""
+    rng = np.random.default_rng(0)
+    X = blobs(rng, 40_000, 5, 12, spread=0.1)
+    X[::17] = rng.uniform(-4, 4, size=X[::17].shape)
+    X = X.astype(dtype)
+    weights = rng.uniform(0.1, 3.0, len(X)) if weighted else None
+    fits = []
+    for threads, rows in ((1, X), (2, X), (3, np.asfortranarray(X)), (8, X)):
+        model = RobustDPMeans(
+            2.0, price=0.1, init=X[:40], random_state=0, n_threads=threads, max_iter=40
+        )
+        fit(model, rows, weights)
+        arrays = model.labels_, model.cluster_centers_, model.objective_path_
+        fits.append([a.tobytes() for a in arrays])
+    assert 0.02 < np.mean(model.labels_ < 0) < 0.5
+    assert fits[1:] == fits[:1] * 3
+    automatic = [RobustDPMeans(random_state=0, n_threads=t).fit(X[:6000]) for t in (1, 3)]
+    assert len({model.labels_.tobytes() for model in automatic}) == 1
+    assert len({(model.lam_, model.price_) for model in automatic}) == 1
+
+
+def test_all_rows_equal_or_one():
+    for X in (np.ones((5, 2)), [[3.0, 4.0]], np.zeros((2, 1))):
+        model = RobustDPMeans().fit(X)
+        assert model.labels_.tolist() == [0] * len(X)
+        assert model.objective_ == model.lam_
+        assert model.price_ > 0
+    model = RobustDPMeans(random_state=0).fit([[0.0]] * 20 + [[10.0]] * 20 + [[1000.0]])
+    assert model.labels_[-1] == -1
+    assert (model.labels_[:-1] >= 0).all()
+
+
+def test_noise_alone_leaves_a_cluster():
+    """Where no row is within the price of a center, one cluster goes to the nearest row."""
+    X = np.array([[0.0], [10.0], [20.0], [21.0]])
+    model = RobustDPMeans(5.0, price=0.01, init=[[13.0]]).fit(X)
+    assert model.labels_.tolist() == [-1, 0, -1, -1]
+    assert model.objective_ == 5.0 + 3 * 0.01
+    weighted = RobustDPMeans(5.0, price=0.01, init=[[13.0]]).fit(X, sample_weight=[1, 0, 1, 1])
+    assert weighted.labels_.tolist() == [-1, -1, 0, -1]
+
+
+def test_a_cap_is_not_spent_on_outliers():
+    X, rng = thousand(8)
+    X = np.vstack([X, far_rows("far", X, rng)])
+    for lam in ("auto", 300.0):
+        model = RobustDPMeans(lam, max_clusters=6, random_state=0).fit(X)
+        assert (model.labels_[1000:] < 0).all()
+        assert sorted(np.bincount(model.labels_[:1000])) == [166, 166, 167, 167, 167, 167]
+
+
+def test_of_the_path_rows_far_away_are_left_out():
+    X, rng = thousand(9)
+    model = RobustDPMeans(random_state=0).fit(np.vstack([X, far_rows("apart", X, rng)]))
+    assert model.path_.n_samples == 1000
+    assert model.path_.best == model.n_clusters_ == 6
+
+
+@pytest.mark.parametrize("lam", ["auto", 20_000.0])
+def test_many_rows(lam):
+    """Sizes and price come from a part of them; the penalty of a cluster is that of all."""
+    rng = np.random.default_rng(0)
+    n = 60_000
+    assert n > _robust.JUDGED
+    X = rng.integers(0, 3, size=n)[:, None] * [20.0, 0.0] + rng.standard_normal((n, 2))
+    extra = far_rows("apart", X, rng)
+    fits = [
+        RobustDPMeans(lam, random_state=0).fit(np.vstack([X, extra]), sample_weight=w)
+        for w in (None, np.full(n + 5, 2.0 if lam == "auto" else 1.5))
+    ]
+    for model in fits:
+        assert model.n_clusters_ == 3
+        assert np.count_nonzero(model.labels_[:n] < 0) <= 3
+        assert (model.labels_[n:] < 0).all()
+        assert model.price_ == pytest.approx(2 * np.log(n / 0.05), rel=0.1)
+    if lam == "auto":
+        assert fits[1].lam_ == pytest.approx(2 * fits[0].lam_, rel=1e-9)
+
+
+def test_lam_is_no_more_than_a_cluster_saves():
+    """Of "auto": closing any cluster, or joining two, raises the objective at lam_."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        sizes = rng.permutation([400, 200, 100, 40, 25])
+        X = np.repeat(rng.permutation(5)[:, None] * 9.0, sizes, axis=0)
+        X = np.hstack([X, np.zeros_like(X)]) + rng.standard_normal((len(X), 2))
+        model = RobustDPMeans(random_state=0).fit(X)
+        assert model.n_clusters_ == 5
+        table = np.square(X[:, None] - model.cluster_centers_).sum(axis=2)
+        for c in range(5):
+            rest = np.minimum(np.delete(table, c, axis=1).min(axis=1), model.price_).sum()
+            assert rest + 4 * model.lam_ >= model.objective_ * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("shape", [0.5, 1.0, 4.0])
+def test_price_of_gamma_distances(shape):
+    """The quantile that the law itself has, from a large sample."""
+    from scipy.stats import gamma
+
+    rng = np.random.default_rng(0)
+    distance = rng.gamma(shape, 2.0, size=200_000)
+    labels = np.zeros(len(distance), dtype=np.int32)
+    price = _noise.price_of(distance, labels, 1, None, 1000)
+    assert price == pytest.approx(gamma(shape, scale=2.0).isf(0.05 / 1000), rel=0.05)
+    spoiled = np.append(distance, np.full(4000, 1e9))
+    labels = np.zeros(len(spoiled), dtype=np.int32)
+    assert _noise.price_of(spoiled, labels, 1, None, 1000) == pytest.approx(price, rel=0.25)
+
+
+def test_quantile_of_weights():
+    values, weights = np.array([3.0, 1.0, 2.0]), np.array([1.0, 2.0, 1.0])
+    assert [_noise.quantile(values, weights, q) for q in (0.5, 0.51, 0.75, 0.76, 1.0)] == [
+        1.0,
+        2.0,
+        2.0,
+        3.0,
+        3.0,
+    ]
+    assert _noise.quantile(values, None, 0.5) == 2.0
+
+
+# ---- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"lam": 0.0}, ValueError, ("lam", "> 0")),
+        ({"lam": "farthest-first"}, ValueError, ("lam", "'auto'", "farthest-first")),
+        ({"lam": np.inf}, ValueError, ("lam", "finite")),
+        ({"lam": None}, TypeError, ("lam", "None")),
+        ({"price": 0}, ValueError, ("price", "> 0")),
+        ({"price": -1.0}, ValueError, ("price", "-1")),
+        ({"price": "cheap"}, ValueError, ("price", "'auto'", "cheap")),
+        ({"price": np.inf}, ValueError, ("price", "finite")),
+        ({"price": True}, TypeError, ("price", "True")),
+        ({"max_clusters": 0}, ValueError, ("max_clusters", ">= 1")),
+        ({"init": "mean"}, ValueError, ("init", "'path'")),
+        ({"init": [[1.0]]}, ValueError, ("init", "shape")),
+        ({"max_iter": 0}, ValueError, ("max_iter", ">= 1")),
+        ({"tol": -1}, ValueError, ("tol", ">= 0")),
+        ({"n_threads": 0}, ValueError, ("n_threads", ">= 1")),
+    ],
+)
+def test_refuses(options, error, words):
+    X = np.random.default_rng(0).random((20, 2))
+    assert_refuses(RobustDPMeans().set_params(**options), lambda m: m.fit(X), error, *words)
+
+
+def test_verbose_and_max_iter(capsys):
+    X, _ = thousand(0)
+    model = RobustDPMeans(5.0, price=30.0, init=X[:20], max_iter=1, verbose=1)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+        model.fit(X)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == model.n_iter_
+    assert "20 clusters" in lines[0] and "noise" in lines[0] and "objective" in lines[0]
+    stopped = RobustDPMeans(5.0, price=30.0, init=X[:20], tol=0.9).fit(X)
+    assert stopped.n_iter_ == 2
+    check(stopped, X)
