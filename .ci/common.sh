@@ -81,8 +81,9 @@ PY
 # The tests in $work/outside, away from the source, and an environment `user` with what they need.
 prepare() {
     if [ ! -d "$work/outside" ]; then
-        mkdir "$work/outside"
-        cp -r tests pyproject.toml "$work/outside"
+        mkdir -p "$work/outside/docs"
+        cp -r tests asv_bench pyproject.toml "$work/outside" # scripts beside the package are tested, too
+        cp -r docs/reproductions "$work/outside/docs"
     fi
     if [ ! -d "$work/user" ]; then
         "$PYTHON" -m venv "$work/user"

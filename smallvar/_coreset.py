@@ -36,7 +36,8 @@ def rough(X, weight, lam, most, rng, n_threads):
     while True:
         sweep.assign()
         distance = sweep.own_distances()
-        distance[distance <= space.noise] = 0.0
+        if sweep.k == 1:  # the mean is rounded, other seeds are rows
+            distance[distance <= space.noise] = 0.0
         total = np.cumsum(distance if weight is None else weight * distance)
         objective = total[-1] + lam * sweep.k
         if best is not None and not objective < lowest:

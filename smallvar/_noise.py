@@ -53,7 +53,8 @@ def price_of(distance, labels, k, weight, rows):
     """The squared distance from its center that LEVEL rows of ``rows`` would exceed; None: all 0.
 
     Squared distances are taken to be gamma within clusters, as those of Gaussian clusters of any
-    covariance nearly are, of a scale of its own in each.
+    covariance nearly are, of a scale of its own in each; where most rows are at their centers,
+    those of all other rows, of one scale.
     """
     middle = np.zeros(k)
     for c in range(k):
@@ -64,7 +65,11 @@ def price_of(distance, labels, k, weight, rows):
     scale = quantile(middle[labels], weight, WIDE)
     used = middle[labels] > 0.0
     if not scale > 0.0:
-        return None
+        used = distance > 0.0
+        if not used.any():
+            return None
+        scale = quantile(distance[used], None if weight is None else weight[used], MIDDLE)
+        middle[:] = scale
     relative = distance[used] / middle[labels[used]]
     ratio = quantile(relative, None if weight is None else weight[used], UPPER)
     return scale * tail(max(ratio, 1.0), LEVEL / max(rows, 1))

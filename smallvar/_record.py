@@ -12,6 +12,7 @@ from smallvar._sweeps.segments import pieces, viterbi
 from smallvar._sweeps.sums import Sums
 
 MOST_STEPS = 1 << 16  # differences that the noise is estimated from
+MOST_ENTRIES = 1 << 24  # of these differences in all
 MOST_COLUMNS = 1024  # from so many columns on, as many differences are used for the covariance
 NORMAL = 0.6744897501960817  # median of the absolute value of a standard normal variable
 TRIM, KEPT = 3.0, 0.9733369246625415  # differences beyond so many of their scales are no noise
@@ -91,9 +92,10 @@ def _variance(steps):
     return variance, scale
 
 
-def _some(rows):
-    """Evenly spread over these, not more than MOST_STEPS."""
-    return rows[:: -(-len(rows) // MOST_STEPS) or 1]
+def _some(rows, d):
+    """Evenly spread over these, not more than MOST_STEPS, and fewer of many columns."""
+    most = max(2 * MOST_COLUMNS, min(MOST_STEPS, MOST_ENTRIES // d))
+    return rows[:: -(-len(rows) // most) or 1]
 
 
 def noise_of(record):
@@ -102,7 +104,7 @@ def noise_of(record):
     The covariance is that of differences of neighboring rows, which states that last do not change
     much.
     """
-    near = _some(np.flatnonzero(~record.first[1:]))
+    near = _some(np.flatnonzero(~record.first[1:]), record.X.shape[1])
     steps = np.subtract(record.X[near + 1], record.X[near], dtype=np.float64)
     if not len(near) or not steps.any():
         return _of_covariance(np.asarray(record.X, dtype=np.float64) - record.space.mean)
@@ -119,12 +121,15 @@ def slow_noise(record, labels, centers):
     It is that of first-order autoregressive noise, s^2 (1 + rho) / (1 - rho). 0 where neighboring
     rows of a segment are not alike, but for chance.
     """
-    same = _some(np.flatnonzero((labels[1:] == labels[:-1]) & ~record.first[1:]))
+    same = np.flatnonzero((labels[1:] == labels[:-1]) & ~record.first[1:])
+    same = _some(same, record.X.shape[1])
     left, right = (record.X[same + i] - centers[labels[same]] for i in (0, 1))
-    squares = 0.5 * (np.square(left) + np.square(right)).sum(axis=0)
-    product, total = float((left * right).sum()), float(squares.sum())
-    if not product > SURE * np.sqrt(np.square(squares).sum() / max(1, len(same))):
+    # the spread of a sum of products that are of mean 0, however columns go together
+    each = np.einsum("ij,ij->i", left, right)
+    product, unit = float(each.sum()), float(np.abs(each).max(initial=0.0))
+    if not unit > 0.0 or not product > SURE * unit * np.sqrt(np.square(each / unit).sum()):
         return 0.0
+    total = 0.5 * float(np.square(left).sum() + np.square(right).sum())
     correlation = min(product / total, MOST_CORRELATED)
     return total / len(same) * (1.0 + correlation) / (1.0 - correlation)
 
@@ -146,7 +151,8 @@ def prices(noise, n):
     lemma 1). With x = 2 log n, that is the price of a state plus that of two switches.
     """
     x = 2.0 * np.log(max(n, 2))
-    return float(noise.sum() + 2.0 * np.sqrt(x * np.square(noise).sum())), float(noise[0] * x)
+    spread = noise[0] * np.sqrt(x * np.square(noise / noise[0]).sum())
+    return float(noise.sum() + 2.0 * spread), float(noise[0] * x)
 
 
 # ---- pieces, and the path from a state for each of them down to a single one ---------------------
@@ -158,7 +164,9 @@ def cut(record, price):
     unit = 2.0 ** np.floor(np.log2(record.mass))
     weight = None if record.weight is None else record.weight / unit
     X, begin, space = record.X, record.begin, record.space
-    opens = pieces(X, begin, weight, space.origin, price / unit, MOST_OPENINGS)
+    with np.errstate(over="ignore", under="ignore"):
+        price = float(np.clip(np.float64(price) / unit, 1e-300, 1e300))
+    opens = pieces(X, begin, weight, space.origin, price, MOST_OPENINGS)
     number = np.cumsum(opens, dtype=np.int32) - np.int32(1)
     mean, mass = record.sums(number, int(number[-1]) + 1)
     return SimpleNamespace(

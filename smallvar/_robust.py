@@ -88,7 +88,8 @@ class RobustDPMeans(CenterEstimator):
     objective_ : float
         ``inertia_ + lam_ * n_clusters_ + price_ * noise_weight_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
-        The objective after every sweep; it never rises.
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
     lam_ : float
         The penalty used. With "auto", that of the path, or where that is less, the least that one
         of the clusters found saves.
@@ -122,7 +123,9 @@ class RobustDPMeans(CenterEstimator):
     are merged, and of ``lam`` given, a cluster opens where rows save more than that by it (the
     best of a few places drawn among the rows, each moved to the mean of the rows that save). Each
     step lowers the objective by what was computed exactly. With ``lam="auto"`` the number of
-    clusters stays that of the path. Rows of weight zero take no part and are labeled as by
+    clusters stays that of the path, less those that no row is within the price of. With few centers
+    given and many clusters wanted the search takes long: each is looked for in all rows; the path
+    does not. Rows of weight zero take no part and are labeled as by
     ``predict``. At equality a row is in a cluster, the one of the lowest index.
 
     **Before the sweeps** a path is found, clusters with less than 1/30 of the weight of the
@@ -137,7 +140,8 @@ class RobustDPMeans(CenterEstimator):
     same ratio; the scale is the median in a cluster that is as wide as, or wider than, those of
     90% of the rows. The price is the quantile that 0.05 of u rows exceed on average, u the number
     of distinct rows. Where ``lam`` is given, it is at most ``lam`` over the mean weight of a row,
-    so that no row is worth a cluster of its own.
+    so that no row of mean weight is worth a cluster of its own. Where most rows are at their
+    centers, as of many equal ones, the quantiles are those of all other rows together.
 
     Robust centers, as the median of means, are no option here: they bound what outliers do to the
     centers of clusters that are there, but not to their number, and leave outliers in them.
@@ -293,8 +297,11 @@ class RobustDPMeans(CenterEstimator):
             common = np.square(total).sum() / total.sum()
             if automatic:
                 distinct = count_distinct(some) * (len(rows) / len(some))
-                found = price_of(own, labels, len(centers), mass, distinct)
-                found = path.lam / common if found is None else found
+                value = price_of(own, labels, len(centers), mass, distinct)
+                if value is not None:
+                    found = value
+                elif turn == 0:  # all rows are at centers; later the price before is kept
+                    found = path.lam / common
                 if lam is not None:
                     found = min(found, lam / (total.sum() / len(rows)))
             large = total >= TINY * common

@@ -227,7 +227,7 @@ def _between(best, stops, least):
     counts = sorted(loss)
     i = counts.index(best.k)
     low, high = envelope(counts, [loss[k] for k in counts], least)
-    return float(max(low[i], np.sqrt(low[i]) * np.sqrt(high[i])) if i else 2.0 * low[i])
+    return float(max(low[i], np.sqrt(low[i]) * np.sqrt(max(high[i], 0.0))) if i else 2.0 * low[i])
 
 
 class SegmentMeans(CenterEstimator):
@@ -265,12 +265,13 @@ class SegmentMeans(CenterEstimator):
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
-        (Weighted) means of the states, in the order in which they are first entered.
+        (Weighted) means of the states, unless ``max_iter`` or ``tol`` ended the fit; in the order
+        in which they are first entered, sequences as sorted by name.
     labels_ : ndarray of shape (n_samples,), int32
         State of each row.
     segments_ : ndarray of shape (n_segments,), int64
-        The row at which each segment begins, sequence by sequence; ``labels_[segments_]`` are the
-        states that are gone through.
+        The row at which each segment begins, sequence by sequence as sorted by name;
+        ``labels_[segments_]`` are the states that are gone through.
     n_switches_ : int
         Number of switches: segments less sequences.
     n_clusters_ : int
@@ -313,7 +314,8 @@ class SegmentMeans(CenterEstimator):
 
     The fit begins with the pieces that minimize squared error about their own means plus a price
     for each, by dynamic programming (PELT, exact as long as no more than 2,048 rows at which the
-    last piece may have begun are left), and goes on from states for which pieces are merged, as
+    last piece may have begun are left, up to rounding where some rows are some 10^8 times as far
+    as others), and goes on from states for which pieces are merged, as
     clusters are on the path of :func:`lambda_path`. With a number for ``lam`` pieces are made at
     two prices, three numbers of states of each are tried, and the lowest objective is kept. There
     is nothing random in it.
@@ -331,7 +333,8 @@ class SegmentMeans(CenterEstimator):
     switches with a probability below n^-2 for any given segment. The covariance is that of
     differences of neighboring rows, halved, without those beyond three of their scales (from the
     median of the absolute values), so states must last for some rows; where most differences are
-    0, the variance is that of rounding to the least of the others. Where what is left by the states
+    0, the variance is that of rounding to the least of the others. Where no row has a neighbor,
+    the covariance is that of all rows: give penalties then. Where what is left by the states
     then found is autocorrelated, so that sum_t r_t' r_{t+1} = rho sum_t ||r_t||^2 over neighbors
     in a segment, the covariance is multiplied so that its trace is the mean of ||r_t||^2 times
     (1 + rho) / (1 - rho), the variance of autoregressive noise over long times, and states are

@@ -78,7 +78,8 @@ def check_flag(value, name):
 
 def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-first",)):
     """Raise unless ``lam`` is a usable penalty or one of ``options``; 0 is one if ``capped``."""
-    wanted = f"{name} must be a number > 0 or one of {', '.join(map(repr, options))}"
+    low = ">=" if capped else ">"
+    wanted = f"{name} must be a number {low} 0 or one of {', '.join(map(repr, options))}"
     if isinstance(lam, str):
         if lam not in options:
             raise ValueError(f"{wanted}, got {shown(lam)}")

@@ -181,15 +181,21 @@ cdef void drop_above(Openings* o, double limit) noexcept nogil:
 
 
 cdef void thin_out(Openings* o) noexcept nogil:
-    """Of the older half of the openings, forget half: those of the higher values."""
+    """Of the older half of the openings, forget half: those of the higher values, of equal ones the later."""
     cdef Py_ssize_t c, kept = 0, old = o.size // 2, left = old // 2
-    cdef double middle
+    cdef double highest         # of those that stay
+    cdef bint stays
     memcpy(o.scratch, o.value, old * sizeof(double))
     qsort(o.scratch, old, sizeof(double), ascending)
-    middle = o.scratch[left]
-    for c in range(o.size):
-        if c >= old or (left > 0 and o.value[c] <= middle):
-            left -= c < old
+    highest = o.scratch[left - 1] if left > 0 else -HUGE_VAL
+    for c in range(old):
+        left -= o.value[c] < highest
+    for c in range(o.size):     # left are now those equal to the highest
+        stays = c >= old or o.value[c] < highest
+        if not stays and o.value[c] == highest and left > 0:
+            stays = True
+            left -= 1
+        if stays:
             if kept < c:
                 keep(o, kept, c)
             kept += 1

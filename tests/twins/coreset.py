@@ -16,7 +16,8 @@ def seeds_of(X, weights, lam, most, rng):
     found = []
     while True:
         labels, distances = nearest(X, seeds)
-        distances[distances <= noise_of(X[used])] = 0
+        if len(seeds) == 1:  # the mean is rounded, other seeds are rows
+            distances[distances <= noise_of(X[used])] = 0
         error = np.cumsum(weights * distances)
         found.append((error[-1] + lam * len(seeds), seeds, labels, distances))
         if len(found) > 1 and not found[-1][0] < found[-2][0]:

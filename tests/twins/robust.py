@@ -17,7 +17,6 @@ from twins.exact import (
     exact_sums,
     layout,
     nearest,
-    noise_of,
     prepare,
     squared_distances,
     sum_of_squares,
@@ -28,10 +27,10 @@ from twins.exact import (
 SEEDS, JUDGES, TRIED, TIE = 200, 2000, 3, 1e-12
 
 
-def assign(X, centers, price, noise):
+def assign(X, centers, price):
     """Index of the nearest center of each row, or -1; and its squared distance from there."""
     labels, own = nearest(X, centers)
-    return np.where((own > price) & (own > noise), -1, labels), own
+    return np.where(own > price, -1, labels), own
 
 
 def objective(X, w, labels, centers, lam, price):
@@ -134,16 +133,16 @@ def robust(X, lam, price, init, *, weights=None, max_clusters=None, max_iter=300
     rng = np.random.RandomState(seed)
     rng.randint(2**31 - 1)  # that of the paths
     cap = np.inf if max_clusters is None else max_clusters
-    used, noise, b = w > 0, noise_of(X[w > 0]), layout(X, w)
+    used, b = w > 0, layout(X, w)
     centers, labels = np.array(init, dtype=float), np.full(len(X), -1)
     path, n_iter, counted, fixed = [], 0, 0, False
 
     def found(centers):
-        labels, own = assign(X, centers, price, noise)
+        labels, own = assign(X, centers, price)
         if (labels[used] < 0).all():
             at = np.flatnonzero(used)[own[used].argmin()]
             centers = X[at : at + 1].copy()
-            labels, own = assign(X, centers, price, noise)
+            labels, own = assign(X, centers, price)
         return centers, labels, own
 
     while not fixed and counted < max_iter:
@@ -180,5 +179,5 @@ def robust(X, lam, price, init, *, weights=None, max_clusters=None, max_iter=300
         centers = centers[kept]
         centers, labels, own = found(centers)
         path.append(objective(X[used], w[used], labels[used], centers, lam, price))
-    labels = assign(X, centers, price, noise)[0]
+    labels = assign(X, centers, price)[0]
     return Result(labels, centers, path[-1], np.array(path), n_iter, fixed)
