@@ -37,4 +37,5 @@ class Sweeps(Timed):
         n, d, k = CASES[LARGE]
         X, truth = with_noise(n, d, k)
         first = X[np.unique(truth, return_index=True)[1][1:]]
-        return X, truth, RobustDPMeans(500.0, price=100.0, init=first, n_threads=n_threads)
+        lam = d * n / k  # more than a cluster's half saves, less than a cluster
+        return X, truth, RobustDPMeans(lam, price=100.0, init=first, n_threads=n_threads)
