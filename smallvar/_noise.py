@@ -19,6 +19,7 @@ MIDDLE, UPPER = 0.5, 0.8  # quantiles of squared distances through which the gam
 WIDE = 0.9  # share of the rows whose clusters are no wider than the one that sets the scale
 SHAPES = 0.05, 1e6  # least and largest shape of that law
 SEEDS, JUDGES, TRIED = 200, 2000, 3  # places for a cluster, rows that rate them, the best of them
+MOVES = 20  # of a place that is tried; further ones are left to the sweeps
 
 
 def quantile(values, weight, share):
@@ -320,10 +321,11 @@ class Search:
     def refined(self, cost, center):
         """What a new center saves, sum w max(0, cost - ||x - center||^2), it, and the costs then.
 
-        It moves to the mean of the rows that save by it as long as that saves more.
+        It moves to the mean of the rows that save by it as long as that saves more, MOVES times at
+        most: through rows that are spread evenly it would creep for hundreds of passes over all.
         """
         best = -1.0, center, cost
-        while True:
+        for _ in range(MOVES):
             after = cost.copy()
             nearest_seed(self.X, None, np.ascontiguousarray(center), after, self.n_threads)
             saves = after < cost if self.weight is None else (after < cost) & (self.weight > 0.0)
@@ -334,3 +336,4 @@ class Search:
             best = saved, center, after
             mass = None if self.weight is None else self.weight[rows]
             center = self.space.layout.mean(some_rows(self.X, rows), mass, self.n_threads)
+        return best

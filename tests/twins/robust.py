@@ -24,7 +24,7 @@ from twins.exact import (
     without_gaps,
 )
 
-SEEDS, JUDGES, TRIED, TIE = 200, 2000, 3, 1e-12
+SEEDS, JUDGES, TRIED, MOVES, TIE = 200, 2000, 3, 20, 1e-12
 
 
 def assign(X, centers, price):
@@ -111,7 +111,7 @@ def opened(X, w, own, centers, lam, price, band, rng, cap):
         best, place = lam + band, None
         for seed in seeds[np.argsort(-saved.sum(axis=1), kind="stable")[:TRIED]]:
             center, kept = X[seed], -1.0
-            while True:
+            for _ in range(MOVES):
                 after = np.minimum(cost, squared_distances(X, center[None])[:, 0])
                 rows = (after < cost) & (w > 0)
                 value = math.fsum((w * (cost - after))[rows])
