@@ -830,6 +830,7 @@ square = np.ones((300, 300))  # OpenBLAS ends the process if its own tables are 
 square @ square, np.linalg.svd(square), scipy.linalg.eigh(square), square @ square[0]
 rows = np.random.default_rng(0).normal(size=(400_000, 8))
 few = rows[:30_000]
+DPMeans(30.0).fit(rows[:50])  # so does the OpenMP of LLVM when it begins
 CALLS = [
     (DPMeans(30.0, max_iter=2), rows),
     (BregmanDPMeans(2.0, divergence="logistic", max_clusters=5), np.tanh(rows**2)),
