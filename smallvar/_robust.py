@@ -8,12 +8,11 @@ from sklearn.utils.random import sample_without_replacement
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._centers import CenterEstimator, Space
+from smallvar._centers import CenterEstimator
 from smallvar._criterion import count_distinct
 from smallvar._noise import Search, labels_and_distances, price_of
 from smallvar._path import LambdaPath, find_path
 from smallvar._starts import TIE
-from smallvar._sweeps.noise import NoiseSweep
 from smallvar._sweeps.sums import exact_total
 from smallvar._validation import (
     Data,
@@ -366,8 +365,6 @@ class RobustDPMeans(CenterEstimator):
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         centers = learned(self, "cluster_centers_", None, X.shape[1])
-        n_threads = self._threads()
-        sweep = NoiseSweep(X, None, Space(X, None, n_threads, centers), n_threads, len(centers))
-        sweep.start(centers)
-        sweep.assign(self.price_)
-        return sweep.labels, sweep.own_distances()
+        labels, own = labels_and_distances(X, centers, self._threads())
+        labels[own > self.price_] = -1
+        return labels, own

@@ -1,10 +1,13 @@
 """What tests of several files need: loops over random problems, refusals, unchanged estimators."""
 
+import importlib.util
 import inspect
 import re
+import sys
 import warnings
 import zlib
 from functools import wraps
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +15,22 @@ from sklearn.exceptions import ConvergenceWarning
 
 MANY = 4  # problems; a test with fewer runs with all of them
 every = 1  # of many problems, run every so-many-th only (the option --every)
+
+
+def reproduction(name):
+    """A module of docs/reproductions."""
+    path = Path(__file__).parents[1] / "docs" / "reproductions" / f"{name}.py"
+    if not path.is_file():
+        pytest.skip("the source tree is not at hand")
+    spec = importlib.util.spec_from_file_location(f"reproductions_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    before = sys.path.copy()
+    sys.modules[spec.name] = module  # its dataclasses look there
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path[:] = before
+    return module
 
 
 def some(problems):

@@ -1,24 +1,14 @@
 """The objective of docs/reproductions/pitman_yor.py, and what of it DP-means finds anyway."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
-from helpers import all_partitions, seeds
+from helpers import all_partitions, reproduction, seeds
 from twins.dpmeans import serial
-
-PATH = Path(__file__).parents[1] / "docs" / "reproductions" / "pitman_yor.py"
 
 
 @pytest.fixture(scope="module")
 def script():
-    if not PATH.is_file():
-        pytest.skip("the source tree is not at hand")
-    spec = importlib.util.spec_from_file_location("pitman_yor", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return reproduction("pitman_yor")
 
 
 def test_penalty(script):

@@ -1,6 +1,5 @@
 """The scripts of docs/reproductions: all are known to run.py, and say what they do."""
 
-import importlib.util
 import json
 import math
 import os
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import reproduction
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reproductions"
 
@@ -36,15 +36,7 @@ for path in sys.argv[1:]:
 @pytest.fixture(scope="module")
 def run():
     """The module run.py."""
-    path = FOLDER / "run.py"
-    if not path.is_file():
-        pytest.skip("the source tree is not at hand")
-    spec = importlib.util.spec_from_file_location("reproductions_run", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclass looks there
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    return reproduction("run")
 
 
 def imported():
@@ -88,17 +80,7 @@ def test_help(run):
 @pytest.fixture(scope="module")
 def scaling():
     """The module scaling.py."""
-    path = FOLDER / "scaling.py"
-    if not path.is_file():
-        pytest.skip("the source tree is not at hand")
-    spec = importlib.util.spec_from_file_location("reproductions_scaling", path)
-    module = importlib.util.module_from_spec(spec)
-    before = sys.path.copy()
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path[:] = before
-    return module
+    return reproduction("scaling")
 
 
 class TestScaling:

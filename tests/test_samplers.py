@@ -1,28 +1,16 @@
 """The samplers of docs/reproductions against posteriors that can be added up."""
 
-import importlib.util
 import itertools
 import math
 from collections import Counter
 from itertools import combinations_with_replacement
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers import reproduction
 from scipy.special import gammaln, logsumexp, roots_genlaguerre
 from scipy.stats import chi2, gamma, invgamma
-
-
-def script(name):
-    """A module of docs/reproductions."""
-    path = Path(__file__).parents[1] / "docs" / "reproductions" / f"{name}.py"
-    if not path.is_file():
-        pytest.skip("the source tree is not at hand")
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class TestIndianBuffet:
@@ -87,7 +75,7 @@ class TestIndianBuffet:
         return np.exp(log - logsumexp(log))
 
     def chain(self, Z, priors):
-        return script("ibp_sampler").IndianBuffet(
+        return reproduction("ibp_sampler").IndianBuffet(
             self.X,
             Z,
             np.random.default_rng(0),
@@ -249,7 +237,7 @@ class TestDependentDirichletProcess:
 
     def draws(self, sampler, n_states=DRAWS):
         """Labels of both steps, in so many chains or particles, and `log_joint` of the second."""
-        module = script("ddp_sampler")
+        module = reproduction("ddp_sampler")
         mixture = module.Mixture(**self.PARAMETERS, **self.PRIOR)
         states = module.States(mixture, n_states, 2, 0)
         names = np.empty((n_states, 0), dtype=int)
@@ -351,7 +339,7 @@ class TestDirichletProcess:
 
     def frequencies(self, **options):
         """How often each partition was drawn, by chains that are apart, after some sweeps."""
-        sampler = script("dp_sampler").DirichletProcess(
+        sampler = reproduction("dp_sampler").DirichletProcess(
             self.X, self.SIGMA, self.RHO, self.ALPHA, chains=self.CHAINS, **options
         )
         number = {p: i for i, p in enumerate(self.partitions(len(self.X)))}
@@ -394,7 +382,7 @@ class TestDirichletProcess:
         """Slots are added within a sweep; what lies in them is what the labels say."""
         n = 60
         X = np.random.default_rng(0).normal(size=(n, 3))
-        sampler = script("dp_sampler").DirichletProcess(
+        sampler = reproduction("dp_sampler").DirichletProcess(
             X, self.SIGMA, self.RHO, 300.0, chains=4, collapsed=collapsed
         )
         sampler.sweep()
@@ -420,7 +408,7 @@ class TestDirichletProcess:
 
     def test_alpha_given_the_number_of_clusters(self):
         """Density p(alpha) alpha^K Gamma(alpha) / Gamma(alpha + n), by Kolmogorov's distance."""
-        sampler = script("dp_sampler").DirichletProcess(
+        sampler = reproduction("dp_sampler").DirichletProcess(
             self.X, self.SIGMA, self.RHO, self.ALPHA, chains=20_000, alpha_prior=(0.5, 0.3)
         )
         sampler.labels[:, 3:], sampler.width = [1, 1, 2], 3

@@ -15,23 +15,29 @@ import tempfile
 import zlib
 from array import array
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
+from smallvar._cli.cells import (
+    TIMES,
+    Times,
+    has_words,
+    in_coarse_units,
+    is_missing,
+    is_number,
+    number_with_comma,
+    shortened,
+    ticks,
+)
 from smallvar._cli.progress import Progress
 
-MISSING = frozenset(["", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none"])
-EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 BY_BATCHES = (".npy", ".parquet")
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}([.,]\d{3})+\s*")  # rather than a decimal sign
 CELL = re.compile(r'"([^"]*)"(?!\S)|(\S+)')  # between spaces
-NAT = np.iinfo(np.int64).min  # not a time, among microseconds
-TIMES = "numbers or dates like 2024-01-31T12:00:00"
 
 
 class UserError(Exception):
@@ -317,105 +323,6 @@ def is_header(cells, number=float):
     return bool(words) and not any(is_number(word, number) for word in words)
 
 
-def is_number(cell, number=float):
-    """Tell whether a cell reads as a number."""
-    try:
-        number(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def is_missing(cell):
-    """Tell whether a cell stands for a missing value."""
-    return cell.strip().lower() in MISSING
-
-
-def number_with_comma(cell):
-    """Read a number with a decimal comma; a point could only set thousands apart."""
-    if "." in cell:
-        raise ValueError(f"a decimal point in {cell}")
-    return float(cell.replace(",", "."))
-
-
-def has_words(cells, number):
-    """Tell whether any cell is neither a number nor missing."""
-    return any(not is_number(cell, number) and not is_missing(cell) for cell in cells)
-
-
-class Times:
-    """The times of the rows: numbers, or dates in microseconds, whatever the first one is.
-
-    Parameters
-    ----------
-    gaps : bool
-        Whether times may be missing.
-    number : callable
-        Reads a number.
-    """
-
-    def __init__(self, gaps, number):
-        self.gaps, self.number = gaps, number
-        self.values, self.before = None, 0  # and how many were missing before the first one
-
-    @property
-    def dates(self):
-        """Tell whether the times are dates."""
-        return self.values is not None and self.values.typecode == "q"
-
-    def add(self, cell):
-        """Take the time of the next row."""
-        missing = self.gaps and is_missing(cell)
-        if self.values is None and missing:
-            self.before += 1
-            return
-        if self.values is None:
-            self.values = array("q" if self.is_date(cell) else "d")
-            self.values.extend([NAT if self.dates else np.nan] * self.before)
-        if missing:
-            self.values.append(NAT if self.dates else np.nan)
-        else:
-            self.values.append(ticks(cell) if self.dates else self.number(cell))
-
-    def is_date(self, cell):
-        """Tell whether a cell is a date, and not a number like 20240131."""
-        try:
-            ticks(cell)
-        except ValueError:
-            return False
-        return not is_number(cell, self.number)
-
-    def explain(self, cell):
-        """Say what is wrong with a time that does not read like those before it."""
-        if is_missing(cell):
-            return "missing value"
-        likewise = "dates like those before" if self.dates else "numbers like those before"
-        return f"times must be {likewise if self.values else TIMES}, got {shortened(cell)}"
-
-    def array(self):
-        """Give the times as an array, dates as such."""
-        if self.values is None:
-            return np.full(self.before, np.nan)
-        return np.frombuffer(self.values, dtype="datetime64[us]" if self.dates else np.float64)
-
-
-def ticks(cell):
-    """Read a date in the ISO format as microseconds from 1970, in UTC where it names no zone."""
-    date = datetime.fromisoformat(cell.strip())
-    return ((date if date.tzinfo else date.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND
-
-
-def in_coarse_units(times):
-    """Give dates in days or seconds where nothing is lost; whatever else is not touched."""
-    if times.dtype.kind != "M":
-        return times
-    for unit in ("D", "s", "ms", "us"):
-        coarse = times.astype(f"datetime64[{unit}]")
-        if np.array_equal(coarse, times):
-            return coarse
-    return times
-
-
 def explain_cells(titles, cells, in_first_row, wanted):
     """Say what is wrong with a row of which not every cell is a number."""
     bad = [
@@ -675,12 +582,6 @@ def one_of(options):
     """List options with an "or" before the last."""
     *others, last = options
     return f"{', '.join(others)} or {last}"
-
-
-def shortened(cell):
-    """Quote a cell, cut where it is long."""
-    cell = cell.strip()
-    return repr(cell if len(cell) <= 30 else f"{cell[:27]}...")
 
 
 def columns_in_short(titles):

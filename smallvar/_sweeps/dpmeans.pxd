@@ -3,7 +3,8 @@
 from libc.stdint cimport int64_t
 
 from smallvar._sweeps.nearest cimport Engine
-from smallvar._sweeps.sums cimport Sums
+from smallvar._sweeps.pool cimport Body
+from smallvar._sweeps.sums cimport Sums, sums_t
 
 
 cdef class DPSweep(Engine):
@@ -35,6 +36,8 @@ cdef class DPSweep(Engine):
     cdef add_up(self)
     cdef add_moves(self, Py_ssize_t moved)
     cdef account(self, bint moves, Py_ssize_t points)
+    cdef int adders(self, Py_ssize_t points)
+    cdef add_by_chunks(self, Body item, void* context, sums_t* part, int threads)
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil
     cdef double shift_centers(self) noexcept nogil
     cdef void move_center(self, Py_ssize_t k, Py_ssize_t kept, const double* center) noexcept nogil

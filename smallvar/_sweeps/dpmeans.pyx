@@ -520,13 +520,20 @@ cdef class DPSweep(Engine):
 
     cdef account(self, bint moves, Py_ssize_t points):
         """Add the points of all chunks, or only the moves that these list, to the sums: ``points`` in all."""
+        cdef sums_t[MOST_PARTS] part
+        cdef Adding a = Adding(&self.s, moves, &part[0])
+        self.add_by_chunks(add_item, &a, &part[0], self.adders(points))
+
+    cdef int adders(self, Py_ssize_t points):
+        """How many threads are worth while where so many points are added to sums."""
+        if 8 * points * self.s.d > PAYS and points > 8 * self.s.k:
+            return min(self.n_threads, <int> MOST_PARTS)
+        return 1
+
+    cdef add_by_chunks(self, Body item, void* context, sums_t* part, int threads):
+        """Run ``item`` on all chunks: slot t adds to part[t], and the sums of the clusters take them all."""
         cdef State* s = &self.s
         cdef Py_ssize_t c, t, k = s.k, first = 0, last
-        cdef int threads = 1
-        cdef sums_t[MOST_PARTS] part
-        cdef Adding a = Adding(s, moves, &part[0])
-        if 8 * points * s.d > PAYS and points > 8 * k:
-            threads = min(self.n_threads, <int> MOST_PARTS)
         while len(self.parts) < threads - 1:
             self.parts.append(Sums(self.space.layout, k))
         part[0] = self.sums.s
@@ -537,7 +544,7 @@ cdef class DPSweep(Engine):
         with nogil:
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
-                run(add_item, &a, first, last, threads)
+                run(item, context, first, last, threads)
                 self.check_signals((last - first) * CHUNK)
                 first = last
             for t in range(1, threads):

@@ -5,17 +5,14 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from smallvar._sweeps.dpmeans cimport DPSweep
-from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.rows cimport Rows, point, real_x, rows_of, start_of, weight_of
-from smallvar._sweeps.state cimport BIG, CHUNK, WORK, State, squared_distance
+from smallvar._sweeps.state cimport BIG, CHUNK, State, squared_distance
 from smallvar._sweeps.sums cimport (
     MOST_PARTS,
     WIDE_DIGITS,
-    Sums,
     move_rows,
     sums_clear,
     sums_t,
-    sums_unite,
     wide_add,
     wide_read,
     wide_unite,
@@ -130,30 +127,14 @@ cdef class NoiseSweep(DPSweep):
     cdef mark(self):
         """Labels, and sums that follow them."""
         cdef State* s = &self.s
-        cdef Py_ssize_t c, t, first = 0, last, k = s.k
-        cdef int threads = min(self.n_threads, <int> MOST_PARTS) if 8 * s.n * s.d > PAYS and s.n > 8 * k else 1
+        cdef int t, threads = self.adders(s.n)
         cdef sums_t[MOST_PARTS] part
         cdef int64_t[:, ::1] digits = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
         cdef int64_t[::1] wide = self.wide
         cdef Marking a = Marking(s, &self.weighted, self.shown, self.sums.s.origin, &part[0], &digits[0, 0])
-        while len(self.parts) < threads - 1:
-            self.parts.append(Sums(self.space.layout, k))
-        part[0] = self.sums.s
-        for t in range(1, threads):
-            (<Sums> self.parts[t - 1]).reserve(k)
-            part[t] = (<Sums> self.parts[t - 1]).s
-            sums_clear(&part[t], 0, k)
-        with nogil:
-            while first < self.n_chunks:
-                last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
-                run(mark_item, &a, first, last, threads)
-                self.check_signals((last - first) * CHUNK)
-                first = last
-            for t in range(threads):
-                wide_unite(&wide[0], &digits[t, 0])
-            for t in range(1, threads):
-                for c in range(k):
-                    sums_unite(&part[0], c, &part[t], c)
+        self.add_by_chunks(mark_item, &a, &part[0], threads)
+        for t in range(threads):
+            wide_unite(&wide[0], &digits[t, 0])
 
     @property
     def weights(self):
