@@ -329,10 +329,11 @@ def test_rows_of_weight_zero_take_no_part(seed):
         assert np.array_equal(model.cluster_centers_, few.cluster_centers_)
         assert model.objective_ == few.objective_
         assert np.array_equal(model.predict(X, groups, weight), model.labels_)
-    # that of the next row with weight
-    X = np.array([[0.0], [0.0], [50.0], [9.0], [9.0], [70.0]])
-    model = SegmentMeans(5.0, lam_switch=1.0).fit(X, sample_weight=[1, 1, 0, 1, 1, 0])
-    assert model.labels_.tolist() == [0, 0, 1, 1, 1, 1]
+    # that of the next row with weight, after the last one its own
+    X = np.array([[0.0], [0.0], [50.0], [9.0], [9.0], [70.0], [0.0]])
+    for lam_switch in (0.0, 1.0):
+        model = SegmentMeans(5.0, lam_switch=lam_switch).fit(X, sample_weight=[1, 1, 0, 1, 1, 0, 0])
+        assert model.labels_.tolist() == [0, 0, 1, 1, 1, 1, 1]
 
 
 def test_units_of_data_and_weights():

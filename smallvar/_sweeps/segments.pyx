@@ -50,10 +50,11 @@ cdef void cost_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
 
 
 cdef Py_ssize_t forward(
-    const double* cost, Py_ssize_t room, Py_ssize_t k, double price, bint first, double* above, uint64_t* moved
+    const double* cost, Py_ssize_t k, double price, int state, double* above, uint64_t* moved
 ) noexcept nogil:
-    """One row of the Viterbi recursion; returns the first of the cheapest states.
+    """One row of the Viterbi recursion; returns the cheapest state: of several ``state``, else the first.
 
+    state : what this gave for the row before, -1 for the first row of a sequence
     INOUT above (k,): what the best ways that end in each state cost more than the best of all
     OUT moved: a bit for each state, set where the best way comes from another one: staying would cost more than price
     """
@@ -61,7 +62,7 @@ cdef Py_ssize_t forward(
     cdef double before, best = HUGE_VAL
     for c in range(k):
         before = above[c]
-        if first:
+        if state < 0:
             before = 0.0
         elif before > price:
             before = price
@@ -71,6 +72,8 @@ cdef Py_ssize_t forward(
         if above[c] < best:
             best = above[c]
             least = c
+    if state >= 0 and above[state] == best:
+        least = state
     for c in range(k):
         above[c] -= best
     return least
@@ -81,7 +84,7 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
     """The labels z that minimize the sum of w ||x - c_z||^2 plus price for each row whose state is not that before it.
 
     Of labels that cost the same: from the last row of a sequence back, a row has the state of the row after it, else
-    the first of the cheapest.
+    the cheapest of the rows up to it (of several that of the rows up to the one before, else the first).
 
     X : IN array (n, d), float32 or float64, any strides;  weight : IN array (n,), or None: 1 each
     begin : IN array (m + 1,), where sequences begin, ascending from 0, and n
@@ -109,7 +112,7 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
     a.cost = &cost[0]
     with nogil:
         start = q = 0
-        while start < n:  # label[i]: the first of the cheapest states for the rows up to i
+        while start < n:  # label[i]: the cheapest state for the rows up to i
             stop = min(n, start + block)
             a.start, a.stop = start, stop
             run(cost_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK,
@@ -117,8 +120,8 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
             for i in range(start, stop):
                 while begin[q + 1] <= i:
                     q += 1
-                label[i] = <int> forward(&cost[(i - start) * room], room, k, price, i == begin[q], &above[0],
-                                         &moved[i, 0])
+                label[i] = <int> forward(&cost[(i - start) * room], k, price, label[i - 1] if i > begin[q] else -1,
+                                         &above[0], &moved[i, 0])
             poll_signals(&work, (stop - start) * room * d, WORK)
             start = stop
         for q in range(sequences):

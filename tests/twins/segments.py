@@ -18,7 +18,8 @@ def viterbi(X, begin, weights, centers, price):
         for t, row in enumerate(cost):
             moved.append(above > price if t else np.zeros(len(centers), dtype=bool))
             above = (np.minimum(above, price) if t else above) + row
-            least.append(above.argmin())
+            same = t > 0 and above[least[-1]] == above.min()
+            least.append(least[-1] if same else above.argmin())
             above = above - above.min()
         state = least[-1]
         for t in reversed(range(len(cost))):
