@@ -14,6 +14,7 @@ root=$PWD
 choice=()
 if [ "$SAMPLE" = 1 ]; then choice=(-m smoke); fi
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+unset PYTHONDONTWRITEBYTECODE # or every start compiles all tests again
 if [ -d ../shared/data ]; then
     : "${SMALLVAR_DATA:=$(cd ../shared/data && pwd)}"
     export SMALLVAR_DATA # data sets that are not part of the project; tests that want them skip

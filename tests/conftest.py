@@ -47,6 +47,7 @@ def pytest_configure(config):
     smoke = config.getoption("-m", default="") == "smoke"
     helpers.every = max(config.getoption("--every"), 12 if smoke else 1)
     config.addinivalue_line("markers", "smoke: a minute's choice of the tests, for packagers")
+    config.addinivalue_line("markers", "long: takes seconds; -m 'not long' is for every change")
     config.addinivalue_line("markers", "slow: takes long or needs much memory; run with --slow")
     if not config.pluginmanager.hasplugin("timeout"):
         config.addinivalue_line("markers", "timeout(seconds): needs the plugin pytest-timeout")

@@ -433,6 +433,7 @@ def test_dice():
     assert np.isin(model.components_.round(9), (0, 1)).all()
 
 
+@pytest.mark.long
 def test_tabletop():
     """The authors' program: 615.9 423.2 295.3 205.8 161.2 156.1 150.9 143.5."""
     X = data_file("bp_means_tabletop_pca100.csv")

@@ -2732,6 +2732,7 @@ assert not new() & {"matplotlib"}, new()
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 @POSIX
 @pytest.mark.parametrize("argv", [["--lam", "60"], ["--verbose"], ["--show-config"], ["--help"]])
 def test_reader_that_goes_away(blobs, argv):
@@ -2762,6 +2763,7 @@ def test_ctrl_c(run, blobs, tmp_path, monkeypatch, command):
     assert not (tmp_path / "labels.csv").exists()
 
 
+@pytest.mark.long
 @POSIX
 @pytest.mark.parametrize("command", [["--lam", "1"], ["features", "--lam", "1000"]])
 def test_ctrl_c_stops_a_process(tmp_path, command):
@@ -2829,6 +2831,7 @@ progress.PATIENCE, progress.TICK = 0.05, 0.02
 """
 
 
+@pytest.mark.long
 @POSIX
 def test_progress_of_a_fit(blobs):
     program = """
@@ -2853,6 +2856,7 @@ sys.exit(main.main(sys.argv[1:]))
     assert "sweep" not in err
 
 
+@pytest.mark.long
 @POSIX
 def test_progress_of_a_search(blobs):
     program = """
@@ -2892,6 +2896,7 @@ def test_lines_of_a_search_are_understood(capsys, blobs):
     assert progress.note == "about 1 cluster by 1 row, looking closer"
 
 
+@pytest.mark.long
 @POSIX
 def test_time_left_of_tracks(stream):
     program = """
@@ -2913,6 +2918,7 @@ sys.exit(main.main(sys.argv[1:]))
     assert re.search(r"\r +\r$", err)  # the line is taken away
 
 
+@pytest.mark.long
 @POSIX
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
 def test_time_left_of_reading(tmp_path, suffix):
@@ -2939,6 +2945,7 @@ sys.exit(main.main(sys.argv[1:]))
     assert 0 < shares[0] < 100 and shares[-1] <= 100
 
 
+@pytest.mark.long
 @POSIX
 def test_no_progress_of_short_work(blobs):
     program = "import sys; from smallvar._cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -3164,6 +3171,7 @@ def test_batches_refused(refused, no_fit, sorted_blobs, tmp_path, monkeypatch, s
         assert "needs pyarrow: pip install 'smallvar[parquet]'" in refused(path, *by)
 
 
+@pytest.mark.long
 @POSIX
 def test_progress_of_batches(sorted_blobs, tmp_path):
     path = save_table(tmp_path / "t.npy", sorted_blobs[0])
@@ -3183,6 +3191,7 @@ sys.exit(main.main(sys.argv[1:]))
         assert re.search(pattern, err)
 
 
+@pytest.mark.long
 def test_memory_of_batches(tmp_path):
     """Neither the table nor its labels are ever held."""
     tracemalloc = pytest.importorskip("tracemalloc")

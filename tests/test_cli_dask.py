@@ -107,6 +107,7 @@ def test_labels_of_one_machine(ran, rows, tmp_path, algorithm, out):
     assert report["sizes"] == ", ".join(map(str, sizes))
 
 
+@pytest.mark.long
 def test_options(ran, run, rows, tmp_path):
     """Columns, a bound, K by the data, and the threads and the lines of the fit."""
     folder = save(tmp_path / "rows", np.column_stack([1e6 * np.arange(len(rows)), rows]))
@@ -203,6 +204,7 @@ def test_what_workers_cannot_do(refused, rows, tmp_path, monkeypatch):
     assert not target.exists()
 
 
+@pytest.mark.long
 def test_labels_are_written_by_partition(ran, rows, tmp_path, monkeypatch):
     """No more labels are here at once than of a few partitions."""
     folder = save(tmp_path / "rows", rows, 40)

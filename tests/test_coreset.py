@@ -220,6 +220,7 @@ def test_any_penalty():
     np.testing.assert_allclose(weight, 5000 / 640, rtol=1e-12)  # no distance counts
 
 
+@pytest.mark.long
 def test_fit_is_nearly_as_good():
     """On 1 % of the rows, and better than on as many drawn with equal chances, where it matters."""
     rng = np.random.default_rng(0)

@@ -333,6 +333,7 @@ def test_spherical_equals_one_machine(algorithm, at_once, seed):
     assert model.resultant_lengths_.tobytes() == local.resultant_lengths_.tobytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", ["serial", "delayed"])
 def test_sums_that_vanish(algorithm, at_once):
     """x and -x in one cluster, in partitions of their own: it is dropped, its rows go elsewhere."""
@@ -407,6 +408,7 @@ def kill_one(cluster, rng):
     os.kill(nannies[rng.integers(len(nannies))].pid, signal.SIGKILL)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # what dask has to say of workers that are gone
 @pytest.mark.parametrize("n_workers", [2, 4])
 @pytest.mark.parametrize("moments", [1, pytest.param(10, marks=pytest.mark.slow)])
@@ -442,6 +444,7 @@ def deadly(block):
     return block
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("persist", [True, False])
 def test_a_partition_that_kills_its_workers(persist):
@@ -454,6 +457,7 @@ def test_a_partition_that_kills_its_workers(persist):
         assert_refuses(model, lambda m: m.fit(bad), RuntimeError, "workers died again and again")
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("what", ["scheduler", "client"])
 def test_the_cluster_goes_away(what, monkeypatch):

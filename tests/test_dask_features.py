@@ -115,6 +115,7 @@ def seen(monkeypatch):
 # ---- the same bits -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("problem", [feature_problem, tied_feature_problem])
 @seeds(30)
 def test_equals_one_machine_from_random_starts(problem, seed):
@@ -135,6 +136,7 @@ def test_equals_one_machine_from_random_starts(problem, seed):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("problem", [feature_problem, tied_feature_problem])
 def test_equals_one_machine_from_given_rows(problem, seen):
     """Features that few rows have, so that sweeps of partitions depend on each other."""
@@ -163,6 +165,7 @@ def test_equals_one_machine_from_given_rows(problem, seen):
         assert seen[name] > len(problems) / 3, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @seeds(3)
 def test_equals_one_machine_on_more_rows(dtype, seed):
@@ -177,6 +180,7 @@ def test_equals_one_machine_on_more_rows(dtype, seed):
     assert local.n_components_ > 1
 
 
+@pytest.mark.long
 def test_default_parameters():
     """As many starts, and as many swaps, as one machine makes."""
     X = np.random.default_rng(7).normal(size=(12, 2))
@@ -209,6 +213,7 @@ def test_generator():
 # ---- what is lost --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_lost_states(monkeypatch):
     """Every third state is gone when it is wanted, in all steps: the same result."""
     take, calls = _feature_part.take_state, Counter()
@@ -265,6 +270,7 @@ def test_killed_worker(monkeypatch):
 # ---- what a fitted model does --------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_methods(kind):
     """transform, inverse_transform, score and the local model, as one machine has them; lazy."""

@@ -115,6 +115,7 @@ def test_equals_one_machine(seed):
     assert_same(fit(model, Y, **beside), local)
 
 
+@pytest.mark.long
 def test_states_may_be_lost_or_old(monkeypatch):
     """Partitions wander between two workers that forget: a state is that of any sweep before."""
     kept, seen, rng = ({}, {}), Counter(), np.random.default_rng(0)
@@ -170,6 +171,7 @@ def test_partitions_wait_for_each_other(mixed, monkeypatch):
     assert opened > 20
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # what dask has to say of workers that are gone
 @pytest.mark.parametrize("persist", [True, False])
 def test_a_worker_is_killed(persist, monkeypatch):
@@ -207,6 +209,7 @@ def test_worked_example():
     assert model.objective_ == 1.0 + 4 * 2.0 + 3 * 5.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["str", "int64", "category"])
 @pytest.mark.parametrize("how", ["name", "series"])
 def test_data_frames(kind, how):

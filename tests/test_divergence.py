@@ -149,6 +149,7 @@ def test_blocks_do_not_matter(name, algorithm, monkeypatch):
     np.testing.assert_allclose(usual.objective_, small.objective_, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_threads_do_not_matter():
     X = draw(np.random.default_rng(3), "kl", 6000, 40, 12)
     model = BregmanDPMeans("farthest-first", divergence="kl", n_clusters=12)
@@ -230,6 +231,7 @@ def test_divergence_of_a_row_from_itself(name):
     assert np.array_equal(rule.between(X[:, None], X) > 0, (X[:, None] != X).any(axis=2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_collapsed_ends_where_no_row_gains(name):
     """No row lowers the objective by a move, be it to a cluster of its own."""
@@ -546,6 +548,7 @@ def gaussians(rng, n, d, k, long=3.0, apart=6.0):
     return np.einsum("nij,nj->ni", np.array(shapes)[z], rng.normal(size=(n, d))) + centers[z], z
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lam", [None, 2.0])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_mahalanobis_does_not_know_the_order_of_the_rows(lam, weighted):
@@ -673,6 +676,7 @@ def fan(seed, n=150):
     return np.vstack(X), np.repeat(np.arange(3), n)
 
 
+@pytest.mark.long
 def test_planted_long_clusters():
     """Found where k-means cuts through them."""
     own, kmeans = [], []
@@ -965,6 +969,7 @@ def test_mergers_cost_least(known):
     assert k == 1
 
 
+@pytest.mark.long
 def test_clusters_of_any_shape_are_found():
     """Their number too, in any unit; one Gaussian of any shape is one cluster."""
     for seed in range(4):

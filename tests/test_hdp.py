@@ -177,6 +177,7 @@ def test_order_of_rows_and_threads_do_not_matter():
         assert model.objective_ == one.objective_ and model.inertia_ == one.inertia_
 
 
+@pytest.mark.long
 def test_rows_and_local_clusters_that_come_and_go_leave_nothing():
     """Many sweeps over overlapping clusters: centers are those of the labels (see check)."""
     moved = 0
@@ -734,6 +735,7 @@ def test_same_bits_for_any_number_of_threads(d, dtype):
     assert found[1] == found[0] and found[2] == found[0]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60, method="thread")
 def test_many_small_groups():
     rng = np.random.default_rng(0)

@@ -581,6 +581,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -610,6 +611,7 @@ def test_the_kernel_is_that_of_the_fit(estimator):
     assert np.array_equal(function.set_params(gamma=1e3).predict(X), labels)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
 @pytest.mark.parametrize(
     ("dtype", "budget", "allowed"),

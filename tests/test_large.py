@@ -161,6 +161,7 @@ def write_data(path, n, d):
     data.flush()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/self/status")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(

@@ -1095,6 +1095,7 @@ def test_auto_of_squared_distances_is_that_of_dpmeans():
     assert path_bits(one.path_) == path_bits(two.path_)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("divergence", PLANTED)
 def test_merge_of_divergences(divergence):
     """For a given penalty the objective is not above that of Algorithm 1 from the mean."""

@@ -861,6 +861,7 @@ print(refused)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_limit_on_memory():
     """As of ``ulimit -v``."""

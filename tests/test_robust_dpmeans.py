@@ -139,6 +139,7 @@ def few(seed):
     return best.objective_, twins.robust.least(X, w, lam, price, all_partitions(6))
 
 
+@pytest.mark.long
 def test_few_rows_against_all_labelings():
     """The objective is what it says, never below the least one, and mostly the least one."""
     found = np.array([few(seed) for seed in range(40)])
@@ -272,6 +273,7 @@ def test_a_fit_goes_on_where_one_ended():
     assert again.n_iter_ == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_threads(dtype, weighted):

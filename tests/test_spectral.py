@@ -797,6 +797,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
 @pytest.mark.parametrize("budget", [2e8, 6e7, 3e7])
 def test_memory_stays_within_the_budget(budget):

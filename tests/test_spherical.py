@@ -138,6 +138,7 @@ def test_min_cosine_is_one_minus_lam():
     assert adjusted_rand_score(z, model.labels_) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cosine", [0.6, 0.75, 0.9])
 def test_directions_are_found(cosine):
     """Those planted, in rows of any length, and of any type."""

@@ -171,6 +171,7 @@ def test_features_same_bits_for_any_number_of_threads(name):
     assert len({model.score(new, sample_weight=weights) for model in models}) == 1
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.usefixtures("eight_cores")
 def test_path_and_penalty_of_features_same_bits():
@@ -235,6 +236,7 @@ def test_fits_in_several_python_threads():
             assert list(pool.map(run, jobs)) == one_by_one
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_fits_of_features_in_several_python_threads():
     jobs = [
@@ -309,6 +311,7 @@ def in_a_process(tmp_path, script, **environment):
     return run.stdout.split()
 
 
+@pytest.mark.long
 @needs_fork
 @pytest.mark.parametrize("n_threads", [None, 3])
 def test_fit_in_a_forked_child(tmp_path, n_threads):
@@ -330,6 +333,7 @@ def test_fit_in_a_forked_child(tmp_path, n_threads):
     assert in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1") == ["[0,", "0]"]
 
 
+@pytest.mark.long
 @needs_fork
 def test_fork_while_another_thread_fits(tmp_path):
     script = """
@@ -355,6 +359,7 @@ def test_fork_while_another_thread_fits(tmp_path):
     assert in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1") == ["{0}"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn", "loky", "threading"])
 def test_workers_of_multiprocessing_and_joblib(tmp_path, method):
     """Fits before, in and after the workers; those of joblib's threads call the pool at once."""
@@ -407,6 +412,7 @@ def test_different_estimators_in_several_python_threads(eight_cores):
             assert list(pool.map(run, jobs)) == one_by_one
 
 
+@pytest.mark.long
 def test_the_process_ends_whatever_the_threads_do(tmp_path):
     """Asleep, or in the middle of a fit that a daemon thread began."""
     assert in_a_process(tmp_path, "fit(); print(1)") == ["1"]
@@ -499,6 +505,7 @@ def test_environment_of_a_build_without_openmp(monkeypatch, value, threads):
     assert _config._openmp_threads() == threads
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("environment", ["1", None])
 def test_default_number_of_threads(environment):
     """OMP_NUM_THREADS is respected."""
