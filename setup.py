@@ -83,8 +83,8 @@ class BuildExt(build_ext):
         """Probe for OpenMP, set the flags, build."""
         if SIMD not in ("v2", "v3", "v4"):
             raise SystemExit(f"SMALLVAR_SIMD must be v2, v3 or v4, got {SIMD!r}")
-        compile_args, link_args = self.find_openmp()
-        openmp = bool(compile_args)
+        openmp, openmp_link = self.find_openmp()
+        compile_args, link_args = [], []
         if self.compiler.compiler_type == "msvc":
             compile_args += ["/O2", "/fp:precise"]
         else:
@@ -93,9 +93,7 @@ class BuildExt(build_ext):
             # Python's own flags have signed numbers wrap around, for its own sake: an inner loop
             # then takes up to a third longer, since its index might wrap. Ours never do.
             compile_args += ["-O3", "-ffp-contract=off", "-fno-wrapv"]
-            compile_args += ["-Wno-unused-function", "-Wno-psabi"]
-            if not openmp:
-                compile_args += ["-fopenmp-simd"]
+            compile_args += ["-Wno-unused-function", "-Wno-psabi", "-fopenmp-simd"]
             if DEBUG:
                 sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
                 compile_args += ["-O1", "-g", "-fno-omit-frame-pointer", *sanitize]
@@ -103,8 +101,9 @@ class BuildExt(build_ext):
             else:
                 compile_args += ["-g0"]  # symbols for a debugger are four fifths of a wheel
         for ext in self.extensions:
-            ext.extra_compile_args = compile_args
-            ext.extra_link_args = link_args
+            asks = ext.name == ASKS_OPENMP
+            ext.extra_compile_args = compile_args + openmp * asks
+            ext.extra_link_args = link_args + openmp_link * asks
             ext.define_macros += [("SMALLVAR_SIMD", SIMD[1])]
         # Without force, setuptools keeps objects that were built with other flags.
         self.force = True
@@ -197,6 +196,8 @@ MODULES = (
 
 # What Cython adds for memoryviews is compiled once instead of in every module: a third of the time.
 SHARED = "smallvar._sweeps._cyutility"
+
+ASKS_OPENMP = "smallvar._sweeps.pool"  # for the number of threads, and nobody else does
 
 setup(
     ext_modules=[
