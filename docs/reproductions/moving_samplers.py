@@ -317,7 +317,7 @@ def main():
         return [draw(k, first + seed, "words")[steps] for seed in range(n)]
 
     warnings.filterwarnings("ignore", "KMeans is known to have a memory leak")
-    print(f"Records: {n_records} of {steps.stop} steps; Gibbs makes {n_samples} samples in a step\n")
+    print(f"Records: {n_records} of {steps.stop} steps; Gibbs: {n_samples} samples in a step\n")
     with threadpool_limits(1):
         alpha = choose_alpha(records(5, 1000, TRIED[0]), TRIED[1])
         rows = {k: compare(records(k), alpha, n_samples) for k in counts}
