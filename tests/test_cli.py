@@ -2245,6 +2245,7 @@ def test_every_feature_is_drawn(k, d, shape):
     assert figure.get_suptitle() == title
 
 
+@pytest.mark.long
 def test_of_many_features_and_rows_some_are_drawn():
     pytest.importorskip("matplotlib")
     X, data, model = feature_model(41, 3, n=1000)

@@ -89,6 +89,7 @@ def read_labels(path):
     return pd.read_parquet(path)["label"].to_numpy()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("out", [".npy", ".csv", ".parquet"])
 @pytest.mark.parametrize("algorithm", ["serial", "delayed"])
 def test_labels_of_one_machine(ran, rows, tmp_path, algorithm, out):

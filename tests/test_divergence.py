@@ -984,6 +984,7 @@ def test_clusters_of_any_shape_are_found():
         assert MahalanobisMeans(n_init=2, random_state=0).fit(one).n_clusters_ == 1
 
 
+@pytest.mark.long
 def test_price_of_a_cluster_where_their_number_is_found():
     """A large one, one cluster; none, not more: halves of a Gaussian cost more, even for nothing.
 
@@ -1016,6 +1017,7 @@ def test_many_rows_are_merged_by_a_sample(monkeypatch):
         assert np.array_equal(model.predict(X), model.labels_)
 
 
+@pytest.mark.long
 def test_state_of_a_fit_of_points():
     """Attributes, predict, transform and score say the same of one state."""
     X, _ = gaussians(np.random.default_rng(0), 300, 3, 4)

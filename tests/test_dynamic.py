@@ -725,6 +725,7 @@ def test_interrupt(method, interrupt):
     assert model.partial_fit(rng.random((50, 8))).n_clusters_ == 100
 
 
+@pytest.mark.long
 def test_a_long_stream_does_not_grow():
     """2,000 steps: only the clusters that live are kept, while their numbers count up."""
     rng = np.random.default_rng(0)

@@ -34,6 +34,7 @@ def total(new, old, link):
     return new[~linked].sum() + old[linked, link[linked]].sum()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["general", "tied", "equal", "far"])
 def test_matching_is_the_best(kind):
     rng = np.random.default_rng(0)
@@ -414,6 +415,7 @@ def bits(model):
     return [*state, pickle.dumps(model._generator.get_state())]
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("record", [False, True])
 def test_pickle_goes_on_where_it_stopped(estimator, record):

@@ -875,6 +875,7 @@ def test_a_fit_ends(X, groups, penalties, monkeypatch):
 # Quality -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_shares_clusters_where_pooling_and_separating_fail():
     """KJ12 6.3: 15 Gaussians in the unit square, 50 sets of 5 of them, 5 points of each."""
     found = {"hdp": [], "kmeans": [], "dpmeans": []}

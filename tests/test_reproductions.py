@@ -58,6 +58,7 @@ def test_every_script_is_in_the_table_or_imported(run):
         assert 'if __name__ == "__main__"' not in text, name
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_help(run):
     """Every script explains itself, knows --quick, and --figure where the table says so."""

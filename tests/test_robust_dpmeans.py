@@ -335,6 +335,7 @@ def test_of_the_path_rows_far_away_are_left_out():
     assert model.path_.best == model.n_clusters_ == 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lam", ["auto", 20_000.0])
 def test_many_rows(lam):
     """Sizes and price come from a part of them; the penalty of a cluster is that of all."""

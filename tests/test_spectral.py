@@ -169,6 +169,7 @@ def test_at_least_so_many(kind, form, monkeypatch):
             np.testing.assert_allclose(vectors.T @ vectors, np.eye(wanted), rtol=0, atol=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [2000])
 def test_large_sparse(n, monkeypatch):
     """As it is: copies of a torus (multiplicities up to 24 in all) and a Laplacian in one."""

@@ -387,6 +387,7 @@ def test_workers_of_multiprocessing_and_joblib(tmp_path, method):
     assert in_a_process(tmp_path, script) == ["4", "True"]
 
 
+@pytest.mark.long
 def test_different_estimators_in_several_python_threads(eight_cores):
     """They share the threads there are; each finds what it finds alone."""
     X = blobs(np.random.default_rng(0), 30_000, 4, 12)
