@@ -1,5 +1,6 @@
 """The scripts of docs/reproductions: all are known to run.py, and say what they do."""
 
+import itertools
 import json
 import math
 import os
@@ -11,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import reproduction
+
+import smallvar
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reproductions"
 
@@ -92,6 +95,19 @@ class TestScaling:
         points = scaling.FAMILIES[0]
         sizes = {"base": (1000, 4, 5), "rows": (100, 1000, 10_000), "columns": (4, 16)}
         return type("Few", (points,), {**sizes, "clusters": (5, 20)})
+
+    def test_every_estimator_has_a_rival(self, scaling):
+        ours = {name for name in smallvar.__all__ if hasattr(getattr(smallvar, name), "fit")}
+        assert {family.names[0] for family in scaling.FAMILIES} == ours
+
+    def test_without_the_rival(self, scaling, family, capsys):
+        """Exponents are of ours, ratios of nothing."""
+        times = dict.fromkeys(itertools.product(family.cases, family.names), (math.nan,) * 3)
+        times |= {(case, "DPMeans"): (n * 1.0, k, 1.0) for case, (n, d, k) in family.cases.items()}
+        scaling.table(family, times)
+        scaling.summary({family: times})
+        last = capsys.readouterr().out.splitlines()[-1].split()
+        assert last[2:4] == ["1.00", "nan"] and last[-2:] == ["nan", "nan"]
 
     def test_cases_vary_one_number(self, scaling, family):
         names = {

@@ -1,8 +1,9 @@
 """Time over rows, columns and clusters: each estimator beside what is used in its place.
 
 docs/reproductions/scaling.py draws the results. Each estimator is given a penalty or, where
-it makes one from a number or takes none, the true number; BPMeans is told nothing. Its rival knows
-the true number. One start each, one thread, seconds of the processor.
+it makes one from a number or takes none, the true number; BPMeans, RobustDPMeans and SegmentMeans
+are told nothing. Its rival knows the true number, but for HDBSCAN. One start each, one thread,
+seconds of the processor.
 """
 
 import time
@@ -11,7 +12,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.cluster import KMeans, MiniBatchKMeans, SpectralClustering
+from sklearn.cluster import HDBSCAN, KMeans, MiniBatchKMeans, SpectralClustering
 from sklearn.decomposition import NMF
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.mixture import GaussianMixture
@@ -25,16 +26,23 @@ from smallvar import (
     DynamicMeans,
     HDPMeans,
     KernelDPMeans,
+    KernelDynamicMeans,
+    KernelHDPMeans,
+    KFeatures,
     MahalanobisMeans,
     MiniBatchDPMeans,
     PenalizedCut,
+    RobustDPMeans,
+    SegmentMeans,
     SpectralDPMeans,
+    SpectralDynamicMeans,
     SphericalDPMeans,
 )
 
 from .common import blobs, penalty
 from .graph import planted as planted_graph
 from .hdp import Bound
+from .segments import record
 
 
 def cases(base, rows, columns, clusters):
@@ -236,6 +244,75 @@ class Features(Scaling):
     track_quality.unit = "of the squares"
 
 
+class GivenFeatures(Features):
+    """The same sums of features, their number given to both."""
+
+    names = ("KFeatures", "NMF")
+
+    def ours(self, n, d, k):
+        return KFeatures(k, n_init=1, random_state=0, n_threads=1)
+
+
+class Noise(Scaling):
+    """Clusters, and a twentieth of the rows anywhere in a box; both are told nothing."""
+
+    names = ("RobustDPMeans", "HDBSCAN")
+    base = (20_000, 8, 20)
+    rows = (1000, 5000, 20_000, 100_000)
+    columns = (4, 8, 16)
+    clusters = (5, 20, 80)
+    rival_rows = 20_000
+
+    def data(self, n, d, k):
+        X, truth = blobs(n, d, k)
+        rng = np.random.default_rng(1)
+        noise = rng.random(n) < 0.05
+        X[noise] = rng.uniform(1.5 * X.min(axis=0), 1.5 * X.max(axis=0), (noise.sum(), d))
+        return X, np.where(noise, -1, truth)
+
+    def ours(self, n, d, k):
+        return RobustDPMeans(random_state=0, n_threads=1)
+
+    def rival(self, n, d, k):
+        return HDBSCAN(copy=True)
+
+    def track_n_clusters(self, case, estimator):
+        """K, noise not counted."""
+        labels = self.labels(case, estimator)
+        return len(np.unique(labels[labels >= 0]))
+
+
+class Record(Scaling):
+    """A record that stays in a state for 50 rows or so; ours is told nothing."""
+
+    names = ("SegmentMeans", "GaussianHMM")
+    base = (20_000, 8, 10)
+    rows = (1000, 5000, 20_000, 100_000)
+    columns = (2, 8, 32)
+    clusters = (5, 10, 20)
+    rival_rows = 20_000
+
+    def setup(self, case, estimator):
+        """Leave the rival out where there is none."""
+        if estimator == "GaussianHMM":
+            try:
+                import hmmlearn  # noqa: F401
+            except ImportError as error:
+                raise NotImplementedError("needs hmmlearn") from error
+        super().setup(case, estimator)
+
+    def data(self, n, d, k):
+        return record(n, d, k, 50)
+
+    def ours(self, n, d, k):
+        return SegmentMeans(n_threads=1)
+
+    def rival(self, n, d, k):
+        from hmmlearn.hmm import GaussianHMM
+
+        return GaussianHMM(k, covariance_type="spherical", n_iter=100, random_state=0)
+
+
 class DataSets(Scaling):
     """Data sets of 100 rows from five of the clusters; the rival has all rows in one."""
 
@@ -313,6 +390,11 @@ class BoundTimes(Bound):
         return self.model.fit(X, times=self.group)
 
 
+def kernel_penalty(d):
+    """The distance of ``penalty``, after the "rbf" kernel."""
+    return 2.0 - 2.0 * np.exp(-0.03 / d * penalty(d))
+
+
 class Kernels(Scaling):
     """The "rbf" kernel."""
 
@@ -339,6 +421,51 @@ class Spectrum(Kernels):
 
     def ours(self, n, d, k):
         return SpectralDPMeans("spectrum", n_clusters=k, gamma=0.03 / d, random_state=0)
+
+
+class KernelSets(DataSets):
+    """Data sets of 100 rows from five of the clusters, the "rbf" kernel."""
+
+    names = ("KernelHDPMeans", "SpectralClustering")
+    base, rows = (1500, 16, 10), (400, 1500, 5000)
+    columns, clusters = (4, 16, 64, 256), (5, 10, 20)
+
+    def ours(self, n, d, k):
+        lam = 0.7 * kernel_penalty(d)  # twice that is less than 1, or no point leaves the mean
+        return Bound(KernelHDPMeans(lam, lam, gamma=0.03 / d), self.sets)
+
+    def rival(self, n, d, k):
+        return SpectralClustering(k, gamma=0.03 / d, n_init=1, random_state=0)
+
+
+class KernelSteps(Steps):
+    """Clusters that move in 20 steps, the "rbf" kernel; the rival begins afresh in each."""
+
+    names = ("KernelDynamicMeans", "SpectralClustering")
+    base, rows = (4000, 16, 10), (1000, 4000, 16_000)
+    columns, clusters = (4, 16, 64, 256), (5, 10, 20)
+
+    def ours(self, n, d, k):
+        return self.tracker(KernelDynamicMeans, kernel_penalty(d), d)
+
+    def tracker(self, kind, lam, d):
+        """Return the estimator, bound to the times."""
+        model = kind(lam, t_q=5, k_tau=1.05, gamma=0.03 / d, n_init=1, random_state=0)
+        return BoundTimes(model, self.times)
+
+    def rival(self, n, d, k):
+        model = SpectralClustering(k, gamma=0.03 / d, n_init=1, random_state=0)
+        return PerStep(model, self.times)
+
+
+class SpectralSteps(KernelSteps):
+    """Clusters that move in 20 steps, by eigenvectors; the rival begins afresh in each."""
+
+    names = ("SpectralDynamicMeans", "SpectralClustering")
+
+    def ours(self, n, d, k):
+        lam = 0.3 * n / 20 / k  # of the squared norms of a cluster
+        return self.tracker(SpectralDynamicMeans, lam, d)
 
 
 class Louvain:
@@ -386,6 +513,6 @@ class Graphs(Scaling):
 
 
 FAMILIES = (
-    *(Points, Batches, Directions, Divergence, Shapes, Features, DataSets, Steps),
-    *(Kernels, Spectrum, Graphs),
+    *(Points, Batches, Directions, Divergence, Shapes, Noise, Record, Features, GivenFeatures),
+    *(DataSets, Steps, Kernels, Spectrum, KernelSets, KernelSteps, SpectralSteps, Graphs),
 )

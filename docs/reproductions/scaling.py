@@ -2,7 +2,7 @@
 
     python docs/reproductions/scaling.py [--quick] [--figure FILE] [family ...]
 
-takes about six minutes of one core and prints the tables of docs/reproductions/scaling.rst. The
+takes some ten minutes of one core and prints the tables of docs/reproductions/scaling.rst. The
 problems and fits are those of asv_bench/benchmarks/scaling.py. If asv has run them all, its newest
 results are shown:
 
@@ -19,7 +19,8 @@ to FILE, and over columns and clusters beside it, with _columns and _clusters ad
 It is no figure of a paper: the papers say what a sweep costs, O(n d K) for DP-means and k-means
 alike, and this is what fits cost. Times are seconds of the processor on one thread, as other
 processes may be busy. Each estimator is given a penalty (or the true number, where its argument is
-one; BPMeans nothing), its rival the true number, and both have one start.
+one; BPMeans, RobustDPMeans and SegmentMeans nothing), its rival the true number, but for HDBSCAN,
+and both have one start. networkx and hmmlearn are left out where they are not installed.
 """
 
 import argparse
@@ -180,9 +181,9 @@ def summary(results):
     """Exponents and ratios."""
     print(f"\nExponents of time, over rows by the {LAST} largest numbers; and the rival's time by")
     print("ours, where both have the most rows, and the geometric mean over all cases")
-    print(" " * 35 + "".join(f"{word:>16s}" for word in (*AXES, "rival/ours")))
+    print(" " * 40 + "".join(f"{word:>16s}" for word in (*AXES, "rival/ours")))
     ends = ("ours", "rival") * len(AXES) + ("rows", "mean")
-    print(" " * 35 + "".join(f"{word:>8s}" for word in ends))
+    print(" " * 40 + "".join(f"{word:>8s}" for word in ends))
     for family, found in results.items():
         slopes = [exponent(family, found, axis, name) for axis in AXES for name in family.names]
         ratios = {
@@ -190,10 +191,12 @@ def summary(results):
             for case in family.cases
         }
         finite = {case: ratio for case, ratio in ratios.items() if np.isfinite(ratio)}
-        most = [finite[case] for _, case in along(family, "rows") if case in finite][-1]
-        mean = statistics.geometric_mean(finite.values())
+        most = [math.nan, *(finite[case] for _, case in along(family, "rows") if case in finite)][
+            -1
+        ]
+        mean = statistics.geometric_mean(finite.values()) if finite else math.nan
         print(
-            f"{', '.join(family.names):35s}"
+            f"{', '.join(family.names):40s}"
             + "".join(f"{slope:8.2f}" for slope in slopes)
             + f"{most:8.2f}{mean:8.2f}"
         )
