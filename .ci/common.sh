@@ -11,8 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 root=$PWD
 : "${PYTHON:=python3}" "${SAMPLE:=0}"
-choice=()
-if [ "$SAMPLE" = 1 ]; then choice=(-m smoke); fi
+choice=(-n 2)
+if [ "$SAMPLE" = 1 ]; then choice=(-m smoke); fi # `run` has other work for the second core
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 unset PYTHONDONTWRITEBYTECODE # or every start compiles all tests again
 if [ -d ../shared/data ]; then
