@@ -2,7 +2,7 @@
 
     python docs/reproductions/scaling.py [--quick] [--figure FILE] [family ...]
 
-takes some ten minutes of one core and prints the tables of docs/reproductions/scaling.rst. The
+takes some six minutes of one core and prints the tables of docs/reproductions/scaling.rst. The
 problems and fits are those of asv_bench/benchmarks/scaling.py. If asv has run them all, its newest
 results are shown:
 
