@@ -14,6 +14,7 @@ root=$PWD
 choice=(-n 2)
 if [ "$SAMPLE" = 1 ]; then choice=(-m smoke); fi # `run` has other work for the second core
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+export PIP_COMPILE=0 # what is imported is compiled then, and the rest never is
 unset PYTHONDONTWRITEBYTECODE # or every start compiles all tests again
 if [ -d ../shared/data ]; then
     : "${SMALLVAR_DATA:=$(cd ../shared/data && pwd)}"
