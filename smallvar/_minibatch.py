@@ -116,8 +116,8 @@ class BatchEstimator(CenterEstimator):
         if given is not None:
             mass[: len(given)] = given
         centers[touched], mass[touched] = self._moved(centers[touched], *stream.read(touched))
-        if self.cluster_centers_ is None and mass[0] == 0:
-            # the mean of the first batch was only a place to start from
+        if self.cluster_centers_ is None and sums.counts[0] == 0:
+            # the place to start from is nearest to no row
             stream, centers, mass = stream.only(slice(1, None)), centers[1:], mass[1:]
         self._stream, self.cluster_centers_ = stream, centers
         setattr(self, self._given, mass)

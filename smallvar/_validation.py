@@ -98,7 +98,7 @@ def check_stays(estimator, values):
     """Raise if one of these parameters is no longer what it was at the first batch."""
     for name, was in values.items():
         now = getattr(estimator, name)
-        if now is not was and not np.array_equal(now, was):
+        if now is not was and (issparse(now) or not np.array_equal(now, was)):
             raise ValueError(
                 f"{name} must stay what it was at the first batch, {shown(was)}, got {shown(now)}"
             )

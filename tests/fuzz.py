@@ -815,13 +815,15 @@ def freeze(value, depth=0):
                 value.shape,
                 tuple(freeze(x, depth + 1) for x in value.ravel().tolist()),
             )
+        if value.dtype.char in "gG":  # 6 of its 16 bytes mean nothing
+            return (value.dtype.str, value.shape, tuple(value.astype("U").ravel().tolist()))
         return (value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, float):
         return ("float", struct.pack("d", value))
     if value is None or isinstance(value, (str, bytes, int, type)):
         return (type(value).__name__, value)
     if isinstance(value, np.generic):
-        return (value.dtype.str, value.tobytes())
+        return freeze(np.asarray(value), depth + 1)
     if depth > 8:
         return ("deep",)
     if isinstance(value, (list, tuple)):

@@ -10,6 +10,7 @@ import twins.exact
 import twins.penalty
 from helpers import seeds
 from problems import blobs
+from scipy.sparse import csr_matrix
 from sklearn.metrics import adjusted_rand_score
 
 from smallvar import DPMeans, MiniBatchDPMeans
@@ -266,6 +267,14 @@ def test_what_was_used_stays(begin, start, name, value):
     assert pickle.dumps(vars(model)) == state
     model.set_params(**{name: was}).partial_fit(X)
     model.set_params(**{name: value}).fit(X)
+
+
+def test_sparse_centers_do_not_stay():
+    """They are neither equal to what was nor a number that numpy could compare with it."""
+    X = np.arange(12.0)[:, None]
+    model = MiniBatchDPMeans(0.5).partial_fit(X).set_params(init=csr_matrix(X[:2]))
+    with pytest.raises(ValueError, match="init must stay what it was at the first batch"):
+        model.partial_fit(X)
 
 
 def test_what_is_honored_in_mid_stream():

@@ -337,6 +337,17 @@ def test_batches_after_a_fit(min_cosine):
             one.set_params(min_cosine=0.5).partial_fit(X)
 
 
+def test_a_first_batch_that_cancels():
+    """Its sum has no direction, so the center stays at the first row, as in a fit."""
+    X = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    model = SphericalDPMeans(lam=4).partial_fit(X)
+    assert model.cluster_centers_.tolist() == [[1.0]] and model.labels_.tolist() == [0, 0, 0, 0]
+    assert SphericalDPMeans(lam=4).fit(X).cluster_centers_.tolist() == [[1.0]]
+    assert model.resultant_lengths_.tolist() == [0.0]
+    model.partial_fit(-X[:1])  # now the sum has one
+    assert model.cluster_centers_.tolist() == [[-1.0]]
+
+
 def test_ties_go_to_the_lowest_index():
     model = SphericalDPMeans(lam=0, max_clusters=2, init=[[1.0, 0.0], [0.0, 1.0]])
     model.fit([[1.0, 0.0], [0.0, 1.0]])

@@ -9,6 +9,7 @@ seconds of the processor.
 import time
 import warnings
 from abc import ABC, abstractmethod
+from importlib.util import find_spec
 
 import numpy as np
 from sklearn.base import clone
@@ -75,6 +76,7 @@ class Scaling(ABC):
     clusters = (5, 20, 80, 320)
     names = ("DPMeans", "KMeans")  # ours, the rival
     rival_rows = 10**9  # no more for the rival
+    rival_from = "sklearn"  # the package without which the rival is left out
 
     def __init_subclass__(cls):
         """Make the cases of the sizes that the class names."""
@@ -100,6 +102,8 @@ class Scaling(ABC):
         ours = estimator == self.names[0]
         if not ours and size[0] > self.rival_rows:
             raise NotImplementedError("takes too long to be repeated")
+        if not ours and find_spec(self.rival_from) is None:
+            raise NotImplementedError(f"needs {self.rival_from}")
         self.limits = threadpool_limits(1)
         self.X, self.truth = self.data(*size)
         self.estimator = self.ours(*size) if ours else self.rival(*size)
@@ -291,15 +295,7 @@ class Record(Scaling):
     columns = (2, 8, 32)
     clusters = (5, 10, 20)
     rival_rows = 20_000
-
-    def setup(self, case, estimator):
-        """Leave the rival out where there is none."""
-        if estimator == "GaussianHMM":
-            try:
-                import hmmlearn  # noqa: F401
-            except ImportError as error:
-                raise NotImplementedError("needs hmmlearn") from error
-        super().setup(case, estimator)
+    rival_from = "hmmlearn"
 
     def data(self, n, d, k):
         return record(n, d, k, 50)
@@ -395,6 +391,11 @@ def kernel_penalty(d):
     return 2.0 - 2.0 * np.exp(-0.03 / d * penalty(d))
 
 
+def spectral_clustering(k, d):
+    """The rival of all that use that kernel."""
+    return SpectralClustering(k, gamma=0.03 / d, n_init=1, random_state=0)
+
+
 class Kernels(Scaling):
     """The "rbf" kernel."""
 
@@ -411,7 +412,7 @@ class Kernels(Scaling):
         return KernelDPMeans("farthest-first", n_clusters=k, gamma=0.03 / d)
 
     def rival(self, n, d, k):
-        return SpectralClustering(k, gamma=0.03 / d, n_init=1, random_state=0)
+        return spectral_clustering(k, d)
 
 
 class Spectrum(Kernels):
@@ -435,7 +436,7 @@ class KernelSets(DataSets):
         return Bound(KernelHDPMeans(lam, lam, gamma=0.03 / d), self.sets)
 
     def rival(self, n, d, k):
-        return SpectralClustering(k, gamma=0.03 / d, n_init=1, random_state=0)
+        return spectral_clustering(k, d)
 
 
 class KernelSteps(Steps):
@@ -454,8 +455,7 @@ class KernelSteps(Steps):
         return BoundTimes(model, self.times)
 
     def rival(self, n, d, k):
-        model = SpectralClustering(k, gamma=0.03 / d, n_init=1, random_state=0)
-        return PerStep(model, self.times)
+        return PerStep(spectral_clustering(k, d), self.times)
 
 
 class SpectralSteps(KernelSteps):
@@ -490,16 +490,14 @@ class Graphs(Scaling):
     columns = (10, 20, 40)
     clusters = (20, 100, 500)
     rival_rows = 20_000
+    rival_from = "networkx"
 
     def setup(self, case, estimator):
-        """Leave the rival out where there is none; its own kind of graph, not timed."""
-        if estimator == "Louvain":
-            try:
-                import networkx
-            except ImportError as error:
-                raise NotImplementedError("needs networkx") from error
+        """Give the rival its own kind of graph; making that is not timed."""
         super().setup(case, estimator)
         if estimator == "Louvain":
+            import networkx
+
             self.X = networkx.from_scipy_sparse_array(self.X)
 
     def data(self, n, d, k):
