@@ -19,15 +19,15 @@ class Kernel(Fit):
 
 
 class KernelBlocks(Timed):
-    """A Gram matrix that is not held; the sums of its rows over the clusters are."""
+    """A Gram matrix that is not held (a tenth of it would be); the sums over the clusters are."""
 
     param_names = ["rows"]
-    params = [[5_000]]
+    params = [[1_000, 5_000]]
 
     def make(self, rows):
         """Ten blobs in ten dimensions."""
         X, truth = blobs(rows, 10, 10)
-        return X, truth, KernelDPMeans(0.6, kernel="rbf", gamma=0.01, max_memory=2e7)
+        return X, truth, KernelDPMeans(0.6, kernel="rbf", gamma=0.01, max_memory=0.8 * rows**2)
 
 
 class KernelHDP(Fit):
