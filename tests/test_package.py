@@ -224,7 +224,7 @@ def test_source_tree_that_hides_the_installed_package(tmp_path):
 
 
 def test_runs_from_anywhere(tmp_path):
-    """The installed package does not depend on the current directory, nor on a clone that is there."""
+    """The package does not depend on the current directory, nor on a clone that is there."""
     (tmp_path / "smallvar" / "smallvar").mkdir(parents=True)
     result = run("-c", "import smallvar; print(smallvar.DPMeans())", cwd=tmp_path)
     assert result.stdout.strip() == "DPMeans()", result.stderr
