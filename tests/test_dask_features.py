@@ -203,6 +203,12 @@ def test_extremes_of_lam():
     check_pair(np.zeros((6, 2)), 1.0, [2, 4], **options)
 
 
+def test_rows_that_are_nothing_beside_another():
+    """What counts as zero is of the square of all rows, not of a partition's."""
+    X = np.outer(np.r_[39e14, :39.0], np.ones(5))
+    check_pair(X, 0.25, (11, 20, 9), "array", None, n_init=2, n_swaps=2, random_state=2)
+
+
 def test_generator():
     """splitmix64 from state 1234567: its published numbers."""
     generator = Generator(1234567)

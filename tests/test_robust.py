@@ -63,6 +63,15 @@ def test_features_opened_over_roundings_come_to_an_end(X, lam, init, algorithm):
             assert np.isfinite(model.objective_)
 
 
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed"])
+def test_rows_that_are_nothing_beside_another_open_no_features(algorithm):
+    """Their squares exceed lam, and are lost in what the objective may be off."""
+    X = np.outer(np.r_[:39.0, 39e14], np.ones(5))
+    model = BPMeans(0.25, algorithm=algorithm, n_init=1, random_state=2).fit(X)
+    assert (model.n_components_, model.objective_) == (1, 0.25)
+    assert model.n_iter_ <= 50  # with 20 swaps
+
+
 @pytest.mark.parametrize(
     "model",
     [

@@ -1,5 +1,6 @@
 """BP-means on dask collections: the results of one machine."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -307,9 +308,9 @@ class BPMeans(Remote, smallvar.BPMeans):
         given = self._given(sizes, setting.cap)
         options = self.max_iter, self.tol, bool(self.verbose)
 
-        probe = FeatureStart(team, setting, 0.0, *options)
+        probe = FeatureStart(team, setting, *options)
         probe.begin(np.empty((0, len(known.used[0]))))
-        energy = probe.total()
+        setting = replace(setting, energy=probe.total())
         states = self._states(self._rng(), given is not None).tolist()
         swaps = self._swaps(
             np.broadcast_to(0.0, (setting.n, len(known.used[0]))), given=given is not None
@@ -317,7 +318,7 @@ class BPMeans(Remote, smallvar.BPMeans):
         mean = sums_of(setting.layout, *team.call(whole, setting.layout, fold=add_sums)[0]).means[0]
         best, turn = None, probe.turn
         for number, (state, mode) in enumerate(zip(states, self._modes(len(states)), strict=True)):
-            start = FeatureStart(team, setting, energy, *options, number, state, turn)
+            start = FeatureStart(team, setting, *options, number, state, turn)
             start.run(swaps, mean if mode == 0 else None, given)
             turn = start.turn
             if best is None or start.objective < best.objective:

@@ -32,6 +32,7 @@ class Setting:
     cap: int  # most features there may be
     n: int  # rows of positive weight
     before: dict[int, int]  # such rows in the partitions before each one
+    energy: float = 0.0  # sum of w ||x||^2, once it is known
 
 
 @dataclass
@@ -99,8 +100,16 @@ class RowsOfZ:
 
     def __init__(self, block, setting):
         weight = block.weight if setting.weighted else None
-        threads = threads_here()
-        self.part = FeaturePart(block.X, weight, setting.layout, setting.lam, setting.cap, threads)
+        self.part = FeaturePart(
+            block.X,
+            weight,
+            setting.layout,
+            setting.lam,
+            setting.cap,
+            setting.energy,
+            setting.n,
+            threads_here(),
+        )
         self.active = block.active
         self.number, self.saved = None, {}
 

@@ -67,10 +67,8 @@ def read(bins):
 class FeatureStart:
     """One start: what holds for all rows, and the steps that led there."""
 
-    def __init__(
-        self, team, setting, energy, max_iter, tol, verbose=False, number=0, state=0, turn=0
-    ):
-        self.team, self.setting, self.energy = team, setting, energy
+    def __init__(self, team, setting, max_iter, tol, verbose=False, number=0, state=0, turn=0):
+        self.team, self.setting, self.energy = team, setting, setting.energy
         self.max_iter, self.tol, self.verbose = max_iter, tol, verbose
         self.number, self.generator = number, Generator(state)
         self.turn, self.base = turn, None  # steps so far; the one to which a swap may go back

@@ -30,6 +30,7 @@ from smallvar._sweeps.features.state cimport (
     release,
     residual_of,
     round_tiles,
+    set_energy,
     sf_add_up,
 )
 from smallvar._sweeps.features.sweeps cimport free_pass
@@ -46,6 +47,7 @@ cdef class FeaturePart:
 
     X : IN array (n, d), float32 or float64, any strides, n > 0;  weight : IN array (n,), float64, > 0, or None
     layout : the Layout of all rows, about 0;  lam, cap : the penalty, and the most features there may be
+    energy, n : sum of w ||x||^2 of all rows, and how many they are
     """
 
     cdef Problem p
@@ -59,13 +61,14 @@ cdef class FeaturePart:
     def __dealloc__(self):
         release(&self.s)
 
-    def __init__(self, X, weight, layout, double lam, Py_ssize_t cap, int n_threads):
+    def __init__(self, X, weight, layout, double lam, Py_ssize_t cap, double energy, Py_ssize_t n, int n_threads):
         cdef const double[:, ::1] magic = layout.magic
         self.X, self.weight, self.layout = X, weight, layout
         self.p.n, self.p.d = X.shape
         self.p.tiles = (self.p.n + LANES - 1) // LANES
         self.p.rows = rows_of(X, weight, None)
         self.p.rule, self.p.lam, self.p.cap = FREE, lam, cap
+        set_energy(&self.p, energy, n)
         self.p.bins, self.p.magic = layout.bins, &magic[0, 0]
         self.p.layers = 1 if weight is None else layout.bins
         allocate(&self.p, &self.s, min(cap, <Py_ssize_t> 16), n_threads)

@@ -39,6 +39,7 @@ from smallvar._sweeps.features.state cimport (
     release,
     residual_of,
     round_tiles,
+    set_energy,
     sf_free,
     sf_load_bits,
     sf_residual,
@@ -378,6 +379,7 @@ cdef class FeatureSweep:
         self.p.fixed = rule in ("coordinate", "exact")
         self.p.lam, self.p.cap, self.p.max_iter, self.p.tol = lam, cap, max_iter, tol
         self.p.n_swaps, self.p.verbose = n_swaps, verbose
+        set_energy(&self.p, 0.0, n)
         self.p.bins = self.p.layers = 1
         if self.p.tiles * LANES * d <= PACKED:
             self.p.packed = <double*> new_memory(self.p.tiles * LANES * d * sizeof(double))
@@ -409,7 +411,7 @@ cdef class FeatureSweep:
         cdef Py_ssize_t k = self.best.k
         self.best.k = 0
         with nogil:
-            self.p.energy = evaluate(&self.p, &self.best)
+            set_energy(&self.p, evaluate(&self.p, &self.best), self.p.n)
         self.best.k = k
         return self.p.energy
 

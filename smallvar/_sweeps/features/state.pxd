@@ -68,7 +68,9 @@ cdef struct Problem:            # what all starts share and only read
     Py_ssize_t tiles            # n / LANES, rounded up
     double* packed              # tiles x d x LANES, or NULL
     double energy               # sum of w ||x||^2
+    double trifle               # a point's share of what counts as zero of it
     double lam                  # penalty of a feature
+    double floor                # w ||r||^2 above which a point opens one: lam, or all that counts as zero
     int rule                    # one of those above
     bint fixed                  # K-features: the number of features stays
     Py_ssize_t cap              # largest number of features
@@ -103,7 +105,7 @@ cdef struct Start:              # one start: scalars, and buffers that lie in on
     unsigned char* z            # tiles x room x LANES: the rows of Z, zero behind the features there are
     unsigned char* old          # the same for the tiles of a round, as they were before the round
     unsigned char* touched      # of each tile of a round: mask of the lanes whose rows changed
-    unsigned char* far          # of each tile of a round: whether a point's squared residual exceeds lam
+    unsigned char* far          # of each tile of a round: whether a point's squared residual exceeds the floor
     double* squares             # tiles x LANES: squared residuals, those of padding 0
     double* parts               # their weighted sums over PART tiles each
     double[3] magic             # for their exact sum, see _sums.h
@@ -189,6 +191,13 @@ cdef inline int lanes_of(const Problem* p, Py_ssize_t tile) noexcept nogil:
 
 cdef inline unsigned char* bit(Start* s, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
     return s.z + ((i // LANES) * s.room + k) * LANES + i % LANES
+
+
+cdef inline void set_energy(Problem* p, double energy, Py_ssize_t n) noexcept nogil:
+    """Set what counts as zero, of all n points; without that, features opened by rounding come and go for ever."""
+    p.energy = energy
+    p.trifle = NOTHING * energy / n
+    p.floor = max(p.lam, NOTHING * energy)
 
 
 cdef inline double cleared(const Problem* p, double error) noexcept nogil:

@@ -58,7 +58,7 @@ cdef int keep_better(
     sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, rr)
     for l in range(LANES):
         if (changed >> l) & 1:
-            if rr[l] < (1.0 - TIE) * before[l] - NOTHING * p.energy / p.n:
+            if rr[l] < (1.0 - TIE) * before[l] - p.trifle:
                 s.squares[tile * LANES + l] = rr[l]
                 for i in range(s.k):
                     s.z[(tile * s.room + i) * LANES + l] = w.z[i * LANES + l] != 0.0
@@ -138,7 +138,7 @@ cdef void propose_run(const Pass* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) n
         s.touched[t - first] = visit(p, s, t, mask, NULL, w)
         s.far[t - first] = 0
         for i in range(t * LANES, min(p.n, (t + 1) * LANES)):
-            s.far[t - first] |= weight_of(&p.rows, i) * s.squares[i] > p.lam
+            s.far[t - first] |= weight_of(&p.rows, i) * s.squares[i] > p.floor
 
 
 cdef void propose(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
@@ -264,7 +264,7 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
         if not s.touched[within] and not s.far[within] and not (sole and has_last_user(s, within)):
             i = (t + 1) * LANES - 1
             continue
-        if not sole and not (s.touched[within] >> l) & 1 and not weight_of(&p.rows, i) * s.squares[i] > p.lam:
+        if not sole and not (s.touched[within] >> l) & 1 and not weight_of(&p.rows, i) * s.squares[i] > p.floor:
             continue
         old = s.old + within * s.room * LANES + l
         z = s.z + t * s.room * LANES + l
@@ -290,7 +290,7 @@ cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t
                         vacate(p, s, k)
                         event = True
                 sole += s.count[k] == 1.0
-        if weight_of(&p.rows, i) * s.squares[i] > p.lam and s.k - s.vacant < p.cap:
+        if weight_of(&p.rows, i) * s.squares[i] > p.floor and s.k - s.vacant < p.cap:
             create(p, s, i, first, (stop + LANES - 1) // LANES)
             s.created += 1
             event = True
