@@ -22,6 +22,7 @@ from smallvar._validation import (
     check_number,
     check_sparse,
     explained,
+    realigned,
     sparse_rows,
 )
 
@@ -81,6 +82,10 @@ class Estimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._takes_sparse
         return tags
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        vars(self).update(realigned(vars(self)))
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         X = opened(X)

@@ -1,6 +1,7 @@
 """Checks of parameters and data: what is refused, in which words, and the tolerances."""
 
 import math
+import operator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, TypeAlias
@@ -136,6 +137,31 @@ def aligned(X):
     return X.astype(X.dtype.newbyteorder("="))
 
 
+def realigned(value):
+    """The same with aligned arrays, in containers and objects of ours too.
+
+    What is unpickled from the buffers of a message, or of a file, may begin at any byte, where C
+    code must not read numbers.
+    """
+    if isinstance(value, np.ndarray):
+        return aligned(value)
+    if type(value) in (list, tuple):
+        there = [realigned(one) for one in value]
+        same = all(map(operator.is_, there, value))
+        return value if same else type(value)(there)
+    if type(value) is dict:
+        there = {key: realigned(one) for key, one in value.items()}
+        same = all(map(operator.is_, there.values(), value.values()))
+        return value if same else there
+    if type(value).__module__.startswith(("smallvar.", "scipy.sparse.")):
+        inside = getattr(value, "__dict__", {})
+        for name, one in list(inside.items()):
+            there = realigned(one)
+            if there is not one:
+                inside[name] = there
+    return value
+
+
 def check_data(X: Data, *, sparse: bool = False) -> NDArray[np.floating]:
     """A matrix of finite float32 or float64 numbers, for functions; estimators have _validate."""
     X = opened(X)
@@ -199,8 +225,8 @@ def sparse_rows(X, k=1):
     if X.shape[1] > MOST_COLUMNS:
         raise ValueError(f"X must have at most {MOST_COLUMNS} columns, got {X.shape[1]}")
     room_for(k, X.shape[1])
-    begin = X.indptr
-    indices, data = X.indices[: begin[-1]], aligned(X.data[: begin[-1]])
+    begin = aligned(X.indptr)
+    indices, data = aligned(X.indices[: begin[-1]]), aligned(X.data[: begin[-1]])
     if not is_canonical(begin, indices):
         # twice transposed, entries are sorted, and those of the same place still in their order
         X = csr_array((data, indices, begin), shape=X.shape).tocsc().tocsr()
@@ -359,7 +385,7 @@ def learned(estimator, name, *shape):
     value = getattr(estimator, name)
     wanted = ", ".join("any" if size is None else str(size) for size in shape)
     try:
-        array = np.ascontiguousarray(value, dtype=np.float64)
+        array = np.require(value, dtype=np.float64, requirements=["C", "A"])
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be numbers: {error}") from None
     fits = array.ndim == len(shape) and all(

@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import pickle
 import re
 import sys
 import warnings
@@ -31,6 +32,14 @@ def reproduction(name):
     finally:
         sys.path[:] = before
     return module
+
+
+def moved(value):
+    """A copy as it comes out of a message: its arrays lie in buffers, and may begin at any byte."""
+    buffers = []
+    message = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    there = [bytearray(b"x" + buffer.raw()) for buffer in buffers]
+    return pickle.loads(message, buffers=[memoryview(one)[1:] for one in there])
 
 
 def some(problems):

@@ -7,6 +7,7 @@ import typing
 
 import numpy as np
 import pytest
+from helpers import moved
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -190,6 +191,17 @@ class TestEstimator:
         assert copy.objective_ == model.objective_
         unfitted = pickle.loads(pickle.dumps(estimator(first(estimator))))
         assert unfitted.get_params() == estimator(first(estimator)).get_params()
+
+    def test_pickle_in_a_message(self, estimator):
+        """Arrays come out of it as C code reads them, where that reads what was learned."""
+        X = data(estimator)
+        model = made(estimator, first(estimator)).fit(X)
+        copy = moved(model)
+        assert np.array_equal(encoded(copy, X), encoded(model, X))
+        if estimator is not smallvar.PenalizedCut:  # has nothing more to compute
+            arrays = [value for value in vars(copy).values() if isinstance(value, np.ndarray)]
+            assert arrays
+            assert all(array.flags.aligned for array in arrays)
 
     def test_in_a_pipeline(self, estimator):
         if estimator.__name__ == "PenalizedCut":

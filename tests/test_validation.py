@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from helpers import moved
 from scipy.sparse import csr_array
 
 import smallvar
-from smallvar._validation import check_symmetric
+from smallvar._validation import _csr, check_symmetric, realigned
 
 X = np.random.default_rng(0).normal(size=(30, 2))
 
@@ -75,3 +76,32 @@ def test_symmetry_is_asked_for_up_to_rounding(form):
     assert check_symmetric(form(A), "A", np.float32) > 0
     assert check_symmetric(form(A.astype(np.float32)), "A") > 0
     assert check_symmetric(form(np.zeros((2, 2))), "A") == 0
+
+
+def test_what_comes_out_of_a_message_is_aligned():
+    """In containers and objects of ours; what is aligned stays the same object."""
+    rows = csr_array(np.eye(3))
+    value = {"a": [np.arange(3.0), (X, "b")], "c": _csr, "rows": rows}
+    assert realigned(value) is value
+    came = moved({name: value[name] for name in ("a", "rows")})
+    assert not came["a"][0].flags.aligned
+    assert not came["rows"].data.flags.aligned
+    there = realigned(came)
+    assert there["a"][0].flags.aligned
+    assert there["a"][1][0].flags.aligned
+    assert there["rows"].data.flags.aligned
+    assert there["rows"].indices.flags.aligned
+    assert np.array_equal(there["a"][1][0], X)
+    assert np.array_equal(there["rows"].toarray(), np.eye(3))
+
+
+def test_unaligned_rows():
+    """What is read as numbers is a copy: sparse rows, weights, centers."""
+    rows = csr_array(X)
+    model = smallvar.DPMeans(1.0, init=X[:2]).fit(rows, sample_weight=np.ones(30))
+    other = smallvar.DPMeans(1.0, init=moved(X[:2])).fit(
+        moved(rows), sample_weight=moved(np.ones(30))
+    )
+    assert np.array_equal(other.cluster_centers_, model.cluster_centers_)
+    other.cluster_centers_ = moved(model.cluster_centers_)
+    assert np.array_equal(other.predict(moved(X)), model.labels_)

@@ -27,7 +27,7 @@ from smallvar.dask._sets import (
     with_weight,
 )
 from smallvar.dask._sweep import MOST, TeamPlace, sums_of
-from smallvar.dask._team import current_client, team_of, threads_here
+from smallvar.dask._team import current_client, here, team_of, threads_here
 
 # ---- one partition -------------------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ class HDPMeans(Remote, smallvar.HDPMeans):
                 local_clusters_=[self.local_clusters_[j] for j in chosen],
             )
             task = model, p, last, begun, sweep.remap, rows, parts.pairs[p]
-            out.append(delayed(both_labels)(*task))
+            out.append(delayed(here)(both_labels, *task))
         return joined(out, sizes, np.int32, 2)
 
     def predict(self, X: Any, groups: Any = None, sample_weight: Any = None) -> Any:

@@ -9,6 +9,7 @@ from dask import compute, delayed, is_dask_collection
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar.dask._collection import Parts
+from smallvar.dask._team import here
 
 KINDS = {"predict": np.int32, "cosines": np.float64}  # of lazy results; others are as X
 
@@ -175,7 +176,7 @@ class Lazy(Remote):
 
 def each_part(function, model, *lists):
     """A function of a model and what there is of each partition, delayed."""
-    shared, function = delayed(model, traverse=False), delayed(function)
+    shared, function = delayed(model, traverse=False), delayed(partial(here, function))
     return [function(shared, *some) for some in zip(*lists, strict=True)]
 
 

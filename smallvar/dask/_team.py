@@ -13,6 +13,8 @@ from distributed import Client, KilledWorker, default_client, futures_of, get_wo
 from distributed.comm import CommClosedError
 from numpy.typing import NDArray
 
+from smallvar._validation import realigned
+
 FOLD = 16  # results that are added up by one task, where there are more tasks
 DIRECT = 8  # tasks up to which each is sent what all need; else workers hand it on
 SHARE = 0.5  # of the memory of the workers: data up to there are held in it
@@ -73,9 +75,14 @@ def threads_here():
         return 1
 
 
+def here(function, *args):
+    """Call a function with what came in messages."""
+    return function(*realigned(args))
+
+
 def _run(function, numbers, blocks, shared, each):
     """One task: a function on some partitions."""
-    return function(list(zip(numbers, blocks, strict=True)), shared, each)
+    return here(function, list(zip(numbers, blocks, strict=True)), shared, each)
 
 
 @contextlib.contextmanager
@@ -174,15 +181,15 @@ class Team:
         if not self.held:
             while fold is not None and len(futures) > FOLD:
                 futures = [
-                    delayed(fold)(futures[i : i + FOLD]) for i in range(0, len(futures), FOLD)
+                    delayed(here)(fold, futures[i : i + FOLD]) for i in range(0, len(futures), FOLD)
                 ]
             futures = self.client.compute(futures, optimize_graph=False)
         while self.held and fold is not None and len(futures) > FOLD:
             futures = [
-                self.client.submit(fold, futures[i : i + FOLD], pure=False)
+                self.client.submit(here, fold, futures[i : i + FOLD], pure=False)
                 for i in range(0, len(futures), FOLD)
             ]
-        results = self.client.gather(futures)
+        results = realigned(self.client.gather(futures))
         return [fold(results)] if fold is not None else results
 
     def lost(self):
