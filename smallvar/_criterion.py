@@ -104,7 +104,7 @@ class Criterion:
 
     def _own(self, sweep):
         """Squared distances by clusters' own covariances, in two columns, and log determinant."""
-        squares, det = sweep.planes(3.0 * self.n / self.distinct)
+        squares, det = sweep.planes(3.0 * self.n / self.distinct, SMALL)
         if not det.min() > SMALL * det.max():
             return None
         logdet = float(sweep.weights @ np.log(det)) / self.n

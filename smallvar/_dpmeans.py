@@ -221,7 +221,8 @@ class DPMeans(NearestCenters, CenterEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse &= self.algorithm in ("serial", "delayed")
+        takes_them = isinstance(self.algorithm, str) and self.algorithm in ("serial", "delayed")
+        tags.input_tags.sparse &= takes_them
         return tags
 
     def _check_parameters(self):

@@ -115,7 +115,7 @@ def thin(K, coefficients, budget):
     for t in range(budget):
         gain = np.full(m, -1.0)
         usable = free & (pivot > EXPLAINED * top)
-        gain[usable] = left[usable] ** 2 / pivot[usable]
+        gain[usable] = left[usable] * (left[usable] / pivot[usable])  # a square may overflow
         j = int(gain.argmax())
         if not usable[j] or not gain[j] > EXPLAINED * abs(norm):
             break

@@ -71,7 +71,8 @@ def price_of(distance, labels, k, weight, rows):
             return None
         scale = quantile(distance[used], None if weight is None else weight[used], MIDDLE)
         middle[:] = scale
-    relative = distance[used] / middle[labels[used]]
+    with np.errstate(over="ignore"):
+        relative = distance[used] / middle[labels[used]]
     ratio = quantile(relative, None if weight is None else weight[used], UPPER)
     return scale * tail(max(ratio, 1.0), LEVEL / max(rows, 1))
 

@@ -293,7 +293,8 @@ class RobustDPMeans(CenterEstimator):
                     mass = mass[drawn]
             labels, own = labels_and_distances(some, centers, n_threads)
             total = np.bincount(labels, mass, len(centers)) / share
-            common = np.square(total).sum() / total.sum()
+            top = total.max()  # squares of small weights would be 0
+            common = top * np.square(total / top).sum() / (total / top).sum()
             if automatic:
                 distinct = count_distinct(some) * (len(rows) / len(some))
                 value = price_of(own, labels, len(centers), mass, distinct)

@@ -112,6 +112,16 @@ def test_thinning_equals_twin(seed):
     assert error(b) <= error(best) + 1e-3 * np.square(best - a[chosen]).sum()
 
 
+def test_numbers_whose_squares_overflow():
+    """The same points, whatever the scale of the kernel."""
+    x = np.random.default_rng(0).normal(size=(12, 5))
+    a = np.arange(1.0, 13.0) / 78
+    chosen, b = thin(x @ x.T, a, 2)
+    far, c = thin(1e180 * (x @ x.T), a, 2)
+    assert far.tolist() == chosen.tolist()
+    np.testing.assert_allclose(c, b, rtol=1e-4)
+
+
 def test_within_the_budget_nothing_changes():
     a = np.array([0.2, 0.3, -0.1])
     chosen, b = thin(np.eye(3), a, 3)

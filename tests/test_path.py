@@ -23,6 +23,7 @@ from sklearn.datasets import load_iris, make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
+from smallvar._sweeps.merge import fit_shape
 
 from smallvar import (
     BregmanDPMeans,
@@ -111,6 +112,41 @@ def test_equals_twin(family, seed, monkeypatch):
         assert path.n_samples == twin.n_samples
         np.testing.assert_allclose(path.tie, twin.tie, rtol=1e-12)
     check_last_sweeps(model, p, path)
+
+
+@pytest.mark.parametrize("far", [1.0, 1e14])
+def test_rows_on_a_line_in_the_plane(far):
+    """A covariance of rounding says nothing of a cluster."""
+    rng = np.random.default_rng(0)
+    X = np.outer(rng.integers(-3, 4, size=12), rng.normal(size=2))
+    X[-1] *= far
+    path = DPMeans(random_state=0).fit(X).path_
+    u, judged = len(np.unique(X, axis=0)), np.isfinite(path.criterion)
+    assert judged.sum() == u // 3
+    V = [
+        twins.path.path_criterion(X, np.ones(12), path.labels(k), u)[0]
+        for k in path.n_clusters[judged]
+    ]
+    np.testing.assert_allclose(path.criterion[judged], V, rtol=0, atol=V_BOUND_LONG * np.log(u))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_shape_of_what_is_not_finite(wrong):
+    """Bins are chosen by the bits of a number: what has none must not be looked up."""
+    label, back = np.zeros(5, dtype=np.int32), np.zeros(1)
+    squares = np.array([1.0, 2.0, wrong, 4.0, 50.0])
+    assert fit_shape(squares, None, label, back, 5.0, 2) == (np.inf, False)
+
+
+def test_shape_of_squares_below_zero():
+    """By rounding; they are none."""
+    label, back = np.zeros(5, dtype=np.int32), np.zeros(1)
+    found = [
+        fit_shape(np.array([1.0, 2.0, low, 4.0, 9000.0]), None, label, back, 5.0, 2)
+        for low in (0.0, -0.0, -1e-9)
+    ]
+    assert found[0][1]
+    np.testing.assert_allclose([one[0] for one in found], found[0][0], rtol=1e-9)
 
 
 def check_share(path, twin):

@@ -427,6 +427,20 @@ def test_refuses(options, error, words):
     assert_refuses(RobustDPMeans().set_params(**options), lambda m: m.fit(X), error, *words)
 
 
+@pytest.mark.filterwarnings("error")
+def test_weights_whose_squares_vanish_or_overflow():
+    """As of rows that are all at their centers, or that weigh next to nothing beside another."""
+    X = np.ones((3, 5))
+    model = RobustDPMeans().fit(X, sample_weight=np.full(3, 1e-300))
+    assert model.labels_.tolist() == [0, 0, 0]
+    for seed in (186, 260, 310, 444):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(0, 4, size=(3, 2)).astype(float)
+        weight = 10.0 ** rng.integers(-150, 100, size=3)
+        model = RobustDPMeans(random_state=0, init=X[:2]).fit(X, sample_weight=weight)
+        assert np.isfinite(model.objective_) and np.isfinite(model.lam_)
+
+
 def test_verbose_and_max_iter(capsys):
     X, _ = thousand(0)
     model = RobustDPMeans(5.0, price=30.0, init=X[:20], max_iter=1, verbose=1)

@@ -365,3 +365,9 @@ def test_interrupt(algorithm, interrupt):
     with pytest.raises(KeyboardInterrupt):
         model.fit(blobs(60_000, 2000))
     assert_unchanged(model, before)
+
+
+def test_tags_of_an_algorithm_that_is_none():
+    """Tools ask for tags before a fit can refuse it."""
+    model = DPMeans(algorithm=np.array(["serial", "delayed"]))
+    assert not model.__sklearn_tags__().input_tags.sparse

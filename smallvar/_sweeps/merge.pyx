@@ -368,11 +368,12 @@ cdef class MergeSweep(DPSweep):
             work = points * self.s.k * self.s.d
         return self.n_threads if work > PAYS else 1
 
-    def planes(self, double some):
+    def planes(self, double some, double small):
         """Where there are two columns: squared distances by a covariance of each cluster's own.
 
         Each is averaged with the pooled one, as if it had ``some`` more rows of that. Returns (n,) distances and (k,)
-        determinants of the covariances of the rows times the scale of the space.
+        determinants of the covariances of the rows times the scale of the space, 0 for a line: where the one variance
+        is at most ``small`` times the other.
         """
         cdef State* s = &self.s
         cdef Py_ssize_t i, k
@@ -407,14 +408,16 @@ cdef class MergeSweep(DPSweep):
                 for i in range(3):
                     S[k, i] = (S[k, i] + pooled[i]) / (S[k, 3] + some)
                 det = S[k, 0] * S[k, 2] - S[k, 1] * S[k, 1]
-                dets[k] = det
+                x = S[k, 0] + S[k, 2]
+                dets[k] = det if det > small * x * x else 0.0
                 for i in range(3):
                     S[k, i] /= det if det != 0.0 else 1.0
             for i in range(s.n):
                 k = s.label[i]
                 x = R[i, 0]
                 y = R[i, 1]
-                square[i] = S[k, 2] * x * x - 2.0 * S[k, 1] * x * y + S[k, 0] * y * y
+                w = S[k, 2] * x * x - 2.0 * S[k, 1] * x * y + S[k, 0] * y * y
+                square[i] = w if w > 0.0 else 0.0  # by rounding
         return square_array, det_array
 
     # ---- residuals -------------------------------------------------------------------------------------------
@@ -468,8 +471,8 @@ def fit_shape(double[::1] squares, const double[::1] weight, const int[::1] labe
 
         s2 <- (nu + d) / d  mean(r2 / (nu + r2 / s2)).
 
-    Returns -2 / n times the log-likelihood of the best, and whether it is a t density. Distances in the same 32nd of an
-    octave are replaced by their mean: the result is off by about 1e-5 a row.
+    Returns -2 / n times the log-likelihood of the best, and whether it is a t density; infinity where r2 is not finite.
+    Distances in the same 32nd of an octave are replaced by their mean: the result is off by about 1e-5 a row.
     """
     cdef Py_ssize_t i, m, b, n_bins, used = 0, rows = squares.shape[0]
     cdef double total = 0.0, mean, unit, s2, best, value, nu, largest = 0.0, smallest = HUGE_VAL
@@ -489,11 +492,14 @@ def fit_shape(double[::1] squares, const double[::1] weight, const int[::1] labe
         total = 0.0
         for i in range(rows):
             value = r2[i] + mean * back[z[i]]
+            value = value if value > 0.0 else 0.0  # -0.0 would be in no bin
             r2[i] = value
             total += value if w == NULL else w[i] * value
             largest = max(largest, value)
             smallest = min(smallest, value)
         unit = max(total / n / d, 1e-300)
+    if not (-HUGE_VAL < mean < HUGE_VAL and largest < HUGE_VAL and unit < HUGE_VAL):
+        return HUGE_VAL, False
     best = d * (log(2.0 * pi) + 1.0)
     if largest < 1.05 * d * unit:
         return best + d * log(unit), False

@@ -126,7 +126,8 @@ def path_criterion(X, w, labels, u):
         some = 3 * n / u
         own = (own + some * own.sum(axis=0) / n) / (counts + some)[:, None, None]
         det = own[:, 0, 0] * own[:, 1, 1] - np.square(own[:, 0, 1])
-        if det.min() > 1e-9 * det.max():
+        trace = own[:, 0, 0] + own[:, 1, 1]
+        if det.min() > 1e-9 * det.max() and (det > 1e-9 * trace**2).all():
             r2 = np.einsum("ij,ijk,ik->i", R * scale, np.linalg.inv(own)[labels], R * scale)
             logdet = counts @ np.log(det) / n - 4 * np.log(scale)
             candidates.append(value(r2, logdet, 1.6 * 3 * K))
