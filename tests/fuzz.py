@@ -1334,6 +1334,7 @@ def work(first, last, limit):
     report = os.fdopen(os.dup(1), "w", buffering=1)
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     os.dup2(sys.stdout.fileno(), 1)
+    faulthandler.enable()  # or nobody knows where a crash was
     for seed in range(first, last):
         print(json.dumps([seed, "begin"]), file=report)
         faulthandler.dump_traceback_later(limit, exit=True)
