@@ -20,6 +20,9 @@ class Criterion:
     spherical but for q directions; in two columns also with a covariance for each cluster, and,
     for a single cluster, a uniform box. The entropy of p makes this a likelihood of rows *and*
     labels: by it a Gaussian, of any covariance, never gains by being cut.
+
+    f is a density in the directions in which rows vary at all, of which there are ``rank``: a
+    column that others determine says nothing of its own, and would make every cut look better.
     """
 
     def __init__(self, X, weight, space, n_threads):
@@ -27,7 +30,11 @@ class Criterion:
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.distinct, self.d = count_distinct(X), X.shape[1]
         self.tie = PRICE * np.log(self.distinct)
-        self.total = self._scatter(None) if self.d > 1 else None
+        self.total, self.rank = self._scatter(None) if self.d > 1 else None, self.d
+        if 1 < self.d < self.distinct:  # fewer rows than columns say nothing of that
+            offset = space.mean - space.origin
+            e = np.linalg.eigvalsh(self.total / self.n - np.outer(offset, offset))
+            self.rank = max(1, int((e > SMALL * e[-1]).sum()))
         self.judge, self.n_threads = None, n_threads
 
     def _scatter(self, sweep):
@@ -62,7 +69,7 @@ class Criterion:
 
     def __call__(self, sweep):
         """V, the matrix that makes the clusters round (None if they are), the squared error."""
-        K, n, d, u = sweep.k, self.n, self.d, self.distinct
+        K, n, d, u = sweep.k, self.n, self.rank, self.distinct
         mass, unit = sweep.weights, np.log(u)
         base = -2.0 * u / n * float(mass @ np.log(mass / n))
         base += unit * ((K - 1) * (PER_COLUMN * d + PER_CLUSTER) + PRICE * d)
@@ -89,11 +96,11 @@ class Criterion:
             V = value(squares.copy(), 0.0, 1)
             squares = np.maximum(squares / e[-1] - image, 0.0) if few else image.astype(np.float64)
             V = min(V, value(squares, float(np.log(e).sum()), d * q - q * (q - 1) / 2 + 1))
-        if d == 2:
+        if d == self.d == 2:
             own = self._own(sweep)
             if own is not None:
                 V = min(V, value(*own, 3 * K, PER_COLUMN))
-        if K == 1 and self.space.spread.min() > 0.0:
+        if K == 1 and d == self.d and self.space.spread.min() > 0.0:
             box = 2.0 * u * float(np.log(self.space.spread).sum()) + unit * PRICE * 2 * d
             if box < V:
                 V, metric = box, None
@@ -116,12 +123,12 @@ class Criterion:
         q maximizes the penalized Gaussian likelihood of a covariance that is spherical but for q
         directions; all other eigenvalues are their mean.
         """
-        d, u = self.d, self.distinct
+        d, u = self.rank, self.distinct
         most = min(d - 1, u // 3 - sweep.k)
         if most < 1:
             return 0, None, None
         S = self._covariance(sweep)
-        e = np.linalg.eigvalsh(S)[::-1].clip(0.0)
+        e = np.linalg.eigvalsh(S)[::-1][:d].clip(0.0)
         if not e[0] > 0.0:
             return 0, None, None
         q = np.arange(most + 1)
@@ -135,7 +142,7 @@ class Criterion:
         if q == 0:
             return 0, None, None
         e, U = np.linalg.eigh(S)
-        return q, np.append(e[::-1][:q], np.full(d - q, tail[q])), U[:, ::-1]
+        return q, np.append(e[::-1][:q], np.full(d - q, tail[q])), U[:, ::-1][:, :d]
 
 
 def count_distinct(X):

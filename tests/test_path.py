@@ -130,6 +130,26 @@ def test_rows_on_a_line_in_the_plane(far):
     np.testing.assert_allclose(path.criterion[judged], V, rtol=0, atol=V_BOUND_LONG * np.log(u))
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "more",
+    [
+        lambda X: X[:, :1],
+        lambda X: X.sum(axis=1, keepdims=True),
+        lambda X: X[:, :1] * [1 / 3, 2],
+        lambda X: X,
+        lambda X: np.full((len(X), 1), 7.0),
+    ],
+    ids=["a column twice", "sum", "multiples", "all twice", "constant"],
+)
+def test_columns_that_follow_from_others(more, seed):
+    """They say nothing of their own; counted as columns they would make every cut look better."""
+    X, truth = make_blobs(600, 4, centers=5, random_state=seed, cluster_std=0.7)
+    model = DPMeans(random_state=0).fit(np.hstack([X, more(X)]))
+    assert model.n_clusters_ == 5
+    assert adjusted_rand_score(truth, model.labels_) > 0.99
+
+
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_shape_of_what_is_not_finite(wrong):
     """Bins are chosen by the bits of a number: what has none must not be looked up."""

@@ -91,10 +91,14 @@ def path_criterion(X, w, labels, u):
 
     V = (u / n) (-2 sum_i w_i log f(x_i) - 2 n sum_k p_k log p_k) + log(u) x the price of K
     centers and of f: spherical, spherical but for some directions, in the plane with a
-    covariance for each cluster, and a box where there is one cluster.
+    covariance for each cluster, and a box where there is one cluster. d is the number of
+    directions in which the rows vary, if there are more distinct rows than columns.
     """
-    (n, d), counts = X.shape, np.bincount(labels, w)
+    columns, counts = X.shape[1], np.bincount(labels, w)
     n, K, unit = w.sum(), len(counts), np.log(u)
+    centered = X - w @ X / n
+    e = np.linalg.eigvalsh((centered * w[:, None]).T @ centered)
+    d = max(1, (e > 1e-9 * e[-1]).sum()) if u > columns else columns
     R = X - weighted_means(X, w, labels)[labels]
     base = -2 * u * (counts / n) @ np.log(counts / n) + unit * ((K - 1) * (1.6 * d + 3) + 2 * d)
 
@@ -105,7 +109,7 @@ def path_criterion(X, w, labels, u):
     candidates, metric = [value(np.square(R).sum(axis=1), 0, 2)], None
     S = (R * w[:, None]).T @ R / n
     e, U = np.linalg.eigh(S)
-    e, U = e[::-1].clip(0), U[:, ::-1]
+    e, U = e[::-1][:d].clip(0), U[:, ::-1][:, :d]
     best = np.inf, 0, None  # cost, long directions, variances
     for q in range(max(0, min(d - 1, u // 3 - K)) + 1):
         variances = np.append(e[:q], np.full(d - q, e[q:].mean()))
@@ -119,7 +123,7 @@ def path_criterion(X, w, labels, u):
         variances = best[2]
         metric = U / np.sqrt(variances)
         candidates.append(value(np.square(R @ metric).sum(axis=1), np.log(variances).sum(), price))
-    if d == 2:  # the pooled covariance counts as 3 n / u rows in each cluster
+    if columns == d == 2:  # the pooled covariance counts as 3 n / u rows in each cluster
         scale = 1 / max(np.abs(R).max(), 1e-300)
         own = np.zeros((K, 2, 2))
         np.add.at(own, labels, w[:, None, None] * (R * scale)[:, :, None] * (R * scale)[:, None, :])
@@ -131,7 +135,7 @@ def path_criterion(X, w, labels, u):
             r2 = np.einsum("ij,ijk,ik->i", R * scale, np.linalg.inv(own)[labels], R * scale)
             logdet = counts @ np.log(det) / n - 4 * np.log(scale)
             candidates.append(value(r2, logdet, 1.6 * 3 * K))
-    if K == 1 and np.ptp(X, axis=0).all():
+    if K == 1 and columns == d and np.ptp(X, axis=0).all():
         box = 2 * u * np.log(np.ptp(X, axis=0)).sum() + unit * 2 * 2 * d
         if box < min(candidates):
             return box, None
