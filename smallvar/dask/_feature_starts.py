@@ -68,7 +68,7 @@ class FeatureStart:
     """One start: what holds for all rows, and the steps that led there."""
 
     def __init__(self, team, setting, max_iter, tol, verbose=False, number=0, state=0, turn=0):
-        self.team, self.setting, self.energy = team, setting, setting.energy
+        self.team, self.setting = team, setting
         self.max_iter, self.tol, self.verbose = max_iter, tol, verbose
         self.number, self.generator = number, Generator(state)
         self.turn, self.base = turn, None  # steps so far; the one to which a swap may go back
@@ -165,12 +165,12 @@ class FeatureStart:
 
     def cleared(self, error):
         """A squared error, or zero where it is nothing but rounding."""
-        return error if error > NO_ERROR * self.energy else 0.0
+        return error if error > NO_ERROR * self.setting.energy else 0.0
 
     def least_squares(self):
         """The features, from Z; returns by how much the error falls."""
         features, kept, fall = solve(
-            np.ascontiguousarray(self.features), self.zz, self.zx, self.energy
+            np.ascontiguousarray(self.features), self.zz, self.zx, self.setting.energy
         )
         if len(kept) < self.k:
             self._keep(kept)
@@ -218,7 +218,7 @@ class FeatureStart:
         d = self.setting.layout.origin.shape[0]
         self.begin(np.empty((0, d)) if mean is None else mean[None])
         error = self.total(runs=True)
-        while self.k < self.setting.cap and error > NO_ERROR * self.energy:
+        while self.k < self.setting.cap and error > NO_ERROR * self.setting.energy:
             residual = self.draw(error)
             self._step("join", np.vstack((self.features, residual)))
             before, error = error, self.total(runs=True)
@@ -330,7 +330,7 @@ class FeatureStart:
         """Take a feature away, seed another, or both, and sweep; keep what is better."""
         before = {name: getattr(self, name) for name in STATE}
         self.base, self.path = self.moves[-1].number, list(self.path)
-        which, energy = int(self.generator.uniform() * 3), self.energy
+        which, energy = int(self.generator.uniform() * 3), self.setting.energy
         if which != 1 and self.k > 0:
             removed = int(self.generator.uniform() * self.k)
             kept = np.delete(np.arange(self.k), removed)
