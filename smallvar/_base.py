@@ -21,6 +21,7 @@ from smallvar._validation import (
     aligned,
     check_number,
     check_sparse,
+    check_verbose,
     explained,
     realigned,
     sparse_rows,
@@ -57,12 +58,13 @@ def unchanged_on_error(estimator):
             _changing.pop(id(estimator), None)
 
 
-def warn_not_converged(estimator, n_iter):
-    """Tell that ``max_iter`` ended the loop."""
+def warn_not_converged(estimator, n_iter, where=""):
+    """Tell that ``max_iter`` ended the loop, of ``n_iter`` sweeps with those that do not count."""
+    most = estimator.max_iter
+    others = f" ({n_iter} with those that opened clusters or features)" if n_iter > most else ""
     warnings.warn(
-        f"{type(estimator).__name__} did not converge in max_iter={estimator.max_iter} sweeps "
-        f"({n_iter} in all, those that open clusters or features not counted); increase max_iter "
-        "or tol.",
+        f"{type(estimator).__name__} did not converge in max_iter={most} sweeps{where}{others}; "
+        f"increase max_iter{' or tol' if hasattr(estimator, 'tol') else ''}.",
         ConvergenceWarning,
         stacklevel=3,
     )
@@ -112,6 +114,7 @@ class Estimator(BaseEstimator):
 
     def _check_starts(self):
         """Check what starts and ends the sweeps."""
+        check_verbose(self.verbose)
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.tol, "tol", low=0)

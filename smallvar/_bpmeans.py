@@ -14,6 +14,7 @@ from smallvar._features import (
     check_assignments,
     check_exact,
     check_masses,
+    check_named,
 )
 from smallvar._penalty import check_guess, cut_guess
 from smallvar._validation import (
@@ -223,7 +224,7 @@ class BPMeans(FeatureEstimator):
             Z = None
             if not isinstance(self.init, str):
                 if self.algorithm == "stepwise":
-                    raise ValueError("init must be a string where algorithm is 'stepwise'")
+                    check_named(self.init, "algorithm='stepwise'")
                 Z = check_assignments(self.init, len(X), cap, "max_features")
                 Z = Z if active is None else np.ascontiguousarray(Z[active])
             given = Z is not None
@@ -409,8 +410,7 @@ class KFeatures(FeatureEstimator):
         chosen = isinstance(self.n_components, str)
         if chosen:
             check_option(self.n_components, "n_components", ("auto",))
-            if not isinstance(self.init, str):
-                raise ValueError("init must be a string where n_components is 'auto'")
+            check_named(self.init, "n_components='auto'")
         else:
             check_number(self.n_components, "n_components", low=1, integer=True)
         check_option(self.assign, "assign", ("coordinate", "exact"))
@@ -496,12 +496,10 @@ def feature_path(
     Returns
     -------
     path : FeaturePath
-        Arrays ``counts``, ``error``, ``criterion``, ``lam_low``, ``lam_high``, of shape
-        (max_components + 1,), for 0, 1, ..., ``max_components`` features. The criterion is the
-        description length, see Notes; infinite for more features than a third of the distinct rows
-        (but one). Then two numbers:
-
-        and two numbers:
+        Arrays ``counts``, ``error``, ``criterion``, ``lam_low``, ``lam_high``, for 0, 1, ...,
+        ``max_components`` features, or as many as there are rows, if they are fewer. The criterion
+        is the description length, see Notes; infinite for more features than a third of the
+        distinct rows, and more than one. And two numbers:
 
         best
             The K with the lowest criterion.
@@ -555,8 +553,7 @@ def feature_path(
     if "n_components" in options:
         raise TypeError("n_components must not be given: it goes from 0 to max_components")
     model = KFeatures(**options)
-    if not isinstance(model.init, str):
-        raise ValueError("init must be one of 'alternate', 'mean', 'data'")
+    check_named(model.init, "feature_path")
     model._check_parameters()
     if model.assign == "exact":
         check_exact(max_components, "max_components")

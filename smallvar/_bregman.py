@@ -109,7 +109,8 @@ default="squared_euclidean"
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
-        The objective after every sweep; it never rises.
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
     lam_ : float
         The penalty used.
     n_iter_ : int

@@ -99,8 +99,8 @@ class DPMeans(NearestCenters, CenterEstimator):
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
-        Generator of the random orders, and of the first clusters (and, of more than 5,000 rows,
-        the sample) of a merge path.
+        Generator of the random orders, and of the first clusters (and, of many rows, the sample)
+        of a merge path, see :func:`lambda_path`.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
@@ -119,7 +119,8 @@ class DPMeans(NearestCenters, CenterEstimator):
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
-        The objective after every sweep; it never rises.
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
     lam_ : float
         The penalty used.
     n_iter_ : int

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._eigen import Rounding, eigen_above, first_appearance, yu_shi
+from smallvar._eigen import Rounding, eigen_above, yu_shi
 from smallvar._exchange import TIE, Batch, Exchange, link_costs, match_clusters, thin
 from smallvar._gram import KernelEstimator, warn_remote
+from smallvar._groups import first_appearance
 from smallvar._moving import MovingClusters
 from smallvar._penalty import among, farthest_by
 from smallvar._starts import best_of

@@ -10,6 +10,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 from sklearn.utils import check_random_state
 
+from smallvar._groups import first_appearance
 from smallvar._lapack import eigh, stoppable
 
 DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
@@ -183,12 +184,6 @@ def lanczos(product, n, norm, threshold, rng, least=0, known=None, max_memory=np
         )
     K = product(np.eye(n))
     return _dense((K + K.T) / 2, threshold, least)
-
-
-def first_appearance(labels):
-    """Labels (int32) numbered in the order in which they appear."""
-    _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first)).astype(np.int32)[labels]
 
 
 def unit_rows(Y):

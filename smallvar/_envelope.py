@@ -27,6 +27,16 @@ def envelope(counts, errors, least=0.0):
     return low, high
 
 
+def penalty_within(low, high, alone=1.0):
+    """A penalty inside a range: the geometric mean of its ends, if it has both.
+
+    Else half the upper end or twice the lower one; ``alone`` where there is neither.
+    """
+    if np.isinf(high):
+        return float(2.0 * low if low > 0.0 else alone)
+    return float((np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0) or alone)
+
+
 class Path:
     """Solutions with different numbers K of clusters or features, and the penalties for each.
 

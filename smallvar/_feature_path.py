@@ -3,7 +3,7 @@
 import numpy as np
 
 from smallvar._criterion import count_distinct
-from smallvar._envelope import FeaturePath, envelope
+from smallvar._envelope import FeaturePath, envelope, penalty_within
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 EXACT_FIT = 1e-20  # share of the data's square that counts as no error
@@ -89,15 +89,10 @@ class Steps:
         K, errors = np.arange(len(self.error)), np.array(self.error) * scale
         low, high = envelope(K, errors)
         k = self.best
-        if not errors[0] > 0.0:
-            lam = 1.0
-        elif k == 0:
-            lam = 2.0 * low[0] if low[0] > 0.0 else 2.0 * errors[0]
-        else:
-            lam = np.sqrt(low[k]) * np.sqrt(high[k]) if low[k] > 0.0 else high[k] / 2.0
+        lam = penalty_within(low[k], high[k], 2.0 * errors[0] or 1.0)
         never = ~(low < high)
         low[never] = high[never] = np.nan
-        return FeaturePath(K, errors, low, high, np.array(self.criterion), k, float(lam))
+        return FeaturePath(K, errors, low, high, np.array(self.criterion), k, lam)
 
 
 def choose(model, X, weight, exact, most, rng, n_threads):

@@ -16,12 +16,22 @@ from smallvar._validation import (
     check_reach,
     check_weights,
     learned,
+    shown,
 )
 
 INITS = ("alternate", "mean", "data")
 EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
 # swaps where n_swaps is "auto": as many, but fewer where so many numbers in X make them slow
 SWAPS, PATH_SWAPS, FEW_SWAPS, SWAP_NUMBERS = 20, 50, 2, 1 << 24
+
+
+def check_named(init, where):
+    """Raise where an array is given to start from, and the number of features is to be found."""
+    if not isinstance(init, str):
+        raise ValueError(
+            f"init must be one of {', '.join(map(repr, INITS))} with {where}, got an array of "
+            f"shape {np.shape(init)}"
+        )
 
 
 def check_masses(X, weight):
@@ -59,8 +69,9 @@ def check_assignments(init, n_samples, width, name):
             f"init must have shape (n_samples, n_features) = ({n_samples}, {relation}"
             f"{name}={width}), got {Z.shape}"
         )
-    if not np.isin(Z, (0.0, 1.0)).all():
-        raise ValueError("init must hold only 0 and 1")
+    other = ~np.isin(Z, (0.0, 1.0))
+    if other.any():
+        raise ValueError(f"init must hold only 0 and 1, got {shown(Z[other][0])}")
     return np.ascontiguousarray(Z, dtype=np.uint8)
 
 

@@ -28,6 +28,7 @@ from smallvar._validation import (
     as_floats,
     check_number,
     check_option,
+    check_verbose,
     shown,
 )
 
@@ -205,6 +206,7 @@ class PenalizedCut(BaseEstimator):
         self.verbose = verbose
 
     def _check_parameters(self):
+        check_verbose(self.verbose)
         check_option(self.cut, "cut", ("normalized", "ratio"))
         check_option(self.algorithm, "algorithm", ("multilevel", "incremental", "batch"))
         if isinstance(self.lam, str):

@@ -68,3 +68,9 @@ class Groups:
         first = np.searchsorted(owner, np.arange(len(self) + 1))
         lists = np.split((pairs % k).astype(np.int32), first[1:-1])
         return (row - first[self.number]).astype(np.int32), lists, np.diff(first).astype(np.int64)
+
+
+def first_appearance(labels):
+    """Labels (int32) numbered in the order in which they appear."""
+    _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first)).astype(np.int32)[labels]

@@ -13,6 +13,7 @@ from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._centers import NearestCenters, Space
 from smallvar._criterion import count_distinct
 from smallvar._dpmeans import LAMS, DPMeans
+from smallvar._envelope import penalty_within
 from smallvar._groups import Groups
 from smallvar._path import LambdaPath
 from smallvar._penalty import global_of_rows, local_of_rows
@@ -101,13 +102,6 @@ def _worth(X, weight, labels, sets, centers):
     return float(most.min())
 
 
-def _between(low, high):
-    """A global penalty within the range, at which the result is a fixed point."""
-    if low == 0.0:
-        return 1.0 if np.isinf(high) else high / 2.0
-    return 2.0 * low if np.isinf(high) else max(low, float(np.sqrt(low) * np.sqrt(high)))
-
-
 class HDPMeans(ClusterMixin, NearestCenters):
     """Hard Gaussian HDP: clusters several data sets, which share global clusters.
 
@@ -148,8 +142,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
-        Generator of the random orders, and of the first clusters (and, of more than 5,000 rows,
-        the sample) of a merge path.
+        Generator of the random orders, and of the first clusters (and, of many rows, the sample)
+        of a merge path, see :func:`lambda_path`.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
@@ -186,7 +180,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
         With ``lam_global="auto"`` only. Above the first number the result is a fixed point: no
         data set opens a global cluster. Above the second there is a global cluster that no data
         set would open if it were not there; infinite for a single one. ``lam_global_`` is their
-        geometric mean, or the first if that is larger.
+        geometric mean, or the first if that is larger; half the second where the first is 0, twice
+        the first where the second is infinite, 1 where both are so.
     path_ : LambdaPath
         With "auto" only: the merge path of all rows together, see :func:`lambda_path`.
     n_iter_ : int
@@ -393,7 +388,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
             low = max(sweep.split, sweep.farthest - lam_local)
             labels, _, centers, *_ = sweep.result()
             self.lam_global_range_ = low, _worth(X, weight, labels, sets, centers)
-            lam_global = _between(*self.lam_global_range_)
+            inside = penalty_within(*self.lam_global_range_)
+            lam_global = max(float(low), inside)  # whatever rounding does
         else:
             lam_global = float(lam_global)
             # the global penalty, or more than rounding alone can make

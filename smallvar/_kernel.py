@@ -142,7 +142,7 @@ class _Start(PartitionStart):
         if clusters.sums is not None and clusters.holds(room):
             sums = np.empty((room, n))
             sums[:k] = clusters.sums
-        square[:k] = clusters.norm * clusters.mass**2
+        square[:k] = clusters.norm * clusters.mass * (clusters.mass / clusters.unit)
         count = np.zeros(room, dtype=np.int64)
         count[:k] = np.bincount(label[order], minlength=k)
         at, window = 0, FIRST_WINDOW
@@ -153,13 +153,13 @@ class _Start(PartitionStart):
             alone = count[own] == 1
             s = np.where(mass[:k] > 0, mass[:k], 1.0)[:, None]
             distance = part * (-2.0 / s)
-            distance += square[:k, None] / s / s
+            distance += square[:k, None] / s / (s / clusters.unit)
             size = np.abs(distance).max(axis=0) + np.abs(clusters.diagonal[rows])
             distance += clusters.diagonal[rows]
-            factor = w * s / (w + s)
+            factor = w * (s / (w + s))
             # ||x - m|| = ||x - mean|| s / (s - w), s and the mean those with x
             rest = np.where(alone, 1.0, s[own, 0] - w)
-            factor[own, places] = w * s[own, 0] / np.maximum(rest, 1e-15 * w)
+            factor[own, places] = w * (s[own, 0] / np.maximum(rest, 1e-15 * w))
             cost = distance * factor
             cost[count[:k] == 0] = np.inf
             cost[own[alone], places[alone]] = np.inf
@@ -194,7 +194,7 @@ class _Start(PartitionStart):
             row = w * clusters.gram.rows(rows[j : j + 1])[0]
             for c, sign in ((a, -1), (b, 1)):
                 inner = part[c, j] if c < len(part) else 0.0
-                square[c] += w * (sign * 2.0 * inner + row[i])
+                square[c] += w / clusters.unit * (sign * 2.0 * inner + row[i])
                 if sums is not None:
                     sums[c] += sign * row
                 mass[c] += sign * w
@@ -279,7 +279,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
-        The objective after every sweep; it never rises, unless the Gram matrix is indefinite.
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises, unless the Gram matrix is indefinite.
     lam_ : float
         The penalty used.
     gamma_ : float or None

@@ -36,7 +36,7 @@ from smallvar._validation import (
     shown,
 )
 
-PRIOR = 0.1  # of the variance of all rows: that of the points a covariance is pulled towards
+PRIOR = 0.1  # of the variance of all rows: that of the points a covariance is pulled toward
 FIRST = 30  # clusters that mergers begin with, at least
 PATH_ROWS = 10_000  # of more rows, mergers see a sample
 
@@ -129,7 +129,8 @@ default="auto"
     objective_ : float
         The objective; log det S_k may make it negative.
     objective_path_ : ndarray of shape (n_sweeps,), float64
-        The objective after every sweep; it never rises.
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
     reg_covar_ : float
         reg.
     lam_ : float or None
@@ -182,7 +183,7 @@ default="auto"
 
     With ``lam``, the squared distance of a point from its own center is below scale, whatever the
     data (about d scale / n_samples on average in one cluster of all), so lam_eff must be too. Where
-    a few points open clusters, the others' distances grow towards the same bound, and they follow:
+    a few points open clusters, the others' distances grow toward the same bound, and they follow:
     K tends to 1 or to nearly n_samples, and what is between is found by tuning only. With a known
     covariance there is no such bound, and this is :class:`DPMeans` in coordinates in which it is
     the unit matrix; a cluster then costs lam_eff = lam + reg tr S^-1 + scale log det S.

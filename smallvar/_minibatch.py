@@ -25,6 +25,7 @@ from smallvar._validation import (
     check_lam,
     check_number,
     check_stays,
+    check_verbose,
     check_weights,
     learned,
     one_row,
@@ -49,8 +50,9 @@ def _threshold(X, weight, centers, n_threads):
 class BatchEstimator(CenterEstimator):
     """Base of estimators whose centers follow batch after batch.
 
-    ``_given`` names the array that says how much each center was given so far, ``_stream`` has the
-    sums behind it, None: they are to be made from centers and that array. A subclass has
+    ``_given`` names the array that says how much each center was given so far. ``_stream`` has the
+    sums behind it, and the centers and that array as they were made of these sums: where either was
+    replaced since, or ``_stream`` is None, the sums are made from them. A subclass has
     ``_check_parameters()`` and ``_begin(X, weight, rng, n_threads)``, which takes the penalty and
     the centers to begin at, None for that of ``_first``, from the first data seen.
     """
@@ -89,12 +91,14 @@ class BatchEstimator(CenterEstimator):
         """One batch: open clusters, move the centers; returns the squared error before the move."""
         cap = NO_CAP if self.max_clusters is None else self.max_clusters
         centers = self.cluster_centers_
-        given, stream = getattr(self, self._given), self._stream
+        given = getattr(self, self._given)
         if centers is None:
             centers = self._first(X, weight, n_threads)
             stream = Stream.of(centers, np.zeros(1))
-        elif stream is None or len(stream) != len(centers):
-            stream = Stream.of(centers, given)
+        else:
+            stream, *made = self._stream or [None]
+            if stream is None or not all(map(np.array_equal, made, (centers, given))):
+                stream = Stream.of(centers, given)
         zero = np.zeros(X.shape[1])  # one origin for all batches, wherever they lie
         sweep = nearest_sweep(X, weight, centers, n_threads, zero)
         distance = sweep.own_distances()
@@ -119,8 +123,9 @@ class BatchEstimator(CenterEstimator):
         if self.cluster_centers_ is None and sums.counts[0] == 0:
             # the place to start from is nearest to no row
             stream, centers, mass = stream.only(slice(1, None)), centers[1:], mass[1:]
-        self._stream, self.cluster_centers_ = stream, centers
+        self.cluster_centers_ = centers
         setattr(self, self._given, mass)
+        self._stream = stream, centers.copy(), mass.copy()
         self.n_steps_ += 1
         return error
 
@@ -206,8 +211,8 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         Largest number of passes over the data in ``fit``; a budget, no warning says that it was
         used up.
     tol : float, default=1e-3
-        ``fit`` stops when a pass lowers the mean cost of the batches (each before its update) by
-        at most ``tol`` times that of the first pass.
+        ``fit`` stops when a pass lowers the objective by at most ``tol`` times that of the first
+        pass: the sum of the batches' errors, each before its update, plus ``lam_ * n_clusters_``.
     random_state : int, RandomState instance or None, default=None
         Generator of the batches of ``fit``, and of the path of ``lam="auto"``.
     n_threads : int, default=None
@@ -303,6 +308,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     _takes_sparse = True
 
     def _check_parameters(self):
+        check_verbose(self.verbose)
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
         check_number(self.n_clusters, "n_clusters", low=1, integer=True)
@@ -371,7 +377,8 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
                 sweep.centers,
                 self.cluster_weights_[kept],
             )
-            self._stream = self._stream.only(kept)
+            stream = self._stream[0].only(kept)
+            self._stream = stream, self.cluster_centers_.copy(), self.cluster_weights_.copy()
             self._finish(sweep)
         return self
 

@@ -22,6 +22,7 @@ from smallvar._validation import (
     check_reach,
     check_spread,
     check_stays,
+    check_verbose,
     check_weights,
     learned,
     shown,
@@ -56,6 +57,7 @@ class MovingClusters(ClusterMixin, Estimator):
     tau_: float
 
     def _check_parameters(self):
+        check_verbose(self.verbose)
         check_lam(self.lam, finite=True, options=self._LAMS)
         pairs = {"t_q": self.t_q, "k_tau": self.k_tau, "q": self.q, "tau": self.tau}
         given = [name for name, value in pairs.items() if value is not None]
@@ -126,6 +128,11 @@ class MovingClusters(ClusterMixin, Estimator):
         # CKH 4.2.3: Q = lam / T_Q, tau = (T_Q (k_tau - 1) + 1) / (T_Q - 1)
         self.q_ = float(self.lam_ / t_q)
         self.tau_ = float(k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1))
+        if not math.isfinite(self.tau_):
+            raise ValueError(
+                "t_q and k_tau must make tau = (t_q (k_tau - 1) + 1) / (t_q - 1) finite, got "
+                f"t_q={shown(t_q)} and k_tau={shown(k_tau)}"
+            )
 
     def _wait(self, steps):
         """So many steps without data, as one; returns the numbers of clusters forgotten in them."""
@@ -230,22 +237,22 @@ class MovingClusters(ClusterMixin, Estimator):
 
     @property
     def births_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
-        """Number the new clusters of each step."""
+        """Ids of the clusters that are new in each step."""
         return self._record_of(4)
 
     @property
     def deaths_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
-        """Number the clusters forgotten in the gap before each step, and at its end."""
+        """Ids of the clusters forgotten in the gap before each step, and at its end."""
         return self._record_of(5)
 
     @property
     def revivals_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
-        """Number the clusters that came back in each step."""
+        """Ids of the clusters that came back in each step."""
         return self._record_of(6)
 
     @property
     def tracks_(self) -> dict[int, NDArray[np.float64]]:  # numpydoc ignore=RT01
-        """Map the number of every cluster to the steps in which it was seen."""
+        """The steps in which each cluster was seen, by its id."""
         ids, marks = self._record_of(2), self._record_of(3)
         if not ids:
             return {}
@@ -336,7 +343,7 @@ class MovingClusters(ClusterMixin, Estimator):
                 elapsed = int(elapsed)
                 steps = [(self.n_steps_ + elapsed - 1, *_active(weight, X.shape[0]), elapsed)]
                 if not self._follow(X, weight, steps, n_threads):
-                    warn_not_converged(self, self.n_iter_)
+                    warn_not_converged(self, self.n_iter_, " of a time step")
         return self
 
     def _fit(self, X, sample_weight, times, step):
@@ -351,7 +358,7 @@ class MovingClusters(ClusterMixin, Estimator):
             self._begin(X.shape[1], True)
             with self._undone_on_error():
                 if not self._follow(X, weight, steps, n_threads):
-                    warn_not_converged(self, self.n_iter_)
+                    warn_not_converged(self, self.n_iter_, " of a time step")
         return self
 
     def _follow(self, X, weight, steps, n_threads):

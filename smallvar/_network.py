@@ -10,7 +10,12 @@ from sklearn.utils.validation import validate_data
 
 from smallvar._sweeps.graph import contract
 from smallvar._tables import opened
-from smallvar._validation import check_reach, check_symmetric, explained
+from smallvar._validation import (
+    check_reach,
+    check_sparse,
+    check_symmetric,
+    explained,
+)
 
 
 @dataclass
@@ -100,6 +105,7 @@ def read_graph(estimator, X, cut):
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"X must have numbers as its edges' weights: {error}") from None
     X = opened(X)
+    check_sparse(X, type(estimator).__name__, True)
     single = getattr(X, "dtype", None) == np.float32
     with explained(X):
         X = validate_data(

@@ -264,7 +264,7 @@ class Search:
         for start in range(0, len(centers), 256):
             block = slice(start, start + 256)
             cost = cdist(centers[block], centers, "sqeuclidean")
-            cost *= mass[block, None] * mass / (mass[block, None] + mass)
+            cost *= mass[block, None] * (mass / (mass[block, None] + mass))
             cost[np.tril_indices(len(cost), start, len(centers))] = np.inf
             yield start, cost
 

@@ -55,6 +55,8 @@ class Partition:
         self.room = room
         self.gram, self.diagonal = gram, gram.diagonal
         self.weight = np.ones(n) if weight is None else weight
+        # a power of two: products of two light or heavy weights are taken in this unit
+        self.unit = 1.0 if weight is None else 2.0 ** np.floor(np.log2(weight.mean()))
         self.active = np.flatnonzero(self.weight > 0)
         self.label = np.zeros(n, dtype=np.int32)
         self.k, self.sums, self.n_changes = 0, np.zeros((0, n)), 0
@@ -149,10 +151,10 @@ class Partition:
             for few, sums in self.parts():
                 own[few] = sums[self.label[few], np.arange(sums.shape[1])]
             own = own[self.active]
-        square = np.bincount(c, w * own, self.k)
-        self.norm = square / self.mass / self.mass
+        square = np.bincount(c, w / self.unit * own, self.k)
+        self.norm = square / self.mass / (self.mass / self.unit)
         total = np.bincount(c, w * self.diagonal[self.active], self.k)
-        error = float((total - square / self.mass).sum())
+        error = float((total - square / (self.mass / self.unit)).sum())
         self.size = float(np.abs(total).sum())
         # a negative error is of an indefinite matrix, or rounding
         self.error = 0.0 if abs(error) <= TIE * self.size else error

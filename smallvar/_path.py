@@ -12,10 +12,17 @@ from sklearn.utils.random import sample_without_replacement
 from smallvar._centers import Space, nearest_sweep
 from smallvar._config import one_blas_thread, resolve_threads
 from smallvar._criterion import BLOCK, Criterion
-from smallvar._envelope import Path, envelope
+from smallvar._envelope import Path, envelope, penalty_within
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.sums import column_range
-from smallvar._validation import Data, check_data, check_number, check_weights, some_rows
+from smallvar._validation import (
+    Data,
+    check_data,
+    check_number,
+    check_verbose,
+    check_weights,
+    some_rows,
+)
 
 COARSE = 5000  # rows of the first, rough way down,
 NUMBERS = 1 << 18  # but at most so many numbers, down to half as many rows
@@ -480,14 +487,7 @@ class LambdaPath(Path):
         self._centers = {stop.k: stop.centers for stop in stops}
         self._X, self._family = problem.X, problem.family
         i = int(np.searchsorted(self.n_clusters, self.best))
-        low, high = self.lam_low[i], self.lam_high[i]
-        if self.inertia[0] == 0.0:
-            self.lam = 1.0
-        elif i == 0:
-            self.lam = 2.0 * low if low > 0.0 else 2.0 * self.inertia[0]
-        else:
-            self.lam = np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0
-        self.lam = float(self.lam)
+        self.lam = penalty_within(self.lam_low[i], self.lam_high[i], 2.0 * self.inertia[0] or 1.0)
 
     @property
     def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
@@ -588,7 +588,8 @@ def lambda_path(
     max_clusters : int, default=None
         Never choose more clusters than this.
     random_state : int, RandomState instance or None, default=None
-        Generator of the first clusters, and of the rows used where there are more than 5,000.
+        Generator of the first clusters, and of the rows used where there are many: more than
+        5,000, with many columns 2,500.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
@@ -618,12 +619,14 @@ def lambda_path(
             + log(u) (1.6 (K - 1) d + 3 (K - 1) + 2 d + 2 (parameters of f)),
 
     f being the best of a few densities that all clusters share: t (with 3 to 200 degrees of
-    freedom) or Gaussian, round, or long in q directions (probabilistic principal components). In
-    two columns each cluster may also have a covariance of its own, and a single cluster may be a
-    uniform box. If clusters are long, the way down is taken again in the metric that makes them
-    round, from the same clusters, and is the path if its criterion is lower by more than
-    2 log(u), the price of a parameter. Numbers above 1 whose criteria differ by less are a tie:
-    the one with the widest range ``lam_high / lam_low`` is chosen.
+    freedom) or Gaussian, round, or long in q directions (probabilistic principal components). d is
+    the number of directions in which the rows vary at all: columns that are linear combinations
+    of others add none. Where that is the number of columns, a single cluster may also be a uniform
+    box, and in two columns each cluster may have a covariance of its own. If clusters are long, the
+    way down is taken again in the metric that makes them round, from the same clusters, and is the
+    path if its criterion is lower by more than 2 log(u), the price of a parameter. Numbers above 1
+    whose criteria differ by less are a tie: the one with the widest range ``lam_high / lam_low`` is
+    chosen.
 
     Rows of weight zero and constant columns take no part. At most a third as many clusters as
     distinct rows are chosen. Of more than 20,000 rows (and 20 for each cluster) a random sample
@@ -649,6 +652,7 @@ def lambda_path(
     >>> path.centers(4).shape, path.labels(2).max()
     ((4, 2), np.int32(1))
     """
+    check_verbose(verbose)
     check_number(max_clusters, "max_clusters", low=1, integer=True, none=True)
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     X = check_data(X, sparse=True)

@@ -66,12 +66,6 @@ class Record:
         return SimpleNamespace(state=state, before=before, after=after, mean=mean, mass=mass)
 
 
-def by_first_row(labels):
-    """Labels numbered by first appearance."""
-    _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first)).astype(np.int32)[labels]
-
-
 # ---- noise -------------------------------------------------------------------------------------
 
 
@@ -158,10 +152,14 @@ def prices(noise, n):
 # ---- pieces, and the path from a state for each of them down to a single one ---------------------
 
 
+def _unit(record):
+    """A power of two: in it products of the weights of light or heavy rows stay within float64."""
+    return 2.0 ** np.floor(np.log2(record.mass))
+
+
 def cut(record, price):
     """The number of the piece of each row, where pieces begin, their means and weights."""
-    # a power of two, so that sums of light or heavy rows stay within float64
-    unit = 2.0 ** np.floor(np.log2(record.mass))
+    unit = _unit(record)
     weight = None if record.weight is None else record.weight / unit
     X, begin, space = record.X, record.begin, record.space
     with np.errstate(over="ignore", under="ignore"):
@@ -211,14 +209,15 @@ def path_of(record, parts, price):
     From a state for each piece the two are merged whose union adds least to the squared error, with
     sweeps over the pieces after every merger.
     """
-    mean, mass, of = _united(parts.mean, parts.mass, record.n_threads)
+    unit = _unit(record)
+    mean, mass, of = _united(parts.mean, parts.mass / unit, record.n_threads)
     gap = parts.mean - mean[of]
     within = parts.within + float(parts.mass @ np.einsum("ij,ij->i", gap, gap))
     descent = _descent(mean, mass, record.n_threads)
     stops = []
     for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // SHARE)), SWEEPS):
         state = descent.sweep.labels[of]
-        error = within + descent.sweep.squared_error()
+        error = within + descent.sweep.squared_error() * unit
         opens = parts.first.copy()
         opens[1:] |= state[1:] != state[:-1]
         switches = int(opens.sum()) - len(record.begin) + 1

@@ -19,6 +19,7 @@ from smallvar._validation import (
     check_init,
     check_lam,
     check_number,
+    check_verbose,
     check_weights,
     learned,
     some_rows,
@@ -65,8 +66,8 @@ class RobustDPMeans(CenterEstimator):
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
-        Generator of the first clusters of merge paths (and, of more than 5,000 rows, the sample),
-        and of the rows where a further cluster is tried.
+        Generator of the first clusters of merge paths (and, of many rows, the sample), see
+        :func:`lambda_path`, and of the rows where a further cluster is tried.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
@@ -218,6 +219,7 @@ class RobustDPMeans(CenterEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
+            check_verbose(self.verbose)
             check_lam(self.lam, finite=True, options=("auto",))
             check_lam(self.price, finite=True, name="price", options=("auto",))
             check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)

@@ -10,11 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._centers import CenterEstimator, Space
-from smallvar._envelope import envelope
-from smallvar._groups import Groups
+from smallvar._envelope import envelope, penalty_within
+from smallvar._groups import Groups, first_appearance
 from smallvar._record import (
     Record,
-    by_first_row,
     cut,
     entropy,
     noise_of,
@@ -25,7 +24,14 @@ from smallvar._record import (
 from smallvar._starts import TIE, Progress, best_of
 from smallvar._sweeps.rounds import error_of
 from smallvar._sweeps.segments import viterbi
-from smallvar._validation import check_lam, check_number, check_reach, check_weights, learned
+from smallvar._validation import (
+    check_lam,
+    check_number,
+    check_reach,
+    check_verbose,
+    check_weights,
+    learned,
+)
 
 CANDIDATES = 3  # numbers of states on the path from which a fit goes on
 ROUNDS, MORE = 10, 1.1  # of penalties, while the noise left asks for so much more
@@ -44,7 +50,7 @@ class _Start:
 
     def measured(self, labels):
         """Labels numbered by first appearance, the means of the states, and the objective."""
-        record, labels = self.record, by_first_row(labels)
+        record, labels = self.record, first_appearance(labels)
         k = int(labels.max()) + 1
         centers = record.sums(labels, k)[0]
         error = record.error(labels, centers)
@@ -217,7 +223,7 @@ def _halves(mean, mass, center):
     gap = np.average(mean[far], axis=0, weights=mass[far])
     gap = gap - np.average(mean[~far], axis=0, weights=mass[~far])
     rest = float(mass[~far].sum())
-    return heavy * rest / (heavy + rest) * float(gap @ gap), far
+    return heavy * (rest / (heavy + rest)) * float(gap @ gap), far
 
 
 def _between(best, stops, least):
@@ -227,7 +233,7 @@ def _between(best, stops, least):
     counts = sorted(loss)
     i = counts.index(best.k)
     low, high = envelope(counts, [loss[k] for k in counts], least)
-    return float(max(low[i], np.sqrt(low[i]) * np.sqrt(max(high[i], 0.0))) if i else 2.0 * low[i])
+    return max(float(low[i]), penalty_within(low[i], max(high[i], 0.0)))
 
 
 class SegmentMeans(CenterEstimator):
@@ -281,7 +287,8 @@ class SegmentMeans(CenterEstimator):
     objective_ : float
         ``inertia_ + lam_switch_ * n_switches_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
-        The objective after every sweep; it never rises.
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
     lam_ : float
         The penalty of a state used.
     lam_switch_ : float
@@ -412,6 +419,7 @@ class SegmentMeans(CenterEstimator):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=self.max_clusters is not None, finite=True, options=("auto",))
         check_lam(self.lam_switch, capped=True, finite=True, name="lam_switch", options=("auto",))
+        check_verbose(self.verbose)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.tol, "tol", low=0)
 

@@ -19,7 +19,6 @@ from smallvar._config import resolve_threads
 from smallvar._eigen import (
     DENSE,
     Rounding,
-    first_appearance,
     unit_rows,
     yu_shi_rounds,
 )
@@ -31,6 +30,7 @@ from smallvar._gram import (
     check_gram,
     warn_remote,
 )
+from smallvar._groups import first_appearance
 from smallvar._path import find_path
 from smallvar._penalty import cut_guess
 from smallvar._relaxation import (
@@ -50,7 +50,9 @@ from smallvar._validation import (
     check_number,
     check_option,
     check_reach,
+    check_sparse,
     check_symmetric,
+    check_verbose,
     check_weights,
     explained,
 )
@@ -272,6 +274,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> Any:
         X = opened(X)
+        check_sparse(X, type(self).__name__, True)
         with explained(X):
             X = validate_data(
                 self,
@@ -346,6 +349,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
+            check_verbose(self.verbose)
             check_lam(self.lam, options=("auto", "spectrum", "farthest-first"))
             check_number(self.max_memory, "max_memory", low=0, low_open=True)
             check_number(self.n_clusters, "n_clusters", low=1, integer=True)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._base import unchanged_on_error, warn_not_converged
 from smallvar._centers import Space, nearest_sweep, sweep_over
 from smallvar._dpmeans import LAMS, DPMeans
+from smallvar._envelope import penalty_within
 from smallvar._minibatch import BatchEstimator
 from smallvar._path import find_path
 from smallvar._penalty import cut_guess, farthest_row
@@ -51,6 +52,12 @@ def squares(X):
 def lengths(X):
     """The length of each row."""
     return np.sqrt(squares(X))
+
+
+def resultants(totals, weights):
+    """The lengths of sums of rows of length 1, of these weights: squares of light sums vanish."""
+    unit = np.ldexp(1.0, np.frexp(weights)[1])  # powers of two, which change no bit
+    return lengths(totals / unit[:, None]) * unit
 
 
 def rounding(X):
@@ -246,7 +253,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
-        The objective after every sweep; it never rises.
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
     lam_ : float
         The penalty used; with "auto" one for which the number of clusters chosen is better than
         those next to it on the path: what a cluster must save, and no 1 - cosine.
@@ -458,18 +466,17 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             slopes = [max(slope, 0.0) for slope in slopes]
             if path.best == 1:
                 return times * (2.0 * max([error[1], *slopes]) or 1.0)
-            high, low = slopes[0], slopes[1] if len(slopes) > 1 else 0.0
-            return times * ((np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0) or 1.0)
+            return times * penalty_within(slopes[1] if len(slopes) > 1 else 0.0, slopes[0])
 
         lam = self._penalty(X, weight, n_threads)
         auto = lam is None
         best = self._run(X, weight, lam, given, rng, n_threads, start, penalty=saving, look=LOOK)
-        self.min_cosine_ = 1.0 - self.lam_
+        self._opening = self.lam_
         if auto:
-            centers = self.cluster_centers_
-            self.min_cosine_ = 1.0 - opening_penalty(X, weight, centers, n_threads)
+            self._opening = opening_penalty(X, weight, self.cluster_centers_, n_threads)
+        self.min_cosine_ = 1.0 - self._opening
         sums = best.sweep.cluster_sums()
-        self.resultant_lengths_ = lengths(sums.totals[0][: best.sweep.k])
+        self.resultant_lengths_ = resultants(*(part[: best.sweep.k] for part in sums.totals))
         self._stream, self.n_steps_ = None, 0
         self._note()
         return best
@@ -484,7 +491,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             )
             given = as_directions(path.centers(path.best), X, weight, n_threads)
             lam = opening_penalty(X, weight, given, n_threads)
-        self.lam_, self.min_cosine_ = lam, 1.0 - lam
+        self.lam_, self._opening, self.min_cosine_ = lam, lam, 1.0 - lam
         self.cluster_centers_ = given
         self.resultant_lengths_ = None if given is None else np.zeros(len(given))
         self._stream, self.n_steps_ = None, 0
@@ -494,10 +501,10 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         return first_row(X, weight)
 
     def _reach(self):
-        return 2.0 * (1.0 - self.min_cosine_)
+        return 2.0 * self._opening
 
     def _moved(self, centers, total, weights):
-        size = lengths(total)
+        size = resultants(total, weights)
         some = size > VANISHED * weights
         centers[some] = total[some] / size[some, None]
         return centers, size
@@ -526,7 +533,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             New data, rows of any length but 0.
         return_cosines : bool, default=False
-            Return these cosines, too: what is below ``1 - lam_`` would have opened a cluster.
+            Return these cosines, too: what is below ``min_cosine_`` would have opened a
+            cluster.
 
         Returns
         -------

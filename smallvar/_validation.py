@@ -77,6 +77,12 @@ def check_flag(value, name):
         raise TypeError(f"{name} must be True or False, got {shown(value)}")
 
 
+def check_verbose(value):
+    """Raise unless ``verbose`` is a bool or an integer >= 0."""
+    if not isinstance(value, (bool, np.bool_)):
+        check_number(value, "verbose", low=0, integer=True)
+
+
 def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-first",)):
     """Raise unless ``lam`` is a usable penalty or one of ``options``; 0 is one if ``capped``."""
     low = ">=" if capped else ">"
@@ -85,12 +91,12 @@ def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-
         if lam not in options:
             raise ValueError(f"{wanted}, got {shown(lam)}")
         return
-    if not isinstance(lam, Real) or isinstance(lam, (bool, np.bool_)):
+    if not isinstance(lam, Real) or isinstance(lam, (bool, np.bool_, np.timedelta64)):
         raise TypeError(f"{wanted}, got {shown(lam)}")
-    number = check_number(lam, name, low=0)
-    if number == 0 and not capped:
-        unless = "" if capped is None else " unless max_clusters is given"
-        raise ValueError(f"{name} must be > 0{unless}, got {name}={lam!s}")
+    number = as_number(lam, name, False)
+    if not (number > 0 or (number == 0 and capped)):
+        zero = ", or 0 if max_clusters is given" if capped is False else ""
+        raise ValueError(f"{name} must be {low} 0{zero}, got {shown(lam)}")
     if finite and math.isinf(number):
         raise ValueError(f"{name} must be finite, got {shown(lam)}")
 
@@ -179,7 +185,8 @@ def check_sparse(X, name, allowed):
         raise TypeError(
             f"{name} takes dense data only, got a sparse {type(X).__name__}: use X.toarray(), or "
             "sklearn.decomposition.TruncatedSVD for fewer columns. Sparse data are taken by "
-            "DPMeans, MiniBatchDPMeans, SphericalDPMeans, farthest_first_lambda and coreset"
+            "DPMeans, MiniBatchDPMeans, SphericalDPMeans, SpectralDPMeans, lambda_path, "
+            "farthest_first_lambda and coreset, and as graphs by PenalizedCut"
         )
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, got a sparse array of shape {X.shape}")

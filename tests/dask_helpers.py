@@ -41,6 +41,7 @@ def cluster_of(n_workers):
         LocalCluster(n_workers, threads_per_worker=1, silence_logs=CRITICAL, **LOOPBACK) as cluster,
         Client(cluster) as client,
     ):
+        client.wait_for_workers(n_workers, timeout=120)  # none is killed before it has begun
         assert {address.ip for address in listening() - before} == {"127.0.0.1"}
         yield cluster, client
     assert listening() <= before

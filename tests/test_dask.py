@@ -43,7 +43,7 @@ import smallvar.dask
 from smallvar.dask import _estimators, _part, _team
 
 pytestmark = [
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(600),
     # of dask 2025.1, where there is a client for something else
     pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler"),
     pytest.mark.filterwarnings("ignore:one cluster is left"),

@@ -30,7 +30,7 @@ from smallvar.dask import BPMeans, _feature_part
 from smallvar.dask._feature_starts import FeatureStart, Generator
 
 pytestmark = [
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     # of dask 2025.1, where there is a client for something else
     pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler"),
 ]

@@ -29,7 +29,7 @@ from dask_helpers import (  # noqa: E402
 
 from smallvar.dask import HDPMeans, _hdp_sweep  # noqa: E402
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 FITTED = (
     "cluster_centers_",
     "objective_path_",

@@ -485,8 +485,8 @@ def test_outside_the_domain(name, value, message):
     [
         ({"divergence": "kullback"}, "divergence must be one of 'squared_euclidean', 'kl', "),
         ({"divergence": None}, "divergence must be one of"),
-        ({"lam": 0}, "lam must be > 0 unless max_clusters is given, got lam=0"),
-        ({"lam": -1.0}, "lam must be >= 0, got -1.0"),
+        ({"lam": 0}, "lam must be > 0, or 0 if max_clusters is given, got 0"),
+        ({"lam": -1.0}, "lam must be > 0, or 0 if max_clusters is given, got -1.0"),
         ({"algorithm": "lloyd"}, "algorithm must be one of"),
         (
             {"lam": "farthest-first", "n_clusters": 21},

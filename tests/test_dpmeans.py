@@ -255,7 +255,8 @@ def test_creating_sweeps_are_free(algorithm):
 def test_convergence_warning_names_the_remedy():
     X = np.random.default_rng(0).random((2000, 2))
     model = DPMeans(0.01, max_iter=1)
-    with pytest.warns(ConvergenceWarning, match="max_iter"):
+    told = r"max_iter=1 sweeps \(\d+ with those that opened .*\); increase max_iter or tol\.$"
+    with pytest.warns(ConvergenceWarning, match=told):
         model.fit(X)
     assert len(model.objective_path_) == model.n_iter_ + 1
     assert np.array_equal(model.predict(X), model.labels_)
@@ -390,7 +391,7 @@ def test_predict_on_new_points(algorithm):
     np.testing.assert_allclose(model.score(X), -model.objective_, rtol=1e-9)
 
 
-def test_predict_breaks_ties_downwards():
+def test_predict_breaks_ties_downward():
     """Exactly halfway between two centers: the lower index."""
     model = DPMeans(1e30, init=[[4.0, 0.0], [0.0, 0.0]]).fit([[4.0, 0.0], [0.0, 0.0]])
     assert model.predict([[2.0, 5.0], [np.nextafter(2.0, 0), 0.0]]).tolist() == [0, 1]

@@ -599,10 +599,11 @@ def test_predict_equals_twin(seed):
 
 def test_max_iter_warns():
     Y = np.random.default_rng(0).random((300, 2))
-    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+    told = r"in max_iter=1 sweeps of a time step; increase max_iter\.$"
+    with pytest.warns(ConvergenceWarning, match=told):
         model = DynamicMeans(0.05, max_iter=1).partial_fit(Y)
     assert model.n_iter_ == 1
-    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+    with pytest.warns(ConvergenceWarning, match=told):
         DynamicMeans(0.05, max_iter=1).fit(Y, times=np.arange(300) % 3)
 
 
@@ -1118,8 +1119,8 @@ def test_same_bits_for_any_number_of_threads(d, dtype):
     ("options", "message"),
     [
         ({"lam": 0}, "lam must be > 0"),
-        ({"lam": -1.0}, "lam must be >= 0, got -1.0"),
-        ({"lam": np.nan}, "lam must be >= 0, got nan"),
+        ({"lam": -1.0}, "lam must be > 0, got -1.0"),
+        ({"lam": np.nan}, "lam must be > 0, got nan"),
         ({"lam": np.inf}, "lam must be finite, got inf"),
         (
             {"lam": "x"},
@@ -1135,6 +1136,7 @@ def test_same_bits_for_any_number_of_threads(d, dtype):
         ({"q": -0.1, "tau": 0}, "q must be >= 0, got -0.1"),
         ({"q": np.inf, "tau": 0}, "q must be finite, got inf"),
         ({"q": 0, "tau": -1}, "tau must be >= 0, got -1"),
+        ({"t_q": 1e200, "k_tau": 1e200}, r"t_q and k_tau must make tau .* finite, got t_q=1e\+200"),
         ({"q": 0, "tau": np.inf}, "tau must be finite, got inf"),
         ({"q": 0, "tau": np.nan}, "tau must be >= 0, got nan"),
         ({"t_q": 5}, "either t_q and k_tau or q and tau .* got t_q=5"),

@@ -873,7 +873,7 @@ def test_max_iter(algorithm):
     A, init = planted_graph(500)
     init[:100] = 0
     model = PenalizedCut(None, algorithm=algorithm, max_iter=1, init=init)
-    with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1"):
+    with pytest.warns(ConvergenceWarning, match=r"in max_iter=1 sweeps; increase max_iter\.$"):
         model.fit(A)
     check(model, A.toarray())
 

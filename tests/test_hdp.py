@@ -911,10 +911,10 @@ def test_shares_clusters_where_pooling_and_separating_fail():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lam_local": 0}, "lam_local must be > 0, got lam_local=0"),
+        ({"lam_local": 0}, "lam_local must be > 0, got 0"),
         ({"lam_global": 0.0}, "lam_global must be > 0"),
-        ({"lam_local": -1}, "lam_local must be >= 0, got -1"),
-        ({"lam_global": np.nan}, "lam_global must be >= 0, got nan"),
+        ({"lam_local": -1}, "lam_local must be > 0, got -1"),
+        ({"lam_global": np.nan}, "lam_global must be > 0, got nan"),
         ({"lam_local": np.inf}, "lam_local must be finite, got inf"),
         ({"lam_global": np.inf}, "lam_global must be finite, got inf"),
         (

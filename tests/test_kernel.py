@@ -743,8 +743,8 @@ def test_bad_input(estimator, parameters, X, error, message):
 @pytest.mark.parametrize(
     ("parameters", "fit", "error", "message"),
     [
-        ({"lam": 0.0}, {}, ValueError, "lam must be > 0 unless max_clusters is given"),
-        ({"lam": -1.0}, {}, ValueError, "lam must be >= 0, got -1.0"),
+        ({"lam": 0.0}, {}, ValueError, "lam must be > 0, or 0 if max_clusters is given, got 0.0"),
+        ({"lam": -1.0}, {}, ValueError, "lam must be > 0, or 0 if max_clusters is given, got -1.0"),
         ({"lam": "far"}, {}, ValueError, "lam must be a number > 0 or one of 'farthest-first'"),
         ({"n_clusters": 7}, {}, ValueError, "n_clusters must be <= n_samples=6, got n_clusters=7"),
         ({"max_clusters": 0}, {}, ValueError, "max_clusters must be >= 1, got 0"),

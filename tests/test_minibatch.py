@@ -218,6 +218,22 @@ def test_a_stream_is_summed_exactly():
         assert abs(Fraction(mean) - sum(column) / mass) <= size * Fraction(2.0**-52)
 
 
+def test_what_replaced_what_was_learned_counts():
+    """Centers that were moved by hand, weights that were made to fade: in place, too."""
+    model = MiniBatchDPMeans(4.0).partial_fit([[0.0, 0.0], [9.0, 9.0]])
+    model.cluster_centers_ = model.cluster_centers_ + 100.0
+    model.partial_fit([[100.0, 100.0]])
+    assert model.cluster_centers_.tolist() == [[100.0, 100.0], [109.0, 109.0]]
+    model = MiniBatchDPMeans(4.0).partial_fit([[0.0, 0.0]] * 10)
+    model.cluster_weights_ *= 0.25
+    model.partial_fit([[1.0, 1.0]])
+    assert model.cluster_weights_.tolist() == [3.5]
+    np.testing.assert_allclose(model.cluster_centers_, [[1 / 3.5, 1 / 3.5]], rtol=1e-15)
+    model = MiniBatchDPMeans(4.0, random_state=0).fit([[0.0], [9.0]])
+    model.cluster_weights_[:] = 3.0
+    assert model.partial_fit([[1.0]]).cluster_centers_.tolist() == [[0.25], [9.0]]
+
+
 def test_rows_that_leave_no_rounding_behind():
     """Batches in any order, and split in any way, to the same clusters: the same bits."""
     rng = np.random.default_rng(1)

@@ -720,6 +720,14 @@ def test_extreme_weights(factor):
     np.testing.assert_allclose(two.lam, one.lam * factor, rtol=1e-9)
 
 
+@pytest.mark.parametrize("make", [np.asarray, scipy.sparse.csr_array])
+def test_zeros_of_constant_columns_have_one_sign(make):
+    X = np.column_stack([X_SMALL, np.zeros((90, 2))])
+    X[0, 2] = X[-1, 3] = -0.0
+    for Y in (X, X[::-1].copy()):
+        assert not np.signbit(lambda_path(make(Y), random_state=0).centers(1)[:, 2:]).any()
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 7])
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_few_rows(n, d):
@@ -1262,7 +1270,7 @@ def test_merge_finds_better_objectives_where_lam_is_large(seed):
 
 def test_merge_with_extreme_penalties():
     X = np.random.default_rng(0).normal(size=(150, 2))
-    with pytest.raises(ValueError, match="lam must be > 0 unless max_clusters is given"):
+    with pytest.raises(ValueError, match="lam must be > 0, or 0 if max_clusters is given"):
         DPMeans(0, algorithm="merge").fit(X)
     capped = DPMeans(0, algorithm="merge", max_clusters=7, random_state=0).fit(X)
     assert capped.n_clusters_ == 7 and capped.lam_ == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from helpers import assert_refuses, assert_unchanged, fit, seeds, snapshot
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
@@ -19,6 +19,8 @@ import smallvar
 from smallvar import (
     DPMeans,
     MiniBatchDPMeans,
+    PenalizedCut,
+    SpectralDPMeans,
     farthest_first_lambda,
     hdp_lambdas,
     lambda_path,
@@ -327,6 +329,15 @@ def test_bad_data(estimator, case):
     assert_refuses(fitted, lambda m: m.fit(bad), ValueError, words)
     with pytest.raises(ValueError, match=words):
         farthest_first_lambda(bad, 1)
+
+
+@pytest.mark.parametrize("case", [case for case in BAD if "col" in case or "rows" in case])
+@pytest.mark.parametrize("estimator", [SpectralDPMeans(1.0, kernel="linear"), PenalizedCut()])
+def test_arrays_that_do_not_fit_each_other(estimator, case):
+    bad, words = BAD[case]
+    if min(bad.shape) == 0:
+        words = "0 sample|0 feature"
+    assert_refuses(clone(estimator), lambda m: m.fit(bad), ValueError, words)
 
 
 def test_predict_wants_the_columns_of_the_fit():

@@ -30,8 +30,9 @@ from smallvar import (
     farthest_first_lambda,
     lambda_path,
 )
-from smallvar._eigen import eigen_above, first_appearance, yu_shi
+from smallvar._eigen import eigen_above, yu_shi
 from smallvar._gram import Gram
+from smallvar._groups import first_appearance
 
 FORMS = {
     "sparse": sp.csr_array,
@@ -860,9 +861,9 @@ def test_failed_fit_changes_nothing(error, monkeypatch):
 
 
 BAD_FITS = {
-    "lam": ({"lam": 0}, ValueError, "lam must be > 0, got lam=0"),
-    "negative": ({"lam": -1.0}, ValueError, "lam must be >= 0, got -1.0"),
-    "nan": ({"lam": np.nan}, ValueError, "lam must be >= 0, got nan"),
+    "lam": ({"lam": 0}, ValueError, "lam must be > 0, got 0"),
+    "negative": ({"lam": -1.0}, ValueError, "lam must be > 0, got -1.0"),
+    "nan": ({"lam": np.nan}, ValueError, "lam must be > 0, got nan"),
     "word": ({"lam": "best"}, ValueError, "'spectrum', 'farthest-first', got 'best'"),
     "none": ({"lam": None}, TypeError, "lam must be a number"),
     "spectrum": ({"lam": "spectrum", "n_clusters": 7}, ValueError, "n_clusters must be <= n"),

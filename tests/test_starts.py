@@ -19,7 +19,7 @@ def recorded(objectives, *, opened=0, changed=True, max_iter=300, tol=0.0, n=10)
     return progress
 
 
-def test_what_counts_towards_max_iter():
+def test_what_counts_toward_max_iter():
     assert recorded([3.0, 2.0]).counted == 2
     assert recorded([3.0], opened=1).counted == 0
     assert recorded([3.0, 2.0], opened=1).counted == 0

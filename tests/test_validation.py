@@ -14,7 +14,14 @@ X = np.random.default_rng(0).normal(size=(30, 2))
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (smallvar.DPMeans(np.float64(-1)), r"lam must be >= 0, got -1\.0$"),
+        (
+            smallvar.DPMeans(np.float64(-1)),
+            r"lam must be > 0, or 0 if max_clusters is given, got -1\.0$",
+        ),
+        (smallvar.DPMeans(verbose="abc"), "verbose must be an integer, got 'abc'$"),
+        (smallvar.RobustDPMeans(verbose=-1), "verbose must be >= 0, got -1$"),
+        (smallvar.DynamicMeans(verbose=1.0), r"verbose must be an integer, got 1\.0$"),
+        (smallvar.PenalizedCut(verbose=None), "verbose must be an integer, got None$"),
         (smallvar.DPMeans(max_clusters=np.int64(0)), "max_clusters must be >= 1, got 0$"),
         (
             smallvar.DPMeans(1.0, n_clusters=np.float64(2)),

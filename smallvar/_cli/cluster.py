@@ -330,13 +330,15 @@ class Choice:
     ----------
     path : LambdaPath
         The numbers of clusters and what the data say to each.
-    X : ndarray of shape (n, d)
-        The rows it is of.
     most : int or None
         The bound on the number of clusters.
 
     Attributes
     ----------
+    sample : int
+        Number of rows that the path is of.
+    lam : float
+        The penalty of the path.
     counts, errors, behind : ndarray
         The numbers that were allowed, the SSE of each, and by how much its criterion is above the
         lowest among them; infinite where so few rows do not tell.
@@ -346,6 +348,10 @@ class Choice:
         Those with a criterion, the lowest first.
     best : int
         The number chosen.
+    of : dict
+        ``behind``, by the number of clusters.
+    others : list of int
+        ``ranked`` without the one chosen.
     tie : float
         A difference that does not count: 2 log(distinct rows), the price of one parameter.
     tied : list of int

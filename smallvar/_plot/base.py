@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 POINTS_DRAWN, VALUES_DRAWN = 50_000, 20_000_000
 COLORS = 400  # beyond, they come again
-BLUE, RED, GRAY = "#4477aa", "#ee6677", "#999999"
+BLUE, RED = "#4477aa", "#ee6677"
 FEW_COLORS = "#4477aa #ee6677 #228833 #ccbb44 #66ccee #aa3377 #ff8c1a #44bb99 #7755cc #8c564b"
 
 

@@ -199,7 +199,7 @@ static pool_helper *pool_choose(intptr_t *place) {
 }
 
 /* body(context, item, slot) for the items first..last-1, each once, by up to so many threads at the same time; each has
-   a slot of its own below that number, the caller 0. What body wrote is seen by the caller afterwards. */
+   a slot of its own below that number, the caller 0. What body wrote is seen by the caller afterward. */
 static void pool_run(pool_body body, void *context, Py_ssize_t first, Py_ssize_t last, int threads) {
     pool_helper *team[POOL_ROOM];
     intptr_t place = 0, back = 0;

@@ -77,9 +77,9 @@ cdef class CollapsedSweep(DPSweep):
                     if self.sums.s.count[k] == 0.0 or (alone and k == own):
                         self.cost[k] = HUGE_VAL
                     elif k == own:  # ||x - m|| = ||x - mean|| W / (W - w), W and mean those with i
-                        self.cost[k] *= w * self.mass[k] / (self.mass[k] - w)
+                        self.cost[k] *= w * (self.mass[k] / (self.mass[k] - w))
                     else:
-                        self.cost[k] *= w * self.mass[k] / (self.mass[k] + w)
+                        self.cost[k] *= w * (self.mass[k] / (self.mass[k] + w))
                     least = min(least, self.cost[k])
                 # a mean is off by 1e-12 ||x|| at the most, a cost c then by about sqrt(c w) times that
                 size = 0.0

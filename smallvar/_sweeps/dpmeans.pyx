@@ -3,7 +3,7 @@
 KJ12 is Kulis & Jordan (2012), MB13 Broderick, Kulis & Jordan (2013).
 """
 
-from libc.math cimport sqrt
+from libc.math cimport ilogb, ldexp, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
@@ -156,16 +156,17 @@ cdef int center_of(
 
     INOUT error : sum w ||x||^2, of which the part that the center explains is taken
     """
-    cdef double m, size, mass, squares = 0.0
+    cdef double m, size, mass, unit, squares = 0.0
     cdef Py_ssize_t j
     if sums.count[k] <= 0.0:
         return 0
     size = mass = sums_weight(sums, k)
     if spherical:
+        unit = ldexp(1.0, ilogb(mass))  # squares of light sums would vanish; dividing by it changes no bit
         for j in range(sums.d):
-            m = sums_total(sums, k, j)
+            m = sums_total(sums, k, j) / unit
             squares += m * m
-        size = sqrt(squares)
+        size = sqrt(squares) * unit
         error[0] += mass
         if size <= VANISHED * mass:
             return -1
@@ -430,6 +431,7 @@ cdef class DPSweep(Engine):
             self.s.k = kept
             self.relabel()
             self.place()
+            forget_restless(&self.s)
             self.s.lazy = False
         self.n_before = kept
         self.have_sums = False

@@ -18,7 +18,9 @@ from smallvar._sweeps.opened cimport attract_points, lower_distances
 from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.restless cimport copy_restless, flush_restless, forget_restless
 from smallvar._sweeps.rows cimport poll_signals, real_x, rows_of
-from smallvar._sweeps.scores cimport Batch, Close, decide, distances_to, flush, join, pad, place_center, place_centers
+from smallvar._sweeps.scores cimport (
+    MAX_TILES, Batch, Close, decide, distances_to, flush, join, pad, place_center, place_centers,
+)
 from smallvar._sweeps.state cimport BIG, CHUNK, WORK, State, exact_distance, is_far, real_c, surely_far, tile_of, upper
 
 import numpy as np
@@ -40,7 +42,6 @@ cdef extern from "simd.h" nogil:
                             int, unsigned char*)
 
 cdef enum:
-    MAX_TILES = 4    # tiles that are scored together
     TILE_BYTES = 1 << 18    # memory of such tiles, where it can be had
     LISTED = 128     # listed points whose own distances are computed together
 
@@ -184,7 +185,7 @@ cdef void farthest_of_chunk(const real_x* x, State* s, Py_ssize_t chunk) noexcep
                 first = i
     for turn in range(start - 1, stop):
         i = first if turn < start else turn
-        if largest_square(s, i) > best * square:
+        if largest_square(s, i) >= best * square:  # both may be 0
             distance = exact_distance(x, s, i, s.label[i])
             s.u[i] = upper(distance, s.scale)
             if not is_far(s, i, distance):
@@ -363,11 +364,6 @@ cdef class Engine:
     def labels(self):
         """Labels in visiting order, the caller's array."""
         return self.arrays[3]
-
-    @property
-    def shift(self):
-        """Origin of sums and scores, the caller's array."""
-        return self.arrays[4]
 
     @property
     def searched(self):

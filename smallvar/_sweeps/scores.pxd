@@ -4,7 +4,8 @@ from smallvar._sweeps.rows cimport real_x
 from smallvar._sweeps.state cimport CHUNK, State, real_c
 
 cdef enum:
-    BATCH = 64      # points that are scored together, at most
+    MAX_TILES = 4   # tiles of 16 points that are scored together
+    BATCH = 16 * MAX_TILES
 
 
 cdef struct Batch:      # points that are scored together

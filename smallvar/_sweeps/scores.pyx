@@ -43,7 +43,6 @@ cdef extern from "simd.h" nogil:
 
 cdef enum:
     MAX_LANES = 16
-    MAX_TILES = 4    # tiles that are scored together
     CENTER_BYTES = 1 << 17  # of the centers that tiles are scored against at a time: a part of the cache
     PIECE = 48       # centers whose scores decide holds at a time
 

@@ -14,7 +14,7 @@ enum { SV_PANEL = 12 }; /* centers whose values lie side by side; a multiple of 
 #define HUGE_SCORE_f 1e30f
 #define HUGE_SCORE_d 1e30
 
-/* One ulp or more outwards, so that bounds stay bounds after float32 rounding. */
+/* One ulp or more outward, so that bounds stay bounds after float32 rounding. */
 #define SV_UP(x) ((x) * 1.0000005f)
 #define SV_DOWN(x) ((x) * 0.9999995f)
 

@@ -293,7 +293,7 @@ cdef void farthest_of_chunk(const View* v, Py_ssize_t chunk, double* buffer) noe
         m = i - start
         w = weight_of(&s.rows, i)
         most[m] = -1.0
-        if not w * <double> s.u[i] * <double> s.u[i] > bar * square:
+        if not w * <double> s.u[i] * <double> s.u[i] >= bar * square:
             continue
         distance = near(v, i, s.label[i], &error)
         most[m] = w * (distance + error)

@@ -132,7 +132,8 @@ def column_range(X, weight, int n_threads):
     X : IN array (n, d), or sparse rows;  weight : IN array (n,) or None
     """
     if issparse(X):
-        return range_of_entries(X, weight)
+        low, high = range_of_entries(X, weight)
+        return low + 0.0, high + 0.0
     wide, times = widened(X, weight)
     low, high = range_of(wide, weight, n_threads)
     if times > 1:
@@ -140,7 +141,7 @@ def column_range(X, weight, int n_threads):
         if X.shape[0] % times:
             rest = X[X.shape[0] - X.shape[0] % times :]
             low, high = np.minimum(low, rest.min(axis=0)), np.maximum(high, rest.max(axis=0))
-    return low, high
+    return low + 0.0, high + 0.0  # -0 becomes 0, whichever came first
 
 
 cdef range_of_entries(X, const double[::1] weight):

@@ -365,7 +365,7 @@ class BPMeans(Remote, smallvar.BPMeans):
         rows = each_part(assigned, shared, parts.rows, parts.weights, owns)
         self.assignments_ = joined(rows, sizes, np.int32, best.k)
 
-    # ---- what is asked of it afterwards ----
+    # ---- what is asked of it afterward ----
 
     def _mapped(self, function, X, width, kind):
         parts = Parts(X)

@@ -176,7 +176,7 @@ class DPMeans(OnTeam, smallvar.DPMeans):
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
-        Generator of the sample of "auto".
+        Generator of the sample of "auto" and "sample", and of the merge path.
     persist : bool or "auto", default="auto"
         Whether the workers hold the data in memory during the fit. "auto": if it takes no more than
         half of their memory. Otherwise every sweep reads the data again, with the same result.
@@ -199,7 +199,8 @@ class DPMeans(OnTeam, smallvar.DPMeans):
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
-        The objective after every sweep; it never rises.
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
     lam_ : float
         The penalty used.
     n_iter_ : int
@@ -339,7 +340,7 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep.
     random_state : int, RandomState instance or None, default=None
-        Generator of the sample of "auto".
+        Generator of the sample of "auto" and "sample", and of the merge path.
     persist : bool or "auto", default="auto"
         Whether the workers hold the data in memory during the fit. "auto": if it takes no more than
         half of their memory. Otherwise every sweep reads the data again, with the same result.
@@ -363,7 +364,8 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
-        The objective after every sweep; it never rises.
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
     lam_, min_cosine_ : float
         The penalty used, and the cosine below which a new row would open a cluster.
     n_iter_ : int

@@ -107,7 +107,6 @@ class RowsOfZ:
             setting.lam,
             setting.cap,
             setting.energy,
-            setting.n,
             threads_here(),
         )
         self.active = block.active

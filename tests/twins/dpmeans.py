@@ -178,7 +178,7 @@ def collapsed(
                 mass[c] -= w[i]
             live = size > 0
             cost = np.where(
-                live, w[i] * mass / (w[i] + mass) * np.square(mean - Y[i]).sum(axis=1), np.inf
+                live, w[i] * (mass / (w[i] + mass)) * np.square(mean - Y[i]).sum(axis=1), np.inf
             )
             cost_alone = lam if live.sum() < cap else np.inf
             least = min(cost.min(), cost_alone)

@@ -84,7 +84,7 @@ def closed(X, w, labels, own, centers, lam, price, band):
 def merged(centers, mass, lam, band):
     """Centers with pairs merged, the cheapest first, no cluster twice."""
     cost = cdist(centers, centers, "sqeuclidean")
-    cost *= mass[:, None] * mass / (mass[:, None] + mass)
+    cost *= mass[:, None] * (mass / (mass[:, None] + mass))
     pairs = [(cost[a, b], a, b) for a, b in itertools.combinations(range(len(centers)), 2)]
     centers, taken, gone = centers.copy(), set(), []
     for value, a, b in sorted(pairs):

@@ -47,7 +47,7 @@ cdef class FeaturePart:
 
     X : IN array (n, d), float32 or float64, any strides, n > 0;  weight : IN array (n,), float64, > 0, or None
     layout : the Layout of all rows, about 0;  lam, cap : the penalty, and the most features there may be
-    energy, n : sum of w ||x||^2 of all rows, and how many they are
+    energy : sum of w ||x||^2 of all rows
     """
 
     cdef Problem p
@@ -61,14 +61,14 @@ cdef class FeaturePart:
     def __dealloc__(self):
         release(&self.s)
 
-    def __init__(self, X, weight, layout, double lam, Py_ssize_t cap, double energy, Py_ssize_t n, int n_threads):
+    def __init__(self, X, weight, layout, double lam, Py_ssize_t cap, double energy, int n_threads):
         cdef const double[:, ::1] magic = layout.magic
         self.X, self.weight, self.layout = X, weight, layout
         self.p.n, self.p.d = X.shape
         self.p.tiles = (self.p.n + LANES - 1) // LANES
         self.p.rows = rows_of(X, weight, None)
         self.p.rule, self.p.lam, self.p.cap = FREE, lam, cap
-        set_energy(&self.p, energy, n)
+        set_energy(&self.p, energy)
         self.p.bins, self.p.magic = layout.bins, &magic[0, 0]
         self.p.layers = 1 if weight is None else layout.bins
         allocate(&self.p, &self.s, min(cap, <Py_ssize_t> 16), n_threads)

@@ -379,7 +379,7 @@ cdef class FeatureSweep:
         self.p.fixed = rule in ("coordinate", "exact")
         self.p.lam, self.p.cap, self.p.max_iter, self.p.tol = lam, cap, max_iter, tol
         self.p.n_swaps, self.p.verbose = n_swaps, verbose
-        set_energy(&self.p, 0.0, n)
+        set_energy(&self.p, 0.0)
         self.p.bins = self.p.layers = 1
         if self.p.tiles * LANES * d <= PACKED:
             self.p.packed = <double*> new_memory(self.p.tiles * LANES * d * sizeof(double))
@@ -411,7 +411,8 @@ cdef class FeatureSweep:
         cdef Py_ssize_t k = self.best.k
         self.best.k = 0
         with nogil:
-            set_energy(&self.p, evaluate(&self.p, &self.best), self.p.n)
+            set_energy(&self.p, evaluate(&self.p, &self.best))
+        self.p.trifle = NOTHING * self.p.energy / (self.p.n if self.weight is None else self.weight.sum())
         self.best.k = k
         return self.p.energy
 

@@ -68,7 +68,7 @@ cdef struct Problem:            # what all starts share and only read
     Py_ssize_t tiles            # n / LANES, rounded up
     double* packed              # tiles x d x LANES, or NULL
     double energy               # sum of w ||x||^2
-    double trifle               # a point's share of what counts as zero of it
+    double trifle               # for the exact best row: what counts as zero of a point's ||x||^2
     double lam                  # penalty of a feature
     double floor                # w ||r||^2 above which a point opens one: lam, or all that counts as zero
     int rule                    # one of those above
@@ -193,10 +193,9 @@ cdef inline unsigned char* bit(Start* s, Py_ssize_t i, Py_ssize_t k) noexcept no
     return s.z + ((i // LANES) * s.room + k) * LANES + i % LANES
 
 
-cdef inline void set_energy(Problem* p, double energy, Py_ssize_t n) noexcept nogil:
-    """Set what counts as zero, of all n points; without that, features opened by rounding come and go for ever."""
+cdef inline void set_energy(Problem* p, double energy) noexcept nogil:
+    """Set what counts as zero; without that, features opened by rounding come and go for ever."""
     p.energy = energy
-    p.trifle = NOTHING * energy / n
     p.floor = max(p.lam, NOTHING * energy)
 
 
