@@ -29,7 +29,7 @@ def shown(value):
         value = value.item()
     if isinstance(value, Integral) and abs(int(value)) > LARGEST:
         return f"an integer of {int(value).bit_length()} bits"
-    return repr(value)
+    return str(value) if isinstance(value, np.longdouble) else repr(value)  # it is no Python number
 
 
 def as_number(value, name, integer):
