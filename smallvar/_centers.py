@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
 
-def mean_noise(low, high):
+def mean_rounding(low, high):
     """Squared distance by which a mean of rows between these values may be off by rounding."""
     # some 1e-15 of the largest value; the mean of a constant column is exact
     largest = np.maximum(np.abs(low), np.abs(high))[high > low]
@@ -32,7 +32,7 @@ class Place:
     """Where rows lie, as the sweeps need it; all of it follows from the rows as a set.
 
     ``origin``, a round point near the rows, that sums and scores are taken from; ``scale``, a power
-    of two that brings data and centers, less the origin, into [-1, 1]; ``noise``, the squared
+    of two that brings data and centers, less the origin, into [-1, 1]; ``rounding``, the squared
     distance up to which a mean of equal rows may be off by rounding; ``layout`` of the sums, and
     ``mean`` (weighted); sums are taken from ``sums_from``. Rows without weight matter to the scale
     alone. Scores of sparse rows are taken from 0.
@@ -62,7 +62,7 @@ class Place:
             )
         check_spread(0.0 if mass is None else mass, float(reach))
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
-        self.noise = mean_noise(*used)
+        self.rounding = mean_rounding(*used)
 
 
 class Space(Place):

@@ -37,7 +37,7 @@ def rough(X, weight, lam, most, rng, n_threads):
         sweep.assign()
         distance = sweep.own_distances()
         if sweep.k == 1:  # the mean is rounded, other seeds are rows
-            distance[distance <= space.noise] = 0.0
+            distance[distance <= space.rounding] = 0.0
         total = np.cumsum(distance if weight is None else weight * distance)
         objective = total[-1] + lam * sweep.k
         if best is not None and not objective < lowest:

@@ -393,7 +393,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
         else:
             lam_global = float(lam_global)
             # the global penalty, or more than rounding alone can make
-            floor = max(lam_global, space.noise * space.center[1])
+            floor = max(lam_global, space.rounding * space.center[1])
             starts = (
                 run(_Start(sweep_of(sets.order(rng if i else None), floor), lam_local, lam_global))
                 for i in range(self.n_init)

@@ -18,7 +18,7 @@ from smallvar._partition import (
     PartitionStart,
     cheapest,
     farthest_first,
-    rounding,
+    kernel_rounding,
 )
 from smallvar._penalty import cut_guess
 from smallvar._starts import NO_CAP
@@ -39,9 +39,9 @@ WEIGHTS = 1e6  # largest ratio of weights where rows are taken out of clusters
 class _Start(PartitionStart):
     """One start of DP-means."""
 
-    def __init__(self, clusters, order, lam, algorithm, max_clusters, noise):
+    def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding):
         order = clusters.active if order is None else order[clusters.weight[order] > 0]
-        super().__init__(clusters, order, noise)
+        super().__init__(clusters, order, rounding)
         self.lam, self.cap = lam, NO_CAP if max_clusters is None else max_clusters
         self.step = self.collapse if algorithm == "collapsed" else self.create
 
@@ -111,7 +111,7 @@ class _Start(PartitionStart):
         label, least, tie = clusters.nearest()
         new, weight = label[order], clusters.weight[order]
         least, tie = least[order], tie[order]
-        limit = np.maximum(self.lam, weight * self.noise) + weight * tie
+        limit = np.maximum(self.lam, weight * self.rounding) + weight * tie
         far = np.flatnonzero(weight * least > limit)
         k = clusters.k
         # each turn opens one cluster; later points that are nearer to it are moved to it at once
@@ -166,7 +166,7 @@ class _Start(PartitionStart):
             least = np.minimum(
                 cost.min(axis=0), np.where(n_used - alone < self.cap, self.lam, np.inf)
             )
-            good = cost <= least + 1e-12 * least + w * (TIE * size + self.noise)
+            good = cost <= least + 1e-12 * least + w * (TIE * size + self.rounding)
             best = np.where(good.any(axis=0), good.argmax(axis=0), k)
             leaves = np.flatnonzero((best != own) & ~((best == k) & alone))
             if not len(leaves):
@@ -421,14 +421,14 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             guess = cut_guess(self.n_clusters, n) if isinstance(self.lam, str) else None
             gram = self._gram(X, weight)
             clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.room)
-            noise = rounding(clusters)
-            lam = self._penalty(gram, clusters, guess, noise)
+            rounding = kernel_rounding(clusters)
+            lam = self._penalty(gram, clusters, guess, rounding)
             if label is not None:
                 clusters = Partition(gram, weight, label, gram.room)
 
             def start(number):
                 order = rng.permutation(n) if number or self.shuffle else None
-                return _Start(clusters, order, lam, self.algorithm, self.max_clusters, noise)
+                return _Start(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
 
             best = self._best_start(start)
             self._keep(X, best.center_label, clusters.weight, best.mass, best.norm)
@@ -440,7 +440,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
                 warn_not_converged(self, self.n_iter_)
         return self
 
-    def _penalty(self, gram, clusters, guess, noise):
+    def _penalty(self, gram, clusters, guess, rounding):
         """The penalty as a number; ``clusters`` has all points in one."""
         if guess is None:
             return float(self.lam)
@@ -449,7 +449,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             weight = (clusters.weight > 0).astype(float)
             clusters = Partition(gram, weight, clusters.label, gram.room)
         distance = clusters.nearest()[1][active]
-        return farthest_first(clusters.gram, active, distance, guess, noise) or 1.0
+        return farthest_first(clusters.gram, active, distance, guess, rounding) or 1.0
 
     def fit_predict(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None

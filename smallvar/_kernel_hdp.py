@@ -16,7 +16,7 @@ from smallvar._partition import (
     PartitionStart,
     cheapest,
     farthest_first,
-    rounding,
+    kernel_rounding,
 )
 from smallvar._penalty import global_lambda, local_lambda
 from smallvar._validation import check_lam, check_number
@@ -31,13 +31,13 @@ class _Start(PartitionStart):
     A local cluster is a pair of a data set (the number of its run in that order) and a global one.
     """
 
-    def __init__(self, clusters, order, group, lam_local, lam_global, noise):
-        super().__init__(clusters, order, noise)
+    def __init__(self, clusters, order, group, lam_local, lam_global, rounding):
+        super().__init__(clusters, order, rounding)
         first = np.append(True, group[order][1:] != group[order][:-1])
         self.run_of = np.cumsum(first) - 1
         self.stop = np.append(np.flatnonzero(first)[1:], len(order))[self.run_of]
         self.lam_local, self.lam_global = lam_local, lam_global
-        self.floor = max(lam_global, noise * len(order))  # above what rounding alone can make
+        self.floor = max(lam_global, rounding * len(order))  # above what rounding alone can make
         self.diagonal = clusters.diagonal[order]
         self.inside = np.zeros(len(order))  # sum of K over the point's local cluster
         self.seen = np.full(len(order), -1)  # for these labels
@@ -417,21 +417,21 @@ class KernelHDPMeans(KernelClusters):
             n = X.shape[0]
             sets = Groups(groups, n)
             clusters = Partition(self._gram(X), None, np.zeros(n, dtype=np.int32))
-            noise = rounding(clusters)
+            rounding = kernel_rounding(clusters)
             lam_local, lam_global = self.lam_local, self.lam_global
             if isinstance(lam_local, str):
-                lam_local = local_of_gram(clusters.gram, sets, self.n_local, noise)
+                lam_local = local_of_gram(clusters.gram, sets, self.n_local, rounding)
             if lam_global == "points":
                 guess, distance = min(self.n_global, n), clusters.nearest()[1]
-                lam_global = farthest_first(clusters.gram, np.arange(n), distance, guess, noise)
+                lam_global = farthest_first(clusters.gram, np.arange(n), distance, guess, rounding)
                 lam_global = lam_global or 1.0
             elif lam_global == "farthest-first":
-                lam_global = global_of_gram(clusters, sets, self.n_global, noise)
+                lam_global = global_of_gram(clusters, sets, self.n_global, rounding)
             lam_local, lam_global = float(lam_local), float(lam_global)
 
             def start(number):
                 order = sets.order(rng if number else None)
-                return _Start(clusters, order, sets.number, lam_local, lam_global, noise)
+                return _Start(clusters, order, sets.number, lam_local, lam_global, rounding)
 
             best = self._best_start(start)
             found = best.clusters
@@ -473,7 +473,7 @@ class KernelHDPMeans(KernelClusters):
         return self._assign(X, lambda few: self.lam_local_ * opens[group[few]].T)[0]
 
 
-def local_of_gram(gram, groups, n_local, noise):
+def local_of_gram(gram, groups, n_local, rounding):
     """The penalty of a local cluster, in feature space."""
 
     def rule(rows):
@@ -482,15 +482,15 @@ def local_of_gram(gram, groups, n_local, noise):
             within[few] = gram.block(rows[few], rows).sum(axis=1)
         within /= len(rows)
         distance = gram.diagonal[rows] - 2.0 * within + within.mean()
-        return farthest_first(gram, rows, distance, min(n_local, len(rows)), noise)
+        return farthest_first(gram, rows, distance, min(n_local, len(rows)), rounding)
 
     return local_lambda(groups, rule)
 
 
-def global_of_gram(clusters, groups, n_global, noise):
+def global_of_gram(clusters, groups, n_global, rounding):
     """The penalty of a global cluster, in feature space."""
 
     def to_row(i):
         return clusters.to_point(i, clusters.gram.rows(np.array([i]))[0])
 
-    return global_lambda(groups, clusters.nearest()[1], to_row, n_global, noise)
+    return global_lambda(groups, clusters.nearest()[1], to_row, n_global, rounding)

@@ -182,7 +182,7 @@ class Partition:
         return self.diagonal - 2.0 * row + self.diagonal[i]
 
 
-def rounding(clusters):
+def kernel_rounding(clusters):
     """Squared distance that the rounding of the kernel may make out of none."""
     largest = max(
         float(np.abs(clusters.diagonal).max()),
@@ -192,7 +192,7 @@ def rounding(clusters):
     return (8.0 * float(np.finfo(precision).eps) + TIE) * largest
 
 
-def farthest_first(gram, rows, distance, n_clusters, noise):
+def farthest_first(gram, rows, distance, n_clusters, rounding):
     """The farthest-first rule among ``rows``, from their distances to their mean."""
 
     def to_row(farthest):
@@ -201,7 +201,7 @@ def farthest_first(gram, rows, distance, n_clusters, noise):
         row += gram.diagonal[rows] + gram.diagonal[rows[farthest]]
         return row
 
-    return farthest_by(among(distance, to_row), n_clusters, noise)
+    return farthest_by(among(distance, to_row), n_clusters, rounding)
 
 
 class PartitionStart:
@@ -212,8 +212,8 @@ class PartitionStart:
     ``renumber`` is called with the new numbers of the clusters.
     """
 
-    def __init__(self, clusters, order, noise):
-        self.clusters, self.order, self.noise = clusters.copy(), order, noise
+    def __init__(self, clusters, order, rounding):
+        self.clusters, self.order, self.rounding = clusters.copy(), order, rounding
 
     @property
     def objective(self):

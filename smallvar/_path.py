@@ -45,7 +45,7 @@ class Descent:
 
     def __init__(self, X, weight, sweep, space=None):
         self.X, self.weight, self.sweep, self.space = X, weight, sweep, space
-        self.noise = 0.0 if space is None else space.noise
+        self.rounding = 0.0 if space is None else space.rounding
 
     def seed(self, size, rng):
         """Centers at ``size`` rows far apart, drawn in rounds by weight times squared distance.
@@ -60,7 +60,7 @@ class Descent:
         sums = [0.0]
         while sweep.k < size:
             distance = sweep.own_distances()
-            distance[distance <= self.noise] = 0.0
+            distance[distance <= self.rounding] = 0.0
             total = np.cumsum(distance if self.weight is None else self.weight * distance)
             sums += [total[-1]] * (sweep.k + 1 - len(sums))
             if not total[-1] > 0.0:

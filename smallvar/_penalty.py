@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smallvar._centers import mean_noise
+from smallvar._centers import mean_rounding
 from smallvar._config import resolve_threads
 from smallvar._groups import Groups
 from smallvar._sweeps.seeds import nearest_seed
@@ -38,12 +38,12 @@ def cut_guess(guess, n_samples, name="n_clusters"):
     return guess
 
 
-def farthest_by(add_seed, n_clusters, noise, count_alone=False):
+def farthest_by(add_seed, n_clusters, rounding, count_alone=False):
     """The farthest-first rule (KJ12, 6.1): from T = {the mean}, so many times add the farthest.
 
     ``add_seed(row)`` adds a row to T (None: T is the mean alone) and returns the row that is then
     farthest from T, its distance, and for how many rows T is nearer than before. Returns the last
-    distance above ``noise``, None if there is none.
+    distance above ``rounding``, None if there is none.
 
     A seed is alone if less than a tenth of the rows of a cluster of average size come with it. Let
     D be what the rule returns if those that are alone do not count: then they do not if their
@@ -52,7 +52,7 @@ def farthest_by(add_seed, n_clusters, noise, count_alone=False):
     row, distance, n_rows = add_seed(None)
     company = 1 if count_alone else -(-n_rows // (SHARE * int(n_clusters)))
     found, alone, n_alone = [], [], 0
-    while distance > noise and (n_alone <= MOST_ALONE or len(found) < n_clusters):
+    while distance > rounding and (n_alone <= MOST_ALONE or len(found) < n_clusters):
         found.append(distance)
         if company == 1 and len(found) == n_clusters:
             break
@@ -93,7 +93,7 @@ def among(distance, to_row, group=None):
 def rough_mean(X, mask, n_threads):
     """The mean, and the squared distance by which it may be off by rounding."""
     layout = Layout(X, mask, n_threads)
-    return layout.mean(X, mask, n_threads), mean_noise(layout.low, layout.high)
+    return layout.mean(X, mask, n_threads), mean_rounding(layout.low, layout.high)
 
 
 def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None):
@@ -104,7 +104,7 @@ def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None
     mask = None
     if weight is not None and not weight.all():
         mask = (weight > 0).astype(np.float64)
-    mean, noise = rough_mean(X, mask, n_threads) if about is None else about
+    mean, rounding = rough_mean(X, mask, n_threads) if about is None else about
     distance = np.full(X.shape[0], np.inf)
 
     def add_seed(row):
@@ -113,7 +113,7 @@ def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None
         farthest = nearest_seed(X, mask, seed, distance, n_threads)
         return *farthest, int(np.count_nonzero(distance < before))
 
-    return farthest_by(add_seed, n_clusters, noise, count_alone)
+    return farthest_by(add_seed, n_clusters, rounding, count_alone)
 
 
 def farthest_first(X, n_clusters, weight, n_threads):
@@ -196,11 +196,11 @@ def local_lambda(groups, rule):
     return float(np.mean(found)) if found else 1.0
 
 
-def global_lambda(groups, distance, to_row, n_global, noise, count_alone=False):
+def global_lambda(groups, distance, to_row, n_global, rounding, count_alone=False):
     """lam_global: the rule over data sets; ``distance`` and ``to_row`` as for ``among``."""
     n = len(groups.number)
     add_seed = among(distance, to_row, groups.number)
-    return farthest_by(add_seed, min(n_global, n), noise * n, count_alone) or 1.0
+    return farthest_by(add_seed, min(n_global, n), rounding * n, count_alone) or 1.0
 
 
 def local_of_rows(X, groups, n_local, n_threads, count_alone=False):
@@ -216,7 +216,7 @@ def local_of_rows(X, groups, n_local, n_threads, count_alone=False):
 def global_of_rows(X, groups, n_global, n_threads, count_alone=False):
     """The penalty of a global cluster, from squared distances."""
     nearest = np.full(X.shape[0], np.inf)
-    mean, noise = rough_mean(X, None, n_threads)
+    mean, rounding = rough_mean(X, None, n_threads)
 
     def to_seed(seed):
         nearest_seed(X, None, seed, nearest, n_threads)  # lowers nearest
@@ -225,7 +225,7 @@ def global_of_rows(X, groups, n_global, n_threads, count_alone=False):
     def to_row(i):
         return to_seed(np.array(X[i], dtype=np.float64))
 
-    return global_lambda(groups, to_seed(mean).copy(), to_row, n_global, noise, count_alone)
+    return global_lambda(groups, to_seed(mean).copy(), to_row, n_global, rounding, count_alone)
 
 
 def hdp_lambdas(

@@ -478,7 +478,7 @@ class SegmentMeans(CenterEstimator):
         """The best start, with its penalties."""
         cap = record.n if self.max_clusters is None else self.max_clusters
         # less than a mean may be off by is no noise
-        noise = np.maximum(noise_of(record), record.space.noise) * record.mass
+        noise = np.maximum(noise_of(record), record.space.rounding) * record.mass
         for _ in range(ROUNDS):
             least, price = prices(noise, record.n) if noise[0] > 0.0 else (1.0, 1.0)
             price = price if self.lam_switch == "auto" else float(self.lam_switch)

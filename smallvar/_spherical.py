@@ -60,7 +60,7 @@ def resultants(totals, weights):
     return lengths(totals / unit[:, None]) * unit
 
 
-def rounding(X):
+def length_rounding(X):
     """The squared distance that errors of lengths may make."""
     return float(np.square(UNIT * np.finfo(X.dtype).eps))
 
@@ -184,7 +184,7 @@ class Sphere(Space):
 
     def __init__(self, X, weight, n_threads, centers=None):
         super().__init__(X, weight, n_threads, centers, np.zeros(X.shape[1]))
-        self.noise = rounding(X)
+        self.rounding = length_rounding(X)
 
 
 class SphericalDPMeans(DPMeans, BatchEstimator):
@@ -425,7 +425,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             return None
         if self.lam == "farthest-first":
             guess = cut_guess(self.n_clusters, X.shape[0])
-            about = (first_row(X, weight)[0], rounding(X))
+            about = (first_row(X, weight)[0], length_rounding(X))
             return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
         return float(self.lam)
 

@@ -85,7 +85,7 @@ cdef class CollapsedSweep(DPSweep):
                 size = 0.0
                 for k in range(s.d):
                     size += row[k] * row[k]
-                allowance = least + 1e-12 * (least + sqrt(least) * sqrt(w * size)) + w * s.noise
+                allowance = least + 1e-12 * (least + sqrt(least) * sqrt(w * size)) + w * s.rounding
                 best = 0
                 while best < s.k and not self.cost[best] <= allowance:
                     best += 1

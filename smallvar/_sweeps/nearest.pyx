@@ -222,7 +222,7 @@ cdef class Engine:
     order : IN array (n,) intp, a permutation: the i-th point visited is row order[i]; None: as given
     label : INOUT array (n,) int32 in visiting order
     space : has ``origin``, array (d,) float64, where sums and scores are taken from, ``scale``, a power of two that
-        brings X - origin into [-1, 1], and ``noise``, the squared distance up to which two points may be the same
+        brings X - origin into [-1, 1], and ``rounding``, the squared distance up to which two points may be the same
     n_threads : int
     capacity : int, room for this many centers
     bounds : bool, keep u and l (else every sweep is dense)
@@ -245,7 +245,7 @@ cdef class Engine:
         self.s.label = &label[0]
         self.s.shift = &shift[0]
         self.s.scale = space.scale
-        self.s.noise = space.noise
+        self.s.rounding = space.rounding
         self.s.single = True
         self.n_threads = n_threads
         self.n_chunks = chunks

@@ -97,7 +97,7 @@ cdef class NoiseSweep(DPSweep):
         self.shown_array = shown = np.full(X.shape[0], -1, dtype=np.int32)
         super().__init__(X, None, None, np.zeros(X.shape[0], dtype=np.int32), space, n_threads, capacity, True)
         self.weighted = rows_of(X, weight, None)
-        self.s.noise = 0.0      # whether a row is noise is not to depend on how far away another one is
+        self.s.rounding = 0.0      # whether a row is noise is not to depend on how far away another one is
         self.keep(weight)
         self.shown = &shown[0]
 

@@ -123,9 +123,9 @@ cdef bint nearer(
 cdef bint far(const View* v, Py_ssize_t i, Py_ssize_t k, double* buffer) noexcept nogil:
     """is_far for the deciding distance of center k."""
     cdef double e, t = near(v, i, k, &e), w = weight_of(&v.s.rows, i)
-    if w * (t + e) < v.s.lam or t + e < v.s.noise:
+    if w * (t + e) < v.s.lam or t + e < v.s.rounding:
         return False
-    if w * (t - e) > v.s.lam and t - e > v.s.noise:
+    if w * (t - e) > v.s.lam and t - e > v.s.rounding:
         return True
     return is_far(v.s, i, exact(v, i, k, buffer))
 
@@ -298,7 +298,7 @@ cdef void farthest_of_chunk(const View* v, Py_ssize_t chunk, double* buffer) noe
         distance = near(v, i, s.label[i], &error)
         most[m] = w * (distance + error)
         s.u[i] = upper(distance + error, s.scale)
-        if distance - error > s.noise:
+        if distance - error > s.rounding:
             bar = max(bar, w * (distance - error))
     for i in range(start, stop):
         if most[i - start] >= bar:

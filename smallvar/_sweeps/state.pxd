@@ -63,7 +63,7 @@ cdef struct State:
     bint opened_restless    # the one center opened in the last sweep is among the restless
     double lam              # penalty of a cluster
     double limit            # sqrt(lam), scaled, rounded down; BIG where no cluster may be opened
-    double noise            # a squared distance up to this may be the rounding of a mean
+    double rounding         # a squared distance up to this may be the rounding of a mean
     bint seek               # list the points that are far
     bint farthest           # find the point with the largest weighted distance beyond lam
     # lists of each chunk, at the chunk's own place
@@ -127,7 +127,7 @@ cdef inline void reduce_lower(State* s, Py_ssize_t i, float low) noexcept nogil:
 
 cdef inline bint is_far(const State* s, Py_ssize_t i, double distance) noexcept nogil:
     """The test of KJ12, Algorithm 1: w ||x - c||^2 > lam (and above what rounding makes of zero)."""
-    return (distance if s.rows.weight == NULL else s.rows.weight[i] * distance) > s.lam and distance > s.noise
+    return (distance if s.rows.weight == NULL else s.rows.weight[i] * distance) > s.lam and distance > s.rounding
 
 
 cdef inline double exact_distance(const real_x* x, const State* s, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
@@ -154,6 +154,6 @@ cdef inline bint surely_far(const real_x* x, const State* s, Py_ssize_t i, doubl
     cdef double weighted = distance if s.rows.weight == NULL else s.rows.weight[i] * distance
     if weighted < s.lam * (1.0 - 1e-8):
         return False
-    if weighted < s.lam * (1.0 + 1e-8) or distance < 2.0 * s.noise:
+    if weighted < s.lam * (1.0 + 1e-8) or distance < 2.0 * s.rounding:
         distance = exact_distance(x, s, i, s.label[i])
     return is_far(s, i, distance)

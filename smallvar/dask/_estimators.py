@@ -9,7 +9,7 @@ from scipy.sparse import vstack
 
 import smallvar
 from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._spherical import rounding, unit_rows
+from smallvar._spherical import length_rounding, unit_rows
 from smallvar._starts import Start
 from smallvar._validation import (
     check_flag,
@@ -440,13 +440,13 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         zero = np.zeros(self.n_features_in_)
         given = self._begin_at(team, known, rng, "first")
         given = None if given is None else unit_rows(given, n_threads, "init")
-        noise = rounding(np.empty(0, dtype=known.dtype))
+        rounding = length_rounding(np.empty(0, dtype=known.dtype))
         n = sum(known.sizes.values())
 
         def sweep_from(centers):
             if centers is None:
                 centers = known.first[1][None]
-            place = TeamPlace(team, known, centers, zero, noise)
+            place = TeamPlace(team, known, centers, zero, rounding)
             sweep = TeamSweep(team, place, labels, spherical=True, most=self.max_opened)
             return sweep, centers
 

@@ -318,7 +318,7 @@ class HDPMeans(Remote, smallvar.HDPMeans):
         numbers = dict(zip(team.numbers, np.split(sets.number, ends), strict=True))
         lam_local, lam_global = float(self.lam_local), float(self.lam_global)
         # the global penalty, or more than rounding alone can make
-        floor = max(lam_global, place.noise * mass)
+        floor = max(lam_global, place.rounding * mass)
         sweep = TeamSweep(team, place.layout, center, numbers, lam_local, floor, self.max_opened)
         start = _Start(sweep, lam_local, lam_global).run(
             total.n, self.max_iter, self.tol, self.verbose

@@ -48,12 +48,12 @@ def facts_of(team):
 class TeamPlace(Place):
     """The place of all rows of a team."""
 
-    def __init__(self, team, known, centers=None, sums_from=None, noise=None):
+    def __init__(self, team, known, centers=None, sums_from=None, rounding=None):
         weighted = not known.alike
         mass = known.mass if weighted else None
         super().__init__(known.used, known.all_rows, mass, known.sparse, centers, sums_from)
-        if noise is not None:
-            self.noise = noise
+        if rounding is not None:
+            self.rounding = rounding
         extremes = known.extremes if weighted else None
 
         def count(origin, limit):

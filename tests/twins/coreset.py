@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from twins.exact import nearest, noise_of, weighted_means
+from twins.exact import nearest, rounding_of, weighted_means
 
 
 def seeds_of(X, weights, lam, most, rng):
@@ -17,7 +17,7 @@ def seeds_of(X, weights, lam, most, rng):
     while True:
         labels, distances = nearest(X, seeds)
         if len(seeds) == 1:  # the mean is rounded, other seeds are rows
-            distances[distances <= noise_of(X[used])] = 0
+            distances[distances <= rounding_of(X[used])] = 0
         error = np.cumsum(weights * distances)
         found.append((error[-1] + lam * len(seeds), seeds, labels, distances))
         if len(found) > 1 and not found[-1][0] < found[-2][0]:

@@ -10,8 +10,8 @@ import numpy as np
 from twins import exact
 from twins.exact import (
     nearest,
-    noise_of,
     prepare,
+    rounding_of,
     squared_distances,
     sum_of_squares,
     weighted_means,
@@ -43,14 +43,14 @@ def _serial_sweep(X, w, lam, centers, cap):
     centers known so far at once; only the centers that the run itself opens must be
     compared with its later rows, one by one.
     """
-    labels, noise = np.empty(len(X), dtype=int), noise_of(X)
+    labels, rounding = np.empty(len(X), dtype=int), rounding_of(X)
     for start in range(0, len(X), exact.RUN):
         run = slice(start, start + exact.RUN)
         x, label, dist = X[run], labels[run], np.empty(len(X[run]))
         label[:], dist[:] = nearest(x, centers)
         i = 0
         while len(centers) < cap:
-            far = (w[run][i:] * dist[i:] > lam) & (dist[i:] > noise)
+            far = (w[run][i:] * dist[i:] > lam) & (dist[i:] > rounding)
             if not far.any():
                 break
             i += far.argmax()
@@ -66,7 +66,7 @@ def _serial_sweep(X, w, lam, centers, cap):
 
 def _literal_sweep(X, w, lam, centers, cap):
     """One pass of Algorithm 1 without any shortcut (slow)."""
-    centers, noise = [list(map(float, c)) for c in centers], noise_of(X)
+    centers, rounding = [list(map(float, c)) for c in centers], rounding_of(X)
     labels = []
     for x, w_i in zip(X.tolist(), w.tolist(), strict=True):
         d = []
@@ -75,7 +75,7 @@ def _literal_sweep(X, w, lam, centers, cap):
             for x_j, c_j in zip(x, c, strict=True):
                 total += (x_j - c_j) * (x_j - c_j)
             d.append(total)
-        if w_i * min(d) > lam and min(d) > noise and len(centers) < cap:
+        if w_i * min(d) > lam and min(d) > rounding and len(centers) < cap:
             labels.append(len(centers))
             centers.append(x)
         else:
@@ -86,7 +86,7 @@ def _literal_sweep(X, w, lam, centers, cap):
 def _delayed_sweep(X, w, lam, centers, cap):
     """All rows join their nearest center; then the farthest one may leave it."""
     labels, dist = nearest(X, centers)
-    claim = np.where(dist > noise_of(X), w * dist, 0.0)
+    claim = np.where(dist > rounding_of(X), w * dist, 0.0)
     far = np.argmax(claim)
     if claim[far] > lam and len(centers) < cap:
         labels[far] = len(centers)
@@ -160,7 +160,7 @@ def collapsed(
         labels, _ = without_gaps(nearest(X, np.array(init, dtype=float))[0])
     origin = weighted_means(X, w, np.zeros(len(X), dtype=int))[0]
     Y = X - origin
-    noise = noise_of(X)
+    rounding = rounding_of(X)
     length = np.sqrt(np.square(Y).sum(axis=1))
     path, n_iter, counted = [], 0, 0
     fixed = settled = False
@@ -182,7 +182,7 @@ def collapsed(
             )
             cost_alone = lam if live.sum() < cap else np.inf
             least = min(cost.min(), cost_alone)
-            tie = 1e-12 * (least + np.sqrt(least * w[i]) * length[i]) + w[i] * noise
+            tie = 1e-12 * (least + np.sqrt(least * w[i]) * length[i]) + w[i] * rounding
             good = np.flatnonzero(live & (cost <= least + tie))
             if good.size:
                 new = good[0]

@@ -132,7 +132,7 @@ def prepare(X, weights, order):
     return X, weights, order[weights[order] > 0]
 
 
-def noise_of(X):
+def rounding_of(X):
     """Squared distance by which a mean of rows may be off by rounding: it counts as 0."""
     return np.square(np.abs(X).max(axis=0)[np.ptp(X, axis=0) > 0] * 2.0**-49).sum()
 

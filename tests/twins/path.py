@@ -9,8 +9,8 @@ from sklearn.utils.random import sample_without_replacement
 
 from twins.exact import (
     nearest,
-    noise_of,
     prepare,
+    rounding_of,
     squared_distances,
     sum_of_squares,
     weighted_means,
@@ -160,7 +160,7 @@ class _Descent:
     def __init__(self, Y, w):
         self.Y, self.w, self.emptied = Y, w, 0
         # a mean of equal rows may be off by so much
-        self.noise = noise_of(Y)
+        self.rounding = rounding_of(Y)
 
     def draw(self, weights, size, rng):
         total = np.cumsum(weights)
@@ -179,7 +179,7 @@ class _Descent:
         while len(centers) < size:
             distance = np.minimum(distance, nearest(self.Y, centers[met:])[1])
             met = len(centers)
-            claim = self.w * np.where(distance <= self.noise, 0, distance)
+            claim = self.w * np.where(distance <= self.rounding, 0, distance)
             sums += [claim.sum()] * (met + 1 - len(sums))
             if not claim.any():
                 break

@@ -31,21 +31,21 @@ def unit_rows(X):
     return np.where(off[:, None], half / size[:, None], Y).astype(X.dtype)
 
 
-def _sweep_serial(X, w, lam, noise, centers, cap):
+def _sweep_serial(X, w, lam, rounding, centers, cap):
     """Rows in order; one whose largest cosine is below 1 - lam opens a cluster at itself."""
     labels = np.empty(len(X), dtype=int)
     for i, x in enumerate(X):
         (labels[i],), (distance,) = nearest(x[None], centers)
-        if w[i] * distance > 2 * lam and distance > noise and len(centers) < cap:
+        if w[i] * distance > 2 * lam and distance > rounding and len(centers) < cap:
             labels[i] = len(centers)
             centers = np.vstack([centers, x])
     return labels, centers
 
 
-def _sweep_delayed(X, w, lam, noise, centers, cap):
+def _sweep_delayed(X, w, lam, rounding, centers, cap):
     """All rows join their nearest center; then the farthest one may leave it."""
     labels, distance = nearest(X, centers)
-    claim = np.where(distance > noise, w * distance, 0.0)
+    claim = np.where(distance > rounding, w * distance, 0.0)
     far = np.argmax(claim)
     if claim[far] > 2 * lam and len(centers) < cap:
         labels[far] = len(centers)
@@ -87,7 +87,7 @@ def fit(
     single = np.asarray(X).dtype == np.float32
     X_all, weights, rows = prepare(unit_rows(X), weights, order)
     X, w = X_all[rows], weights[rows]
-    noise = np.square(64 * np.finfo(np.float32 if single else float).eps)
+    rounding = np.square(64 * np.finfo(np.float32 if single else float).eps)
     cap = np.inf if max_clusters is None else max_clusters
     labels = np.zeros(len(X), dtype=int)
     centers = X[:1] if init is None else unit_rows(np.asarray(init, dtype=float))
@@ -99,7 +99,7 @@ def fit(
 
     while not (fixed or settled) and counted < max_iter:
         previous, n_before = labels, len(centers)
-        labels, centers = SWEEPS[algorithm](X, w, lam, noise, centers, cap)
+        labels, centers = SWEEPS[algorithm](X, w, lam, rounding, centers, cap)
         created = len(centers) > n_before
         fixed = n_iter > 0 and not (created or lost) and np.array_equal(labels, previous)
         labels, kept = without_gaps(labels)
