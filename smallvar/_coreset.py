@@ -20,7 +20,9 @@ from smallvar._validation import (
     some_rows,
 )
 
-SHARE = 32  # rows drawn for each seed: with fewer a mean of theirs would be off by more than 3 %
+ROWS_A_SEED = (
+    32  # rows drawn for each seed: with fewer a mean of theirs would be off by more than 3 %
+)
 
 
 def rough(X, weight, lam, most, rng, n_threads):
@@ -201,7 +203,7 @@ def coreset(
         weight = weight / unit
     if n_rows >= len(rows):
         return rows, np.ones(len(rows)) if weight is None else unit * weight[rows]
-    k, labels, distance = rough(X, weight, lam / unit, max(1, n_rows // SHARE), rng, threads)
+    k, labels, distance = rough(X, weight, lam / unit, max(1, n_rows // ROWS_A_SEED), rng, threads)
     share = sensitivities(k, labels, distance, weight, lam / unit)
     rows = rows[np.lexsort((distance[rows], labels[rows]))]
     share, given = share[rows], np.ones(len(rows)) if weight is None else weight[rows]

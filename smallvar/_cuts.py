@@ -25,9 +25,7 @@ FIXED = 3  # steps toward the fixed point of the resolution
 
 def tie_of(graph, lam):
     """Costs that differ by no more are equal."""
-    ratio = np.zeros(len(graph))
-    np.divide(graph.out, graph.size, out=ratio, where=graph.out > 0)
-    return TIE * (abs(lam) + ratio.max())
+    return TIE * (abs(lam) + graph.ratio.max())
 
 
 class Descent:
@@ -315,11 +313,7 @@ def lam_between(graph, labels, cut):
     """
     k = int(labels.max()) + 1
     whole = graph.contracted(labels, k)
-    row = np.repeat(np.arange(k), np.diff(whole.indptr))
-    column, ratio = whole.indices, np.zeros(k)
-    np.divide(whole.out, whole.size, out=ratio, where=whole.out > 0)
-    both = whole.out[row] + whole.out[column] - 2 * whole.weight
-    both /= whole.size[row] + whole.size[column]
+    ratio, (row, column, both) = whole.ratio, whole.unions()
     most = float((both - ratio[row] - ratio[column]).min(initial=0.0))
     single = 1.0
     if graph.linked.any() and (cut == "ratio" or most == 0.0):

@@ -8,7 +8,7 @@ from smallvar._envelope import FeaturePath, envelope, penalty_within
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 EXACT_FIT = 1e-20  # share of the data's square that counts as no error
 BEYOND = 3  # numbers of features tried beyond the best one,
-SHARE = 3  # or this part of the best one, if that is more
+BEYOND_PART = 3  # or this part of the best one, if that is more
 EXACT = 8  # features up to which rows choose exactly, which then costs little
 NUMBERS, ROWS = 1 << 14, 500  # numbers in the rows that "auto" looks at, but at least so many rows
 
@@ -112,7 +112,7 @@ def choose(model, X, weight, exact, most, rng, n_threads):
     while (
         len(steps.error) <= most
         and steps.error[-1] > EXACT_FIT * steps.error[0]
-        and len(steps.error) - 1 - steps.best < max(BEYOND, steps.best // SHARE)
+        and len(steps.error) - 1 - steps.best < max(BEYOND, steps.best // BEYOND_PART)
     ):
         steps.go_on()
         if model.verbose:

@@ -41,17 +41,26 @@ class Graph:
         """The nodes that have links."""
         return np.diff(self.indptr) > 0
 
+    @property
+    def ratio(self):
+        """What each node's links are of its size, the cut of a cluster of its own."""
+        ratio = np.zeros(len(self))
+        np.divide(self.out, self.size, out=ratio, where=self.out > 0)
+        return ratio
+
+    def unions(self):
+        """For each link the nodes that it joins, and the cut of a cluster of these two."""
+        row, column = np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices
+        both = self.out[row] + self.out[column] - 2 * self.weight
+        return row, column, both / (self.size[row] + self.size[column])
+
     def contracted(self, labels, n_clusters):
         """The graph of the clusters."""
         return Graph(*contract(self.arrays, labels, n_clusters))
 
     def least_lam(self, cut):
         """Below this lam, no two nodes are better off as one cluster."""
-        row = np.repeat(np.arange(len(self)), np.diff(self.indptr))
-        column, ratio = self.indices, np.zeros(len(self))
-        np.divide(self.out, self.size, out=ratio, where=self.out > 0)
-        both = self.out[row] + self.out[column] - 2 * self.weight
-        both /= self.size[row] + self.size[column]
+        ratio, (row, column, both) = self.ratio, self.unions()
         gain = (ratio[row] + ratio[column] - both).max()
         if cut == "ratio":  # two without a link may gain, too
             gain = max(gain, np.partition(self.out, -2)[-2:].sum() / 2)

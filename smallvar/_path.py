@@ -30,6 +30,7 @@ FINE, ROWS = 20_000, 20  # rows of the fine way down, or so many for each cluste
 # the fine way down stops at every number of clusters below 2 STEPS, in its last part below FEW
 STEPS, FEW = 50, 32
 WIDER, GRAIN = 4, 1.5  # seeds tried for each there is room for; how much more the others must save
+REFINED = 4  # ways down at most, each finer around the best number than the one before
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
@@ -327,7 +328,7 @@ def _find(problem, rng, init, rough, look, verbose):
         if more > size and not rough:
             sample = problem.sample(more, rng)
         low, single = (0, True) if init is not None else (len(start) // 3, False)
-        reach, turns = len(start), TURNS + 1
+        reach, turns = len(start), REFINED
         while True:
             path, metric = _descend(problem, sample, start, _fine(low, single))
             if verbose:

@@ -18,7 +18,7 @@ from smallvar._validation import (
 )
 
 GUESS = 8  # default of n_clusters, n_components
-SHARE = 10  # of the rows of an average cluster: fewer are no company for a seed
+COMPANY = 10  # of the rows of an average cluster: fewer are no company for a seed
 FAR = 9.0  # squared distance, in penalties, beyond which seeds without company do not count
 MOST_ALONE = 100  # such seeds; where there are more, they are no exceptions, and all seeds count
 
@@ -50,7 +50,7 @@ def farthest_by(add_seed, n_clusters, rounding, count_alone=False):
     distance exceeds 9 D. If there is no D, or more than 100 are alone before it, all count.
     """
     row, distance, n_rows = add_seed(None)
-    company = 1 if count_alone else -(-n_rows // (SHARE * int(n_clusters)))
+    company = 1 if count_alone else -(-n_rows // (COMPANY * int(n_clusters)))
     found, alone, n_alone = [], [], 0
     while distance > rounding and (n_alone <= MOST_ALONE or len(found) < n_clusters):
         found.append(distance)

@@ -20,7 +20,7 @@ SURE = 2.5  # standard errors from which a correlation counts
 MOST_CORRELATED = 0.95  # larger correlations count as this one
 MOST_OPENINGS = 2048  # rows at which a piece may have begun
 MOST_PIECES = 1024  # which are merged all together
-FEW, SHARE, SWEEPS = 64, 20, 5  # below FEW states the way down takes single steps
+FEW, STEP, SWEEPS = 64, 20, 5  # below FEW states the way down takes single steps
 
 
 class Record:
@@ -215,7 +215,7 @@ def path_of(record, parts, price):
     within = parts.within + float(parts.mass @ np.einsum("ij,ij->i", gap, gap))
     descent = _descent(mean, mass, record.n_threads)
     stops = []
-    for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // SHARE)), SWEEPS):
+    for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // STEP)), SWEEPS):
         state = descent.sweep.labels[of]
         error = within + descent.sweep.squared_error() * unit
         opens = parts.first.copy()

@@ -60,16 +60,16 @@ class _Start:
     def take(self, measured):
         """Have these labels."""
         self.labels, self.centers, self.error, self.switches = measured
-        self.objective = self.worth(measured)
+        self.objective = self.objective_of(measured)
 
-    def worth(self, measured):
+    def objective_of(self, measured):
         """The objective of what was measured."""
         return measured[2] + self.price * measured[3] + self.lam * len(measured[1])
 
     def lower(self, labels):
         """Take these labels if their objective is lower, by more than rounding."""
         measured = self.measured(labels)
-        lower = self.worth(measured) < self.objective - TIE * abs(self.objective)
+        lower = self.objective_of(measured) < self.objective - TIE * abs(self.objective)
         if lower:
             self.take(measured)
         return lower
@@ -79,7 +79,7 @@ class _Start:
         """Number of states."""
         return len(self.centers)
 
-    def goes_on(self, lam, parts):
+    def resume(self, lam, parts):
         """Go on with another penalty, and with moves."""
         progress = self.progress
         more = (lam - self.lam) * np.array(self.counts)
@@ -491,7 +491,7 @@ class SegmentMeans(CenterEstimator):
             noise *= slow / noise.sum()
         run = self.max_iter, self.tol, self.verbose
         if self.lam == "auto":
-            best.goes_on(_between(best, stops, least), parts)
+            best.resume(_between(best, stops, least), parts)
             return best.run(*run)
         lam = float(self.lam)
         share = min(lam or np.inf, 0.5 * (noise.sum() + least))
