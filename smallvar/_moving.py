@@ -237,22 +237,22 @@ class MovingClusters(ClusterMixin, Estimator):
 
     @property
     def births_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
-        """Ids of the clusters that are new in each step."""
+        """List the ids of the clusters that are new in each step."""
         return self._record_of(4)
 
     @property
     def deaths_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
-        """Ids of the clusters forgotten in the gap before each step, and at its end."""
+        """List the ids of the clusters forgotten in the gap before each step, and at its end."""
         return self._record_of(5)
 
     @property
     def revivals_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
-        """Ids of the clusters that came back in each step."""
+        """List the ids of the clusters that came back in each step."""
         return self._record_of(6)
 
     @property
     def tracks_(self) -> dict[int, NDArray[np.float64]]:  # numpydoc ignore=RT01
-        """The steps in which each cluster was seen, by its id."""
+        """Map the id of each cluster to the steps in which it was seen."""
         ids, marks = self._record_of(2), self._record_of(3)
         if not ids:
             return {}
