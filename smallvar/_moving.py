@@ -3,7 +3,7 @@
 import math
 from contextlib import contextmanager
 from itertools import repeat
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +31,18 @@ from smallvar._validation import (
 DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
 GUESS = 8  # clusters, for a penalty from the data
 LONGEST_GAP = NO_CAP  # steps without data at a time: ages are sums of them, and int64
+
+
+class Seen(NamedTuple):
+    """What is recorded of a step."""
+
+    time: Any
+    objective: float
+    ids: NDArray[np.int64]  # of the clusters with points
+    marks: NDArray[np.float64]  # and what tracks say of them
+    births: NDArray[np.int64]
+    deaths: NDArray[np.int64]
+    revivals: NDArray[np.int64]
 
 
 class MovingClusters(ClusterMixin, Estimator):
@@ -182,16 +194,9 @@ class MovingClusters(ClusterMixin, Estimator):
         dead = self._dead(ages)
         died = np.append(died, ids[dead])
         if self._recorded is not None:
+            marks = self._mark(clusters, seen, mass)
             self._recorded.append(
-                (
-                    time,
-                    self.objective_,
-                    ids[seen],
-                    self._mark(clusters, seen, mass),
-                    ids[old:],
-                    died,
-                    revived,
-                )
+                Seen(time, self.objective_, ids[seen], marks, ids[old:], died, revived)
             )
         if self.verbose:
             print(
@@ -223,37 +228,37 @@ class MovingClusters(ClusterMixin, Estimator):
             raise AttributeError(
                 f"{type(self).__name__} has no record: use fit, or partial_fit with record=True"
             )
-        return [step[field] for step in self._recorded]
+        return [getattr(step, field) for step in self._recorded]
 
     @property
     def times_(self) -> NDArray[Any]:  # numpydoc ignore=RT01
         """The times of the steps."""
-        return np.array(self._record_of(0))
+        return np.array(self._record_of("time"))
 
     @property
     def step_objectives_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
         """Objective of every step."""
-        return np.array(self._record_of(1))
+        return np.array(self._record_of("objective"))
 
     @property
     def births_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
         """List the ids of the clusters that are new in each step."""
-        return self._record_of(4)
+        return self._record_of("births")
 
     @property
     def deaths_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
         """List the ids of the clusters forgotten in the gap before each step, and at its end."""
-        return self._record_of(5)
+        return self._record_of("deaths")
 
     @property
     def revivals_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
         """List the ids of the clusters that came back in each step."""
-        return self._record_of(6)
+        return self._record_of("revivals")
 
     @property
     def tracks_(self) -> dict[int, NDArray[np.float64]]:  # numpydoc ignore=RT01
         """Map the id of each cluster to the steps in which it was seen."""
-        ids, marks = self._record_of(2), self._record_of(3)
+        ids, marks = self._record_of("ids"), self._record_of("marks")
         if not ids:
             return {}
         number = np.repeat(np.arange(len(ids)), [len(step) for step in ids])
