@@ -236,10 +236,10 @@ class DescriptionLength:
             return 0.0
         e_in, e_out, v_in, v_out, size = self._counts(labels)
         n, k = int(size.sum()), len(size)
-        bits = -(_gain(e_in, v_in) + _gain(e_out, v_out)) / 2
-        bits += gammaln(n + 1) - gammaln(size + 1).sum() + np.log(n)
-        bits += gammaln(n) - gammaln(k) - gammaln(n - k + 1)
-        return float(bits + (np.log(self.ends / 2 + 1) if k > 1 else 0.0))
+        nats = -(_gain(e_in, v_in) + _gain(e_out, v_out)) / 2
+        nats += gammaln(n + 1) - gammaln(size + 1).sum() + np.log(n)
+        nats += gammaln(n) - gammaln(k) - gammaln(n - k + 1)
+        return float(nats + (np.log(self.ends / 2 + 1) if k > 1 else 0.0))
 
     def resolution(self, labels):
         """At which modularity's gains are those of the likelihood; None where that is nowhere."""

@@ -49,7 +49,7 @@ class Path:
     error : ndarray of shape (n_path,), float64
         What the objective is besides ``lam * K``.
     criterion : ndarray of shape (n_path,), float64
-        What the number of clusters or features with the briefest description has the least of.
+        How good each K is: the lower, the better. Of those that are compared the lowest is chosen.
     lam_low, lam_high : ndarray of shape (n_path,), float64
         Between these penalties ``error + lam * K`` is lowest for this K. Only where ``lam_low <
         lam_high``: for others another K is always better.

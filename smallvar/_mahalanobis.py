@@ -262,7 +262,7 @@ default="auto"
             check_option(self.init, "init", ("auto", "merge", "k-means++"))
         if self.volume == "clusters":
             check_number(self.lam, "lam", low=-np.inf, low_open=True, none=True)
-            if self._found and self.lam is None:
+            if self._finds_number and self.lam is None:
                 raise ValueError(
                     "n_clusters must be a number with volume='clusters' and lam=None, got 'auto'"
                 )
@@ -272,12 +272,12 @@ default="auto"
         check_number(self.lam, "lam", low=0, none=True)
         if self.lam == math.inf:
             raise ValueError("lam must be finite with volume='points', got inf")
-        if not self._found and self.lam is not None:
+        if not self._finds_number and self.lam is not None:
             raise ValueError(
                 f"lam must be None with n_clusters={self.n_clusters} and volume='points', got "
                 f"lam={shown(self.lam)}: it is the penalty where the number of clusters is found"
             )
-        if self._found and isinstance(self.init, str) and self.init == "k-means++":
+        if self._finds_number and isinstance(self.init, str) and self.init == "k-means++":
             raise ValueError("init must not be 'k-means++' with n_clusters='auto', which merges")
         if self.covariances is None and self.reg_covar == 0:
             raise ValueError("reg_covar must be > 0 with volume='points', got 0")
@@ -291,27 +291,27 @@ default="auto"
                     )
 
     @property
-    def _found(self):
+    def _finds_number(self):
         """Whether the number of clusters is not given."""
         return isinstance(self.n_clusters, str)
 
     @property
-    def _free(self):
+    def _number_is_free(self):
         """Whether the number of clusters is not fixed."""
-        return self._found if self.volume == "points" else self.lam is not None
+        return self._finds_number if self.volume == "points" else self.lam is not None
 
     def _check_seeds(self, d):
         """Given seeds, or None."""
         if isinstance(self.init, str):
             return None
         seeds = check_init(self.init, d, None)
-        if not self._free and len(seeds) != self.n_clusters:
+        if not self._number_is_free and len(seeds) != self.n_clusters:
             raise ValueError(f"init must have n_clusters={self.n_clusters} rows, got {len(seeds)}")
         return seeds
 
     @property
     def _free_by(self):
-        if not self._free:
+        if not self._number_is_free:
             return ""
         return " with lam given" if self.volume == "clusters" else " with n_clusters='auto'"
 
@@ -323,7 +323,7 @@ default="auto"
             known = as_floats(self.covariances)
         except (TypeError, ValueError) as error:
             raise ValueError(f"covariances must be numbers: {error}") from None
-        wanted = [(d, d)] if self._free else [(d, d), (self.n_clusters, d, d)]
+        wanted = [(d, d)] if self._number_is_free else [(d, d), (self.n_clusters, d, d)]
         if known.shape not in wanted:
             raise ValueError(
                 f"covariances must have shape {' or '.join(map(str, wanted))}"
@@ -360,11 +360,11 @@ default="auto"
         total = exact_total(w * squares)
         if self.volume == "points":
             return PRIOR * float(self.scale) * total / X.shape[1] / exact_total(w) or 1.0
-        return 0.1 * total / X.shape[1] / (GUESS if self._found else self.n_clusters) or 1.0
+        return 0.1 * total / X.shape[1] / (GUESS if self._finds_number else self.n_clusters) or 1.0
 
     def _resolve_lam(self, d, data, known):
         """The price of a cluster; None with K fixed."""
-        if not self._free or self.lam is not None:
+        if not self._number_is_free or self.lam is not None:
             return None if self.lam is None else float(self.lam)
         parameters = 1 + d + (d * (d + 1) / 2 if known is None else 0)
         return parameters * math.log(max(exact_total(data.w), 2.0))
@@ -428,7 +428,7 @@ default="auto"
             w = check_weights(sample_weight, n)
             w = np.ones(n) if w is None else w
             active = np.flatnonzero(w)
-            if not self._free:
+            if not self._number_is_free:
                 check_guess(self.n_clusters, len(active))
             seeds, known = self._check_seeds(d), self._check_covariances(d)
             # rows without weight are few or none: leave them out by a copy
@@ -463,9 +463,13 @@ default="auto"
 
     def _merges(self, known):
         """Whether starts come down a merge path."""
-        if self.volume == "clusters" or not (self._found or isinstance(self.init, str)):
+        if self.volume == "clusters" or not (self._finds_number or isinstance(self.init, str)):
             return False
-        return self._found or self.init == "merge" or (self.init == "auto" and np.ndim(known) != 3)
+        return (
+            self._finds_number
+            or self.init == "merge"
+            or (self.init == "auto" and np.ndim(known) != 3)
+        )
 
     def _gaussians(self, X, w, lam, reg, known, data=None):
         kind = PointGaussians if self.volume == "points" else Gaussians
@@ -475,8 +479,8 @@ default="auto"
         """Starts from merge paths; of samples where there are many rows."""
         n, d = data.X.shape
         rows = min(n, PATH_ROWS)
-        most = max(1, rows // (d + 2)) if self._found else rows
-        many = min(most, FIRST if self._found else max(FIRST, 2 * self.n_clusters))
+        most = max(1, rows // (d + 2)) if self._finds_number else rows
+        many = min(most, FIRST if self._finds_number else max(FIRST, 2 * self.n_clusters))
         for _ in range(total):
             part = data
             if n > PATH_ROWS:
@@ -486,7 +490,7 @@ default="auto"
             path = self._gaussians(part.X, part.w, lam, reg, known, part)
             while True:
                 k, label = self._cut_path(path, seeds, many, rng)
-                if not self._found or seeds is not None or k <= many // 2 or many == most:
+                if not self._finds_number or seeds is not None or k <= many // 2 or many == most:
                     break
                 many = min(2 * many, most)  # for the starts to come, too
             if k is None:  # mergers passed over the number of clusters that is wanted
@@ -509,7 +513,7 @@ default="auto"
         metric = path.identity if path.known is None else path.known
         best, least = (None, None), np.inf
         for k, label, objective in merge_path(path, *plain_clusters(path.data, seeds, metric)):
-            if objective < least if self._found else k == self.n_clusters:
+            if objective < least if self._finds_number else k == self.n_clusters:
                 best, least = (k, label), objective
             if k == self.n_clusters:
                 break

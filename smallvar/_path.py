@@ -206,7 +206,7 @@ class _Problem:
         return out
 
     def value(self, stop):
-        """What the best number of clusters has the least of."""
+        """The criterion that is compared: the lower, the better."""
         return stop.V if self.lam is None else stop.error + self.lam * stop.k
 
     def allowed(self, stops):
@@ -440,7 +440,7 @@ class LambdaPath(Path):
     error : ndarray of shape (n_path,), float64
         The weighted sum of squared distances to the centers; ``inertia`` is another name for it.
     criterion : ndarray of shape (n_path,), float64
-        What the chosen number has the least of, see :func:`lambda_path`; infinite for more clusters
+        The criterion of :func:`lambda_path`, the lower, the better; infinite for more clusters
         than a third of the distinct rows.
     tie : float
         Criteria that differ by less are as good as equal.

@@ -40,7 +40,7 @@ class PathDisplay(Display):
     lam_low, lam_high : ndarray of shape (n_path,)
         The range of penalties for which each is best.
     criterion : ndarray of shape (n_path,), default=None
-        What the number chosen has the least of; not finite where it is not known.
+        How good each number is, the lower, the better; not finite where it is not known.
     best : int, default=None
         The number to mark.
     tie : float, default=0.0
