@@ -38,7 +38,9 @@ def cluster_of(n_workers):
     """A cluster of processes of one thread, and its client; nothing is left of it."""
     before = listening()
     with (
-        LocalCluster(n_workers, threads_per_worker=1, silence_logs=CRITICAL, **LOOPBACK) as cluster,
+        LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, silence_logs=CRITICAL, **LOOPBACK
+        ) as cluster,
         Client(cluster) as client,
     ):
         client.wait_for_workers(n_workers, timeout=120)  # none is killed before it has begun
