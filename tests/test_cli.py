@@ -2865,7 +2865,7 @@ class Slow(smallvar.DPMeans):
     def fit(self, X):
         for line in LINES:
             print(line)
-            time.sleep(0.2)
+            time.sleep(1)
         return super().fit(X)
 LINES = [
     "look: 5000 rows, 282 clusters and fewer, best 42",
@@ -2877,9 +2877,12 @@ sys.exit(main.main(sys.argv[1:]))
 """
     out, err = on_a_terminal(IMPATIENT + program, blobs[0])
     states = [state.rstrip() for state in err.split("\r")]
-    assert "fitting: 0 s, about 42 clusters by 5,000 rows, looking closer" in states
-    assert "fitting: 0 s, 40 clusters by 20,000 rows" in states
-    assert any(re.fullmatch(r"fitting: \d s, sweep 1: 40 clusters", state) for state in states)
+    for words in (
+        "about 42 clusters by 5,000 rows, looking closer",
+        "40 clusters by 20,000 rows",
+        "sweep 1: 40 clusters",
+    ):
+        assert any(re.fullmatch(rf"fitting: \d+ s, {words}", state) for state in states)
     assert "look" not in out
     assert re.search(r"^K +3 \(from the data; ", out, re.M)
 

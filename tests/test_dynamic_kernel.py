@@ -523,7 +523,7 @@ def test_max_iter_warns():
     [
         ({"budget": 0}, "budget must be >= 1, got 0"),
         ({"n_init": 0}, "n_init must be >= 1, got 0"),
-        ({"lam": -1.0}, "lam must be >= 0"),
+        ({"lam": -1.0}, "lam must be > 0, got -1.0"),
         ({"lam": np.inf}, "lam must be finite"),
         ({"t_q": 3.0}, "got t_q=3.0"),
         ({"t_q": 1.0, "k_tau": 2.0}, "t_q must be > 1"),

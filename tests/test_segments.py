@@ -494,7 +494,7 @@ def test_verbose(capsys):
     ("parameters", "words"),
     [
         ({"lam": 0.0}, ["lam must be > 0", "max_clusters"]),
-        ({"lam": -1.0}, ["lam must be >= 0", "-1.0"]),
+        ({"lam": -1.0}, ["lam must be > 0", "-1.0"]),
         ({"lam": np.inf}, ["lam must be finite"]),
         ({"lam": "farthest-first"}, ["lam must be a number > 0 or one of 'auto'"]),
         ({"lam_switch": -0.5}, ["lam_switch must be >= 0", "-0.5"]),

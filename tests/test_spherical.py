@@ -369,7 +369,7 @@ X = planted(60)[0]
         ({"min_cosine": 0.5, "lam": 0.5}, ValueError, "lam must be None where min_cosine is"),
         ({"min_cosine": 0.5, "lam": "auto"}, ValueError, "lam must be None where min_cosine is"),
         ({"lam": 0.0}, ValueError, "lam must be > 0, or 0 if max_clusters is given, got 0.0"),
-        ({"lam": -1.0}, ValueError, "lam must be >= 0"),
+        ({"lam": -1.0}, ValueError, "lam must be > 0, or 0 if max_clusters is given, got -1.0"),
         ({"lam": "x"}, ValueError, "lam must be a number > 0 or one of"),
         ({"algorithm": "collapsed"}, ValueError, "algorithm must be one of 'serial', 'delayed'"),
         ({"init": "mean"}, ValueError, "init must be one of 'first'"),

@@ -38,7 +38,7 @@ from pathlib import Path
 import numpy as np
 
 from smallvar import DPMeans, coreset
-from smallvar._coreset import SHARE, rough, sensitivities
+from smallvar._coreset import ROWS_A_SEED, rough, sensitivities
 
 KNOWN = ("s4", "birch2")
 
@@ -139,7 +139,7 @@ def estimates(X, m, seeds):
     for seed in range(seeds):
         index, weight = coreset(X, m, model.lam_, random_state=seed)
         rng = np.random.RandomState(seed)
-        k, labels, distance = rough(X, None, model.lam_, m // SHARE, rng, 1)
+        k, labels, distance = rough(X, None, model.lam_, m // ROWS_A_SEED, rng, 1)
         chance = sensitivities(k, labels, distance, None, model.lam_)
         chance /= chance.sum()
         drawn = rng.choice(len(X), m, p=chance)
