@@ -18,11 +18,10 @@ from smallvar._validation import (
     check_ratio,
     check_weights,
     some_rows,
+    unit_of,
 )
 
-ROWS_A_SEED = (
-    32  # rows drawn for each seed: with fewer a mean of theirs would be off by more than 3 %
-)
+ROWS_A_SEED = 32  # rows drawn for each: with fewer a mean of theirs would be off by more than 3 %
 
 
 def rough(X, weight, lam, most, rng, n_threads):
@@ -195,12 +194,10 @@ def coreset(
     weight = check_weights(sample_weight, X.shape[0])
     check_ratio(weight, WEIGHTS)
     rng, threads = check_random_state(random_state), resolve_threads(n_threads)
-    if weight is None:
-        rows, unit = np.arange(X.shape[0]), 1.0
-    else:
-        # a power of two, so that other units of weight change no bit of anything else
-        rows, unit = np.flatnonzero(weight), 2.0 ** math.floor(math.log2(weight.mean()))
-        weight = weight / unit
+    unit = unit_of(weight)
+    rows = np.arange(X.shape[0])
+    if weight is not None:
+        rows, weight = np.flatnonzero(weight), weight / unit
     if n_rows >= len(rows):
         return rows, np.ones(len(rows)) if weight is None else unit * weight[rows]
     k, labels, distance = rough(X, weight, lam / unit, max(1, n_rows // ROWS_A_SEED), rng, threads)

@@ -211,7 +211,7 @@ class DynamicMeans(MovingClusters):
     def _draws(self):
         return super()._draws() or self.lam == "auto"
 
-    def _penalty_of(self, X, weight, n_threads):
+    def _penalty(self, X, weight, n_threads):
         if self.lam == "farthest-first":
             return resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
         self.path_ = find_path(X, weight, self._generator, n_threads)

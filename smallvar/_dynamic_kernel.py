@@ -15,7 +15,7 @@ from smallvar._exchange import TIE, Batch, Exchange, link_costs, match_clusters,
 from smallvar._gram import KernelEstimator, warn_remote
 from smallvar._groups import first_appearance
 from smallvar._moving import MovingClusters
-from smallvar._penalty import among, farthest_by
+from smallvar._penalty import GUESS, among, farthest_by
 from smallvar._starts import best_of
 from smallvar._validation import check_number, check_symmetric
 
@@ -58,14 +58,14 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         K = K.astype(np.float64, copy=False)
         return (K + K.T) / 2
 
-    def _penalty(self, X, guess, n_threads):
+    def _penalty(self, X, weight, n_threads):
         """The rule of farthest_first_lambda in feature space."""
         K = self._first_kernel = self._joint_kernel(X)
         add_seed = among(
             K.diagonal() - 2 * K.mean(axis=0) + K.mean(),
             lambda i: K.diagonal() - 2 * K[i] + K[i, i],
         )
-        return farthest_by(add_seed, guess, TIE * np.abs(K).max()) or 1.0
+        return farthest_by(add_seed, min(GUESS, len(X)), TIE * np.abs(K).max()) or 1.0
 
     def _cluster(self, X, weight, gamma, penalty, n_threads):
         K = vars(self).pop("_first_kernel", None)  # of this step, if it gave the penalty

@@ -123,11 +123,15 @@ class BatchEstimator(CenterEstimator):
         if self.cluster_centers_ is None and sums.counts[0] == 0:
             # the place to start from is nearest to no row
             stream, centers, mass = stream.only(slice(1, None)), centers[1:], mass[1:]
-        self.cluster_centers_ = centers
-        setattr(self, self._given, mass)
-        self._stream = stream, centers.copy(), mass.copy()
+        self._take(stream, centers, mass)
         self.n_steps_ += 1
         return error
+
+    def _take(self, stream, centers, given):
+        """Have these sums, and what was made of them."""
+        self.cluster_centers_ = centers
+        setattr(self, self._given, given)
+        self._stream = stream, centers.copy(), given.copy()
 
     def _finish(self, sweep):
         """Labels and objective of the sweep's data at the present centers."""
@@ -373,12 +377,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             kept = sweep.cluster_sums().counts[: sweep.k] > 0
             if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
                 sweep.assign()
-            self.cluster_centers_, self.cluster_weights_ = (
-                sweep.centers,
-                self.cluster_weights_[kept],
-            )
-            stream = self._stream[0].only(kept)
-            self._stream = stream, self.cluster_centers_.copy(), self.cluster_weights_.copy()
+            self._take(self._stream[0].only(kept), sweep.centers, self.cluster_weights_[kept])
             self._finish(sweep)
         return self
 

@@ -29,7 +29,6 @@ from smallvar._validation import (
 )
 
 DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
-GUESS = 8  # clusters, for a penalty from the data
 LONGEST_GAP = NO_CAP  # steps without data at a time: ages are sums of them, and int64
 
 
@@ -119,17 +118,13 @@ class MovingClusters(ClusterMixin, Estimator):
                 del self._recorded[recorded:]
             raise
 
-    def _penalty_of(self, X, weight, n_threads):
-        """lam from the first data."""
-        return self._penalty(X, min(GUESS, X.shape[0]), n_threads)
-
     def _resolve_penalties(self, X, weight, n_threads):
         """The penalties lam, Q and tau as numbers, from the first data."""
         names = ("lam", "n_clusters", "t_q", "k_tau", "q", "tau")
         self._resolved = {name: getattr(self, name) for name in names if hasattr(self, name)}
         lam = self.lam
         if isinstance(lam, str):
-            lam = self._penalty_of(X, weight, n_threads)
+            lam = self._penalty(X, weight, n_threads)
         self.lam_ = float(lam)
         if self.q is not None:
             self.q_, self.tau_ = float(self.q), float(self.tau)

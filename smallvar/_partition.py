@@ -18,7 +18,7 @@ from smallvar._gram import (
 )
 from smallvar._penalty import among, farthest_by
 from smallvar._starts import Progress, best_of
-from smallvar._validation import check_number, learned
+from smallvar._validation import check_number, learned, unit_of
 
 TIE = 1e-13  # rounding of a distance, as a share of the terms that it is the difference of
 SMALL = 1 << 18  # entries of a table of costs that is looked at as a whole
@@ -55,8 +55,7 @@ class Partition:
         self.room = room
         self.gram, self.diagonal = gram, gram.diagonal
         self.weight = np.ones(n) if weight is None else weight
-        # a power of two: products of two light or heavy weights are taken in this unit
-        self.unit = 1.0 if weight is None else 2.0 ** np.floor(np.log2(weight.mean()))
+        self.unit = unit_of(weight)  # of one of two weights that are multiplied
         self.active = np.flatnonzero(self.weight > 0)
         self.label = np.zeros(n, dtype=np.int32)
         self.k, self.sums, self.n_changes = 0, np.zeros((0, n)), 0

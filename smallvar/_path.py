@@ -22,6 +22,7 @@ from smallvar._validation import (
     check_verbose,
     check_weights,
     some_rows,
+    unit_of,
 )
 
 COARSE = 5000  # rows of the first, rough way down,
@@ -172,11 +173,9 @@ class _Problem:
 
     def __init__(self, X, weight, n_threads, family, lam, most):
         self.family, self.n_threads, self.lam, self.most = family, n_threads, lam, most
-        self.rows, self.unit = None, 1.0
+        self.rows, self.unit = None, unit_of(weight)
         if weight is not None:
             self.rows = None if weight.all() else np.flatnonzero(weight)
-            # a power of two, so that other units of weight change no bit of anything else
-            self.unit = 2.0 ** np.floor(np.log2(weight.mean()))
             weight = weight / self.unit
         self.X, self.weight = X, weight
         self.n = X.shape[0] if self.rows is None else len(self.rows)

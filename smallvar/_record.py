@@ -10,6 +10,7 @@ from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.rounds import error_of
 from smallvar._sweeps.segments import pieces, viterbi
 from smallvar._sweeps.sums import Sums
+from smallvar._validation import unit_of
 
 MOST_STEPS = 1 << 16  # differences that the noise is estimated from
 MOST_ENTRIES = 1 << 24  # of these differences in all
@@ -30,6 +31,7 @@ class Record:
         self.X, self.weight, self.begin, self.n_threads = X, weight, begin, n_threads
         self.space = Space(X, weight, n_threads)
         self.n, self.mass = len(X), 1.0 if weight is None else float(weight.mean())
+        self.unit = unit_of(weight)
         self.first = np.zeros(self.n, dtype=bool)
         self.first[begin[:-1]] = True
 
@@ -152,18 +154,12 @@ def prices(noise, n):
 # ---- pieces, and the path from a state for each of them down to a single one ---------------------
 
 
-def _unit(record):
-    """A power of two: in it products of the weights of light or heavy rows stay within float64."""
-    return 2.0 ** np.floor(np.log2(record.mass))
-
-
 def cut(record, price):
     """The number of the piece of each row, where pieces begin, their means and weights."""
-    unit = _unit(record)
-    weight = None if record.weight is None else record.weight / unit
+    weight = None if record.weight is None else record.weight / record.unit
     X, begin, space = record.X, record.begin, record.space
     with np.errstate(over="ignore", under="ignore"):
-        price = float(np.clip(np.float64(price) / unit, 1e-300, 1e300))
+        price = float(np.clip(np.float64(price) / record.unit, 1e-300, 1e300))
     opens = pieces(X, begin, weight, space.origin, price, MOST_OPENINGS)
     number = np.cumsum(opens, dtype=np.int32) - np.int32(1)
     mean, mass = record.sums(number, int(number[-1]) + 1)
@@ -209,15 +205,14 @@ def path_of(record, parts, price):
     From a state for each piece the two are merged whose union adds least to the squared error, with
     sweeps over the pieces after every merger.
     """
-    unit = _unit(record)
-    mean, mass, of = _united(parts.mean, parts.mass / unit, record.n_threads)
+    mean, mass, of = _united(parts.mean, parts.mass / record.unit, record.n_threads)
     gap = parts.mean - mean[of]
     within = parts.within + float(parts.mass @ np.einsum("ij,ij->i", gap, gap))
     descent = _descent(mean, mass, record.n_threads)
     stops = []
     for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // STEP)), SWEEPS):
         state = descent.sweep.labels[of]
-        error = within + descent.sweep.squared_error() * unit
+        error = within + descent.sweep.squared_error() * record.unit
         opens = parts.first.copy()
         opens[1:] |= state[1:] != state[:-1]
         switches = int(opens.sum()) - len(record.begin) + 1

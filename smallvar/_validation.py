@@ -339,6 +339,15 @@ def check_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64
     return None if (weight == 1.0).all() else weight
 
 
+def unit_of(weight):
+    """The power of two at or below the mean weight, 1 for None.
+
+    In this unit products and squares of light or heavy weights stay within float64, and other
+    units of weight change no bit of anything else.
+    """
+    return 1.0 if weight is None else 2.0 ** math.floor(math.log2(weight.mean()))
+
+
 def check_ratio(weight, most, algorithm=None):
     """Raise where rows that leave a cluster would take the light ones with them, by rounding."""
     positive = None if weight is None else weight[weight > 0]

@@ -233,8 +233,7 @@ def typical_penalty(args, X, table):
     from sklearn.utils import check_array
 
     from smallvar._config import resolve_threads
-    from smallvar._moving import GUESS
-    from smallvar._penalty import farthest_first
+    from smallvar._penalty import GUESS, farthest_first
     from smallvar._validation import DTYPES, aligned
 
     if args.lam is not None:

@@ -3,7 +3,7 @@
 KJ12 is Kulis & Jordan (2012), MB13 Broderick, Kulis & Jordan (2013).
 """
 
-from libc.math cimport ilogb, ldexp, sqrt
+from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
@@ -31,6 +31,7 @@ from smallvar._sweeps.sums cimport (
     move_rows,
     sums_clear,
     sums_copy,
+    sums_length,
     sums_t,
     sums_total,
     sums_unite,
@@ -156,22 +157,17 @@ cdef int center_of(
 
     INOUT error : sum w ||x||^2, of which the part that the center explains is taken
     """
-    cdef double m, size, mass, unit, squares = 0.0
+    cdef double m, size, mass, squares = 0.0
     cdef Py_ssize_t j
     if sums.count[k] <= 0.0:
         return 0
     size = mass = sums_weight(sums, k)
     if spherical:
-        unit = ldexp(1.0, ilogb(mass))  # squares of light sums would vanish; dividing by it changes no bit
-        for j in range(sums.d):
-            m = sums_total(sums, k, j) / unit
-            squares += m * m
-        size = sqrt(squares) * unit
+        size = sums_length(sums, k)
         error[0] += mass
         if size <= VANISHED * mass:
             return -1
         error[0] -= 2.0 * size
-        squares = 0.0
     for j in range(sums.d):
         m = sums_total(sums, k, j) / size
         squares += m * m

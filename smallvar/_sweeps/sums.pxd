@@ -1,5 +1,6 @@
 """Exact sums, for the sweeps that add up rows."""
 
+from libc.math cimport ilogb, ldexp, sqrt
 from libc.stdint cimport int64_t
 
 from smallvar._sweeps.rows cimport Rows, entries_of, is_sparse, weight_of
@@ -33,6 +34,16 @@ cdef extern from "_sums.h" nogil:
 
 cdef enum:
     MOST_PARTS = 64     # most threads that add up at the same time, each into its own part
+
+
+cdef inline double sums_length(const sums_t* sums, Py_ssize_t k) noexcept nogil:
+    """The length of the sum of w x of cluster k, about 0; squares of light rows would vanish without a unit."""
+    cdef double m, squares = 0.0, unit = ldexp(1.0, ilogb(sums_weight(sums, k)))    # changes no bit
+    cdef Py_ssize_t j
+    for j in range(sums.d):
+        m = sums_total(sums, k, j) / unit
+        squares += m * m
+    return sqrt(squares) * unit
 
 
 cdef inline void move_rows(

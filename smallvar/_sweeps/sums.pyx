@@ -133,14 +133,14 @@ def column_range(X, weight, int n_threads):
     """
     if issparse(X):
         low, high = range_of_entries(X, weight)
-        return low + 0.0, high + 0.0
-    wide, times = widened(X, weight)
-    low, high = range_of(wide, weight, n_threads)
-    if times > 1:
-        low, high = low.reshape(times, -1).min(axis=0), high.reshape(times, -1).max(axis=0)
-        if X.shape[0] % times:
-            rest = X[X.shape[0] - X.shape[0] % times :]
-            low, high = np.minimum(low, rest.min(axis=0)), np.maximum(high, rest.max(axis=0))
+    else:
+        wide, times = widened(X, weight)
+        low, high = range_of(wide, weight, n_threads)
+        if times > 1:
+            low, high = low.reshape(times, -1).min(axis=0), high.reshape(times, -1).max(axis=0)
+            if X.shape[0] % times:
+                rest = X[X.shape[0] - X.shape[0] % times :]
+                low, high = np.minimum(low, rest.min(axis=0)), np.maximum(high, rest.max(axis=0))
     return low + 0.0, high + 0.0  # -0 becomes 0, whichever came first
 
 
