@@ -435,6 +435,25 @@ def test_estimate_of_the_noise():
     np.testing.assert_allclose(found, wanted, rtol=0.1)
 
 
+def test_rounding_is_no_difference():
+    """What rounding leaves of equal numbers does not count as the step that numbers are rounded to.
+
+    Nor does a number of which the square is lost.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 10, (8, 2)).repeat(25, axis=0) / 10.0 + 0.1 * rng.integers(0, 2, (200, 2))
+    begin = np.array([0, len(X)])
+    wanted = noise_of(Record(np.round(X, 1), None, begin, 1))
+    for dust in (np.spacing(X) * rng.integers(-1, 2, X.shape), np.where(X == 0.0, 5e-324, 0.0)):
+        assert dust.any()
+        found = noise_of(Record(X + dust, None, begin, 1))
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    few = np.array([[5e-324, 0.0], [0.0, 0.0], [1.0, 1.0], [2.0, 1.0]])
+    for scale in (1.0, 1e-139):
+        model = SegmentMeans().fit(few * scale, groups=[0, 0, 1, 2])
+        assert model.n_clusters_ == 1
+
+
 def test_prices_cover_the_savings_of_noise():
     """No segment of noise saves more than a state and two switches, nor one at an end."""
     rng = np.random.default_rng(0)
