@@ -518,9 +518,9 @@ def feature_path(
 
     Notes
     -----
-    With u distinct rows, d columns (not counting those that are all zero, and at most u), p_k the
-    share of the rows that have feature k, and h(p) = -p log p - (1 - p) log(1 - p), the criterion
-    is ::
+    With u distinct rows, d columns (not counting those with less than 1e-20 of ||X||^2, such as
+    columns of zeros, and at most u), p_k the share of the rows that have feature k, and
+    h(p) = -p log p - (1 - p) log(1 - p), the criterion is ::
 
         u d log(||X - Z A||^2 / ||X||^2) + 2 u sum_k h(p_k) + 2 K (d + 1) log u,
 

@@ -290,6 +290,13 @@ default="squared_euclidean"
             self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.sweep.centers).labels
         return best
 
+    def _centers(self, rule, d):
+        """The fitted centers; the divergence may have been set to another one since."""
+        centers = learned(self, "cluster_centers_", None, d)
+        if rule is not None:
+            rule.check(centers, "cluster_centers_", self.divergence)
+        return centers
+
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Center of the least divergence from each row; no row opens a cluster.
 
@@ -308,7 +315,7 @@ default="squared_euclidean"
             return super().predict(X)
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        centers = self._centers(rule, X.shape[1])
         with at_most_blas_threads(self._threads()):
             return sweep_at(rule, X, None, None, centers).labels
 
@@ -331,7 +338,7 @@ default="squared_euclidean"
         rule = self._rule()
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        centers = self._centers(rule, X.shape[1])
         out = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
         for rows in blocks(X.shape[0], centers.size):
             x = X[rows].astype(np.float64, copy=False)
@@ -375,7 +382,7 @@ default="squared_euclidean"
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         weight = check_weights(sample_weight, X.shape[0])
-        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        centers = self._centers(rule, X.shape[1])
         rows = None if weight is None else np.flatnonzero(weight)
         w = None if weight is None else weight[rows]
         with at_most_blas_threads(self._threads()):

@@ -18,13 +18,15 @@ class DescriptionLength:
 
     V = u d log(error / energy) + 2 u sum_k h(p_k) + 2 K (d + 1) log u,
 
-    u the number of distinct rows, d that of the columns that are not all zero (but at most u), p_k
-    the share of the rows that have feature k, and h the entropy of a bit, in nats.
+    u the number of distinct rows, d that of the columns that are not all zero or a trifle beside
+    others (but at most u), p_k the share of the rows that have feature k, and h the entropy of a
+    bit, in nats.
     """
 
     def __init__(self, X, weight):
         self.weight, self.distinct = weight, count_distinct(X)
-        self.d = min(int(np.count_nonzero(X.any(axis=0))), self.distinct)
+        squares = np.einsum("ij,ij->j", X, X, dtype=np.float64)
+        self.d = min(int((squares > EXACT_FIT * squares.sum()).sum()), self.distinct)
         self.most = max(1, self.distinct // 3)  # features that may be chosen
 
     def __call__(self, error, energy, Z):

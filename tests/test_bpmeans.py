@@ -912,6 +912,17 @@ def test_criterion_equals_twin(weighted):
     assert path.lam == pytest.approx(np.sqrt(path.lam_low[k] * path.lam_high[k]))
 
 
+@pytest.mark.parametrize("size", [5e-324, 1e-170, 1e-17])
+def test_columns_of_a_trifle_do_not_count(size):
+    """Told nothing by a column of dust, the criterion is that of the others."""
+    X = planted_rows(1, 100, 5, 3)[0]
+    dust = size * np.random.default_rng(0).integers(-1, 2, (100, 4))
+    plain = feature_path(X, 5, random_state=0)
+    path = feature_path(np.hstack([X, dust]), 5, random_state=0)
+    np.testing.assert_allclose(path.criterion, plain.criterion, rtol=1e-6)
+    assert path.best == plain.best
+
+
 def planted_rows(seed, n, d, k, noise=0.5):
     """Rows that have each of k features at random, who has which, and the features."""
     rng = np.random.default_rng(seed)

@@ -1091,6 +1091,19 @@ def test_options_that_do_not_go_together(options, message):
     assert pickle.dumps(model.objective_path_) == before
 
 
+@pytest.mark.parametrize("divergence", ["kl", "itakura_saito", "logistic"])
+def test_centers_outside_of_another_divergence(divergence):
+    """Set after the fit, a divergence is used; but not for centers that it does not know."""
+    X = np.array([[-3.0, -2.0], [0.25, 0.5], [0.5, 0.5]])
+    model = BregmanDPMeans(1e-3).fit(X)
+    model.set_params(divergence=divergence)
+    for method in (model.predict, model.transform, model.score):
+        with pytest.raises(ValueError, match=f"cluster_centers_ must be .*{divergence}.*got -3.0"):
+            method(X[1:])
+    model.fit(X[1:])
+    assert np.isfinite(model.transform(X[1:])).all()
+
+
 def test_verbose(capsys):
     X = blobs(np.random.default_rng(0), 100, 2, 3)
     for model in (

@@ -259,7 +259,8 @@ def encode(X, A, *, exact=False):
 def description_length(X, Z, error, weights=None):
     """u d log(error / energy) + 2 u sum_k h(p_k) + 2 K (d + 1) log u; u counts distinct rows."""
     w = np.ones(len(X)) if weights is None else weights
-    u, d = len(np.unique(X, axis=0)), np.count_nonzero(X.any(axis=0))
+    squares = np.square(X).sum(axis=0)
+    u, d = len(np.unique(X, axis=0)), np.count_nonzero(squares > 1e-20 * squares.sum())
     p = w @ Z / w.sum()
     if Z.shape[1] > max(1, u // 3):
         return np.inf
