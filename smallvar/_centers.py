@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
 
+def column_rounding(low, high):
+    """By how much a mean of values between these, in a column each, may be off by rounding."""
+    # some 1e-15 of the largest value; the mean of a constant column is exact
+    return np.where(high > low, np.maximum(np.abs(low), np.abs(high)) * 2.0**-49, 0.0)
+
+
 def mean_rounding(low, high):
     """Squared distance by which a mean of rows between these values may be off by rounding."""
-    # some 1e-15 of the largest value; the mean of a constant column is exact
-    largest = np.maximum(np.abs(low), np.abs(high))[high > low]
-    return float(np.square(largest * 2.0**-49).sum())
+    return float(np.square(column_rounding(low, high)[high > low]).sum())
 
 
 class Place:
@@ -63,6 +67,10 @@ class Place:
         check_spread(0.0 if mass is None else mass, float(reach))
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
         self.rounding = mean_rounding(*used)
+
+    def column_rounding(self):
+        """What of a difference may be rounding, in each column."""
+        return column_rounding(*self._range)
 
 
 class Space(Place):

@@ -17,7 +17,6 @@ MOST_ENTRIES = 1 << 24  # of these differences in all
 MOST_COLUMNS = 1024  # from so many columns on, as many differences are used for the covariance
 LEAST = 1e-150  # the square of a smaller difference is lost
 NORMAL = 0.6744897501960817  # median of the absolute value of a standard normal variable
-EVEN = 2.0**-49  # of a column's largest value: what rounding may leave of two equal numbers
 TRIM, KEPT = 3.0, 0.9733369246625415  # differences beyond so many of their scales are no noise
 SURE = 2.5  # standard errors from which a correlation counts
 MOST_CORRELATED = 0.95  # larger correlations count as this one
@@ -103,10 +102,8 @@ def noise_of(record):
     much.
     """
     near = _some(np.flatnonzero(~record.first[1:]), record.X.shape[1])
-    left, right = record.X[near], record.X[near + 1]
-    steps = np.subtract(right, left, dtype=np.float64)
-    largest = np.maximum(np.abs(left), np.abs(right)).max(axis=0, initial=0.0)
-    steps[np.abs(steps) <= np.maximum(EVEN * largest, LEAST)] = 0.0
+    steps = np.subtract(record.X[near + 1], record.X[near], dtype=np.float64)
+    steps[np.abs(steps) <= np.maximum(record.space.column_rounding(), LEAST)] = 0.0
     if not steps.any():
         return _of_covariance(np.asarray(record.X, dtype=np.float64) - record.space.mean)
     variance, scale = _variance(steps)
