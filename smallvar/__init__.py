@@ -24,32 +24,32 @@ except ImportError as error:
         f"smallvar's compiled sweeps are missing or cannot be loaded ({error}); {advice}"
     ) from None
 
-from smallvar._bpmeans import BPMeans, KFeatures, feature_path
-from smallvar._bregman import BregmanDPMeans
-from smallvar._config import show_config
-from smallvar._coreset import coreset
-from smallvar._dpmeans import DPMeans
-from smallvar._dynamic import DynamicMeans
-from smallvar._dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans
-from smallvar._exchange import match_clusters
-from smallvar._graph import PenalizedCut, cut_path
-from smallvar._hdp import HDPMeans
-from smallvar._kernel import KernelDPMeans
-from smallvar._kernel_hdp import KernelHDPMeans
-from smallvar._mahalanobis import MahalanobisMeans
-from smallvar._minibatch import MiniBatchDPMeans
-from smallvar._path import lambda_path
-from smallvar._penalty import farthest_first_lambda, hdp_lambdas
+from smallvar._centers.bregman import BregmanDPMeans
+from smallvar._centers.coreset import coreset
+from smallvar._centers.dpmeans import DPMeans
+from smallvar._centers.hdp import HDPMeans
+from smallvar._centers.mahalanobis import MahalanobisMeans
+from smallvar._centers.minibatch import MiniBatchDPMeans
+from smallvar._centers.robust import RobustDPMeans
+from smallvar._centers.spherical import SphericalDPMeans
+from smallvar._core.config import show_config
+from smallvar._features.bpmeans import BPMeans, KFeatures, feature_path
+from smallvar._graph.penalized_cut import PenalizedCut, cut_path
+from smallvar._kernel.kernel_dpmeans import KernelDPMeans
+from smallvar._kernel.kernel_hdp import KernelHDPMeans
+from smallvar._kernel.spectral import SpectralDPMeans
 from smallvar._plot.clusters import ClusterDisplay
 from smallvar._plot.features import FeatureDisplay
 from smallvar._plot.groups import GroupDisplay
 from smallvar._plot.matrices import GramDisplay
 from smallvar._plot.paths import DendrogramDisplay, PathDisplay
 from smallvar._plot.tracks import TrackDisplay
-from smallvar._robust import RobustDPMeans
-from smallvar._segments import SegmentMeans
-from smallvar._spectral import SpectralDPMeans
-from smallvar._spherical import SphericalDPMeans
+from smallvar._selection.path import lambda_path
+from smallvar._selection.penalty import farthest_first_lambda, hdp_lambdas
+from smallvar._time.dynamic import DynamicMeans
+from smallvar._time.dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans
+from smallvar._time.exchange import match_clusters
+from smallvar._time.segments import SegmentMeans
 
 __all__ = [
     "BPMeans",

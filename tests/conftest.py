@@ -80,10 +80,10 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture
 def eight_cores(monkeypatch):
     """Up to eight threads, whatever this machine has."""
-    from smallvar import _config
+    from smallvar._core import config
 
-    monkeypatch.setattr(_config, "_cores", lambda: 8)
-    assert _config.resolve_threads(8) == 8
+    monkeypatch.setattr(config, "_cores", lambda: 8)
+    assert config.resolve_threads(8) == 8
 
 
 @pytest.fixture

@@ -770,7 +770,7 @@ def check_hull(path):
 
 def test_feature_path_by_hand():
     """Ten units, six of them from the first feature; lines of slope -lam touch the errors."""
-    from smallvar._envelope import envelope
+    from smallvar._selection.envelope import envelope
 
     low, high = envelope(range(4), [10.0, 4, 3, 0])
     assert low.tolist()[:2] == [6, 2] and high.tolist()[:2] == [np.inf, 6]

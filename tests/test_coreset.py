@@ -8,7 +8,7 @@ from helpers import seeds
 from problems import blobs
 
 from smallvar import DPMeans, coreset
-from smallvar._coreset import inclusion, rough, sensitivities
+from smallvar._centers.coreset import inclusion, rough, sensitivities
 
 
 def problem(seed, weighted=True):

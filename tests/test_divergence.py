@@ -21,7 +21,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
-from smallvar import BregmanDPMeans, DPMeans, MahalanobisMeans, _divergence, _gaussians
+from smallvar import BregmanDPMeans, DPMeans, MahalanobisMeans
+from smallvar._centers import divergence as divergence_module
+from smallvar._centers import gaussians as gaussians_module
+from smallvar._centers.divergence import DIVERGENCES, DivergenceSweep, Masses, Reference
 
 NAMES = ("kl", "itakura_saito", "logistic")
 ALGORITHMS = ("serial", "delayed", "collapsed")
@@ -142,7 +145,7 @@ def test_blocks_do_not_matter(name, algorithm, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         usual = clone(model).fit(X)
-        monkeypatch.setattr(_divergence, "ROWS", 16)
+        monkeypatch.setattr(divergence_module, "ROWS", 16)
         small = clone(model).fit(X)
     assert usual.n_clusters_ > 3
     assert np.array_equal(usual.labels_, small.labels_)
@@ -221,7 +224,7 @@ def test_free_clusters_for_few_distinct_rows(name, algorithm):
 def test_divergence_of_a_row_from_itself(name):
     """Exactly zero, and tiny where the center is off by its last bit."""
     X = draw(np.random.default_rng(0), name, 300, 4, 5)
-    rule = _divergence.DIVERGENCES[name]
+    rule = DIVERGENCES[name]
     assert np.all(rule.between(X, X) == 0)
     nudged = np.nextafter(X, 0.5)
     top = 0.999 if name == "logistic" else np.inf
@@ -316,13 +319,13 @@ def test_increment_is_the_difference_of_objectives(name):
     rng = np.random.default_rng(2)
     X, w = draw(rng, name, 30, 3, 4), rng.gamma(2.0, size=30)
     labels = np.arange(30, dtype=np.int32) % 4
-    mass = _divergence.Masses(X, w, 1)
-    about = _divergence.Reference(_divergence.DIVERGENCES[name], X, X.mean(axis=0), mass)
-    sweep = _divergence.DivergenceSweep(_divergence.DIVERGENCES[name], X, w, None, about)
+    mass = Masses(X, w, 1)
+    about = Reference(DIVERGENCES[name], X, X.mean(axis=0), mass)
+    sweep = DivergenceSweep(DIVERGENCES[name], X, w, None, about)
     sweep.labels[:] = labels
     sweep.centers = X[:4]
     sweep.move_centers()
-    state = _divergence._Collapsed(sweep, 1.0, 99)
+    state = divergence_module._Collapsed(sweep, 1.0, 99)
     join = state._join(X, w, np.arange(4))
     stay = state._stay(X, w, labels)
 
@@ -951,10 +954,10 @@ def test_mergers_cost_least(known):
             label.max() + 1
         )
 
-    data = _gaussians.Data(X, w, True)
-    state = _gaussians.PointGaussians(X, w, 5.0, 2.0, reg, known, data)
-    begin, least = _gaussians.plain_clusters(data, X[:9], np.eye(2)), np.inf
-    for k, label, value in _gaussians.merge_path(state, *begin):
+    data = gaussians_module.Data(X, w, True)
+    state = gaussians_module.PointGaussians(X, w, 5.0, 2.0, reg, known, data)
+    begin, least = gaussians_module.plain_clusters(data, X[:9], np.eye(2)), np.inf
+    for k, label, value in gaussians_module.merge_path(state, *begin):
         np.testing.assert_allclose(value, objective(label), rtol=1e-9)
         assert len(np.unique(label)) == k == label.max() + 1
         assert value <= least + 1e-9 * abs(value)
@@ -1009,7 +1012,7 @@ def test_price_of_a_cluster_where_their_number_is_found():
 def test_many_rows_are_merged_by_a_sample(monkeypatch):
     """And all of them are fitted."""
     X, z = fan(1, n=400)
-    monkeypatch.setattr("smallvar._mahalanobis.PATH_ROWS", 300)
+    monkeypatch.setattr("smallvar._centers.mahalanobis.PATH_ROWS", 300)
     for K in ("auto", 3):
         model = MahalanobisMeans(K, n_init=2, random_state=0).fit(X)
         assert model.n_clusters_ == 3 and adjusted_rand_score(z, model.labels_) > 0.95

@@ -13,7 +13,8 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 
-from smallvar import DPMeans, DynamicMeans, KernelDynamicMeans, _dynamic, lambda_path
+from smallvar import DPMeans, DynamicMeans, KernelDynamicMeans, lambda_path
+from smallvar._time import dynamic
 
 STATE = ("cluster_centers_", "cluster_ids_", "weights_", "ages_", "labels_", "lam_", "q_", "tau_")
 RECORDS = ("times_", "tracks_", "births_", "deaths_", "revivals_", "step_objectives_")
@@ -356,7 +357,7 @@ def test_objective_never_rises_within_a_step(seed):
     q = lam * float(rng.choice([0.0, 0.1, 0.5]))
     gamma = 1 / (1 / v + tau * ages)
     order = rng.permutation(n) if seed % 2 else None
-    step = _dynamic.DynamicStep(Y, None, phi, gamma, q * ages, lam, 1 + seed % 3).run(order, 300)
+    step = dynamic.DynamicStep(Y, None, phi, gamma, q * ages, lam, 1 + seed % 3).run(order, 300)
     labels, _, counts, path = step.result()
     assert never_rises(path)
     assert step.converged and path[-1] == step.objective and len(path) == step.n_iter
@@ -654,7 +655,7 @@ def test_pickle_goes_on_where_it_stopped(state, record):
     assert bits(model)["_generator"] != went_on["_generator"]
 
 
-class Broken(_dynamic.DynamicStep):
+class Broken(dynamic.DynamicStep):
     """Fails in the second start, when the generator has moved on."""
 
     error = MemoryError
@@ -677,7 +678,7 @@ def test_failed_step_changes_nothing(error, record, monkeypatch):
         before = bits(model)
         if i % 3 == 1:  # not the first: nothing there at all; see below
             with monkeypatch.context() as patch:
-                patch.setattr(_dynamic, "DynamicStep", Broken)
+                patch.setattr(dynamic, "DynamicStep", Broken)
                 with pytest.raises(error):
                     model.partial_fit(Y)
             assert bits(model) == before
@@ -694,7 +695,7 @@ def test_failed_first_step_changes_nothing(method, monkeypatch):
     model = DynamicMeans(0.02, random_state=state)
     before = bits(model)
     with monkeypatch.context() as patch:
-        patch.setattr(_dynamic, "DynamicStep", Broken)
+        patch.setattr(dynamic, "DynamicStep", Broken)
         with pytest.raises(MemoryError):
             getattr(model, method)(Y)
     assert bits(model) == before
@@ -706,7 +707,7 @@ def test_failed_fit_of_a_fitted_model_changes_nothing(monkeypatch):
     model = DynamicMeans(0.02, random_state=state, record=True)
     model.partial_fit(Y).partial_fit(Y + 0.1)
     before = bits(model)
-    monkeypatch.setattr(_dynamic, "DynamicStep", Broken)
+    monkeypatch.setattr(dynamic, "DynamicStep", Broken)
     with pytest.raises(MemoryError):
         model.fit(np.random.default_rng(0).random((40, 3)))
     assert bits(model) == before
@@ -1302,7 +1303,7 @@ def test_failed_batch_after_one_without_rows(monkeypatch):
     model = DynamicMeans(1.0, random_state=0).partial_fit(NOBODY)
     before = bits(model)
     with monkeypatch.context() as patch:
-        patch.setattr(_dynamic, "DynamicStep", Broken)
+        patch.setattr(dynamic, "DynamicStep", Broken)
         with pytest.raises(MemoryError):
             model.partial_fit(line(0, 1))
     assert bits(model) == before

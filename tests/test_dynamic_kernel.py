@@ -16,10 +16,10 @@ from smallvar import (
     DynamicMeans,
     KernelDynamicMeans,
     SpectralDynamicMeans,
-    _dynamic_kernel,
     match_clusters,
 )
-from smallvar._exchange import Batch, Exchange, thin
+from smallvar._time import dynamic_kernel
+from smallvar._time.exchange import Batch, Exchange, thin
 
 BOTH = pytest.mark.parametrize("estimator", [KernelDynamicMeans, SpectralDynamicMeans])
 STATE = ("cluster_ids_", "weights_", "ages_", "labels_", "objective_", "lam_", "q_", "tau_")
@@ -449,7 +449,7 @@ def test_failed_step_changes_nothing(estimator, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_dynamic_kernel, "thin", fail)
+        patch.setattr(dynamic_kernel, "thin", fail)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(batches[2])
     assert bits(model) == before

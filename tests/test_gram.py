@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from smallvar import KernelDPMeans
-from smallvar._gram import Gram, block_size, lowest_eigenvalue
+from smallvar._kernel.gram import Gram, block_size, lowest_eigenvalue
 
 X = np.random.default_rng(0).normal(size=(900, 7))
 

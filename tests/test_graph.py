@@ -23,7 +23,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
 from smallvar._sweeps.graph import LinkSweep
 
-from smallvar import PenalizedCut, _cuts, _network, cut_path
+from smallvar import PenalizedCut, cut_path
+from smallvar._graph import cuts, network
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
 ALGORITHMS = pytest.mark.parametrize("algorithm", ["multilevel", "incremental", "batch"])
@@ -115,7 +116,7 @@ def test_theorem_5_3(seed, cut):
 def test_shift_is_the_least_that_is_enough(seed, cut):
     A = linked(random_graph(seed, alone=False, loops=False))
     model = PenalizedCut(None, cut=cut)
-    shift = _cuts.kernel_shift(_network.read_graph(model, A, cut)) - (cut == "normalized")
+    shift = cuts.kernel_shift(network.read_graph(model, A, cut)) - (cut == "normalized")
     K, _ = twins.graph.cut_kernel(A, shift, cut)
     low, high = np.linalg.eigvalsh(K)[[0, -1]]
     assert abs(low) < 1e-9 * max(high, 1) or (cut == "normalized" and shift == 0)
@@ -124,9 +125,9 @@ def test_shift_is_the_least_that_is_enough(seed, cut):
 def test_shift_of_a_large_graph():
     A = planted_graph(600)[0]
     for cut in ("normalized", "ratio"):
-        graph = _network.read_graph(PenalizedCut(None, cut=cut), A, cut)
+        graph = network.read_graph(PenalizedCut(None, cut=cut), A, cut)
         exact = np.linalg.eigvalsh(graph.laplacian().toarray())[-1]
-        assert exact <= _cuts.kernel_shift(graph) <= exact * (1 + 1e-5)
+        assert exact <= cuts.kernel_shift(graph) <= exact * (1 + 1e-5)
 
 
 # ----------------------------------------------------------------------------------------
@@ -440,7 +441,7 @@ def test_lam_outside_its_range():
             with pytest.warns(UserWarning, match="outside the useful range.*each connected part"):
                 model = PenalizedCut(lam, cut=cut).fit(A)
             assert model.n_clusters_ == 1
-        low = _network.read_graph(PenalizedCut(), A, cut).least_lam(cut)
+        low = network.read_graph(PenalizedCut(), A, cut).least_lam(cut)
         if cut == "normalized":  # -1 - f
             d = A.sum(axis=1)
             assert low == pytest.approx(-1 - (2 * A / (d[:, None] + d)).max())
@@ -574,7 +575,7 @@ def test_path_finds_the_groups():
 def test_link_sweeps_end_where_no_move_helps(seed):
     A = random_graph(seed, loops=False)
     links, degree = A - np.diag(np.diag(A)), A.sum(axis=1)
-    graph = _network.read_graph(PenalizedCut(), A, "normalized")
+    graph = network.read_graph(PenalizedCut(), A, "normalized")
     lam = np.random.default_rng([seed, 7]).choice([0.3, 1.0, 4.0]) / max(degree.sum(), 1e-300)
     labels = np.arange(len(A), dtype=np.int32)
     sweep = LinkSweep(graph.arrays, labels, lam, 1e-12)
@@ -595,8 +596,8 @@ def test_link_sweeps_end_where_no_move_helps(seed):
 @seeds(30)
 def test_description_length_equals_twin(seed):
     A = random_graph(seed)
-    graph = _network.read_graph(PenalizedCut(), A, "normalized")
-    length = _cuts.DescriptionLength(graph)
+    graph = network.read_graph(PenalizedCut(), A, "normalized")
+    length = cuts.DescriptionLength(graph)
     rng = np.random.default_rng(seed)
     for k in (1, 2, 5, len(A)):
         labels = rng.integers(k, size=len(A)).astype(np.int32)
@@ -611,8 +612,8 @@ def test_description_length_knows_no_unit():
     A, truth = planted_graph(200)
     values = []
     for unit in (1.0, 3.0, 1e-130, 1e100):
-        graph = _network.read_graph(PenalizedCut(), A * unit, "normalized")
-        values.append(_cuts.DescriptionLength(graph)(truth.astype(np.int32)))
+        graph = network.read_graph(PenalizedCut(), A * unit, "normalized")
+        values.append(cuts.DescriptionLength(graph)(truth.astype(np.int32)))
     np.testing.assert_allclose(values, values[0], rtol=1e-9)
 
 
@@ -683,8 +684,8 @@ def test_plateaus_are_ranked():
     assert len(widths) > 1 and widths == sorted(widths, reverse=True)
     assert path.best in path.ranking
     assert len(cut_path(cliques(4, 4), [-0.5, 0.0]).ranking) == 1
-    graph = _network.read_graph(PenalizedCut(), random_graph(4, 40), "normalized")
-    length = _cuts.DescriptionLength(graph)
+    graph = network.read_graph(PenalizedCut(), random_graph(4, 40), "normalized")
+    length = cuts.DescriptionLength(graph)
     assert path.criterion.tolist() == [length(path.labels(k)) for k in path.counts]
     model = PenalizedCut("plateau", random_state=0).fit(random_graph(4, 40))
     assert model.path_.best == model.path_.ranking[0] and model.path_.lam == model.lam_
@@ -903,7 +904,7 @@ def test_failed_fit_changes_nothing(error, monkeypatch):
     def broken(*arguments):
         raise error("broken")
 
-    monkeypatch.setattr(_network, "contract", broken)
+    monkeypatch.setattr(network, "contract", broken)
     with pytest.raises(error):
         model.fit(cliques(3, 4))
     assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before

@@ -15,8 +15,9 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import normalized_mutual_info_score
 
-from smallvar import DPMeans, HDPMeans, _hdp, farthest_first_lambda, hdp_lambdas
-from smallvar._centers import Space
+from smallvar import DPMeans, HDPMeans, farthest_first_lambda, hdp_lambdas
+from smallvar._centers import hdp as hdp_module
+from smallvar._centers.center_estimator import Space
 
 LEARNED = (
     "labels_",
@@ -386,7 +387,7 @@ def test_auto_equals_twin(seed):
     pooled = DPMeans(random_state=seed).fit(X, sample_weight=weights)
     assert model.path_.best == pooled.path_.best
     w = np.ones(len(X)) if weights is None else weights
-    price = twins.hdp.local_price(X, w, pooled.inertia_, _hdp.PRICE)
+    price = twins.hdp.local_price(X, w, pooled.inertia_, hdp_module.PRICE)
     np.testing.assert_allclose(model.lam_local_, price, rtol=1e-14)
     twin = twins.hdp.hdp(
         X,
@@ -439,7 +440,7 @@ def test_auto_is_a_fixed_point(seed):
     space = Space(X, None, 1)
 
     def changes(lam_global):
-        sweep = _hdp.HDPSweep(
+        sweep = hdp_module.HDPSweep(
             X,
             np.arange(len(X)),
             groups.astype(np.int32),
@@ -858,14 +859,14 @@ def test_a_fit_ends(X, groups, penalties, monkeypatch):
     """Where a mean of equal rows is off by its last bit, and that is more than the penalties."""
     sweeps = []
 
-    class Counted(_hdp.HDPSweep):
+    class Counted(hdp_module.HDPSweep):
         def sweep(self):
             sweeps.append(None)
             if len(sweeps) > 2000:
                 raise RuntimeError("it does not end")
             return super().sweep()
 
-    monkeypatch.setattr(_hdp, "HDPSweep", Counted)
+    monkeypatch.setattr(hdp_module, "HDPSweep", Counted)
     X = line(*X)
     model = HDPMeans(*penalties).fit(X, groups=groups)
     assert model.n_clusters_ <= len(np.unique(X))
@@ -1038,19 +1039,19 @@ def test_failed_fit_changes_nothing(error, monkeypatch):
     model = HDPMeans(lam_local, lam_global, n_init=3, random_state=0)
     fresh = vars(model).copy()
 
-    class Broken(_hdp.HDPSweep):
+    class Broken(hdp_module.HDPSweep):
         def result(self):
             raise error("broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_hdp, "HDPSweep", Broken)
+        patch.setattr(hdp_module, "HDPSweep", Broken)
         with pytest.raises(error):
             model.fit(X, groups=groups)
     assert vars(model) == fresh
     model.fit(X, groups=groups)
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
     with monkeypatch.context() as patch:
-        patch.setattr(_hdp, "HDPSweep", Broken)
+        patch.setattr(hdp_module, "HDPSweep", Broken)
         with pytest.raises(error):
             model.fit(np.ones((4, 7)))
     assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 
 from smallvar import DPMeans, HDPMeans, KernelDPMeans, KernelHDPMeans
-from smallvar._partition import Partition
+from smallvar._kernel.partition import Partition
 
 ALGORITHMS = ("serial", "collapsed")
 FAMILIES = ("plain", "tiny", "many", "wide", "singletons", "weights", "zero weights", "shuffle")

@@ -29,12 +29,12 @@ from smallvar import (
     BregmanDPMeans,
     DPMeans,
     MiniBatchDPMeans,
-    _path,
     cut_path,
     feature_path,
     lambda_path,
 )
-from smallvar._envelope import FeaturePath, Path, envelope
+from smallvar._selection import path as path_module
+from smallvar._selection.envelope import FeaturePath, Path, envelope
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
 # before scipy 1.15, fcluster makes fewer or more clusters of some trees than it is asked for
@@ -72,7 +72,7 @@ def test_equals_twin(family, seed, monkeypatch):
     """In general position: the same path, labels at every K, K and penalty; the same fit."""
     p = path_problem(family, seed, n_max=400 if seed < 2 else 250)
     for name, value in vars(p.sizes).items():
-        monkeypatch.setattr(_path, name.upper(), value)
+        monkeypatch.setattr(path_module, name.upper(), value)
     model = DPMeans(
         "auto" if p.lam is None else p.lam,
         algorithm="serial" if p.lam is None else "merge",
@@ -210,7 +210,7 @@ def test_criterion_equals_twin(family, seed):
     X = X[rows][:, np.ptp(X[rows], axis=0) > 0]
     weight = None if p.weights is None else w[rows]
     u = len(np.unique(X, axis=0))
-    criterion, _ = _path.squared_euclidean(X, weight, 1, 1.0)
+    criterion, _ = path_module.squared_euclidean(X, weight, 1, 1.0)
     for K in (1, 2, 5, 12):
         if u // 3 < K != 1:
             break
@@ -240,7 +240,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
     n, d = 2600, 1 + seed
     X = blobs(rng, n, d, 25, spread=0.3).astype(np.float32 if seed % 2 else np.float64)
     w = rng.gamma(1.0, size=n) + 0.01 if seed % 3 == 0 else None
-    _, descent = _path.squared_euclidean(X, w, 1 + seed % 3, 1.0)
+    _, descent = path_module.squared_euclidean(X, w, 1 + seed % 3, 1.0)
     twin = twins.path._Descent(X.astype(float), np.ones(n) if w is None else w)
     centers = X[rng.choice(n, 70, replace=False)].astype(float)
     descent.start(centers)
@@ -262,7 +262,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
 @seeds(6)
 def test_sweeps_after_seeding_find_the_nearest_center(seed):
     p = path_problem("float32", seed, n_max=400)
-    _, descent = _path.squared_euclidean(p.X, None, 1, 1.0)
+    _, descent = path_module.squared_euclidean(p.X, None, 1, 1.0)
     descent.seed(len(p.X) // 4, check_random_state(seed))
     for _ in range(6):
         centers = descent.sweep.centers
@@ -446,7 +446,7 @@ def ways_down(centers, *rows):
     """For each (rows, weights): labels, criterion and the tree so far, at every K."""
     found = []
     for X, weight in rows:
-        criterion, descent = _path.squared_euclidean(np.ascontiguousarray(X), weight, 1, 1.0)
+        criterion, descent = path_module.squared_euclidean(np.ascontiguousarray(X), weight, 1, 1.0)
         descent.start(centers)
         descent.settle(5)
         found.append([])
@@ -584,13 +584,13 @@ def test_linkage_of_blobs():
 def test_linkage_where_a_sweep_empties_a_cluster(seed, monkeypatch):
     """From given centers, where that happens; the tree hands it to the nearest one."""
     emptied = []
-    drop = _path.Descent._drop
+    drop = path_module.Descent._drop
 
     def noted(self, remap, centers):
         emptied.append(np.count_nonzero(remap < 0))
         drop(self, remap, centers)
 
-    monkeypatch.setattr(_path.Descent, "_drop", noted)
+    monkeypatch.setattr(path_module.Descent, "_drop", noted)
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(20, 60)), int(rng.integers(1, 4))
     X = rng.normal(size=(n, d))
@@ -640,7 +640,7 @@ def test_numbers_left_out_are_named():
 def test_centers_beyond_room_are_not_kept(monkeypatch):
     X = blobs(np.random.default_rng(0), 40, 4, 3, spread=0.1)
     whole = lambda_path(X, random_state=0)
-    monkeypatch.setattr(_path, "ROOM", 0)
+    monkeypatch.setattr(path_module, "ROOM", 0)
     path = lambda_path(X, random_state=0)
     kept = path.best + 1
     while 4 * (kept + 1) * (kept + 2) // 2 <= X.size:

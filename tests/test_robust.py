@@ -27,8 +27,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import smallvar
 from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
-from smallvar._base import _changing
-from smallvar._lapack import eigh, stoppable
+from smallvar._core.estimator import _changing
+from smallvar._core.lapack import eigh, stoppable
 
 pytestmark = [
     pytest.mark.timeout(120),

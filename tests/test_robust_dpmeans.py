@@ -7,7 +7,9 @@ from helpers import all_partitions, assert_refuses, fit, never_rises, seeds
 from problems import blobs
 from sklearn.exceptions import ConvergenceWarning
 
-from smallvar import DPMeans, RobustDPMeans, _noise, _robust
+from smallvar import DPMeans, RobustDPMeans
+from smallvar._centers import noise as noise_module
+from smallvar._centers import robust as robust_module
 
 FAMILIES = ("blobs", "grid", "weights", "float32", "far", "few")
 
@@ -341,7 +343,7 @@ def test_many_rows(lam):
     """Sizes and price come from a part of them; the penalty of a cluster is that of all."""
     rng = np.random.default_rng(0)
     n = 60_000
-    assert n > _robust.JUDGED
+    assert n > robust_module.JUDGED
     X = rng.integers(0, 3, size=n)[:, None] * [20.0, 0.0] + rng.standard_normal((n, 2))
     extra = far_rows("apart", X, rng)
     fits = [
@@ -380,23 +382,23 @@ def test_price_of_gamma_distances(shape):
     rng = np.random.default_rng(0)
     distance = rng.gamma(shape, 2.0, size=200_000)
     labels = np.zeros(len(distance), dtype=np.int32)
-    price = _noise.price_of(distance, labels, 1, None, 1000)
+    price = noise_module.price_of(distance, labels, 1, None, 1000)
     assert price == pytest.approx(gamma(shape, scale=2.0).isf(0.05 / 1000), rel=0.05)
     spoiled = np.append(distance, np.full(4000, 1e9))
     labels = np.zeros(len(spoiled), dtype=np.int32)
-    assert _noise.price_of(spoiled, labels, 1, None, 1000) == pytest.approx(price, rel=0.25)
+    assert noise_module.price_of(spoiled, labels, 1, None, 1000) == pytest.approx(price, rel=0.25)
 
 
 def test_quantile_of_weights():
     values, weights = np.array([3.0, 1.0, 2.0]), np.array([1.0, 2.0, 1.0])
-    assert [_noise.quantile(values, weights, q) for q in (0.5, 0.51, 0.75, 0.76, 1.0)] == [
+    assert [noise_module.quantile(values, weights, q) for q in (0.5, 0.51, 0.75, 0.76, 1.0)] == [
         1.0,
         2.0,
         2.0,
         3.0,
         3.0,
     ]
-    assert _noise.quantile(values, None, 0.5) == 2.0
+    assert noise_module.quantile(values, None, 0.5) == 2.0
 
 
 # ---- what is refused ---------------------------------------------------------------------------

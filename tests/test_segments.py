@@ -13,9 +13,10 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from smallvar._sweeps.segments import pieces, viterbi
 
-from smallvar import SegmentMeans, _config
-from smallvar._record import Record, cut, noise_of, path_of, prices
-from smallvar._segments import _Start
+from smallvar import SegmentMeans
+from smallvar._core import config
+from smallvar._time.record import Record, cut, noise_of, path_of, prices
+from smallvar._time.segments import _Start
 
 LEARNED = ("labels_", "segments_", "cluster_centers_", "objective_path_")
 
@@ -351,7 +352,7 @@ def test_units_of_data_and_weights():
 
 
 def test_threads():
-    assert _config.openmp_enabled() or _config.resolve_threads(3) >= 1
+    assert config.openmp_enabled() or config.resolve_threads(3) >= 1
     X, _ = levels(0, n=30_000, k=6, d=8, stay=100)
     weight = 0.5 + np.random.default_rng(0).random(len(X))
     groups = np.repeat(np.arange(6), 5000)
@@ -473,7 +474,7 @@ def test_path_of_many_pieces(monkeypatch):
     record = Record(X, None, np.array([0, len(X)]), 1)
     parts = cut(record, 30.0)
     whole = path_of(record, parts, 14.0)
-    monkeypatch.setattr("smallvar._record.MOST_PIECES", 20)
+    monkeypatch.setattr("smallvar._time.record.MOST_PIECES", 20)
     assert len(parts.mean) > 60
     stops = path_of(record, parts, 14.0)
     assert [stop.k for stop in stops][:5] == [1, 2, 3, 4, 5]

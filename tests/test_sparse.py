@@ -25,8 +25,8 @@ from smallvar import (
     hdp_lambdas,
     lambda_path,
 )
+from smallvar._core.validation import sparse_rows
 from smallvar._sweeps import sparse
-from smallvar._validation import sparse_rows
 
 FORMATS = [
     f"{kind}_{form}" for kind in ("csr", "csc", "coo", "bsr", "lil") for form in ("array", "matrix")

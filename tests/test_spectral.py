@@ -20,19 +20,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from smallvar import (
-    DPMeans,
-    SpectralDPMeans,
-    _eigen,
-    _gram,
-    _relaxation,
-    _spectral,
-    farthest_first_lambda,
-    lambda_path,
-)
-from smallvar._eigen import eigen_above, yu_shi
-from smallvar._gram import Gram
-from smallvar._groups import first_appearance
+from smallvar import DPMeans, SpectralDPMeans, farthest_first_lambda, lambda_path
+from smallvar._core import eigen
+from smallvar._core.eigen import eigen_above, yu_shi
+from smallvar._core.groups import first_appearance
+from smallvar._kernel import gram as gram_module
+from smallvar._kernel import relaxation, spectral
+from smallvar._kernel.gram import Gram
 
 FORMS = {
     "sparse": sp.csr_array,
@@ -140,10 +134,10 @@ def thresholds(K):
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_eigenpairs_are_found(kind, form, monkeypatch):
     """Against a dense solver: 14 matrices of each kind, small ones by Lanczos too."""
-    monkeypatch.setattr(_eigen, "DENSE", 20)
+    monkeypatch.setattr(eigen, "DENSE", 20)
     runs = []
-    eigsh = _eigen.eigsh
-    monkeypatch.setattr(_eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
+    eigsh = eigen.eigsh
+    monkeypatch.setattr(eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
     for seed in range(14):
         K = matrix(kind, seed)
         for threshold in thresholds(K):
@@ -156,7 +150,7 @@ def test_all_eigenpairs_are_found(kind, form, monkeypatch):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_at_least_so_many(kind, form, monkeypatch):
-    monkeypatch.setattr(_eigen, "DENSE", 20)
+    monkeypatch.setattr(eigen, "DENSE", 20)
     for seed in range(4):
         K = matrix(kind, seed)
         every = np.linalg.eigvalsh(K)[::-1]
@@ -175,8 +169,8 @@ def test_at_least_so_many(kind, form, monkeypatch):
 def test_large_sparse(n, monkeypatch):
     """As it is: copies of a torus (multiplicities up to 24 in all) and a Laplacian in one."""
     runs = []
-    eigsh = _eigen.eigsh
-    monkeypatch.setattr(_eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
+    eigsh = eigen.eigsh
+    monkeypatch.setattr(eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
     torus = grid(cycle_graph(25), cycle_graph(25))
     plane = 4 * sp.eye_array(125) - sp.csgraph.laplacian(grid(path_graph(5), path_graph(25)))
     K = sp.csr_array(sp.block_diag([torus] * 3 + [plane]))
@@ -192,14 +186,14 @@ def test_large_sparse(n, monkeypatch):
 
 def test_one_vector_of_each_eigenspace(monkeypatch):
     """However many copies a Lanczos run loses, the following runs find them."""
-    monkeypatch.setattr(_eigen, "DENSE", 20)
+    monkeypatch.setattr(eigen, "DENSE", 20)
 
     def one_each(operator, k, **options):
         values, vectors = eigh(operator @ np.eye(operator.shape[0]))
         _, first = np.unique(values.round(6), return_index=True)
         return values[first[-k:]], vectors[:, first[-k:]]
 
-    monkeypatch.setattr(_eigen, "eigsh", one_each)
+    monkeypatch.setattr(eigen, "eigsh", one_each)
     K = grid(cycle_graph(12), cycle_graph(12)).toarray()
     every = np.linalg.eigvalsh(K)
     for threshold, least in ((3.3, 0), (2.7, 0), (3.5, 4)):
@@ -211,8 +205,8 @@ def test_one_vector_of_each_eigenspace(monkeypatch):
 @pytest.mark.parametrize("failure", ["some", "none", "error"])
 def test_failing_lanczos(failure, monkeypatch):
     """What converged is kept; what never does is left to the dense solver."""
-    monkeypatch.setattr(_eigen, "DENSE", 20)
-    eigsh, calls = _eigen.eigsh, []
+    monkeypatch.setattr(eigen, "DENSE", 20)
+    eigsh, calls = eigen.eigsh, []
 
     def failing(operator, k, **options):
         calls.append(options["ncv"])
@@ -225,7 +219,7 @@ def test_failing_lanczos(failure, monkeypatch):
             raise ArpackNoConvergence("no", values[:0], vectors[:, :0])
         return values, vectors
 
-    monkeypatch.setattr(_eigen, "eigsh", failing)
+    monkeypatch.setattr(eigen, "eigsh", failing)
     K = grid(path_graph(11), path_graph(13)).toarray()
     check_pairs(eigen_above(sp.csr_array(K), 3.501, 0), K, 3.501)
     assert calls if failure == "error" else calls[1] == 4 * calls[0]
@@ -234,14 +228,14 @@ def test_failing_lanczos(failure, monkeypatch):
 def test_failing_dense_solver(monkeypatch):
     """Where the solver for a part of the spectrum fails, one for all of it does not."""
 
-    whole = _eigen.eigh
+    whole = eigen.eigh
 
     def failing(K, **options):
         if "above" in options:
-            raise _eigen.LinAlgError("the leading minor is not what it was")
+            raise eigen.LinAlgError("the leading minor is not what it was")
         return whole(K, **options)
 
-    monkeypatch.setattr(_eigen, "eigh", failing)
+    monkeypatch.setattr(eigen, "eigh", failing)
     K = grid(path_graph(5), path_graph(6)).toarray()
     check_pairs(eigen_above(K, 1.01, 0), K, 1.01)
     K = sp.csr_array(sp.block_diag([K, K[:17, :17]]))
@@ -460,11 +454,11 @@ def test_blobs():
 
 def test_components_of_a_large_sparse_gram(monkeypatch):
     """The centered bound of 30 equal cliques needs only what their eigenspace leaves over."""
-    for module in (_eigen, _relaxation, _spectral):
+    for module in (eigen, relaxation, spectral):
         monkeypatch.setattr(module, "DENSE", 20)
     runs = []
-    eigsh = _eigen.eigsh
-    monkeypatch.setattr(_eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
+    eigsh = eigen.eigsh
+    monkeypatch.setattr(eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
     rng = np.random.default_rng(0)
     X = sp.csr_array(np.repeat(np.eye(30), 17, axis=0))
     K = sp.csr_array(X @ X.T)
@@ -484,7 +478,7 @@ def test_components_of_a_large_sparse_gram(monkeypatch):
 @pytest.mark.parametrize("shape", [(600, 50), (50, 600), (600, 700)])
 def test_sparse_data_stay_sparse(shape, monkeypatch):
     """Both sides of X X', by Lanczos: as the dense fit."""
-    for module in (_eigen, _relaxation, _spectral):
+    for module in (eigen, relaxation, spectral):
         monkeypatch.setattr(module, "DENSE", 40)
     rng = np.random.default_rng(0)
     X = sp.csr_array(sp.random_array(shape, density=0.02, random_state=rng))
@@ -552,7 +546,7 @@ def test_rows_without_weight(kernel, form):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed", "sparse", "sparse linear"])
 def test_predict_is_the_nearest_mean(kernel, weighted, monkeypatch):
-    monkeypatch.setattr(_gram, "BLOCK", 300)
+    monkeypatch.setattr(gram_module, "BLOCK", 300)
     rng = np.random.default_rng(5)
     X, new = rng.standard_normal((80, 3)), 2 * rng.standard_normal((200, 3))
     w = rng.random(80) + 0.1 if weighted else np.ones(80)
@@ -727,8 +721,8 @@ def test_likeness_by_projectors():
         u = np.sqrt(w / w.sum())
         P = V @ V.T - np.outer(u, u)
         expected = np.trace(P @ Y @ Y.T) / (k - np.square(u @ Y).sum())
-        assert _spectral.likeness(labels, Y, w) == pytest.approx(expected, rel=1e-12)
-        assert _spectral.likeness(labels, V, w) == pytest.approx(1.0)
+        assert spectral.likeness(labels, Y, w) == pytest.approx(expected, rel=1e-12)
+        assert spectral.likeness(labels, V, w) == pytest.approx(1.0)
 
 
 def test_gamma_is_that_of_the_fit():
@@ -760,9 +754,9 @@ def test_gamma_is_that_of_the_fit():
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed", "function"])
 def test_small_memory_gives_the_same(kernel, weighted, monkeypatch):
     """Solved by products with three blocks of the matrix, each made again every time."""
-    for module in (_eigen, _relaxation, _spectral):
+    for module in (eigen, relaxation, spectral):
         monkeypatch.setattr(module, "DENSE", 20)
-    monkeypatch.setattr(_spectral, "MOST", 6)
+    monkeypatch.setattr(spectral, "MOST", 6)
     X, _ = make_blobs(150, 4, centers=5, cluster_std=0.7, random_state=3)
     w = np.random.default_rng(0).choice([0.0, 0.7, 2.0], 150) if weighted else None
     data = rbf_kernel(X, gamma=0.02) if kernel == "precomputed" else X
@@ -852,7 +846,7 @@ def test_failed_fit_changes_nothing(error, monkeypatch):
 
     for _ in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(_spectral, "weighted_means", broken)
+            patch.setattr(spectral, "weighted_means", broken)
             with pytest.raises(error):
                 model.fit(X[:, :3])
         assert vars(model).keys() == fresh.keys()

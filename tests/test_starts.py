@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from smallvar._sweeps.collapsed import CollapsedSweep
 
-from smallvar import _starts
-from smallvar._divergence import DivergenceSweep
-from smallvar._starts import Progress, Sweep, best_of
+from smallvar._centers.divergence import DivergenceSweep
+from smallvar._core import fit_loop
+from smallvar._core.fit_loop import Progress, Sweep, best_of
 
 
 def recorded(objectives, *, opened=0, changed=True, max_iter=300, tol=0.0, n=10):
@@ -74,7 +74,7 @@ def test_verbose(capsys):
 
 def test_long_fits_tell_how_long(capsys, monkeypatch):
     now = iter([0.0, 0.0, 30.0, 30.0, 60.0])
-    monkeypatch.setattr(_starts.time, "perf_counter", lambda: next(now))
+    monkeypatch.setattr(fit_loop.time, "perf_counter", lambda: next(now))
     progress = Progress(5, 0.0, 10, 1)
     progress.record(3.0, "2 clusters, {}", changed=True)
     progress.record(2.0, "2 clusters, {}", changed=True)

@@ -13,6 +13,7 @@ import pytest
 import threadpoolctl
 from problems import blobs, planted_features
 
+import smallvar
 from smallvar import (
     BPMeans,
     BregmanDPMeans,
@@ -22,11 +23,11 @@ from smallvar import (
     KFeatures,
     MiniBatchDPMeans,
     SegmentMeans,
-    _config,
-    _divergence,
     farthest_first_lambda,
     feature_path,
 )
+from smallvar._centers import divergence as divergence_module
+from smallvar._core import config
 
 THREADS = (1, 2, 3, 8)
 LEARNED = ("labels_", "cluster_centers_", "objective_path_")
@@ -40,7 +41,7 @@ def bits(model):
 
 def test_openmp_is_on_with_gcc():
     """A failed probe must not be silent."""
-    if not _config.openmp_enabled() and os.environ.get("SMALLVAR_OPENMP") != "0":
+    if not config.openmp_enabled() and os.environ.get("SMALLVAR_OPENMP") != "0":
         assert not sys.platform.startswith("linux")
 
 
@@ -280,10 +281,11 @@ sees_threads = pytest.mark.skipif(
 START = """
 import os, sys, threading, time, warnings
 import numpy as np
-from smallvar import BPMeans, DPMeans, _config
+from smallvar import BPMeans, DPMeans
+from smallvar._core import config
 
 warnings.simplefilter("ignore")
-_config._cores = lambda: 4
+config._cores = lambda: 4
 X = np.random.default_rng(0).random((20_000, 6))
 
 def fit(n_threads=3):
@@ -305,7 +307,7 @@ def in_a_process(tmp_path, script, **environment):
     env = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
     run = subprocess.run(
         [sys.executable, str(path)], capture_output=True, text=True, timeout=120, check=False,
-        env={**env, **environment, "PYTHONPATH": str(Path(_config.__file__).parents[1])},
+        env={**env, **environment, "PYTHONPATH": str(Path(smallvar.__file__).parents[1])},
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     return run.stdout.split()
@@ -322,7 +324,7 @@ def test_fit_in_a_forked_child(tmp_path, n_threads):
     for _ in range(2):
         pid = os.fork()
         if pid == 0:
-            before, alone = threads(), _config.resolve_threads({n_threads}) == 1
+            before, alone = threads(), config.resolve_threads({n_threads}) == 1
             same = fit({n_threads}) == parent
             os._exit(0 if same and (alone or threads() > before or before == 99) else 7)
         children.append(pid)
@@ -447,7 +449,7 @@ def test_threads_leave_signals_to_python(tmp_path):
 @sees_threads
 def test_no_more_threads_than_the_machine_can_have(tmp_path):
     script = """
-    _config._cores = lambda: 3
+    config._cores = lambda: 3
     few = fit(1)
     before = threads()
     assert fit(100_000) == few
@@ -457,24 +459,24 @@ def test_no_more_threads_than_the_machine_can_have(tmp_path):
 
 
 def test_number_of_threads_is_capped(monkeypatch):
-    monkeypatch.setattr(_config, "_cores", lambda: 5)
-    monkeypatch.setattr(_config, "_openmp_threads", lambda: 2)
-    monkeypatch.setattr(_config, "_cpus_allowed", lambda: 4)
+    monkeypatch.setattr(config, "_cores", lambda: 5)
+    monkeypatch.setattr(config, "_openmp_threads", lambda: 2)
+    monkeypatch.setattr(config, "_cpus_allowed", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert [_config.resolve_threads(n) for n in (None, 1, 3, 10**9)] == [2, 1, 3, 5]
-    monkeypatch.setattr(_config, "_openmp_threads", lambda: 0)
-    assert [_config.resolve_threads(n) for n in (None, 3, 10**9)] == [4, 3, 5]
-    monkeypatch.setattr(_config, "_openmp_threads", lambda: 10**9)
-    assert _config.resolve_threads(10**9) == _config.MOST_THREADS
+    assert [config.resolve_threads(n) for n in (None, 1, 3, 10**9)] == [2, 1, 3, 5]
+    monkeypatch.setattr(config, "_openmp_threads", lambda: 0)
+    assert [config.resolve_threads(n) for n in (None, 3, 10**9)] == [4, 3, 5]
+    monkeypatch.setattr(config, "_openmp_threads", lambda: 10**9)
+    assert config.resolve_threads(10**9) == config.MOST_THREADS
     monkeypatch.setenv("OMP_NUM_THREADS", "10000000000")
-    assert _config.resolve_threads(None) == _config.MOST_THREADS
+    assert config.resolve_threads(None) == config.MOST_THREADS
 
 
 def test_threadpoolctl_limits_the_default():
-    if not _config.openmp_enabled():
+    if not config.openmp_enabled():
         pytest.skip("threadpoolctl knows OpenMP only")
     with threadpoolctl.threadpool_limits(1, user_api="openmp"):
-        assert _config.resolve_threads(None) == 1
+        assert config.resolve_threads(None) == 1
 
 
 @pytest.mark.parametrize(("allowed", "wanted"), [(1, 2), (2, 2), (2, 1)])
@@ -483,7 +485,7 @@ def test_blas_is_given_no_more_threads(monkeypatch, eight_cores, allowed, wanted
     X, seen, table = (
         np.abs(blobs(np.random.default_rng(0), 200, 3, 4)) + 0.1,
         set(),
-        _divergence.DivergenceSweep.table,
+        divergence_module.DivergenceSweep.table,
     )
 
     def watched(self, *args):
@@ -491,7 +493,7 @@ def test_blas_is_given_no_more_threads(monkeypatch, eight_cores, allowed, wanted
         seen.update(one["num_threads"] for one in libraries if one["user_api"] == "blas")
         return table(self, *args)
 
-    monkeypatch.setattr(_divergence.DivergenceSweep, "table", watched)
+    monkeypatch.setattr(divergence_module.DivergenceSweep, "table", watched)
     with threadpoolctl.threadpool_limits(allowed, user_api="blas"):
         model = BregmanDPMeans(1.0, divergence="kl", n_threads=wanted).fit(X)
         model.predict(X)
@@ -501,9 +503,9 @@ def test_blas_is_given_no_more_threads(monkeypatch, eight_cores, allowed, wanted
 
 @pytest.mark.parametrize(("value", "threads"), [("3", 3), ("3,2", 3), ("", 0), ("many", 0)])
 def test_environment_of_a_build_without_openmp(monkeypatch, value, threads):
-    monkeypatch.setattr(_config, "openmp_enabled", lambda: False)
+    monkeypatch.setattr(config, "openmp_enabled", lambda: False)
     monkeypatch.setenv("OMP_NUM_THREADS", value)
-    assert _config._openmp_threads() == threads
+    assert config._openmp_threads() == threads
 
 
 @pytest.mark.long
@@ -513,7 +515,7 @@ def test_default_number_of_threads(environment):
     env = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
     if environment:
         env["OMP_NUM_THREADS"] = environment
-    script = "from smallvar import _config; print(_config.resolve_threads(None))"
+    script = "from smallvar._core import config; print(config.resolve_threads(None))"
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=env, timeout=60,
         check=True,
@@ -526,7 +528,7 @@ def test_default_number_of_threads(environment):
 def test_default_threads_follow_the_affinity():
     script = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from smallvar import _config; print(_config.resolve_threads(None))"
+        "from smallvar._core import config; print(config.resolve_threads(None))"
     )
     env = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
     run = subprocess.run(

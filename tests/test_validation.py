@@ -6,7 +6,7 @@ from helpers import moved
 from scipy.sparse import csr_array
 
 import smallvar
-from smallvar._validation import _csr, check_symmetric, realigned
+from smallvar._core.validation import _csr, check_symmetric, realigned
 
 X = np.random.default_rng(0).normal(size=(30, 2))
 

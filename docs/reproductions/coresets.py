@@ -38,7 +38,7 @@ from pathlib import Path
 import numpy as np
 
 from smallvar import DPMeans, coreset
-from smallvar._coreset import ROWS_A_SEED, rough, sensitivities
+from smallvar._centers.coreset import ROWS_A_SEED, rough, sensitivities
 
 KNOWN = ("s4", "birch2")
 

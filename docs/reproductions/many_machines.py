@@ -32,8 +32,8 @@ from distributed import Client
 from smallvar._sweeps.sums import Layout, column_range
 
 from smallvar import DPMeans
-from smallvar._centers import nearest_sweep
-from smallvar._starts import Start
+from smallvar._centers.center_estimator import nearest_sweep
+from smallvar._core.fit_loop import Start
 from smallvar.dask import _part, _team
 from smallvar.dask._sweep import TeamPlace, TeamSweep, facts_of, mean_of
 from smallvar.dask._team import FOLD, LOOPBACK, SHARE, Block, Team

@@ -74,7 +74,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from smallvar import DynamicMeans, KernelDynamicMeans, SpectralDynamicMeans
-from smallvar._eigen import yu_shi
+from smallvar._core.eigen import yu_shi
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

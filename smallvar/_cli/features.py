@@ -260,7 +260,7 @@ def show_path(args, options, table, reading):
         As for `show_features`.
     """
     from smallvar import feature_path
-    from smallvar._features import EXACT_LIMIT
+    from smallvar._features.feature_estimator import EXACT_LIMIT
 
     n, d = table.X.shape
     if args.assign == "exact" and min(args.path, n) > EXACT_LIMIT:
@@ -304,7 +304,7 @@ def height_and_width(text):
 
 def without_rounding(path):
     """Make errors that are only rounding 0, of which the first K is best for the least lam."""
-    from smallvar._feature_path import EXACT_FIT
+    from smallvar._features.feature_path import EXACT_FIT
 
     exact = path.error <= EXACT_FIT * path.error[0]
     low, high = path.lam_low.copy(), path.lam_high.copy()

@@ -232,9 +232,9 @@ def typical_penalty(args, X, table):
     """
     from sklearn.utils import check_array
 
-    from smallvar._config import resolve_threads
-    from smallvar._penalty import GUESS, farthest_first
-    from smallvar._validation import DTYPES, aligned
+    from smallvar._core.config import resolve_threads
+    from smallvar._core.validation import DTYPES, aligned
+    from smallvar._selection.penalty import GUESS, farthest_first
 
     if args.lam is not None:
         return args.lam, 0, 0.0
@@ -348,7 +348,7 @@ def memory_in_words(args, model):
     """Say how long and how well clusters are remembered: t_q and k_tau, or q and tau."""
     if args.q is not None:
         return {"q": f"{model.q_:.8g} (given)", "tau": f"{model.tau_:.8g} (given)"}
-    from smallvar._moving import DEFAULT_K_TAU, DEFAULT_T_Q
+    from smallvar._time.moving import DEFAULT_K_TAU, DEFAULT_T_Q
 
     t_q, k_tau, origin = DEFAULT_T_Q, DEFAULT_K_TAU, "default"
     if args.t_q is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smallvar._validation import check_number
+from smallvar._core.validation import check_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

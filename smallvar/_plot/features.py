@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smallvar._core.validation import check_number
 from smallvar._plot.base import (
     BLUE,
     Display,
@@ -16,7 +17,6 @@ from smallvar._plot.base import (
     write_label,
     write_title,
 )
-from smallvar._validation import check_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smallvar._core.validation import check_data, check_number
 from smallvar._plot.base import (
     Display,
     check_labels,
@@ -15,7 +16,6 @@ from smallvar._plot.base import (
     room,
     write_title,
 )
-from smallvar._validation import check_data, check_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smallvar._core.validation import as_floats, check_number
 from smallvar._plot.base import (
     BLUE,
     RED,
@@ -17,7 +18,6 @@ from smallvar._plot.base import (
     write_legend,
     write_title,
 )
-from smallvar._validation import as_floats, check_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

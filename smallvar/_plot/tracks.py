@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smallvar._core.validation import check_data, check_option
 from smallvar._plot.base import (
     Display,
     cluster_colors,
@@ -18,7 +19,6 @@ from smallvar._plot.base import (
     write_label,
     write_title,
 )
-from smallvar._validation import check_data, check_option
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

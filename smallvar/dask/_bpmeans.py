@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 import smallvar
-from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._features import check_assignments, check_masses
+from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.validation import check_lam, check_reach
+from smallvar._features.feature_estimator import check_assignments, check_masses
 from smallvar._sweeps.sums import Layout
-from smallvar._validation import check_lam, check_reach
 from smallvar.dask._collection import Parts, prepared
 from smallvar.dask._feature_part import ActiveRows, Setting, traced
 from smallvar.dask._feature_starts import FeatureStart

@@ -4,7 +4,7 @@ import dask.array as da
 import numpy as np
 from dask import is_dask_collection
 
-from smallvar._validation import as_floats, as_weights
+from smallvar._core.validation import as_floats, as_weights
 from smallvar.dask._team import Block
 
 

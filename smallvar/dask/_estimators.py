@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike
 from scipy.sparse import vstack
 
 import smallvar
-from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._spherical import length_rounding, unit_rows
-from smallvar._starts import Start
-from smallvar._validation import (
+from smallvar._centers.spherical import length_rounding, unit_rows
+from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.fit_loop import Start
+from smallvar._core.validation import (
     check_flag,
     check_init,
     check_number,

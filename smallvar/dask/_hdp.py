@@ -9,10 +9,10 @@ import numpy as np
 from dask import compute, delayed, is_dask_collection
 
 import smallvar
-from smallvar._base import unchanged_on_error, warn_not_converged
-from smallvar._hdp import _Start
+from smallvar._centers.hdp import _Start
+from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.validation import check_lam, check_number, check_option, check_reach
 from smallvar._sweeps.rounds import error_of
-from smallvar._validation import check_lam, check_number, check_option, check_reach
 from smallvar.dask._hdp_sweep import TeamSweep, labels_after
 from smallvar.dask._lazy import Remote, each_part, joined
 from smallvar.dask._part import add_facts, add_sums, facts, whole

@@ -8,7 +8,7 @@ from dask import delayed
 from numpy.typing import ArrayLike, NDArray
 
 import smallvar
-from smallvar._base import unchanged_on_error
+from smallvar._core.estimator import unchanged_on_error
 from smallvar.dask._collection import Parts
 from smallvar.dask._lazy import Lazy, lazily
 from smallvar.dask._team import current_client, guarded, named

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from smallvar._centers import sweep_over
+from smallvar._centers.center_estimator import sweep_over
+from smallvar._core.validation import one_row
 from smallvar._sweeps.sums import Sums, column_range, count_small
-from smallvar._validation import one_row
 from smallvar.dask._team import put_state, take_state, threads_here
 
 

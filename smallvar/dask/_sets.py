@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from dask import is_dask_collection
 
-from smallvar._groups import Groups
-from smallvar._validation import shown
+from smallvar._core.groups import Groups
+from smallvar._core.validation import shown
 from smallvar.dask._collection import Parts, prepared
 from smallvar.dask._team import Block
 

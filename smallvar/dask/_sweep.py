@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from smallvar._centers import Place
+from smallvar._centers.center_estimator import Place
 from smallvar._sweeps.dpmeans import next_centers
 from smallvar._sweeps.sums import Layout, Stream, Sums
 from smallvar.dask._part import (

@@ -13,7 +13,7 @@ from distributed import Client, KilledWorker, default_client, futures_of, get_wo
 from distributed.comm import CommClosedError
 from numpy.typing import NDArray
 
-from smallvar._validation import realigned
+from smallvar._core.validation import realigned
 
 FOLD = 16  # results that are added up by one task, where there are more tasks
 DIRECT = 8  # tasks up to which each is sent what all need; else workers hand it on

@@ -1,0 +1,1 @@
+"""Clusters with centers in the space of the data."""

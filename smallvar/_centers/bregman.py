@@ -1,0 +1,415 @@
+"""DP-means with a Bregman divergence in place of the squared distance."""
+
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy.spatial.distance import cdist
+from sklearn.utils.validation import check_is_fitted
+
+from smallvar._centers.divergence import (
+    DIVERGENCES,
+    DivergenceSweep,
+    Family,
+    Masses,
+    Reference,
+    blocks,
+    farthest_first,
+    sweep_at,
+)
+from smallvar._centers.dpmeans import WEIGHTS, DPMeans
+from smallvar._core.config import at_most_blas_threads
+from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.fit_loop import Start
+from smallvar._core.validation import (
+    check_init,
+    check_option,
+    check_ratio,
+    check_reach,
+    check_weights,
+    learned,
+)
+from smallvar._selection.penalty import cut_guess
+
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
+
+
+class BregmanDPMeans(DPMeans):
+    """DP-means with a Bregman divergence in place of the squared Euclidean distance.
+
+    Minimizes, over labels, centers and their number K,
+
+        sum_i w_i D(x_i, mu_{z_i}) + lam * K,
+
+    with one of the divergences ::
+
+        "squared_euclidean"   sum_j (x_j - mu_j)^2                                     all x
+        "kl"                  sum_j x_j log(x_j / mu_j) - x_j + mu_j                   x >= 0
+        "itakura_saito"       sum_j x_j / mu_j - log(x_j / mu_j) - 1                   x > 0
+        "logistic"            sum_j x_j log(x_j / mu_j)
+                                    + (1 - x_j) log((1 - x_j) / (1 - mu_j))       0 <= x <= 1
+
+    which are, but for terms that do not depend on the clusters, minus the log-likelihoods of a
+    Gaussian (of variance 1/2), Poisson, exponential and Bernoulli variable with mean mu_j. The
+    best center is the arithmetic mean for all of them.
+
+    Parameters
+    ----------
+    lam : float, "auto" or "farthest-first", default="auto"
+        Penalty for each cluster, in units of D, > 0 (0 is allowed together with ``max_clusters``).
+        "auto" chooses the number of clusters by the likelihood of the divergence's family along a
+        merge path (see Notes). "farthest-first" derives a penalty from the data and the guess
+        ``n_clusters``, with D as the distance.
+    divergence : {"squared_euclidean", "kl", "itakura_saito", "logistic"}, \
+default="squared_euclidean"
+        D. With "squared_euclidean" this is :class:`DPMeans`, on the same compiled sweeps.
+    n_clusters : int, default=8
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used with a number as ``lam``.
+    max_clusters : int, default=None
+        Never have more clusters than this. At the cap a far point joins its nearest cluster.
+    algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
+        As for :class:`DPMeans`. In "serial" and "delayed" a point x opens a cluster where
+        w * D(x, mu) > ``lam`` for every center. In "collapsed" it goes where the objective is
+        lowest: joining a cluster of weight s and mean m costs w D(x, m') + s D(m, m'), with m' the
+        joint mean. In "merge" two clusters become one at the cost s D(m, m') + s' D(m'', m').
+    init : "mean" or array-like of shape (n_centers, n_features), default="mean"
+        Starting centers, in the domain of D; "mean" is the (weighted) mean of the data.
+    shuffle : bool, default=False
+        Visit the points in random order instead of the given one.
+    n_init : int, default=1
+        Number of starts, the first in the given order (unless ``shuffle``), the others in random
+        order. The one with the lowest objective is kept; with "auto" that with the lowest
+        criterion.
+    max_iter : int, default=300
+        Largest number of sweeps; those that open clusters do not count,
+        but there are at most ``max_iter + n_samples``.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep. 0 runs to a fixed point.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the random orders, and of the first clusters of a merge path.
+    n_threads : int, default=None
+        Threads (of BLAS, but for "squared_euclidean"); None means all that this process may use.
+        The labels do not depend on it.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Means of the clusters, in order of creation.
+    labels_ : ndarray of shape (n_samples,), int32
+        Cluster of each row.
+    n_clusters_ : int
+        Number of clusters found.
+    inertia_ : float
+        Weighted sum of divergences from the own centers.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
+    lam_ : float
+        The penalty used.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    path_ : LambdaPath
+        The merge path, with "auto" or "merge" only: see :func:`lambda_path`.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From all methods, for data outside the domain of D, and as for :class:`DPMeans`.
+
+    See Also
+    --------
+    DPMeans : Squared Euclidean distances.
+    MahalanobisMeans : Clusters with covariances of their own.
+
+    Notes
+    -----
+    "auto" takes the K on the merge path that minimizes minus twice the log-likelihood of rows and
+    labels, with the families above (for "itakura_saito" the gamma law, its shape fitted too), plus
+    2 log(n) for each of the K (d + 1) - 1 parameters, n the sum of weights. It takes the unit of
+    the data at its word: counts are counts. For "squared_euclidean" see
+    :func:`lambda_path`.
+
+    0 log 0 is 0. A center with a component on the border of the domain (all members are 0 there,
+    or 1) is infinitely far from every x that differs there: with "kl" and "logistic" a point that
+    opens a cluster attracts nothing with a positive count where its own is 0. An infinite
+    divergence counts as far; at the cap, or in ``predict``, such a point joins the nearest center
+    that is at a finite divergence, and the first if there is none.
+
+    References
+    ----------
+    Jiang, Kulis & Jordan (2012), Small-variance asymptotics for exponential family Dirichlet
+    process mixture models. Banerjee, Merugu, Dhillon & Ghosh (2005), Clustering with Bregman
+    divergences. "collapsed" after Broderick, Kulis & Jordan (2013), MAD-Bayes, eq. 8-9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import BregmanDPMeans
+    >>> X = np.array([[2, 1], [3, 1], [200, 210], [231, 190], [1, 30], [2, 34]])
+    >>> model = BregmanDPMeans(lam=10.0, divergence="kl").fit(X)
+    >>> model.labels_
+    array([0, 0, 1, 1, 2, 2], dtype=int32)
+    >>> model.cluster_centers_.tolist()
+    [[2.5, 1.0], [215.5, 200.0], [1.5, 32.0]]
+    >>> model.predict([[5, 3], [5, 25]])
+    array([0, 2], dtype=int32)
+    """
+
+    _takes_sparse = False
+
+    def __init__(
+        self,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
+        *,
+        divergence: Literal[
+            "squared_euclidean", "kl", "itakura_saito", "logistic"
+        ] = "squared_euclidean",
+        n_clusters: int = 8,
+        max_clusters: int | None = None,
+        algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
+        init: Literal["mean"] | ArrayLike = "mean",
+        shuffle: bool = False,
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            lam,
+            n_clusters=n_clusters,
+            max_clusters=max_clusters,
+            algorithm=algorithm,
+            init=init,
+            shuffle=shuffle,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+            n_threads=n_threads,
+            verbose=verbose,
+        )
+        self.divergence = divergence
+
+    def _rule(self):
+        """The divergence, or None where the compiled sweeps take it."""
+        options = ("squared_euclidean", *DIVERGENCES)
+        check_option(self.divergence, "divergence", options)
+        return DIVERGENCES.get(self.divergence)
+
+    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+        rule = self._rule()
+        X = super()._validate(X, reset=reset, least=least)
+        if rule is not None:
+            rule.check(X, "X", self.divergence)
+            check_reach(X)
+        return X
+
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data in the domain of the divergence. float32 and float64 in any memory layout are used
+            as they are, other types converted once.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : BregmanDPMeans
+            The fitted estimator.
+        """
+        rule = self._rule()
+        if rule is None:
+            return super().fit(X, sample_weight=sample_weight)
+        with unchanged_on_error(self):
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
+            X = self._validate(X, reset=True)
+            weight = check_weights(sample_weight, X.shape[0])
+            if self.algorithm in ("collapsed", "merge"):
+                check_ratio(weight, WEIGHTS, self.algorithm)
+            given = check_init(self.init, X.shape[1], self.max_clusters)
+            if given is not None:
+                rule.check(given, "init", self.divergence)
+            with at_most_blas_threads(n_threads), np.errstate(over="ignore"):
+                best = self._fit_rule(rule, X, weight, given, rng, n_threads)
+            if not best.progress.ended:
+                warn_not_converged(self, self.n_iter_)
+        return self
+
+    def _fit_rule(self, rule, X, weight, given, rng, n_threads):
+        """All starts; the best one becomes the result."""
+        n = X.shape[0]
+        active = None if weight is None or weight.all() else np.flatnonzero(weight)
+        mass = Masses(X, weight, n_threads)
+        lam = None if self.lam == "auto" else self.lam
+        if isinstance(lam, str):
+            guess = cut_guess(self.n_clusters, n)
+            equal = None if active is None else (weight > 0).astype(np.float64)
+            center = mass.mean if weight is None else Masses(X, equal, n_threads).mean
+            lam = farthest_first(rule, X, active, center, guess)
+        about = Reference(rule, X, mass.mean, mass)
+        total = float(about.apart.sum() if weight is None else weight @ about.apart)
+        if not np.isfinite(total):
+            raise ValueError(
+                "X must have a finite (weighted) sum of divergences from its mean for "
+                f"divergence={self.divergence!r}, got {total} for values from "
+                f"{float(X.min()):.3g} to {float(X.max()):.3g}: replace tiny values"
+            )
+
+        def start(order, centers, lam, algorithm, given, cap):
+            rows = active
+            if order is not None:
+                rows = order if active is None else order[weight[order] > 0]
+            w = weight if weight is None or rows is None else weight[rows]
+            sweep = DivergenceSweep(rule, X, w, rows, about)
+            centers = mass.mean[None] if centers is None else centers
+            return Start(sweep, rows, centers, float(lam), algorithm, given, cap)
+
+        best = self._run(X, weight, lam, given, rng, n_threads, start, family=Family(rule))
+        if active is not None:
+            # idle rows, of weight zero, are not visited: they get the label that predict gives
+            idle = np.flatnonzero(weight == 0)
+            self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.sweep.centers).labels
+        return best
+
+    def _centers(self, rule, d):
+        """The fitted centers; the divergence may have been set to another one since."""
+        centers = learned(self, "cluster_centers_", None, d)
+        if rule is not None:
+            rule.check(centers, "cluster_centers_", self.divergence)
+        return centers
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Center of the least divergence from each row; no row opens a cluster.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data in the domain of the divergence.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Index into ``cluster_centers_``; at a tie the lowest one.
+        """
+        rule = self._rule()
+        if rule is None:
+            return super().predict(X)
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        centers = self._centers(rule, X.shape[1])
+        with at_most_blas_threads(self._threads()):
+            return sweep_at(rule, X, None, None, centers).labels
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Divergence of each row from each center.
+
+        For "squared_euclidean" that is the squared distance, where :class:`DPMeans` gives the
+        distance.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data in the domain of the divergence.
+
+        Returns
+        -------
+        divergences : ndarray of shape (n_samples, n_clusters)
+            In units of ``lam``; may be infinite; float32 for float32 data.
+        """
+        rule = self._rule()
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        centers = self._centers(rule, X.shape[1])
+        out = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
+        for rows in blocks(X.shape[0], centers.size):
+            x = X[rows].astype(np.float64, copy=False)
+            table = (
+                cdist(x, centers, "sqeuclidean")
+                if rule is None
+                else rule.between(x[:, None], centers)
+            )
+            with np.errstate(over="ignore"):
+                out[rows] = table
+            # infinity is a divergence of its own; another one must not become it
+            if (np.isinf(out[rows]) & (np.isfinite(table) | (rule is None))).any():
+                raise ValueError(
+                    f"X must be so near the centers that divergences are finite as {X.dtype}, got "
+                    f"entries up to {float(np.abs(X).max()):.3g}"
+                )
+        return out
+
+    def score(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return minus the objective of data at the fitted centers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data in the domain of the divergence.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            ``-(sum of w * least divergence from a center + lam_ * n_clusters_)``.
+        """
+        rule = self._rule()
+        if rule is None:
+            return super().score(X, sample_weight=sample_weight)
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        weight = check_weights(sample_weight, X.shape[0])
+        centers = self._centers(rule, X.shape[1])
+        rows = None if weight is None else np.flatnonzero(weight)
+        w = None if weight is None else weight[rows]
+        with at_most_blas_threads(self._threads()):
+            sweep = sweep_at(rule, X, w, rows, centers)
+            return -(sweep.squared_error() + self.lam_ * len(centers))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = self.divergence != "squared_euclidean"
+        return tags
+
+    def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
+        """Return a fitted scikit-learn KMeans with these centers, if the divergence is Euclidean.
+
+        Parameters
+        ----------
+        dtype : {numpy.float64, numpy.float32}, default=None
+            As for :meth:`DPMeans.to_sklearn_kmeans`.
+
+        Returns
+        -------
+        kmeans : sklearn.cluster.KMeans
+            As from :meth:`DPMeans.to_sklearn_kmeans`.
+        """
+        if self._rule() is not None:
+            raise ValueError(
+                "divergence must be 'squared_euclidean' for a KMeans that predicts the same, got "
+                f"{self.divergence!r}"
+            )
+        return super().to_sklearn_kmeans(dtype)

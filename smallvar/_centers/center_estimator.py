@@ -1,0 +1,315 @@
+"""Centers in the space of the data: where the data lie, nearest centers, methods that need them."""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy.sparse import issparse
+from scipy.spatial.distance import cdist
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
+
+from smallvar._core.estimator import Estimator
+from smallvar._core.validation import DTYPES, Data, check_spread, check_weights, learned, some_rows
+from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.sparse import SparseSweep
+from smallvar._sweeps.sums import Layout, column_range, round_origin
+
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
+
+
+def column_rounding(low, high):
+    """By how much a mean of values between these, in a column each, may be off by rounding."""
+    # some 1e-15 of the largest value; the mean of a constant column is exact
+    return np.where(high > low, np.maximum(np.abs(low), np.abs(high)) * 2.0**-49, 0.0)
+
+
+def mean_rounding(low, high):
+    """Squared distance by which a mean of rows between these values may be off by rounding."""
+    return float(np.square(column_rounding(low, high)[high > low]).sum())
+
+
+class Place:
+    """Where rows lie, as the sweeps need it; all of it follows from the rows as a set.
+
+    ``origin``, a round point near the rows, that sums and scores are taken from; ``scale``, a power
+    of two that brings data and centers, less the origin, into [-1, 1]; ``rounding``, the squared
+    distance up to which a mean of equal rows may be off by rounding; ``layout`` of the sums, and
+    ``mean`` (weighted); sums are taken from ``sums_from``. Rows without weight matter to the scale
+    alone. Scores of sparse rows are taken from 0.
+
+    ``used`` and ``all_rows`` are the ranges of the columns, over rows of positive weight and over
+    all; ``mass`` is the sum of weights, None: no weights.
+    """
+
+    layout: Layout
+    mean: NDArray[np.float64]
+
+    def __init__(self, used, all_rows, mass, sparse, centers=None, sums_from=None):
+        low, high = self._range = used
+        self.origin = round_origin(low, high)
+        self.sums_from = self.origin if sums_from is None else sums_from
+        if sparse:
+            self.origin = np.zeros(len(low))
+        self.spread = high - low
+        low, high = all_rows
+        reach = max((high - self.origin).max(), (self.origin - low).max())
+        if centers is not None:
+            reach = max(reach, np.abs(centers - self.origin).max())
+        if reach > 0 and not 1e-140 < reach < 1e140:
+            raise ValueError(
+                f"X must be spread over more than 1e-140 and less than 1e140, got {reach:.3g}: "
+                "squared distances would leave the range of float64; rescale the data"
+            )
+        check_spread(0.0 if mass is None else mass, float(reach))
+        self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
+        self.rounding = mean_rounding(*used)
+
+    def column_rounding(self):
+        """What of a difference may be rounding, in each column."""
+        return column_rounding(*self._range)
+
+
+class Space(Place):
+    """The place of these rows; its ``layout`` and ``mean`` are made when they are asked for."""
+
+    def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
+        self._data = X, weight, n_threads
+        self._layout = self._center = None
+        used = all_rows = column_range(X, weight, n_threads)
+        if weight is not None and not weight.all():
+            all_rows = column_range(X, None, n_threads)
+        mass = None if weight is None else float(weight.sum())
+        super().__init__(used, all_rows, mass, issparse(X), centers, sums_from)
+
+    # functools.cached_property of Python 3.11 has a lock, which a forked child would find locked
+
+    @property
+    def layout(self):
+        """The bins of the sums."""
+        if self._layout is None:
+            low, high = self._range
+            self._layout = Layout(*self._data, origin=self.sums_from, low=low, high=high)
+        return self._layout
+
+    @property
+    def center(self):
+        """The mean of all rows, and their weight."""
+        if self._center is None:
+            self._center = self.layout.center(*self._data)
+        return self._center
+
+    @property
+    def mean(self):
+        """The mean of all rows."""
+        return self.center[0]
+
+
+def sweep_over(X, *args, **options):
+    """The sweep for these rows, dense or sparse; arguments as for DPSweep."""
+    return (SparseSweep if issparse(X) else DPSweep)(X, *args, **options)
+
+
+def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
+    """A sweep over the data whose labels are the nearest of these centers."""
+    space = Space(X, weight, n_threads, centers, sums_from)
+    labels = np.zeros(X.shape[0], dtype=np.int32)
+    sweep = sweep_over(X, weight, None, labels, space, n_threads, len(centers), False)
+    sweep.set_centers(centers)
+    sweep.assign()
+    return sweep
+
+
+class NearestCenters(Estimator):
+    """Base of estimators whose ``predict`` is the nearest center, as that of k-means is."""
+
+    cluster_centers_: NDArray[np.float64]
+    labels_: NDArray[np.int32]
+    inertia_: float
+    n_iter_: int
+    _dtype: type[np.floating] = np.float64  # of the data of the last fit
+
+    def _validate(self, X: Data, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+        X = super()._validate(X, reset=reset, least=least)
+        if reset:
+            self._dtype = X.dtype.type
+        return X
+
+    def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
+        """Return a fitted scikit-learn KMeans with these centers.
+
+        It minimizes the squared error of this number of clusters and no penalty. Whatever takes a
+        fitted ``KMeans`` takes it, ONNX export for one.
+
+        Parameters
+        ----------
+        dtype : {numpy.float64, numpy.float32}, default=None
+            The type of its centers; None means that of the data of the fit. Methods of ``KMeans``
+            take data of the type of its centers only.
+
+        Returns
+        -------
+        kmeans : sklearn.cluster.KMeans
+            With copies of ``cluster_centers_`` and ``labels_``, and the ``inertia_``, ``n_iter_``,
+            ``n_features_in_`` and, if there are any, ``feature_names_in_``. Labels that it predicts
+            are those predicted here but for ties, up to rounding. ``score`` is minus the squared
+            error, without penalties. Fitted again, it begins at these centers.
+
+        Examples
+        --------
+        >>> from smallvar import DPMeans
+        >>> model = DPMeans(4.0).fit([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0]])
+        >>> kmeans = model.to_sklearn_kmeans()
+        >>> kmeans.cluster_centers_
+        array([[0. , 0.5],
+               [9. , 8.5]])
+        >>> kmeans.predict([[8.0, 8.0]])
+        array([1], dtype=int32)
+        """
+        from sklearn.cluster import KMeans
+
+        check_is_fitted(self)
+        try:
+            kind = np.dtype(self._dtype if dtype is None else dtype)
+        except TypeError:
+            kind = None
+        if kind not in DTYPES:
+            raise ValueError(f"dtype must be numpy.float64, numpy.float32 or None, got {dtype!r}")
+        centers = learned(self, "cluster_centers_", None, self.n_features_in_)
+        reach = float(np.abs(centers).max())
+        with np.errstate(over="ignore"):
+            centers = centers.astype(kind)
+        if not np.isfinite(centers).all():
+            raise ValueError(f"dtype must hold cluster_centers_, got {kind} for {reach:.3g}")
+        # fitted by itself, on one row, so that it has whatever else it needs
+        row = np.zeros((1, centers.shape[1]), dtype=kind)
+        kmeans = KMeans(1, init=row, n_init=1).fit(row)
+        kmeans.set_params(n_clusters=len(centers), init=centers.copy())
+        if "_n_features_out" in vars(kmeans):  # of ClassNamePrefixFeaturesOutMixin
+            kmeans._n_features_out = len(centers)
+        kmeans.cluster_centers_ = centers
+        kmeans.labels_ = np.array(self.labels_)
+        kmeans.inertia_, kmeans.n_iter_ = self.inertia_ / self._error_share, self.n_iter_
+        if hasattr(self, "feature_names_in_"):
+            kmeans.feature_names_in_ = self.feature_names_in_.copy()
+        return kmeans
+
+
+class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Estimator):
+    """Base of estimators whose result is a set of centers in the space of the data."""
+
+    cluster_centers_: NDArray[np.float64]
+    labels_: NDArray[np.int32]
+    n_clusters_: int
+    objective_: float
+    n_iter_: int
+
+    @property
+    def _n_features_out(self):
+        return self.cluster_centers_.shape[0]
+
+    def fit_predict(
+        self, X: Data, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> NDArray[np.int32]:
+        """Fit and return the labels of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data, as for ``fit``.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, as for ``fit``.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            ``labels_`` of the fit.
+        """
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def predict(self, X: Data) -> NDArray[np.int32]:
+        """Nearest center of each row; no row opens a cluster.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Index into ``cluster_centers_``; at a tie the lowest one.
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        return nearest_sweep(X, None, centers, self._threads()).labels
+
+    def transform(self, X: Data) -> NDArray[np.floating]:
+        """Compute the Euclidean distances (not squared) of each row to each center.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, n_clusters)
+            In data units, float32 for float32 data.
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        distances = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
+        norms = np.einsum("kj,kj->k", centers, centers) if issparse(X) else None
+        for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
+            with np.errstate(over="ignore", invalid="ignore"):
+                if issparse(X):
+                    some = some_rows(X, rows).astype(np.float64, copy=False)
+                    squares = np.asarray(some.multiply(some).sum(axis=1)).reshape(-1, 1)
+                    squares = squares - 2.0 * (some @ centers.T) + norms
+                    distances[rows] = np.sqrt(np.maximum(squares, 0.0))
+                else:
+                    distances[rows] = cdist(X[rows], centers)
+        if not np.isfinite(distances).all():
+            largest = float(np.abs(X.data if issparse(X) else X).max())
+            raise ValueError(
+                "X must be so near the centers that squared distances, and distances as "
+                f"{X.dtype}, are finite, got entries up to {largest:.3g}"
+            )
+        return distances
+
+    def score(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> float:
+        """Return minus the objective of data at the fitted centers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            ``-(sum of w * squared distance to the nearest center + lam_ * n_clusters_)``.
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        weight = check_weights(sample_weight, X.shape[0])
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        sweep = nearest_sweep(X, weight, centers, self._threads())
+        return -(self._error_share * sweep.squared_error() + self.lam_ * len(centers))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

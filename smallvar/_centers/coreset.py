@@ -1,0 +1,217 @@
+"""Coresets: few weighted rows that stand for all of them."""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.utils import check_random_state
+
+from smallvar._centers.center_estimator import Space, sweep_over
+from smallvar._centers.dpmeans import WEIGHTS
+from smallvar._core.config import resolve_threads
+from smallvar._core.validation import (
+    Data,
+    check_data,
+    check_number,
+    check_ratio,
+    check_weights,
+    some_rows,
+    unit_of,
+)
+from smallvar._selection.path import draw
+
+ROWS_A_SEED = 32  # rows drawn for each: with fewer a mean of theirs would be off by more than 3 %
+
+
+def rough(X, weight, lam, most, rng, n_threads):
+    """Number of seeds, at most so many; the nearest one of each row, and its squared distance.
+
+    The first seed is the mean. Then, in rounds, as many rows as there are seeds are drawn by weight
+    times squared distance (Bahmani et al. 2012), until a round does not lower error + lam * seeds.
+    """
+    space, labels = Space(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
+    sweep = sweep_over(X, weight, None, labels, space, n_threads, 8, True)
+    sweep.start(space.mean.reshape(1, -1))
+    best, lowest = None, np.inf
+    while True:
+        sweep.assign()
+        distance = sweep.own_distances()
+        if sweep.k == 1:  # the mean is rounded, other seeds are rows
+            distance[distance <= space.rounding] = 0.0
+        total = np.cumsum(distance if weight is None else weight * distance)
+        objective = total[-1] + lam * sweep.k
+        if best is not None and not objective < lowest:
+            return best
+        best, lowest = (sweep.k, labels.copy(), distance), objective
+        if sweep.k >= most or not total[-1] > 0.0:
+            return best
+        seeds = some_rows(X, draw(total, min(sweep.k, most - sweep.k), rng))
+        seeds = seeds.toarray() if issparse(X) else seeds
+        sweep.append(np.ascontiguousarray(seeds, dtype=np.float64))
+
+
+def sensitivities(k, labels, distance, weight, lam):
+    """For each row a bound on the share that it may have in the objective at any centers.
+
+    That is, by unit of its weight and times the weight W of all rows. With W_b and e_b the weight
+    and the mean squared distance of the rows of seed b, a = 16 (ln k + 2), and the objective
+    f = (error + lam k) / W at the seeds: a d / f + 2 a e_b / f + 4 W / W_b (Bachem, Lucic & Krause
+    2017, Algorithm 2, where f is the error alone).
+    """
+    mass = np.bincount(labels, weight, minlength=k)
+    error = np.bincount(labels, distance if weight is None else weight * distance, minlength=k)
+    used = np.flatnonzero(mass)
+    total = float(np.cumsum(mass)[-1])
+    of_seed = np.zeros(k)
+    of_seed[used] = 4.0 * total / mass[used]
+    f = (float(np.cumsum(error)[-1]) + lam * k) / total
+    if not f > 0.0:  # every row is at a seed
+        return of_seed[labels]
+    a = 16.0 * (math.log(k) + 2.0)
+    of_seed[used] += 2.0 * a * (error[used] / mass[used] / f)
+    return a * (distance / f) + of_seed[labels]
+
+
+def inclusion(size, n_rows):
+    """The c for which min(1, c * size) add up to ``n_rows``, which is less than there are sizes."""
+    ordered = np.sort(size)[::-1]
+    # if the largest j are taken for sure, c = (n_rows - j) / the sum of the others
+    others = np.cumsum(ordered[::-1])[::-1][:n_rows]
+    j = int(np.argmax((n_rows - np.arange(n_rows)) * ordered[:n_rows] <= others))
+    return (n_rows - j) / float(others[j])
+
+
+def coreset(
+    X: Data,
+    n_rows: int,
+    lam: float,
+    *,
+    sample_weight: ArrayLike | None = None,
+    random_state: int | np.random.RandomState | None = None,
+    n_threads: int | None = None,
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Draw few rows, with weights, that have about the objective of DP-means that all rows have.
+
+    For any centers mu_1 ... mu_K, few compared with ``n_rows``,
+
+        sum_i w_i min_k ||x_i - mu_k||^2 + lam * K
+
+    is about the same over the rows drawn with their new weights as over all rows: its expectation
+    is the same. A row is the likelier to be drawn, and the lighter, the more of the objective it
+    may be responsible for: it is far from others, or has few rows around it. So
+    ``DPMeans(lam, algorithm="merge").fit(X[index], sample_weight=weight)`` finds centers that are
+    good for all rows.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Data; float32 and float64 are used as they are, sparse rows as CSR.
+    n_rows : int
+        How many rows to draw, >= 1. The squared error at the centers found exceeds the best one by
+        about K / n_rows of itself: take more than 30 rows for each cluster that is expected.
+    lam : float
+        Penalty for each cluster in squared data units, >= 0: what a cluster must save, not the
+        distance at which one opens (see Notes). 0 where it is not known yet: then the rows are
+        drawn to suit any number of clusters up to n_rows / 32.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights >= 0 of the rows, not all zero; None means 1 each. Rows of weight zero are never
+        drawn.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the draws.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+
+    Returns
+    -------
+    index : ndarray of shape (n_rows,), intp
+        The rows drawn, ascending, each once; all rows of positive weight, if there are no more
+        than ``n_rows``.
+    weight : ndarray of shape (n_rows,), float64
+        Their weights: the weight given, divided by the probability with which the row is drawn. The
+        sum is that of all weights in expectation, not exactly. Rows drawn for sure, and those of
+        data that have no more than ``n_rows``, keep their weight.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If ``X`` is not a finite, numeric, two-dimensional array, or a parameter is out of its
+        bounds; the ratio of the largest to the least positive weight may be 1e12 at most.
+
+    See Also
+    --------
+    DPMeans : What to fit to these rows, with ``algorithm="merge"``.
+    MiniBatchDPMeans : Another way to deal with many rows.
+
+    Notes
+    -----
+    Rough clusters come first: the mean, then rows drawn by their squared distance from the seeds so
+    far, in rounds that double the seeds, for as long as that lowers the objective, at most
+    n_rows / 32 seeds. A row at squared distance d from the nearest seed b, whose rows have weight
+    W_b of all W and a mean squared distance e_b, can have no more than about
+
+        a d / f + 2 a e_b / f + 4 W / W_b,  a = 16 (ln k + 2),
+
+    W-ths of the objective, by unit of its weight, whatever the centers; f is the objective at the k
+    seeds over W. The probability of a row is its weight times this bound times a constant, at most
+    1, such that ``n_rows`` are expected. The draw is a systematic one, along the rows of each seed
+    by distance: equal steps through the sum of the probabilities, from a random start. So exactly
+    ``n_rows`` are drawn, each row with its probability, and no seed gets too many or too few.
+
+    A row of weight w opens a cluster at w times its squared distance > ``lam``. With a ``lam`` that
+    is meant as a distance, ``algorithm="serial"`` and "delayed" therefore open far too many on a
+    coreset, whose rows weigh as much as hundreds. What a cluster must save does not depend on that.
+
+    ``DPMeans(lam="auto")`` goes by a part of the rows anyway. On a coreset it may find another
+    number of clusters, as rows far from others are many there: find ``lam_`` on all rows, if
+    possible.
+
+    References
+    ----------
+    Bachem, Lucic & Krause (2015), Coresets for nonparametric estimation - the case of DP-means; the
+    bound as in their Practical coreset constructions for machine learning (2017), Algorithm 2, with
+    the penalties in f; rounds after Bahmani et al. (2012), Scalable k-means++, and the systematic
+    draw after Madow (1949). The papers draw rows independently, with replacement.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from smallvar import DPMeans, coreset
+    >>> X, _ = make_blobs(50_000, centers=10, random_state=0, cluster_std=0.5)
+    >>> index, weight = coreset(X, 500, lam=10_000.0, random_state=0)
+    >>> few = DPMeans(10_000.0, algorithm="merge", random_state=0)
+    >>> few = few.fit(X[index], sample_weight=weight)
+    >>> full = DPMeans(10_000.0, algorithm="merge", random_state=0).fit(X)
+    >>> few.n_clusters_, full.n_clusters_
+    (10, 10)
+    >>> round(-few.score(X) / full.objective_, 3)
+    1.002
+    """
+    X = check_data(X, sparse=True)
+    check_number(n_rows, "n_rows", low=1, integer=True)
+    lam = check_number(lam, "lam", low=0)
+    check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+    weight = check_weights(sample_weight, X.shape[0])
+    check_ratio(weight, WEIGHTS)
+    rng, threads = check_random_state(random_state), resolve_threads(n_threads)
+    unit = unit_of(weight)
+    rows = np.arange(X.shape[0])
+    if weight is not None:
+        rows, weight = np.flatnonzero(weight), weight / unit
+    if n_rows >= len(rows):
+        return rows, np.ones(len(rows)) if weight is None else unit * weight[rows]
+    k, labels, distance = rough(X, weight, lam / unit, max(1, n_rows // ROWS_A_SEED), rng, threads)
+    share = sensitivities(k, labels, distance, weight, lam / unit)
+    rows = rows[np.lexsort((distance[rows], labels[rows]))]
+    share, given = share[rows], np.ones(len(rows)) if weight is None else weight[rows]
+    share *= inclusion(given * share, n_rows)
+    sure = given * share >= 1.0
+    rest = np.flatnonzero(~sure)
+    total = np.cumsum((given * share)[rest])
+    left = n_rows - np.count_nonzero(sure)
+    steps = (np.arange(left) + rng.uniform()) * (total[-1] / max(left, 1))
+    taken = sure.copy()
+    taken[rest[np.minimum(np.searchsorted(total, steps, side="right"), len(rest) - 1)]] = True
+    rows, new = rows[taken], np.where(sure, given, 1.0 / share)[taken]
+    order = np.argsort(rows)
+    return rows[order], unit * new[order]

@@ -1,0 +1,379 @@
+"""DP-means: k-means whose number of clusters follows from a penalty."""
+
+import warnings
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+
+from smallvar._centers.center_estimator import (
+    CenterEstimator,
+    NearestCenters,
+    Space,
+    nearest_sweep,
+    sweep_over,
+)
+from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.fit_loop import Start, best_of
+from smallvar._core.validation import (
+    Data,
+    check_flag,
+    check_init,
+    check_lam,
+    check_number,
+    check_option,
+    check_ratio,
+    check_reach,
+    check_weights,
+)
+from smallvar._selection.path import DENSE_BYTES, LambdaPath, dense_bytes, find_path
+from smallvar._selection.penalty import cut_guess, farthest_first
+from smallvar._sweeps.collapsed import CollapsedSweep
+
+LAMS = ("auto", "farthest-first")
+WEIGHTS = 1e12  # largest ratio of weights where rows are taken out of clusters
+CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
+MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
+
+
+def resolve_lam(lam, X, n_clusters, weight, n_threads):
+    """The penalty as a number."""
+    if isinstance(lam, str):
+        guess = cut_guess(n_clusters, X.shape[0])
+        check_reach(X)
+        return farthest_first(X, guess, weight, n_threads)
+    return float(lam)
+
+
+class DPMeans(NearestCenters, CenterEstimator):
+    """DP-means clustering: the number of clusters follows from a penalty.
+
+    Minimizes, over labels, centers and their number K,
+
+        sum_i w_i ||x_i - mu_{z_i}||^2 + lam * K,
+
+    the k-means objective plus a price ``lam`` for each cluster. By default the data choose ``lam``.
+
+    A number can be meant in two ways. As *what a cluster must save*, the objective read literally,
+    it is of the order of the squared error of a whole cluster: that is what "auto" finds, and what
+    ``algorithm="merge"`` minimizes. As *the squared distance at which a cluster opens* it is of the
+    order of the square of a cluster's radius: that is how the other algorithms, which look at one
+    point at a time, use it. Given the first kind of number they stop at a single cluster.
+
+    Parameters
+    ----------
+    lam : float, "auto" or "farthest-first", default="auto"
+        Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
+        ``max_clusters``: that is k-means). "auto" chooses the number of clusters, and with it the
+        penalty, by how well they describe the data: see :func:`lambda_path`. "farthest-first"
+        derives it from the data and the guess ``n_clusters``, see :func:`farthest_first_lambda`.
+    n_clusters : int, default=8
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used otherwise.
+    max_clusters : int, default=None
+        Never have more clusters than this. At the cap a far point joins its nearest cluster.
+    algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
+        How to minimize for a given ``lam``. "serial" is Algorithm 1 of the paper: points in order,
+        each one beyond ``lam`` opens a cluster at once. "delayed" opens at most one cluster a
+        sweep, for the point with the largest weighted distance: fewer redundant clusters.
+        "collapsed" moves the means with each point; it needs no start and stops only at stronger
+        optima, but runs on one thread. "merge" comes down from many clusters, always merging the
+        two that cost least, takes the three numbers with the lowest objective, and goes on from
+        them by collapsed sweeps: the lowest objective of all, and the only one for a large ``lam``.
+        With ``lam="auto"`` the clusters are those of the merge path, brought to a fixed point by
+        plain sweeps, or by collapsed ones with "collapsed": the others are then the same.
+    init : "mean" or array-like of shape (n_centers, n_features), default="mean"
+        Starting centers; "mean" is the (weighted) mean of the data. With "auto" and "merge" given
+        centers are where the path begins: no more clusters than those are found.
+    shuffle : bool, default=False
+        Visit the points in random order instead of the given one.
+    n_init : int, default=1
+        Number of starts, the first in the given order (unless ``shuffle``), the others in random
+        order. The one with the lowest objective is kept; with "auto" the path with the lowest
+        criterion.
+    max_iter : int, default=300
+        Largest number of sweeps; those that open clusters do not count,
+        but there are at most ``max_iter + n_samples``.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep. 0 runs to a fixed point.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the random orders, and of the first clusters (and, of many rows, the sample)
+        of a merge path, see :func:`lambda_path`.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Means of the clusters, in order of creation.
+    labels_ : ndarray of shape (n_samples,), int32
+        Cluster of each row.
+    n_clusters_ : int
+        Number of clusters found.
+    inertia_ : float
+        Weighted sum of squared distances to the own centers.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
+    lam_ : float
+        The penalty used.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    path_ : LambdaPath
+        The merge path, with "auto" or "merge" only: other numbers of clusters, what they cost, and
+        for which penalties they are best. See :func:`lambda_path`.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional, and for parameters
+        out of their bounds. The estimator is then as it was before.
+
+    See Also
+    --------
+    MiniBatchDPMeans : The same from batches of the data.
+    lambda_path : The merge path behind ``lam="auto"``.
+    farthest_first_lambda : A penalty from a guess of the number of clusters.
+
+    Notes
+    -----
+    A point of weight w counts w times in means and objective, and opens a cluster at w * distance
+    > ``lam``; rows of weight zero take no part and are labeled as by ``predict``. Ties go to the
+    lowest index.
+
+    A warning tells of a fit that ends at a single cluster because ``lam`` exceeds every squared
+    distance from the mean, where merging would find a much lower objective.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics,
+    Algorithm 1. Delayed creation after Dinari & Freifeld (2022). "collapsed" and the cap:
+    Broderick, Kulis & Jordan (2013), MAD-Bayes, eq. 8-9 and 12.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import DPMeans
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0], [0.0, 9.0]])
+    >>> model = DPMeans(lam=4.0).fit(X)
+    >>> model.n_clusters_
+    3
+    >>> model.labels_
+    array([0, 0, 1, 1, 2], dtype=int32)
+    >>> model.predict([[8.0, 8.0]])
+    array([1], dtype=int32)
+    >>> model.objective_
+    13.0
+
+    Without a number, the data choose:
+
+    >>> from sklearn.datasets import make_blobs
+    >>> X, _ = make_blobs(300, centers=4, random_state=2)
+    >>> DPMeans(random_state=0).fit(X).n_clusters_
+    4
+    """
+
+    lam: float | Literal["auto", "farthest-first"] | None
+    inertia_: float
+    objective_path_: NDArray[np.float64]
+    lam_: float
+    path_: LambdaPath
+
+    def __init__(
+        self,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
+        *,
+        n_clusters: int = 8,
+        max_clusters: int | None = None,
+        algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
+        init: Literal["mean"] | ArrayLike = "mean",
+        shuffle: bool = False,
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.n_clusters = n_clusters
+        self.max_clusters = max_clusters
+        self.algorithm = algorithm
+        self.init = init
+        self.shuffle = shuffle
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    _takes_sparse = True
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        takes_them = isinstance(self.algorithm, str) and self.algorithm in ("serial", "delayed")
+        tags.input_tags.sparse &= takes_them
+        return tags
+
+    def _check_parameters(self):
+        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
+        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed", "merge"))
+        check_flag(self.shuffle, "shuffle")
+        self._check_starts()
+
+    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster the data.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. float32 and float64 in any memory layout are used as they are, other types
+            converted once. Sparse data stay sparse (CSR; other formats are converted once) and give
+            the labels of the dense array of the same numbers; not for "collapsed" and "merge".
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : DPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
+            X = self._validate(X, reset=True)
+            if issparse(X) and self.algorithm in ("collapsed", "merge"):
+                raise ValueError(
+                    f"DPMeans with algorithm={self.algorithm!r} takes dense data only, got sparse "
+                    "X: use 'serial' or 'delayed', X.toarray(), or fewer columns by "
+                    "sklearn.decomposition.TruncatedSVD"
+                )
+            weight = check_weights(sample_weight, X.shape[0])
+            if self.algorithm in ("collapsed", "merge"):
+                check_ratio(weight, WEIGHTS, self.algorithm)
+            given = check_init(self.init, X.shape[1], self.max_clusters)
+            best = self._fit(X, weight, given, rng, n_threads)
+            if self.algorithm == "collapsed" and weight is not None and not weight.all():
+                # idle rows, of weight zero, are not visited: they get the label of predict
+                idle = np.flatnonzero(weight == 0)
+                self.labels_[idle] = nearest_sweep(
+                    X[idle], None, best.sweep.centers, n_threads
+                ).labels
+            reachable = self._reachable(X, weight, n_threads) if given is None else None
+            if reachable:
+                warnings.warn(reachable, UserWarning, stacklevel=2)
+            if not best.progress.ended:
+                warn_not_converged(self, self.n_iter_)
+        return self
+
+    def _fit(self, X, weight, given, rng, n_threads):
+        """All starts on checked data; the best one becomes the result."""
+
+        def start(order, centers, lam, algorithm, given, cap):
+            space = Space(X, weight, n_threads, centers if given else None)
+            if centers is None:
+                centers = space.mean.reshape(1, -1)
+            w = weight if order is None or weight is None else weight[order]
+            labels = np.zeros(X.shape[0], dtype=np.int32)
+            make = CollapsedSweep if algorithm == "collapsed" else sweep_over
+            bounds = algorithm != "collapsed"
+            sweep = make(X, w, order, labels, space, n_threads, len(centers), bounds)
+            return Start(sweep, order, centers, lam, algorithm, given, cap)
+
+        lam = None
+        if self.lam != "auto":
+            lam = resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+        return self._run(X, weight, lam, given, rng, n_threads, start)
+
+    def _run(self, X, weight, lam, given, rng, n_threads, start, penalty=None, **more):
+        """All starts, from a merge path where lam is None or the algorithm asks for one.
+
+        ``start(order, centers, lam, algorithm, given, cap)`` makes one; centers None: the mean.
+        ``penalty(path)`` is lam where the path chooses, None: as it has it. ``more`` is the path's.
+        """
+        n = X.shape[0]
+        orders = (rng.permutation(n) if i > 0 or self.shuffle else None for i in range(self.n_init))
+        vars(self).pop("path_", None)
+        if lam is not None and self.algorithm != "merge":
+            known, cap = given is not None, self.max_clusters
+            starts = (start(order, given, lam, self.algorithm, known, cap) for order in orders)
+            return self._best_start(n, starts, self.n_init)
+        algorithm = "serial" if lam is None and self.algorithm != "collapsed" else "collapsed"
+        options = {"lam": lam, "most": self.max_clusters, "init": given, "verbose": self.verbose}
+
+        def of_path(order, path):
+            counts = [path.best]
+            if lam is not None:
+                objective = path.inertia + lam * path.n_clusters
+                most = path.longest if self.max_clusters is None else self.max_clusters
+                ranked = path.n_clusters[np.argsort(objective, kind="stable")].tolist()
+                counts = [k for k in ranked if k <= min(most, path.longest)][:CANDIDATES]
+            price, cap = lam, self.max_clusters
+            if lam is None:
+                price, cap = path.lam if penalty is None else penalty(path), path.best
+            for k in counts:
+                one = start(order, path.centers(k), price, algorithm, True, cap)
+                one.merge_path = path
+                yield one
+
+        paths = (
+            (order, find_path(X, weight, rng, n_threads, **options, **more)) for order in orders
+        )
+        if lam is None:  # the objectives of different penalties do not compare
+            paths = [min(paths, key=lambda pair: pair[1].value)]
+        starts = (one for pair in paths for one in of_path(*pair))
+        best = self._best_start(n, starts, 1 if lam is None else None)
+        self.path_ = best.merge_path
+        return best
+
+    def _reachable(self, X, weight, n_threads):
+        """The warning that more clusters would cost less than the only one left; None if not so."""
+        alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
+        if not alone or not self.lam_ < self.inertia_:
+            return None
+        if issparse(X) and dense_bytes(X, rough=True) > DENSE_BYTES:
+            return None
+        options = {"lam": self.lam_, "most": self.max_clusters, "rough": True}
+        path = find_path(X, weight, np.random.RandomState(0), n_threads, **options)
+        objective = path.inertia + self.lam_ * path.n_clusters
+        if not objective.min() < MUCH_BETTER * self.objective_:
+            return None
+        return (
+            f"one cluster is left because lam={self.lam_:.6g} exceeds the squared distance of "
+            f"every point from the mean, but {path.n_clusters[objective.argmin()]} clusters would "
+            f"have an objective near {objective.min():.6g} instead of {self.objective_:.6g}: use "
+            + ("" if issparse(X) else "algorithm='merge', or ")
+            + "lam='auto' to let the data choose."
+        )
+
+    def _best_start(self, n, starts, total):
+        """Run the starts; the one with the lowest objective becomes the result for n rows."""
+        finished = (start.run(self.max_iter, self.tol, self.verbose) for start in starts)
+        best = best_of(finished, total=total, verbose=self.verbose)
+        self.cluster_centers_ = best.sweep.centers
+        self.labels_ = best.sweep.labels
+        if best.order is not None:
+            self.labels_ = np.empty(n, dtype=np.int32)
+            self.labels_[best.order] = best.sweep.labels
+        self.n_clusters_ = best.sweep.k
+        self.inertia_ = best.inertia
+        self.objective_ = best.objective
+        self.objective_path_ = np.array(best.progress.path)
+        self.lam_ = best.lam
+        self.n_iter_ = best.progress.n_iter
+        return best

@@ -1,0 +1,393 @@
+"""DP-means from batches: bounded memory, streams."""
+
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import pdist
+
+from smallvar._centers.center_estimator import (
+    CenterEstimator,
+    NearestCenters,
+    Space,
+    nearest_sweep,
+)
+from smallvar._centers.dpmeans import LAMS, resolve_lam
+from smallvar._core.estimator import unchanged_on_error
+from smallvar._core.fit_loop import NO_CAP
+from smallvar._core.validation import (
+    Data,
+    check_init,
+    check_lam,
+    check_number,
+    check_stays,
+    check_verbose,
+    check_weights,
+    learned,
+    one_row,
+    some_rows,
+)
+from smallvar._selection.path import LambdaPath, find_path
+from smallvar._sweeps.seeds import nearest_seed
+from smallvar._sweeps.sums import Stream
+
+
+def _threshold(X, weight, centers, n_threads):
+    """A squared distance beyond all that lie within these clusters."""
+    sweep = nearest_sweep(X, weight, centers, n_threads)
+    distance = sweep.own_distances()
+    within = float((distance if weight is None else weight * distance).max())
+    if len(centers) == 1:
+        return 4.0 * within if within > 0.0 else 1.0
+    between = pdist(centers, "sqeuclidean")
+    if weight is not None:  # a row opens a cluster by its weighted distance
+        between *= weight[weight > 0.0].mean()
+    between = float(between[between > 0.0].min(initial=np.inf))
+    return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between)
+
+
+class BatchEstimator(CenterEstimator):
+    """Base of estimators whose centers follow batch after batch.
+
+    ``_given`` names the array that says how much each center was given so far. ``_stream`` has the
+    sums behind it, and the centers and that array as they were made of these sums: where either was
+    replaced since, or ``_stream`` is None, the sums are made from them. A subclass has
+    ``_check_parameters()`` and ``_begin(X, weight, rng, n_threads)``, which takes the penalty and
+    the centers to begin at, None for that of ``_first``, from the first data seen.
+    """
+
+    _given = "cluster_weights_"
+    _used_up: tuple[str, ...] = ("lam", "init")  # parameters that only the first data see
+    _used: dict[str, Any]
+    _stream: Any
+    lam: Any
+    inertia_: float
+    lam_: float
+    n_steps_: int
+    max_clusters: int | None
+    _check_parameters: Callable[[], None]
+    _begin: Callable[..., None]
+
+    def _note(self):
+        """Remember the parameters that are used up when the first data have been seen."""
+        names = {*self._used_up, *(("n_clusters",) if self.lam == "farthest-first" else ())}
+        self._used = {name: getattr(self, name) for name in sorted(names)}
+
+    def _first(self, X, weight, n_threads):
+        """The center to begin at where none is given."""
+        return Space(X, weight, n_threads).mean.reshape(1, -1)
+
+    def _reach(self):
+        """The weighted squared distance beyond which a row opens a cluster."""
+        return self.lam_
+
+    def _moved(self, centers, total, weights):
+        """Centers, and what they were given, from the sums of all rows so far."""
+        # a row of weight w moves a mean by w / mass of the way to itself
+        return total / weights[:, None], weights
+
+    def _step(self, X, weight, n_threads):
+        """One batch: open clusters, move the centers; returns the squared error before the move."""
+        cap = NO_CAP if self.max_clusters is None else self.max_clusters
+        centers = self.cluster_centers_
+        given = getattr(self, self._given)
+        if centers is None:
+            centers = self._first(X, weight, n_threads)
+            stream = Stream.of(centers, np.zeros(1))
+        else:
+            stream, *made = self._stream or [None]
+            if stream is None or not all(map(np.array_equal, made, (centers, given))):
+                stream = Stream.of(centers, given)
+        zero = np.zeros(X.shape[1])  # one origin for all batches, wherever they lie
+        sweep = nearest_sweep(X, weight, centers, n_threads, zero)
+        distance = sweep.own_distances()
+        opened = []
+        weighted = distance if weight is None else weight * distance
+        farthest = int(weighted.argmax())
+        largest = weighted[farthest]
+        while largest > self._reach() and len(centers) + len(opened) < cap:
+            opened.append(one_row(X, farthest))
+            farthest, largest = nearest_seed(X, weight, opened[-1], distance, n_threads)
+        if opened:
+            centers = np.vstack([centers, *opened])
+            sweep = nearest_sweep(X, weight, centers, n_threads, zero)
+        error = sweep.squared_error()
+        sums = sweep.cluster_sums()
+        stream = stream.with_batch(sums, sweep.k)
+        touched = np.flatnonzero(sums.counts[: sweep.k])
+        centers, mass = centers.copy(), np.zeros(sweep.k)
+        if given is not None:
+            mass[: len(given)] = given
+        centers[touched], mass[touched] = self._moved(centers[touched], *stream.read(touched))
+        if self.cluster_centers_ is None and sums.counts[0] == 0:
+            # the place to start from is nearest to no row
+            stream, centers, mass = stream.only(slice(1, None)), centers[1:], mass[1:]
+        self._take(stream, centers, mass)
+        self.n_steps_ += 1
+        return error
+
+    def _take(self, stream, centers, given):
+        """Have these sums, and what was made of them."""
+        self.cluster_centers_ = centers
+        setattr(self, self._given, given)
+        self._stream = stream, centers.copy(), given.copy()
+
+    def _finish(self, sweep):
+        """Labels and objective of the sweep's data at the present centers."""
+        error = self._error_share * sweep.squared_error()
+        self.labels_ = sweep.labels
+        self.n_clusters_ = len(self.cluster_centers_)
+        self.inertia_ = error
+        self.objective_ = error + self.lam_ * self.n_clusters_
+
+    def partial_fit(
+        self, X: Data, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Update the clusters with one batch.
+
+        ``lam`` (``min_cosine`` where there is one; for "farthest-first" ``n_clusters`` too) and
+        ``init`` must stay what they were at the first batch.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The batch, used as a whole.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero.
+
+        Returns
+        -------
+        self : estimator
+            The updated estimator.
+        """
+        with unchanged_on_error(self):
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
+            first = not hasattr(self, "cluster_centers_")
+            X = self._validate(X, reset=first)
+            weight = check_weights(sample_weight, X.shape[0])
+            if first:
+                self._begin(X, weight, rng, n_threads)
+                self.n_iter_ = 1
+            else:
+                centers = learned(self, "cluster_centers_", None, X.shape[1])
+                setattr(self, self._given, learned(self, self._given, len(centers)))
+                check_stays(self, self._used)
+                self.cluster_centers_ = centers
+            self._step(X, weight, n_threads)
+            self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
+        return self
+
+
+class MiniBatchDPMeans(NearestCenters, BatchEstimator):
+    """DP-means from batches of the data: bounded memory, streams, large files.
+
+    Follows the objective of :class:`DPMeans`,
+
+        sum_i w_i ||x_i - mu_{z_i}||^2 + lam * K,
+
+    one batch at a time. In each batch the point with the largest weighted distance to its nearest
+    center opens a cluster while that distance exceeds ``lam``; then every center moves to the mean
+    of all points it was ever given (learning rate w / total weight).
+
+    Parameters
+    ----------
+    lam : float, "auto" or "farthest-first", default="auto"
+        Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
+        ``max_clusters``): the squared distance at which a cluster opens. "auto" begins with the
+        clusters that :func:`lambda_path` finds, and with a distance beyond all within them:
+        from all data (a sample of them) in ``fit``, from the first batch in ``partial_fit``, where
+        the penalty then stays. "farthest-first" derives it likewise, from the guess
+        ``n_clusters``.
+    n_clusters : int, default=8
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut).
+    max_clusters : int, default=None
+        Never have more clusters than this.
+    init : "mean" or array-like of shape (n_centers, n_features), default="mean"
+        Starting centers; "mean" is the mean of the first batch. They carry no weight.
+    batch_size : int, default=4096
+        Rows of a batch in ``fit``.
+    max_iter : int, default=100
+        Largest number of passes over the data in ``fit``; a budget, no warning says that it was
+        used up.
+    tol : float, default=1e-3
+        ``fit`` stops when a pass lowers the objective by at most ``tol`` times that of the first
+        pass: the sum of the batches' errors, each before its update, plus ``lam_ * n_clusters_``.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the batches of ``fit``, and of the path of ``lam="auto"``.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a pass.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Running means of the clusters, in order of creation.
+    cluster_weights_ : ndarray of shape (n_clusters,), float64
+        Total weight of the points each center was given so far.
+    labels_ : ndarray of shape (n_samples,), int32
+        Nearest center of each row of ``fit``'s data, or of the last batch.
+    n_clusters_ : int
+        Number of clusters.
+    inertia_ : float
+        Weighted sum of squared distances behind ``labels_``.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_``.
+    lam_ : float
+        The penalty used.
+    n_iter_ : int
+        Passes over the data of ``fit``; 1 after ``partial_fit`` alone.
+    n_steps_ : int
+        Batches seen since the last ``fit`` began.
+    path_ : LambdaPath
+        The merge path behind ``lam="auto"``, with that only.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit`` and ``partial_fit``, as for :class:`DPMeans`.
+
+    See Also
+    --------
+    DPMeans : The same with all data at hand, to a fixed point.
+
+    References
+    ----------
+    Kulis & Jordan (2012) for the objective; delayed creation after Dinari & Freifeld (2022);
+    learning rates as in Sculley (2010), Web-scale k-means clustering.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import MiniBatchDPMeans
+    >>> model = MiniBatchDPMeans(lam=4.0)
+    >>> model.partial_fit([[0.0, 0.0], [9.0, 9.0]]).n_clusters_
+    2
+    >>> model.partial_fit([[0.0, 1.0], [0.0, 9.0]]).n_clusters_
+    3
+    >>> model.predict([[0.0, 2.0], [9.0, 8.0], [1.0, 9.0]])
+    array([0, 1, 2], dtype=int32)
+    """
+
+    cluster_weights_: NDArray[np.float64]
+    inertia_: float
+    lam_: float
+    n_steps_: int
+    path_: LambdaPath
+
+    def __init__(
+        self,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
+        *,
+        n_clusters: int = 8,
+        max_clusters: int | None = None,
+        init: Literal["mean"] | ArrayLike = "mean",
+        batch_size: int = 4096,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.n_clusters = n_clusters
+        self.max_clusters = max_clusters
+        self.init = init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    _takes_sparse = True
+
+    def _check_parameters(self):
+        check_verbose(self.verbose)
+        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
+        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_number(self.batch_size, "batch_size", low=1, integer=True)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        check_number(self.tol, "tol", low=0)
+
+    def _begin(self, X, weight, rng, n_threads):
+        """Penalty and starting centers from the first data seen."""
+        given = check_init(self.init, X.shape[1], self.max_clusters)
+        self._note()
+        vars(self).pop("path_", None)
+        if isinstance(self.lam, str) and self.lam == "auto":
+            self.path_ = find_path(
+                X, weight, rng, n_threads, most=self.max_clusters, init=given, verbose=self.verbose
+            )
+            given = self.path_.centers(self.path_.best)
+            self.lam_ = _threshold(X, weight, given, n_threads)
+        else:
+            self.lam_ = resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+        self.cluster_centers_ = given
+        self.cluster_weights_ = None if given is None else np.zeros(len(given))
+        self._stream = None
+        self.n_steps_ = 0
+
+    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster the data in passes over random batches, from scratch.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. float32 and float64 in any memory layout are used as they are, other types
+            converted once. Sparse data stay sparse, as for :class:`DPMeans`.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero.
+
+        Returns
+        -------
+        self : MiniBatchDPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
+            X = self._validate(X, reset=True)
+            weight = check_weights(sample_weight, X.shape[0])
+            self._begin(X, weight, rng, n_threads)
+            first_cost, previous = 0.0, None
+            for n_iter in range(1, self.max_iter + 1):
+                cost = self._pass(X, weight, rng.permutation(X.shape[0]), n_threads)
+                if self.verbose:
+                    print(f"pass {n_iter}: {len(self.cluster_centers_)} clusters, cost {cost:.8g}")
+                if previous is None:
+                    first_cost = cost
+                elif previous - cost <= float(self.tol) * first_cost:
+                    break
+                previous = cost
+            self.n_iter_ = n_iter
+            sweep = nearest_sweep(X, weight, self.cluster_centers_, n_threads)
+            kept = sweep.cluster_sums().counts[: sweep.k] > 0
+            if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
+                sweep.assign()
+            self._take(self._stream[0].only(kept), sweep.centers, self.cluster_weights_[kept])
+            self._finish(sweep)
+        return self
+
+    def _pass(self, X, weight, order, n_threads):
+        """All batches once; returns the cost summed over batches, each before its update."""
+        cost = 0.0
+        for start in range(0, len(order), self.batch_size):
+            rows = np.sort(order[start : start + self.batch_size])
+            batch_weight = None if weight is None else weight[rows]
+            if batch_weight is not None and not batch_weight.any():
+                continue
+            cost += self._step(some_rows(X, rows), batch_weight, n_threads)
+        return cost + self.lam_ * len(self.cluster_centers_)

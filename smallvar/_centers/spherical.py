@@ -1,0 +1,597 @@
+"""Spherical DP-means: directions, clustered by cosine."""
+
+from itertools import pairwise
+from typing import Literal, Self, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from scipy.spatial.distance import cdist, pdist
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
+
+from smallvar._centers.center_estimator import Space, nearest_sweep, sweep_over
+from smallvar._centers.dpmeans import LAMS, DPMeans
+from smallvar._centers.minibatch import BatchEstimator
+from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.fit_loop import Start
+from smallvar._core.validation import (
+    DTYPES,
+    Data,
+    check_flag,
+    check_init,
+    check_lam,
+    check_number,
+    check_option,
+    check_weights,
+    learned,
+    one_row,
+    shown,
+    some_rows,
+    sparse_rows,
+)
+from smallvar._selection.envelope import penalty_within
+from smallvar._selection.path import find_path
+from smallvar._selection.penalty import cut_guess, farthest_row
+from smallvar._sweeps.seeds import nearest_seed
+
+VANISHED = 2.0**-46  # of a cluster's weight: the sum of its rows is no longer than that
+UNIT = 64  # rounding errors by which the squared length of a row may differ from 1
+BLOCK = 1 << 17  # numbers converted at a time
+LOOK = 20_000  # rows of a path's first look: wide clusters are worth a center from some 20 rows on
+
+
+def squares(X):
+    """The squared length of each row, added in the order of the columns."""
+    total = np.zeros(X.shape[0])
+    for column in X.T:
+        total += np.square(column)
+    return total
+
+
+def lengths(X):
+    """The length of each row."""
+    return np.sqrt(squares(X))
+
+
+def resultants(totals, weights):
+    """The lengths of sums of rows of length 1, of these weights: squares of light sums vanish."""
+    unit = np.ldexp(1.0, np.frexp(weights)[1])  # powers of two, which change no bit
+    return lengths(totals / unit[:, None]) * unit
+
+
+def length_rounding(X):
+    """The squared distance that errors of lengths may make."""
+    return float(np.square(UNIT * np.finfo(X.dtype).eps))
+
+
+def first_row(X, weight, order=None):
+    """The first row visited that has weight, as a center."""
+    rows = np.arange(X.shape[0]) if order is None else order
+    row = rows[0] if weight is None else rows[int((weight[rows] > 0.0).argmax())]
+    return one_row(X, row)[None]
+
+
+def as_directions(centers, X, weight, n_threads):
+    """Means of a path as centers; one at 0 has no direction, so any will do."""
+    centers[~centers.any(axis=1)] = first_row(X, weight)
+    return unit_rows(centers, n_threads)
+
+
+def opening_penalty(X, weight, centers, n_threads):
+    """A penalty at which no row of these clusters opens one, and rows of other directions do.
+
+    A cluster opens at a row, so the rows of one are to lie within the penalty of its first row. The
+    geometric mean of the largest 1 - cosine of these, and of that between a row and other centers.
+    """
+    sweep = nearest_sweep(X, weight, centers, n_threads)
+    used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
+    mass = 1.0 if weight is None else weight[used]
+    to_center = 0.5 * sweep.own_distances()[used]
+    labels, first = np.unique(sweep.labels[used], return_index=True)
+    seeds = centers.copy()
+    few = some_rows(X, used[first])
+    seeds[labels] = few.toarray() if issparse(X) else few
+    sweep.set_centers(seeds)
+    within = float((0.5 * sweep.own_distances()[used]).max())
+    apart = 0.5 * pdist(centers, "sqeuclidean")
+    cosine = 1.0 - float(apart[apart > 0.0].min(initial=1.0))
+    between = 1.0 - cosine * (1.0 - float(to_center.mean()))
+    lam = np.sqrt(within * max(within, between)) if within > 0.0 else 1.0
+    return max(lam * float(np.mean(mass)), float((mass * to_center).max()))
+
+
+def not_unit(X, n_threads):
+    """The rows whose length is not 1 up to rounding."""
+    squares = np.full(X.shape[0], np.inf)
+    nearest_seed(X, None, np.zeros(X.shape[1]), squares, n_threads)
+    return np.flatnonzero(~(np.abs(squares - 1.0) <= UNIT * np.finfo(X.dtype).eps))
+
+
+def divided(values, largest, squares_of):
+    """Numbers of rows divided by the lengths of these, of whose numbers ``largest`` is the largest.
+
+    ``squares_of(values)`` are the squared lengths. By a power of two first: squares then neither
+    vanish nor overflow.
+    """
+    values = np.ldexp(values, -np.frexp(largest)[1])
+    return values / np.sqrt(squares_of(values))
+
+
+def unit_rows(X, n_threads, name="X"):
+    """Rows of length 1: X itself if all are, up to rounding, else one copy in its own type.
+
+    float16 becomes float32. Rows that have length 1 are the same numbers in the copy.
+    """
+    if issparse(X):
+        copy, zero = unit_sparse_rows(X, n_threads)
+    else:
+        copy, zero = unit_dense_rows(X, n_threads)
+    if len(zero):
+        raise ValueError(
+            f"{name} must have no rows of length zero, which have no direction, got {len(zero)}, "
+            f"the first at index {zero[0]}"
+        )
+    return copy
+
+
+def unit_dense_rows(X, n_threads):
+    """The rows, and which are zero."""
+    if X.dtype == np.float16:
+        copy, off = np.empty(X.shape, dtype=np.float32), np.arange(X.shape[0])
+    else:
+        off = not_unit(X, n_threads)
+        if not len(off):
+            return X, off
+        copy = np.array(X, order="C")
+    zero = []
+    for part in gen_batches(len(off), max(1, BLOCK // X.shape[1])):
+        rows = off[part]
+        block = np.array(X[rows], dtype=np.float64)
+        largest = np.abs(block).max(axis=1)
+        none = largest == 0.0
+        zero.append(rows[none])
+        block[none], largest[none] = 1.0, 1.0
+        copy[rows] = divided(block, largest[:, None], lambda rows: squares(rows)[:, None])
+    return copy, np.concatenate(zero)
+
+
+def unit_sparse_rows(X, n_threads):
+    """The same for sparse rows: the same numbers."""
+    if X.dtype == np.float16:
+        X = sparse_rows(X.astype(np.float32))
+    off = not_unit(X, n_threads)
+    if not len(off):
+        return X, off
+    copy, row_of = sparse_rows(X), np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    copy.data = X.data.copy()
+    largest = np.zeros(X.shape[0])
+    np.maximum.at(largest, row_of, np.abs(X.data))
+    zero = np.flatnonzero(largest == 0.0)
+    at = np.flatnonzero(np.isin(row_of, off) & (largest[row_of] > 0.0))
+
+    def squares_of(values):
+        total = np.zeros(X.shape[0])
+        np.add.at(total, row_of[at], np.square(values))  # in the order of the columns
+        return total[row_of[at]]
+
+    copy.data[at] = divided(X.data[at].astype(np.float64), largest[row_of[at]], squares_of)
+    return copy, zero
+
+
+class Sphere(Space):
+    """Where rows of length 1 lie: sums are from 0, and the rounding of lengths is no distance."""
+
+    def __init__(self, X, weight, n_threads, centers=None):
+        super().__init__(X, weight, n_threads, centers, np.zeros(X.shape[1]))
+        self.rounding = length_rounding(X)
+
+
+class SphericalDPMeans(DPMeans, BatchEstimator):
+    """DP-means for directions: rows that differ in angle, as embeddings of text do.
+
+    Minimizes, over labels, centers of length 1 and their number K,
+
+        sum_i w_i (1 - cos(x_i, mu_{z_i})) + lam * K.
+
+    A row opens a cluster when its largest cosine with a center is below ``min_cosine``, which is
+    1 - ``lam``. Rows are divided by their length; by default the data choose K.
+
+    Parameters
+    ----------
+    min_cosine : float, default=None
+        Least cosine of a row with its center, between -1 and 1: a row opens a cluster below it.
+        None: ``lam`` tells.
+    lam : float, "auto" or "farthest-first", default=None
+        Penalty for each cluster in place of ``min_cosine``, > 0 (0 is allowed together with
+        ``max_clusters``: that is spherical k-means). "auto" chooses the number of clusters by how
+        well they describe the rows of length 1, see :func:`lambda_path`; "farthest-first" derives
+        the penalty from the guess ``n_clusters``. None: 1 - ``min_cosine`` if that is given, else
+        "auto".
+    n_clusters : int, default=8
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used otherwise.
+    max_clusters : int, default=None
+        Never have more clusters than this. At the cap a far point joins its nearest cluster.
+    algorithm : {"serial", "delayed"}, default="serial"
+        "serial": rows in order, each one below ``min_cosine`` opens a cluster at once. "delayed"
+        opens at most one cluster a sweep, for the row with the largest w (1 - cos): fewer redundant
+        clusters. With "auto" both are the same: the clusters of the merge path, brought to a fixed
+        point by sweeps.
+    init : "first" or array-like of shape (n_centers, n_features), default="first"
+        Starting centers, of any length but 0; "first" is the first row visited. With "auto" given
+        centers are where the path begins: no more clusters than those are found.
+    shuffle : bool, default=False
+        Visit the points in random order instead of the given one.
+    n_init : int, default=1
+        Number of starts, the first in the given order (unless ``shuffle``), the others in random
+        order. The one with the lowest objective is kept; with "auto" the path with the lowest
+        criterion.
+    max_iter : int, default=300
+        Largest number of sweeps; those that open clusters do not count,
+        but there are at most ``max_iter + n_samples``.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep. 0 runs to a fixed point.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the random orders, and of what a merge path draws.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Centers of length 1, the normalized sums of the rows, in order of creation.
+    labels_ : ndarray of shape (n_samples,), int32
+        Cluster of each row.
+    n_clusters_ : int
+        Number of clusters found.
+    inertia_ : float
+        Weighted sum of 1 - cosine with the own center.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
+    lam_ : float
+        The penalty used; with "auto" one for which the number of clusters chosen is better than
+        those next to it on the path: what a cluster must save, and no 1 - cosine.
+    min_cosine_ : float
+        Cosine below which ``partial_fit`` opens a cluster: 1 - ``lam_``; after a ``fit`` with
+        "auto" one between those of rows of one cluster and those with other centers.
+    resultant_lengths_ : ndarray of shape (n_clusters,), float64
+        Length of the (weighted) sum of the rows each center was given so far.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    n_steps_ : int
+        Batches seen by ``partial_fit`` since the last ``fit``.
+    path_ : LambdaPath
+        The merge path of the rows of length 1, with "auto" only.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional or have rows of
+        length zero, and for parameters out of their bounds. The estimator is then as it was.
+
+    See Also
+    --------
+    DPMeans : The same for squared distances.
+
+    Notes
+    -----
+    It is the limit of a Dirichlet process mixture of von Mises-Fisher distributions. Where rows
+    and centers have length 1, ||x - mu||^2 = 2 (1 - cos): every decision compares this squared
+    distance, taken in float64 between the row as it is stored and the center, with 2 ``lam``, and a
+    tie goes to the lowest index. A row counts as being of length 1 if its squared length is within
+    64 rounding errors of its type, and is then used where it lies; all others are divided by their
+    length into one copy of the data, of the same type (float32 for float16). An error e of the
+    length changes 1 - cos by the factor 1 + e.
+
+    ``partial_fit`` takes a batch at a time, as :class:`MiniBatchDPMeans` does: the row with the
+    largest w (1 - cos) opens a cluster while its cosine is below ``min_cosine_``, then each center
+    becomes the normalized sum of all rows it was ever given. With "auto" the first batch chooses
+    the centers to begin at, and ``min_cosine_``. It goes on from a ``fit``, too.
+
+    A row of weight w counts w times, and opens a cluster at w (1 - cos) > ``lam``; rows of weight
+    zero take no part and are labeled as by ``predict``. A cluster whose rows sum to zero has no
+    direction; it is dropped, and its rows go elsewhere.
+
+    References
+    ----------
+    Straub, Campbell, How & Fisher (2015), Small-variance nonparametric clustering on the
+    hypersphere. Dhillon & Modha (2001), Concept decompositions, for a fixed number of clusters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import SphericalDPMeans
+    >>> X = np.array([[1.0, 0.1], [0.1, 2.0], [9.0, 1.0], [-3.0, -4.0], [0.0, 5.0]])
+    >>> model = SphericalDPMeans(min_cosine=0.9).fit(X)
+    >>> model.labels_
+    array([0, 1, 0, 2, 1], dtype=int32)
+    >>> labels, cosines = model.predict([[1.0, 1.0], [0.0, 0.1]], return_cosines=True)
+    >>> labels, cosines.round(2)
+    (array([0, 1], dtype=int32), array([0.78, 1.  ]))
+    """
+
+    resultant_lengths_: NDArray[np.float64]
+    min_cosine_: float
+
+    _error_share = 0.5  # 1 - cos is half the squared distance
+    _given = "resultant_lengths_"
+    _used_up = ("min_cosine", "lam", "init")
+    _dtypes = (*DTYPES, np.float16)
+
+    def __init__(
+        self,
+        min_cosine: float | None = None,
+        *,
+        lam: float | Literal["auto", "farthest-first"] | None = None,
+        n_clusters: int = 8,
+        max_clusters: int | None = None,
+        algorithm: Literal["serial", "delayed"] = "serial",
+        init: Literal["first"] | ArrayLike = "first",
+        shuffle: bool = False,
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.min_cosine = min_cosine
+        self.lam = lam
+        self.n_clusters = n_clusters
+        self.max_clusters = max_clusters
+        self.algorithm = algorithm
+        self.init = init
+        self.shuffle = shuffle
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        cosine = check_number(self.min_cosine, "min_cosine", none=True)
+        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        if cosine is not None:
+            if not -1.0 < cosine < 1.0:
+                raise ValueError(f"min_cosine must be > -1 and < 1, got {shown(self.min_cosine)}")
+            if self.lam is not None:
+                raise ValueError(
+                    "lam must be None where min_cosine is given, which is 1 - lam, got "
+                    f"lam={shown(self.lam)} and min_cosine={shown(self.min_cosine)}"
+                )
+        elif self.lam is not None:
+            check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
+        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_option(self.algorithm, "algorithm", ("serial", "delayed"))
+        check_flag(self.shuffle, "shuffle")
+        self._check_starts()
+
+    def _validate(self, X: Data, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+        X = super()._validate(X, reset=reset, least=least)
+        return unit_rows(X, self._threads())
+
+    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster the data.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows of any length but 0. float32 and float64 in any memory layout are used as they are
+            if all rows have length 1, else copied once; float16 is converted to float32, other
+            types to float64. Sparse data are used as CSR.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : SphericalDPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
+            X = self._validate(X, reset=True)
+            weight = check_weights(sample_weight, X.shape[0])
+            given = self._given_centers(X, n_threads)
+            best = self._fit(X, weight, given, rng, n_threads)
+            if not best.progress.ended:
+                warn_not_converged(self, self.n_iter_)
+        return self
+
+    def _given_centers(self, X, n_threads):
+        """The centers of ``init``, of length 1; None for the first row."""
+        given = check_init(self.init, X.shape[1], self.max_clusters, start="first")
+        return None if given is None else unit_rows(given, n_threads, "init")
+
+    def _penalty(self, X, weight, n_threads):
+        """The penalty as a number, None where the data choose."""
+        if self.min_cosine is not None:
+            return 1.0 - float(self.min_cosine)
+        if self.lam is None or self.lam == "auto":
+            return None
+        if self.lam == "farthest-first":
+            guess = cut_guess(self.n_clusters, X.shape[0])
+            about = (first_row(X, weight)[0], length_rounding(X))
+            return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
+        return float(self.lam)
+
+    def _fit(self, X, weight, given, rng, n_threads, sweep_from=None, times=1.0):
+        """All starts on checked data; the best one becomes the result.
+
+        Where X is a sample of the rows, which are ``times`` as many, ``sweep_from(centers)`` makes
+        the sweep over all rows; centers None: from the first row.
+        """
+
+        def start(order, centers, lam, algorithm, given, cap):
+            if auto and centers is not None:
+                centers = as_directions(centers, X, weight, n_threads)
+            if sweep_from is not None:
+                sweep, centers = sweep_from(centers)
+                return Start(sweep, None, centers, lam, algorithm, True, cap, self._error_share)
+            if centers is None:
+                centers = first_row(X, weight, order)
+            space = Sphere(X, weight, n_threads, centers)
+            w = weight if order is None or weight is None else weight[order]
+            labels = np.zeros(X.shape[0], dtype=np.int32)
+            sweep = sweep_over(
+                X, w, order, labels, space, n_threads, len(centers), True, spherical=True
+            )
+            return Start(sweep, order, centers, lam, algorithm, True, cap, self._error_share)
+
+        def saving(path):
+            """What a cluster saves, about the best number of clusters on the path."""
+            counts = path.n_clusters
+            i = int(np.searchsorted(counts, path.best))
+            near = [k for k in counts[max(0, i - 1) : i + 2].tolist() if k <= path.longest]
+            error = {}
+            for k in near:
+                centers = as_directions(path.centers(k), X, weight, n_threads)
+                sweep = nearest_sweep(X, weight, centers, n_threads)
+                error[k] = self._error_share * sweep.squared_error()
+            slopes = [(error[a] - error[b]) / (b - a) for a, b in pairwise(near)]
+            slopes = [max(slope, 0.0) for slope in slopes]
+            if path.best == 1:
+                return times * (2.0 * max([error[1], *slopes]) or 1.0)
+            return times * penalty_within(slopes[1] if len(slopes) > 1 else 0.0, slopes[0])
+
+        lam = self._penalty(X, weight, n_threads)
+        auto = lam is None
+        best = self._run(X, weight, lam, given, rng, n_threads, start, penalty=saving, look=LOOK)
+        self._opening = self.lam_
+        if auto:
+            self._opening = opening_penalty(X, weight, self.cluster_centers_, n_threads)
+        self.min_cosine_ = 1.0 - self._opening
+        sums = best.sweep.cluster_sums()
+        self.resultant_lengths_ = resultants(*(part[: best.sweep.k] for part in sums.totals))
+        self._stream, self.n_steps_ = None, 0
+        self._note()
+        return best
+
+    def _begin(self, X, weight, rng, n_threads):
+        given, lam = self._given_centers(X, n_threads), self._penalty(X, weight, n_threads)
+        vars(self).pop("path_", None)
+        if lam is None:
+            most, verbose = self.max_clusters, self.verbose
+            self.path_ = path = find_path(
+                X, weight, rng, n_threads, most=most, init=given, look=LOOK, verbose=verbose
+            )
+            given = as_directions(path.centers(path.best), X, weight, n_threads)
+            lam = opening_penalty(X, weight, given, n_threads)
+        self.lam_, self._opening, self.min_cosine_ = lam, lam, 1.0 - lam
+        self.cluster_centers_ = given
+        self.resultant_lengths_ = None if given is None else np.zeros(len(given))
+        self._stream, self.n_steps_ = None, 0
+        self._note()
+
+    def _first(self, X, weight, n_threads):
+        return first_row(X, weight)
+
+    def _reach(self):
+        return 2.0 * self._opening
+
+    def _moved(self, centers, total, weights):
+        size = resultants(total, weights)
+        some = size > VANISHED * weights
+        centers[some] = total[some] / size[some, None]
+        return centers, size
+
+    def _finish(self, sweep):
+        super()._finish(sweep)
+        vars(self).pop("objective_path_", None)  # that of a fit
+
+    @overload
+    def predict(  # numpydoc ignore=GL08
+        self, X: Data, *, return_cosines: Literal[False] = False
+    ) -> NDArray[np.int32]: ...
+
+    @overload
+    def predict(  # numpydoc ignore=GL08
+        self, X: Data, *, return_cosines: Literal[True]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]: ...
+
+    def predict(
+        self, X: Data, *, return_cosines: bool = False
+    ) -> NDArray[np.int32] | tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Center of the largest cosine with each row; no row opens a cluster.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New data, rows of any length but 0.
+        return_cosines : bool, default=False
+            Return these cosines, too: what is below ``min_cosine_`` would have opened a
+            cluster.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Index into ``cluster_centers_``; at a tie the lowest one.
+        cosines : ndarray of shape (n_samples,), float64
+            Only if ``return_cosines``.
+        """
+        check_is_fitted(self)
+        check_flag(return_cosines, "return_cosines")
+        X = self._validate(X, reset=False)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        sweep = nearest_sweep(X, None, centers, self._threads())
+        if not return_cosines:
+            return sweep.labels
+        return sweep.labels, np.maximum(1.0 - 0.5 * sweep.own_distances(), -1.0)
+
+    def transform(self, X: Data) -> NDArray[np.floating]:
+        """Compute 1 - cosine of each row with each center.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New data, rows of any length but 0.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, n_clusters)
+            Cosine distances, from 0 to 2, in units of ``lam``: like distances elsewhere, the least
+            is that of the nearest center. float32 for float32 and float16 data.
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        out = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
+        for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
+            if issparse(X):
+                out[rows] = np.clip(1.0 - some_rows(X, rows) @ centers.T, 0.0, 2.0)
+            else:
+                out[rows] = 0.5 * cdist(X[rows], centers, "sqeuclidean")
+        return out
+
+    def score(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> float:
+        """Return minus the objective of data at the fitted centers.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            ``-(sum of w * (1 - largest cosine with a center) + lam_ * n_clusters_)``.
+        """
+        return super().score(X, sample_weight=sample_weight)

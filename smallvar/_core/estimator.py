@@ -1,0 +1,120 @@
+"""What all estimators share: their data and threads, undo of a failed fit, warnings."""
+
+import os
+import threading
+import warnings
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from smallvar._core.config import resolve_threads
+from smallvar._core.tables import opened, types_of
+from smallvar._core.validation import (
+    DTYPES,
+    aligned,
+    check_number,
+    check_sparse,
+    check_verbose,
+    explained,
+    realigned,
+    sparse_rows,
+)
+
+_changing: dict[int, list[int]] = {}  # id of what is being changed, threads that do it
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_changing.clear)  # a child has none of these threads
+
+
+@contextmanager
+def unchanged_on_error(estimator):
+    """Leave the estimator as it was before if the block fails or is interrupted.
+
+    Two threads must not change the same one: each would undo or mix up what the other does.
+    """
+    mine = [threading.get_ident()]
+    try:  # from here on: Ctrl-C may come right after the entry is made
+        holder = _changing.setdefault(id(estimator), mine)
+        if holder != mine:
+            raise RuntimeError(
+                f"this {type(estimator).__name__} is being fitted in another thread; "
+                "use sklearn.base.clone to have one for each thread"
+            )
+        before = vars(estimator).copy()
+        try:
+            yield
+        except BaseException:
+            vars(estimator).clear()
+            vars(estimator).update(before)
+            raise
+    finally:
+        if _changing.get(id(estimator)) is mine:
+            _changing.pop(id(estimator), None)
+
+
+def warn_not_converged(estimator, n_iter, where=""):
+    """Tell that ``max_iter`` ended the loop, of ``n_iter`` sweeps with those that do not count."""
+    most = estimator.max_iter
+    others = f" ({n_iter} with those that opened clusters or features)" if n_iter > most else ""
+    warnings.warn(
+        f"{type(estimator).__name__} did not converge in max_iter={most} sweeps{where}{others}; "
+        f"increase max_iter{' or tol' if hasattr(estimator, 'tol') else ''}.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
+
+
+class Estimator(BaseEstimator):
+    """Base of all estimators: their data, threads and starts."""
+
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+    _dtypes: tuple[type, ...] = DTYPES  # of data used as they are
+    _error_share = 1.0  # of a squared distance in the objective
+
+    _takes_sparse = False
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse
+        return tags
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        vars(self).update(realigned(vars(self)))
+
+    def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+        X = opened(X)
+        check_sparse(X, type(self).__name__, self._takes_sparse)
+        with explained(X):
+            X = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=types_of(X, self._dtypes),
+                accept_sparse="csr" if self._takes_sparse else False,
+                order=None,
+                copy=False,
+                ensure_min_samples=least,
+            )
+        return sparse_rows(X) if issparse(X) else aligned(X)
+
+    def _threads(self):
+        check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
+        return resolve_threads(self.n_threads)
+
+    def _rng(self):
+        return check_random_state(self.random_state)
+
+    def _check_starts(self):
+        """Check what starts and ends the sweeps."""
+        check_verbose(self.verbose)
+        check_number(self.n_init, "n_init", low=1, integer=True)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        check_number(self.tol, "tol", low=0)

@@ -1,0 +1,418 @@
+"""Checks of parameters and data: what is refused, in which words, and the tolerances."""
+
+import math
+import operator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse, sparray, spmatrix
+from sklearn.utils import check_array, gen_batches
+
+from smallvar._core.tables import naming_columns, opened, types_of
+from smallvar._sweeps.rows import is_canonical
+from smallvar._sweeps.sparse import room_for
+
+Data: TypeAlias = ArrayLike | sparray | spmatrix  # what estimators take that take sparse rows
+DTYPES = (np.float64, np.float32)
+LARGEST = 2**63 - 1  # of integers
+MOST_COLUMNS = 2**31 - 1  # of sparse data
+ASYMMETRY = 1e-10  # of the largest entry; float32 is allowed its own rounding
+TILE = 1 << 19  # numbers compared at a time
+
+
+def shown(value):
+    """A number as messages show it: as a plain one, unless it has thousands of digits."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Integral) and abs(int(value)) > LARGEST:
+        return f"an integer of {int(value).bit_length()} bits"
+    return str(value) if isinstance(value, np.longdouble) else repr(value)  # it is no Python number
+
+
+def as_number(value, name, integer):
+    """A Python number: what the sweeps, in C, will see of ``value``."""
+    if integer:
+        if value > LARGEST:
+            raise ValueError(f"{name} must be <= {LARGEST}, got {shown(value)}")
+        return int(value)
+    try:
+        number = float(value)
+        if math.isinf(number) and value != number:
+            raise OverflowError
+    except OverflowError:
+        bound = f"at most {np.finfo(np.float64).max:.4g} in absolute value"
+        raise ValueError(f"{name} must be {bound}, got {shown(value)}") from None
+    return number
+
+
+def check_number(value, name, *, low=None, low_open=False, integer=False, none=False):
+    """Return ``value`` as int or float if it is within its bound, else raise naming both."""
+    if none and value is None:
+        return value
+    kind, word = (Integral, "an integer") if integer else (Real, "a number")
+    if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(value, kind):
+        raise TypeError(f"{name} must be {word}{' or None' * none}, got {shown(value)}")
+    number = as_number(value, name, integer)
+    if number != number and low is None:
+        raise ValueError(f"{name} must not be NaN, got {shown(value)}")
+    if number != number or (low is not None and (number < low or (low_open and number == low))):
+        raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {shown(value)}")
+    return number
+
+
+def check_option(value, name, options):
+    """Raise unless ``value`` is one of ``options``."""
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}"
+        )
+
+
+def check_flag(value, name):
+    """Raise unless ``value`` is a bool."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+
+
+def check_verbose(value):
+    """Raise unless ``verbose`` is a bool or an integer >= 0."""
+    if not isinstance(value, (bool, np.bool_)):
+        check_number(value, "verbose", low=0, integer=True)
+
+
+def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-first",)):
+    """Raise unless ``lam`` is a usable penalty or one of ``options``; 0 is one if ``capped``."""
+    low = ">=" if capped else ">"
+    wanted = f"{name} must be a number {low} 0 or one of {', '.join(map(repr, options))}"
+    if isinstance(lam, str):
+        if lam not in options:
+            raise ValueError(f"{wanted}, got {shown(lam)}")
+        return
+    if not isinstance(lam, Real) or isinstance(lam, (bool, np.bool_, np.timedelta64)):
+        raise TypeError(f"{wanted}, got {shown(lam)}")
+    number = as_number(lam, name, False)
+    if not (number > 0 or (number == 0 and capped)):
+        zero = ", or 0 if max_clusters is given" if capped is False else ""
+        raise ValueError(f"{name} must be {low} 0{zero}, got {shown(lam)}")
+    if finite and math.isinf(number):
+        raise ValueError(f"{name} must be finite, got {shown(lam)}")
+
+
+def check_stays(estimator, values):
+    """Raise if one of these parameters is no longer what it was at the first batch."""
+    for name, was in values.items():
+        now = getattr(estimator, name)
+        if now is not was and (issparse(now) or not np.array_equal(now, was)):
+            raise ValueError(
+                f"{name} must stay what it was at the first batch, {shown(was)}, got {shown(now)}"
+            )
+
+
+def as_floats(value: ArrayLike) -> NDArray[np.float64]:
+    """An aligned float64 array in C order; ValueError or TypeError where there is none."""
+    array = np.asarray(value)
+    if array.dtype.kind in "cmM":
+        raise ValueError(f"{array.dtype} is no type of real numbers")
+    try:
+        with np.errstate(over="ignore"):
+            return np.require(array, dtype=np.float64, requirements=["C", "A"])
+    except OverflowError:
+        raise ValueError("there are integers beyond the range of float64") from None
+
+
+@contextmanager
+def explained(X):
+    """What scikit-learn's checks raise, in words that name X and, where it is a table, the column.
+
+    They add up X first, which in float32 may be inf - inf, and then look at each number.
+    """
+    try:
+        with np.errstate(invalid="ignore"), naming_columns(X):
+            yield
+    except OverflowError as error:
+        raise ValueError(f"X must be within the range of float64: {error}") from None
+
+
+def aligned(X):
+    """The array itself, or a copy where its elements are not aligned or of the other byte order."""
+    if X.flags.aligned and X.dtype.isnative:
+        return X
+    return X.astype(X.dtype.newbyteorder("="))
+
+
+def realigned(value):
+    """The same with aligned arrays, in containers and objects of ours too.
+
+    What is unpickled from the buffers of a message, or of a file, may begin at any byte, where C
+    code must not read numbers.
+    """
+    if isinstance(value, np.ndarray):
+        return aligned(value)
+    if type(value) in (list, tuple):
+        there = [realigned(one) for one in value]
+        same = all(map(operator.is_, there, value))
+        return value if same else type(value)(there)
+    if type(value) is dict:
+        there = {key: realigned(one) for key, one in value.items()}
+        same = all(map(operator.is_, there.values(), value.values()))
+        return value if same else there
+    if type(value).__module__.startswith(("smallvar.", "scipy.sparse.")):
+        inside = getattr(value, "__dict__", {})
+        for name, one in list(inside.items()):
+            there = realigned(one)
+            if there is not one:
+                inside[name] = there
+    return value
+
+
+def check_data(X: Data, *, sparse: bool = False) -> NDArray[np.floating]:
+    """A matrix of finite float32 or float64 numbers, for functions; estimators have _validate."""
+    X = opened(X)
+    check_sparse(X, "this function", sparse)
+    with explained(X):
+        X = check_array(X, dtype=types_of(X, DTYPES), accept_sparse="csr" if sparse else False)
+    return sparse_rows(X) if issparse(X) else aligned(X)
+
+
+def check_sparse(X, name, allowed):
+    """Raise where sparse data are not taken, or could lead C code beyond their arrays."""
+    if not issparse(X):
+        return
+    if not allowed:
+        raise TypeError(
+            f"{name} takes dense data only, got a sparse {type(X).__name__}: use X.toarray(), or "
+            "sklearn.decomposition.TruncatedSVD for fewer columns. Sparse data are taken by "
+            "DPMeans, MiniBatchDPMeans, SphericalDPMeans, SpectralDPMeans, lambda_path, "
+            "farthest_first_lambda and coreset, and as graphs by PenalizedCut"
+        )
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, got a sparse array of shape {X.shape}")
+    if X.dtype.kind not in "biuf":
+        raise ValueError(f"X must hold real numbers, got a sparse array of dtype {X.dtype}")
+    if X.format == "coo":
+        sizes = [len(X.data), len(X.row), len(X.col)]
+        if min(sizes) != max(sizes):
+            raise ValueError(f"X must have a row and a column for each entry, got {sizes}")
+        places = {"row": (X.row, X.shape[0]), "col": (X.col, X.shape[1])}
+    elif X.format in ("csr", "csc", "bsr"):
+        rows, columns = X.shape if X.format != "bsr" else np.floor_divide(X.shape, X.blocksize)
+        major, minor = (columns, rows) if X.format == "csc" else (rows, columns)
+        begin, used = X.indptr, min(len(X.indices), len(X.data))
+        if (
+            begin.dtype.kind not in "iu"
+            or begin.shape != (major + 1,)
+            or begin[0] != 0
+            or begin[-1] > used
+            or (begin[1:] < begin[:-1]).any()
+        ):
+            raise ValueError(
+                f"X.indptr must ascend from 0 to at most {used} in {major + 1} numbers, got "
+                f"{np.array2string(begin, threshold=6)}"
+            )
+        places = {"indices": (X.indices[: begin[-1]], minor)}
+    else:
+        return
+    for name, (index, size) in places.items():
+        if index.dtype.kind not in "iu" or index.ndim != 1:
+            raise ValueError(f"X.{name} must be integers, got {index.dtype} of shape {index.shape}")
+        if index.size and not (index.min() >= 0 and index.max() < size):
+            raise ValueError(
+                f"X.{name} must be >= 0 and < {size}, got {index.min()} to {index.max()}"
+            )
+
+
+def sparse_rows(X, k=1):
+    """Checked CSR data as the sweeps read them: columns ascend, each once in a row, as int32.
+
+    The arrays are the user's wherever they are so already; entries of the same place are added.
+    """
+    if X.shape[1] > MOST_COLUMNS:
+        raise ValueError(f"X must have at most {MOST_COLUMNS} columns, got {X.shape[1]}")
+    room_for(k, X.shape[1])
+    begin = aligned(X.indptr)
+    indices, data = aligned(X.indices[: begin[-1]]), aligned(X.data[: begin[-1]])
+    if not is_canonical(begin, indices):
+        # twice transposed, entries are sorted, and those of the same place still in their order
+        X = csr_array((data, indices, begin), shape=X.shape).tocsc().tocsr()
+        X.sum_duplicates()
+        begin, indices, data = X.indptr, X.indices, X.data
+        if not np.isfinite(data).all():
+            raise ValueError("X must be finite, got entries of the same place with infinite sums")
+    return _csr(X.shape, data, indices, begin)
+
+
+def _csr(shape, data, indices, begin):
+    """An array of these parts; the constructor would give both arrays of integers the same type."""
+    rows = csr_array(shape, dtype=data.dtype)
+    rows.data, rows.indptr = np.ascontiguousarray(data), np.ascontiguousarray(begin)
+    rows.indices = np.ascontiguousarray(indices, dtype=np.int32)
+    return rows
+
+
+def some_rows(X, rows):
+    """These rows of checked data: by hand, as scipy wants integers of one type in both arrays."""
+    if not issparse(X):
+        return X[rows]
+    rows = np.arange(X.shape[0])[rows]
+    counts = np.diff(X.indptr)[rows]
+    begin = np.append(0, np.cumsum(counts, dtype=np.int64))
+    entries = np.repeat(X.indptr[rows] - begin[:-1], counts) + np.arange(begin[-1])
+    if begin[-1] < 2**31:
+        begin = begin.astype(np.int32)
+    return _csr((len(rows), X.shape[1]), X.data[entries], X.indices[entries], begin)
+
+
+def one_row(X, row):
+    """One row of checked data as float64."""
+    return np.array(some_rows(X, [row]).toarray()[0] if issparse(X) else X[row], dtype=np.float64)
+
+
+def check_reach(X):
+    """Raise where squares would leave float64."""
+    values = X.data if issparse(X) else X
+    reach = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
+    if reach > 0 and not 1e-140 < reach < 1e140:
+        raise ValueError(
+            f"X must have its largest absolute value above 1e-140 and below 1e140, got "
+            f"{reach:.3g}: squares would leave the range of float64; rescale the data"
+        )
+
+
+def check_symmetric(A, wanted, dtype=None):
+    """Raise unless the matrix, dense or sparse, is symmetric up to rounding.
+
+    ``dtype`` is the type that it had, if it was another. Returns how far entries are apart.
+    """
+    allowed = max(ASYMMETRY, 8 * float(np.finfo(dtype or A.dtype).eps))
+    if issparse(A):
+        largest, off = (abs(B).max() if B.nnz else 0.0 for B in (A, A - A.T))
+    else:
+        largest, off = max(abs(float(A.max())), abs(float(A.min()))), 0.0
+        for rows in gen_batches(len(A), max(1, TILE // len(A))):
+            off = max(off, float(np.abs(A[rows] - A[:, rows].T).max()))
+    if off > allowed * largest:
+        raise ValueError(
+            f"{wanted}, got entries {off:.3g} apart, more than {allowed:.1g} of the largest"
+        )
+    return off
+
+
+def as_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
+    """Weights as a float64 array of shape (n,); they may all be zero."""
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(n, sample_weight)
+    try:
+        weight = as_floats(sample_weight)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must be numbers: {error}") from None
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
+    if not np.isfinite(weight).all():
+        raise ValueError("sample_weight must be finite, got NaN or infinity")
+    if n and weight.min() < 0:
+        raise ValueError(f"sample_weight must be >= 0, got {shown(weight.min())}")
+    positive = weight[weight > 0]
+    if len(positive):
+        least, most = float(positive.min()), float(positive.max())
+        if least < 1e-300 or most > 1e100:
+            raise ValueError(
+                "sample_weight must be 0 or between 1e-300 and 1e100, got "
+                f"{least if least < 1e-300 else most!r}"
+            )
+    return weight
+
+
+def check_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
+    """Weights as a float64 array of shape (n,), or None where all are 1.
+
+    Rows of positive weight are called active, rows of weight zero idle: these take no part in the
+    fit, and get the label that ``predict`` would give them.
+    """
+    if sample_weight is None:
+        return None
+    weight = as_weights(sample_weight, n)
+    if not weight.any():
+        raise ValueError("sample_weight must have a positive entry, got all zeros")
+    return None if (weight == 1.0).all() else weight
+
+
+def unit_of(weight):
+    """The power of two at or below the mean weight, 1 for None.
+
+    In this unit products and squares of light or heavy weights stay within float64, and other
+    units of weight change no bit of anything else.
+    """
+    return 1.0 if weight is None else 2.0 ** math.floor(math.log2(weight.mean()))
+
+
+def check_ratio(weight, most, algorithm=None):
+    """Raise where rows that leave a cluster would take the light ones with them, by rounding."""
+    positive = None if weight is None else weight[weight > 0]
+    if weight is None or not positive.max() > most * positive.min():
+        return
+    ratio = float(positive.max()) / float(positive.min())
+    where = "" if algorithm is None else f" with algorithm={algorithm!r}"
+    raise ValueError(
+        "sample_weight must have a ratio of largest to least positive weight of at most "
+        f"{most:.0e}{where}, got {ratio:.3g}: set tiny weights to 0"
+        + (", or use 'serial'" if where else "")
+    )
+
+
+def check_spread(mass, reach):
+    """Raise where the sum of weights times a squared distance would leave float64."""
+    if mass * reach**2 > 1e290:
+        raise ValueError(
+            "sample_weight must not take the squared spread of X beyond 1e290, got weights "
+            f"that sum to {mass:.3g} for a spread of {reach:.3g}: rescale one of them"
+        )
+
+
+def check_init(init, n_features, max_clusters, start="mean"):
+    """Given starting centers as a float64 array; None for ``"mean"``, or what ``start`` says."""
+    if isinstance(init, str):
+        check_option(init, "init", (start,))
+        return None
+    try:
+        centers = as_floats(init)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"init must be {start!r} or an array of centers: {error}") from None
+    if centers.ndim != 2 or centers.shape[0] < 1 or centers.shape[1] != n_features:
+        raise ValueError(
+            f"init must have shape (n_centers, {n_features}), n_centers >= 1, got {centers.shape}"
+        )
+    if not np.isfinite(centers).all():
+        raise ValueError("init must be finite, got NaN or infinity")
+    if max_clusters is not None and len(centers) > max_clusters:
+        raise ValueError(
+            f"init must have at most max_clusters={max_clusters} rows, got {len(centers)}"
+        )
+    return centers
+
+
+def learned(estimator, name, *shape):
+    """A learned array, as the sweeps need it, unless it was replaced by one that does not fit.
+
+    In ``shape``, None stands for any number but 0.
+    """
+    value = getattr(estimator, name)
+    wanted = ", ".join("any" if size is None else str(size) for size in shape)
+    try:
+        array = np.require(value, dtype=np.float64, requirements=["C", "A"])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from None
+    fits = array.ndim == len(shape) and all(
+        size > 0 if least is None else size == least
+        for size, least in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f"{name} must have shape ({wanted}), as learned, got {np.shape(value)}: "
+            "was it replaced? fit again"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, as learned, got NaN or infinity; fit again")
+    return array

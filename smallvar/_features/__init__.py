@@ -1,0 +1,1 @@
+"""Feature allocations: a row has several features."""

@@ -1,0 +1,574 @@
+"""Feature allocations: rows that belong to several groups at once, X ~ Z A with binary Z."""
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.validation import (
+    check_data,
+    check_lam,
+    check_number,
+    check_option,
+    check_reach,
+    check_weights,
+)
+from smallvar._features.feature_estimator import (
+    EXACT_LIMIT,
+    FeatureEstimator,
+    check_assignments,
+    check_exact,
+    check_masses,
+    check_named,
+)
+from smallvar._features.feature_path import Steps, choose
+from smallvar._selection.envelope import FeaturePath
+from smallvar._selection.penalty import check_guess, cut_guess
+
+
+class BPMeans(FeatureEstimator):
+    """BP-means: features that rows share, their number from a penalty.
+
+    Minimizes, over binary Z (who has which feature), the features A and their number K,
+
+        ||X - Z A||^2 + lam * K,
+
+    the squared Frobenius norm plus a price ``lam`` for each feature. Where clustering gives every
+    row to one center, here a row is the sum of any subset of the features.
+
+    Parameters
+    ----------
+    lam : float, "auto" or "farthest-first", default="auto"
+        Penalty for each feature, in squared data units, > 0 and finite. "auto" chooses the number
+        of features, and with it the penalty, by how short a description of the data they make:
+        see :func:`feature_path`. "farthest-first" derives it from the data and the guess
+        ``n_components``: so many features are taken greedily, each the residual of the row that
+        the earlier ones explain worst, used by all rows whose own residual shrinks; ``lam`` is the
+        least by which one of them lowers the squared error.
+    n_components : int, default=8
+        Guess of the number of features for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used with a number as ``lam``.
+    max_features : int, default=None
+        Never have more features than this.
+    algorithm : {"sweep", "collapsed", "stepwise"}, default="sweep"
+        "sweep" is BP-means: each row in order flips its bits one by one and, if its squared
+        residual still exceeds ``lam``, opens a feature; then A is the least squares solution.
+        "collapsed" lets A follow every single row; slower, fewer poor optima. "stepwise" runs
+        :class:`KFeatures` for 0, 1, 2, ... features until the objective rises.
+    init : {"alternate", "mean", "data"} or array-like of shape (n_samples, k), default="alternate"
+        How a start is seeded: its first feature is the mean of the data, used by all ("mean", the
+        paper), or there is none yet ("data"); either is best where the other never gets, so the
+        default alternates them. Then a row is drawn with probability proportional to its squared
+        residual, the residual becomes a feature, and every row takes it whose own residual
+        shrinks, as long as the objective falls. An array is a start of your own: rows of Z, used
+        for a single start ("sweep" and "collapsed" only). With ``lam="auto"`` "sweep" and
+        "collapsed" go on from the features of the path, unless there is such an array.
+    n_init : int, default=10
+        Number of random starts (for each number of features in "stepwise"). The one with the
+        lowest objective is kept.
+    n_swaps : int or "auto", default="auto"
+        After each start, so many times: take a random feature away, seed another one, sweep
+        again, and keep the result if the objective is lower; or only take one away, or only seed
+        one, since their number is free ("stepwise" keeps it). Not in the paper (0); worth more
+        than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
+        over 8; on large data fewer, 2^24 divided by the size of ``X`` but at least 2; and 0
+        after a start of your own.
+    max_iter : int, default=300
+        Largest number of sweeps of a start; those that open features do not
+        count, but there are at most ``max_iter + n_samples``.
+    tol : float, default=0.0
+        Stop a start when a sweep lowers the objective by at most ``tol`` times its value after the
+        first sweep. 0 runs to a fixed point.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the starts.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features), float64
+        The features, A, in order of creation.
+    assignments_ : ndarray of shape (n_samples, n_components), int32
+        Z: 1 where a row has a feature, else 0.
+    n_components_ : int
+        Number of features found; 0 is a valid answer.
+    reconstruction_err_ : float
+        Frobenius norm of X - Z A, not squared, as in scikit-learn; rows weighted.
+    objective_ : float
+        ``reconstruction_err_ ** 2 + lam_ * n_components_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep (with "stepwise", for every number of features from 0),
+        then after every successful swap; it never rises.
+    lam_ : float
+        The penalty used.
+    path_ : FeaturePath
+        With ``lam="auto"`` only: other numbers of features, as :func:`feature_path` returns them.
+    n_iter_ : int
+        Sweeps of the start that was kept, those for swaps included.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional, and for parameters
+        out of their bounds. The estimator is then as it was before.
+
+    See Also
+    --------
+    KFeatures : The same with a fixed number of features.
+    feature_path : Objective and number of features over ``lam``.
+
+    Notes
+    -----
+    A row of weight w counts w times in the objective, and opens a feature at w * residual >
+    ``lam``; rows of weight zero take no part and are encoded as by ``transform``. A feature that
+    loses its last user is removed and its penalty refunded; so is one whose column of Z depends
+    on earlier columns, for the same fit is had without it. The data are not centered: a feature
+    that all rows share is what they have in common.
+
+    References
+    ----------
+    Broderick, Kulis & Jordan (2013), MAD-Bayes: MAP-based asymptotic derivations from Bayes,
+    eq. 6 ("sweep"), 10 ("collapsed"), 14 ("stepwise"), 15 (``max_features``); section 5 (seeds).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import BPMeans
+    >>> pen, book = np.array([4.0, 0.0, 0.0, 1.0]), np.array([0.0, 3.0, 3.0, 0.0])
+    >>> X = np.array([pen, book, pen + book, pen, 0 * pen])
+    >>> model = BPMeans(lam=2.0, init="data", random_state=0).fit(X)
+    >>> model.n_components_
+    2
+    >>> order = model.components_[:, 0].argsort()
+    >>> model.components_[order].round(9) + 0.0
+    array([[0., 3., 3., 0.],
+           [4., 0., 0., 1.]])
+    >>> model.assignments_[:, order]
+    array([[0, 1],
+           [1, 0],
+           [1, 1],
+           [0, 1],
+           [0, 0]], dtype=int32)
+    >>> model.objective_
+    4.0
+    """
+
+    lam_: float
+
+    def __init__(
+        self,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
+        *,
+        n_components: int = 8,
+        max_features: int | None = None,
+        algorithm: Literal["sweep", "collapsed", "stepwise"] = "sweep",
+        init: Literal["alternate", "mean", "data"] | ArrayLike = "alternate",
+        n_init: int = 10,
+        n_swaps: int | Literal["auto"] = "auto",
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.n_components = n_components
+        self.max_features = max_features
+        self.algorithm = algorithm
+        self.init = init
+        self.n_init = n_init
+        self.n_swaps = n_swaps
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        check_lam(self.lam, finite=True, options=("auto", "farthest-first"))
+        check_number(self.n_components, "n_components", low=1, integer=True)
+        check_number(self.max_features, "max_features", low=1, integer=True, none=True)
+        check_option(self.algorithm, "algorithm", ("sweep", "collapsed", "stepwise"))
+        self._check_common()
+
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the features of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data. float32 and float64 in any memory layout are used as they are, other types
+            converted once.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : BPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
+            X, rows, weight, active = self._prepare(X, sample_weight)
+            cap = len(rows) if self.max_features is None else min(self.max_features, len(rows))
+            Z = None
+            if not isinstance(self.init, str):
+                if self.algorithm == "stepwise":
+                    check_named(self.init, "algorithm='stepwise'")
+                Z = check_assignments(self.init, len(X), cap, "max_features")
+                Z = Z if active is None else np.ascontiguousarray(Z[active])
+            given = Z is not None
+            self._forget_path()
+            lam = self.lam
+            if lam == "auto":
+                self.path_, chosen = choose(self, rows, weight, 0, cap, rng, n_threads)
+                lam = self.path_.lam
+                if Z is None and self.algorithm != "stepwise":
+                    Z, cap = chosen, self.path_.best
+            elif isinstance(lam, str):
+                guess = cut_guess(self.n_components, len(rows), "n_components")
+                probe = self._sweep(rows, None, "coordinate", 0.0, guess, 0, n_threads)
+                lam = probe.farthest_first()
+            lam = float(lam)
+            if self.algorithm == "stepwise":
+                sweep, path, converged = self._stepwise(rows, weight, lam, cap, rng, n_threads)
+            else:
+                swaps = self._swaps(rows, given=given)
+                swaps = swaps if given or Z is None else 0  # the path has made them
+                sweep = self._sweep(rows, weight, self.algorithm, lam, cap, swaps, n_threads)
+                self._start(sweep, rng, Z)
+                converged = sweep.converged
+            self.lam_ = lam
+            self._keep(sweep, X, active, n_threads)
+            if self.algorithm == "stepwise":
+                self.objective_, self.objective_path_ = path[-1], np.array(path)
+            if not converged:
+                warn_not_converged(self, self.n_iter_)
+        return self
+
+    def _stepwise(self, X, weight, lam, cap, rng, n_threads):
+        """K-features for K = 0, 1, 2, ... until the objective rises."""
+        swaps = self._swaps(X)
+        best = self._sweep(X, weight, "coordinate", 0.0, 0, 0, n_threads)
+        best.encode(np.zeros((0, X.shape[1])))
+        path, converged = [best.error], True
+        for k in range(1, cap + 1):
+            sweep = self._sweep(X, weight, "coordinate", 0.0, k, swaps, n_threads)
+            self._start(sweep, rng, None)
+            objective = sweep.error + lam * k
+            if self.verbose:
+                print(f"{k} features: objective {objective:.8g}")
+            if objective > path[-1]:
+                break
+            best, converged = sweep, sweep.converged
+            path.append(objective)
+        return best, path, converged
+
+
+class KFeatures(FeatureEstimator):
+    """K-features: a fixed number of features that rows share.
+
+    Minimizes, over binary Z (who has which feature) and K features A,
+
+        ||X - Z A||^2,
+
+    the squared Frobenius norm: k-means whose rows may belong to several clusters at once, or to
+    none.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default=8
+        Number of features, K, at most the number of samples. "auto" chooses it by how short a
+        description of the data they make: see :func:`feature_path`. It may find 0.
+    assign : {"coordinate", "exact"}, default="coordinate"
+        How a row chooses its features: bit after bit, as in the paper, or the best of all 2^K
+        rows, for at most 12 features. "exact" costs 2^K steps a row; a start more often ends in a
+        good optimum.
+    init : {"alternate", "mean", "data"} or array-like of shape (n_samples, k), default="alternate"
+        How a start is seeded: its first feature is the mean of the data, used by all ("mean", the
+        paper), or there is none yet ("data"); either is best where the other never gets, so the
+        default alternates them. Then a row is drawn with probability proportional to its squared
+        residual, the residual becomes a feature, and every row takes it whose own residual
+        shrinks. An array is a start of your own: rows of Z, used for a single start.
+    n_init : int, default=10
+        Number of random starts. The one with the lowest objective is kept.
+    n_swaps : int or "auto", default="auto"
+        After each start, so many times: take a random feature away, seed another one, sweep
+        again, and keep the result if the objective is lower. Not in the paper (0); worth more
+        than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
+        over 8; on large data fewer, 2^24 divided by the size of ``X`` but at least 2; and 0
+        after a start of your own.
+    max_iter : int, default=300
+        Largest number of sweeps of a start.
+    tol : float, default=0.0
+        Stop a start when a sweep lowers the objective by at most ``tol`` times its value after the
+        first sweep. 0 runs to a fixed point.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the starts.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features), float64
+        The features, A.
+    assignments_ : ndarray of shape (n_samples, n_components), int32
+        Z: 1 where a row has a feature, else 0.
+    n_components_ : int
+        Number of features.
+    reconstruction_err_ : float
+        Frobenius norm of X - Z A, not squared, as in scikit-learn; rows weighted.
+    objective_ : float
+        ``reconstruction_err_ ** 2``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep, then after every successful swap; it never rises.
+    n_iter_ : int
+        Sweeps of the start that was kept, those for swaps included.
+    n_features_in_ : int
+        Number of columns of the data.
+    path_ : FeaturePath
+        With ``n_components="auto"`` only: other numbers of features, as :func:`feature_path`
+        returns them.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional, and for parameters
+        out of their bounds. The estimator is then as it was before.
+
+    See Also
+    --------
+    BPMeans : The number of features from a penalty.
+    feature_path : The objective over the number of features.
+
+    Notes
+    -----
+    Where columns of Z depend on each other, A is the solution of minimum norm. A feature that
+    nobody uses starts again as the largest residual. Rows of weight zero take no part and are
+    encoded as by ``transform``.
+
+    References
+    ----------
+    Broderick, Kulis & Jordan (2013), MAD-Bayes: MAP-based asymptotic derivations from Bayes,
+    eq. 14 and section 5 (seeds).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import KFeatures
+    >>> X = np.array([[1.0, 0.0], [0.0, 5.0], [1.0, 5.0], [0.0, 0.0]])
+    >>> model = KFeatures(n_components=2, init="data", random_state=0).fit(X)
+    >>> round(model.objective_, 9)
+    0.0
+    >>> model.components_[model.components_[:, 0].argsort()].round(9) + 0.0
+    array([[0., 5.],
+           [1., 0.]])
+    >>> model.inverse_transform(model.transform([[0.9, 5.2]]))
+    array([[1., 5.]])
+    """
+
+    def __init__(
+        self,
+        n_components: int | Literal["auto"] = 8,
+        *,
+        assign: Literal["coordinate", "exact"] = "coordinate",
+        init: Literal["alternate", "mean", "data"] | ArrayLike = "alternate",
+        n_init: int = 10,
+        n_swaps: int | Literal["auto"] = "auto",
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.assign = assign
+        self.init = init
+        self.n_init = n_init
+        self.n_swaps = n_swaps
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        chosen = isinstance(self.n_components, str)
+        if chosen:
+            check_option(self.n_components, "n_components", ("auto",))
+            check_named(self.init, "n_components='auto'")
+        else:
+            check_number(self.n_components, "n_components", low=1, integer=True)
+        check_option(self.assign, "assign", ("coordinate", "exact"))
+        if self.assign == "exact" and not chosen:
+            check_exact(self.n_components, "n_components")
+        self._check_common()
+
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the features of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data. float32 and float64 in any memory layout are used as they are, other types
+            converted once.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : KFeatures
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
+            X, rows, weight, active = self._prepare(X, sample_weight)
+            self._forget_path()
+            k, swaps, Z = self.n_components, self._swaps(rows), None
+            if k == "auto":
+                exact = EXACT_LIMIT if self.assign == "exact" else 0
+                self.path_, Z = choose(
+                    self, rows, weight, exact, exact or len(rows), rng, n_threads
+                )
+                k, swaps = self.path_.best, 0
+            else:
+                check_guess(k, len(rows), "n_components")
+            if not isinstance(self.init, str):
+                Z = check_assignments(self.init, len(X), k, "n_components")
+                Z = Z if active is None else np.ascontiguousarray(Z[active])
+                swaps = self._swaps(rows, given=True)
+            sweep = self._sweep(rows, weight, self.assign, 0.0, k, swaps, n_threads)
+            self._start(sweep, rng, Z)
+            self._keep(sweep, X, active, n_threads)
+            if not sweep.converged:
+                warn_not_converged(self, self.n_iter_)
+        return self
+
+
+def feature_path(
+    X: ArrayLike,
+    max_components: int = 10,
+    *,
+    sample_weight: ArrayLike | None = None,
+    **options: Any,
+) -> FeaturePath:
+    """Squared error over the number of features, and the penalties that lead to each number.
+
+    For K = 0, 1, ..., ``max_components`` this minimizes
+
+        ||X - Z A||^2
+
+    over binary Z with K columns and A, as :class:`KFeatures` does. As an objective with a penalty
+    is ``error + lam * K``, the errors also tell which K any ``lam`` leads to: the K of the lower
+    convex hull of the errors. Plotted over K, the errors bend where further features stop to
+    explain much; a K that is best for a wide range of ``lam`` is a good choice.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Data.
+    max_components : int, default=10
+        Largest number of features to try; cut to the number of samples.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows.
+    **options
+        Parameters of :class:`KFeatures` other than ``n_components``; "auto" swaps are 50 where
+        ``assign`` is "coordinate". Besides the ``n_init`` random
+        starts there is one from the result for K - 1, so the error never rises with K.
+
+    Returns
+    -------
+    path : FeaturePath
+        Arrays ``counts``, ``error``, ``criterion``, ``lam_low``, ``lam_high``, for 0, 1, ...,
+        ``max_components`` features, or as many as there are rows, if they are fewer. The criterion
+        is the description length, see Notes; infinite for more features than a third of the
+        distinct rows, and more than one. And two numbers:
+
+        best
+            The K with the lowest criterion.
+        lam
+            A penalty for it: the geometric mean of the ends of its range (of the error's slopes to
+            larger and to smaller K, where it is best for none).
+
+    Raises
+    ------
+    ValueError, TypeError
+        As from ``KFeatures.fit``.
+
+    See Also
+    --------
+    BPMeans : With ``lam="auto"``, the features of the number chosen.
+
+    Notes
+    -----
+    With u distinct rows, d columns (not counting those with less than 1e-20 of ||X||^2, such as
+    columns of zeros, and at most u), p_k the share of the rows that have feature k, and
+    h(p) = -p log p - (1 - p) log(1 - p), the criterion is ::
+
+        u d log(||X - Z A||^2 / ||X||^2) + 2 u sum_k h(p_k) + 2 K (d + 1) log u,
+
+    twice what it takes to tell the data, in nats: residuals of one variance, who has which
+    feature, and the features. It charges for rows and not only for features, as ``lam`` does.
+    An error below 1e-20 of ||X||^2 counts as none.
+
+    ``BPMeans(lam="auto")`` and ``KFeatures(n_components="auto")`` go on until three numbers of
+    features (or a third of the best one) have not lowered the criterion. Up to 8 features rows
+    choose exactly there (see ``assign``), then as ``assign`` says. They look at all rows up
+    to 16,384 numbers in ``X``, else at a random sample of so many (but at least 500 rows).
+
+    References
+    ----------
+    Broderick, Kulis & Jordan (2013), MAD-Bayes, eq. 6 and 14. Rissanen (1978), Modeling by
+    shortest data description.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import feature_path
+    >>> X = np.array([[4.0, 0.0], [0.0, 3.0], [4.0, 3.0], [4.0, 0.5], [0.0, 0.0]])
+    >>> path = feature_path(X, 3, random_state=0)
+    >>> path.error.round(3)
+    array([66.25 , 14.167,  0.15 ,  0.   ])
+    >>> path.lam_low.round(3)
+    array([52.083, 14.017,  0.15 ,  0.   ])
+    """
+    check_number(max_components, "max_components", low=1, integer=True)
+    if "n_components" in options:
+        raise TypeError("n_components must not be given: it goes from 0 to max_components")
+    model = KFeatures(**options)
+    check_named(model.init, "feature_path")
+    model._check_parameters()
+    if model.assign == "exact":
+        check_exact(max_components, "max_components")
+    X = check_data(X)
+    check_reach(X)
+    weight = check_weights(sample_weight, X.shape[0])
+    if weight is not None:
+        check_masses(X, weight)
+        if not weight.all():
+            X, weight = np.ascontiguousarray(X[weight > 0]), weight[weight > 0]
+    rng, n_threads = model._rng(), model._threads()
+    exact = EXACT_LIMIT if model.assign == "exact" else 0
+    steps = Steps(model, X, weight, exact, rng, n_threads)
+    for _ in range(min(max_components, len(X))):
+        steps.go_on()
+    if not steps.converged:
+        warn_not_converged(model, steps.n_iter)
+    return steps.path()

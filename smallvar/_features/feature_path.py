@@ -1,0 +1,126 @@
+"""The feature path: features of every number, which number the data speak for, and its penalty."""
+
+import numpy as np
+
+from smallvar._selection.criterion import count_distinct
+from smallvar._selection.envelope import FeaturePath, envelope, penalty_within
+
+PRICE = 2.0  # of a parameter, in log(distinct rows)
+EXACT_FIT = 1e-20  # share of the data's square that counts as no error
+BEYOND = 3  # numbers of features tried beyond the best one,
+BEYOND_PART = 3  # or this part of the best one, if that is more
+EXACT = 8  # features up to which rows choose exactly, which then costs little
+NUMBERS, ROWS = 1 << 14, 500  # numbers in the rows that "auto" looks at, but at least so many rows
+
+
+class DescriptionLength:
+    """What the rows cost when told by their features: the lower, the better.
+
+    V = u d log(error / energy) + 2 u sum_k h(p_k) + 2 K (d + 1) log u,
+
+    u the number of distinct rows, d that of the columns that are not all zero or a trifle beside
+    others (but at most u), p_k the share of the rows that have feature k, and h the entropy of a
+    bit, in nats.
+    """
+
+    def __init__(self, X, weight):
+        self.weight, self.distinct = weight, count_distinct(X)
+        squares = np.einsum("ij,ij->j", X, X, dtype=np.float64)
+        self.d = min(int((squares > EXACT_FIT * squares.sum()).sum()), self.distinct)
+        self.most = max(1, self.distinct // 3)  # features that may be chosen
+
+    def __call__(self, error, energy, Z):
+        """V of these rows of Z; infinite for too many features."""
+        k = Z.shape[1]
+        if k > self.most:
+            return np.inf
+        if not energy > 0.0:
+            return float(k)
+        share = np.average(Z, axis=0, weights=self.weight) if k else np.zeros(0)
+        entropy = 0.0
+        for p in (share, 1.0 - share):
+            entropy -= float((p * np.log(np.maximum(p, EXACT_FIT))).sum())
+        fit = self.d * np.log(max(error / energy, EXACT_FIT))
+        price = PRICE * k * (self.d + 1) * np.log(self.distinct)
+        return float(self.distinct * (fit + 2.0 * entropy) + price)
+
+
+class Steps:
+    """The features found for K = 0, 1, 2, ...: errors, rows of Z, and whether all converged.
+
+    Rows choose exactly, of all 2^K, up to so many features as ``exact`` says.
+    """
+
+    def __init__(self, model, X, weight, exact, rng, n_threads):
+        self.model, self.X, self.weight, self.exact = model, X, weight, exact
+        self.rng, self.n_threads = rng, n_threads
+        self.judge = DescriptionLength(X, weight)
+        self.n_iter, self.converged = 0, True
+        sweep = model._sweep(X, weight, "coordinate", 0.0, 0, 0, n_threads)
+        energy = sweep.measure()
+        Z = np.zeros((len(X), 0), dtype=np.uint8)
+        self.error, self.criterion = [energy], [self.judge(energy, energy, Z)]
+        self.Z, self.components = [Z], [np.zeros((0, X.shape[1]))]
+
+    def go_on(self):
+        """One feature more: random starts, and one from the features there are."""
+        k, model = len(self.error), self.model
+        more = np.zeros((len(self.X), 1), dtype=np.uint8)
+        rule = "exact" if k <= self.exact else "coordinate"
+        swaps = model._swaps(self.X, path=rule == "coordinate")
+        starts = []
+        for Z in (None, np.ascontiguousarray(np.hstack([self.Z[-1], more]))):
+            sweep = model._sweep(self.X, self.weight, rule, 0.0, k, swaps, self.n_threads)
+            model._start(sweep, self.rng, Z)
+            self.n_iter = max(self.n_iter, sweep.n_iter)
+            self.converged &= sweep.converged
+            starts.append(sweep)
+        best = min(starts, key=lambda sweep: sweep.error)
+        self.error.append(best.error)
+        self.Z.append(best.assignments().astype(np.uint8))
+        self.components.append(best.components())
+        self.criterion.append(self.judge(best.error, self.error[0], self.Z[-1]))
+
+    @property
+    def best(self):
+        """The number with the lowest criterion, the smaller one at a tie."""
+        return int(np.argmin(self.criterion))
+
+    def path(self, scale=1.0):
+        """What ``feature_path`` returns; the rows are so small a share of all."""
+        K, errors = np.arange(len(self.error)), np.array(self.error) * scale
+        low, high = envelope(K, errors)
+        k = self.best
+        lam = penalty_within(low[k], high[k], 2.0 * errors[0] or 1.0)
+        never = ~(low < high)
+        low[never] = high[never] = np.nan
+        return FeaturePath(K, errors, low, high, np.array(self.criterion), k, lam)
+
+
+def choose(model, X, weight, exact, most, rng, n_threads):
+    """The path of at most so many features, and rows of Z for the number chosen.
+
+    Of many rows a random sample is looked at; penalties and errors are scaled to all rows.
+    """
+    n, d = X.shape
+    rows, w, scale = X, weight, 1.0
+    size = max(ROWS, NUMBERS // d)
+    if n > size:
+        sample = np.sort(rng.choice(n, size, replace=False))
+        rows, w = np.ascontiguousarray(X[sample]), None if weight is None else weight[sample]
+        scale = n / size if weight is None else float(weight.sum() / w.sum())
+    steps = Steps(model, rows, w, max(exact, EXACT), rng, n_threads)
+    most = min(most, steps.judge.most + 1, len(rows))
+    while (
+        len(steps.error) <= most
+        and steps.error[-1] > EXACT_FIT * steps.error[0]
+        and len(steps.error) - 1 - steps.best < max(BEYOND, steps.best // BEYOND_PART)
+    ):
+        steps.go_on()
+        if model.verbose:
+            k = len(steps.error) - 1
+            print(f"{k} features: error {steps.error[k] * scale:.8g}, V {steps.criterion[k]:.8g}")
+    Z = steps.Z[steps.best]
+    if n > size:
+        Z = model._rows_of_Z(X, None, steps.components[steps.best], n_threads)[0].astype(np.uint8)
+    return steps.path(scale), np.ascontiguousarray(Z)

@@ -1,0 +1,1 @@
+"""Clusters known by a kernel, and the spectral relaxation."""

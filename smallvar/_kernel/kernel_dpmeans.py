@@ -1,0 +1,563 @@
+"""DP-means on points that are known by a kernel."""
+
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.fit_loop import NO_CAP
+from smallvar._core.validation import (
+    check_flag,
+    check_lam,
+    check_number,
+    check_option,
+    check_ratio,
+    check_weights,
+)
+from smallvar._kernel.gram import batches
+from smallvar._kernel.partition import (
+    SMALL,
+    TIE,
+    KernelClusters,
+    Partition,
+    PartitionStart,
+    cheapest,
+    farthest_first,
+    kernel_rounding,
+)
+from smallvar._selection.penalty import cut_guess
+
+# points whose costs are computed together, as if none moved: at first, and at most
+FIRST_WINDOW, LAST_WINDOW = 16, 4096
+WEIGHTS = 1e6  # largest ratio of weights where rows are taken out of clusters
+
+
+class _Start(PartitionStart):
+    """One start of DP-means."""
+
+    def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding):
+        order = clusters.active if order is None else order[clusters.weight[order] > 0]
+        super().__init__(clusters, order, rounding)
+        self.lam, self.cap = lam, NO_CAP if max_clusters is None else max_clusters
+        self.step = self.collapse if algorithm == "collapsed" else self.create
+
+    def run(self, max_iter, tol, verbose):
+        """Sweep to the end, then find the labels to return."""
+        super().run(max_iter, tol, verbose)
+        self.finish()
+        return self
+
+    @property
+    def k(self):
+        """Number of clusters, at the end."""
+        return len(self.norm)
+
+    def sweep(self):
+        """One sweep; returns labels, the number of clusters, and whether points moved."""
+        label, self.n_moved, self.n_opened = self.step()
+        return label, self.clusters.k + self.n_opened, self.n_moved > 0
+
+    def measured(self):
+        """Error and penalty of the present partition."""
+        return self.clusters.error + self.lam * self.clusters.k
+
+    def words(self):
+        """What a sweep did."""
+        return (
+            f"{self.clusters.k} clusters, {{}}, {self.n_moved} points moved, "
+            f"{self.n_opened} clusters opened"
+        )
+
+    def finish(self):
+        """Labels to return, and the means they go with."""
+        clusters = self.clusters
+        idle = np.flatnonzero(clusters.weight == 0)
+        self.center_label, self.norm, self.mass = (
+            clusters.label.copy(),
+            clusters.norm,
+            clusters.mass,
+        )
+        self.center_label[idle] = -1
+        self.label, self.inertia = clusters.label, clusters.error
+        unfinished = not self.progress.converged and self.step != self.collapse
+        if not (unfinished or len(idle)):
+            return
+        nearest, least, _ = clusters.nearest()
+        self.label = self.label.copy()
+        self.label[idle] = nearest[idle]
+        if unfinished:
+            used = np.zeros(clusters.k, dtype=bool)
+            used[nearest[clusters.active]] = True
+            number = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
+            self.center_label = np.append(number, np.int32(-1))[self.center_label]
+            self.norm, self.mass = self.norm[used], self.mass[used]
+            # a point without weight may have been the only one that was nearest
+            if not used[nearest[idle]].all():
+                for few in batches(len(idle), clusters.gram.step):
+                    cost = clusters.costs(idle[few])[used]
+                    least_of = cheapest(cost, np.abs(self.norm).max())[0]
+                    nearest[idle[few]] = np.flatnonzero(used)[least_of]
+            self.label = number[nearest]
+            self.inertia = float(clusters.weight @ least)
+            self.progress.path.append(self.inertia + self.lam * len(self.norm))
+
+    def create(self):
+        """One sweep of KJ12, Algorithm 1; returns labels, points moved and clusters opened."""
+        clusters, order = self.clusters, self.order
+        label, least, tie = clusters.nearest()
+        new, weight = label[order], clusters.weight[order]
+        least, tie = least[order], tie[order]
+        limit = np.maximum(self.lam, weight * self.rounding) + weight * tie
+        far = np.flatnonzero(weight * least > limit)
+        k = clusters.k
+        # each turn opens one cluster; later points that are nearer to it are moved to it at once
+        while len(far) and k < self.cap:
+            i = far[0]
+            row = clusters.gram.rows(order[i : i + 1])[0]
+            distance = clusters.to_point(order[i], row)[order[i + 1 :]]
+            new[i], later = k, np.s_[i + 1 :]
+            closer = distance < least[later] - tie[later]
+            new[later][closer] = k
+            least[later][closer] = distance[closer]
+            k += 1
+            far = far[1:]
+            far = far[weight[far] * least[far] > limit[far]]
+        moved = int(np.count_nonzero(new != clusters.label[order]))
+        label[order] = new
+        return label, moved, k - clusters.k
+
+    def collapse(self):
+        """One collapsed sweep (MB13, eq. 8-9); returns labels, points moved, clusters opened."""
+        clusters, order = self.clusters, self.order
+        n, k, n_used, moved = len(clusters.label), clusters.k, clusters.k, 0
+        label = clusters.label.copy()
+        room = k + 8
+        mass, square = np.zeros(room), np.zeros(room)
+        mass[:k] = clusters.mass
+        sums = None
+        if clusters.sums is not None and clusters.holds(room):
+            sums = np.empty((room, n))
+            sums[:k] = clusters.sums
+        square[:k] = clusters.norm * clusters.mass * (clusters.mass / clusters.unit)
+        count = np.zeros(room, dtype=np.int64)
+        count[:k] = np.bincount(label[order], minlength=k)
+        at, window = 0, FIRST_WINDOW
+        while at < len(order):
+            rows = order[at : at + window]
+            part = sums[:k, rows] if sums is not None else clusters.part(rows, label, k)
+            own, w, places = label[rows], clusters.weight[rows], np.arange(len(rows))
+            alone = count[own] == 1
+            s = np.where(mass[:k] > 0, mass[:k], 1.0)[:, None]
+            distance = part * (-2.0 / s)
+            distance += square[:k, None] / s / (s / clusters.unit)
+            size = np.abs(distance).max(axis=0) + np.abs(clusters.diagonal[rows])
+            distance += clusters.diagonal[rows]
+            factor = w * (s / (w + s))
+            # ||x - m|| = ||x - mean|| s / (s - w), s and the mean those with x
+            rest = np.where(alone, 1.0, s[own, 0] - w)
+            factor[own, places] = w * (s[own, 0] / np.maximum(rest, 1e-15 * w))
+            cost = distance * factor
+            cost[count[:k] == 0] = np.inf
+            cost[own[alone], places[alone]] = np.inf
+            least = np.minimum(
+                cost.min(axis=0), np.where(n_used - alone < self.cap, self.lam, np.inf)
+            )
+            good = cost <= least + 1e-12 * least + w * (TIE * size + self.rounding)
+            best = np.where(good.any(axis=0), good.argmax(axis=0), k)
+            leaves = np.flatnonzero((best != own) & ~((best == k) & alone))
+            if not len(leaves):
+                at += len(rows)
+                window = min(2 * window, LAST_WINDOW, max(1, SMALL // k))
+                continue
+            j = leaves[0]
+            at, window, moved = at + j + 1, FIRST_WINDOW, moved + 1
+            i, w, a, b = rows[j], w[j], own[j], best[j]
+            if b == k:
+                if k == room:
+                    room *= 2
+                    if sums is not None:
+                        fits = clusters.holds(room)
+                        sums = np.concatenate([sums, np.empty((room - k, n))]) if fits else None
+                    mass, square, count = (
+                        np.concatenate([x, np.zeros(room - k, dtype=x.dtype)])
+                        for x in (mass, square, count)
+                    )
+                if sums is not None:
+                    sums[b] = 0.0
+                k += 1
+                n_used += 1
+            n_used -= bool(alone[j])
+            row = w * clusters.gram.rows(rows[j : j + 1])[0]
+            for c, sign in ((a, -1), (b, 1)):
+                inner = part[c, j] if c < len(part) else 0.0
+                square[c] += w / clusters.unit * (sign * 2.0 * inner + row[i])
+                if sums is not None:
+                    sums[c] += sign * row
+                mass[c] += sign * w
+                count[c] += sign
+            if not count[a]:
+                mass[a] = 0.0
+            label[i] = b
+        return label, moved, k - clusters.k
+
+
+class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClusters):
+    """DP-means in the feature space of a kernel: clusters that need not be round.
+
+    Minimizes, over labels and the number of clusters K,
+
+        sum_i w_i ||phi(x_i) - m_{z_i}||^2 + lam * K,
+
+    the objective of :class:`DPMeans` for points phi(x_i), whose inner products are the kernel; m_c
+    is the weighted mean of a cluster's phi(x_i). All that is needed is the Gram matrix, the kernel
+    of each point with each other one.
+
+    Parameters
+    ----------
+    lam : float or "farthest-first", default="farthest-first"
+        Penalty for each cluster, a squared distance in feature space, > 0 (0 is allowed together
+        with ``max_clusters``: that is kernel k-means). "farthest-first" derives it from the data
+        and the guess ``n_clusters``, by the rule of :func:`farthest_first_lambda`.
+    kernel : str or callable, default="rbf"
+        A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`; "precomputed", where the data
+        are the Gram matrix; or a function of two arrays, of shapes (n, n_features) and (m,
+        n_features), that returns their kernel matrix, of shape (n, m).
+    gamma : float, default=None
+        Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
+        "rbf", 0.3 / (median squared distance between rows); for "laplacian", the same with the
+        distance that it is made of, the sum of absolute differences; for the others, and where all
+        rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
+        with a weight, copies once, of 500 rows if there are more. A function is given ``gamma``
+        if it is not None.
+    kernel_params : dict, default=None
+        Further parameters of the kernel, such as ``degree`` and ``coef0``.
+    n_clusters : int, default=8
+        Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
+        number of rows (to which the default is cut). Not used with a number as ``lam``.
+    max_clusters : int, default=None
+        Never have more clusters than this. At the cap a far point joins its nearest cluster.
+    algorithm : {"serial", "collapsed"}, default="serial"
+        "serial" is Algorithm 1 of the paper: points in order, each one beyond ``lam`` opens a
+        cluster at once. "collapsed" moves the means with each point: slower, and stops only at
+        stronger optima.
+    init : "mean" or array-like of shape (n_samples,), default="mean"
+        Starting labels, integers; "mean" is one cluster of all points.
+    shuffle : bool, default=False
+        Visit the points in random order instead of the given one.
+    n_init : int, default=1
+        Number of starts, the first in the given order (unless ``shuffle``), the others in random
+        order. The one with the lowest objective is kept.
+    max_iter : int, default=300
+        Largest number of sweeps; those that open clusters do not count,
+        but there are at most ``max_iter + n_samples``.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep. 0 runs to a fixed point.
+    max_memory : float, default=2e9
+        Bytes for the Gram matrix and for tables of (n_clusters, n_samples) float64 numbers. The
+        matrix is held where it fits, in the type of the data (float32 or float64); otherwise its
+        rows are computed again, block by block, wherever they are needed. The tables take 24 bytes
+        for each of their entries; where that does not fit what the matrix leaves, each sweep goes
+        through the whole matrix instead.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the random orders.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,), int32
+        Cluster of each row, in order of creation.
+    n_clusters_ : int
+        Number of clusters found.
+    inertia_ : float
+        Weighted sum of squared distances to the own means, in feature space.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises, unless the Gram matrix is indefinite.
+    lam_ : float
+        The penalty used.
+    gamma_ : float or None
+        The ``gamma`` used, in the methods too; None where the kernel has none.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    X_fit_ : ndarray of shape (n_samples, n_features) or None
+        The data, for distances to new points; None for a precomputed kernel.
+    center_labels_ : ndarray of shape (n_samples,), int32
+        The cluster whose mean a row is part of, -1 for none: ``labels_``, but for rows without
+        weight, and where ``tol`` or ``max_iter`` ended the sweeps.
+    center_weights_ : ndarray of shape (n_samples,), float64
+        Weight of each row in that mean; those of a mean sum to 1.
+    center_norms_ : ndarray of shape (n_clusters,), float64
+        Squared norms of the means; for the kernel "linear" and data far from zero, of the means
+        less a point near the data.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional, a precomputed
+        matrix that is not square and symmetric, a kernel that returns anything but finite real
+        numbers in the right shape, and parameters out of their bounds. The estimator is then as
+        it was before.
+
+    See Also
+    --------
+    DPMeans : The same for points themselves, much faster.
+    KernelHDPMeans : Several data sets with shared clusters.
+
+    Notes
+    -----
+    A kernel whose Gram matrix is indefinite belongs to no distance (matrices that are only
+    conditionally positive definite, such as minus squared distances, do). A warning is given where
+    one is found, for kernels that may be; the objective may then rise, and the sweeps go on until
+    nothing changes or ``max_iter`` ends them.
+
+    With ``kernel="precomputed"``, ``predict`` takes the kernel between new and training points, of
+    shape (n_new, n_samples); ``transform`` and ``score`` are not available.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics, sections
+    3 and 5.2. "collapsed" and the cap: Broderick, Kulis & Jordan (2013), MAD-Bayes, eq. 8-9 and 12.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import KernelDPMeans
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0], [0.0, 9.0]])
+    >>> model = KernelDPMeans(n_clusters=3).fit(X)
+    >>> model.labels_
+    array([1, 1, 2, 2, 0], dtype=int32)
+    >>> round(model.gamma_, 5), round(model.lam_, 2)  # 0.3 / 81.5, the median
+    (0.00368, 0.18)
+    >>> model.predict([[8.0, 8.0]])
+    array([2], dtype=int32)
+    >>> model.transform([[8.0, 8.0]]).round(2)
+    array([[0.65, 0.85, 0.1 ]])
+    """
+
+    lam_: float
+
+    def __init__(
+        self,
+        lam: float | Literal["farthest-first"] = "farthest-first",
+        *,
+        kernel: str | Callable[..., ArrayLike] = "rbf",
+        gamma: float | None = None,
+        kernel_params: dict[str, Any] | None = None,
+        n_clusters: int = 8,
+        max_clusters: int | None = None,
+        algorithm: Literal["serial", "collapsed"] = "serial",
+        init: Literal["mean"] | ArrayLike = "mean",
+        shuffle: bool = False,
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        max_memory: float = 2e9,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.kernel = kernel
+        self.gamma = gamma
+        self.kernel_params = kernel_params
+        self.n_clusters = n_clusters
+        self.max_clusters = max_clusters
+        self.algorithm = algorithm
+        self.init = init
+        self.shuffle = shuffle
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_memory = max_memory
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        check_lam(self.lam, capped=self.max_clusters is not None)
+        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_option(self.algorithm, "algorithm", ("serial", "collapsed"))
+        check_flag(self.shuffle, "shuffle")
+        self._check_common()
+
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data; for ``kernel="precomputed"`` the Gram matrix, of shape (n_samples, n_samples).
+            float32 and float64 are used as they are, other types converted once.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : KernelDPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            self._check_parameters()
+            rng = self._rng()
+            X = self._validate_kernel(X, reset=True)
+            n = X.shape[0]
+            weight = check_weights(sample_weight, n)
+            if self.algorithm == "collapsed":
+                check_ratio(weight, WEIGHTS, self.algorithm)
+            label = check_labels(self.init, weight, n, self.max_clusters)
+            guess = cut_guess(self.n_clusters, n) if isinstance(self.lam, str) else None
+            gram = self._gram(X, weight)
+            clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.room)
+            rounding = kernel_rounding(clusters)
+            lam = self._penalty(gram, clusters, guess, rounding)
+            if label is not None:
+                clusters = Partition(gram, weight, label, gram.room)
+
+            def start(number):
+                order = rng.permutation(n) if number or self.shuffle else None
+                return _Start(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
+
+            best = self._best_start(start)
+            self._keep(X, best.center_label, clusters.weight, best.mass, best.norm)
+            self.labels_ = best.label
+            self.n_clusters_ = len(best.norm)
+            self.inertia_ = best.inertia
+            self.lam_ = lam
+            if not best.progress.ended:
+                warn_not_converged(self, self.n_iter_)
+        return self
+
+    def _penalty(self, gram, clusters, guess, rounding):
+        """The penalty as a number; ``clusters`` has all points in one."""
+        if guess is None:
+            return float(self.lam)
+        active = clusters.active
+        if (clusters.weight != 1.0).any():  # weights play no part, but for those of zero
+            weight = (clusters.weight > 0).astype(float)
+            clusters = Partition(gram, weight, clusters.label, gram.room)
+        distance = clusters.nearest()[1][active]
+        return farthest_first(clusters.gram, active, distance, guess, rounding) or 1.0
+
+    def fit_predict(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> NDArray[np.int32]:
+        """Fit and return the labels of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data, as for ``fit``.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, as for ``fit``.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            ``labels_`` of the fit.
+        """
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Nearest mean of each row, in feature space; no row opens a cluster.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data; for ``kernel="precomputed"`` their kernel with the training points.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Number of the cluster; at a tie the lowest one.
+        """
+        check_is_fitted(self)
+        return self._assign(self._validate_kernel(X, reset=False))[0]
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Compute distances (not squared) of each row to each mean, in feature space.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, n_clusters)
+            Float32 for float32 data. Not available for ``kernel="precomputed"``.
+        """
+        check_is_fitted(self)
+        X = self._validate_kernel(X, reset=False)
+        own = self._own_kernel(X, "transform")
+        distances = np.empty((X.shape[0], self.n_clusters_), dtype=X.dtype)
+        for few, cost in self._costs(X):
+            distances[few] = np.sqrt(np.maximum(cost + own[few], 0.0)).T
+        return distances
+
+    def score(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return minus the objective of data at the fitted means.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            ``-(sum of w * squared distance to the nearest mean + lam_ * n_clusters_)``. Not
+            available for ``kernel="precomputed"``.
+        """
+        check_is_fitted(self)
+        X = self._validate_kernel(X, reset=False)
+        weight = check_weights(sample_weight, X.shape[0])
+        squared = self._assign(X)[1] + self._own_kernel(X, "score")
+        error = squared.sum() if weight is None else weight @ squared
+        return -(float(error) + self.lam_ * self.n_clusters_)
+
+    @property
+    def _n_features_out(self):
+        return self.n_clusters_
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def check_labels(init, weight, n, max_clusters):
+    """Starting labels as 0, 1, ... without gaps; None for "mean"."""
+    if isinstance(init, str):
+        check_option(init, "init", ("mean",))
+        return None
+    label = np.asarray(init)
+    if label.dtype.kind not in "iu":
+        raise ValueError(f"init must be 'mean' or integer labels, got {label.dtype}")
+    if label.shape != (n,):
+        raise ValueError(f"init must have shape ({n},), got {label.shape}")
+    label = np.unique(label, return_inverse=True)[1].astype(np.int32)
+    found = len(np.unique(label if weight is None else label[weight > 0]))
+    if max_clusters is not None and found > max_clusters:
+        raise ValueError(f"init must have at most max_clusters={max_clusters} labels, got {found}")
+    return label

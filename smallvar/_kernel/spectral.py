@@ -1,0 +1,509 @@
+"""The spectral relaxation of the DP-means objective."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse, sparray, spmatrix
+from sklearn.base import ClusterMixin
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from smallvar._centers.center_estimator import nearest_sweep
+from smallvar._core.config import resolve_threads
+from smallvar._core.eigen import (
+    DENSE,
+    Rounding,
+    unit_rows,
+    yu_shi_rounds,
+)
+from smallvar._core.estimator import unchanged_on_error
+from smallvar._core.fit_loop import best_of
+from smallvar._core.groups import first_appearance
+from smallvar._core.tables import opened, types_of
+from smallvar._core.validation import (
+    DTYPES,
+    aligned,
+    check_lam,
+    check_number,
+    check_option,
+    check_reach,
+    check_sparse,
+    check_symmetric,
+    check_verbose,
+    check_weights,
+    explained,
+)
+from smallvar._kernel.gram import (
+    DISTANCES,
+    Gram,
+    KernelEstimator,
+    block_size,
+    check_gram,
+    warn_remote,
+)
+from smallvar._kernel.relaxation import (
+    DENSE_SOLVER,
+    EQUAL,
+    BlockProblem,
+    GramProblem,
+    LinearProblem,
+    weighted_means,
+)
+from smallvar._selection.path import find_path
+from smallvar._selection.penalty import cut_guess
+
+OF_ROWS = ("linear", *DISTANCES)  # kernels by which near rows are alike
+TRUST = 0.78  # likeness of as many eigenvectors from which "auto" believes in clusters
+LOOKS = 3  # roundings for each number that "auto" looks at
+MOST = 40  # eigenvalues that "auto" looks at
+COPIES = 1e-6  # unit rows of eigenvectors that differ by less are copies
+LEAST = 1e-4  # of an eigenvalue: the next one counts as no less, for a penalty between them
+
+
+def _kmeans(Y, rng, n_init, weight):
+    """Labels and the number of iterations of k-means on the rows of Y, k the number of columns."""
+    for _ in range(n_init):
+        model = KMeans(Y.shape[1], n_init=1, random_state=rng)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than k
+            model.fit(Y, sample_weight=weight)
+        yield first_appearance(model.labels_), model.n_iter_
+
+
+def likeness(labels, Y, weight):
+    """Share of the span of the k columns of Y that indicators of the labels reach, 0 to 1.
+
+    What they reach by the constant, which is an indicator of every clustering, does not count.
+    """
+    root, k = np.sqrt(weight), Y.shape[1]
+    sums = csr_array((root, labels, np.arange(len(root) + 1)), (len(root), k)).T @ Y
+    mass = np.bincount(labels, weight, k)
+    constant = np.square(root @ Y).sum() / weight.sum()
+    reached = (np.square(sums).sum(axis=1)[mass > 0] / mass[mass > 0]).sum()
+    return float((reached - constant) / (k - constant))
+
+
+class SpectralDPMeans(ClusterMixin, KernelEstimator):
+    """The spectral relaxation of kernel DP-means: a clustering and a bound on all of them.
+
+    DP-means minimizes, over labels and the number of clusters K, in the feature space of a kernel,
+
+        sum_i w_i ||phi(x_i) - m_{z_i}||^2 + lam * K  =  tr G - max over Y of tr Y' (G - lam I) Y,
+
+    where G = W^1/2 (kernel matrix) W^1/2 and Y is the normalized indicator matrix of a clustering.
+    With Y free to be any matrix with orthonormal columns the maximum is known: the eigenvectors of
+    G whose eigenvalue exceeds ``lam``. Their number bounds the number of clusters looked for, their
+    eigenvalues give a lower bound on the objective of *every* clustering, and rounding them to an
+    indicator matrix gives a clustering.
+
+    Parameters
+    ----------
+    lam : float, "auto", "spectrum" or "farthest-first", default="auto"
+        Penalty for each cluster, in squared units of the feature space, > 0; also the threshold of
+        the eigenvalues. "spectrum" puts it between the eigenvalue of the number that
+        ``n_clusters`` guesses and the next one, at the root of their product. "auto" does so for a
+        number that it finds: that of :func:`lambda_path`, or, for sparse data and other kernels
+        than "rbf", "laplacian" and "linear", from the eigenvectors, see Notes. "farthest-first"
+        derives it from the guess as :func:`farthest_first_lambda` does, from distances in feature
+        space; as a threshold that is often low.
+    kernel : str or callable, default="rbf"
+        "linear", "precomputed", any other name that scikit-learn's ``pairwise_kernels`` knows, or
+        a function of two arrays that returns the whole matrix between their rows.
+    gamma : float, default=None
+        Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
+        "rbf", 1 / (median squared distance between rows); for "laplacian", the same with the
+        distance that it is made of, the sum of absolute differences; for the others, and where all
+        rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
+        with a weight, copies once, of 500 rows if there are more.
+    kernel_params : dict, default=None
+        Other arguments of the kernel.
+    n_clusters : int, default=8
+        Guess of the number of clusters for "spectrum" and "farthest-first", at most n_samples (to
+        which the default is cut); not a bound. Not used with "auto" or a number as ``lam``.
+    rounding : {"yu-shi", "kmeans"}, default="yu-shi"
+        How the eigenvectors become labels. "yu-shi" turns them until they are as close as can be
+        to an indicator matrix; "kmeans" is k-means on their rows, with as many clusters as there
+        are eigenvectors. Rows are brought to length 1 before.
+    n_init : int, default=10
+        Starts of the rounding. The labels with the lowest objective are kept.
+    max_memory : float, default=2e9
+        Bytes for the kernel matrix and its solver. A dense solver takes 48 for each entry, 2e9 for
+        6454 rows; for more rows a sparse one takes over, on a matrix that is held in the type of
+        the data where it fits, and otherwise made again, block by block, for each product. Besides
+        there are the data and tables of a number for each row and eigenvector. A matrix with too
+        many eigenvalues above ``lam`` for a sparse solver is refused where a dense one does not
+        fit. Of no account for dense data with the linear kernel, which need no matrix.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the starts and of the Lanczos vectors.
+    verbose : int, default=0
+        Print a line a start.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,), int32
+        Cluster of each row, numbered by first appearance.
+    n_clusters_ : int
+        Number of clusters found, at most ``max(1, len(eigenvalues_))``.
+    objective_ : float
+        The objective of ``labels_``.
+    bound_ : float
+        No clustering has a lower objective, up to rounding. It is the better of the bounds from G
+        and from the centered G.
+    eigenvalues_ : ndarray of shape (n_vectors,), float64
+        Eigenvalues of G above ``lam_``, copies included, falling.
+    embedding_ : ndarray of shape (n_samples, n_vectors), float64
+        Their eigenvectors, orthonormal; rows of weight zero are zero.
+    lam_ : float
+        The penalty used.
+    gamma_ : float or None
+        The ``gamma`` used, in ``predict`` too; None where the kernel has none.
+    n_iter_ : int
+        Iterations of the start that was kept; 0 if no eigenvalue exceeds ``lam_``.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional, for a Gram matrix
+        that is not square and symmetric, and for parameters out of their bounds. The estimator is
+        then as it was before.
+
+    See Also
+    --------
+    DPMeans : Local search for the same objective with the linear kernel.
+    lambda_path : Where "auto" has the number of clusters from.
+    sklearn.cluster.SpectralClustering : A given number of eigenvectors of a normalized graph.
+
+    Notes
+    -----
+    "auto" takes the number of clusters that the merge path of the rows speaks for, as ``DPMeans``
+    does; one cloud is left alone then. Where a kernel shows another likeness of rows than their
+    distance, or only a matrix or sparse data are given, it goes by the eigenvectors: it rounds the
+    k largest for k = 2, 3, ..., at most 40 and a quarter of the distinct rows, and asks how much of
+    their span the indicators of the labels reach: all of it for clusters that are far apart, about
+    2 / pi for one round cloud cut in two. Of the k that reach 0.78 it takes that before the largest
+    ratio of neighboring eigenvalues, and one cluster if there is none. By this a cloud in a single
+    column is cut.
+
+    There are no more eigenvectors than the feature space has dimensions: with the linear kernel and
+    d columns at most d clusters are found. Eigenvalues grow with the number of rows. If ``lam``
+    lies below those that stem from the spread within clusters, the rounding splits clusters; the
+    bound holds for any ``lam``.
+
+    The bound from the centered G, lam + the sum of min(eigenvalue, lam) over its eigenvalues, is
+    the better one: it is the maximum over subspaces that contain the square roots of the weights,
+    and that of a clustering does.
+
+    None above ``lam``: one cluster. The rounding does not lower the objective step by step, so
+    there is no ``objective_path_``. An indefinite Gram matrix is accepted: its objective, no longer
+    a sum of squared distances, is bounded just the same.
+
+    Dense matrices within ``max_memory`` go to LAPACK, in O(n^3) (with the linear kernel
+    O(n d min(n, d))). Of sparse ones the connected components are solved one by one, the large ones
+    by Lanczos runs, each in the complement of what was found before, until one from a random vector
+    finds no eigenvalue above ``lam``; dense ones beyond ``max_memory`` are solved as one component.
+    Memory beyond the matrix is then O(n n_vectors), but a component with more than one eigenvalue
+    above ``lam`` for eight of its rows is made dense, with 40 bytes for an entry.
+
+    A row of weight w counts as w copies. Rows of weight zero take no part and are labeled as by
+    ``predict``.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics, section
+    5.1, Theorem 5.2. Rounding: Yu & Shi (2003), Multiclass spectral clustering.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import SpectralDPMeans
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [5.0, 5.0], [5.0, 6.0], [0.0, 9.0]])
+    >>> model = SpectralDPMeans(lam=0.9, kernel="rbf", gamma=0.1, random_state=0).fit(X)
+    >>> model.labels_
+    array([0, 0, 1, 1, 2], dtype=int32)
+    >>> model.eigenvalues_.round(2)
+    array([1.92, 1.89, 1.  ])
+    >>> print(f"{model.bound_:.4f} <= {model.objective_:.4f}")
+    2.8901 <= 2.8903
+    """
+
+    labels_: NDArray[np.int32]
+    n_clusters_: int
+    objective_: float
+    bound_: float
+    eigenvalues_: NDArray[np.float64]
+    embedding_: NDArray[np.float64]
+    lam_: float
+    gamma_: float | None
+    n_iter_: int
+
+    _share = 1.0
+
+    def __init__(
+        self,
+        lam: float | Literal["auto", "spectrum", "farthest-first"] = "auto",
+        *,
+        kernel: str | Callable[..., ArrayLike] = "rbf",
+        gamma: float | None = None,
+        kernel_params: dict[str, Any] | None = None,
+        n_clusters: int = 8,
+        rounding: Literal["yu-shi", "kmeans"] = "yu-shi",
+        n_init: int = 10,
+        max_memory: float = 2e9,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.kernel = kernel
+        self.gamma = gamma
+        self.kernel_params = kernel_params
+        self.n_clusters = n_clusters
+        self.rounding = rounding
+        self.n_init = n_init
+        self.max_memory = max_memory
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _validate(self, X: Any, *, reset: bool, least: int = 1) -> Any:
+        X = opened(X)
+        check_sparse(X, type(self).__name__, True)
+        with explained(X):
+            X = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=types_of(X, DTYPES),
+                accept_sparse="csr",
+                ensure_min_samples=least,
+            )
+        return csr_array(X) if issparse(X) else aligned(X)
+
+    def _validate_kernel(self, X: Any, *, reset: bool, least: int = 1) -> Any:
+        if not issparse(X):
+            X = super()._validate_kernel(X, reset=reset, least=least)
+            if reset:
+                warn_remote(self, X)
+        else:
+            X = self._validate(X, reset=reset, least=least)
+            if reset and self._kernel_is("precomputed"):
+                check_gram(X)
+        check_reach(X)
+        return X
+
+    def _kernel_is(self, name):
+        return isinstance(self.kernel, str) and self.kernel == name
+
+    def _problem(self, X, weight):
+        """What the relaxation needs of the rows with weight."""
+        rows = np.flatnonzero(weight)
+        if len(rows) < X.shape[0]:
+            X, weight = X[rows], weight[rows]
+            if self._kernel_is("precomputed"):
+                X = X[:, rows]
+        if self._kernel_is("linear"):
+            return rows, LinearProblem(X, weight, self.max_memory)
+        n, given = len(rows), self._kernel_is("precomputed")
+        if not (given and issparse(X)) and n > DENSE and n * n * DENSE_SOLVER > self.max_memory:
+            gram = Gram(self, X, self.max_memory)
+            if callable(self.kernel):
+                self._check_callable(gram.block(*2 * [np.linspace(0, n - 1, DENSE).astype(int)]))
+            return rows, BlockProblem(gram, weight, self.max_memory)
+        if not given:
+            X = self._kernel_between(X, X)
+            self._check_callable(X)
+        return rows, GramProblem(X.astype(np.float64, copy=False), weight, self.max_memory)
+
+    def _check_callable(self, K):
+        check_symmetric(K, f"kernel={self.kernel!r} must return a symmetric matrix")
+
+    def fit(
+        self,
+        X: ArrayLike | sparray | spmatrix,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Cluster the data.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data, or, with ``kernel="precomputed"``, their symmetric Gram matrix of shape
+            (n_samples, n_samples). A sparse Gram matrix, and sparse data with
+            ``kernel="linear"``, stay sparse.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : SpectralDPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            check_verbose(self.verbose)
+            check_lam(self.lam, options=("auto", "spectrum", "farthest-first"))
+            check_number(self.max_memory, "max_memory", low=0, low_open=True)
+            check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+            check_option(self.rounding, "rounding", ("yu-shi", "kmeans"))
+            check_number(self.n_init, "n_init", low=1, integer=True)
+            self._check_kernel()
+            rng = check_random_state(self.random_state)
+            X = self._validate_kernel(X, reset=True)
+            weight = check_weights(sample_weight, X.shape[0])
+            weight = np.ones(X.shape[0]) if weight is None else weight
+            self.gamma_ = self._find_gamma(X, weight)
+            self._remember_kernel()
+            rows, problem = self._problem(X, weight)
+            lam, pairs = self._penalty(problem, X, weight, rng)
+            self.lam_ = lam
+            if pairs is None:
+                pairs = problem.eigen(lam, rng)
+            above = pairs[0] > lam
+            self.eigenvalues_, Y = pairs[0][above], pairs[1][:, above]
+            centered = problem.centered_values(lam, rng, self.eigenvalues_, Y)
+            # KJ12, Theorem 5.2: objective >= tr G - sum over eigenvalues above lam of (eigenvalue -
+            # lam); and objective >= tr G_c + lam - that sum for the centered G_c
+            self.bound_ = float(
+                max(
+                    problem.trace - (self.eigenvalues_ - lam).sum(),
+                    problem.centered_trace + lam - (centered - lam).sum(),
+                )
+            )
+            self.embedding_ = np.zeros((X.shape[0], Y.shape[1]))
+            self.embedding_[rows] = Y
+
+            def priced(labels, n_iter):
+                one = Rounding(float(problem.error(labels)), labels, n_iter)
+                return one._replace(objective=float(one.objective + lam * one.k))
+
+            best = best_of(
+                (priced(*one) for one in self._round(Y, rng, weight[rows], self.n_init)),
+                total=self.n_init,
+                verbose=self.verbose,
+                rounding=EQUAL * problem.scale,
+            )
+            self.objective_, labels, self.n_iter_ = best
+            self.n_clusters_ = best.k
+            self._keep_means(X, rows, labels, problem)
+            self.labels_ = np.empty(X.shape[0], dtype=np.int32)
+            self.labels_[rows] = labels
+            idle = np.flatnonzero(weight == 0)
+            if len(idle):
+                self.labels_[idle] = self._nearest(X[idle])
+                self.labels_ = first_appearance(self.labels_)
+                self._keep_means(X, rows, self.labels_[rows], problem)
+        return self
+
+    def _penalty(self, problem, X, weight, rng):
+        """The penalty, and what was found on the way: at least all eigenpairs above it, or None."""
+        lam, guess = self.lam, None
+        if not isinstance(lam, str):
+            return float(lam), None
+        if lam != "auto":  # rows without weight count for what may be guessed
+            guess = min(cut_guess(self.n_clusters, X.shape[0]), problem.n)
+        elif not issparse(X) and isinstance(self.kernel, str) and self.kernel in OF_ROWS:
+            guess = find_path(X, weight, rng, resolve_threads(None)).best
+        if lam == "farthest-first":
+            return float(problem.farthest_first(guess)), None
+        pairs = values, Y = problem.eigen(np.inf, rng, least=min(problem.n, (guess or MOST) + 1))
+        rank = int(np.count_nonzero(values > EQUAL * problem.scale))
+        if not rank:
+            return 1.0, None
+        if guess is None:
+            guess = self._number(values[:rank], Y[:, :rank], rng, weight[weight > 0])
+        last = values[min(guess, rank) - 1]
+        after = max(values[guess] if guess < len(values) else 0.0, LEAST * last)
+        return float(np.sqrt(last) * np.sqrt(after)), pairs
+
+    def _number(self, values, Y, rng, weight):
+        """The number of clusters: of those that are like as many eigenvectors, before the gap."""
+        best, number = 0.0, 1
+        distinct = len(np.unique(np.round(unit_rows(Y) / COPIES), axis=0))  # copies are but weight
+        for k in range(2, min(MOST, distinct // 4, len(values)) + 1):
+            after = values[k] if k < len(values) else LEAST * values[k - 1]
+            gap = values[k - 1] / max(after, LEAST * values[k - 1])
+            if gap > best * (1 + EQUAL) and any(
+                likeness(labels, Y[:, :k], weight) >= TRUST
+                for labels, _ in self._round(Y[:, :k], rng, weight, LOOKS)
+            ):
+                best, number = gap, k
+        return number
+
+    def _keep_means(self, X, rows, labels, problem):
+        """What ``predict`` needs: cluster means, here or in feature space."""
+        for name in ("_centers", "_squares", "_support", "_coefficients"):
+            vars(self).pop(name, None)
+        M = weighted_means(labels, problem.weight)
+        if self._kernel_is("linear"):
+            centers = M.T @ problem.X
+            if issparse(centers):
+                centers = centers.toarray()
+            self._centers = np.ascontiguousarray(centers)
+            return
+        self._squares = problem.means(M)
+        self._support = None if self._kernel_is("precomputed") else X[rows]
+        at = np.zeros(X.shape[0] + 1, dtype=np.int64)
+        at[rows + 1] = 1
+        if self._kernel_is("precomputed"):  # new rows come with a column for each old one
+            M = csr_array((M.data, M.indices, np.cumsum(at)), (X.shape[0], M.shape[1]))
+        self._coefficients = M
+
+    def _nearest(self, X):
+        """The cluster whose mean is nearest to each row."""
+        if self._kernel_is("linear"):
+            if not issparse(X):
+                return nearest_sweep(X, None, self._centers, resolve_threads(None)).labels
+            square = np.square(self._centers).sum(axis=1)
+            return np.argmin(square - 2 * (X @ self._centers.T), axis=1).astype(np.int32)
+        labels = np.empty(X.shape[0], dtype=np.int32)
+        size = block_size(self.max_memory)
+        for part in gen_batches(X.shape[0], max(1, size // self._coefficients.shape[0])):
+            K = X[part] if self._support is None else self._kernel_between(X[part], self._support)
+            to_means = K @ self._coefficients
+            if issparse(to_means):
+                to_means = to_means.toarray()
+            labels[part] = np.argmin(self._squares - 2 * to_means, axis=1)
+        return labels
+
+    def _round(self, Y, rng, weight, n_init):
+        """Label vectors from the eigenvectors, and the iterations each of them took."""
+        if not Y.shape[1]:
+            return [(np.zeros(len(Y), dtype=np.int32), 0)]
+        if self.rounding == "kmeans":
+            return _kmeans(unit_rows(Y), rng, n_init, weight)
+        return yu_shi_rounds(unit_rows(Y), rng, n_init, weight)
+
+    def predict(self, X: ArrayLike | sparray | spmatrix) -> NDArray[np.int32]:
+        """Nearest cluster mean of each row, in feature space; no row opens a cluster.
+
+        Of the rows of the fit this may not be the cluster they are in: the rounding does not look
+        for the nearest mean.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New data, or, with ``kernel="precomputed"``, the kernel of each new row with each row of
+            the fit, of shape (n_samples, n_samples_fit).
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Cluster of each row; at a tie the lowest one.
+        """
+        check_is_fitted(self)
+        check_number(self.max_memory, "max_memory", low=0, low_open=True)
+        return self._nearest(self._validate_kernel(X, reset=False))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,1 @@
+"""How many clusters: the merge path, its criterion, penalties."""

@@ -1,0 +1,662 @@
+"""The merge path: clusterings into every number of clusters, and the penalties that suit each."""
+
+from types import SimpleNamespace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from scipy.spatial.distance import cdist
+from sklearn.utils import check_random_state
+from sklearn.utils.random import sample_without_replacement
+
+from smallvar._centers.center_estimator import Space, nearest_sweep
+from smallvar._core.config import one_blas_thread, resolve_threads
+from smallvar._core.validation import (
+    Data,
+    check_data,
+    check_number,
+    check_verbose,
+    check_weights,
+    some_rows,
+    unit_of,
+)
+from smallvar._selection.criterion import BLOCK, Criterion
+from smallvar._selection.envelope import Path, envelope, penalty_within
+from smallvar._sweeps.merge import MergeSweep
+from smallvar._sweeps.sums import column_range
+
+COARSE = 5000  # rows of the first, rough way down,
+NUMBERS = 1 << 18  # but at most so many numbers, down to half as many rows
+FINE, ROWS = 20_000, 20  # rows of the fine way down, or so many for each cluster
+# the fine way down stops at every number of clusters below 2 STEPS, in its last part below FEW
+STEPS, FEW = 50, 32
+WIDER, GRAIN = 4, 1.5  # seeds tried for each there is room for; how much more the others must save
+REFINED = 4  # ways down at most, each finer around the best number than the one before
+TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
+FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
+DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
+ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
+
+
+class Descent:
+    """Rows, clusters on them, and the way down to a single one.
+
+    ``ids`` are the clusters as they stood at the top, ``tree`` the mergers since: rows (id, id,
+    height, clusters of the top in it), as in scipy's linkages.
+    """
+
+    def __init__(self, X, weight, sweep, space=None):
+        self.X, self.weight, self.sweep, self.space = X, weight, sweep, space
+        self.rounding = 0.0 if space is None else space.rounding
+
+    def seed(self, size, rng):
+        """Centers at ``size`` rows far apart, drawn in rounds by weight times squared distance.
+
+        Returns the sum of these for every number of centers.
+        """
+        sweep, n = self.sweep, self.X.shape[0]
+        total = np.arange(1.0, n + 1.0) if self.weight is None else np.cumsum(self.weight)
+        (row,) = draw(total, 1, rng)
+        sweep.start(np.array(self.X[row : row + 1], dtype=np.float64))
+        sweep.assign()
+        sums = [0.0]
+        while sweep.k < size:
+            distance = sweep.own_distances()
+            distance[distance <= self.rounding] = 0.0
+            total = np.cumsum(distance if self.weight is None else self.weight * distance)
+            sums += [total[-1]] * (sweep.k + 1 - len(sums))
+            if not total[-1] > 0.0:
+                break  # every row is equal to a seed
+            sweep.seed(draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng))
+        return sums
+
+    def start(self, centers):
+        """The clusters of the nearest of these centers."""
+        self.sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
+        self.sweep.assign()
+        self.sweep.move_centers()
+        self.begin()
+
+    def begin(self):
+        """Where the clusters are now is the top of the tree."""
+        self.ids, self.tree, self.height = np.arange(self.sweep.k), [], 0.0
+        self.leaves = np.ones(self.sweep.k)
+
+    def settle(self, most):
+        """Sweeps until no row moves, ``most`` at the most."""
+        sweep = self.sweep
+        for _ in range(most):
+            before, centers = sweep.k, sweep.centers
+            sweep.assign()
+            moved = sweep.moved()
+            if sweep.crowded:
+                sweep.use_double()
+            if moved == 0:
+                break
+            sweep.move_centers()
+            if sweep.k < before:
+                self._drop(sweep.remap[:before], centers)
+
+    def _drop(self, remap, centers):
+        """Clusters that lost their last row: in the tree they are merged with the nearest one."""
+        kept = np.flatnonzero(remap >= 0)
+        for k in np.flatnonzero(remap < 0):
+            nearest = kept[cdist(centers[k : k + 1], centers[kept])[0].argmin()]
+            self._join(nearest, k, 0.0)
+        self.ids = self.ids[kept]
+
+    def _join(self, a, b, cost):
+        """Note in the tree that b went into a; heights never fall."""
+        self.height = max(self.height, np.sqrt(2.0 * cost))
+        first, second = sorted((self.ids[a], self.ids[b]))
+        size = self.leaves[first] + self.leaves[second]
+        self.tree.append((first, second, self.height, size))
+        self.ids[a] = len(self.leaves)
+        self.leaves = np.append(self.leaves, size)
+
+    def merge(self, count):
+        """The cheapest pair of clusters becomes one, ``count`` times over."""
+        pairs, costs = self.sweep.merge(count)
+        for (a, b), cost in zip(pairs, costs, strict=True):
+            self._join(a, b, cost)
+        self.ids = np.delete(self.ids, pairs[:, 1])
+
+    def down(self, step, sweeps):
+        """Yield at every stop on the way down: the number of clusters."""
+        while True:
+            yield self.sweep.k
+            if self.sweep.k == 1:
+                return
+            self.merge(step(self.sweep.k))
+            self.settle(sweeps)
+
+
+def draw(total, size, rng):
+    """Distinct rows, drawn by the steps of this cumulated sum; fewer where one is drawn twice."""
+    rows = np.searchsorted(total, rng.uniform(size=size) * total[-1], side="right")
+    return np.unique(np.minimum(rows, len(total) - 1))
+
+
+def _coarse(k):
+    return max(1, k // 10)
+
+
+def _fine(low, single):
+    """Single steps where few clusters are left, or above ``low`` if asked for; else larger ones."""
+
+    def step(k):
+        if k <= FEW or (single and k > low):
+            return 1
+        return max(1, min(k - FEW, k // (STEPS if k > low else 10)))
+
+    return step
+
+
+def _descent(X, weight, n_threads):
+    """A Descent by squared distances."""
+    space, label = Space(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
+    sweep = MergeSweep(X, weight, None, label, space, n_threads, 8, True)
+    return Descent(X, weight, sweep, space)
+
+
+def squared_euclidean(X, weight, n_threads, unit):
+    """Criterion and descent for squared distances, which do not depend on the unit of weights."""
+    descent = _descent(X, weight, n_threads)
+    return Criterion(X, weight, descent.space, n_threads), descent
+
+
+class _Problem:
+    """The data of a path: rows without weight and constant columns left out, weights near 1.
+
+    And what is wanted: ``lam``, None for the lowest criterion, and at ``most`` so many clusters.
+    """
+
+    def __init__(self, X, weight, n_threads, family, lam, most):
+        self.family, self.n_threads, self.lam, self.most = family, n_threads, lam, most
+        self.rows, self.unit = None, unit_of(weight)
+        if weight is not None:
+            self.rows = None if weight.all() else np.flatnonzero(weight)
+            weight = weight / self.unit
+        self.X, self.weight = X, weight
+        self.n = X.shape[0] if self.rows is None else len(self.rows)
+        self.total = float(X.shape[0] if weight is None else weight.sum())
+        low, high = column_range(X, None, n_threads)
+        self.varying = low < high
+        self.constant = low
+
+    def sample(self, size, rng):
+        """So many rows, to go down on."""
+        rows, X, weight = self.rows, self.X, self.weight
+        if size < self.n:
+            drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
+            rows = drawn if rows is None else rows[drawn]
+        if rows is not None:
+            X, weight = some_rows(X, rows), None if weight is None else weight[rows]
+        if issparse(X):
+            X = X.toarray()
+        if not self.varying.all():
+            X = X[:, self.varying]
+        return _Sample(X, weight, self)
+
+    def whole(self, centers):
+        """Centers with the constant columns put back."""
+        out = np.tile(self.constant, (len(centers), 1))
+        out[:, self.varying] = centers
+        return out
+
+    def value(self, stop):
+        """The criterion that is compared: the lower, the better."""
+        return stop.V if self.lam is None else stop.error + self.lam * stop.k
+
+    def allowed(self, stops):
+        """Those with no more clusters than are wanted."""
+        return [stop for stop in stops if self.most is None or stop.k <= self.most]
+
+
+class _Sample:
+    """Rows, a descent on them, and the criterion.
+
+    ``share`` is what an error of theirs is of that of all rows. Once turned, the descent is on the
+    rows times a matrix; errors, criterion and centers are still those of the rows as they are.
+    """
+
+    def __init__(self, X, weight, problem):
+        self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
+        self.share /= problem.unit
+        self.turned = False
+        made = problem.family(X, weight, problem.n_threads, problem.unit)
+        self.criterion, self.descent = made
+
+    def turn(self, metric, centers):
+        """From here on go down in this metric; returns what the centers are in it."""
+        c = self.criterion
+        blocks = range(0, c.X.shape[0], BLOCK)
+        X = np.concatenate([(c.X[i : i + BLOCK] - c.space.origin) @ metric for i in blocks])
+        self.descent, self.turned = _descent(X, c.weight, c.n_threads), True
+        return (centers - c.space.origin) @ metric
+
+    def stop(self, judge, measure):
+        """The clustering at which the descent is now; its criterion and its error where wanted."""
+        sweep = self.descent.sweep
+        stop = SimpleNamespace(k=sweep.k, V=np.inf, error=np.nan, metric=None)
+        if self.turned:
+            sweep = self.criterion.sweep_of(sweep.labels, sweep.k)
+        stop.centers = sweep.centers
+        if judge and stop.k <= max(1, self.criterion.distinct // 3):
+            stop.V, stop.metric, error = self.criterion(sweep)
+            stop.error = error / self.share
+        elif measure:
+            stop.error = sweep.squared_error() / self.share
+        return stop
+
+
+def dense_bytes(X, rough=False):
+    """Memory of the rows that a path is found on, as a dense array, and of matrices d x d."""
+    d = X.shape[1]
+    return 8 * d * (min(X.shape[0], COARSE if rough else FINE) + 4 * d)
+
+
+def find_path(
+    X,
+    weight,
+    rng,
+    n_threads,
+    *,
+    lam=None,
+    most=None,
+    init=None,
+    rough=False,
+    look=None,
+    verbose=0,
+    family=squared_euclidean,
+):
+    """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
+
+    If the clusters found are long, all in the same directions, further ways down measure distances
+    as they do; the best one is the path. ``rough``: only few rows are used. ``look``: so many are
+    for the first way down, None: as COARSE and NUMBERS say.
+    """
+    if issparse(X) and dense_bytes(X, rough) > DENSE_BYTES:
+        raise ValueError(
+            "lam must be a number (or 'farthest-first') for sparse X of this shape: the merge path "
+            f"behind 'auto' would hold {dense_bytes(X, rough)} bytes of dense rows and matrices "
+            f"for {X.shape[1]} columns, more than {DENSE_BYTES}; or make fewer columns by "
+            "sklearn.decomposition.TruncatedSVD"
+        )
+    problem = _Problem(X, weight, n_threads, family, lam, most)
+    if not problem.varying.any():
+        one = SimpleNamespace(k=1, error=0.0, V=0.0, centers=problem.constant[None])
+        return LambdaPath(problem, [one], one, ([0.0], [np.inf]), [], 0.0, problem.n)
+    with one_blas_thread():
+        path, metric, sample = _find(problem, rng, init, rough, look, verbose)
+        turns = TURNS if lam is None and init is None else 0
+        for _ in range(turns):
+            if metric is None:
+                break
+            start = sample.turn(metric, path.centers(path.longest)[:, problem.varying])
+            other, metric = _descend(problem, sample, start, _fine(0, False))
+            if verbose:
+                print(f"path: {other.longest} long clusters and fewer, best {other.best}")
+            if not other.value < path.value - sample.criterion.tie:
+                break
+            path = other
+    return path
+
+
+def _find(problem, rng, init, rough, look, verbose):
+    """First from a few rows and in large steps, then from more rows and in single steps.
+
+    Rows and clusters are doubled until there are at least twice as many clusters at the top.
+    """
+    if look is None:
+        look = max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))
+    size, room = min(problem.n, look), 0
+    while True:
+        sample = problem.sample(size, rng)
+        limit = min(size, max(2, size // 2)) if problem.lam is None else size
+        room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
+        if init is None:
+            start, wider = _survey(problem, sample, room, rng, verbose)
+        else:
+            start, wider = init[:, problem.varying], 1
+        last = rough or (size == problem.n and room == limit)
+        if wider > 1 and not last:
+            size, room = min(problem.n, 4 * size), wider * room
+            continue
+        more = min(problem.n, max(size, FINE, ROWS * start.shape[0]))
+        if more > size and not rough:
+            sample = problem.sample(more, rng)
+        low, single = (0, True) if init is not None else (len(start) // 3, False)
+        reach, turns = len(start), REFINED
+        while True:
+            path, metric = _descend(problem, sample, start, _fine(low, single))
+            if verbose:
+                rows = sample.descent.X.shape[0]
+                print(f"path: {rows} rows, {path.longest} clusters and fewer, best {path.best}")
+            missed = path.best <= low and path.best > FEW
+            step = path.best // (10 if missed else STEPS)
+            turns -= 1
+            if step < 2 or (single and not missed) or not turns:
+                break
+            # the best is among the numbers left out around this one
+            above = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
+            top = above[0] if len(above) else path.longest
+            start = path.centers(min(top, path.longest))[:, problem.varying]
+            low, single = path.best - 2 * step, True
+        full = path.best > 0.85 * reach and reach != problem.most
+        if full and init is None and not last:
+            size, room = min(problem.n, 4 * size), 2 * room
+            continue
+        return path, metric, sample
+
+
+def _top(counts, best):
+    """The number of clusters from which to go down in single steps to about the best one."""
+    return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
+
+
+def _survey(problem, sample, room, rng, verbose):
+    """The way down in large steps: where that in single steps begins; how many times more room."""
+    descent = sample.descent
+    n = descent.X.shape[0]
+    sums = descent.seed(min(n, WIDER * room), rng)
+    k = len(sums) - 1
+    # seeds beyond the room that lower the sum much more than those before: a finer grain
+    grain = k > room and sums[room] > 0.0
+    grain = grain and sums[room // WIDER] / sums[room] * (sums[k] / sums[room]) * GRAIN < 1.0
+    descent.start(descent.sweep.centers[:room])
+    descent.settle(FIRST_SWEEPS)
+    stops, centers = {}, {}
+    for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
+        centers[k] = descent.sweep.centers
+        if k == 1 or number % 2 == 0:
+            stops[k] = sample.stop(problem.lam is None, problem.lam is not None)
+    best = min(reversed(problem.allowed(stops.values())), key=problem.value).k
+    if verbose:
+        print(f"look: {n} rows, {max(stops)} clusters and fewer, best {best}")
+    wider = WIDER if grain else 2 if best > 0.5 * max(stops) else 1
+    return centers[_top(centers, best)], wider
+
+
+def _best(problem, stops, ranges, tie):
+    """The stop with the lowest objective, or criterion.
+
+    Criteria that differ by less than the price of a parameter are as good as equal: of the numbers
+    above 1 among them, that whose clustering is best over the widest range of penalties is taken.
+    """
+    allowed = problem.allowed(stops)
+    best = min(allowed, key=problem.value)
+    if problem.lam is not None or best.k == 1:
+        return best
+    low, high = ranges
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = np.where((low > 0.0) & (low < high), high / low, 0.0)
+    tied = [i for i, stop in enumerate(allowed) if stop.k > 1 and best.V + max(tie, 0.0) >= stop.V]
+    widest = max(tied, key=lambda i: width[i])  # the first, with the fewest clusters, at a tie
+    return allowed[widest] if width[widest] > 0.0 else best
+
+
+def _descend(problem, sample, start, step):
+    """The way down in single steps; the metric of its best clusters, None where that is plain."""
+    descent, tie = sample.descent, sample.criterion.tie
+    descent.start(start)
+    descent.settle(FINE_SWEEPS)
+    found, lowest = [], np.inf
+    for _ in descent.down(step, FINE_SWEEPS):
+        found.append(sample.stop(True, True))
+        lowest = min(lowest, found[-1].V)
+        for stop in found:
+            if lowest + tie < stop.V:
+                stop.metric = None
+    stops, least = [], np.inf
+    for stop in reversed(found):  # from few clusters up: one more that saves nothing is left out
+        if stop.error < least:
+            stops.append(stop)
+            least = stop.error
+    ranges = envelope([stop.k for stop in stops], [stop.error for stop in stops])
+    best = _best(problem, stops, ranges, tie)
+    taken = 0
+    for stop in stops:
+        taken += stop.centers.size
+        kept = stop.k <= best.k + 1 or taken <= max(ROOM, problem.X.size)
+        stop.centers = problem.whole(stop.centers) if kept else None
+    scale = np.sqrt(sample.share)
+    tree = [(a, b, height / scale, size) for a, b, height, size in descent.tree]
+    path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0])
+    return path, best.metric
+
+
+class LambdaPath(Path):
+    """Clusterings of the same rows into many numbers of clusters, found by :func:`lambda_path`.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_path,), intp
+        The numbers of clusters K, ascending from 1; ``n_clusters`` is another name for it. All up
+        to 32, and those around the best; of
+        others some are left out, above 100 most, and all whose clustering has no smaller error
+        than one with fewer clusters.
+    error : ndarray of shape (n_path,), float64
+        The weighted sum of squared distances to the centers; ``inertia`` is another name for it.
+    criterion : ndarray of shape (n_path,), float64
+        The criterion of :func:`lambda_path`, the lower, the better; infinite for more clusters
+        than a third of the distinct rows.
+    tie : float
+        Criteria that differ by less are as good as equal.
+    lam_low, lam_high : ndarray of shape (n_path,), float64
+        Between these penalties ``inertia + lam * K`` is lowest for this K. Where ``lam_low`` is not
+        below ``lam_high``, another K is always better. ``lam_low`` is 0 at the end of the path.
+    best : int
+        The number chosen.
+    lam : float
+        A penalty for it: the geometric mean of its ``lam_low`` and ``lam_high`` (whichever is the
+        larger), or twice ``lam_low`` where it is 1. It is what a cluster must save, of the order of
+        the squared error of a whole cluster, and no distance.
+    ranking : ndarray of shape (n_path,), intp
+        All K, those of the lowest criterion first.
+    longest : int
+        The largest K whose centers are kept.
+    n_samples : int
+        The rows that the path was found on: all, or a random sample of them.
+    linkage : ndarray of shape (n_leaves - 1, 4), float64
+        The mergers, in the format of ``scipy.cluster.hierarchy``: the leaves are the clusters at
+        which the way down began, a height is the root of twice what a merger added to the inertia
+        (in the metric of the clusters, where they are long), or that of the merger before where
+        that is more.
+    """
+
+    tie: float
+    best: int
+    ranking: NDArray[np.intp]
+    longest: int
+    n_samples: int
+    linkage: NDArray[np.float64]
+
+    columns = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
+
+    def __init__(self, problem, stops, best, ranges, tree, tie, n_samples):
+        self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
+        self.error = np.array([stop.error for stop in stops])
+        self.criterion = np.array([stop.V for stop in stops])
+        self.lam_low, self.lam_high = (np.array(bound) for bound in ranges)
+        self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
+        self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
+        self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
+        self.value = min(stop.V for stop in problem.allowed(stops))
+        self.longest = max(stop.k for stop in stops if stop.centers is not None)
+        self._centers = {stop.k: stop.centers for stop in stops}
+        self._X, self._family = problem.X, problem.family
+        i = int(np.searchsorted(self.n_clusters, self.best))
+        self.lam = penalty_within(self.lam_low[i], self.lam_high[i], 2.0 * self.inertia[0] or 1.0)
+
+    @property
+    def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
+        """The numbers of clusters, ``counts``."""
+        return self.counts
+
+    @property
+    def inertia(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """The sum of squared distances for each number of clusters, ``error``."""
+        return self.error
+
+    def __getstate__(self):
+        return {name: value for name, value in vars(self).items() if name != "_X"}
+
+    def centers(self, k: int | np.integer) -> NDArray[np.float64]:
+        """Return the centers of the clustering into ``k`` clusters.
+
+        Parameters
+        ----------
+        k : int
+            One of ``n_clusters``.
+
+        Returns
+        -------
+        centers : ndarray of shape (k, n_features), float64
+            The means of the clusters (of the rows that the path was found on).
+        """
+        check_number(k, "k", low=1, integer=True)
+        if k not in self._centers:
+            last = self.n_clusters[-1]
+            where = f"the path ends at {last}" if k > last else "see n_clusters"
+            raise ValueError(f"k must be on the path, got k={k}: {where}")
+        if self._centers[k] is None:
+            raise ValueError(f"k must be <= {self.longest}, got k={k}: centers beyond are not kept")
+        return self._centers[k].copy()
+
+    def labels(
+        self, k: int | np.integer, X: Data | None = None, *, n_threads: int | None = None
+    ) -> NDArray[np.int32]:
+        """Label rows by the nearest of the centers of ``k`` clusters.
+
+        Parameters
+        ----------
+        k : int
+            One of ``n_clusters``.
+        X : array-like of shape (n_samples, n_features), default=None
+            Rows; None means those that the path was found for. They are not pickled along.
+        n_threads : int, default=None
+            Threads; None means all that this process may use.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Row of ``centers(k)``.
+        """
+        centers = self.centers(k)
+        if X is None:
+            X = getattr(self, "_X", None)
+            if X is None:
+                raise ValueError("X must be given: a path that was pickled has lost its rows")
+        else:
+            X = check_data(X, sparse=self._family is squared_euclidean)
+            if X.shape[1] != centers.shape[1]:
+                raise ValueError(f"X must have {centers.shape[1]} columns, got {X.shape[1]}")
+        check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+        if self._family is not squared_euclidean:
+            return self._family.labels(X, centers)
+        return nearest_sweep(X, None, centers, resolve_threads(n_threads)).labels
+
+
+def lambda_path(
+    X: Data,
+    *,
+    sample_weight: ArrayLike | None = None,
+    max_clusters: int | None = None,
+    random_state: int | np.random.RandomState | None = None,
+    n_threads: int | None = None,
+    verbose: int = 0,
+) -> LambdaPath:
+    """Find clusterings into every number of clusters, and the number the data speak for.
+
+    For every K from 1 on this minimizes the k-means objective
+
+        S(K) = sum_i w_i ||x_i - mu_{z_i}||^2
+
+    by merging the pair of clusters that raises it least, (w_a w_b / (w_a + w_b)) ||mu_a - mu_b||^2,
+    from many clusters down to one, with k-means sweeps after every merger. So the K for which
+    S(K) + lam K is least is known for all lam at once. Among all K the one is chosen that
+    minimizes a description length, the ``criterion``: see Notes.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Data; float32 and float64 are used as they are. Of sparse data the rows that are used become
+        dense: refused where these, and matrices of n_features x n_features, take more than 1 GiB.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights >= 0, not all zero; None means 1 each.
+    max_clusters : int, default=None
+        Never choose more clusters than this.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the first clusters, and of the rows used where there are many: more than
+        5,000, with many columns 2,500.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print how the search goes on.
+
+    Returns
+    -------
+    path : LambdaPath
+        Arrays ``counts``, ``error``, ``criterion``, ``lam_low``, ``lam_high``, ``ranking``,
+        ``linkage``; the number chosen, ``best``, and a penalty for it, ``lam``; centers and labels
+        by ``path.centers(k)`` and ``path.labels(k)``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If ``X`` is not a finite, numeric, two-dimensional array, or a parameter is out of bounds.
+
+    See Also
+    --------
+    DPMeans : With ``lam="auto"``, the clusters of the number chosen.
+
+    Notes
+    -----
+    With u distinct rows, n the sum of weights and p_k the share of cluster k, the criterion is ::
+
+        (u / n) (-2 sum_i w_i log f(x_i; mu_{z_i}) - 2 n sum_k p_k log p_k)
+            + log(u) (1.6 (K - 1) d + 3 (K - 1) + 2 d + 2 (parameters of f)),
+
+    f being the best of a few densities that all clusters share: t (with 3 to 200 degrees of
+    freedom) or Gaussian, round, or long in q directions (probabilistic principal components). d is
+    the number of directions in which the rows vary at all: columns that are linear combinations
+    of others add none. Where that is the number of columns, a single cluster may also be a uniform
+    box, and in two columns each cluster may have a covariance of its own. If clusters are long, the
+    way down is taken again in the metric that makes them round, from the same clusters, and is the
+    path if its criterion is lower by more than 2 log(u), the price of a parameter. Numbers above 1
+    whose criteria differ by less are a tie: the one with the widest range ``lam_high / lam_low`` is
+    chosen.
+
+    Rows of weight zero and constant columns take no part. At most a third as many clusters as
+    distinct rows are chosen. Of more than 20,000 rows (and 20 for each cluster) a random sample
+    is used; penalties and inertia are those of all rows.
+
+    References
+    ----------
+    Ward (1963), Hierarchical grouping to optimize an objective function. Biernacki, Celeux &
+    Govaert (2000), Assessing a mixture model for clustering with the integrated completed
+    likelihood. Tipping & Bishop (1999), Mixtures of probabilistic principal component analyzers.
+    The penalty is that of Kulis & Jordan (2012), Revisiting k-means, section 3.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from smallvar import lambda_path
+    >>> X, _ = make_blobs(300, centers=4, random_state=2)
+    >>> path = lambda_path(X, random_state=0)
+    >>> path.best, path.ranking[:3].tolist()
+    (4, [4, 3, 5])
+    >>> path.lam_low[3].round(), path.lam_high[3].round()
+    (np.float64(66.0), np.float64(369.0))
+    >>> path.centers(4).shape, path.labels(2).max()
+    ((4, 2), np.int32(1))
+    """
+    check_verbose(verbose)
+    check_number(max_clusters, "max_clusters", low=1, integer=True, none=True)
+    check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+    X = check_data(X, sparse=True)
+    weight = check_weights(sample_weight, X.shape[0])
+    rng = check_random_state(random_state)
+    threads = resolve_threads(n_threads)
+    return find_path(X, weight, rng, threads, most=max_clusters, verbose=verbose)

@@ -1,0 +1,299 @@
+"""Penalties from the data: the farthest-first rule."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from smallvar._centers.center_estimator import mean_rounding
+from smallvar._core.config import resolve_threads
+from smallvar._core.groups import Groups
+from smallvar._core.validation import (
+    Data,
+    check_data,
+    check_flag,
+    check_number,
+    check_reach,
+    one_row,
+)
+from smallvar._sweeps.seeds import nearest_seed
+from smallvar._sweeps.sums import Layout
+
+GUESS = 8  # default of n_clusters, n_components
+COMPANY = 10  # of the rows of an average cluster: fewer are no company for a seed
+FAR = 9.0  # squared distance, in penalties, beyond which seeds without company do not count
+MOST_ALONE = 100  # such seeds; where there are more, they are no exceptions, and all seeds count
+
+
+def check_guess(guess, n_samples, name="n_clusters"):
+    """Raise unless so many clusters (or what ``name`` counts) can be had from this many samples."""
+    check_number(guess, name, low=1, integer=True)
+    if guess > n_samples:
+        raise ValueError(f"{name} must be <= n_samples={n_samples}, got {name}={guess}")
+
+
+def cut_guess(guess, n_samples, name="n_clusters"):
+    """The guess to use: the default, which is not the user's, is cut to the number of samples."""
+    if guess == GUESS:
+        return min(GUESS, n_samples)
+    check_guess(guess, n_samples, name)
+    return guess
+
+
+def farthest_by(add_seed, n_clusters, rounding, count_alone=False):
+    """The farthest-first rule (KJ12, 6.1): from T = {the mean}, so many times add the farthest.
+
+    ``add_seed(row)`` adds a row to T (None: T is the mean alone) and returns the row that is then
+    farthest from T, its distance, and for how many rows T is nearer than before. Returns the last
+    distance above ``rounding``, None if there is none.
+
+    A seed is alone if less than a tenth of the rows of a cluster of average size come with it. Let
+    D be what the rule returns if those that are alone do not count: then they do not if their
+    distance exceeds 9 D. If there is no D, or more than 100 are alone before it, all count.
+    """
+    row, distance, n_rows = add_seed(None)
+    company = 1 if count_alone else -(-n_rows // (COMPANY * int(n_clusters)))
+    found, alone, n_alone = [], [], 0
+    while distance > rounding and (n_alone <= MOST_ALONE or len(found) < n_clusters):
+        found.append(distance)
+        if company == 1 and len(found) == n_clusters:
+            break
+        row, distance, n_nearer = add_seed(row)
+        alone.append(n_nearer < company)
+        n_alone += alone[-1]
+        if len(found) - n_alone == n_clusters:
+            far = FAR * found[-1]
+            found = [d for d, lone in zip(found, alone, strict=True) if not lone or d <= far]
+            break
+    return found[:n_clusters][-1] if found else None
+
+
+def among(distance, to_row, group=None):
+    """An ``add_seed`` for ``farthest_by``: ``distance`` from the mean, ``to_row(i)`` from row i.
+
+    With the number of each row's group (KJ12, 6.3), distances are summed over each group: the
+    farthest row is that of the group with the largest sum, and this sum is its distance.
+    """
+
+    def add_seed(row):
+        nonlocal distance
+        n_nearer = len(distance)
+        if row is not None:
+            before, distance = distance, np.minimum(distance, to_row(row))
+            n_nearer = int(np.count_nonzero(distance < before))
+        if group is None:
+            farthest = int(distance.argmax())
+            return farthest, float(distance[farthest]), n_nearer
+        total = np.bincount(group, distance)
+        worst = int(total.argmax())
+        rows = np.flatnonzero(group == worst)
+        return rows[distance[rows].argmax()], float(total[worst]), n_nearer
+
+    return add_seed
+
+
+def rough_mean(X, mask, n_threads):
+    """The mean, and the squared distance by which it may be off by rounding."""
+    layout = Layout(X, mask, n_threads)
+    return layout.mean(X, mask, n_threads), mean_rounding(layout.low, layout.high)
+
+
+def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None):
+    """The rule on checked data, None if rows are equal; ``weight`` tells which to leave out.
+
+    ``about``: a place to begin at instead of the mean, and its rounding as a squared distance.
+    """
+    mask = None
+    if weight is not None and not weight.all():
+        mask = (weight > 0).astype(np.float64)
+    mean, rounding = rough_mean(X, mask, n_threads) if about is None else about
+    distance = np.full(X.shape[0], np.inf)
+
+    def add_seed(row):
+        seed = mean if row is None else one_row(X, row)
+        before = distance.copy()
+        farthest = nearest_seed(X, mask, seed, distance, n_threads)
+        return *farthest, int(np.count_nonzero(distance < before))
+
+    return farthest_by(add_seed, n_clusters, rounding, count_alone)
+
+
+def farthest_first(X, n_clusters, weight, n_threads):
+    """The rule on checked data, 1 if rows are equal."""
+    return farthest_row(X, n_clusters, weight, n_threads) or 1.0
+
+
+def farthest_first_lambda(
+    X: Data, n_clusters: int, *, count_alone: bool = False, n_threads: int | None = None
+) -> float:
+    """Penalty for which about ``n_clusters`` clusters are expected.
+
+    Start with T = {mean of the data}; ``n_clusters`` times, find the row with the largest squared
+    distance to T, remember that distance, and add the row to T. The last distance is the penalty:
+    a cluster may then be about as far from its center as the next, needless, seed would have been
+    from the others. Outliers do not count (see Notes).
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Data; float32 and float64 are used as they are, sparse rows as CSR.
+    n_clusters : int
+        Guess of the number of clusters, from 1 to n_samples.
+    count_alone : bool, default=False
+        Let rows count that are far and alone: the rule of the paper to the letter.
+    n_threads : int, default=None
+        Threads; None means all that this process may use.
+
+    Returns
+    -------
+    lam : float
+        Penalty in squared data units. If the data have fewer distinct rows than ``n_clusters``,
+        the smallest positive distance met; if there is none, 1.0.
+
+    Raises
+    ------
+    ValueError
+        If ``X`` is not a finite, numeric, two-dimensional array or ``n_clusters`` is out of range.
+
+    Notes
+    -----
+    In the paper every row that is added counts, and a few outliers take the places of clusters:
+    the penalty is then far too large. Here a row is *alone* if, once it is added, fewer rows are
+    nearer to it than to the rest of T than a tenth of n_samples / n_clusters (itself included).
+    Let D be the penalty if rows that are alone do not count. Those at a distance above 9 D, three
+    times the length, do not; others do. If nothing is so far and alone, this is the rule of the
+    paper; likewise with fewer than ten rows for each cluster guessed, or if more than 100 rows are
+    found alone.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means, section 6.1.
+
+    Examples
+    --------
+    >>> from smallvar import farthest_first_lambda
+    >>> farthest_first_lambda([[0.0], [1.0], [10.0], [11.0]], n_clusters=2)
+    30.25
+
+    Forty rows in two groups, and one far away:
+
+    >>> X = [[0.0]] * 20 + [[10.0]] * 20 + [[1000.0]]
+    >>> farthest_first_lambda(X, n_clusters=2)
+    100.0
+    >>> round(farthest_first_lambda(X, n_clusters=2, count_alone=True), 1)
+    856.6
+    """
+    X = check_data(X, sparse=True)
+    check_reach(X)
+    check_guess(n_clusters, X.shape[0])
+    check_flag(count_alone, "count_alone")
+    check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+    threads = resolve_threads(n_threads)
+    return farthest_row(X, n_clusters, None, threads, count_alone) or 1.0
+
+
+def local_lambda(groups, rule):
+    """lam_local: mean of the rule over data sets, without those where it finds nothing."""
+    found = [value for value in map(rule, groups.members()) if value is not None]
+    return float(np.mean(found)) if found else 1.0
+
+
+def global_lambda(groups, distance, to_row, n_global, rounding, count_alone=False):
+    """lam_global: the rule over data sets; ``distance`` and ``to_row`` as for ``among``."""
+    n = len(groups.number)
+    add_seed = among(distance, to_row, groups.number)
+    return farthest_by(add_seed, min(n_global, n), rounding * n, count_alone) or 1.0
+
+
+def local_of_rows(X, groups, n_local, n_threads, count_alone=False):
+    """The penalty of a local cluster, from squared distances."""
+
+    def rule(rows):
+        few = np.ascontiguousarray(X[rows])
+        return farthest_row(few, min(n_local, len(rows)), None, n_threads, count_alone)
+
+    return local_lambda(groups, rule)
+
+
+def global_of_rows(X, groups, n_global, n_threads, count_alone=False):
+    """The penalty of a global cluster, from squared distances."""
+    nearest = np.full(X.shape[0], np.inf)
+    mean, rounding = rough_mean(X, None, n_threads)
+
+    def to_seed(seed):
+        nearest_seed(X, None, seed, nearest, n_threads)  # lowers nearest
+        return nearest
+
+    def to_row(i):
+        return to_seed(np.array(X[i], dtype=np.float64))
+
+    return global_lambda(groups, to_seed(mean).copy(), to_row, n_global, rounding, count_alone)
+
+
+def hdp_lambdas(
+    X: ArrayLike,
+    groups: ArrayLike,
+    n_local: int,
+    n_global: int,
+    *,
+    count_alone: bool = False,
+    n_threads: int | None = None,
+) -> tuple[float, float]:
+    """Derive penalties for which about these numbers of local and global clusters are expected.
+
+    The local one is the mean, over data sets, of the value of :func:`farthest_first_lambda` for
+    ``n_local`` clusters. For the global one, start with T = {mean of all data}; ``n_global``
+    times, take the data set whose squared distances to T have the largest sum, remember that sum,
+    and add the row of it that is farthest from T. The last sum is the penalty. In both, rows that
+    are far and alone do not count.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        The rows of all data sets.
+    groups : array-like of shape (n_samples,)
+        The data set of each row.
+    n_local : int
+        Guess of the number of clusters in a data set, cut to its size.
+    n_global : int
+        Guess of the number of clusters in all, cut to the number of rows.
+    count_alone : bool, default=False
+        Let rows count that are far and alone, as for :func:`farthest_first_lambda`: the rules of
+        the paper to the letter.
+    n_threads : int, default=None
+        Threads; None means all that this process may use.
+
+    Returns
+    -------
+    lam_local, lam_global : float
+        Penalties in squared data units. Data sets whose rows are all the same are left out of the
+        first; sums that are zero do not count; 1.0 if there is nothing else.
+
+    Raises
+    ------
+    ValueError
+        If ``X`` is not a finite, numeric, two-dimensional array, ``groups`` has another length,
+        or a guess is below 1.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means, section 6.3 (in one sentence, read as above).
+
+    Examples
+    --------
+    >>> from smallvar import hdp_lambdas
+    >>> X = [[0.0], [1.0], [10.0], [0.5], [20.0], [21.0]]
+    >>> lam_local, lam_global = hdp_lambdas(X, [0, 0, 0, 1, 1, 1], n_local=2, n_global=3)
+    >>> round(lam_local, 2), round(lam_global, 2)
+    (32.4, 2.56)
+    """
+    X = check_data(X)
+    check_reach(X)
+    check_number(n_local, "n_local", low=1, integer=True)
+    check_number(n_global, "n_global", low=1, integer=True)
+    check_flag(count_alone, "count_alone")
+    check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+    sets = Groups(groups, X.shape[0])
+    threads = resolve_threads(n_threads)
+    return (
+        local_of_rows(X, sets, n_local, threads, count_alone),
+        global_of_rows(X, sets, n_global, threads, count_alone),
+    )

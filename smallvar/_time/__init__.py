@@ -1,0 +1,1 @@
+"""Clusters over time, and segments of sequences."""

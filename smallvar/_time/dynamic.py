@@ -1,0 +1,349 @@
+"""D-Means: clusters that move, die and come back from one time step to the next."""
+
+import math
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from smallvar._centers.dpmeans import LAMS, resolve_lam
+from smallvar._core.fit_loop import NO_CAP, best_of
+from smallvar._core.validation import check_number, check_reach, learned
+from smallvar._selection.path import LambdaPath, find_path
+from smallvar._selection.penalty import farthest_first
+from smallvar._sweeps.dynamic import DynamicStep
+from smallvar._sweeps.rounds import assign
+from smallvar._time.moving import MovingClusters
+
+
+class DynamicMeans(MovingClusters):
+    """D-Means: DP-means for a sequence of batches, whose clusters keep their identity.
+
+    Minimizes, at each time step, over labels and centers theta of the batch y,
+
+        sum over clusters k with rows of [ lam if new, Q D_k if old ]
+        + sum over the old ones of gamma_k ||theta_k - phi_k||^2
+        + sum_i w_i ||y_i - theta_{z_i}||^2,
+
+    where an old cluster was last seen D_k steps ago with center phi_k and weight v_k, and gamma_k =
+    1 / (1 / v_k + tau D_k). A cluster that is not seen gets cheaper to replace than to revive, and
+    is forgotten when Q D_k exceeds lam.
+
+    Parameters
+    ----------
+    lam : float, "auto" or "farthest-first", default="auto"
+        Penalty for each new cluster, in squared data units, > 0 and finite: the squared distance at
+        which a cluster opens. Both words derive it from the first batch that is not empty, and
+        there it stays. "farthest-first" goes by the guess ``n_clusters``, see
+        :func:`farthest_first_lambda`. "auto" lets :func:`lambda_path` count: the geometric mean of
+        what that function says for as many clusters and for one more, times the mean weight of
+        the rows. Where the path finds a single cluster, the guess is used.
+    n_clusters : int, default=8
+        Guess of the number of clusters in the first batch, for "farthest-first" and where "auto"
+        finds a single one. At most the number of rows, to which the default, and that of
+        "auto", is cut.
+    t_q : float, default=None
+        Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
+        for never. Q = lam / t_q.
+    k_tau : float, default=None
+        How far a cluster may move in a step, >= 1: k_tau * lam is the largest squared distance at
+        which a long-lived cluster is revived after one step. tau = (t_q (k_tau - 1) + 1) / (t_q -
+        1). Without ``t_q``, ``k_tau``, ``q`` and ``tau``, t_q = 6.8 and k_tau = 1.01.
+    q : float, default=None
+        Penalty for each step that a revived cluster was not seen, >= 0, in squared data units;
+        with ``tau`` instead of ``t_q`` and ``k_tau``.
+    tau : float, default=None
+        How fast the weight of an old center fades, >= 0. Both 0: one data set in batches.
+    n_init : int, default=3
+        Orders in which the points of a step are visited, the first as given, the others random.
+        The result with the lowest objective goes on.
+    max_iter : int, default=300
+        Largest number of sweeps in a step.
+    record : bool, default=False
+        Keep tracks, births, deaths, revivals and objectives in ``partial_fit`` too, where they grow
+        with every step. Without it they are those of ``fit``, up to the next ``partial_fit``.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the random orders, and of the path of ``lam="auto"``.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a step.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        Centers of the clusters that live, seen in the last step or not.
+    cluster_ids_ : ndarray of shape (n_clusters,), int64
+        Their numbers, which stay; new ones count up and are never used again.
+    weights_ : ndarray of shape (n_clusters,), float64
+        How many points a center stands for, old ones faded.
+    ages_ : ndarray of shape (n_clusters,), int64
+        Steps since a cluster was seen: 1 for those of the last step.
+    labels_ : ndarray of shape (n_samples,), int64
+        Number of each row's cluster: of the last batch, or, after ``fit``, of all rows.
+    n_clusters_ : int
+        Number of clusters that live.
+    objective_ : float
+        Objective of the last step; 0 if it was empty.
+    n_iter_ : int
+        Sweeps of the last step.
+    n_steps_ : int
+        Time steps so far, those of gaps included.
+    lam_ : float
+        The penalty used.
+    path_ : LambdaPath
+        The merge path behind ``lam="auto"``, with that only. See :func:`lambda_path`.
+    q_ : float
+        Q.
+    tau_ : float
+        tau.
+    step_objectives_ : ndarray of shape (n_batches,), float64
+        Objective of every step with a batch. This and the following after ``fit``, or with
+        ``record``.
+    times_ : ndarray of shape (n_batches,)
+        The times of these steps; with ``partial_fit`` their numbers, from 0.
+    tracks_ : dict of int to ndarray of shape (n_seen, 1 + n_features), float64
+        For each cluster that ever lived, by number, the steps in which it was seen: the number of
+        the step (an index into ``times_``), then the center.
+    births_ : list of ndarray of int64
+        Numbers of the clusters that are new in each step.
+    deaths_ : list of ndarray of int64
+        Numbers of those forgotten in the gap before each step, and at its end.
+    revivals_ : list of ndarray of int64
+        Numbers of those seen again after at least one step in which they were not.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit`` and ``partial_fit``, for data that are not finite, numeric and
+        two-dimensional, and for parameters out of their bounds. The estimator is then as it was
+        before.
+
+    See Also
+    --------
+    DPMeans : One data set, without time.
+    MiniBatchDPMeans : Batches of one data set.
+
+    Notes
+    -----
+    A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
+    ``q`` times its age exceeds ``lam``). A step without data only ages the clusters; ``step`` of
+    ``fit`` and ``elapsed`` of ``partial_fit`` say how many of those lie between two batches. The
+    state of an estimator, its generator included, can be pickled and goes on where it stopped.
+
+    A row of weight w counts w times in means, objective and ``weights_``: it opens a cluster
+    where w times its squared distance exceeds ``lam``, and to revive one costs it Q D + w gamma /
+    (w + gamma) times the squared distance. The ratio of weights is at most 1e12. Rows of weight
+    zero take no part, nor do times at which there are no others; their labels are what ``predict``
+    says after the step of their time or the last one before it, -1 where no cluster lives.
+
+    To tune: first ``lam`` on single batches, then ``t_q`` and ``k_tau`` on the sequence.
+
+    References
+    ----------
+    Campbell, Kulis & How (2017), Dynamic clustering algorithms via small-variance analysis of
+    Markov chain mixture models, section 4 (D-Means; parameters: 4.2.3).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import DynamicMeans
+    >>> model = DynamicMeans(lam=1.0, t_q=4.0, k_tau=1.1)
+    >>> model.partial_fit([[0.0, 0.0], [0.2, 0.0], [5.0, 5.0]]).labels_
+    array([0, 0, 1])
+    >>> model.partial_fit([[5.2, 5.1], [9.0, 0.0]]).labels_
+    array([1, 2])
+    >>> model.partial_fit([[0.3, 0.1]]).labels_  # cluster 0 is back
+    array([0])
+    >>> model.ages_
+    array([1, 2, 2])
+    """
+
+    cluster_centers_: NDArray[np.float64]
+    n_iter_: int
+    path_: LambdaPath
+
+    def __init__(
+        self,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
+        *,
+        n_clusters: int = 8,
+        t_q: float | None = None,
+        k_tau: float | None = None,
+        q: float | None = None,
+        tau: float | None = None,
+        n_init: int = 3,
+        max_iter: int = 300,
+        record: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.n_clusters = n_clusters
+        self.t_q = t_q
+        self.k_tau = k_tau
+        self.q = q
+        self.tau = tau
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.record = record
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    _LAMS = LAMS
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+
+    def _begin(self, d, recording):
+        super()._begin(d, recording)
+        self.cluster_centers_ = np.zeros((0, d))
+
+    def _draws(self):
+        return super()._draws() or self.lam == "auto"
+
+    def _penalty(self, X, weight, n_threads):
+        if self.lam == "farthest-first":
+            return resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+        self.path_ = find_path(X, weight, self._generator, n_threads)
+        k, typical = self.path_.best, 1.0 if weight is None else float(weight.mean())
+        # between the distance at which the last of them opens and that of one too many
+        guesses = (k, k + 1) if k > 1 else (self.n_clusters,)
+        lams = [farthest_first(X, min(guess, len(X)), None, n_threads) for guess in guesses]
+        return typical * lams[-1] * math.sqrt(lams[0] / lams[-1])
+
+    def _cluster(self, X, weight, gamma, penalty, n_threads):
+        phi = learned(self, "cluster_centers_", len(gamma), X.shape[1])
+
+        def start(number):
+            order = self._generator.permutation(X.shape[0]) if number else None
+            step = DynamicStep(X, weight, phi, gamma, penalty, self.lam_, n_threads)
+            return step.run(order, min(self.max_iter, NO_CAP))
+
+        best = best_of(map(start, range(self.n_init)))
+        labels, centers, mass, _ = best.result()
+        self.objective_, self.n_iter_ = best.objective, best.n_iter
+        return labels, mass, centers, best.converged
+
+    def _no_cluster(self):
+        self.objective_, self.n_iter_ = 0.0, 0
+        return self.cluster_centers_
+
+    def _mark(self, centers, seen, mass):
+        return centers[seen]
+
+    def _keep(self, centers, alive):
+        self.cluster_centers_ = centers if alive is None else centers[alive]
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        times: ArrayLike | None = None,
+        step: int | None = None,
+    ) -> Self:
+        """Cluster a whole record, from scratch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            All data.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+        times : array-like of shape (n_samples,), default=None
+            The time of each row: numbers, dates or anything else that sorts. Rows of the same time
+            are one step, steps are taken in ascending order, and rows within a step in the order
+            given. None: all rows are one step.
+        step : int, default=None
+            Length of a time step, for times that are integers: those in between that do not occur
+            count as steps without data. None: the times that occur follow each other, however far
+            apart they are.
+
+        Returns
+        -------
+        self : estimator
+            The fitted estimator.
+        """
+        return self._fit(X, sample_weight, times, step)
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        elapsed: int = 1,
+    ) -> Self:
+        """Take in one time step.
+
+        ``lam``, ``n_clusters``, ``t_q``, ``k_tau``, ``q`` and ``tau`` must stay what they were at
+        the first batch that was not empty, ``random_state`` what it was at the first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The batch; it may have no rows.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+        elapsed : int, default=1
+            Steps since the last batch, from 1 to 2**31 - 1: with 3, two steps without data lie in
+            between.
+
+        Returns
+        -------
+        self : estimator
+            The updated estimator.
+        """
+        return self._take(X, sample_weight, elapsed)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Number of the cluster that each row would join, were it one more of the last step.
+
+        A cluster that was seen in that step costs the squared distance to its center; one that
+        lives but was not seen costs what reviving it does, Q (D - 1) + gamma / (1 + gamma) times
+        the squared distance, D being its age by now. No row opens a cluster.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int64
+            Out of ``cluster_ids_``; at a tie the first.
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        X = self._validate(X, reset=False)
+        check_reach(X)
+        if not len(self.cluster_ids_):
+            raise ValueError("no cluster lives, so none can be predicted")
+        return self._nearest(X, self._threads())
+
+    def _nearest(self, X, n_threads):
+        """What ``predict`` returns, -1 where no cluster lives."""
+        k = len(self.cluster_ids_)
+        if not k:
+            return np.full(X.shape[0], -1, dtype=np.int64)
+        centers = learned(self, "cluster_centers_", k, X.shape[1])
+        weights, ages = learned(self, "weights_", k), learned(self, "ages_", k)
+        # those of the last step have the age 1 now, so 0 then: no penalty, and they have moved
+        gamma, offset = self._costs(weights, ages - 1)
+        factor = np.where(ages == 1, 1.0, gamma / (1.0 + gamma))
+        return self.cluster_ids_[assign(X, None, centers, offset[None], n_threads, factor=factor)]

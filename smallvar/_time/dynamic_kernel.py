@@ -1,0 +1,571 @@
+"""D-Means on points that are known by a kernel: by exchange, and by a spectral relaxation."""
+
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from inspect import signature
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from smallvar._core.eigen import Rounding, eigen_above, yu_shi
+from smallvar._core.fit_loop import best_of
+from smallvar._core.groups import first_appearance
+from smallvar._core.validation import check_number, check_symmetric
+from smallvar._kernel.gram import KernelEstimator, warn_remote
+from smallvar._selection.penalty import GUESS, among, farthest_by
+from smallvar._time.exchange import TIE, Batch, Exchange, link_costs, match_clusters, thin
+from smallvar._time.moving import MovingClusters
+
+
+class _KernelMovingClusters(MovingClusters, KernelEstimator):
+    """Base of the kernel forms: kept points, the kernel of a step, prediction."""
+
+    kept_points_: list[NDArray[np.float64]]
+    kept_coefficients_: list[NDArray[np.float64]]
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+            raise ValueError(
+                "kernel must not be 'precomputed', for points of earlier steps are needed too; "
+                "pass a callable"
+            )
+        self._check_kernel()
+        check_number(self.budget, "budget", low=1, integer=True)
+
+    def _begin(self, d, recording):
+        super()._begin(d, recording)
+        self.kept_points_, self.kept_coefficients_ = [], []
+
+    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.float64]:
+        X = super()._validate(X, reset=reset, least=least).astype(np.float64, copy=False)
+        if len(X):
+            warn_remote(self, X)
+        return X
+
+    def _joint_kernel(self, X):
+        """Kernel of the rows of X and the kept points after them."""
+        points = np.concatenate([X, *self.kept_points_])
+        source = self
+        if callable(self.kernel) and _takes(self.kernel, "n_batch"):
+            source = copy(self)
+            source.kernel = partial(self.kernel, n_batch=X.shape[0])
+        K = source._kernel_between(points, points)
+        check_symmetric(K, "kernel must return a symmetric matrix for a set of points and itself")
+        K = K.astype(np.float64, copy=False)
+        return (K + K.T) / 2
+
+    def _penalty(self, X, weight, n_threads):
+        """The rule of farthest_first_lambda in feature space."""
+        K = self._first_kernel = self._joint_kernel(X)
+        add_seed = among(
+            K.diagonal() - 2 * K.mean(axis=0) + K.mean(),
+            lambda i: K.diagonal() - 2 * K[i] + K[i, i],
+        )
+        return farthest_by(add_seed, min(GUESS, len(X)), TIE * np.abs(K).max()) or 1.0
+
+    def _cluster(self, X, weight, gamma, penalty, n_threads):
+        K = vars(self).pop("_first_kernel", None)  # of this step, if it gave the penalty
+        K = self._joint_kernel(X) if K is None else K
+        batch = Batch(K, self.kept_coefficients_, gamma, penalty, self.lam_)
+        labels, converged = self._partition(batch)
+        # new clusters are numbered by first appearance
+        n_old, n = len(gamma), len(labels)
+        fresh = labels >= n_old
+        labels = labels.astype(np.int64)
+        labels[fresh] = n_old + first_appearance(labels[fresh])
+        counts = np.bincount(labels, minlength=n_old)
+        points, coefficients = list(self.kept_points_), list(self.kept_coefficients_)
+        first = n + np.append(0, np.cumsum([len(a) for a in coefficients], dtype=int))
+        for k in np.flatnonzero(counts):
+            rows, total = np.flatnonzero(labels == k), float(counts[k])
+            a, kept, which = np.empty(0), X[:0], np.empty(0, dtype=int)
+            if k < n_old:  # phi <- (gamma phi + sum of phi(y)) / (gamma + n)
+                total += gamma[k]
+                kept, which = points[k], np.arange(first[k], first[k + 1])
+                a = coefficients[k] * (gamma[k] / total)
+            which = np.append(rows, which)
+            a = np.append(np.full(len(rows), 1.0 / total), a)
+            chosen, a = thin(K[np.ix_(which, which)], a, self.budget)
+            points[k : k + 1] = [np.concatenate([X[rows], kept])[chosen]]
+            coefficients[k : k + 1] = [a]
+        return labels, counts, (points, coefficients), converged
+
+    def _no_cluster(self):
+        self.objective_ = 0.0
+        return self.kept_points_, self.kept_coefficients_
+
+    def _mark(self, clusters, seen, counts):
+        return counts[seen, None].astype(np.float64)
+
+    def _keep(self, clusters, alive):
+        points, coefficients = clusters
+        which = range(len(points)) if alive is None else np.flatnonzero(alive)
+        self.kept_points_ = [points[k] for k in which]
+        self.kept_coefficients_ = [coefficients[k] for k in which]
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Number of the nearest cluster, in feature space, among those seen in the last step.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data. A callable kernel is evaluated on these rows and all kept points.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int64
+            Out of ``cluster_ids_``; at a tie the first.
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        X = self._validate(X, reset=False)
+        seen = self.ages_ == 1
+        if not seen.any():
+            raise ValueError("no cluster was seen in the last step, so none can be predicted")
+        old = np.zeros(len(seen))
+        batch = Batch(self._joint_kernel(X), self.kept_coefficients_, old, old, 0.0)
+        distance = (batch.norm - 2 * batch.cross)[:, seen]
+        least = distance.min(axis=1, keepdims=True) + batch.tie
+        return self.cluster_ids_[seen][(distance <= least).argmax(axis=1)]
+
+
+def _takes(function, name):
+    """Whether a callable has a parameter of this name."""
+    try:
+        return name in signature(function).parameters
+    except (TypeError, ValueError):  # some compiled ones do not tell
+        return False
+
+
+class KernelDynamicMeans(_KernelMovingClusters):
+    """Kernel D-Means: clusters of any shape that keep their identity from batch to batch.
+
+    Minimizes, at each time step, over labels of the batch y,
+
+        sum over new clusters of [ lam + sum_i K_ii - (sum_ij K_ij) / n ]
+        + sum over old clusters seen of [ Q D + sum_i K_ii + gamma n / (gamma + n) K_phi,phi
+        - (sum_ij K_ij + 2 gamma sum_i K_i,phi) / (gamma + n) ],
+
+    the objective of :class:`DynamicMeans` in the feature space of the kernel K: sums are over the n
+    points of a cluster, phi is its center when it was last seen, D steps ago, with weight v, and
+    gamma = 1 / (1 / v + tau D). A center is a sum over at most ``budget`` points that are kept.
+
+    Parameters
+    ----------
+    lam : float or "farthest-first", default="farthest-first"
+        Penalty for each new cluster, a squared distance in feature space, > 0 and finite.
+        "farthest-first" derives it from the first batch that is not empty and a guess of 8 clusters
+        (cut to the size of the batch), by the rule of :func:`farthest_first_lambda` in feature
+        space; there it stays.
+    t_q : float, default=None
+        Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
+        for never. Q = lam / t_q.
+    k_tau : float, default=None
+        How far a cluster may move in a step, >= 1: k_tau * lam is the largest squared distance at
+        which a long-lived cluster is revived after one step. tau = (t_q (k_tau - 1) + 1) / (t_q -
+        1). Without ``t_q``, ``k_tau``, ``q`` and ``tau``, t_q = 6.8 and k_tau = 1.01.
+    q : float, default=None
+        Penalty for each step that a revived cluster was not seen, >= 0; with ``tau`` instead of
+        ``t_q`` and ``k_tau``.
+    tau : float, default=None
+        How fast the weight of an old center fades, >= 0. Both 0: one data set in batches.
+    kernel : str or callable, default="rbf"
+        A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels` (not "precomputed"), or a
+        callable that takes two arrays of rows and returns the kernel of each row of the first with
+        each of the second. Once a step it is given the points of the step twice: the rows of the
+        batch, then the kept points. So it may depend on the whole set. A callable with a parameter
+        ``n_batch`` is told by it how many of the rows are the batch.
+    gamma : float, default=None
+        Parameter of the kernels "rbf", "laplacian", "poly", "sigmoid" and "chi2"; None means 1 /
+        n_features (1 for "chi2").
+    kernel_params : dict, default=None
+        Further arguments of the kernel.
+    budget : int, default=100
+        Largest number of kept points of a cluster, >= 1.
+    n_init : int, default=3
+        Orders in which the points of a step are visited, the first as given, the others random.
+        The result with the lowest objective goes on.
+    max_iter : int, default=300
+        Largest number of sweeps in a step.
+    record : bool, default=False
+        Keep tracks, births, deaths, revivals and objectives in ``partial_fit`` too, where they grow
+        with every step. Without it they are those of ``fit``, up to the next ``partial_fit``.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the random orders.
+    verbose : int, default=0
+        Print a line a step.
+
+    Attributes
+    ----------
+    kept_points_ : list of ndarray of shape (n_kept, n_features), float64
+        For each cluster that lives, seen in the last step or not, the points its center is made
+        of.
+    kept_coefficients_ : list of ndarray of shape (n_kept,), float64
+        Their coefficients: the center is the sum of coefficient times point, in feature space.
+    cluster_ids_ : ndarray of shape (n_clusters,), int64
+        Numbers of the clusters, which stay; new ones count up and are never used again.
+    weights_ : ndarray of shape (n_clusters,), float64
+        How many points a center stands for, old ones faded.
+    ages_ : ndarray of shape (n_clusters,), int64
+        Steps since a cluster was seen: 1 for those of the last step.
+    labels_ : ndarray of shape (n_samples,), int64
+        Number of each row's cluster: of the last batch, or, after ``fit``, of all rows.
+    n_clusters_ : int
+        Number of clusters that live.
+    objective_ : float
+        Objective of the last step; 0 if it was empty.
+    objective_path_ : ndarray of shape (n_iter,), float64
+        Objective after every sweep of the last step.
+    n_iter_ : int
+        Sweeps of the last step.
+    n_steps_ : int
+        Time steps so far, those of gaps included.
+    lam_ : float
+        The penalty used.
+    q_ : float
+        Q.
+    tau_ : float
+        tau.
+    step_objectives_ : ndarray of shape (n_batches,), float64
+        Objective of every step with a batch. This and the following after ``fit``, or with
+        ``record``.
+    times_ : ndarray of shape (n_batches,)
+        The times of these steps; with ``partial_fit`` their numbers, from 0.
+    tracks_ : dict of int to ndarray of shape (n_seen, 2), float64
+        For each cluster that ever lived, by number, the steps in which it was seen: the number of
+        the step (an index into ``times_``), then how many points it had.
+    births_ : list of ndarray of int64
+        Numbers of the clusters that are new in each step.
+    deaths_ : list of ndarray of int64
+        Numbers of those forgotten in the gap before each step, and at its end.
+    revivals_ : list of ndarray of int64
+        Numbers of those seen again after at least one step in which they were not.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit`` and ``partial_fit``, for data that are not finite, numeric and
+        two-dimensional, for a kernel that returns anything but a finite symmetric matrix, and for
+        parameters out of their bounds. The estimator is then as it was before.
+
+    See Also
+    --------
+    SpectralDynamicMeans : The same objective, less prone to poor optima.
+    DynamicMeans : Clusters that are round.
+    KernelDPMeans : One data set, without time.
+
+    Notes
+    -----
+    After a step, the center of a cluster is gamma / (gamma + n) of the old one plus 1 / (gamma +
+    n) of each of its n points. If these are more than ``budget`` kept points, some are chosen by
+    forward selection: always the one whose addition lowers the squared distance of center and
+    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows and
+    all kept points with each other, in float64.
+
+    A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
+    ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. The state of
+    an estimator, its generator included, can be pickled (with a kernel that can) and goes on where
+    it stopped.
+
+    References
+    ----------
+    Campbell, Kulis & How (2017), Dynamic clustering algorithms via small-variance analysis of
+    Markov chain mixture models, sections 5.1, 5.2 and 6.1 (KD-Means).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import KernelDynamicMeans
+    >>> def same_radius(X, Y):
+    ...     X, Y = (np.linalg.norm(Z, axis=1) for Z in (X, Y))
+    ...     return np.exp(-((X[:, None] - Y) ** 2))
+    >>> angle = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+    >>> circle = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> model = KernelDynamicMeans(lam=0.5, t_q=4.0, k_tau=1.1, kernel=same_radius)
+    >>> np.bincount(model.partial_fit(np.concatenate([circle, 4 * circle])).labels_)
+    array([40, 40])
+    >>> model.partial_fit(4.2 * circle).cluster_ids_, model.ages_  # the small one is not seen
+    (array([0, 1]), array([2, 1]))
+    """
+
+    objective_path_: NDArray[np.float64]
+    n_iter_: int
+
+    def __init__(
+        self,
+        lam: float | Literal["farthest-first"] = "farthest-first",
+        *,
+        t_q: float | None = None,
+        k_tau: float | None = None,
+        q: float | None = None,
+        tau: float | None = None,
+        kernel: str | Callable[..., ArrayLike] = "rbf",
+        gamma: float | None = None,
+        kernel_params: dict[str, Any] | None = None,
+        budget: int = 100,
+        n_init: int = 3,
+        max_iter: int = 300,
+        record: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.t_q = t_q
+        self.k_tau = k_tau
+        self.q = q
+        self.tau = tau
+        self.kernel = kernel
+        self.gamma = gamma
+        self.kernel_params = kernel_params
+        self.budget = budget
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.record = record
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+
+    def _partition(self, batch):
+        n = len(batch.diagonal)
+
+        def start(number):
+            order = self._generator.permutation(n) if number else None
+            return Exchange(batch, order, self.max_iter)
+
+        best = best_of(map(start, range(self.n_init)), rounding=batch.tie * n)
+        self.objective_, self.n_iter_ = best.objective, best.n_iter
+        self.objective_path_ = np.array(best.path)
+        return best.labels, best.converged
+
+    def _no_cluster(self):
+        self.objective_path_, self.n_iter_ = np.zeros(0), 0
+        return super()._no_cluster()
+
+
+class SpectralDynamicMeans(_KernelMovingClusters):
+    """SD-Means: spectral clustering of batches whose clusters keep their identity.
+
+    Minimizes the objective of :class:`KernelDynamicMeans`, at each time step, by a relaxation: the
+    eigenvectors with an eigenvalue above lam of
+
+        G = [[K_yy, K_y,phi Gamma^1/2], [Gamma^1/2 K_phi,y, diag(gamma K_phi,phi + Q D)]],
+
+    with a row for each point y of the batch and one for each old center phi, Gamma = diag(gamma),
+    are rounded to a partition of the points, and its clusters are linked to old ones at the least
+    cost (:func:`match_clusters`).
+
+    Parameters
+    ----------
+    lam : float or "farthest-first", default="farthest-first"
+        Penalty for each new cluster, a squared distance in feature space, > 0 and finite.
+        "farthest-first" derives it from the first batch that is not empty and a guess of 8 clusters
+        (cut to the size of the batch), by the rule of :func:`farthest_first_lambda` in feature
+        space; there it stays.
+    t_q : float, default=None
+        Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
+        for never. Q = lam / t_q.
+    k_tau : float, default=None
+        How far a cluster may move in a step, >= 1: k_tau * lam is the largest squared distance at
+        which a long-lived cluster is revived after one step. tau = (t_q (k_tau - 1) + 1) / (t_q -
+        1). Without ``t_q``, ``k_tau``, ``q`` and ``tau``, t_q = 6.8 and k_tau = 1.01.
+    q : float, default=None
+        Penalty for each step that a revived cluster was not seen, >= 0; with ``tau`` instead of
+        ``t_q`` and ``k_tau``.
+    tau : float, default=None
+        How fast the weight of an old center fades, >= 0. Both 0: one data set in batches.
+    kernel : str or callable, default="rbf"
+        A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels` (not "precomputed"), or a
+        callable that takes two arrays of rows and returns the kernel of each row of the first with
+        each of the second. Once a step it is given the points of the step twice: the rows of the
+        batch, then the kept points. So it may depend on the whole set. A callable with a parameter
+        ``n_batch`` is told by it how many of the rows are the batch.
+    gamma : float, default=None
+        Parameter of the kernels "rbf", "laplacian", "poly", "sigmoid" and "chi2"; None means 1 /
+        n_features (1 for "chi2").
+    kernel_params : dict, default=None
+        Further arguments of the kernel.
+    budget : int, default=100
+        Largest number of kept points of a cluster, >= 1.
+    n_init : int, default=3
+        Starts of the rounding. The result with the lowest objective goes on.
+    record : bool, default=False
+        Keep tracks, births, deaths, revivals and objectives in ``partial_fit`` too, where they grow
+        with every step. Without it they are those of ``fit``, up to the next ``partial_fit``.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the starts.
+    verbose : int, default=0
+        Print a line a step.
+
+    Attributes
+    ----------
+    kept_points_ : list of ndarray of shape (n_kept, n_features), float64
+        For each cluster that lives, seen in the last step or not, the points its center is made
+        of.
+    kept_coefficients_ : list of ndarray of shape (n_kept,), float64
+        Their coefficients: the center is the sum of coefficient times point, in feature space.
+    cluster_ids_ : ndarray of shape (n_clusters,), int64
+        Numbers of the clusters, which stay; new ones count up and are never used again.
+    weights_ : ndarray of shape (n_clusters,), float64
+        How many points a center stands for, old ones faded.
+    ages_ : ndarray of shape (n_clusters,), int64
+        Steps since a cluster was seen: 1 for those of the last step.
+    labels_ : ndarray of shape (n_samples,), int64
+        Number of each row's cluster: of the last batch, or, after ``fit``, of all rows.
+    n_clusters_ : int
+        Number of clusters that live.
+    objective_ : float
+        Objective of the last step; 0 if it was empty.
+    bound_ : float
+        Lower bound on the objective of any clustering of the last step; 0 if it was empty.
+    eigenvalues_ : ndarray of shape (n_above,), float64
+        Eigenvalues of G above lam in the last step, falling; the largest one if none is.
+    n_steps_ : int
+        Time steps so far, those of gaps included.
+    lam_ : float
+        The penalty used.
+    q_ : float
+        Q.
+    tau_ : float
+        tau.
+    step_objectives_ : ndarray of shape (n_batches,), float64
+        Objective of every step with a batch. This and the following after ``fit``, or with
+        ``record``.
+    times_ : ndarray of shape (n_batches,)
+        The times of these steps; with ``partial_fit`` their numbers, from 0.
+    tracks_ : dict of int to ndarray of shape (n_seen, 2), float64
+        For each cluster that ever lived, by number, the steps in which it was seen: the number of
+        the step (an index into ``times_``), then how many points it had.
+    births_ : list of ndarray of int64
+        Numbers of the clusters that are new in each step.
+    deaths_ : list of ndarray of int64
+        Numbers of those forgotten in the gap before each step, and at its end.
+    revivals_ : list of ndarray of int64
+        Numbers of those seen again after at least one step in which they were not.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit`` and ``partial_fit``, for data that are not finite, numeric and
+        two-dimensional, for a kernel that returns anything but a finite symmetric matrix, and for
+        parameters out of their bounds. The estimator is then as it was before.
+
+    See Also
+    --------
+    KernelDynamicMeans : The same objective, point by point.
+    DynamicMeans : Clusters that are round.
+    SpectralDPMeans : One data set, without time.
+
+    Notes
+    -----
+    After a step, the center of a cluster is gamma / (gamma + n) of the old one plus 1 / (gamma +
+    n) of each of its n points. If these are more than ``budget`` kept points, some are chosen by
+    forward selection: always the one whose addition lowers the squared distance of center and
+    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows and
+    all kept points with each other, in float64.
+
+    A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
+    ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. The state of
+    an estimator, its generator included, can be pickled (with a kernel that can) and goes on where
+    it stopped.
+
+    References
+    ----------
+    Campbell, Kulis & How (2017), Dynamic clustering algorithms via small-variance analysis of
+    Markov chain mixture models, sections 5.3, 5.4 and 6 (SD-Means). Rounding: Yu &
+    Shi (2003), Multiclass spectral clustering.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import SpectralDynamicMeans
+    >>> angle = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+    >>> circle = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> model = SpectralDynamicMeans(lam=10.0, t_q=4.0, k_tau=1.1, gamma=0.2, random_state=0)
+    >>> np.bincount(model.partial_fit(np.concatenate([circle, circle + [5, 0]])).labels_)
+    array([40, 40])
+    >>> int(model.partial_fit(circle + [5.5, 0]).labels_[0]), model.ages_
+    (1, array([2, 1]))
+    """
+
+    bound_: float
+    eigenvalues_: NDArray[np.float64]
+
+    def __init__(
+        self,
+        lam: float | Literal["farthest-first"] = "farthest-first",
+        *,
+        t_q: float | None = None,
+        k_tau: float | None = None,
+        q: float | None = None,
+        tau: float | None = None,
+        kernel: str | Callable[..., ArrayLike] = "rbf",
+        gamma: float | None = None,
+        kernel_params: dict[str, Any] | None = None,
+        budget: int = 100,
+        n_init: int = 3,
+        record: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.t_q = t_q
+        self.k_tau = k_tau
+        self.q = q
+        self.tau = tau
+        self.kernel = kernel
+        self.gamma = gamma
+        self.kernel_params = kernel_params
+        self.budget = budget
+        self.n_init = n_init
+        self.record = record
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _draws(self):
+        return True
+
+    def _partition(self, batch):
+        # CKH, section 5.3: G = [[K_yy, K_y,phi Gamma^1/2], [.., diag(gamma K_phi,phi + Q D)]]
+        n, n_old = batch.cross.shape
+        root = np.sqrt(batch.gamma)
+        G = np.zeros((n + n_old, n + n_old))
+        G[:n, :n] = batch.K
+        G[:n, n:] = batch.cross * root
+        G[n:, :n] = G[:n, n:].T
+        G[n:, n:] = np.diag(batch.gamma * batch.norm + batch.penalty)
+        values, vectors = eigen_above(G, batch.lam, self._generator, least=1)
+        self.eigenvalues_ = values
+        above = np.maximum(values - batch.lam, 0.0).sum()
+        # cost >= tr G - sum over eigenvalues above lam of (eigenvalue - lam) - lam (old clusters)
+        self.bound_ = float(np.trace(G) - above - batch.lam * n_old)
+
+        def linked(labels):
+            new, old = batch.costs(labels, int(labels.max()) + 1)
+            link = match_clusters(new, old)
+            return Rounding(float(link_costs(new, old, link).sum()), labels, link)
+
+        starts = map(linked, yu_shi(vectors[:n], self._generator, self.n_init))
+        best = best_of(starts, rounding=batch.tie * n)
+        labels, link, self.objective_ = best.labels, best.more, best.objective
+        fresh = link < 0
+        link[fresh] = n_old + np.arange(fresh.sum())
+        return link[labels], True
+
+    def _no_cluster(self):
+        self.bound_, self.eigenvalues_ = 0.0, np.zeros(0)
+        return super()._no_cluster()

@@ -1,0 +1,444 @@
+"""Clusters that move: what happens from one time step to the next, however a step is clustered."""
+
+import math
+from contextlib import contextmanager
+from itertools import repeat
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array
+
+from smallvar._centers.dpmeans import WEIGHTS
+from smallvar._core.estimator import Estimator, unchanged_on_error, warn_not_converged
+from smallvar._core.fit_loop import NO_CAP
+from smallvar._core.validation import (
+    check_flag,
+    check_lam,
+    check_number,
+    check_ratio,
+    check_reach,
+    check_spread,
+    check_stays,
+    check_verbose,
+    check_weights,
+    learned,
+    shown,
+)
+
+DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
+LONGEST_GAP = NO_CAP  # steps without data at a time: ages are sums of them, and int64
+
+
+class Seen(NamedTuple):
+    """What is recorded of a step."""
+
+    time: Any
+    objective: float
+    ids: NDArray[np.int64]  # of the clusters with points
+    marks: NDArray[np.float64]  # and what tracks say of them
+    births: NDArray[np.int64]
+    deaths: NDArray[np.int64]
+    revivals: NDArray[np.int64]
+
+
+class MovingClusters(ClusterMixin, Estimator):
+    """Base of D-Means and its kernel forms: what happens from one time step to the next.
+
+    A form says how a step is clustered: ``_cluster`` returns the labels (old clusters in their
+    order, then the new ones), the masses, the clusters, in a type of its own, and whether its
+    sweeps came to an end. ``_no_cluster`` is a step without data, ``_keep`` makes those
+    that ``alive`` selects the state, ``_mark`` is what tracks say of the seen ones, ``_penalty``
+    is lam from data. Weights are None but for a form whose ``fit`` and ``partial_fit`` take them.
+    """
+
+    _LAMS: tuple[str, ...] = ("farthest-first",)
+
+    cluster_ids_: NDArray[np.int64]
+    weights_: NDArray[np.float64]
+    ages_: NDArray[np.int64]
+    labels_: NDArray[np.int64]
+    n_clusters_: int
+    objective_: float
+    n_steps_: int
+    lam_: float
+    q_: float
+    tau_: float
+
+    def _check_parameters(self):
+        check_verbose(self.verbose)
+        check_lam(self.lam, finite=True, options=self._LAMS)
+        pairs = {"t_q": self.t_q, "k_tau": self.k_tau, "q": self.q, "tau": self.tau}
+        given = [name for name, value in pairs.items() if value is not None]
+        if given not in ([], ["t_q", "k_tau"], ["q", "tau"]):
+            raise ValueError(
+                "either t_q and k_tau or q and tau must be given, or none of the four, got "
+                f"{', '.join(f'{name}={shown(pairs[name])}' for name in given)}"
+            )
+        check_number(self.t_q, "t_q", low=1, low_open=True, none=True)
+        check_number(self.k_tau, "k_tau", low=1, none=True)
+        check_number(self.q, "q", low=0, none=True)
+        check_number(self.tau, "tau", low=0, none=True)
+        for name in ("k_tau", "q", "tau"):
+            if pairs[name] is not None and math.isinf(pairs[name]):
+                raise ValueError(f"{name} must be finite, got {shown(pairs[name])}")
+        check_number(self.n_init, "n_init", low=1, integer=True)
+        check_flag(self.record, "record")
+
+    def _begin(self, d, recording):
+        """No clusters yet."""
+        self.cluster_ids_ = np.zeros(0, dtype=np.int64)
+        self.weights_ = np.zeros(0)
+        self.ages_ = np.zeros(0, dtype=np.int64)
+        self.n_steps_ = 0
+        self._next_id = 0
+        self._generator = check_random_state(self.random_state)
+        for name in ("lam_", "q_", "tau_", "path_"):
+            vars(self).pop(name, None)
+        self._resolved, self._state = {}, self.random_state  # parameters that must stay
+        self._recorded = [] if recording else None
+
+    def _draws(self):
+        """Whether a step draws random numbers."""
+        return self.n_init > 1
+
+    @contextmanager
+    def _undone_on_error(self):
+        """Take back what a failed step did to the generator and to the record."""
+        recorded = len(self._recorded or [])
+        state = self._generator.get_state() if self._draws() else None
+        try:
+            yield
+        except BaseException:
+            if state is not None:
+                self._generator.set_state(state)
+            if self._recorded is not None:
+                del self._recorded[recorded:]
+            raise
+
+    def _resolve_penalties(self, X, weight, n_threads):
+        """The penalties lam, Q and tau as numbers, from the first data."""
+        names = ("lam", "n_clusters", "t_q", "k_tau", "q", "tau")
+        self._resolved = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        lam = self.lam
+        if isinstance(lam, str):
+            lam = self._penalty(X, weight, n_threads)
+        self.lam_ = float(lam)
+        if self.q is not None:
+            self.q_, self.tau_ = float(self.q), float(self.tau)
+            return
+        t_q, k_tau = DEFAULT_T_Q, DEFAULT_K_TAU
+        if self.t_q is not None:
+            t_q, k_tau = float(self.t_q), float(self.k_tau)
+        # CKH 4.2.3: Q = lam / T_Q, tau = (T_Q (k_tau - 1) + 1) / (T_Q - 1)
+        self.q_ = float(self.lam_ / t_q)
+        self.tau_ = float(k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1))
+        if not math.isfinite(self.tau_):
+            raise ValueError(
+                "t_q and k_tau must make tau = (t_q (k_tau - 1) + 1) / (t_q - 1) finite, got "
+                f"t_q={shown(t_q)} and k_tau={shown(k_tau)}"
+            )
+
+    def _wait(self, steps):
+        """So many steps without data, as one; returns the numbers of clusters forgotten in them."""
+        ids, ages = self.cluster_ids_, self.ages_ + steps
+        dead = self._dead(ages)
+        self._go_on(ids, self.weights_, ages, self._no_cluster(), dead)
+        self.n_steps_ += steps
+        return ids[dead]
+
+    def _go_on(self, ids, weights, ages, clusters, dead):
+        """The clusters that are not dead are the state."""
+        alive = None
+        if dead.any():
+            alive = ~dead
+            ids, weights, ages = ids[alive], weights[alive], ages[alive]
+        self._keep(clusters, alive)
+        self.cluster_ids_, self.weights_, self.ages_ = ids, weights, ages
+        self.n_clusters_ = len(ids)
+
+    def _step(self, X, weight, n_threads, time, elapsed=1):
+        """One time step, ``elapsed`` after the last; returns whether its sweeps came to an end."""
+        died = self._wait(elapsed - 1) if elapsed > 1 else self.cluster_ids_[:0]
+        old = len(self.ages_)
+        ids, converged = self.cluster_ids_, True
+        if X.shape[0]:
+            if not hasattr(self, "lam_"):
+                self._resolve_penalties(X, weight, n_threads)
+            # gamma_k = 1 / (1 / v_k + tau D_k), CKH section 4; then v = gamma + n, D = 1
+            gamma, penalty = self._costs(self.weights_, self.ages_)
+            labels, mass, clusters, converged = self._cluster(X, weight, gamma, penalty, n_threads)
+            new = len(mass) - old
+            seen = mass > 0
+            weights, ages = self.weights_, self.ages_
+            revived = ids[seen[:old] & (ages > 1)]
+            if new:
+                ids = np.append(ids, self._next_id + np.arange(new))
+                weights, gamma = np.append(weights, np.zeros(new)), np.append(gamma, np.zeros(new))
+                ages = np.append(ages, np.zeros(new, dtype=np.int64))
+            weights = np.where(seen, gamma + mass, weights)
+            ages = np.where(seen, 1, ages + 1)
+            self.labels_ = ids[labels]
+        else:
+            weights, ages, new = self.weights_, self.ages_ + 1, 0
+            seen, revived = np.zeros(old, dtype=bool), ids[:0]
+            self.labels_ = np.zeros(0, dtype=np.int64)
+            clusters, mass = self._no_cluster(), np.zeros(old)
+        dead = self._dead(ages)
+        died = np.append(died, ids[dead])
+        if self._recorded is not None:
+            marks = self._mark(clusters, seen, mass)
+            self._recorded.append(
+                Seen(time, self.objective_, ids[seen], marks, ids[old:], died, revived)
+            )
+        if self.verbose:
+            print(
+                f"step {self.n_steps_ + 1}: {X.shape[0]} points, {seen.sum()} clusters, "
+                f"{new} of them new, {len(revived)} revived, {len(died)} forgotten, objective "
+                f"{self.objective_:.8g}"
+            )
+        self._go_on(ids, weights, ages, clusters, dead)
+        self._next_id += new
+        self.n_steps_ += 1
+        return converged
+
+    def _costs(self, weights, ages):
+        """The faded weights of old clusters of these ages, and what reviving one costs: Q D."""
+        gamma = 1.0 / (1.0 / weights + self.tau_ * ages)
+        return gamma, np.minimum(self.q_ * ages, self.lam_)  # not above lam by rounding
+
+    def _dead(self, ages):
+        """Clusters to forget. Ages are compared with t_q: Q D may exceed lam by rounding."""
+        if not hasattr(self, "lam_"):
+            return np.zeros(len(ages), dtype=bool)
+        if self.q is not None:
+            return self.q_ * ages > self.lam_
+        return ages > (DEFAULT_T_Q if self.t_q is None else float(self.t_q))
+
+    def _record_of(self, field):
+        """One field of what was recorded, step by step."""
+        if vars(self).get("_recorded") is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no record: use fit, or partial_fit with record=True"
+            )
+        return [getattr(step, field) for step in self._recorded]
+
+    @property
+    def times_(self) -> NDArray[Any]:  # numpydoc ignore=RT01
+        """The times of the steps."""
+        return np.array(self._record_of("time"))
+
+    @property
+    def step_objectives_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """Objective of every step."""
+        return np.array(self._record_of("objective"))
+
+    @property
+    def births_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
+        """List the ids of the clusters that are new in each step."""
+        return self._record_of("births")
+
+    @property
+    def deaths_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
+        """List the ids of the clusters forgotten in the gap before each step, and at its end."""
+        return self._record_of("deaths")
+
+    @property
+    def revivals_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
+        """List the ids of the clusters that came back in each step."""
+        return self._record_of("revivals")
+
+    @property
+    def tracks_(self) -> dict[int, NDArray[np.float64]]:  # numpydoc ignore=RT01
+        """Map the id of each cluster to the steps in which it was seen."""
+        ids, marks = self._record_of("ids"), self._record_of("marks")
+        if not ids:
+            return {}
+        number = np.repeat(np.arange(len(ids)), [len(step) for step in ids])
+        rows = np.column_stack([number, np.concatenate(marks)])
+        ids = np.concatenate(ids)
+        order = np.argsort(ids, kind="stable")
+        found, first = np.unique(ids[order], return_index=True)
+        pieces = np.split(rows[order], first[1:]) if len(found) else []
+        return dict(zip(found.tolist(), pieces, strict=True))
+
+    def partial_fit(self, X: ArrayLike, y: object = None, *, elapsed: int = 1) -> Self:
+        """Take in one time step.
+
+        ``lam``, ``t_q``, ``k_tau``, ``q`` and ``tau`` must stay what they were at the first batch
+        that was not empty, ``random_state`` what it was at the first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The batch; it may have no rows.
+        y : None
+            Ignored.
+        elapsed : int, default=1
+            Steps since the last batch, from 1 to 2**31 - 1: with 3, two steps without data lie in
+            between.
+
+        Returns
+        -------
+        self : estimator
+            The updated estimator.
+        """
+        return self._take(X, None, elapsed)
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        *,
+        times: ArrayLike | None = None,
+        step: int | None = None,
+    ) -> Self:
+        """Cluster a whole record, from scratch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            All data.
+        y : None
+            Ignored.
+        times : array-like of shape (n_samples,), default=None
+            The time of each row: numbers, dates or anything else that sorts. Rows of the same time
+            are one step, steps are taken in ascending order, and rows within a step in the order
+            given. None: all rows are one step.
+        step : int, default=None
+            Length of a time step, for times that are integers: those in between that do not occur
+            count as steps without data. None: the times that occur follow each other, however far
+            apart they are.
+
+        Returns
+        -------
+        self : estimator
+            The fitted estimator.
+        """
+        return self._fit(X, None, times, step)
+
+    def _take(self, X, sample_weight, elapsed):
+        """One time step."""
+        with unchanged_on_error(self):
+            self._check_parameters()
+            n_threads = self._threads()
+            first = not hasattr(self, "n_steps_")
+            X = self._validate(X, reset=first, least=0)
+            check_reach(X)
+            if check_number(elapsed, "elapsed", low=1, integer=True) > LONGEST_GAP:
+                raise ValueError(f"elapsed must be <= {LONGEST_GAP}, got {shown(elapsed)}")
+            weight = _check_mass(sample_weight, X)
+            if first:
+                self._begin(X.shape[1], self.record)
+            elif not self.record:
+                self._recorded = None
+            elif self._recorded is None:
+                raise ValueError("record must be set before the first step, got record=True")
+            for name in ("weights_", "ages_"):
+                learned(self, name, len(self.cluster_ids_))
+            check_stays(self, {"random_state": self._state, **self._resolved})
+            with self._undone_on_error():
+                elapsed = int(elapsed)
+                steps = [(self.n_steps_ + elapsed - 1, *_active(weight, X.shape[0]), elapsed)]
+                if not self._follow(X, weight, steps, n_threads):
+                    warn_not_converged(self, self.n_iter_, " of a time step")
+        return self
+
+    def _fit(self, X, sample_weight, times, step):
+        """All time steps, from scratch."""
+        with unchanged_on_error(self):
+            self._check_parameters()
+            n_threads = self._threads()
+            X = self._validate(X, reset=True)
+            check_reach(X)
+            weight = _check_mass(sample_weight, X)
+            steps = _steps(times, step, X.shape[0], weight)
+            self._begin(X.shape[1], True)
+            with self._undone_on_error():
+                if not self._follow(X, weight, steps, n_threads):
+                    warn_not_converged(self, self.n_iter_, " of a time step")
+        return self
+
+    def _follow(self, X, weight, steps, n_threads):
+        """Take these steps, and label all rows; returns whether all sweeps came to an end."""
+        labels, converged = np.empty(len(X), dtype=np.int64), True
+        for time, rows, idle, elapsed in steps:
+            if len(rows) == len(X):  # the only step, and rows as given
+                return self._step(X, weight, n_threads, time, elapsed)
+            mass = None if weight is None else weight[rows]
+            converged &= self._step(X[rows], mass, n_threads, time, elapsed)
+            labels[rows] = self.labels_
+            if len(idle):
+                labels[idle] = self._nearest(X[idle], n_threads)
+        self.labels_ = labels
+        return converged
+
+
+def _check_mass(sample_weight, X):
+    """Weights that sums and squares of these rows can be taken with; None where all are 1."""
+    if sample_weight is None:
+        return None
+    if not X.shape[0]:
+        if np.shape(sample_weight) != (0,):
+            raise ValueError(f"sample_weight must have shape (0,), got {np.shape(sample_weight)}")
+        return None
+    weight = check_weights(sample_weight, X.shape[0])
+    check_ratio(weight, WEIGHTS)
+    if weight is not None:
+        check_spread(float(weight.sum()), float(np.abs(X).max()))
+    return weight
+
+
+def _active(weight, n):
+    """Rows with weight and without."""
+    if weight is None:
+        return range(n), ()
+    return np.flatnonzero(weight), np.flatnonzero(weight == 0)
+
+
+def _steps(times, step, n, weight):
+    """For each step: its time, its rows, rows without weight since, steps since the one before."""
+    check_number(step, "step", low=1, integer=True, none=True)
+    if times is None:
+        if step is not None:
+            raise ValueError(f"step must be None without times, got {shown(step)}")
+        times = np.zeros(n, dtype=np.int64)
+    times = check_array(times, ensure_2d=False, dtype=None, ensure_all_finite=True)
+    if times.shape != (n,):
+        raise ValueError(f"times must have shape ({n},), got {times.shape}")
+    if times.dtype.kind in "mM" and np.isnat(times).any():
+        raise ValueError("times must not be missing, got NaT")
+    if step is not None and times.dtype.kind not in "iu":
+        raise ValueError(
+            f"times must be integers where step is given, got {times.dtype}: count dates with "
+            "(dates - dates.min()) // np.timedelta64(1, 'D')"
+        )
+    try:
+        order = np.argsort(times, kind="stable")
+    except TypeError as error:
+        raise ValueError(f"times must be all numbers, all dates or all strings: {error}") from None
+    idle = order[:0]
+    if weight is not None:
+        order, idle = order[weight[order] > 0], order[weight[order] == 0]
+    values, first = np.unique(times[order], return_index=True)
+    after = np.maximum(np.searchsorted(values, times[idle], side="right"), 1)
+    idle = np.split(idle, np.searchsorted(after, np.arange(2, len(values) + 1)))
+    gaps = [1] * len(values)
+    if step is not None:
+        gaps[1:] = map(_gap, values[:-1].tolist(), values[1:].tolist(), repeat(int(step)))
+    return zip(values, np.split(order, first[1:]), idle, gaps, strict=True)
+
+
+def _gap(before, after, step):
+    """How many steps lie between these times."""
+    steps, rest = divmod(after - before, step)
+    if rest:
+        raise ValueError(f"times must be whole steps of {step} apart, got {before} and {after}")
+    if steps > LONGEST_GAP:
+        raise ValueError(
+            f"times must be at most {LONGEST_GAP} steps apart, got {before} and {after}: make "
+            f"step={step} larger"
+        )
+    return steps

@@ -1,0 +1,230 @@
+"""Records, which are rows in an order: their noise, their pieces, and states of the pieces."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from smallvar._centers.center_estimator import Space
+from smallvar._core.validation import unit_of
+from smallvar._selection.path import Descent
+from smallvar._sweeps.merge import MergeSweep
+from smallvar._sweeps.rounds import error_of
+from smallvar._sweeps.segments import pieces, viterbi
+from smallvar._sweeps.sums import Sums
+
+MOST_STEPS = 1 << 16  # differences that the noise is estimated from
+MOST_ENTRIES = 1 << 24  # of these differences in all
+MOST_COLUMNS = 1024  # from so many columns on, as many differences are used for the covariance
+LEAST = 1e-150  # the square of a smaller difference is lost
+NORMAL = 0.6744897501960817  # median of the absolute value of a standard normal variable
+TRIM, KEPT = 3.0, 0.9733369246625415  # differences beyond so many of their scales are no noise
+SURE = 2.5  # standard errors from which a correlation counts
+MOST_CORRELATED = 0.95  # larger correlations count as this one
+MOST_OPENINGS = 2048  # rows at which a piece may have begun
+MOST_PIECES = 1024  # which are merged all together
+FEW, STEP, SWEEPS = 64, 20, 5  # below FEW states the way down takes single steps
+
+
+class Record:
+    """Rows, all of positive weight, sequence by sequence: these begin at rows ``begin[:-1]``."""
+
+    def __init__(self, X, weight, begin, n_threads):
+        self.X, self.weight, self.begin, self.n_threads = X, weight, begin, n_threads
+        self.space = Space(X, weight, n_threads)
+        self.n, self.mass = len(X), 1.0 if weight is None else float(weight.mean())
+        self.unit = unit_of(weight)
+        self.first = np.zeros(self.n, dtype=bool)
+        self.first[begin[:-1]] = True
+
+    def viterbi(self, centers, price):
+        """The cheapest labels, given the centers."""
+        return viterbi(self.X, self.begin, self.weight, centers, price, self.n_threads)
+
+    def opens(self, labels):
+        """At which rows a segment begins."""
+        opens = self.first.copy()
+        opens[1:] |= labels[1:] != labels[:-1]
+        return opens
+
+    def sums(self, labels, k):
+        """Means and weights of ``k`` clusters of the rows."""
+        sums = Sums(self.space.layout, k)
+        sums.add(self.X, labels, self.weight, self.n_threads)
+        return sums.means[:k], sums.totals[1][:k]
+
+    def error(self, labels, centers):
+        """The weighted squared error from the own centers."""
+        return error_of(self.X, labels, centers, self.n_threads, self.weight)
+
+    def segments(self, labels):
+        """What is known of each segment: state, those before and after (-1: none), mean, weight."""
+        opens = self.opens(labels)
+        number = np.cumsum(opens, dtype=np.int32) - np.int32(1)
+        rows = np.flatnonzero(opens)
+        state, first = labels[rows], self.first[rows]
+        before, after = np.append(-1, state[:-1]), np.append(state[1:], -1)
+        before[first] = -1
+        after[:-1][first[1:]] = -1
+        mean, mass = self.sums(number, len(rows))
+        return SimpleNamespace(state=state, before=before, after=after, mean=mean, mass=mass)
+
+
+# ---- noise -------------------------------------------------------------------------------------
+
+
+def _variance(steps):
+    """Half the variance of differences, a column each, without those too large for noise.
+
+    Where most are 0, numbers are rounded: the variance is that of rounding to the least difference.
+    And the scale beyond which differences are too large.
+    """
+    scale = np.median(np.abs(steps), axis=0) / NORMAL
+    noise = np.abs(steps) <= TRIM * scale
+    variance = np.square(np.where(noise, steps, 0.0)).sum(axis=0) / noise.sum(axis=0) / (2.0 * KEPT)
+    for j in np.flatnonzero(scale == 0.0):
+        size = np.abs(steps[:, j])
+        if size.any():
+            variance[j] = size[size > 0.0].min() ** 2 / 12.0
+            scale[j] = np.sqrt(2.0 * variance[j])
+    return variance, scale
+
+
+def _some(rows, d):
+    """Evenly spread over these, not more than MOST_STEPS, and fewer of many columns."""
+    most = max(2 * MOST_COLUMNS, min(MOST_STEPS, MOST_ENTRIES // d))
+    return rows[:: -(-len(rows) // most) or 1]
+
+
+def noise_of(record):
+    """Eigenvalues, descending, of the covariance of the noise of a row.
+
+    The covariance is that of differences of neighboring rows, which states that last do not change
+    much.
+    """
+    near = _some(np.flatnonzero(~record.first[1:]), record.X.shape[1])
+    steps = np.subtract(record.X[near + 1], record.X[near], dtype=np.float64)
+    steps[np.abs(steps) <= np.maximum(record.space.column_rounding(), LEAST)] = 0.0
+    if not steps.any():
+        return _of_covariance(np.asarray(record.X, dtype=np.float64) - record.space.mean)
+    variance, scale = _variance(steps)
+    used = variance > 0.0
+    steps = np.clip(steps[:, used], -TRIM * scale[used], TRIM * scale[used])
+    steps *= np.sqrt(variance[used] / np.square(steps).mean(axis=0))
+    return _of_covariance(steps)
+
+
+def slow_noise(record, labels, centers):
+    """The sum of variances, over long times, of what the states leave of the rows.
+
+    It is that of first-order autoregressive noise, s^2 (1 + rho) / (1 - rho). 0 where neighboring
+    rows of a segment are not alike, but for chance.
+    """
+    same = np.flatnonzero((labels[1:] == labels[:-1]) & ~record.first[1:])
+    same = _some(same, record.X.shape[1])
+    left, right = (record.X[same + i] - centers[labels[same]] for i in (0, 1))
+    # the spread of a sum of products that are of mean 0, however columns go together
+    each = np.einsum("ij,ij->i", left, right)
+    product, unit = float(each.sum()), float(np.abs(each).max(initial=0.0))
+    if not unit > 0.0 or not product > SURE * unit * np.sqrt(np.square(each / unit).sum()):
+        return 0.0
+    total = 0.5 * float(np.square(left).sum() + np.square(right).sum())
+    correlation = min(product / total, MOST_CORRELATED)
+    return total / len(same) * (1.0 + correlation) / (1.0 - correlation)
+
+
+def _of_covariance(steps):
+    """Eigenvalues of the mean of r r' over these rows r, descending."""
+    if steps.shape[1] > MOST_COLUMNS:
+        steps = steps[:: -(-len(steps) // MOST_COLUMNS)]
+    n = len(steps)
+    S = steps @ steps.T if n < steps.shape[1] else steps.T @ steps
+    return np.linalg.eigvalsh(S)[::-1].clip(0.0) / n
+
+
+def prices(noise, n):
+    """What a state, and a switch, must save so that noise alone opens none of the n^2 / 2 segments.
+
+    A segment of noise saves by a mean of its own sum_j e_j chi_j^2, which exceeds
+    sum e + 2 sqrt(x sum e^2) + 2 e_1 x with a probability below exp(-x) (Laurent & Massart 2000,
+    lemma 1). With x = 2 log n, that is the price of a state plus that of two switches.
+    """
+    x = 2.0 * np.log(max(n, 2))
+    spread = noise[0] * np.sqrt(x * np.square(noise / noise[0]).sum())
+    return float(noise.sum() + 2.0 * spread), float(noise[0] * x)
+
+
+# ---- pieces, and the path from a state for each of them down to a single one ---------------------
+
+
+def cut(record, price):
+    """The number of the piece of each row, where pieces begin, their means and weights."""
+    weight = None if record.weight is None else record.weight / record.unit
+    X, begin, space = record.X, record.begin, record.space
+    with np.errstate(over="ignore", under="ignore"):
+        price = float(np.clip(np.float64(price) / record.unit, 1e-300, 1e300))
+    opens = pieces(X, begin, weight, space.origin, price, MOST_OPENINGS)
+    number = np.cumsum(opens, dtype=np.int32) - np.int32(1)
+    mean, mass = record.sums(number, int(number[-1]) + 1)
+    return SimpleNamespace(
+        number=number,
+        first=record.first[opens],
+        mean=mean,
+        mass=mass,
+        within=record.error(number, mean),
+    )
+
+
+def _descent(mean, mass, n_threads):
+    """A way down that begins with a cluster for each of these rows, equal ones together."""
+    space = Space(mean, mass, n_threads)
+    label = np.zeros(len(mean), dtype=np.int32)
+    descent = Descent(
+        mean, mass, MergeSweep(mean, mass, None, label, space, n_threads, 8, True), space
+    )
+    descent.start(mean)
+    return descent
+
+
+def _united(mean, mass, n_threads):
+    """Fewer pieces, where there are too many to be merged all together; and which each is in."""
+    of = np.arange(len(mean))
+    while len(mean) > MOST_PIECES:
+        labels, k = np.empty(len(mean), dtype=np.int64), 0
+        for start in range(0, len(mean), MOST_PIECES):
+            few = slice(start, start + MOST_PIECES)
+            sweep = _descent(mean[few], mass[few], n_threads).sweep
+            sweep.merge(max(0, sweep.k - max(1, len(mean[few]) // 4)))
+            labels[few], k = k + sweep.labels, k + sweep.k
+        total = np.bincount(labels, mass, k)
+        mean = np.column_stack([np.bincount(labels, mass * m, k) / total for m in mean.T])
+        mass, of = total, labels[of]
+    return mean, mass, of
+
+
+def path_of(record, parts, price):
+    """Stops on the way down: numbers of states k, the state of each piece, error and switches.
+
+    From a state for each piece the two are merged whose union adds least to the squared error, with
+    sweeps over the pieces after every merger.
+    """
+    mean, mass, of = _united(parts.mean, parts.mass / record.unit, record.n_threads)
+    gap = parts.mean - mean[of]
+    within = parts.within + float(parts.mass @ np.einsum("ij,ij->i", gap, gap))
+    descent = _descent(mean, mass, record.n_threads)
+    stops = []
+    for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // STEP)), SWEEPS):
+        state = descent.sweep.labels[of]
+        error = within + descent.sweep.squared_error() * record.unit
+        opens = parts.first.copy()
+        opens[1:] |= state[1:] != state[:-1]
+        switches = int(opens.sum()) - len(record.begin) + 1
+        loss, disorder = error + price * switches, entropy(state[opens], k)
+        stops.append(SimpleNamespace(k=k, state=state, loss=loss, disorder=disorder))
+    return stops[::-1]
+
+
+def entropy(states, k):
+    """Of the shares that the states have in the segments, in nats, times the segments."""
+    count = np.bincount(states, minlength=k)
+    count = count[count > 0]
+    return float(-(count * np.log(count / count.sum())).sum())

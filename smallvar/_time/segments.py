@@ -1,0 +1,670 @@
+"""Segments of records: states that rows stay in for a while, and come back to."""
+
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
+
+from smallvar._centers.center_estimator import CenterEstimator, Space
+from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.fit_loop import TIE, Progress, best_of
+from smallvar._core.groups import Groups, first_appearance
+from smallvar._core.validation import (
+    check_lam,
+    check_number,
+    check_reach,
+    check_verbose,
+    check_weights,
+    learned,
+)
+from smallvar._selection.envelope import envelope, penalty_within
+from smallvar._sweeps.rounds import error_of
+from smallvar._sweeps.segments import viterbi
+from smallvar._time.record import (
+    Record,
+    cut,
+    entropy,
+    noise_of,
+    path_of,
+    prices,
+    slow_noise,
+)
+
+CANDIDATES = 3  # numbers of states on the path from which a fit goes on
+ROUNDS, MORE = 10, 1.1  # of penalties, while the noise left asks for so much more
+SHARES = 1.0, 0.25  # of what a piece costs beside a switch, where lam is given
+TRIALS = 3  # pieces that are tried as new states at a fixed point
+LLOYD = 10  # sweeps over the segments of a state that is to become two
+
+
+class _Start:
+    """One start: sweeps, and moves of whole segments, until neither lowers the objective."""
+
+    def __init__(self, record, labels, lam, price, cap, parts=None):
+        self.record, self.lam, self.price, self.cap, self.parts = record, lam, price, cap, parts
+        self.progress, self.counts = None, []
+        self.take(self.measured(labels))
+
+    def measured(self, labels):
+        """Labels numbered by first appearance, the means of the states, and the objective."""
+        record, labels = self.record, first_appearance(labels)
+        k = int(labels.max()) + 1
+        centers = record.sums(labels, k)[0]
+        error = record.error(labels, centers)
+        switches = int(np.count_nonzero(record.opens(labels))) - len(record.begin) + 1
+        return labels, centers, error, switches
+
+    def take(self, measured):
+        """Have these labels."""
+        self.labels, self.centers, self.error, self.switches = measured
+        self.objective = self.objective_of(measured)
+
+    def objective_of(self, measured):
+        """The objective of what was measured."""
+        return measured[2] + self.price * measured[3] + self.lam * len(measured[1])
+
+    def lower(self, labels):
+        """Take these labels if their objective is lower, by more than rounding."""
+        measured = self.measured(labels)
+        lower = self.objective_of(measured) < self.objective - TIE * abs(self.objective)
+        if lower:
+            self.take(measured)
+        return lower
+
+    @property
+    def k(self):
+        """Number of states."""
+        return len(self.centers)
+
+    def resume(self, lam, parts):
+        """Go on with another penalty, and with moves."""
+        progress = self.progress
+        more = (lam - self.lam) * np.array(self.counts)
+        progress.path = (np.array(progress.path) + more).tolist()
+        progress.converged = progress.enough = False
+        self.lam, self.parts, self.objective = lam, parts, progress.path[-1]
+
+    def run(self, max_iter, tol, verbose):
+        """Sweep to the end."""
+        if self.progress is None:
+            self.progress = Progress(max_iter, tol, self.record.n, verbose)
+        progress = self.progress
+        while progress.goes_on:
+            before, was = self.k, self.objective
+            labels = self.record.viterbi(self.centers, self.price)
+            moved = int(np.count_nonzero(labels != self.labels))
+            if moved:
+                self.take(self.measured(labels))
+            # the same objective again: rows at a tie, which rounding of the means moves
+            settled = not moved or (progress.n_iter > 0 and not self.objective < was)
+            changed = not settled
+            if settled and self.parts is not None:
+                changed = self.drop() or self.split() or self.open()
+            self.counts.append(self.k)
+            progress.record(
+                self.objective,
+                f"{self.k} states, {self.switches} switches, {{}}, {moved} rows moved",
+                changed=changed,
+                opened=self.k > before,
+            )
+        self.finish()
+        return self
+
+    def finish(self):
+        """Have the cheapest labels where the sweeps did not end at them; centers stay."""
+        record = self.record
+        labels = record.viterbi(self.centers, self.price)
+        if (labels == self.labels).all():
+            return
+        _, first = np.unique(labels, return_index=True)
+        centers = self.centers[labels[np.sort(first)]]
+        labels = record.viterbi(centers, self.price)
+        switches = int(np.count_nonzero(record.opens(labels))) - len(record.begin) + 1
+        self.take((labels, centers, record.error(labels, centers), switches))
+        self.progress.path.append(self.objective)
+        self.counts.append(self.k)
+
+    def drop(self):
+        """Give up the state that pays least, if any does not pay; its segments go to others."""
+        k, segments = self.k, self.record.segments(self.labels)
+        if k == 1 or self.lam == 0.0:
+            return False
+        cost = np.empty(len(segments.state))
+        for some in gen_batches(len(cost), 4096):
+            cost[some], _ = self._elsewhere(segments, some)
+        saved = self.lam - np.bincount(segments.state, cost, k)
+        least = int(saved.argmax())
+        if not saved[least] > 0.0:
+            return False
+        to = segments.state.copy()
+        own = np.flatnonzero(to == least)
+        for some in gen_batches(len(own), 4096):
+            to[own[some]] = self._elsewhere(segments, own[some])[1]
+        return self.lower(self._spread(to))
+
+    def _elsewhere(self, segments, some):
+        """What segments cost more in the best other state, and which that is."""
+        state, before, after = segments.state[some], segments.before[some], segments.after[some]
+        mass, every = segments.mass[some], np.arange(len(state))
+        squares = mass[:, None] * cdist(segments.mean[some], self.centers, "sqeuclidean")
+        cost = squares - squares[every, state, None]
+        for neighbor in (before, after):
+            joins = np.flatnonzero(neighbor >= 0)
+            cost[joins, neighbor[joins]] -= self.price
+        cost[every, state] = np.inf
+        return cost.min(axis=1), cost.argmin(axis=1)
+
+    def _spread(self, of_segment):
+        """Labels of the rows from those of the segments."""
+        return of_segment[np.cumsum(self.record.opens(self.labels)) - 1]
+
+    def split(self):
+        """Make two of each state whose segments save more than lam by that."""
+        room, found = self.cap - self.k, []
+        if room < 1:
+            return False
+        segments = self.record.segments(self.labels)
+        order = np.argsort(segments.state, kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(segments.state))[:-1])
+        for own, center in zip(parts, self.centers, strict=True):
+            if len(own) > 1:
+                gain, far = _halves(segments.mean[own], segments.mass[own], center)
+                if gain > self.lam:
+                    found.append((gain, own[far]))
+        found.sort(key=lambda pair: -pair[0])
+        to = segments.state.copy()
+        for number, (_, part) in enumerate(found[:room]):
+            to[part] = self.k + number
+        return bool(found) and self.lower(self._spread(to))
+
+    def open(self):
+        """Let one of the pieces of the beginning be a state, if that pays."""
+        if self.k >= self.cap:
+            return False
+        record, parts = self.record, self.parts
+        # within an atom both the piece and the state are the same
+        atom = record.opens(self.labels)
+        atom[1:] |= parts.number[1:] != parts.number[:-1]
+        rows = np.flatnonzero(atom)
+        number = np.cumsum(atom, dtype=np.int32) - np.int32(1)
+        mean, mass = record.sums(number, len(rows))
+        piece, state = parts.number[rows], self.labels[rows]
+        own, new = mean - self.centers[state], mean - parts.mean[piece]
+        gain = mass * (np.einsum("ij,ij->i", own, own) - np.einsum("ij,ij->i", new, new))
+        gain = np.bincount(piece, gain)
+        for best in np.argsort(-gain, kind="stable")[:TRIALS]:
+            if gain[best] + 2.0 * self.price > self.lam:
+                centers = np.vstack([self.centers, parts.mean[best]])
+                if self.lower(record.viterbi(centers, self.price)):
+                    return True
+        return False
+
+
+def _halves(mean, mass, center):
+    """What two means of these segments save, and which belong to the second."""
+    apart = np.square(mean - center).sum(axis=1)
+    second = mean[int((mass * apart).argmax())]
+    far = np.square(mean - second).sum(axis=1) < apart
+    for _ in range(LLOYD):
+        if far.all() or not far.any():
+            return 0.0, far
+        two = [np.average(mean[part], axis=0, weights=mass[part]) for part in (~far, far)]
+        near, away = (np.square(mean - one).sum(axis=1) for one in two)
+        now = away < near
+        if (now == far).all():
+            break
+        far = now
+    if far.all() or not far.any():
+        return 0.0, far
+    heavy = float(mass[far].sum())
+    gap = np.average(mean[far], axis=0, weights=mass[far])
+    gap = gap - np.average(mean[~far], axis=0, weights=mass[~far])
+    rest = float(mass[~far].sum())
+    return heavy * (rest / (heavy + rest)) * float(gap @ gap), far
+
+
+def _between(best, stops, least):
+    """A penalty for which this start's number of states is best among the stops of the path."""
+    loss = {stop.k: stop.loss for stop in stops}
+    loss[best.k] = min(best.objective - best.lam * best.k, loss.get(best.k, np.inf))
+    counts = sorted(loss)
+    i = counts.index(best.k)
+    low, high = envelope(counts, [loss[k] for k in counts], least)
+    return max(float(low[i]), penalty_within(low[i], max(high[i], 0.0)))
+
+
+class SegmentMeans(CenterEstimator):
+    """Segments of records: rows in an order stay in a state for a while, and may come back to it.
+
+    Minimizes, over labels, centers and their number K,
+
+        sum_t w_t ||x_t - mu_{z_t}||^2 + lam_switch * (number of t with z_t != z_{t-1}) + lam * K,
+
+    the objective of :class:`DPMeans` plus a price ``lam_switch`` for each row that has another
+    state than the row before. By default the data choose both penalties.
+
+    Parameters
+    ----------
+    lam : float or "auto", default="auto"
+        Penalty for each state, in squared data units, > 0 (0 is allowed together with
+        ``max_clusters``). It is what a state must save, of the order of the squared error of all
+        its segments. With "auto" the data choose the number of states: see Notes.
+    lam_switch : float or "auto", default="auto"
+        Penalty for each switch, in squared data units, >= 0. "auto" is what a switch must save,
+        from the noise between neighboring rows: see Notes.
+    max_clusters : int, default=None
+        Never have more states than this.
+    max_iter : int, default=300
+        Largest number of sweeps; those that open states do not
+        count, but there are at most ``max_iter + n_samples``.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep. 0 runs to a fixed point.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
+        (Weighted) means of the states, unless ``max_iter`` or ``tol`` ended the fit; in the order
+        in which they are first entered, sequences as sorted by name.
+    labels_ : ndarray of shape (n_samples,), int32
+        State of each row.
+    segments_ : ndarray of shape (n_segments,), int64
+        The row at which each segment begins, sequence by sequence as sorted by name;
+        ``labels_[segments_]`` are the states that are gone through.
+    n_switches_ : int
+        Number of switches: segments less sequences.
+    n_clusters_ : int
+        Number of states found.
+    inertia_ : float
+        Weighted sum of squared distances to the own centers.
+    objective_ : float
+        ``inertia_ + lam_switch_ * n_switches_ + lam_ * n_clusters_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
+        ended the fit; it never rises.
+    lam_ : float
+        The penalty of a state used.
+    lam_switch_ : float
+        The penalty of a switch used.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data that are not finite, numeric and two-dimensional, and for parameters
+        out of their bounds. The estimator is then as it was before.
+
+    See Also
+    --------
+    DPMeans : The same without an order of the rows.
+    DynamicMeans : Clusters that move from one batch of rows to the next.
+
+    Notes
+    -----
+    A sweep finds the cheapest labels of all rows for the centers as they are (the Viterbi
+    algorithm; as every switch costs the same, it takes n K steps), then moves centers to the means.
+    Where a sweep changes nothing, a state is given up whose segments cost less in others, or made
+    two, or a piece of the record made a new one, if that lowers the objective. Of labels that cost
+    the same a row has the state of the row after it, else the lowest: switches come early.
+
+    The fit begins with the pieces that minimize squared error about their own means plus a price
+    for each, by dynamic programming (PELT, exact as long as no more than 2,048 rows at which the
+    last piece may have begun are left, up to rounding where some rows are some 10^8 times as far
+    as others), and goes on from states for which pieces are merged, as
+    clusters are on the path of :func:`lambda_path`. With a number for ``lam`` pieces are made at
+    two prices, three numbers of states of each are tried, and the lowest objective is kept. There
+    is nothing random in it.
+
+    The paper's objective has, in place of ``lam_switch``, the negative logarithms of transition
+    probabilities, estimated along with the states, and a price for every pair of states between
+    which there is a transition. Here all transitions cost the same.
+
+    ``lam_switch="auto"`` and the least price of a state follow from the covariance of the noise,
+    with eigenvalues e_1 >= e_2 >= ..., n rows, weights on average 1 ::
+
+        lam_switch_ = 2 e_1 log(n),   least = sum_j e_j + 2 sqrt(2 log(n) sum_j e_j^2)
+
+    With these, noise alone hardly ever opens a state: its saving exceeds ``least`` plus two
+    switches with a probability below n^-2 for any given segment. The covariance is that of
+    differences of neighboring rows, halved, without those beyond three of their scales (from the
+    median of the absolute values), so states must last for some rows; where most differences are
+    0, the variance is that of rounding to the least of the others. Where no row has a neighbor,
+    the covariance is that of all rows: give penalties then. Where what is left by the states
+    then found is autocorrelated, so that sum_t r_t' r_{t+1} = rho sum_t ||r_t||^2 over neighbors
+    in a segment, the covariance is multiplied so that its trace is the mean of ||r_t||^2 times
+    (1 + rho) / (1 - rho), the variance of autoregressive noise over long times, and states are
+    found again, until it grows no more. ``lam="auto"`` chooses the number of states that minimizes
+    ::
+
+        inertia + lam_switch_ * switches + least * K - 2 e_1 sum_k s_k log(s_k / s),
+
+    s_k of s segments being in state k: the last term is what it takes to say which state each
+    segment is in. ``lam_`` is between the penalties for which that number of states is best,
+    and at least ``least``.
+
+    A row of weight w counts w times in means and objective. Rows of weight zero take no part, and
+    get the state of the row after them in their sequence, or else of the one before. Penalties that
+    the data choose go with the mean of the weights.
+
+    References
+    ----------
+    Roychowdhury, Jiang & Kulis (2013), Small-variance asymptotics for hidden Markov models.
+    Killick, Fearnhead & Eckley (2012), Optimal detection of changepoints with a linear
+    computational cost. Laurent & Massart (2000), Adaptive estimation of a quadratic functional by
+    model selection, lemma 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import SegmentMeans
+    >>> X = np.array([[0.0], [1.0], [0.0], [9.0], [8.0], [9.0], [1.0], [0.0], [1.0]])
+    >>> model = SegmentMeans(lam=5.0, lam_switch=2.0).fit(X)
+    >>> model.labels_
+    array([0, 0, 0, 1, 1, 1, 0, 0, 0], dtype=int32)
+    >>> model.segments_
+    array([0, 3, 6])
+    >>> round(model.objective_, 3)
+    16.167
+    >>> model.predict([[8.0], [4.4], [8.0]])
+    array([1, 1, 1], dtype=int32)
+
+    Without numbers, the data choose:
+
+    >>> rng = np.random.default_rng(0)
+    >>> levels = np.repeat([0.0, 3.0, 0.0, 6.0, 3.0, 0.0], 50)
+    >>> model = SegmentMeans().fit((levels + rng.normal(size=300)).reshape(-1, 1))
+    >>> model.n_clusters_, model.labels_[model.segments_]
+    (3, array([0, 1, 0, 2, 1, 0], dtype=int32))
+    """
+
+    inertia_: float
+    objective_path_: NDArray[np.float64]
+    segments_: NDArray[np.int64]
+    n_switches_: int
+    lam_: float
+    lam_switch_: float
+
+    def __init__(
+        self,
+        lam: float | Literal["auto"] = "auto",
+        *,
+        lam_switch: float | Literal["auto"] = "auto",
+        max_clusters: int | None = None,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.lam_switch = lam_switch
+        self.max_clusters = max_clusters
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        check_lam(self.lam, capped=self.max_clusters is not None, finite=True, options=("auto",))
+        check_lam(self.lam_switch, capped=True, finite=True, name="lam_switch", options=("auto",))
+        check_verbose(self.verbose)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        check_number(self.tol, "tol", low=0)
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        *,
+        groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Find states and segments.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows in their order. float32 and float64 in any memory layout are used as they are,
+            other types converted once; there is a copy where rows of a sequence do not follow each
+            other, or rows have no weight.
+        y : None
+            Ignored.
+        groups : array-like of shape (n_samples,), default=None
+            The sequence that each row is from: numbers or strings. The rows of a sequence are taken
+            in the order in which they are given; between sequences nothing is a switch. None: all
+            from one.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : SegmentMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            self._check_parameters()
+            n_threads = self._threads()
+            X = self._validate(X, reset=True)
+            check_reach(X)
+            visit = _Visit(X, check_weights(sample_weight, X.shape[0]), groups)
+            used = visit.active()
+            best = self._fit(Record(used.X, used.weight, used.begin, n_threads))
+            self.lam_, self.lam_switch_ = best.lam, best.price
+            self.cluster_centers_, labels = best.centers, best.labels
+            if used is not visit:
+                labels = visit.viterbi(best.centers, best.price, n_threads)
+            self.labels_, self.segments_ = visit.given(labels), visit.segments(labels)
+            self.n_clusters_, self.n_switches_ = best.k, best.switches
+            self.inertia_, self.objective_ = best.error, best.objective
+            self.objective_path_ = np.array(best.progress.path)
+            self.n_iter_ = best.progress.n_iter
+            if not best.progress.ended:
+                warn_not_converged(self, self.n_iter_)
+        return self
+
+    def _fit(self, record):
+        """The best start, with its penalties."""
+        cap = record.n if self.max_clusters is None else self.max_clusters
+        # less than a mean may be off by is no noise
+        noise = np.maximum(noise_of(record), record.space.rounding) * record.mass
+        for _ in range(ROUNDS):
+            least, price = prices(noise, record.n) if noise[0] > 0.0 else (1.0, 1.0)
+            price = price if self.lam_switch == "auto" else float(self.lam_switch)
+            if "auto" not in (self.lam, self.lam_switch):
+                break
+            best, stops, parts = self._choose(record, noise, least, price, cap)
+            slow = slow_noise(record, best.labels, best.centers) * record.mass
+            if not slow > MORE * noise.sum():
+                break
+            noise *= slow / noise.sum()
+        run = self.max_iter, self.tol, self.verbose
+        if self.lam == "auto":
+            best.resume(_between(best, stops, least), parts)
+            return best.run(*run)
+        lam = float(self.lam)
+        share = min(lam or np.inf, 0.5 * (noise.sum() + least))
+        starts = []
+        for part in SHARES:
+            parts = cut(record, price + part * share)
+            stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
+            stops = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
+            starts += [(parts, stop) for stop in stops]
+        runs = (
+            _Start(record, stop.state[parts.number], lam, price, cap, parts).run(*run)
+            for parts, stop in starts
+        )
+        return best_of(runs, total=len(starts), verbose=self.verbose)
+
+    def _choose(self, record, noise, least, price, cap):
+        """The number of states with the shortest description; the path, and its pieces."""
+        # a mean for every piece takes up the noise of its columns
+        parts = cut(record, price + 0.5 * (noise.sum() + least))
+        stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
+
+        def description(loss, k, disorder):
+            return loss + least * k + 2.0 * noise[0] * disorder
+
+        some = sorted(stops, key=lambda s: description(s.loss, s.k, s.disorder))[:CANDIDATES]
+        best, lowest = None, np.inf
+        for stop in some:
+            one = _Start(record, stop.state[parts.number], least, price, cap)
+            one.run(self.max_iter, self.tol, self.verbose)
+            states = one.labels[record.opens(one.labels)]
+            value = description(one.objective - least * one.k, one.k, entropy(states, one.k))
+            if value < lowest:
+                best, lowest = one, value
+        return best, stops, parts
+
+    def fit_predict(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> NDArray[np.int32]:
+        """Fit and return the labels of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data, as for ``fit``.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, as for ``fit``.
+        groups : array-like of shape (n_samples,), default=None
+            Sequences, as for ``fit``.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            ``labels_`` of the fit.
+        """
+        return self.fit(X, groups=groups, sample_weight=sample_weight).labels_
+
+    def predict(
+        self, X: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> NDArray[np.int32]:
+        """Find the cheapest states of new rows, at the centers and ``lam_switch_`` of the fit.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data, in their order.
+        groups : array-like of shape (n_samples,), default=None
+            The sequence of each row, as for ``fit``. None: all from one.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each. A row of weight zero costs nothing in any
+            state.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Index into ``cluster_centers_``. Those of the data of the fit, with its groups and
+            weights, are ``labels_``.
+        """
+        visit, _, labels = self._predict(X, groups, sample_weight)
+        return visit.given(labels)
+
+    def _predict(self, X, groups, sample_weight):
+        """The rows in the order of visit, the centers, and labels."""
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        check_reach(X)
+        n_threads, weight = self._threads(), check_weights(sample_weight, X.shape[0])
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        if weight is not None:
+            Space(X, weight, n_threads, centers)  # squares times weights stay within float64
+        visit = _Visit(X, weight, groups)
+        return visit, centers, visit.viterbi(centers, float(self.lam_switch_), n_threads)
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> float:
+        """Return minus the objective of data at the fitted centers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        groups : array-like of shape (n_samples,), default=None
+            The sequence of each row, as for ``predict``.
+
+        Returns
+        -------
+        score : float
+            ``-(sum of w * squared distance to the own center + lam_switch_ * switches + lam_ *
+            n_clusters_)``, with the labels of ``predict``.
+        """
+        visit, centers, labels = self._predict(X, groups, sample_weight)
+        error = error_of(visit.X, labels, centers, self._threads(), visit.weight)
+        switches = len(visit.segments(labels)) - len(visit.begin) + 1
+        return -(error + self.lam_switch_ * switches + self.lam_ * len(centers))
+
+
+class _Visit:
+    """Rows sequence by sequence: these as sorted, rows as given."""
+
+    def __init__(self, X, weight, groups):
+        sets = Groups(groups, X.shape[0])
+        number, self.order = sets.number, None
+        if (number[1:] < number[:-1]).any():
+            self.order = sets.order()
+            number, X = number[self.order], X[self.order]
+            weight = None if weight is None else weight[self.order]
+        self._have(X, weight, number)
+
+    def _have(self, X, weight, number):
+        self.X, self.weight, self.number = X, weight, number
+        self.begin = np.append(0, np.append(np.flatnonzero(np.diff(number)) + 1, len(number)))
+
+    def active(self):
+        """The rows that have weight."""
+        if self.weight is None or self.weight.all():
+            return self
+        rows = np.flatnonzero(self.weight)
+        visit = object.__new__(_Visit)
+        visit._have(self.X[rows], check_weights(self.weight[rows], len(rows)), self.number[rows])
+        return visit
+
+    def viterbi(self, centers, price, n_threads):
+        """The cheapest labels, in the order of visit."""
+        return viterbi(self.X, self.begin, self.weight, centers, price, n_threads)
+
+    def given(self, labels):
+        """The same in the order given."""
+        if self.order is None:
+            return labels
+        out = np.empty_like(labels)
+        out[self.order] = labels
+        return out
+
+    def segments(self, labels):
+        """The rows, as given, at which segments begin."""
+        opens = np.zeros(len(labels), dtype=bool)
+        opens[self.begin[:-1]] = True
+        opens[1:] |= labels[1:] != labels[:-1]
+        rows = np.flatnonzero(opens)
+        return rows if self.order is None else self.order[rows]
