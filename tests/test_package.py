@@ -359,4 +359,4 @@ def test_table_of_tolerances(developers_guide):
         else:
             assert number(value) in numbers, (file, value)
     tiny = {(file, x) for file, (_, numbers) in found.items() for x in numbers if 0 < x < 0.002}
-    assert tiny - listed == {(f, 5e-324) for f in ("_divergence.py", "_sweeps/sums.pyx")}
+    assert tiny - listed == {(f, 5e-324) for f in ("_centers/divergence.py", "_sweeps/sums.pyx")}
