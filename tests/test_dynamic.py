@@ -553,28 +553,39 @@ def test_better_of_several_starts():
 def test_empty_batches():
     model = DynamicMeans(1.0, t_q=4.0, k_tau=1.1).partial_fit(line(0, 5))
     before = model.cluster_centers_.copy()
-    assert model.partial_fit(NOBODY).predict(line(0, 4)).tolist() == [0, 1]
+    model.partial_fit(NOBODY)
+    assert model.predict(line(0, 4), dormant=True).tolist() == [0, 1]
+    with pytest.raises(ValueError, match="no cluster was seen in the last step.*dormant=True"):
+        model.predict(line(0, 4))
     assert model.ages_.tolist() == [2, 2]
     assert model.objective_ == 0 and model.n_iter_ == 0
     assert model.labels_.shape == (0,) and model.labels_.dtype == np.int64
     assert np.array_equal(model.cluster_centers_, before)
-    assert model.partial_fit(line(5)).predict(line(0, 5)).tolist() == [0, 1]
+    model.partial_fit(line(5))
+    assert model.predict(line(0, 5)).tolist() == [1, 1]
+    assert model.predict(line(0, 5), dormant=True).tolist() == [0, 1]
     assert model.n_steps_ == 3
 
 
 def test_predict_by_hand():
-    """Seen ones cost the distance, others half of it here (v = 1); numbers, not indices."""
+    """Active ones cost the distance, dormant ones half of it here (v = 1); numbers, not indices."""
     model = DynamicMeans(4.0, q=1.0, tau=0.0, n_init=1).partial_fit(line(0, 10, 20))
     model.partial_fit(line(20, 10))
+    new = line(-50, 5.5, 6, 14, 15, 16)
+    assert model.predict(new).tolist() == [1, 1, 1, 1, 1, 2]
     # 0 was seen 1 step before: 1 + x^2 / 2 against (x - 10)^2
-    assert model.predict(line(-50, 5.5, 6, 14, 15, 16)).tolist() == [0, 0, 1, 1, 1, 2]
+    assert model.predict(new, dormant=True).tolist() == [0, 0, 1, 1, 1, 2]
     assert model.predict(line(0)).dtype == np.int64
+    for wrong in (1, "yes", None):
+        with pytest.raises(TypeError, match="dormant must be True or False"):
+            model.predict(new, dormant=wrong)
     with pytest.raises(NotFittedError):
         DynamicMeans().predict(line(0))
     for _ in range(4):
         model.partial_fit(NOBODY)
-    with pytest.raises(ValueError, match="no cluster lives, so none can be predicted"):
-        model.predict(line(0))
+    for dormant in (False, True):
+        with pytest.raises(ValueError, match="no cluster lives, so none can be predicted"):
+            model.predict(line(0), dormant=dormant)
 
 
 @seeds(14)
@@ -590,11 +601,13 @@ def test_predict_equals_twin(seed):
         model.partial_fit(Y)
         twin.take(twin.starts(Y, [None])[0] if len(Y) else None)
         if model.n_clusters_:
-            found = model.predict(new)
-            assert np.array_equal(found, twin.predict(new))
+            found = model.predict(new, dormant=True)
+            assert np.array_equal(found, twin.predict(new, dormant=True))
             unseen += np.isin(found, model.cluster_ids_[model.ages_ > 1]).sum()
-            if len(Y):
-                assert np.array_equal(model.predict(Y), model.labels_)
+        if len(Y):
+            assert np.array_equal(model.predict(new), twin.predict(new))
+            for dormant in (False, True):
+                assert np.array_equal(model.predict(Y, dormant=dormant), model.labels_)
     assert (unseen > 0) == (seed % 7 != 5)  # t_q = 1.5: nothing lives unseen
 
 

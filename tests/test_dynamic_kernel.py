@@ -496,10 +496,50 @@ def test_predict(estimator):
         assert model.predict([[0.3], [8.0]]).tolist() == [0, 1]
     assert model.predict([[0.1]]).dtype == np.int64
     model.partial_fit(np.zeros((0, 1)))
-    with pytest.raises(ValueError, match="no cluster was seen in the last step"):
+    with pytest.raises(ValueError, match="no cluster was seen in the last step.*dormant=True"):
         model.predict([[0.3]])
+    assert model.predict([[0.1]], dormant=True).tolist() == [0]
+    with pytest.raises(TypeError, match="dormant must be True or False, got 1"):
+        model.predict([[0.1]], dormant=1)
     with pytest.raises(NotFittedError):
         estimator().predict([[0.3]])
+
+
+@BOTH
+def test_predict_by_hand(estimator):
+    """Active ones cost the distance, the dormant one 1 + half of it (v = 1), as in D-Means."""
+    model = estimator(4.0, q=1.0, tau=0.0, kernel="linear", random_state=0)
+    plain = DynamicMeans(4.0, q=1.0, tau=0.0, random_state=0)
+    for Y in (10 * np.eye(3), 10 * np.eye(3)[1:]):
+        assert np.array_equal(model.partial_fit(Y).labels_, plain.partial_fit(Y).labels_)
+    assert model.ages_.tolist() == [2, 1, 1]
+    # squared distances from 0, 1 and 2: (1, 181, 201), (55.25, 45.25, 155.25), (181, 1, 181)
+    new = [[10.0, 1.0, 0.0], [5.0, 5.5, 0.0], [0.0, 9.0, 0.0]]
+    for both in (model, plain):
+        assert both.predict(new).tolist() == [1, 1, 1]
+        assert both.predict(new, dormant=True).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("dormant", [False, True])
+def test_predict_of_the_linear_kernel(dormant):
+    """Is that of D-Means, over many steps, with clusters of all weights and ages."""
+    rng = np.random.default_rng(0)
+    places, new = (
+        np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]),
+        3 * rng.random((300, 2)),
+    )
+    options = {"t_q": 5.0, "k_tau": 1.1, "n_init": 1}
+    model = KernelDynamicMeans(0.4, kernel="linear", budget=1000, **options)
+    plain, unseen = DynamicMeans(0.4, **options), 0
+    for _ in range(12):
+        seen = np.flatnonzero(rng.random(4) < 0.6).repeat(rng.integers(1, 4))
+        Y = places[seen] + 0.05 * rng.standard_normal((len(seen), 2))
+        assert np.array_equal(model.partial_fit(Y).labels_, plain.partial_fit(Y).labels_)
+        if len(Y):
+            found = plain.predict(new, dormant=dormant)
+            assert np.array_equal(model.predict(new, dormant=dormant), found)
+            unseen += np.isin(found, plain.cluster_ids_[plain.ages_ > 1]).sum()
+    assert (unseen > 0) == dormant
 
 
 @BOTH

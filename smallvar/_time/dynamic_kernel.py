@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.eigen import Rounding, eigen_above, yu_shi
 from smallvar._core.fit_loop import best_of
@@ -107,30 +106,15 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         self.kept_points_ = [points[k] for k in which]
         self.kept_coefficients_ = [coefficients[k] for k in which]
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Number of the nearest cluster, in feature space, among those seen in the last step.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            New data. A callable kernel is evaluated on these rows and all kept points.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,), int64
-            Out of ``cluster_ids_``; at a tie the first.
-        """
-        check_is_fitted(self)
-        self._check_parameters()
-        X = self._validate(X, reset=False)
-        seen = self.ages_ == 1
-        if not seen.any():
-            raise ValueError("no cluster was seen in the last step, so none can be predicted")
-        old = np.zeros(len(seen))
-        batch = Batch(self._joint_kernel(X), self.kept_coefficients_, old, old, 0.0)
-        distance = (batch.norm - 2 * batch.cross)[:, seen]
-        least = distance.min(axis=1, keepdims=True) + batch.tie
-        return self.cluster_ids_[seen][(distance <= least).argmax(axis=1)]
+    def _cheapest(self, X, among, offset, factor, n_threads):
+        zero = np.zeros(len(among))
+        lam = 0.0 if factor is None else self.lam_
+        batch = Batch(self._joint_kernel(X), self.kept_coefficients_, zero, zero, lam)
+        cost = (batch.norm - 2 * batch.cross)[:, among]  # and K_ii, which all have in common
+        if factor is not None:
+            cost = offset + factor * (batch.diagonal[:, None] + cost)
+        least = cost.min(axis=1, keepdims=True) + batch.tie
+        return (cost <= least).argmax(axis=1)
 
 
 def _takes(function, name):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from smallvar._centers.dpmeans import WEIGHTS
 from smallvar._core.estimator import Estimator, unchanged_on_error, warn_not_converged
@@ -51,7 +51,10 @@ class MovingClusters(ClusterMixin, Estimator):
     order, then the new ones), the masses, the clusters, in a type of its own, and whether its
     sweeps came to an end. ``_no_cluster`` is a step without data, ``_keep`` makes those
     that ``alive`` selects the state, ``_mark`` is what tracks say of the seen ones, ``_penalty``
-    is lam from data. Weights are None but for a form whose ``fit`` and ``partial_fit`` take them.
+    is lam from data. ``_cheapest`` returns, for each row, the first of the clusters ``among`` with
+    the least ``offset + factor`` times its squared distance, as an index into them; a ``factor`` of
+    None is 1 for each, without offsets. Weights are None but for a form whose ``fit`` and
+    ``partial_fit`` take them.
     """
 
     _LAMS: tuple[str, ...] = ("farthest-first",)
@@ -319,6 +322,57 @@ class MovingClusters(ClusterMixin, Estimator):
         """
         return self._fit(X, None, times, step)
 
+    def predict(self, X: ArrayLike, *, dormant: bool = False) -> NDArray[np.int64]:
+        """Return the number of the nearest cluster of those active in the last step, for each row.
+
+        Distances are those of the objective, squared, without a penalty. No row opens a cluster.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data. A callable kernel is evaluated on these rows and all kept points.
+        dormant : bool, default=False
+            Whether dormant clusters, which live but were not active in the last step, take part
+            too. An active one costs the squared distance, a dormant one what it would have cost to
+            revive it in that step, when its age was D = ``ages_`` - 1: Q D + gamma / (1 + gamma)
+            times the squared distance, with gamma = 1 / (1 / v + tau D) and its weight v.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int64
+            Out of ``cluster_ids_``; at a tie the first.
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        check_flag(dormant, "dormant")
+        X = self._validate_new(X)
+        if not len(self.cluster_ids_):
+            raise ValueError("no cluster lives, so none can be predicted")
+        if not (dormant or (self.ages_ == 1).any()):
+            raise ValueError(
+                "no cluster was seen in the last step, so none can be predicted; dormant=True "
+                "includes those that live"
+            )
+        return self._nearest(X, dormant, self._threads())
+
+    def _validate_new(self, X):
+        return self._validate(X, reset=False)
+
+    def _nearest(self, X, dormant, n_threads):
+        """The labels of ``predict``, -1 where there is no cluster to choose."""
+        k = len(self.cluster_ids_)
+        weights, ages = learned(self, "weights_", k), learned(self, "ages_", k)
+        active = ages == 1
+        among = np.ones(k, dtype=bool) if dormant else active
+        if not among.any():
+            return np.full(X.shape[0], -1, dtype=np.int64)
+        offset, factor = np.zeros(among.sum()), None
+        if dormant:
+            # active ones have age 0 in their own step: no penalty, and the center has moved
+            gamma, offset = self._costs(weights, ages - 1)
+            factor = np.where(active, 1.0, gamma / (1.0 + gamma))
+        return self.cluster_ids_[among][self._cheapest(X, among, offset, factor, n_threads)]
+
     def _take(self, X, sample_weight, elapsed):
         """One time step."""
         with unchanged_on_error(self):
@@ -371,7 +425,7 @@ class MovingClusters(ClusterMixin, Estimator):
             converged &= self._step(X[rows], mass, n_threads, time, elapsed)
             labels[rows] = self.labels_
             if len(idle):
-                labels[idle] = self._nearest(X[idle], n_threads)
+                labels[idle] = self._nearest(X[idle], False, n_threads)
         self.labels_ = labels
         return converged
 
