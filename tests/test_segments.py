@@ -475,7 +475,7 @@ def test_path_of_many_pieces(monkeypatch):
     parts = cut(record, 30.0)
     whole = path_of(record, parts, 14.0)
     monkeypatch.setattr("smallvar._time.record.MOST_PIECES", 20)
-    assert len(parts.mean) > 60
+    assert len(parts.means) > 60
     stops = path_of(record, parts, 14.0)
     assert [stop.k for stop in stops][:5] == [1, 2, 3, 4, 5]
     np.testing.assert_allclose(stops[2].loss, whole[2].loss, rtol=0.01)

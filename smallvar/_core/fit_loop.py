@@ -72,6 +72,14 @@ class Progress:
         if self.verbose:
             print(f"sweep {self.n_iter}: {line.format(f'objective {objective:.8g}')}{self.pace()}")
 
+    def resume(self, path):
+        """Go on after an end, with these objectives of the sweeps so far."""
+        self.path, self.converged, self.enough = path, False, False
+
+    def conclude(self):
+        """Count the last sweep as one that changed nothing."""
+        self.converged = True
+
     def pace(self):
         """How long a sweep takes, and all that there may be, in a fit that takes long."""
         elapsed = time.perf_counter() - self.begin

@@ -1,5 +1,7 @@
 """Partitions of points that are known by a kernel: their sums, starts, and a base of estimators."""
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -60,12 +62,6 @@ class Partition:
         self.label = np.zeros(n, dtype=np.int32)
         self.k, self.sums, self.n_changes = 0, np.zeros((0, n)), 0
         self.put(label, int(label.max()) + 1, exact=True)
-
-    def copy(self):
-        """The same partition, to go on from."""
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        return other
 
     def holds(self, k):
         """Whether there is room for the sums of so many clusters."""
@@ -212,7 +208,7 @@ class PartitionStart:
     """
 
     def __init__(self, clusters, order, rounding):
-        self.clusters, self.order, self.rounding = clusters.copy(), order, rounding
+        self.clusters, self.order, self.rounding = copy(clusters), order, rounding
 
     @property
     def objective(self):
@@ -233,7 +229,7 @@ class PartitionStart:
             label, k, changed = self.sweep()
             opened = k - clusters.k
             if verifying and not changed:
-                progress.converged = True
+                progress.conclude()
                 break
             # updated sums drift: a fixed point counts once it is one of sums from scratch
             verifying = not changed and not was_exact

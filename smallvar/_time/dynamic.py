@@ -13,7 +13,7 @@ from smallvar._selection.path import LambdaPath, find_path
 from smallvar._selection.penalty import farthest_first
 from smallvar._sweeps.dynamic import DynamicStep
 from smallvar._sweeps.rounds import assign
-from smallvar._time.moving import MovingClusters
+from smallvar._time.moving import ClusteredStep, MovingClusters
 
 
 class DynamicMeans(MovingClusters):
@@ -231,7 +231,7 @@ class DynamicMeans(MovingClusters):
         best = best_of(map(start, range(self.n_init)))
         labels, centers, mass, _ = best.result()
         self.objective_, self.n_iter_ = best.objective, best.n_iter
-        return labels, mass, centers, best.converged
+        return ClusteredStep(labels, mass, centers, best.converged)
 
     def _no_cluster(self):
         self.objective_, self.n_iter_ = 0.0, 0

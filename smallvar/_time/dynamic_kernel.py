@@ -16,7 +16,7 @@ from smallvar._core.validation import check_number, check_symmetric
 from smallvar._kernel.gram import KernelEstimator, warn_remote
 from smallvar._selection.penalty import GUESS, among, farthest_by
 from smallvar._time.exchange import TIE, Batch, Exchange, link_costs, match_clusters, thin
-from smallvar._time.moving import MovingClusters
+from smallvar._time.moving import ClusteredStep, MovingClusters
 
 
 class _KernelMovingClusters(MovingClusters, KernelEstimator):
@@ -91,7 +91,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
             chosen, a = thin(K[np.ix_(which, which)], a, self.budget)
             points[k : k + 1] = [np.concatenate([X[rows], kept])[chosen]]
             coefficients[k : k + 1] = [a]
-        return labels, counts, (points, coefficients), converged
+        return ClusteredStep(labels, counts, (points, coefficients), converged)
 
     def _no_cluster(self):
         self.objective_ = 0.0
