@@ -27,10 +27,11 @@ from smallvar._cli import picture as _picture
 from smallvar._cli import progress as _progress
 from smallvar._cli import table as _table
 from smallvar._cli.main import COMMANDS, main
+from smallvar._features.feature_path import FeaturePath
 from smallvar._plot import base as _base
 from smallvar._plot.base import cluster_colors
 from smallvar._plot.features import BARS
-from smallvar._selection.envelope import FeaturePath, envelope
+from smallvar._selection.envelope import envelope
 
 with contextlib.suppress(ImportError):
     import matplotlib.pyplot  # noqa: F401  what it warns of on import is not the command line's

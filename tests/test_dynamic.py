@@ -568,7 +568,7 @@ def test_empty_batches():
 
 
 def test_predict_by_hand():
-    """Active ones cost the distance, dormant ones half of it here (v = 1); numbers, not indices."""
+    """Seen ones cost the distance, others half of it here (v = 1); numbers, not indices."""
     model = DynamicMeans(4.0, q=1.0, tau=0.0, n_init=1).partial_fit(line(0, 10, 20))
     model.partial_fit(line(20, 10))
     new = line(-50, 5.5, 6, 14, 15, 16)

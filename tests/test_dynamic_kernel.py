@@ -508,8 +508,8 @@ def test_predict(estimator):
 @BOTH
 def test_predict_by_hand(estimator):
     """Active ones cost the distance, the dormant one 1 + half of it (v = 1), as in D-Means."""
-    model = estimator(4.0, q=1.0, tau=0.0, kernel="linear", random_state=0)
-    plain = DynamicMeans(4.0, q=1.0, tau=0.0, random_state=0)
+    model = estimator(lam=4.0, q=1.0, tau=0.0, kernel="linear", random_state=0)
+    plain = DynamicMeans(lam=4.0, q=1.0, tau=0.0, random_state=0)
     for Y in (10 * np.eye(3), 10 * np.eye(3)[1:]):
         assert np.array_equal(model.partial_fit(Y).labels_, plain.partial_fit(Y).labels_)
     assert model.ages_.tolist() == [2, 1, 1]
@@ -529,8 +529,8 @@ def test_predict_of_the_linear_kernel(dormant):
         3 * rng.random((300, 2)),
     )
     options = {"t_q": 5.0, "k_tau": 1.1, "n_init": 1}
-    model = KernelDynamicMeans(0.4, kernel="linear", budget=1000, **options)
-    plain, unseen = DynamicMeans(0.4, **options), 0
+    model = KernelDynamicMeans(lam=0.4, kernel="linear", budget=1000, **options)
+    plain, unseen = DynamicMeans(lam=0.4, **options), 0
     for _ in range(12):
         seen = np.flatnonzero(rng.random(4) < 0.6).repeat(rng.integers(1, 4))
         Y = places[seen] + 0.05 * rng.standard_normal((len(seen), 2))

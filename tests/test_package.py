@@ -105,7 +105,7 @@ LAYERS = {
     "_features": ("feature_path", "feature_estimator", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
     "_time": ("moving", "dynamic", "exchange", "dynamic_kernel", "record", "segments"),
-    "_graph": ("network", "cuts", "penalized_cut"),
+    "_graph": ("network", "cuts", "cut_path", "penalized_cut"),
 }
 
 

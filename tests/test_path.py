@@ -33,8 +33,9 @@ from smallvar import (
     feature_path,
     lambda_path,
 )
+from smallvar._features.feature_path import FeaturePath
 from smallvar._selection import path as path_module
-from smallvar._selection.envelope import FeaturePath, Path, envelope
+from smallvar._selection.envelope import Path, envelope
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
 # before scipy 1.15, fcluster makes fewer or more clusters of some trees than it is asked for

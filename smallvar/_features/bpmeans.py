@@ -22,8 +22,7 @@ from smallvar._features.feature_estimator import (
     check_masses,
     check_named,
 )
-from smallvar._features.feature_path import Steps, choose
-from smallvar._selection.envelope import FeaturePath
+from smallvar._features.feature_path import FeaturePath, Steps, choose
 from smallvar._selection.penalty import check_guess, cut_guess
 
 

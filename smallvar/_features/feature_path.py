@@ -1,9 +1,10 @@
 """The feature path: features of every number, which number the data speak for, and its penalty."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smallvar._selection.criterion import count_distinct
-from smallvar._selection.envelope import FeaturePath, envelope, penalty_within
+from smallvar._selection.envelope import Path, envelope, penalty_within
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 EXACT_FIT = 1e-20  # share of the data's square that counts as no error
@@ -11,6 +12,42 @@ BEYOND = 3  # numbers of features tried beyond the best one,
 BEYOND_PART = 3  # or this part of the best one, if that is more
 EXACT = 8  # features up to which rows choose exactly, which then costs little
 NUMBERS, ROWS = 1 << 14, 500  # numbers in the rows that "auto" looks at, but at least so many rows
+
+
+class FeaturePath(Path):
+    """Errors with different numbers of features, found by :func:`feature_path`.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_path,), intp
+        The numbers of features K: 0, 1, 2 and so on. ``n_components`` is another name for it.
+    error : ndarray of shape (n_path,), float64
+        The squared error, in squared data units.
+    criterion : ndarray of shape (n_path,), float64
+        The description length, in nats; infinite for more features than may be chosen.
+    lam_low, lam_high : ndarray of shape (n_path,), float64
+        The penalties between which this K has the lowest objective; NaN for a K that is best for
+        none.
+    best : int
+        The K with the lowest criterion.
+    lam : float
+        A penalty for it.
+    """
+
+    count_name = "number of features"
+    error_name = "squared error, in squared data units"
+    columns = ("n_components", "error", "criterion", "lam_low", "lam_high")
+
+    def __init__(self, counts, error, lam_low, lam_high, criterion, best, lam):
+        self.counts = np.asarray(counts, dtype=np.intp)
+        self.error, self.criterion = error, criterion
+        self.lam_low, self.lam_high = lam_low, lam_high
+        self.best, self.lam = best, lam
+
+    @property
+    def n_components(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
+        """The numbers of features, ``counts``."""
+        return self.counts
 
 
 class DescriptionLength:
