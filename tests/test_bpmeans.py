@@ -24,6 +24,7 @@ from smallvar._sweeps.features.starts import FeatureSweep
 from smallvar._sweeps.sums import Layout, Sums
 
 from smallvar import BPMeans, KFeatures, feature_path
+from smallvar._features.feature_estimator import swaps_of
 
 RULES = ("sweep", "collapsed", "coordinate", "exact")
 FIXED = ("coordinate", "exact")  # K does not change
@@ -1001,7 +1002,7 @@ def test_swaps_by_default():
     for model in (BPMeans(60.0, random_state=0), KFeatures(4, random_state=0)):
         objective = model.fit(X).objective_
         assert objective == model.set_params(n_swaps=20).fit(X).objective_
-        assert model.set_params(n_swaps="auto")._swaps(np.empty((10**6, 10))) == 2
+        assert swaps_of(model.set_params(n_swaps="auto"), np.empty((10**6, 10))) == 2
         init = np.eye(60, 4)
         given = model.set_params(init=init).fit(X).components_
         assert np.array_equal(given, model.set_params(n_swaps=0).fit(X).components_)

@@ -102,7 +102,7 @@ LAYERS = {
         *("dpmeans", "coreset", "minibatch", "noise", "robust", "divergence", "bregman"),
         *("spherical", "gaussians", "mahalanobis", "hdp"),
     ),
-    "_features": ("feature_path", "feature_estimator", "bpmeans"),
+    "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
     "_time": ("moving", "dynamic", "exchange", "dynamic_kernel", "record", "segments"),
     "_graph": ("network", "cuts", "cut_path", "penalized_cut"),

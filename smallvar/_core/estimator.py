@@ -113,8 +113,12 @@ class Estimator(BaseEstimator):
         return check_random_state(self.random_state)
 
     def _check_starts(self):
-        """Check what starts and ends the sweeps."""
-        check_verbose(self.verbose)
-        check_number(self.n_init, "n_init", low=1, integer=True)
-        check_number(self.max_iter, "max_iter", low=1, integer=True)
-        check_number(self.tol, "tol", low=0)
+        check_starts(self)
+
+
+def check_starts(estimator):
+    """Raise unless the parameters that start and end the sweeps are within their bounds."""
+    check_verbose(estimator.verbose)
+    check_number(estimator.n_init, "n_init", low=1, integer=True)
+    check_number(estimator.max_iter, "max_iter", low=1, integer=True)
+    check_number(estimator.tol, "tol", low=0)

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from smallvar._features.feature_estimator import new_sweep, rows_of_Z, run_starts, swaps_of
 from smallvar._selection.criterion import count_distinct
 from smallvar._selection.envelope import Path, envelope, penalty_within
 
@@ -93,7 +94,7 @@ class Steps:
         self.rng, self.n_threads = rng, n_threads
         self.judge = DescriptionLength(X, weight)
         self.n_iter, self.converged = 0, True
-        sweep = model._sweep(X, weight, "coordinate", 0.0, 0, 0, n_threads)
+        sweep = new_sweep(model, X, weight, "coordinate", 0.0, 0, 0, n_threads)
         energy = sweep.measure()
         Z = np.zeros((len(X), 0), dtype=np.uint8)
         self.error, self.criterion = [energy], [self.judge(energy, energy, Z)]
@@ -104,11 +105,11 @@ class Steps:
         k, model = len(self.error), self.model
         more = np.zeros((len(self.X), 1), dtype=np.uint8)
         rule = "exact" if k <= self.exact else "coordinate"
-        swaps = model._swaps(self.X, path=rule == "coordinate")
+        swaps = swaps_of(model, self.X, path=rule == "coordinate")
         starts = []
         for Z in (None, np.ascontiguousarray(np.hstack([self.Z[-1], more]))):
-            sweep = model._sweep(self.X, self.weight, rule, 0.0, k, swaps, self.n_threads)
-            model._start(sweep, self.rng, Z)
+            sweep = new_sweep(model, self.X, self.weight, rule, 0.0, k, swaps, self.n_threads)
+            run_starts(model, sweep, self.rng, Z)
             self.n_iter = max(self.n_iter, sweep.n_iter)
             self.converged &= sweep.converged
             starts.append(sweep)
@@ -159,5 +160,5 @@ def choose(model, X, weight, exact, most, rng, n_threads):
             print(f"{k} features: error {steps.error[k] * scale:.8g}, V {steps.criterion[k]:.8g}")
     Z = steps.Z[steps.best]
     if n > size:
-        Z = model._rows_of_Z(X, None, steps.components[steps.best], n_threads)[0].astype(np.uint8)
+        Z = rows_of_Z(X, None, steps.components[steps.best], n_threads)[0].astype(np.uint8)
     return steps.path(scale), np.ascontiguousarray(Z)

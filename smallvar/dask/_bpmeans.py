@@ -13,7 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 import smallvar
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
 from smallvar._core.validation import check_lam, check_reach
-from smallvar._features.feature_estimator import check_assignments, check_masses
+from smallvar._features.feature_estimator import (
+    check_assignments,
+    check_masses,
+    start_modes,
+    start_states,
+    swaps_of,
+)
 from smallvar._sweeps.sums import Layout
 from smallvar.dask._collection import Parts, prepared
 from smallvar.dask._feature_part import ActiveRows, Setting, traced
@@ -311,13 +317,14 @@ class BPMeans(Remote, smallvar.BPMeans):
         probe = FeatureStart(team, setting, *options)
         probe.begin(np.empty((0, len(known.used[0]))))
         setting = replace(setting, energy=probe.total())
-        states = self._states(self._rng(), given is not None).tolist()
-        swaps = self._swaps(
-            np.broadcast_to(0.0, (setting.n, len(known.used[0]))), given=given is not None
+        states = start_states(self, self._rng(), given is not None).tolist()
+        swaps = swaps_of(
+            self, np.broadcast_to(0.0, (setting.n, len(known.used[0]))), given=given is not None
         )
         mean = sums_of(setting.layout, *team.call(whole, setting.layout, fold=add_sums)[0]).means[0]
         best, turn = None, probe.turn
-        for number, (state, mode) in enumerate(zip(states, self._modes(len(states)), strict=True)):
+        modes = start_modes(self, len(states))
+        for number, (state, mode) in enumerate(zip(states, modes, strict=True)):
             start = FeatureStart(team, setting, *options, number, state, turn)
             start.run(swaps, mean if mode == 0 else None, given)
             turn = start.turn
