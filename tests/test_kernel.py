@@ -18,7 +18,15 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 
-from smallvar import DPMeans, HDPMeans, KernelDPMeans, KernelHDPMeans
+from smallvar import (
+    DPMeans,
+    HDPMeans,
+    KernelDPMeans,
+    KernelDynamicMeans,
+    KernelHDPMeans,
+    SpectralDPMeans,
+    SpectralDynamicMeans,
+)
 from smallvar._kernel.partition import Partition
 
 ALGORITHMS = ("serial", "collapsed")
@@ -395,6 +403,35 @@ def test_default_gamma_of_many_rows(dtype, order):
     assert clone(model).fit(X).gamma_ == model.gamma_
 
 
+@pytest.mark.parametrize(
+    "estimator",
+    [KernelDPMeans, KernelHDPMeans, SpectralDPMeans, KernelDynamicMeans, SpectralDynamicMeans],
+)
+def test_kernel_matrix(estimator):
+    """By hand; gamma is that of the fit."""
+    X, new = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [3.0, 1.0]]), [[1.0, 1.0]]
+    model = estimator(gamma=0.5, random_state=0)
+    with pytest.raises(NotFittedError):
+        model.kernel_matrix(X)
+    model.fit(X)
+    square = np.array([[2.0, 1.0, 2.0, 4.0]])
+    np.testing.assert_allclose(model.kernel_matrix(new, X), np.exp(-0.5 * square), rtol=1e-14)
+    np.testing.assert_allclose(model.kernel_matrix(X[:2])[0, 1], np.exp(-0.5), rtol=1e-14)
+    assert model.kernel_matrix(X.astype(np.float32), new).shape == (4, 1)
+    if hasattr(model, "gamma_"):
+        assert model.set_params(gamma=9.0).kernel_matrix(X[:2])[0, 1] == np.exp(-0.5)
+    with pytest.raises(ValueError, match="Y must have 2 columns, got 3"):
+        model.kernel_matrix(X, np.ones((2, 3)))
+    with pytest.raises(ValueError, match="X must have 2 columns, got 1"):
+        model.kernel_matrix(X[:, :1])
+
+
+def test_kernel_matrix_of_a_given_matrix():
+    model = KernelDPMeans(kernel="precomputed").fit(np.eye(3))
+    with pytest.raises(ValueError, match="kernel must not be 'precomputed' for kernel_matrix"):
+        model.kernel_matrix(np.eye(3))
+
+
 def test_gamma_of_the_other_kernels():
     X = np.random.default_rng(0).random((20, 4))
     for kernel, expected in (
@@ -410,7 +447,7 @@ def test_gamma_of_the_other_kernels():
             warnings.filterwarnings("ignore", ".* the Gram matrix is indefinite")
             model = KernelDPMeans(0.1, kernel=kernel).fit(X)
         assert model.gamma_ == expected
-        new, used = X[::-1] / 2, model._kernel_between(X[:5] / 2, X)
+        new, used = X[::-1] / 2, model.kernel_matrix(X[:5] / 2, X)
         if isinstance(kernel, str):
             assert np.array_equal(used, pairwise_kernels(X[:5] / 2, X, metric=kernel))
         assert model.predict(new).shape == (20,)

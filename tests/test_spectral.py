@@ -26,11 +26,11 @@ from smallvar._core.eigen import eigen_above, yu_shi
 from smallvar._core.groups import first_appearance
 from smallvar._kernel import gram as gram_module
 from smallvar._kernel import relaxation, spectral
-from smallvar._kernel.gram import Gram
+from smallvar._kernel.gram import Gram, Kernel
 
 FORMS = {
     "sparse": sp.csr_array,
-    "Gram": lambda K: Gram(SpectralDPMeans(kernel="precomputed"), K, 0),
+    "Gram": lambda K: Gram(Kernel("precomputed"), K, 0),
     "operator": lambda K: aslinearoperator(sp.csr_array(K)),
     "dense": lambda K: K,
 }

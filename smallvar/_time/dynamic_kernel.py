@@ -1,7 +1,7 @@
 """D-Means on points that are known by a kernel: by exchange, and by a spectral relaxation."""
 
 from collections.abc import Callable
-from copy import copy
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any, Literal
@@ -48,11 +48,10 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
     def _joint_kernel(self, X):
         """Kernel of the rows of X and the kept points after them."""
         points = np.concatenate([X, *self.kept_points_])
-        source = self
+        kernel = self._kernel_of_fit()
         if callable(self.kernel) and _takes(self.kernel, "n_batch"):
-            source = copy(self)
-            source.kernel = partial(self.kernel, n_batch=X.shape[0])
-        K = source._kernel_between(points, points)
+            kernel = replace(kernel, function=partial(self.kernel, n_batch=X.shape[0]))
+        K = kernel.between(points, points)
         check_symmetric(K, "kernel must return a symmetric matrix for a set of points and itself")
         K = K.astype(np.float64, copy=False)
         return (K + K.T) / 2
