@@ -51,9 +51,9 @@ class Progress:
         """The last one."""
         return self.path[-1]
 
-    @objective.setter
-    def objective(self, value):
-        self.path[-1] = value
+    def correct(self, objective):
+        """Replace the last objective, by one measured anew."""
+        self.path[-1] = objective
 
     def record(self, objective, line, *, changed, opened=0, converged=None):
         """Note a sweep; ``changed``: something did; ``converged``: None for that nothing did.
@@ -205,7 +205,7 @@ class Start:
         if not progress.converged and self.algorithm != "collapsed":
             self.finish()
         self.inertia = self.share * sweep.squared_error()
-        progress.objective = self.inertia + self.lam * sweep.k
+        progress.correct(self.inertia + self.lam * sweep.k)
         return self
 
     def step(self):

@@ -61,7 +61,8 @@ class Descent:
         labels = getattr(self, algorithm)(start.copy())
         self.labels, self.n_clusters = number_labels(labels, None)
         last = self.sweeps(self.graph.arrays, self.labels, self.lam, self.tie)
-        self.progress.objective, self.cut = last.objective(), last.cut
+        self.progress.correct(last.objective())
+        self.cut = last.cut
         return self
 
     def settle(self, graph, labels, order, few=0):

@@ -248,7 +248,7 @@ class PartitionStart:
             )
         if not clusters.exact:
             clusters.put(clusters.label, clusters.k, exact=True)
-        progress.objective = self.measured()
+        progress.correct(self.measured())
         return self
 
 
