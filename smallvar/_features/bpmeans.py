@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 
 from smallvar._core.config import resolve_threads
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     check_data,
     check_lam,
@@ -236,7 +237,9 @@ class BPMeans(FeatureEstimator):
             self._forget_path()
             lam = self.lam
             if lam == "auto":
-                self.path_, chosen = choose(self, rows, weight, 0, cap, rng, n_threads)
+                self.path_, chosen = choose(
+                    self, rows, weight, 0, cap, rng, n_threads, self._callback()
+                )
                 lam = self.path_.lam
                 if Z is None and self.algorithm != "stepwise":
                     Z, cap = chosen, self.path_.best
@@ -263,7 +266,7 @@ class BPMeans(FeatureEstimator):
 
     def _stepwise(self, X, weight, lam, cap, rng, n_threads):
         """K-features for K = 0, 1, 2, ... until the objective rises."""
-        swaps = swaps_of(self, X)
+        swaps, callback = swaps_of(self, X), self._callback()
         best = new_sweep(self, X, weight, "coordinate", 0.0, 0, 0, n_threads)
         best.encode(np.zeros((0, X.shape[1])))
         path, converged = [best.error], True
@@ -271,8 +274,9 @@ class BPMeans(FeatureEstimator):
             sweep = new_sweep(self, X, weight, "coordinate", 0.0, k, swaps, n_threads)
             run_starts(self, sweep, rng, None)
             objective = sweep.error + lam * k
-            if self.verbose:
-                print(f"{k} features: objective {objective:.8g}")
+            if callback is not None:
+                message = f"{k} features: objective {objective:.8g}"
+                callback(ProgressEvent("features", k, message, k, objective))
             if objective > path[-1]:
                 break
             best, converged = sweep, sweep.converged
@@ -437,9 +441,8 @@ class KFeatures(FeatureEstimator):
             k, swaps, Z = self.n_components, swaps_of(self, rows), None
             if k == "auto":
                 exact = EXACT_LIMIT if self.assign == "exact" else 0
-                self.path_, Z = choose(
-                    self, rows, weight, exact, exact or len(rows), rng, n_threads
-                )
+                most, callback = exact or len(rows), self._callback()
+                self.path_, Z = choose(self, rows, weight, exact, most, rng, n_threads, callback)
                 k, swaps = self.path_.best, 0
             else:
                 check_guess(k, len(rows), "n_components")

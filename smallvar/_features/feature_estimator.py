@@ -7,6 +7,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import Estimator, check_starts
+from smallvar._core.progress import ProgressEvent, callback_for
 from smallvar._core.validation import (
     DTYPES,
     as_floats,
@@ -109,8 +110,24 @@ def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads):
         model.tol,
         n_swaps,
         n_threads,
-        bool(model.verbose),
+        _told(model),
     )
+
+
+def _told(model):
+    """What compiled starts call after a sweep; None if nobody listens."""
+    callback = callback_for(model.verbose, model)
+    if callback is None:
+        return None
+
+    def tell(start, n_iter, k, objective, changed, created):
+        message = (
+            f"start {start}, sweep {n_iter}: {k} features, objective {objective:.8g}, "
+            f"{changed} rows changed, {created} features created"
+        )
+        callback(ProgressEvent("sweep", n_iter, message, k, objective))
+
+    return tell
 
 
 def run_starts(model, sweep, rng, Z):

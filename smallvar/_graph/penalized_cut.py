@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import best_of
+from smallvar._core.progress import CallbackMixin, callback_for
 from smallvar._core.validation import (
     as_floats,
     check_number,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 LAMS = ("auto", "plateau")
 
 
-class PenalizedCut(BaseEstimator):
+class PenalizedCut(CallbackMixin, BaseEstimator):
     """Clusters of the nodes of a graph, their number included: a cut with a penalty.
 
     Minimizes, over partitions of the nodes into any number K of clusters c ::
@@ -421,6 +422,6 @@ def _solve(model, graph, start, lam, rng):
     return best_of(
         map(run, range(model.n_init)),
         total=model.n_init,
-        verbose=model.verbose,
+        callback=callback_for(model.verbose, model),
         rounding=tie_of(graph, lam),
     )
