@@ -7,6 +7,7 @@ from smallvar._core.fit_loop import Progress
 from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 PATH_SWEEPS = 5  # after a merger
+PLAIN_SWEEPS = 20  # of a k-means that seeds a start
 
 
 def roots_of(covariances, raise_singular):
@@ -275,7 +276,7 @@ def merge_path(state, label, k):
         k -= 1
 
 
-def plain_clusters(data, seeds, covariance, max_iter=20):
+def plain_clusters(data, seeds, covariance):
     """Labels of a short k-means in the metric of this covariance, and how many there are."""
     state = Gaussians(data.X, data.w, 0.0, 1.0, 0.0, covariance, data)
     state.centers = seeds.astype(np.float64)
@@ -283,7 +284,7 @@ def plain_clusters(data, seeds, covariance, max_iter=20):
     one = GaussianStart(state, len(seeds), None, None)
     one.label, least = state.assign()
     one.restart(least)
-    one.run(one.label, True, max_iter, 0.0, 0)
+    one.run(one.label, True, PLAIN_SWEEPS, 0.0, 0)
     found, label = np.unique(one.label, return_inverse=True)
     return label.astype(np.int32), len(found)
 
