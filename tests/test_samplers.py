@@ -281,6 +281,7 @@ class TestDirichletProcess:
 
     X = np.array([[0.0, 0.2], [0.6, -0.5], [1.4, 0.3], [2.1, 1.0], [-1.2, 0.4], [2.5, -0.8]])
     SIGMA, RHO, ALPHA = 0.5, 2.0, 1.3
+    SIGMA_PRIOR, ALPHA_PRIOR = (3.0, 1.5), (0.5, 0.3)  # shape and scale; shape and rate
     CHAINS, SPACING, DRAWS = 1000, 5, 8
 
     @staticmethod
