@@ -159,21 +159,15 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
 
     def _start(self, sweep, rng, Z):
         """Run all starts of a sweep; the best one stays in it."""
-        states = self._states(rng, Z is not None)
+        count = self.n_init if Z is None else 1
+        states = rng.randint(2**63 - 1, size=count, dtype=np.int64)  # of the starts' generators
         if Z is not None:
             sweep.run_given(Z, int(states[0]))
             return
-        sweep.run(states.astype(np.uint64), self._modes(len(states)))
-
-    def _states(self, rng, given):
-        """The states of the generators of the starts."""
-        return rng.randint(2**63 - 1, size=1 if given else self.n_init, dtype=np.int64)
-
-    def _modes(self, count):
-        """How each start is seeded: 0, by the mean; 1, by the data."""
         init = self.init if isinstance(self.init, str) else INITS[0]
-        modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[init]
-        return np.resize(np.array(modes, dtype=np.intc), count)
+        modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[init]  # as FeatureSweep.run has it
+        modes = np.resize(np.array(modes, dtype=np.intc), count)
+        sweep.run(states.astype(np.uint64), modes)
 
     def _keep(self, sweep, X, active, n_threads):
         """Learned attributes."""
