@@ -977,7 +977,7 @@ def test_other_kinds_from_standard_input(ran, fitted, stdin):
 
 
 @POSIX
-def test_bad_standard_input(refused, no_fit, stdin, tmp_path, monkeypatch):
+def test_bad_standard_input(refused, no_fit, stdin, monkeypatch):
     stdin(b"")
     assert "standard input is empty" in refused("-")
     stdin(b"a,b\n1,2\n3,inf\n")
@@ -1007,7 +1007,7 @@ def test_standard_input_gives_way_to_data(ran, blobs, stdin):
 
 
 @POSIX
-def test_without_data_in_standard_input_there_is_a_stand_in(ran, stdin, monkeypatch, tmp_path):
+def test_without_data_in_standard_input_there_is_a_stand_in(ran, stdin, monkeypatch):
     for as_file in (False, True):
         stdin(b"", as_file)
         assert ran("--lam", 1e6)["n"] == "1797"
@@ -2045,7 +2045,7 @@ def path_rows(out):
     return [line.split() for line in lines[1 : lines.index("")] if not line.startswith("   *")]
 
 
-def test_path(run, sums, tmp_path):
+def test_path(run, sums):
     path, X = sums
     _, out, _ = run("features", path, "--path", "5", "--starts", "20", "--seed", "3")
     expected = smallvar.feature_path(X, 5, n_init=20, random_state=3)

@@ -696,7 +696,7 @@ def test_float32_data_beyond_the_range_of_its_squares(exponent):
 
 # Good input for features --------------------------------------------------------------------
 
-PLANTED_DATA, PLANTED_Z, _ = planted_features("signed", 0, n=300, d=4, k=3, noise=0.0)
+PLANTED_DATA, _, _ = planted_features("signed", 0, n=300, d=4, k=3, noise=0.0)
 PLANTED_DATA = np.round(PLANTED_DATA * 16 + 60)  # the kinds of data above hold such numbers
 
 

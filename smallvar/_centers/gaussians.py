@@ -7,6 +7,7 @@ from smallvar._core.fit_loop import LoopSettings, Progress
 from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 PATH_SWEEPS = 5  # after a merger
+PLAIN_SWEEPS = 20  # of a k-means that seeds a start
 
 
 def roots_of(covariances, raise_singular):
@@ -289,7 +290,7 @@ def merge_path(state, label, k):
         k -= 1
 
 
-def plain_clusters(data, seeds, covariance, max_iter=20):
+def plain_clusters(data, seeds, covariance):
     """Labels of a short k-means in the metric of this covariance, and how many there are."""
     state = Gaussians(data.X, data.w, 0.0, 1.0, 0.0, covariance, data)
     covariances = np.broadcast_to(covariance, (len(seeds), *covariance.shape))
@@ -297,7 +298,7 @@ def plain_clusters(data, seeds, covariance, max_iter=20):
     label, least = state.assign()
     start = GaussianStart(state, len(seeds), label)
     start.restart(least)
-    start.run(True, LoopSettings(max_iter))
+    start.run(True, LoopSettings(PLAIN_SWEEPS))
     found, label = np.unique(start.label, return_inverse=True)
     return label.astype(np.int32), len(found)
 

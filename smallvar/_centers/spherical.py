@@ -33,9 +33,9 @@ from smallvar._core.validation import (
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, cut_guess, farthest_row
+from smallvar._sweeps.dpmeans import ZERO_RESULTANT
 from smallvar._sweeps.seeds import nearest_seed
 
-VANISHED = 2.0**-46  # of a cluster's weight: the sum of its rows is no longer than that
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
 UNIT = 64  # rounding errors by which the squared length of a row may differ from 1
 BLOCK = 1 << 17  # numbers converted at a time
@@ -513,7 +513,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     def _moved(self, centers, total, weights):
         size = resultants(total, weights)
-        some = size > VANISHED * weights
+        some = size > ZERO_RESULTANT * weights
         centers[some] = total[some] / size[some, None]
         return centers, size
 

@@ -132,23 +132,15 @@ def _told(model):
 
 def run_starts(model, sweep, rng, Z):
     """Run all starts of a sweep; the best one stays in it."""
-    states = start_states(model, rng, Z is not None)
+    count = model.n_init if Z is None else 1
+    states = rng.randint(2**63 - 1, size=count, dtype=np.int64)  # of the starts' generators
     if Z is not None:
         sweep.run_given(Z, int(states[0]))
         return
-    sweep.run(states.astype(np.uint64), start_modes(model, len(states)))
-
-
-def start_states(model, rng, given):
-    """The states of the generators of the starts."""
-    return rng.randint(2**63 - 1, size=1 if given else model.n_init, dtype=np.int64)
-
-
-def start_modes(model, count):
-    """How each start is seeded: 0, by the mean; 1, by the data."""
     init = model.init if isinstance(model.init, str) else INITS[0]
-    modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[init]
-    return np.resize(np.array(modes, dtype=np.intc), count)
+    modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[init]  # as FeatureSweep.run has it
+    modes = np.resize(np.array(modes, dtype=np.intc), count)
+    sweep.run(states.astype(np.uint64), modes)
 
 
 def rows_of_Z(X, weight, components, n_threads):

@@ -412,10 +412,10 @@ def check_gram(K):
     check_symmetric(K, "X must be a symmetric Gram matrix for kernel='precomputed'")
 
 
-def lowest_eigenvalue(gram, *, centered=False):
-    """The least eigenvalue of K, or an upper bound on it, and the largest absolute one found.
+def lowest_eigenvalue(gram):
+    """The least eigenvalue, or an upper bound on it, and the largest absolute one found.
 
-    ``centered``: of K with its row and column means taken out, on which distances depend.
+    Those of K with its row and column means taken out, on which distances depend.
     """
     n = gram.shape[0]
     if n <= DENSE:
@@ -423,9 +423,8 @@ def lowest_eigenvalue(gram, *, centered=False):
     else:  # the eigenvalues of a part of K lie within those of K
         few = np.sort(np.random.default_rng(0).choice(n, DENSE, replace=False))
         K = gram.block(few, few)
-    if centered:
-        K = K - K.mean(axis=0)
-        K -= K.mean(axis=1)[:, None]
+    K = K - K.mean(axis=0)
+    K -= K.mean(axis=1)[:, None]
     values = eigvalsh((K + K.T) / 2)
     low, high = float(values[0]), float(np.abs(values).max())
     if n <= DENSE:
@@ -436,10 +435,10 @@ def lowest_eigenvalue(gram, *, centered=False):
     v = np.random.default_rng(0).standard_normal(n)
     diagonal, off = [], []
     for j in range(steps):
-        v -= centered * v.mean()
+        v -= v.mean()
         basis[j] = v / np.linalg.norm(v)
         v = gram.product(basis[j])
-        v -= centered * v.mean()
+        v -= v.mean()
         diagonal.append(float(v @ basis[j]))
         for _ in range(2):
             v -= basis[: j + 1].T @ (basis[: j + 1] @ v)
@@ -452,7 +451,7 @@ def lowest_eigenvalue(gram, *, centered=False):
 
 def warn_indefinite(estimator, gram):
     """Warn where K belongs to no distance: where it has a negative eigenvalue, once centered."""
-    low, high = lowest_eigenvalue(gram, centered=True)
+    low, high = lowest_eigenvalue(gram)
     high = max(high, float(np.abs(gram.diagonal).max()))
     if low < -max(1e-10, float(np.finfo(gram.X.dtype).eps)) * 100 * high:
         warnings.warn(

@@ -47,12 +47,9 @@ cdef enum:
     LOT = 64            # clusters opened at a time in an ordered pass, before later points are compared with them
     WIDE = 4096         # columns from which there is no room for more than those
 
-
-cdef extern from *:
-    """
-    #define SMALLVAR_VANISHED 0x1p-46
-    """
-    const double VANISHED "SMALLVAR_VANISHED"  # of a cluster's weight: the sum of its rows is no longer than that
+# Rows whose sum is no longer than this share of their weight have no direction in common.
+ZERO_RESULTANT = 2.0 ** -46
+cdef double zero_resultant = ZERO_RESULTANT
 
 
 cdef void move_chunk(const State* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
@@ -165,7 +162,7 @@ cdef int center_of(
     if spherical:
         size = sums_length(sums, k)
         error[0] += mass
-        if size <= VANISHED * mass:
+        if size <= zero_resultant * mass:
             return -1
         error[0] -= 2.0 * size
     for j in range(sums.d):
