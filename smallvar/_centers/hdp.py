@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import NearestCenters, Space
 from smallvar._centers.dpmeans import LAMS, DPMeans
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import Progress, best_of
 from smallvar._core.groups import Groups
 from smallvar._core.validation import check_lam, check_number, check_reach, check_weights, learned
@@ -267,11 +267,12 @@ class HDPMeans(ClusterMixin, NearestCenters):
     path_: LambdaPath
     n_iter_: int
 
+    @keywords_only("squared data units")
     def __init__(
         self,
+        *,
         lam_local: float | Literal["auto", "farthest-first"] = "auto",
         lam_global: float | Literal["auto", "farthest-first"] = "auto",
-        *,
         n_local: int = 5,
         n_global: int = 15,
         n_init: int = 1,
@@ -353,7 +354,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
             vars(self).pop(name, None)
         if "auto" in (lam_local, lam_global):
             options = {name: getattr(self, name) for name in ("n_init", "max_iter", "verbose")}
-            pooled = DPMeans("auto", **options)
+            pooled = DPMeans(lam="auto", **options)
             pooled._fit(X, weight, None, rng, n_threads)
             self.path_ = pooled.path_
         if lam_local == "auto":

@@ -14,7 +14,7 @@ from smallvar._centers.center_estimator import (
     nearest_sweep,
 )
 from smallvar._centers.dpmeans import LAMS, resolve_lam
-from smallvar._core.estimator import unchanged_on_error
+from smallvar._core.estimator import keywords_only, unchanged_on_error
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.validation import (
     Data,
@@ -284,10 +284,11 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     n_steps_: int
     path_: LambdaPath
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_clusters: int = 8,
         max_clusters: int | None = None,
         init: Literal["mean"] | ArrayLike = "mean",

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.validation import (
     check_data,
     check_lam,
@@ -162,10 +162,11 @@ class BPMeans(FeatureEstimator):
 
     lam_: float
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_components: int = 8,
         max_features: int | None = None,
         algorithm: Literal["sweep", "collapsed", "stepwise"] = "sweep",

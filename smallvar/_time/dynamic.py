@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.dpmeans import LAMS, resolve_lam
+from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP, best_of
 from smallvar._core.validation import check_number, check_reach, learned
 from smallvar._selection.path import LambdaPath, find_path
@@ -168,10 +169,11 @@ class DynamicMeans(MovingClusters):
     n_iter_: int
     path_: LambdaPath
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_clusters: int = 8,
         t_q: float | None = None,
         k_tau: float | None = None,

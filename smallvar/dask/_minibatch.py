@@ -8,7 +8,7 @@ from dask import delayed
 from numpy.typing import ArrayLike, NDArray
 
 import smallvar
-from smallvar._core.estimator import unchanged_on_error
+from smallvar._core.estimator import keywords_only, unchanged_on_error
 from smallvar.dask._collection import Parts
 from smallvar.dask._lazy import Lazy, lazily
 from smallvar.dask._team import current_client, guarded, named
@@ -115,10 +115,11 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
     _local = smallvar.MiniBatchDPMeans
     cluster_weights_: NDArray[np.float64]
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_clusters: int = 8,
         max_clusters: int | None = None,
         init: Literal["mean"] | ArrayLike = "mean",
