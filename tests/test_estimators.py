@@ -245,6 +245,10 @@ def test_several_positional_arguments():
     assert message(smallvar.DPMeans, "auto", 3).startswith(
         "DPMeans takes keyword arguments only, got 'auto', 3: write lam=... (a penalty, in"
     )
+    assert message(smallvar.DPMeans, X).startswith(
+        "DPMeans takes keyword arguments only, got array("
+    )
+    assert ": write lam=... (a penalty, in" in message(smallvar.DPMeans, X)  # data belong to fit
 
 
 # What a dask estimator has beyond the one of its name, and what it needs where that has a default.

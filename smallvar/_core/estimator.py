@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -65,7 +66,8 @@ def keywords_only(unit: str) -> Callable[[Callable[P, None]], Callable[P, None]]
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
             if len(args) > 1:
                 given = [reprlib.repr(value) for value in args[1:]]
-                value = given[0] if len(given) == 1 else "..."
+                plain = len(given) == 1 and isinstance(args[1], (Real, str))
+                value = given[0] if plain else "..."
                 ways = [f"{name}={value} ({MEANINGS[name].format(unit=unit)})" for name in names]
                 raise TypeError(
                     f"{type(args[0]).__name__} takes keyword arguments only, got "
