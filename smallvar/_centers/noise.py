@@ -6,8 +6,8 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammainccinv, gammaincinv
 from sklearn.utils.random import sample_without_replacement
 
-from smallvar._centers.center_estimator import Space, nearest_sweep
 from smallvar._core.fit_loop import NO_CAP, TIE, Progress
+from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import some_rows
 from smallvar._selection.path import draw
 from smallvar._sweeps.noise import NoiseSweep
@@ -92,15 +92,15 @@ class Search:
     def __init__(self, X, weight, n_threads, rng, cap, centers):
         self.X, self.weight, self.n_threads, self.rng = X, weight, n_threads, rng
         self.cap = NO_CAP if cap is None else cap
-        self.space = Space(X, weight, n_threads, centers)
-        self.sweep = NoiseSweep(X, weight, self.space, n_threads, len(centers))
+        self.frame = RowsFrame(X, weight, n_threads, centers)
+        self.sweep = NoiseSweep(X, weight, self.frame, n_threads, len(centers))
         self.rows = None if weight is None or weight.all() else np.flatnonzero(weight)
 
-    def run(self, lam, price, centers, max_iter, tol, verbose, fixed):
+    def run(self, lam, price, centers, loop, fixed):
         """Sweep to the end, then make labels, centers and objective agree."""
         self.lam, self.price = lam, price
         sweep = self.sweep
-        progress = self.progress = Progress(max_iter, tol, self.X.shape[0], verbose)
+        progress = self.progress = Progress(loop, self.X.shape[0])
         counts = self.counts = []
         sweep.start(centers)
         while progress.goes_on:
@@ -122,6 +122,7 @@ class Search:
                 f"{sweep.k - before:+d} clusters",
                 changed=moved > 0 or other is not None,
                 opened=other is not None,
+                n_clusters=sweep.k,
             )
         if not progress.converged:
             self.assign()
@@ -336,5 +337,5 @@ class Search:
                 return best
             best = saved, center, after
             mass = None if self.weight is None else self.weight[rows]
-            center = self.space.layout.mean(some_rows(self.X, rows), mass, self.n_threads)
+            center = self.frame.layout.mean(some_rows(self.X, rows), mass, self.n_threads)
         return best

@@ -8,9 +8,10 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._centers.center_estimator import CenterEstimator, Space
+from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import TIE, Progress, best_of
+from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups, first_appearance
 from smallvar._core.validation import (
     check_lam,
@@ -87,10 +88,10 @@ class _Start:
         progress.converged = progress.enough = False
         self.lam, self.parts, self.objective = lam, parts, progress.path[-1]
 
-    def run(self, max_iter, tol, verbose):
+    def run(self, loop):
         """Sweep to the end."""
         if self.progress is None:
-            self.progress = Progress(max_iter, tol, self.record.n, verbose)
+            self.progress = Progress(loop, self.record.n)
         progress = self.progress
         while progress.goes_on:
             before, was = self.k, self.objective
@@ -109,6 +110,7 @@ class _Start:
                 f"{self.k} states, {self.switches} switches, {{}}, {moved} rows moved",
                 changed=changed,
                 opened=self.k > before,
+                n_clusters=self.k,
             )
         self.finish()
         return self
@@ -477,23 +479,22 @@ class SegmentMeans(CenterEstimator):
 
     def _fit(self, record):
         """The best start, with its penalties."""
-        cap = record.n if self.max_clusters is None else self.max_clusters
+        loop, cap = self._loop(), record.n if self.max_clusters is None else self.max_clusters
         # less than a mean may be off by is no noise
-        noise = np.maximum(noise_of(record), record.space.rounding) * record.mass
+        noise = np.maximum(noise_of(record), record.frame.rounding) * record.mass
         for _ in range(ROUNDS):
             least, price = prices(noise, record.n) if noise[0] > 0.0 else (1.0, 1.0)
             price = price if self.lam_switch == "auto" else float(self.lam_switch)
             if "auto" not in (self.lam, self.lam_switch):
                 break
-            best, stops, parts = self._choose(record, noise, least, price, cap)
+            best, stops, parts = self._choose(record, noise, least, price, cap, loop)
             slow = slow_noise(record, best.labels, best.centers) * record.mass
             if not slow > MORE * noise.sum():
                 break
             noise *= slow / noise.sum()
-        run = self.max_iter, self.tol, self.verbose
         if self.lam == "auto":
             best.resume(_between(best, stops, least), parts)
-            return best.run(*run)
+            return best.run(loop)
         lam = float(self.lam)
         share = min(lam or np.inf, 0.5 * (noise.sum() + least))
         starts = []
@@ -503,12 +504,12 @@ class SegmentMeans(CenterEstimator):
             stops = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
             starts += [(parts, stop) for stop in stops]
         runs = (
-            _Start(record, stop.state[parts.number], lam, price, cap, parts).run(*run)
+            _Start(record, stop.state[parts.number], lam, price, cap, parts).run(loop)
             for parts, stop in starts
         )
-        return best_of(runs, total=len(starts), verbose=self.verbose)
+        return best_of(runs, total=len(starts), callback=loop.callback)
 
-    def _choose(self, record, noise, least, price, cap):
+    def _choose(self, record, noise, least, price, cap, loop):
         """The number of states with the shortest description; the path, and its pieces."""
         # a mean for every piece takes up the noise of its columns
         parts = cut(record, price + 0.5 * (noise.sum() + least))
@@ -521,7 +522,7 @@ class SegmentMeans(CenterEstimator):
         best, lowest = None, np.inf
         for stop in some:
             one = _Start(record, stop.state[parts.number], least, price, cap)
-            one.run(self.max_iter, self.tol, self.verbose)
+            one.run(loop)
             states = one.labels[record.opens(one.labels)]
             value = description(one.objective - least * one.k, one.k, entropy(states, one.k))
             if value < lowest:
@@ -588,7 +589,7 @@ class SegmentMeans(CenterEstimator):
         n_threads, weight = self._threads(), check_weights(sample_weight, X.shape[0])
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         if weight is not None:
-            Space(X, weight, n_threads, centers)  # squares times weights stay within float64
+            RowsFrame(X, weight, n_threads, centers)  # squares times weights stay within float64
         visit = _Visit(X, weight, groups)
         return visit, centers, visit.viterbi(centers, float(self.lam_switch_), n_threads)
 
