@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import smallvar
 from smallvar._core.estimator import (
+    check_parameters,
     keywords_only,
     learned_attributes,
     unchanged_on_error,
@@ -181,7 +182,7 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
 
     def _feed(self, model, X, sample_weight):
         with unchanged_on_error(self):
-            model._check_parameters()
+            check_parameters(model)
             parts = Parts(X, sample_weight)
             with current_client() as client:
                 chain = model
