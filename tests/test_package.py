@@ -54,7 +54,7 @@ def test_works_without_the_optional_packages():
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Missing())\n"
         "import smallvar\n"
-        "print(smallvar.DPMeans(4.0).fit([[0.0], [1.0], [9.0]]).labels_.tolist())"
+        "print(smallvar.DPMeans(lam=4.0).fit([[0.0], [1.0], [9.0]]).labels_.tolist())"
     )
     result = run("-c", script)
     assert result.stdout.strip() == "[0, 0, 1]", result.stderr

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._centers.dpmeans import DPMeans
 from smallvar._centers.minibatch import BatchEstimator
 from smallvar._centers.starts import Start, run_starts
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep, sweep_over
 from smallvar._core.validation import (
     DTYPES,
@@ -350,10 +350,11 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     _used_up = ("min_cosine", "lam", "init")
     _dtypes = (*DTYPES, np.float16)
 
+    @keywords_only("units of 1 - cosine")
     def __init__(
         self,
-        min_cosine: float | None = None,
         *,
+        min_cosine: float | None = None,
         lam: float | Literal["auto", "farthest-first"] | None = None,
         n_clusters: int = 8,
         max_clusters: int | None = None,

@@ -206,7 +206,7 @@ def fit(args, table, sample):
     if lam is None:
         lam = "auto" if args.n_clusters is None else "farthest-first"
     model = MiniBatchDPMeans(
-        lam,
+        lam=lam,
         n_clusters=args.n_clusters or min(8, len(sample)),
         max_clusters=args.max_clusters,
         random_state=args.seed or 0,

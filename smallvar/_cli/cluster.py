@@ -177,7 +177,7 @@ def new_model(args):
         "random_state": args.seed,
         "n_threads": args.threads,
     }
-    model = DPMeans(lam, **{name: value for name, value in given.items() if value is not None})
+    model = DPMeans(lam=lam, **{name: value for name, value in given.items() if value is not None})
     if lam == "auto" or args.algorithm == "merge":
         return model.set_params(random_state=args.seed or 0)
     return model.set_params(shuffle=args.seed is not None)
@@ -237,7 +237,9 @@ def show_folder(args):
         from smallvar.dask import DPMeans
 
         opening = perf_counter() - begin
-        model = DPMeans("auto" if args.lam is None else args.lam, max_clusters=args.max_clusters)
+        model = DPMeans(
+            lam="auto" if args.lam is None else args.lam, max_clusters=args.max_clusters
+        )
         model.set_params(algorithm=args.algorithm or "serial", random_state=args.seed or 0)
         _, fitting = fitted(
             args, lambda folder, verbose: fit(folder, model.set_params(verbose=verbose)), folder

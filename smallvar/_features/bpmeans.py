@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from smallvar._core.config import resolve_threads
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     check_data,
@@ -168,10 +168,11 @@ class BPMeans(FeatureEstimator):
 
     lam_: float
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_components: int = 8,
         max_features: int | None = None,
         algorithm: Literal["sweep", "collapsed", "stepwise"] = "sweep",

@@ -9,7 +9,7 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import best_of
 from smallvar._core.progress import CallbackMixin, callback_for
 from smallvar._core.validation import (
@@ -184,10 +184,11 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: NDArray[Any]
 
+    @keywords_only("units of the cut, negative")
     def __init__(
         self,
-        lam: float | Literal["auto", "plateau"] | None = "auto",
         *,
+        lam: float | Literal["auto", "plateau"] | None = "auto",
         cut: Literal["normalized", "ratio"] = "normalized",
         algorithm: Literal["multilevel", "incremental", "batch"] = "multilevel",
         init: ArrayLike | None = None,
@@ -367,7 +368,7 @@ def cut_path(
     if "lam" in options:
         raise TypeError("lam must not be given: it goes over lams")
     check_number(n_lams, "n_lams", low=1, integer=True)
-    model = PenalizedCut(None, **options)
+    model = PenalizedCut(lam=None, **options)
     _check_parameters(model)
     rng = check_random_state(model.random_state)
     graph = read_graph(model, X, model.cut)

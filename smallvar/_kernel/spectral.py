@@ -20,7 +20,7 @@ from smallvar._core.eigen import (
     unit_rows,
     yu_shi_rounds,
 )
-from smallvar._core.estimator import unchanged_on_error
+from smallvar._core.estimator import keywords_only, unchanged_on_error
 from smallvar._core.fit_loop import best_of
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.groups import first_appearance
@@ -247,10 +247,11 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     _share = 1.0
 
+    @keywords_only("squared units of the feature space")
     def __init__(
         self,
-        lam: float | Literal["auto", "spectrum", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "spectrum", "farthest-first"] = "auto",
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,

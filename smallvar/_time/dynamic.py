@@ -6,6 +6,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP, best_of
 from smallvar._core.validation import check_number, check_reach, learned
 from smallvar._selection.path import LambdaPath, find_path
@@ -166,10 +167,11 @@ class DynamicMeans(MovingClusters):
     n_iter_: int
     path_: LambdaPath
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_clusters: int = 8,
         t_q: float | None = None,
         k_tau: float | None = None,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smallvar._core.eigen import Rounding, eigen_above, yu_shi
+from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import best_of
 from smallvar._core.groups import first_appearance
 from smallvar._core.validation import check_number, check_symmetric
@@ -282,10 +283,11 @@ class KernelDynamicMeans(_KernelMovingClusters):
     objective_path_: NDArray[np.float64]
     n_iter_: int
 
+    @keywords_only("squared units of the feature space")
     def __init__(
         self,
-        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
+        lam: float | Literal["farthest-first"] = "farthest-first",
         t_q: float | None = None,
         k_tau: float | None = None,
         q: float | None = None,
@@ -488,10 +490,11 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     bound_: float
     eigenvalues_: NDArray[np.float64]
 
+    @keywords_only("squared units of the feature space")
     def __init__(
         self,
-        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
+        lam: float | Literal["farthest-first"] = "farthest-first",
         t_q: float | None = None,
         k_tau: float | None = None,
         q: float | None = None,

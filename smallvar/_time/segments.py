@@ -10,7 +10,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import TIE, Progress, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups, first_appearance
@@ -413,10 +413,11 @@ class SegmentMeans(CenterEstimator):
     lam_: float
     lam_switch_: float
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto"] = "auto",
         *,
+        lam: float | Literal["auto"] = "auto",
         lam_switch: float | Literal["auto"] = "auto",
         max_clusters: int | None = None,
         max_iter: int = 300,
