@@ -6,6 +6,9 @@ from typing import Protocol
 import numpy as np
 
 TIE = 1e-12  # of an objective: it is not known better than that
+# of the error of all rows about one point: a smaller difference of sums is mostly rounding, so the
+# rows are added up one by one
+CANCELLATION = 1e-6
 PATIENCE = 10.0  # seconds after which the lines printed say how long it may still take
 NO_CAP = 2**31 - 1  # labels are int32
 
@@ -219,7 +222,7 @@ class Start:
 
     def measured(self, error):
         """The objective after a sweep, from the sums where that is accurate enough."""
-        if not error > 1e-6 * self.sweep.total:
+        if not error > CANCELLATION * self.sweep.total:
             error = self.sweep.squared_error()
         return self.share * error + self.lam * self.sweep.k
 

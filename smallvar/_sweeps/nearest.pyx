@@ -22,6 +22,7 @@ from smallvar._sweeps.scores cimport (
     MAX_TILES, Batch, Close, decide, distances_to, flush, join, pad, place_center, place_centers,
 )
 from smallvar._sweeps.state cimport BIG, CHUNK, WORK, State, exact_distance, is_far, real_c, surely_far, tile_of, upper
+from smallvar._sweeps.tolerances cimport FARTHEST_MARGIN
 
 import numpy as np
 
@@ -170,7 +171,7 @@ cdef void farthest_of_chunk(const real_x* x, State* s, Py_ssize_t chunk) noexcep
     """
     cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(s.n, start + CHUNK), first = start, turn
     cdef float widest = -1.0
-    cdef double distance, best = s.lam, largest = -1.0, square = s.scale * s.scale * (1.0 - 1e-6)
+    cdef double distance, best = s.lam, largest = -1.0, square = s.scale * s.scale * (1.0 - FARTHEST_MARGIN)
     s.farthest_index[chunk] = -1
     if s.rows.weight == NULL:  # the common case, as a loop that compilers turn into vector code
         for i in range(start, stop):
