@@ -17,7 +17,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from smallvar import DPMeans, HDPMeans, farthest_first_lambda, hdp_lambdas
 from smallvar._centers import hdp as hdp_module
-from smallvar._centers.center_estimator import Space
+from smallvar._core.frame import RowsFrame
 
 LEARNED = (
     "labels_",
@@ -437,7 +437,7 @@ def test_auto_is_a_fixed_point(seed):
     X, groups, _ = blobs(seed, apart=4.5, per=6)
     model = HDPMeans(random_state=0).fit(X, groups=groups)
     low, high = model.lam_global_range_
-    space = Space(X, None, 1)
+    space = RowsFrame(X, None, 1)
 
     def changes(lam_global):
         sweep = hdp_module.HDPSweep(

@@ -87,20 +87,13 @@ def test_sweeps_cimport_neither_numpy_nor_scikit_learn():
 # so that a module imports from those before it only.
 LAYERS = {
     "_core": (
-        "config",
-        "tables",
-        "validation",
-        "estimator",
-        "groups",
-        "fit_loop",
-        "lapack",
-        "eigen",
+        *("config", "tables", "validation", "estimator", "groups", "fit_loop", "lapack", "eigen"),
+        "frame",
     ),
-    "_centers": ("center_estimator",),
     "_selection": ("penalty", "criterion", "envelope", "path"),
-    "_centers ": (
-        *("dpmeans", "coreset", "minibatch", "noise", "robust", "divergence", "bregman"),
-        *("spherical", "gaussians", "mahalanobis", "hdp"),
+    "_centers": (
+        *("center_estimator", "dpmeans", "coreset", "minibatch", "noise", "robust", "divergence"),
+        *("bregman", "spherical", "gaussians", "mahalanobis", "hdp"),
     ),
     "_features": ("feature_path", "feature_estimator", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
@@ -111,7 +104,7 @@ LAYERS = {
 
 def test_imports_run_one_way():
     """Sweeps know nothing of the estimators, and only the command line knows pictures."""
-    order = [f"{folder.strip()}.{module}" for folder, names in LAYERS.items() for module in names]
+    order = [f"{folder}.{module}" for folder, names in LAYERS.items() for module in names]
     folders = {name.partition(".")[0] for name in order}
     modules = {
         f"{path.parent.name}.{path.stem}"

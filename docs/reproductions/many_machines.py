@@ -32,10 +32,10 @@ from distributed import Client
 from smallvar._sweeps.sums import Layout, column_range
 
 from smallvar import DPMeans
-from smallvar._centers.center_estimator import nearest_sweep
 from smallvar._core.fit_loop import Start
+from smallvar._core.frame import nearest_sweep
 from smallvar.dask import _part, _team
-from smallvar.dask._sweep import TeamPlace, TeamSweep, facts_of, mean_of
+from smallvar.dask._sweep import TeamFrame, TeamSweep, facts_of, mean_of
 from smallvar.dask._team import FOLD, LOOPBACK, SHARE, Block, Team
 
 NET = 1.25e9  # bytes a second: 10 Gbit
@@ -293,7 +293,7 @@ def fit(team, X, lam, max_iter=300, algorithm="serial", init=None):
         simplefilter("ignore")  # a single sweep does not converge
         model = DPMeans(lam, init="mean" if init is None else init, **options).fit(X)
     known = facts_of(team)
-    place = TeamPlace(team, known, init)
+    place = TeamFrame(team, known, init)
     centers = mean_of(team, place).reshape(1, -1) if init is None else init
     sweep = TeamSweep(team, place, lambda centers: nearest_sweep(X, None, centers, 1).labels)
     start = Start(sweep, None, centers, lam, algorithm, init is not None, None)

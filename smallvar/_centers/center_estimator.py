@@ -1,6 +1,5 @@
-"""Centers in the space of the data: where the data lie, nearest centers, methods that need them."""
+"""Bases of estimators with centers in the space of the data: predict, transform, score."""
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,128 +11,11 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import Estimator
-from smallvar._core.validation import (
-    DTYPES,
-    LARGEST_REACH,
-    SMALLEST_REACH,
-    Data,
-    check_spread,
-    check_weights,
-    learned,
-    some_rows,
-)
-from smallvar._sweeps.dpmeans import DPSweep
-from smallvar._sweeps.sparse import SparseSweep
-from smallvar._sweeps.sums import Layout, column_range, round_origin
+from smallvar._core.frame import nearest_sweep
+from smallvar._core.validation import DTYPES, Data, check_weights, learned, some_rows
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
-
-# of the largest value of a column that varies: how far a mean may be off, some 1e-15 of that value
-COLUMN_ROUNDING = 2.0**-49
-
-
-def column_rounding(low, high):
-    """By how much a mean of values between these, in a column each, may be off by rounding."""
-    # the mean of a constant column is exact
-    largest = np.maximum(np.abs(low), np.abs(high))
-    return np.where(high > low, largest * COLUMN_ROUNDING, 0.0)
-
-
-def mean_rounding(low, high):
-    """Squared distance by which a mean of rows between these values may be off by rounding."""
-    return float(np.square(column_rounding(low, high)[high > low]).sum())
-
-
-class Place:
-    """Where rows lie, as the sweeps need it; all of it follows from the rows as a set.
-
-    ``origin``, a round point near the rows, that sums and scores are taken from; ``scale``, a power
-    of two that brings data and centers, less the origin, into [-1, 1]; ``rounding``, the squared
-    distance up to which a mean of equal rows may be off by rounding; ``layout`` of the sums, and
-    ``mean`` (weighted); sums are taken from ``sums_from``. Rows without weight matter to the scale
-    alone. Scores of sparse rows are taken from 0.
-
-    ``used`` and ``all_rows`` are the ranges of the columns, over rows of positive weight and over
-    all; ``mass`` is the sum of weights, None: no weights.
-    """
-
-    layout: Layout
-    mean: NDArray[np.float64]
-
-    def __init__(self, used, all_rows, mass, sparse, centers=None, sums_from=None):
-        low, high = self._range = used
-        self.origin = round_origin(low, high)
-        self.sums_from = self.origin if sums_from is None else sums_from
-        if sparse:
-            self.origin = np.zeros(len(low))
-        self.spread = high - low
-        low, high = all_rows
-        reach = max((high - self.origin).max(), (self.origin - low).max())
-        if centers is not None:
-            reach = max(reach, np.abs(centers - self.origin).max())
-        if reach > 0 and not SMALLEST_REACH < reach < LARGEST_REACH:
-            raise ValueError(
-                f"X must be spread over more than 1e-140 and less than 1e140, got {reach:.3g}: "
-                "squared distances would leave the range of float64; rescale the data"
-            )
-        check_spread(0.0 if mass is None else mass, float(reach))
-        self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
-        self.rounding = mean_rounding(*used)
-
-    def column_rounding(self):
-        """What of a difference may be rounding, in each column."""
-        return column_rounding(*self._range)
-
-
-class Space(Place):
-    """The place of these rows; its ``layout`` and ``mean`` are made when they are asked for."""
-
-    def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
-        self._data = X, weight, n_threads
-        self._layout = self._center = None
-        used = all_rows = column_range(X, weight, n_threads)
-        if weight is not None and not weight.all():
-            all_rows = column_range(X, None, n_threads)
-        mass = None if weight is None else float(weight.sum())
-        super().__init__(used, all_rows, mass, issparse(X), centers, sums_from)
-
-    # functools.cached_property of Python 3.11 has a lock, which a forked child would find locked
-
-    @property
-    def layout(self):
-        """The bins of the sums."""
-        if self._layout is None:
-            low, high = self._range
-            self._layout = Layout(*self._data, origin=self.sums_from, low=low, high=high)
-        return self._layout
-
-    @property
-    def center(self):
-        """The mean of all rows, and their weight."""
-        if self._center is None:
-            self._center = self.layout.center(*self._data)
-        return self._center
-
-    @property
-    def mean(self):
-        """The mean of all rows."""
-        return self.center[0]
-
-
-def sweep_over(X, *args, **options):
-    """The sweep for these rows, dense or sparse; arguments as for DPSweep."""
-    return (SparseSweep if issparse(X) else DPSweep)(X, *args, **options)
-
-
-def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
-    """A sweep over the data whose labels are the nearest of these centers."""
-    space = Space(X, weight, n_threads, centers, sums_from)
-    labels = np.zeros(X.shape[0], dtype=np.int32)
-    sweep = sweep_over(X, weight, None, labels, space, n_threads, len(centers), False)
-    sweep.set_centers(centers)
-    sweep.assign()
-    return sweep
 
 
 class NearestCenters(Estimator):

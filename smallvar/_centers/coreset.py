@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 
-from smallvar._centers.center_estimator import Space, sweep_over
 from smallvar._centers.dpmeans import WEIGHTS
 from smallvar._core.config import resolve_threads
+from smallvar._core.frame import RowsFrame, sweep_over
 from smallvar._core.validation import (
     Data,
     check_data,
@@ -30,15 +30,15 @@ def rough(X, weight, lam, most, rng, n_threads):
     The first seed is the mean. Then, in rounds, as many rows as there are seeds are drawn by weight
     times squared distance (Bahmani et al. 2012), until a round does not lower error + lam * seeds.
     """
-    space, labels = Space(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
-    sweep = sweep_over(X, weight, None, labels, space, n_threads, 8, True)
-    sweep.start(space.mean.reshape(1, -1))
+    frame, labels = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
+    sweep = sweep_over(X, weight, None, labels, frame, n_threads, 8, True)
+    sweep.start(frame.mean.reshape(1, -1))
     best, lowest = None, np.inf
     while True:
         sweep.assign()
         distance = sweep.own_distances()
         if sweep.k == 1:  # the mean is rounded, other seeds are rows
-            distance[distance <= space.rounding] = 0.0
+            distance[distance <= frame.rounding] = 0.0
         total = np.cumsum(distance if weight is None else weight * distance)
         objective = total[-1] + lam * sweep.k
         if best is not None and not objective < lowest:

@@ -7,15 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from smallvar._centers.center_estimator import (
-    CenterEstimator,
-    NearestCenters,
-    Space,
-    nearest_sweep,
-    sweep_over,
-)
+from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import Start, best_of
+from smallvar._core.frame import RowsFrame, nearest_sweep, sweep_over
 from smallvar._core.validation import (
     Data,
     check_flag,
@@ -285,14 +280,14 @@ class DPMeans(NearestCenters, CenterEstimator):
         """All starts on checked data; the best one becomes the result."""
 
         def start(order, centers, lam, algorithm, given, cap):
-            space = Space(X, weight, n_threads, centers if given else None)
+            frame = RowsFrame(X, weight, n_threads, centers if given else None)
             if centers is None:
-                centers = space.mean.reshape(1, -1)
+                centers = frame.mean.reshape(1, -1)
             w = weight if order is None or weight is None else weight[order]
             labels = np.zeros(X.shape[0], dtype=np.int32)
             make = CollapsedSweep if algorithm == "collapsed" else sweep_over
             bounds = algorithm != "collapsed"
-            sweep = make(X, w, order, labels, space, n_threads, len(centers), bounds)
+            sweep = make(X, w, order, labels, frame, n_threads, len(centers), bounds)
             return Start(sweep, order, centers, lam, algorithm, given, cap)
 
         lam = None

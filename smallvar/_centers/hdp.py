@@ -9,10 +9,11 @@ from sklearn.base import ClusterMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._centers.center_estimator import NearestCenters, Space
+from smallvar._centers.center_estimator import NearestCenters
 from smallvar._centers.dpmeans import LAMS, DPMeans
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import Progress, best_of
+from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
 from smallvar._core.validation import check_lam, check_number, check_reach, check_weights, learned
 from smallvar._selection.criterion import count_distinct
@@ -71,10 +72,10 @@ class _Start:
         return path if lam_global == self.lam_global else path + lam_global * np.array(self.counts)
 
 
-def _local_price(X, inertia, space):
+def _local_price(X, inertia, frame):
     """What a local cluster must save: PRICE times the variance within clusters times log(rows)."""
     rows = count_distinct(X)
-    varying = int((space.spread > 0.0).sum())
+    varying = int((frame.spread > 0.0).sum())
     if not inertia > 0.0:
         return 1.0
     return PRICE * inertia / (rows * varying) * float(np.log(rows)) or 1.0
@@ -347,7 +348,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
 
     def _fit(self, X, weight, sets, rng, n_threads):
         """Fit rows that all have weight; whether the sweeps came to an end."""
-        space = Space(X, weight, n_threads)
+        frame = RowsFrame(X, weight, n_threads)
         lam_local, lam_global = self.lam_local, self.lam_global
         for name in ("path_", "lam_global_range_"):
             vars(self).pop(name, None)
@@ -357,7 +358,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
             pooled._fit(X, weight, None, rng, n_threads)
             self.path_ = pooled.path_
         if lam_local == "auto":
-            lam_local = _local_price(X, pooled.inertia_, space)
+            lam_local = _local_price(X, pooled.inertia_, frame)
         elif isinstance(lam_local, str):
             lam_local = local_of_rows(X, sets, self.n_local, n_threads)
         if lam_global == "farthest-first":
@@ -372,8 +373,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
                 len(sets),
                 lam_local,
                 floor,
-                space.layout,
-                space.mean,
+                frame.layout,
+                frame.mean,
                 n_threads,
                 None if weight is None else weight[order],
             )
@@ -393,7 +394,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
         else:
             lam_global = float(lam_global)
             # the global penalty, or more than rounding alone can make
-            floor = max(lam_global, space.rounding * space.center[1])
+            floor = max(lam_global, frame.rounding * frame.center[1])
             starts = (
                 run(_Start(sweep_of(sets.order(rng if i else None), floor), lam_local, lam_global))
                 for i in range(self.n_init)
@@ -472,7 +473,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
         if groups is not None:
             group = Groups(groups, X.shape[0]).among(self.groups_)
         if weight is not None:
-            Space(X, weight, n_threads, centers)  # squares times weights stay within float64
+            RowsFrame(X, weight, n_threads, centers)  # squares times weights stay within float64
         labels = self._assign(X, group, weight, centers, n_threads)
         return labels, X, weight, centers
 

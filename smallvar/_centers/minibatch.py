@@ -7,15 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 
-from smallvar._centers.center_estimator import (
-    CenterEstimator,
-    NearestCenters,
-    Space,
-    nearest_sweep,
-)
+from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._centers.dpmeans import LAMS, resolve_lam
 from smallvar._core.estimator import unchanged_on_error
 from smallvar._core.fit_loop import NO_CAP
+from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import (
     Data,
     check_init,
@@ -76,7 +72,7 @@ class BatchEstimator(CenterEstimator):
 
     def _first(self, X, weight, n_threads):
         """The center to begin at where none is given."""
-        return Space(X, weight, n_threads).mean.reshape(1, -1)
+        return RowsFrame(X, weight, n_threads).mean.reshape(1, -1)
 
     def _reach(self):
         """The weighted squared distance beyond which a row opens a cluster."""

@@ -6,8 +6,8 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammainccinv, gammaincinv
 from sklearn.utils.random import sample_without_replacement
 
-from smallvar._centers.center_estimator import Space, nearest_sweep
 from smallvar._core.fit_loop import CANCELLATION, NO_CAP, TIE, Progress
+from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import some_rows
 from smallvar._selection.path import draw
 from smallvar._sweeps.noise import NoiseSweep
@@ -93,8 +93,8 @@ class Search:
     def __init__(self, X, weight, n_threads, rng, cap, centers):
         self.X, self.weight, self.n_threads, self.rng = X, weight, n_threads, rng
         self.cap = NO_CAP if cap is None else cap
-        self.space = Space(X, weight, n_threads, centers)
-        self.sweep = NoiseSweep(X, weight, self.space, n_threads, len(centers))
+        self.frame = RowsFrame(X, weight, n_threads, centers)
+        self.sweep = NoiseSweep(X, weight, self.frame, n_threads, len(centers))
         self.rows = None if weight is None or weight.all() else np.flatnonzero(weight)
 
     def run(self, lam, price, centers, max_iter, tol, verbose, fixed):
@@ -337,5 +337,5 @@ class Search:
                 return best
             best = saved, center, after
             mass = None if self.weight is None else self.weight[rows]
-            center = self.space.layout.mean(some_rows(self.X, rows), mass, self.n_threads)
+            center = self.frame.layout.mean(some_rows(self.X, rows), mass, self.n_threads)
         return best

@@ -10,11 +10,11 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._centers.center_estimator import Space, nearest_sweep, sweep_over
 from smallvar._centers.dpmeans import LAMS, DPMeans
 from smallvar._centers.minibatch import BatchEstimator
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import Start
+from smallvar._core.frame import RowsFrame, nearest_sweep, sweep_over
 from smallvar._core.validation import (
     DTYPES,
     Data,
@@ -179,7 +179,7 @@ def unit_sparse_rows(X, n_threads):
     return copy, zero
 
 
-class Sphere(Space):
+class Sphere(RowsFrame):
     """Where rows of length 1 lie: sums are from 0, and the rounding of lengths is no distance."""
 
     def __init__(self, X, weight, n_threads, centers=None):
@@ -444,11 +444,11 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
                 return Start(sweep, None, centers, lam, algorithm, True, cap, self._error_share)
             if centers is None:
                 centers = first_row(X, weight, order)
-            space = Sphere(X, weight, n_threads, centers)
+            frame = Sphere(X, weight, n_threads, centers)
             w = weight if order is None or weight is None else weight[order]
             labels = np.zeros(X.shape[0], dtype=np.int32)
             sweep = sweep_over(
-                X, w, order, labels, space, n_threads, len(centers), True, spherical=True
+                X, w, order, labels, frame, n_threads, len(centers), True, spherical=True
             )
             return Start(sweep, order, centers, lam, algorithm, True, cap, self._error_share)
 

@@ -223,8 +223,8 @@ def fit(args, table, sample):
 
 def label(args, table, model):
     """Write the label of every row; returns the sizes of the clusters and the SSE."""
-    from smallvar._centers.center_estimator import nearest_sweep
     from smallvar._core.config import resolve_threads
+    from smallvar._core.frame import nearest_sweep
 
     sizes, error = np.zeros(model.n_clusters_, dtype=np.int64), 0.0
     threads = resolve_threads(args.threads)

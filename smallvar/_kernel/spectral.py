@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from smallvar._centers.center_estimator import nearest_sweep
 from smallvar._core.config import resolve_threads
 from smallvar._core.eigen import (
     DENSE,
@@ -23,6 +22,7 @@ from smallvar._core.eigen import (
 )
 from smallvar._core.estimator import unchanged_on_error
 from smallvar._core.fit_loop import best_of
+from smallvar._core.frame import nearest_sweep
 from smallvar._core.groups import first_appearance
 from smallvar._core.tables import opened, types_of
 from smallvar._core.validation import (

@@ -26,14 +26,14 @@ class Criterion:
     column that others determine says nothing of its own, and would make every cut look better.
     """
 
-    def __init__(self, X, weight, space, n_threads):
-        self.X, self.weight, self.space = X, weight, space
+    def __init__(self, X, weight, frame, n_threads):
+        self.X, self.weight, self.frame = X, weight, frame
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.distinct, self.d = count_distinct(X), X.shape[1]
         self.tie = PRICE * np.log(self.distinct)
         self.total, self.rank = self._scatter(None) if self.d > 1 else None, self.d
         if 1 < self.d < self.distinct:  # fewer rows than columns say nothing of that
-            offset = space.mean - space.origin
+            offset = frame.mean - frame.origin
             e = np.linalg.eigvalsh(self.total / self.n - np.outer(offset, offset))
             self.rank = max(1, int((e > ZERO_VARIANCE * e[-1]).sum()))
         self.judge, self.n_threads = None, n_threads
@@ -44,13 +44,13 @@ class Criterion:
         for start in range(0, self.X.shape[0], BLOCK):
             rows = slice(start, start + BLOCK)
             R = np.asarray(self.X[rows], dtype=np.float64)
-            R = R - (self.space.origin if sweep is None else sweep.centers[sweep.labels[rows]])
+            R = R - (self.frame.origin if sweep is None else sweep.centers[sweep.labels[rows]])
             out += (R if self.weight is None else R * self.weight[rows, None]).T @ R
         return out
 
     def _covariance(self, sweep):
         """The pooled covariance within clusters."""
-        M = sweep.centers - self.space.origin
+        M = sweep.centers - self.frame.origin
         within = self.total - (M * sweep.weights[:, None]).T @ M
         if np.trace(within) < CANCELLATION * np.trace(self.total):
             within = self._scatter(sweep)  # the difference is mostly rounding
@@ -61,7 +61,7 @@ class Criterion:
         if self.judge is None:
             label = np.zeros(self.X.shape[0], dtype=np.int32)
             self.judge = MergeSweep(
-                self.X, self.weight, None, label, self.space, self.n_threads, 8, False
+                self.X, self.weight, None, label, self.frame, self.n_threads, 8, False
             )
         self.judge.start(np.zeros((k, self.d)))
         self.judge.labels[:] = labels
@@ -101,8 +101,8 @@ class Criterion:
             own = self._own(sweep)
             if own is not None:
                 V = min(V, value(*own, 3 * K, PER_COLUMN))
-        if K == 1 and d == self.d and self.space.spread.min() > 0.0:
-            box = 2.0 * u * float(np.log(self.space.spread).sum()) + unit * PRICE * 2 * d
+        if K == 1 and d == self.d and self.frame.spread.min() > 0.0:
+            box = 2.0 * u * float(np.log(self.frame.spread).sum()) + unit * PRICE * 2 * d
             if box < V:
                 V, metric = box, None
         return V, metric, error
@@ -116,7 +116,7 @@ class Criterion:
         if not det.min() > ZERO_VARIANCE * det.max():
             return None
         logdet = float(sweep.weights @ np.log(det)) / self.n
-        return squares, logdet - 4.0 * np.log(self.space.scale)
+        return squares, logdet - 4.0 * np.log(self.frame.scale)
 
     def _directions(self, sweep):
         """How many directions q are worth their price; eigenvalues and vectors of the covariance.

@@ -9,8 +9,8 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
-from smallvar._centers.center_estimator import Space, nearest_sweep
 from smallvar._core.config import one_blas_thread, resolve_threads
+from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import (
     Data,
     check_data,
@@ -45,9 +45,9 @@ class Descent:
     height, clusters of the top in it), as in scipy's linkages.
     """
 
-    def __init__(self, X, weight, sweep, space=None):
-        self.X, self.weight, self.sweep, self.space = X, weight, sweep, space
-        self.rounding = 0.0 if space is None else space.rounding
+    def __init__(self, X, weight, sweep, frame=None):
+        self.X, self.weight, self.sweep, self.frame = X, weight, sweep, frame
+        self.rounding = 0.0 if frame is None else frame.rounding
 
     def seed(self, size, rng):
         """Centers at ``size`` rows far apart, drawn in rounds by weight times squared distance.
@@ -154,15 +154,15 @@ def _fine(low, single):
 
 def _descent(X, weight, n_threads):
     """A Descent by squared distances."""
-    space, label = Space(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
-    sweep = MergeSweep(X, weight, None, label, space, n_threads, 8, True)
-    return Descent(X, weight, sweep, space)
+    frame, label = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
+    sweep = MergeSweep(X, weight, None, label, frame, n_threads, 8, True)
+    return Descent(X, weight, sweep, frame)
 
 
 def squared_euclidean(X, weight, n_threads, unit):
     """Criterion and descent for squared distances, which do not depend on the unit of weights."""
     descent = _descent(X, weight, n_threads)
-    return Criterion(X, weight, descent.space, n_threads), descent
+    return Criterion(X, weight, descent.frame, n_threads), descent
 
 
 class _Problem:
@@ -231,9 +231,9 @@ class _Sample:
         """From here on go down in this metric; returns what the centers are in it."""
         c = self.criterion
         blocks = range(0, c.X.shape[0], BLOCK)
-        X = np.concatenate([(c.X[i : i + BLOCK] - c.space.origin) @ metric for i in blocks])
+        X = np.concatenate([(c.X[i : i + BLOCK] - c.frame.origin) @ metric for i in blocks])
         self.descent, self.turned = _descent(X, c.weight, c.n_threads), True
-        return (centers - c.space.origin) @ metric
+        return (centers - c.frame.origin) @ metric
 
     def stop(self, judge, measure):
         """The clustering at which the descent is now; its criterion and its error where wanted."""

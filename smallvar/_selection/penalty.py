@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smallvar._centers.center_estimator import mean_rounding
 from smallvar._core.config import resolve_threads
+from smallvar._core.frame import mean_rounding
 from smallvar._core.groups import Groups
 from smallvar._core.validation import (
     Data,

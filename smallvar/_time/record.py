@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from smallvar._centers.center_estimator import Space
+from smallvar._core.frame import RowsFrame
 from smallvar._core.validation import unit_of
 from smallvar._selection.path import Descent
 from smallvar._sweeps.merge import MergeSweep
@@ -31,7 +31,7 @@ class Record:
 
     def __init__(self, X, weight, begin, n_threads):
         self.X, self.weight, self.begin, self.n_threads = X, weight, begin, n_threads
-        self.space = Space(X, weight, n_threads)
+        self.frame = RowsFrame(X, weight, n_threads)
         self.n, self.mass = len(X), 1.0 if weight is None else float(weight.mean())
         self.unit = unit_of(weight)
         self.first = np.zeros(self.n, dtype=bool)
@@ -49,7 +49,7 @@ class Record:
 
     def sums(self, labels, k):
         """Means and weights of ``k`` clusters of the rows."""
-        sums = Sums(self.space.layout, k)
+        sums = Sums(self.frame.layout, k)
         sums.add(self.X, labels, self.weight, self.n_threads)
         return sums.means[:k], sums.totals[1][:k]
 
@@ -104,9 +104,9 @@ def noise_of(record):
     """
     near = _some(np.flatnonzero(~record.first[1:]), record.X.shape[1])
     steps = np.subtract(record.X[near + 1], record.X[near], dtype=np.float64)
-    steps[np.abs(steps) <= np.maximum(record.space.column_rounding(), SMALLEST_STEP)] = 0.0
+    steps[np.abs(steps) <= np.maximum(record.frame.column_rounding(), SMALLEST_STEP)] = 0.0
     if not steps.any():
-        return _of_covariance(np.asarray(record.X, dtype=np.float64) - record.space.mean)
+        return _of_covariance(np.asarray(record.X, dtype=np.float64) - record.frame.mean)
     variance, scale = _variance(steps)
     used = variance > 0.0
     steps = np.clip(steps[:, used], -TRIM * scale[used], TRIM * scale[used])
@@ -160,11 +160,11 @@ def prices(noise, n):
 def cut(record, price):
     """The number of the piece of each row, where pieces begin, their means and weights."""
     weight = None if record.weight is None else record.weight / record.unit
-    X, begin, space = record.X, record.begin, record.space
+    X, begin, frame = record.X, record.begin, record.frame
     with np.errstate(over="ignore", under="ignore"):
         price = np.float64(price) / record.unit
     price = float(np.clip(price, SMALLEST_PRICE, LARGEST_PRICE))
-    opens = pieces(X, begin, weight, space.origin, price, MOST_OPENINGS)
+    opens = pieces(X, begin, weight, frame.origin, price, MOST_OPENINGS)
     number = np.cumsum(opens, dtype=np.int32) - np.int32(1)
     mean, mass = record.sums(number, int(number[-1]) + 1)
     return SimpleNamespace(
@@ -178,10 +178,10 @@ def cut(record, price):
 
 def _descent(mean, mass, n_threads):
     """A way down that begins with a cluster for each of these rows, equal ones together."""
-    space = Space(mean, mass, n_threads)
+    frame = RowsFrame(mean, mass, n_threads)
     label = np.zeros(len(mean), dtype=np.int32)
     descent = Descent(
-        mean, mass, MergeSweep(mean, mass, None, label, space, n_threads, 8, True), space
+        mean, mass, MergeSweep(mean, mass, None, label, frame, n_threads, 8, True), frame
     )
     descent.start(mean)
     return descent

@@ -8,9 +8,10 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._centers.center_estimator import CenterEstimator, Space
+from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import TIE, Progress, best_of
+from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups, first_appearance
 from smallvar._core.validation import (
     check_lam,
@@ -478,7 +479,7 @@ class SegmentMeans(CenterEstimator):
         """The best start, with its penalties."""
         cap = record.n if self.max_clusters is None else self.max_clusters
         # less than a mean may be off by is no noise
-        noise = np.maximum(noise_of(record), record.space.rounding) * record.mass
+        noise = np.maximum(noise_of(record), record.frame.rounding) * record.mass
         for _ in range(ROUNDS):
             least, price = prices(noise, record.n) if noise[0] > 0.0 else (1.0, 1.0)
             price = price if self.lam_switch == "auto" else float(self.lam_switch)
@@ -587,7 +588,7 @@ class SegmentMeans(CenterEstimator):
         n_threads, weight = self._threads(), check_weights(sample_weight, X.shape[0])
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         if weight is not None:
-            Space(X, weight, n_threads, centers)  # squares times weights stay within float64
+            RowsFrame(X, weight, n_threads, centers)  # squares times weights stay within float64
         visit = _Visit(X, weight, groups)
         return visit, centers, visit.viterbi(centers, float(self.lam_switch_), n_threads)
 

@@ -20,7 +20,7 @@ from smallvar._core.validation import (
 )
 from smallvar.dask._collection import Parts, prepared
 from smallvar.dask._lazy import Lazy, lazily
-from smallvar.dask._sweep import MOST, TeamPlace, TeamSweep, facts_of, mean_of
+from smallvar.dask._sweep import MOST, TeamFrame, TeamSweep, facts_of, mean_of
 from smallvar.dask._team import current_client, team_of
 
 SAMPLE = 200_000  # rows that "auto" looks at
@@ -282,10 +282,10 @@ class DPMeans(OnTeam, smallvar.DPMeans):
         n = sum(known.sizes.values())
 
         def start(order, centers, lam, algorithm, given, cap):
-            place = TeamPlace(team, known, centers if given else None)
+            frame = TeamFrame(team, known, centers if given else None)
             if centers is None:
-                centers = mean_of(team, place).reshape(1, -1)
-            sweep = TeamSweep(team, place, labels, most=self.max_opened)
+                centers = mean_of(team, frame).reshape(1, -1)
+            sweep = TeamSweep(team, frame, labels, most=self.max_opened)
             return Start(sweep, None, centers, lam, algorithm, given, cap)
 
         lam, X, weight = self.lam, np.broadcast_to(0.0, (n, 1)), None
@@ -446,8 +446,8 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         def sweep_from(centers):
             if centers is None:
                 centers = known.first[1][None]
-            place = TeamPlace(team, known, centers, zero, rounding)
-            sweep = TeamSweep(team, place, labels, spherical=True, most=self.max_opened)
+            frame = TeamFrame(team, known, centers, zero, rounding)
+            sweep = TeamSweep(team, frame, labels, spherical=True, most=self.max_opened)
             return sweep, centers
 
         X, weight, times = np.broadcast_to(0.0, (n, 1)), None, 1.0

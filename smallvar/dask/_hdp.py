@@ -26,7 +26,7 @@ from smallvar.dask._sets import (
     whole_sets,
     with_weight,
 )
-from smallvar.dask._sweep import MOST, TeamPlace, sums_of
+from smallvar.dask._sweep import MOST, TeamFrame, sums_of
 from smallvar.dask._team import current_client, here, team_of, threads_here
 
 # ---- one partition -------------------------------------------------------------------------------
@@ -309,17 +309,17 @@ class HDPMeans(Remote, smallvar.HDPMeans):
         if not team.numbers:
             raise ValueError("sample_weight must have a positive entry, got all zeros")
         total = team.call(facts, None, fold=add_facts)[0]
-        place = TeamPlace(team, total)
-        sums = team.call(whole, place.layout, fold=add_sums)[0]
-        center, mass = sums_of(place.layout, *sums).center(0)
+        frame = TeamFrame(team, total)
+        sums = team.call(whole, frame.layout, fold=add_sums)[0]
+        center, mass = sums_of(frame.layout, *sums).center(0)
         names = [known[p][2] for p in team.numbers]
         sets = all_names(names)
         ends = np.cumsum([len(some) for some in names])[:-1]
         numbers = dict(zip(team.numbers, np.split(sets.number, ends), strict=True))
         lam_local, lam_global = float(self.lam_local), float(self.lam_global)
         # the global penalty, or more than rounding alone can make
-        floor = max(lam_global, place.rounding * mass)
-        sweep = TeamSweep(team, place.layout, center, numbers, lam_local, floor, self.max_opened)
+        floor = max(lam_global, frame.rounding * mass)
+        sweep = TeamSweep(team, frame.layout, center, numbers, lam_local, floor, self.max_opened)
         start = _Start(sweep, lam_local, lam_global).run(
             total.n, self.max_iter, self.tol, self.verbose
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from smallvar._centers.center_estimator import sweep_over
+from smallvar._core.frame import sweep_over
 from smallvar._core.validation import one_row
 from smallvar._sweeps.sums import Sums, column_range, count_small
 from smallvar.dask._team import put_state, take_state, threads_here
@@ -143,7 +143,7 @@ class Step:
     fit: str
     turn: int
     kind: str
-    place: object  # Place, with layout
+    frame: object  # Frame, with layout
     spherical: bool
     centers: np.ndarray  # at the start
     lam: float
@@ -166,7 +166,7 @@ class State:
     """A partition in the course of a fit."""
 
     def __init__(self, block, step, centers):
-        weight = block.weight if step.place.layout.weighted else None
+        weight = block.weight if step.frame.layout.weighted else None
         self.block = block
         labels = np.zeros(block.X.shape[0], dtype=np.int32)
         self.sweep = sweep_over(
@@ -174,7 +174,7 @@ class State:
             weight,
             None,
             labels,
-            step.place,
+            step.frame,
             threads_here() if step.keep else 1,  # tasks that read their rows run side by side
             len(centers),
             True,
@@ -315,4 +315,4 @@ def add_visits(several):
 
 def without_centers(step):
     """What a warm partition has to know of the step before."""
-    return replace(step, centers=None, place=None, previous=None, remap=None)
+    return replace(step, centers=None, frame=None, previous=None, remap=None)

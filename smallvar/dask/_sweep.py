@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from smallvar._centers.center_estimator import Place
+from smallvar._core.frame import Frame
 from smallvar._sweeps.dpmeans import next_centers
 from smallvar._sweeps.sums import Layout, Stream, Sums
 from smallvar.dask._part import (
@@ -45,7 +45,7 @@ def facts_of(team):
     return known
 
 
-class TeamPlace(Place):
+class TeamFrame(Frame):
     """The place of all rows of a team."""
 
     def __init__(self, team, known, centers=None, sums_from=None, rounding=None):
@@ -62,10 +62,10 @@ class TeamPlace(Place):
         self.layout = Layout.of_parts(*known.used, known.n, extremes, count, origin=self.sums_from)
 
 
-def mean_of(team, place):
+def mean_of(team, frame):
     """The mean of all rows."""
-    cells, counts = team.call(whole, place.layout, fold=add_sums)[0]
-    return sums_of(place.layout, cells, counts).means[0]
+    cells, counts = team.call(whole, frame.layout, fold=add_sums)[0]
+    return sums_of(frame.layout, cells, counts).means[0]
 
 
 def sums_of(layout, cells, counts, k=None):
@@ -85,8 +85,8 @@ class TeamSweep:
 
     crowded = False  # workers see to that themselves
 
-    def __init__(self, team, place, labels, spherical=False, most=MOST):
-        self.team, self.place, self.spherical = team, place, spherical
+    def __init__(self, team, frame, labels, spherical=False, most=MOST):
+        self.team, self.frame, self.spherical = team, frame, spherical
         self.labels_of = labels
         self.most = most
         self.total = -1.0
@@ -118,7 +118,7 @@ class TeamSweep:
             self.team.fit,
             self.turn,
             kind,
-            self.place,
+            self.frame,
             self.spherical,
             self.centers,
             lam,
@@ -215,7 +215,7 @@ class TeamSweep:
             out = self.visit(self._with_sums(step))
         if out.total is not None:
             self.total = read(out.total)
-        self.sums = sums_of(self.place.layout, *out.sums, k=self.k)
+        self.sums = sums_of(self.frame.layout, *out.sums, k=self.k)
         self.before = step
         if moved is None:  # some partitions had lost their labels: whether the means say so
             after = next_centers(self.sums, self._all_centers(), 0.0, self.spherical)[0]
