@@ -33,6 +33,7 @@ from smallvar._centers.minibatch import MiniBatchDPMeans
 from smallvar._centers.robust import RobustDPMeans
 from smallvar._centers.spherical import SphericalDPMeans
 from smallvar._core.config import show_config
+from smallvar._core.progress import progress_callback
 from smallvar._features.bpmeans import BPMeans, KFeatures, feature_path
 from smallvar._graph.penalized_cut import PenalizedCut, cut_path
 from smallvar._kernel.kernel_dpmeans import KernelDPMeans
@@ -84,5 +85,6 @@ __all__ = [
     "hdp_lambdas",
     "lambda_path",
     "match_clusters",
+    "progress_callback",
     "show_config",
 ]

@@ -33,7 +33,7 @@ def run_sweep(p, rule, states=None, *, n_threads=1, n_swaps=0, max_iter=300):
     """The best of the compiled starts from these states of the generator."""
     cap = p.n_components if rule in FIXED else p.max_features or len(p.X)
     states = [p.state] if states is None else states
-    sweep = FeatureSweep(p.X, p.weights, rule, p.lam, cap, max_iter, 0.0, n_swaps, n_threads, False)
+    sweep = FeatureSweep(p.X, p.weights, rule, p.lam, cap, max_iter, 0.0, n_swaps, n_threads, None)
     sweep.run(np.array(states, dtype=np.uint64), np.full(len(states), not p.mean, dtype=np.intc))
     return sweep
 
@@ -480,9 +480,7 @@ def test_sums_kept_up_are_sums_from_scratch(rule, kind):
     lam = 0.02 * np.square(X - X.mean(axis=0)).sum()
     fixed = rule in ("coordinate", "exact")
     for n_threads in (1, 3):
-        sweep = FeatureSweep(
-            X, weight, rule, 0.0 if fixed else lam, 5, 30, 0.0, 4, n_threads, False
-        )
+        sweep = FeatureSweep(X, weight, rule, 0.0 if fixed else lam, 5, 30, 0.0, 4, n_threads, None)
         sweep.run(np.arange(4, dtype=np.uint64), np.array([0, 1, 0, 1], dtype=np.intc))
         assert sweep.k > 1
         for mine, fresh in zip(sweep.sums(), sums_of(X, sweep.assignments(), weight), strict=True):
@@ -502,7 +500,7 @@ def test_a_fit_does_not_know_the_order_of_the_rows(rule, weighted, n):
     def run(order, n_threads):
         sweep = FeatureSweep(
             X[order], None if weight is None else weight[order], rule, 0.0, 4, 8, 0.0, 0, n_threads,
-            False,
+            None,
         )  # fmt: skip
         sweep.run_given(Z[order], 0)
         return sweep
@@ -531,7 +529,7 @@ def test_updated_state_does_not_drift(seed, offset):
     start = np.random.default_rng(seed).integers(0, 2, size=(300, 10)).astype(np.uint8)
 
     def run(max_iter):
-        sweep = FeatureSweep(X, None, "collapsed", 0.1 * lam, 12, max_iter, 0.0, 0, 1, False)
+        sweep = FeatureSweep(X, None, "collapsed", 0.1 * lam, 12, max_iter, 0.0, 0, 1, None)
         sweep.run_given(start, 0)
         return sweep
 
@@ -579,7 +577,7 @@ def test_swaps_only_help(rule, seed):
     lam, objectives, before = 0.02 * np.square(X).sum(), [], np.inf
     for n_swaps in (0, 5, 20):
         cap = 4 if rule in FIXED else 60
-        sweep = FeatureSweep(X, w, rule, lam, cap, 300, 0.0, n_swaps, 1 + seed % 3, False)
+        sweep = FeatureSweep(X, w, rule, lam, cap, 300, 0.0, n_swaps, 1 + seed % 3, None)
         modes = np.arange(10, dtype=np.intc) % 2
         sweep.run(np.arange(10, dtype=np.uint64) + np.uint64(seed), modes)
         objectives.append(sweep.objectives)
@@ -627,7 +625,7 @@ def test_default_penalty(seed):
     for k in (1, 3, len(p.X)):
         if k > len(p.X):
             continue
-        sweep = FeatureSweep(p.X, None, "coordinate", 0.0, k, 1, 0.0, 0, 1 + seed % 3, False)
+        sweep = FeatureSweep(p.X, None, "coordinate", 0.0, k, 1, 0.0, 0, 1 + seed % 3, None)
         expected = twins.penalty.farthest_first_features(p.doubles, k)
         energy = np.square(p.doubles).sum()
         np.testing.assert_allclose(sweep.farthest_first(), expected, rtol=1e-9, atol=1e-14 * energy)
@@ -644,10 +642,10 @@ def test_farthest_first_by_hand():
     X = np.array([[6.0, 0], [5, 0], [0, 4], [0, 2]])
     saved = [60, 20 - 4, 4, 1]
     for k in (1, 2, 3, 4):
-        sweep = FeatureSweep(X, None, "coordinate", 0.0, k, 1, 0.0, 0, 1, False)
+        sweep = FeatureSweep(X, None, "coordinate", 0.0, k, 1, 0.0, 0, 1, None)
         assert twins.penalty.farthest_first_features(X, k) == min(saved[:k])
         np.testing.assert_allclose(sweep.farthest_first(), min(saved[:k]))
-    with_repeats = FeatureSweep(X[[0, 0, 0]], None, "coordinate", 0.0, 3, 1, 0.0, 0, 1, False)
+    with_repeats = FeatureSweep(X[[0, 0, 0]], None, "coordinate", 0.0, 3, 1, 0.0, 0, 1, None)
     assert with_repeats.farthest_first() == 108
 
 
@@ -847,7 +845,7 @@ def test_search_finds_the_best_row(seed):
     X = X.astype(np.float32) if seed % 2 else np.asfortranarray(X)
     weight = rng.random(n) + 0.5 if seed % 3 == 0 else None
     for n_threads in (1, 3):
-        sweep = FeatureSweep(X, weight, "coordinate", 0.0, k, 1, 0.0, 0, n_threads, False)
+        sweep = FeatureSweep(X, weight, "coordinate", 0.0, k, 1, 0.0, 0, n_threads, None)
         Z, error = sweep.encode(A)
         best = np.square(X - twins.features.encode(X, A, exact=True) @ A).sum(axis=1)
         np.testing.assert_allclose(np.square(X - Z @ A).sum(axis=1), best, rtol=1e-9, atol=1e-12)

@@ -15,7 +15,10 @@ def test_a_case_is_a_matter_of_its_seed():
 
 def test_every_public_name_is_a_subject():
     assert set(fuzz.PARAMETERS) == set(fuzz.PUBLIC) - {"__version__"}
-    assert {fuzz.Case(seed).name for seed in range(3000)} >= set(fuzz.PARAMETERS) - {"show_config"}
+    assert {fuzz.Case(seed).name for seed in range(3000)} >= set(fuzz.PARAMETERS) - {
+        "show_config",
+        "progress_callback",
+    }
 
 
 def test_parameters_are_those_of_the_signatures():

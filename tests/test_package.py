@@ -87,13 +87,13 @@ def test_sweeps_cimport_neither_numpy_nor_scikit_learn():
 # so that a module imports from those before it only.
 LAYERS = {
     "_core": (
-        *("config", "tables", "validation", "estimator", "groups", "fit_loop", "lapack", "eigen"),
-        "frame",
+        *("config", "progress", "tables", "validation", "fit_loop", "estimator", "groups"),
+        *("lapack", "eigen", "frame"),
     ),
     "_selection": ("penalty", "criterion", "envelope", "path"),
     "_centers": (
-        *("center_estimator", "dpmeans", "coreset", "minibatch", "noise", "robust", "divergence"),
-        *("bregman", "spherical", "gaussians", "mahalanobis", "hdp"),
+        *("center_estimator", "starts", "dpmeans", "coreset", "minibatch", "noise", "robust"),
+        *("divergence", "bregman", "spherical", "gaussians", "mahalanobis", "hdp"),
     ),
     "_features": ("feature_path", "feature_estimator", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),

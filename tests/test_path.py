@@ -1016,7 +1016,7 @@ def test_verbose(capsys):
     assert capsys.readouterr().out == ""
     model = DPMeans(random_state=0, verbose=1).fit(X_SMALL)
     out = capsys.readouterr().out
-    assert "look: 90 rows" in out and "path: 90 rows" in out and "sweep 1: 3 clusters" in out
+    assert "coarse path: 90 rows" in out and "path: 90 rows" in out and "sweep 1: 3 clusters" in out
     assert f"best {model.n_clusters_}" in out
     lambda_path(X_SMALL, random_state=0, verbose=1)
     assert "best 3" in capsys.readouterr().out

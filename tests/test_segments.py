@@ -15,6 +15,7 @@ from smallvar._sweeps.segments import pieces, viterbi
 
 from smallvar import SegmentMeans
 from smallvar._core import config
+from smallvar._core.fit_loop import LoopSettings
 from smallvar._time.record import Record, cut, noise_of, path_of, prices
 from smallvar._time.segments import _Start
 
@@ -159,7 +160,7 @@ def test_sweeps_are_their_twin(seed):
     labels = twins.exact.first_appearance(labels)
     lam, price = 3.0, float(rng.choice([0.0, 0.5, 2.0]))
     record = Record(X, weight, begin, 1)
-    start = _Start(record, labels.astype(np.int32), lam, price, len(X)).run(100, 0.0, 0)
+    start = _Start(record, labels.astype(np.int32), lam, price, len(X)).run(LoopSettings(100))
     expected = twins.segments.sweeps(X, begin, ones(weight, X), labels, lam, price)
     path = expected[2]
     assert start.progress.path[: len(path)] == path
@@ -176,7 +177,7 @@ def test_moves_lower_the_objective(seed):
     record = Record(X, None, begin, 1)
     parts = cut(record, 20.0)
     truth = truth.astype(np.int32)
-    best = _Start(record, truth, lam, price, 9, parts).run(50, 0.0, 0).objective
+    best = _Start(record, truth, lam, price, 9, parts).run(LoopSettings(50)).objective
     starts = {
         "drop": np.where((truth == 0) & (np.arange(len(X)) % 60 < 30), 3, truth),
         "split": np.minimum(truth, 1),
@@ -185,7 +186,7 @@ def test_moves_lower_the_objective(seed):
     for labels in starts.values():
         start = _Start(record, labels.astype(np.int32), lam, price, 9, parts)
         begins = start.objective
-        start.run(50, 0.0, 0)
+        start.run(LoopSettings(50))
         assert start.k == len(np.unique(truth))
         assert start.objective <= best * (1 + 1e-9) and start.objective <= begins
         assert never_rises(start.progress.path)

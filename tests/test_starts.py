@@ -8,12 +8,14 @@ import pytest
 from smallvar._sweeps.collapsed import CollapsedSweep
 
 from smallvar._centers.divergence import DivergenceSweep
+from smallvar._centers.starts import Sweep
 from smallvar._core import fit_loop
-from smallvar._core.fit_loop import Progress, Sweep, best_of
+from smallvar._core.fit_loop import LoopSettings, Progress, best_of
+from smallvar._core.progress import print_event
 
 
 def recorded(objectives, *, opened=0, changed=True, max_iter=300, tol=0.0, n=10):
-    progress = Progress(max_iter, tol, n, 0)
+    progress = Progress(LoopSettings(max_iter, tol), n)
     for objective in objectives:
         progress.record(objective, "{}", changed=changed, opened=opened)
     return progress
@@ -65,9 +67,9 @@ def test_an_earlier_start_wins_a_tie():
 
 
 def test_verbose(capsys):
-    best_of([start(1.0)], total=1, verbose=1)
+    best_of([start(1.0)], total=1, callback=print_event)
     assert capsys.readouterr().out == ""
-    best_of([start(2.0), start(1.0)], total=2, verbose=1)
+    best_of([start(2.0), start(1.0)], total=2, callback=print_event)
     lines = capsys.readouterr().out.splitlines()
     assert lines == [f"start {i}: 1 clusters, objective {v}" for i, v in ((1, 2), (2, 1))]
 
@@ -75,14 +77,14 @@ def test_verbose(capsys):
 def test_long_fits_tell_how_long(capsys, monkeypatch):
     now = iter([0.0, 0.0, 30.0, 30.0, 60.0])
     monkeypatch.setattr(fit_loop.time, "perf_counter", lambda: next(now))
-    progress = Progress(5, 0.0, 10, 1)
+    progress = Progress(LoopSettings(5, callback=print_event), 10)
     progress.record(3.0, "2 clusters, {}", changed=True)
     progress.record(2.0, "2 clusters, {}", changed=True)
     assert capsys.readouterr().out.splitlines() == [
         "sweep 1: 2 clusters, objective 3",
         "sweep 2: 2 clusters, objective 2 (15 s a sweep, at most 45 s left)",
     ]
-    best_of([start(2.0)], total=3, verbose=1)
+    best_of([start(2.0)], total=3, callback=print_event)
     assert capsys.readouterr().out == "start 1: 1 clusters, objective 2 (about 60 s left)\n"
 
 

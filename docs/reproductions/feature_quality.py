@@ -53,7 +53,7 @@ KINDS = {
 def run(X, rule, k, swaps, starts, rng):
     """Squared errors of single starts, and seconds for each, on one thread."""
     lam = LAM if rule in ("sweep", "collapsed") else 0.0
-    sweep = FeatureSweep(X, None, rule, lam, k, 1000, 0.0, swaps, 1, False)
+    sweep = FeatureSweep(X, None, rule, lam, k, 1000, 0.0, swaps, 1, None)
     states = rng.integers(2**63, size=starts, dtype=np.uint64)
     modes = np.arange(starts, dtype=np.intc) % 2  # init="alternate"
     begin = time.process_time()  # not the time that others take

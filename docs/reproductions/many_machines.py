@@ -32,7 +32,8 @@ from distributed import Client
 from smallvar._sweeps.sums import Layout, column_range
 
 from smallvar import DPMeans
-from smallvar._core.fit_loop import Start
+from smallvar._centers.starts import Start, StartPoint
+from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.frame import nearest_sweep
 from smallvar.dask import _part, _team
 from smallvar.dask._sweep import TeamFrame, TeamSweep, facts_of, mean_of
@@ -296,8 +297,9 @@ def fit(team, X, lam, max_iter=300, algorithm="serial", init=None):
     place = TeamFrame(team, known, init)
     centers = mean_of(team, place).reshape(1, -1) if init is None else init
     sweep = TeamSweep(team, place, lambda centers: nearest_sweep(X, None, centers, 1).labels)
-    start = Start(sweep, None, centers, lam, algorithm, init is not None, None)
-    start.run(max_iter, 0.0, 0)
+    point = StartPoint(None, init, lam, algorithm, None)
+    start = Start(point, sweep, centers, are_means=init is None)
+    start.run(LoopSettings(max_iter))
     for name, ours, theirs in (
         ("centers", sweep.centers, model.cluster_centers_),
         ("labels", sweep.labels, model.labels_),

@@ -18,9 +18,9 @@ from smallvar._centers.divergence import (
     sweep_at,
 )
 from smallvar._centers.dpmeans import WEIGHTS, DPMeans
+from smallvar._centers.starts import Start, run_starts
 from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
-from smallvar._core.fit_loop import Start
 from smallvar._core.validation import (
     check_init,
     check_option,
@@ -29,6 +29,7 @@ from smallvar._core.validation import (
     check_weights,
     learned,
 )
+from smallvar._selection.path import find_path
 from smallvar._selection.penalty import cut_guess
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ default="squared_euclidean"
                 rule.check(given, "init", self.divergence)
             with at_most_blas_threads(n_threads), np.errstate(over="ignore"):
                 best = self._fit_rule(rule, X, weight, given, rng, n_threads)
-            if not best.progress.ended:
+            if not best.ended:
                 warn_not_converged(self, self.n_iter_)
         return self
 
@@ -274,20 +275,25 @@ default="squared_euclidean"
                 f"{float(X.min()):.3g} to {float(X.max()):.3g}: replace tiny values"
             )
 
-        def start(order, centers, lam, algorithm, given, cap):
-            rows = active
+        def make_start(point):
+            rows, order = active, point.order
             if order is not None:
                 rows = order if active is None else order[weight[order] > 0]
             w = weight if weight is None or rows is None else weight[rows]
             sweep = DivergenceSweep(rule, X, w, rows, about)
-            centers = mass.mean[None] if centers is None else centers
-            return Start(sweep, rows, centers, float(lam), algorithm, given, cap)
+            given = point.centers is not None
+            return Start(point, sweep, point.centers if given else mass.mean[None], not given, rows)
 
-        best = self._run(X, weight, lam, given, rng, n_threads, start, family=Family(rule))
+        def path(rng, **options):
+            return find_path(X, weight, rng, n_threads, family=Family(rule), **options)
+
+        lam = None if lam is None else float(lam)
+        fit = self._described(n, lam, given)
+        best = self._learn(run_starts(fit, rng, make_start, path))
         if active is not None:
             # idle rows, of weight zero, are not visited: they get the label that predict gives
             idle = np.flatnonzero(weight == 0)
-            self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.sweep.centers).labels
+            self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.centers).labels
         return best
 
     def _centers(self, rule, d):

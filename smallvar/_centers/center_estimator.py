@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import Estimator
+from smallvar._core.estimator import Estimator, with_learned
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.validation import DTYPES, Data, check_weights, learned, some_rows
 
@@ -91,6 +91,14 @@ class NearestCenters(Estimator):
         if hasattr(self, "feature_names_in_"):
             kmeans.feature_names_in_ = self.feature_names_in_.copy()
         return kmeans
+
+
+def at_centers(model, centers, n_features, names=None):
+    """An estimator that was not fitted, now one that predicts by these centers."""
+    facts = {"cluster_centers_": centers, "n_features_in_": n_features, "labels_": None}
+    if names is not None:
+        facts["feature_names_in_"] = names
+    return with_learned(model, facts | {"n_iter_": 0, "lam_": 0.0})
 
 
 class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Estimator):

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
+from smallvar._centers.starts import Fit, Start, run_starts
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
-from smallvar._core.fit_loop import Start, best_of
 from smallvar._core.frame import RowsFrame, nearest_sweep, sweep_over
 from smallvar._core.validation import (
     Data,
@@ -19,26 +19,34 @@ from smallvar._core.validation import (
     check_number,
     check_option,
     check_ratio,
-    check_reach,
     check_weights,
 )
 from smallvar._selection.path import DENSE_BYTES, LambdaPath, dense_bytes, find_path
-from smallvar._selection.penalty import cut_guess, farthest_first
+from smallvar._selection.penalty import LAMS, resolve_lam
 from smallvar._sweeps.collapsed import CollapsedSweep
 
-LAMS = ("auto", "farthest-first")
 WEIGHTS = 1e12  # largest ratio of weights where rows are taken out of clusters
-CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
 
 
-def resolve_lam(lam, X, n_clusters, weight, n_threads):
-    """The penalty as a number."""
-    if isinstance(lam, str):
-        guess = cut_guess(n_clusters, X.shape[0])
-        check_reach(X)
-        return farthest_first(X, guess, weight, n_threads)
-    return float(lam)
+def fit_dpmeans(X, weight, fit, rng, n_threads):
+    """Cluster checked rows by squared distances, as a Fit asks for; returns the best start."""
+
+    def make_start(point):
+        given, order = point.centers is not None, point.order
+        frame = RowsFrame(X, weight, n_threads, point.centers)
+        centers = point.centers if given else frame.mean.reshape(1, -1)
+        w = weight if order is None or weight is None else weight[order]
+        labels = np.zeros(X.shape[0], dtype=np.int32)
+        collapsed = point.algorithm == "collapsed"
+        make = CollapsedSweep if collapsed else sweep_over
+        sweep = make(X, w, order, labels, frame, n_threads, len(centers), not collapsed)
+        return Start(point, sweep, centers, not given, order)
+
+    def path(rng, **options):
+        return find_path(X, weight, rng, n_threads, **options)
+
+    return run_starts(fit, rng, make_start, path)
 
 
 class DPMeans(NearestCenters, CenterEstimator):
@@ -266,75 +274,46 @@ class DPMeans(NearestCenters, CenterEstimator):
             if self.algorithm == "collapsed" and weight is not None and not weight.all():
                 # idle rows, of weight zero, are not visited: they get the label of predict
                 idle = np.flatnonzero(weight == 0)
-                self.labels_[idle] = nearest_sweep(
-                    X[idle], None, best.sweep.centers, n_threads
-                ).labels
+                self.labels_[idle] = nearest_sweep(X[idle], None, best.centers, n_threads).labels
             reachable = self._reachable(X, weight, n_threads) if given is None else None
             if reachable:
                 warnings.warn(reachable, UserWarning, stacklevel=2)
-            if not best.progress.ended:
+            if not best.ended:
                 warn_not_converged(self, self.n_iter_)
         return self
 
+    def _described(self, n_samples, lam, given):
+        """The fit that is asked for, with this penalty (None: chosen) and the user's centers."""
+        return Fit(
+            n_samples,
+            lam,
+            self._loop(),
+            self.algorithm,
+            self.max_clusters,
+            given,
+            self.n_init,
+            self.shuffle,
+        )
+
     def _fit(self, X, weight, given, rng, n_threads):
-        """All starts on checked data; the best one becomes the result."""
-
-        def start(order, centers, lam, algorithm, given, cap):
-            frame = RowsFrame(X, weight, n_threads, centers if given else None)
-            if centers is None:
-                centers = frame.mean.reshape(1, -1)
-            w = weight if order is None or weight is None else weight[order]
-            labels = np.zeros(X.shape[0], dtype=np.int32)
-            make = CollapsedSweep if algorithm == "collapsed" else sweep_over
-            bounds = algorithm != "collapsed"
-            sweep = make(X, w, order, labels, frame, n_threads, len(centers), bounds)
-            return Start(sweep, order, centers, lam, algorithm, given, cap)
-
+        """Fit checked data; returns the best start."""
         lam = None
         if self.lam != "auto":
             lam = resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
-        return self._run(X, weight, lam, given, rng, n_threads, start)
+        fit = self._described(X.shape[0], lam, given)
+        return self._learn(fit_dpmeans(X, weight, fit, rng, n_threads))
 
-    def _run(self, X, weight, lam, given, rng, n_threads, start, penalty=None, **more):
-        """All starts, from a merge path where lam is None or the algorithm asks for one.
-
-        ``start(order, centers, lam, algorithm, given, cap)`` makes one; centers None: the mean.
-        ``penalty(path)`` is lam where the path chooses, None: as it has it. ``more`` is the path's.
-        """
-        n = X.shape[0]
-        orders = (rng.permutation(n) if i > 0 or self.shuffle else None for i in range(self.n_init))
+    def _learn(self, fitted):
+        """Set the attributes of a fit; returns it."""
+        self.cluster_centers_, self.labels_ = fitted.centers, fitted.labels
+        self.n_clusters_ = fitted.n_clusters
+        self.inertia_, self.objective_ = fitted.inertia, fitted.objective
+        self.objective_path_ = fitted.objective_path
+        self.lam_, self.n_iter_ = fitted.lam, fitted.n_iter
         vars(self).pop("path_", None)
-        if lam is not None and self.algorithm != "merge":
-            known, cap = given is not None, self.max_clusters
-            starts = (start(order, given, lam, self.algorithm, known, cap) for order in orders)
-            return self._best_start(n, starts, self.n_init)
-        algorithm = "serial" if lam is None and self.algorithm != "collapsed" else "collapsed"
-        options = {"lam": lam, "most": self.max_clusters, "init": given, "verbose": self.verbose}
-
-        def of_path(order, path):
-            counts = [path.best]
-            if lam is not None:
-                objective = path.inertia + lam * path.n_clusters
-                most = path.longest if self.max_clusters is None else self.max_clusters
-                ranked = path.n_clusters[np.argsort(objective, kind="stable")].tolist()
-                counts = [k for k in ranked if k <= min(most, path.longest)][:CANDIDATES]
-            price, cap = lam, self.max_clusters
-            if lam is None:
-                price, cap = path.lam if penalty is None else penalty(path), path.best
-            for k in counts:
-                one = start(order, path.centers(k), price, algorithm, True, cap)
-                one.merge_path = path
-                yield one
-
-        paths = (
-            (order, find_path(X, weight, rng, n_threads, **options, **more)) for order in orders
-        )
-        if lam is None:  # the objectives of different penalties do not compare
-            paths = [min(paths, key=lambda pair: pair[1].value)]
-        starts = (one for pair in paths for one in of_path(*pair))
-        best = self._best_start(n, starts, 1 if lam is None else None)
-        self.path_ = best.merge_path
-        return best
+        if fitted.path is not None:
+            self.path_ = fitted.path
+        return fitted
 
     def _reachable(self, X, weight, n_threads):
         """The warning that more clusters would cost less than the only one left; None if not so."""
@@ -355,20 +334,3 @@ class DPMeans(NearestCenters, CenterEstimator):
             + ("" if issparse(X) else "algorithm='merge', or ")
             + "lam='auto' to let the data choose."
         )
-
-    def _best_start(self, n, starts, total):
-        """Run the starts; the one with the lowest objective becomes the result for n rows."""
-        finished = (start.run(self.max_iter, self.tol, self.verbose) for start in starts)
-        best = best_of(finished, total=total, verbose=self.verbose)
-        self.cluster_centers_ = best.sweep.centers
-        self.labels_ = best.sweep.labels
-        if best.order is not None:
-            self.labels_ = np.empty(n, dtype=np.int32)
-            self.labels_[best.order] = best.sweep.labels
-        self.n_clusters_ = best.sweep.k
-        self.inertia_ = best.inertia
-        self.objective_ = best.objective
-        self.objective_path_ = np.array(best.progress.path)
-        self.lam_ = best.lam
-        self.n_iter_ = best.progress.n_iter
-        return best

@@ -3,7 +3,7 @@
 import numpy as np
 
 from smallvar._centers.divergence import blocks
-from smallvar._core.fit_loop import Progress
+from smallvar._core.fit_loop import LoopSettings, Progress
 from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 PATH_SWEEPS = 5  # after a merger
@@ -286,7 +286,7 @@ def plain_clusters(data, seeds, covariance, max_iter=20):
     one = GaussianStart(state, len(seeds), None, None)
     one.label, least = state.assign()
     one.restart(least)
-    one.run(one.label, True, max_iter, 0.0, 0)
+    one.run(one.label, True, LoopSettings(max_iter))
     found, label = np.unique(one.label, return_inverse=True)
     return label.astype(np.int32), len(found)
 
@@ -302,10 +302,10 @@ class GaussianStart:
         """The objective at the end."""
         return self.progress.objective
 
-    def run(self, label, first, max_iter, tol, verbose):
+    def run(self, label, first, loop):
         """Sweep from these labels to a fixed point; ``first``: they are the first sweep."""
         state, self.label = self.state, label
-        progress = self.progress = Progress(max_iter, tol, len(label), verbose)
+        progress = self.progress = Progress(loop, len(label))
         objective = state.refit(label, self.k)
         if first:
             self._record(objective, len(label), 0)
@@ -337,7 +337,9 @@ class GaussianStart:
 
     def _record(self, objective, moved, opened):
         line = f"{self.k} clusters, {{}}, {moved} points moved, {opened} clusters opened"
-        self.progress.record(objective, line, changed=moved or opened, opened=opened)
+        self.progress.record(
+            objective, line, changed=moved or opened, opened=opened, n_clusters=self.k
+        )
 
     def restart(self, least):
         """Emptied clusters begin anew at the worst-fitted rows that are not alone."""

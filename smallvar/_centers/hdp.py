@@ -1,5 +1,6 @@
 """The hard Gaussian HDP: many data sets that share clusters."""
 
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -10,23 +11,24 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import NearestCenters
-from smallvar._centers.dpmeans import LAMS, DPMeans
+from smallvar._centers.dpmeans import fit_dpmeans
+from smallvar._centers.starts import Fit
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
-from smallvar._core.fit_loop import Progress, best_of
+from smallvar._core.fit_loop import LoopSettings, Progress, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
 from smallvar._core.validation import check_lam, check_number, check_reach, check_weights, learned
 from smallvar._selection.criterion import count_distinct
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import LambdaPath
-from smallvar._selection.penalty import global_of_rows, local_of_rows
+from smallvar._selection.penalty import LAMS, global_of_rows, local_of_rows
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar._sweeps.rounds import assign, error_of
 
 PRICE = 4.0  # of a local cluster, in variances times log(distinct rows)
 
 
-class _Start:
+class HDPStart:
     """One start of the hard HDP.
 
     With ``drops`` it begins at a fixed point, goes on with data sets giving up local clusters, and
@@ -47,9 +49,9 @@ class _Start:
         """The objective at the end."""
         return self.progress.objective
 
-    def run(self, n, max_iter, tol, verbose):
+    def run(self, n, loop):
         """Sweep over n rows to the end."""
-        sweep, progress = self.sweep, Progress(max_iter, tol, n, verbose)
+        sweep, progress = self.sweep, Progress(loop, n)
         self.progress, settled = progress, self.drops
         while progress.goes_on:
             dropped = sweep.drop() if settled else 0
@@ -61,6 +63,7 @@ class _Start:
                 changed=changed,
                 opened=created,
                 converged=not changed and (settled or not self.drops),
+                n_clusters=sweep.k,
             )
             settled = self.drops and not changed
             self.counts.append(sweep.k)
@@ -70,6 +73,60 @@ class _Start:
         """The objective after every sweep."""
         path = np.array(self.progress.path)
         return path if lam_global == self.lam_global else path + lam_global * np.array(self.counts)
+
+
+@dataclass(frozen=True)
+class LocalClusters:
+    """The global clusters that each data set uses, and what one more costs it.
+
+    Attributes
+    ----------
+    names : ndarray of shape (n_groups,)
+        The data sets, sorted.
+    used : list of ndarray of int32
+        For each data set, the global clusters of its local ones.
+    centers : ndarray of shape (n_clusters, n_features)
+        Centers of the global clusters.
+    lam_local : float
+        The penalty for each local cluster.
+    """
+
+    names: NDArray[Any]
+    used: list[NDArray[np.int32]]
+    centers: NDArray[np.float64]
+    lam_local: float
+
+    def assign(self, X, group, weight, n_threads):
+        """The cheapest global cluster of each row; rows of weight zero open no local one.
+
+        ``group`` is the data set of each row, ``len(names)`` for one that is not known.
+        """
+        offset = np.full((len(self.names) + 1, len(self.centers)), self.lam_local)
+        for j, used in enumerate(self.used):
+            offset[j, used] = 0.0
+        labels = assign(X, group, self.centers, offset, n_threads, weight)
+        if weight is not None and not weight.all():
+            idle = np.flatnonzero(weight == 0.0)
+            offset[offset > 0.0] = np.inf
+            offset[-1] = 0.0
+            labels[idle] = assign(X[idle], group[idle], self.centers, offset, n_threads)
+        return labels
+
+    def label_idle(self, labels, X, weight, sets, n_threads):
+        """Set global and local labels of rows of weight zero, columns of ``labels`` (INOUT)."""
+        idle = np.flatnonzero(weight == 0.0)
+        group = sets.among(self.names)[idle]
+        found = self.assign(X[idle], group, weight[idle], n_threads)
+        number = np.full((len(self.names) + 1, len(self.centers)), -1, dtype=np.int32)
+        for j, used in enumerate(self.used):
+            number[j, used] = np.arange(len(used))
+        labels[idle, 0], labels[idle, 1] = found, number[group, found]
+
+
+def local_clusters(model):
+    """The local clusters of a fitted HDPMeans."""
+    used, centers = model.local_clusters_, model.cluster_centers_
+    return LocalClusters(model.groups_, used, centers, model.lam_local_)
 
 
 def _local_price(X, inertia, frame):
@@ -341,7 +398,10 @@ class HDPMeans(ClusterMixin, NearestCenters):
                 active = Groups(sets.names[sets.number[rows]], len(rows))
                 heavy = check_weights(weight[rows], len(rows))
                 ended = self._fit(X[rows], heavy, active, rng, n_threads)
-                self._label_idle(X, weight, sets, rows, n_threads)
+                labels = np.empty((X.shape[0], 2), dtype=np.int32)
+                labels[rows] = np.column_stack((self.labels_, self.local_labels_))
+                local_clusters(self).label_idle(labels, X, weight, sets, n_threads)
+                self.labels_, self.local_labels_ = labels.T.copy()
             if not ended:
                 warn_not_converged(self, self.n_iter_)
         return self
@@ -349,16 +409,16 @@ class HDPMeans(ClusterMixin, NearestCenters):
     def _fit(self, X, weight, sets, rng, n_threads):
         """Fit rows that all have weight; whether the sweeps came to an end."""
         frame = RowsFrame(X, weight, n_threads)
-        lam_local, lam_global = self.lam_local, self.lam_global
+        lam_local, lam_global, loop = self.lam_local, self.lam_global, self._loop()
         for name in ("path_", "lam_global_range_"):
             vars(self).pop(name, None)
         if "auto" in (lam_local, lam_global):
-            options = {name: getattr(self, name) for name in ("n_init", "max_iter", "verbose")}
-            pooled = DPMeans("auto", **options)
-            pooled._fit(X, weight, None, rng, n_threads)
-            self.path_ = pooled.path_
+            pooling = LoopSettings(self.max_iter, callback=loop.callback)
+            fit = Fit(X.shape[0], None, pooling, n_init=self.n_init)
+            pooled = fit_dpmeans(X, weight, fit, rng, n_threads)
+            self.path_ = pooled.path
         if lam_local == "auto":
-            lam_local = _local_price(X, pooled.inertia_, frame)
+            lam_local = _local_price(X, pooled.inertia, frame)
         elif isinstance(lam_local, str):
             lam_local = local_of_rows(X, sets, self.n_local, n_threads)
         if lam_global == "farthest-first":
@@ -380,12 +440,12 @@ class HDPMeans(ClusterMixin, NearestCenters):
             )
 
         def run(start):
-            return start.run(X.shape[0], self.max_iter, self.tol, self.verbose)
+            return start.run(X.shape[0], loop)
 
         if lam_global == "auto":
             sweep = sweep_of(sets.order(), np.inf)
-            sweep.start(pooled.cluster_centers_, pooled.labels_)
-            best = run(_Start(sweep, lam_local, 0.0, drops=True))
+            sweep.start(pooled.centers, pooled.labels)
+            best = run(HDPStart(sweep, lam_local, 0.0, drops=True))
             low = max(sweep.split, sweep.farthest - lam_local)
             labels, _, centers, *_ = sweep.result()
             self.lam_global_range_ = low, _worth(X, weight, labels, sets, centers)
@@ -395,11 +455,11 @@ class HDPMeans(ClusterMixin, NearestCenters):
             lam_global = float(lam_global)
             # the global penalty, or more than rounding alone can make
             floor = max(lam_global, frame.rounding * frame.center[1])
+            orders = (sets.order(rng if i else None) for i in range(self.n_init))
             starts = (
-                run(_Start(sweep_of(sets.order(rng if i else None), floor), lam_local, lam_global))
-                for i in range(self.n_init)
+                run(HDPStart(sweep_of(order, floor), lam_local, lam_global)) for order in orders
             )
-            best = best_of(starts, total=self.n_init, verbose=self.verbose)
+            best = best_of(starts, total=self.n_init, callback=loop.callback)
         sweep, progress = best.sweep, best.progress
         self.groups_ = sets.names
         self.labels_, self.local_labels_, self.cluster_centers_, *local = sweep.result()
@@ -411,32 +471,6 @@ class HDPMeans(ClusterMixin, NearestCenters):
         self.lam_local_, self.lam_global_ = lam_local, lam_global
         self.n_iter_ = progress.n_iter
         return progress.ended
-
-    def _label_idle(self, X, weight, sets, rows, n_threads):
-        """Rows of weight zero take no part; they get the label of predict."""
-        idle = np.flatnonzero(weight == 0.0)
-        group = sets.among(self.groups_)[idle]
-        found = self._assign(X[idle], group, weight[idle], self.cluster_centers_, n_threads)
-        place = np.full((len(self.groups_) + 1, self.n_clusters_), -1, dtype=np.int32)
-        for j, used in enumerate(self.local_clusters_):
-            place[j, used] = np.arange(len(used))
-        for name, of_idle in (("labels_", found), ("local_labels_", place[group, found])):
-            values = np.empty(X.shape[0], dtype=np.int32)
-            values[rows], values[idle] = getattr(self, name), of_idle
-            setattr(self, name, values)
-
-    def _assign(self, X, group, weight, centers, n_threads):
-        """The cheapest cluster; rows of weight zero pay for no new local one."""
-        offset = np.full((len(self.groups_) + 1, len(centers)), self.lam_local_)
-        for j, used in enumerate(self.local_clusters_):
-            offset[j, used] = 0.0
-        labels = assign(X, group, centers, offset, n_threads, weight)
-        if weight is not None and not weight.all():
-            idle = np.flatnonzero(weight == 0.0)
-            offset[offset > 0.0] = np.inf
-            offset[-1] = 0.0
-            labels[idle] = assign(X[idle], group[idle], centers, offset, n_threads)
-        return labels
 
     def predict(
         self, X: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -474,8 +508,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
             group = Groups(groups, X.shape[0]).among(self.groups_)
         if weight is not None:
             RowsFrame(X, weight, n_threads, centers)  # squares times weights stay within float64
-        labels = self._assign(X, group, weight, centers, n_threads)
-        return labels, X, weight, centers
+        local = replace(local_clusters(self), centers=centers)
+        return local.assign(X, group, weight, n_threads), X, weight, centers
 
     def score(
         self,

@@ -440,7 +440,7 @@ default="auto"
             total = 1 if seeds is not None and cost is None else self.n_init
             make = self._merged if self._merges(known) else self._begun
             starts = make(data, seeds, known, reg, lam, cost, total, rng)
-            best = best_of(starts, total=total, verbose=self.verbose)
+            best = best_of(starts, total=total, callback=self._callback())
             self.cluster_centers_ = best.state.centers
             self.covariances_ = best.state.covariances
             self.weights_ = best.state.shares if best.state.by_point else None
@@ -504,7 +504,7 @@ default="auto"
                 state.take(path)
                 one.label, least = state.assign()
                 one.restart(least)
-            yield one.run(one.label, False, self.max_iter, self.tol, self.verbose)
+            yield one.run(one.label, False, self._loop())
 
     def _cut_path(self, path, seeds, many, rng):
         """Number of clusters and labels: those wanted, or the best of a path."""
@@ -533,7 +533,7 @@ default="auto"
         state = self._gaussians(X, w, lam, reg, known, data)
         if seeds is None and cost is not None:
             one, label = GaussianStart(state, 1, cost, order), np.zeros(len(w), dtype=np.int32)
-            return one.run(label, False, self.max_iter, self.tol, self.verbose)
+            return one.run(label, False, self._loop())
         if seeds is None:
             seeds = kmeans_plusplus(X, self.n_clusters, sample_weight=w, random_state=rng)[0]
         state.centers = seeds.astype(np.float64)
@@ -549,7 +549,7 @@ default="auto"
         else:
             kept, label = np.unique(label, return_inverse=True)
             one.label, one.k = label.astype(np.int32), len(kept)
-        return one.run(one.label, True, self.max_iter, self.tol, self.verbose)
+        return one.run(one.label, True, self._loop())
 
     def _fitted(self, X, reg, w=None):
         """The clusters found, and other data."""

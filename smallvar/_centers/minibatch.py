@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
-from smallvar._centers.dpmeans import LAMS, resolve_lam
 from smallvar._core.estimator import unchanged_on_error
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.frame import RowsFrame, nearest_sweep
+from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     Data,
     check_init,
@@ -25,6 +25,7 @@ from smallvar._core.validation import (
     some_rows,
 )
 from smallvar._selection.path import LambdaPath, find_path
+from smallvar._selection.penalty import LAMS, resolve_lam
 from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import Stream
 
@@ -322,8 +323,9 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         self._note()
         vars(self).pop("path_", None)
         if isinstance(self.lam, str) and self.lam == "auto":
+            most, callback = self.max_clusters, self._callback()
             self.path_ = find_path(
-                X, weight, rng, n_threads, most=self.max_clusters, init=given, verbose=self.verbose
+                X, weight, rng, n_threads, most=most, init=given, callback=callback
             )
             given = self.path_.centers(self.path_.best)
             self.lam_ = _threshold(X, weight, given, n_threads)
@@ -358,11 +360,13 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
             self._begin(X, weight, rng, n_threads)
-            first_cost, previous = 0.0, None
+            first_cost, previous, callback = 0.0, None, self._callback()
             for n_iter in range(1, self.max_iter + 1):
                 cost = self._pass(X, weight, rng.permutation(X.shape[0]), n_threads)
-                if self.verbose:
-                    print(f"pass {n_iter}: {len(self.cluster_centers_)} clusters, cost {cost:.8g}")
+                if callback is not None:
+                    k = len(self.cluster_centers_)
+                    message = f"pass {n_iter}: {k} clusters, cost {cost:.8g}"
+                    callback(ProgressEvent("pass", n_iter, message, k, cost))
                 if previous is None:
                     first_cost = cost
                 elif previous - cost <= float(self.tol) * first_cost:

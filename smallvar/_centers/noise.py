@@ -97,11 +97,11 @@ class Search:
         self.sweep = NoiseSweep(X, weight, self.frame, n_threads, len(centers))
         self.rows = None if weight is None or weight.all() else np.flatnonzero(weight)
 
-    def run(self, lam, price, centers, max_iter, tol, verbose, fixed):
+    def run(self, lam, price, centers, loop, fixed):
         """Sweep to the end, then make labels, centers and objective agree."""
         self.lam, self.price = lam, price
         sweep = self.sweep
-        progress = self.progress = Progress(max_iter, tol, self.X.shape[0], verbose)
+        progress = self.progress = Progress(loop, self.X.shape[0])
         counts = self.counts = []
         sweep.start(centers)
         while progress.goes_on:
@@ -123,6 +123,7 @@ class Search:
                 f"{sweep.k - before:+d} clusters",
                 changed=moved > 0 or other is not None,
                 opened=other is not None,
+                n_clusters=sweep.k,
             )
         if not progress.converged:
             self.assign()

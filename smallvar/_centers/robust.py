@@ -247,9 +247,7 @@ class RobustDPMeans(CenterEstimator):
             lam_found if auto else lam,
             price,
             centers,
-            self.max_iter,
-            self.tol,
-            self.verbose,
+            self._loop(),
             fixed=auto,
         )
         if auto:
@@ -281,7 +279,7 @@ class RobustDPMeans(CenterEstimator):
                 lam=lam,
                 most=self.max_clusters,
                 init=given,
-                verbose=self.verbose,
+                callback=self._callback(),
             )
             centers = path.centers(path.best)
             some, share = rows, 1.0

@@ -10,10 +10,10 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._centers.dpmeans import LAMS, DPMeans
+from smallvar._centers.dpmeans import DPMeans
 from smallvar._centers.minibatch import BatchEstimator
+from smallvar._centers.starts import Start, run_starts
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
-from smallvar._core.fit_loop import Start
 from smallvar._core.frame import RowsFrame, nearest_sweep, sweep_over
 from smallvar._core.validation import (
     DTYPES,
@@ -32,10 +32,11 @@ from smallvar._core.validation import (
 )
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
-from smallvar._selection.penalty import cut_guess, farthest_row
+from smallvar._selection.penalty import LAMS, cut_guess, farthest_row
 from smallvar._sweeps.dpmeans import ZERO_DIRECTION
 from smallvar._sweeps.seeds import nearest_seed
 
+ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
 UNIT = 64  # of the type's epsilon: rows whose squared length is that near to 1 are used as they are
 BLOCK = 1 << 17  # numbers converted at a time
 LOOK = 20_000  # rows of a path's first look: wide clusters are worth a center from some 20 rows on
@@ -99,6 +100,26 @@ def opening_penalty(X, weight, centers, n_threads):
     between = 1.0 - cosine * (1.0 - float(to_center.mean()))
     lam = np.sqrt(within * max(within, between)) if within > 0.0 else 1.0
     return max(lam * float(np.mean(mass)), float((mass * to_center).max()))
+
+
+def saving(path, X, weight, n_threads, times=1.0):
+    """What a cluster saves of the objective about the best number on a path, in units of lam.
+
+    ``times``: how many rows each of these stands for.
+    """
+    counts = path.n_clusters
+    i = int(np.searchsorted(counts, path.best))
+    near = [k for k in counts[max(0, i - 1) : i + 2].tolist() if k <= path.longest]
+    error = {}
+    for k in near:
+        centers = as_directions(path.centers(k), X, weight, n_threads)
+        sweep = nearest_sweep(X, weight, centers, n_threads)
+        error[k] = ERROR_SHARE * sweep.squared_error()
+    slopes = [(error[a] - error[b]) / (b - a) for a, b in pairwise(near)]
+    slopes = [max(slope, 0.0) for slope in slopes]
+    if path.best == 1:
+        return times * (2.0 * max([error[1], *slopes]) or 1.0)
+    return times * penalty_within(slopes[1] if len(slopes) > 1 else 0.0, slopes[0])
 
 
 def not_unit(X, n_threads):
@@ -324,7 +345,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     resultant_lengths_: NDArray[np.float64]
     min_cosine_: float
 
-    _error_share = 0.5  # 1 - cos is half the squared distance
+    _error_share = ERROR_SHARE
     _given = "resultant_lengths_"
     _used_up = ("min_cosine", "lam", "init")
     _dtypes = (*DTYPES, np.float16)
@@ -408,7 +429,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             weight = check_weights(sample_weight, X.shape[0])
             given = self._given_centers(X, n_threads)
             best = self._fit(X, weight, given, rng, n_threads)
-            if not best.progress.ended:
+            if not best.ended:
                 warn_not_converged(self, self.n_iter_)
         return self
 
@@ -429,65 +450,52 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
         return float(self.lam)
 
-    def _fit(self, X, weight, given, rng, n_threads, sweep_from=None, times=1.0):
-        """All starts on checked data; the best one becomes the result.
+    def _fit(self, X, weight, given, rng, n_threads):
+        """Fit checked rows; returns the best start."""
+        lam = self._penalty(X, weight, n_threads)
 
-        Where X is a sample of the rows, which are ``times`` as many, ``sweep_from(centers)`` makes
-        the sweep over all rows; centers None: from the first row.
-        """
-
-        def start(order, centers, lam, algorithm, given, cap):
-            if auto and centers is not None:
-                centers = as_directions(centers, X, weight, n_threads)
-            if sweep_from is not None:
-                sweep, centers = sweep_from(centers)
-                return Start(sweep, None, centers, lam, algorithm, True, cap, self._error_share)
+        def make_start(point):
+            centers, order = point.centers, point.order
             if centers is None:
                 centers = first_row(X, weight, order)
+            elif lam is None:
+                centers = as_directions(centers, X, weight, n_threads)
             frame = Sphere(X, weight, n_threads, centers)
             w = weight if order is None or weight is None else weight[order]
             labels = np.zeros(X.shape[0], dtype=np.int32)
-            sweep = sweep_over(
-                X, w, order, labels, frame, n_threads, len(centers), True, spherical=True
-            )
-            return Start(sweep, order, centers, lam, algorithm, True, cap, self._error_share)
+            k = len(centers)
+            sweep = sweep_over(X, w, order, labels, frame, n_threads, k, True, spherical=True)
+            return Start(point, sweep, centers, False, order, self._error_share)
 
-        def saving(path):
-            """What a cluster saves, about the best number of clusters on the path."""
-            counts = path.n_clusters
-            i = int(np.searchsorted(counts, path.best))
-            near = [k for k in counts[max(0, i - 1) : i + 2].tolist() if k <= path.longest]
-            error = {}
-            for k in near:
-                centers = as_directions(path.centers(k), X, weight, n_threads)
-                sweep = nearest_sweep(X, weight, centers, n_threads)
-                error[k] = self._error_share * sweep.squared_error()
-            slopes = [(error[a] - error[b]) / (b - a) for a, b in pairwise(near)]
-            slopes = [max(slope, 0.0) for slope in slopes]
-            if path.best == 1:
-                return times * (2.0 * max([error[1], *slopes]) or 1.0)
-            return times * penalty_within(slopes[1] if len(slopes) > 1 else 0.0, slopes[0])
+        def path(rng, **options):
+            return find_path(X, weight, rng, n_threads, look=LOOK, **options)
 
-        lam = self._penalty(X, weight, n_threads)
-        auto = lam is None
-        best = self._run(X, weight, lam, given, rng, n_threads, start, penalty=saving, look=LOOK)
+        def penalty(path):
+            return saving(path, X, weight, n_threads)
+
+        fit = self._described(X.shape[0], lam, given)
+        return self._learn(run_starts(fit, rng, make_start, path, penalty), X, weight, n_threads)
+
+    def _learn(self, fitted, X, weight, n_threads):
+        """Set the attributes of a fit; X are the rows, or those that the path was found on."""
+        super()._learn(fitted)
         self._opening = self.lam_
-        if auto:
+        if fitted.path is not None:
             self._opening = opening_penalty(X, weight, self.cluster_centers_, n_threads)
         self.min_cosine_ = 1.0 - self._opening
-        sums = best.sweep.cluster_sums()
-        self.resultant_lengths_ = resultants(*(part[: best.sweep.k] for part in sums.totals))
+        sums = fitted.sweep.cluster_sums()
+        self.resultant_lengths_ = resultants(*(part[: fitted.n_clusters] for part in sums.totals))
         self._stream, self.n_steps_ = None, 0
         self._note()
-        return best
+        return fitted
 
     def _begin(self, X, weight, rng, n_threads):
         given, lam = self._given_centers(X, n_threads), self._penalty(X, weight, n_threads)
         vars(self).pop("path_", None)
         if lam is None:
-            most, verbose = self.max_clusters, self.verbose
+            most, callback = self.max_clusters, self._callback()
             self.path_ = path = find_path(
-                X, weight, rng, n_threads, most=most, init=given, look=LOOK, verbose=verbose
+                X, weight, rng, n_threads, most=most, init=given, look=LOOK, callback=callback
             )
             given = as_directions(path.centers(path.best), X, weight, n_threads)
             lam = opening_penalty(X, weight, given, n_threads)

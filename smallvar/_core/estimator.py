@@ -15,6 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from smallvar._core.config import resolve_threads
+from smallvar._core.fit_loop import LoopSettings
+from smallvar._core.progress import CallbackMixin, callback_for
 from smallvar._core.tables import opened, types_of
 from smallvar._core.validation import (
     DTYPES,
@@ -70,7 +72,30 @@ def warn_not_converged(estimator, n_iter, where=""):
     )
 
 
-class Estimator(BaseEstimator):
+def checked_rows(estimator, X):
+    """The rows as the ``fit`` of an estimator takes them, which notes their columns."""
+    return estimator._validate(X, reset=True)
+
+
+def learned_attributes(estimator):
+    """What ``fit`` has set on an estimator: all but its parameters and callbacks."""
+    parameters, callbacks = estimator.get_params(deep=False), ("_skl_", "_callback_", "_parent_")
+    return {
+        name: value
+        for name, value in vars(estimator).items()
+        if name not in parameters and not name.startswith(callbacks)
+    }
+
+
+def with_learned(estimator, attributes):
+    """The estimator with these attributes of a fit, in place of those that it had."""
+    for name in learned_attributes(estimator):
+        delattr(estimator, name)
+    vars(estimator).update(attributes)
+    return estimator
+
+
+class Estimator(CallbackMixin, BaseEstimator):
     """Base of all estimators: their data, threads and starts."""
 
     n_features_in_: int
@@ -111,6 +136,14 @@ class Estimator(BaseEstimator):
 
     def _rng(self):
         return check_random_state(self.random_state)
+
+    def _callback(self):
+        """What is to be called after every step of the fit; None if nobody listens."""
+        return callback_for(self.verbose, self)
+
+    def _loop(self):
+        """When the sweeps of a start end."""
+        return LoopSettings(self.max_iter, float(self.tol), self._callback())
 
     def _check_starts(self):
         """Check what starts and ends the sweeps."""

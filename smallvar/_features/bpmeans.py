@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     check_data,
     check_lam,
@@ -231,7 +232,9 @@ class BPMeans(FeatureEstimator):
             self._forget_path()
             lam = self.lam
             if lam == "auto":
-                self.path_, chosen = choose(self, rows, weight, 0, cap, rng, n_threads)
+                self.path_, chosen = choose(
+                    self, rows, weight, 0, cap, rng, n_threads, self._callback()
+                )
                 lam = self.path_.lam
                 if Z is None and self.algorithm != "stepwise":
                     Z, cap = chosen, self.path_.best
@@ -258,7 +261,7 @@ class BPMeans(FeatureEstimator):
 
     def _stepwise(self, X, weight, lam, cap, rng, n_threads):
         """K-features for K = 0, 1, 2, ... until the objective rises."""
-        swaps = self._swaps(X)
+        swaps, callback = self._swaps(X), self._callback()
         best = self._sweep(X, weight, "coordinate", 0.0, 0, 0, n_threads)
         best.encode(np.zeros((0, X.shape[1])))
         path, converged = [best.error], True
@@ -266,8 +269,9 @@ class BPMeans(FeatureEstimator):
             sweep = self._sweep(X, weight, "coordinate", 0.0, k, swaps, n_threads)
             self._start(sweep, rng, None)
             objective = sweep.error + lam * k
-            if self.verbose:
-                print(f"{k} features: objective {objective:.8g}")
+            if callback is not None:
+                message = f"{k} features: objective {objective:.8g}"
+                callback(ProgressEvent("features", k, message, k, objective))
             if objective > path[-1]:
                 break
             best, converged = sweep, sweep.converged
@@ -444,9 +448,8 @@ class KFeatures(FeatureEstimator):
             k, swaps, Z = self.n_components, self._swaps(rows), None
             if k == "auto":
                 exact = EXACT_LIMIT if self.assign == "exact" else 0
-                self.path_, Z = choose(
-                    self, rows, weight, exact, exact or len(rows), rng, n_threads
-                )
+                most, callback = exact or len(rows), self._callback()
+                self.path_, Z = choose(self, rows, weight, exact, most, rng, n_threads, callback)
                 k, swaps = self.path_.best, 0
             else:
                 check_guess(k, len(rows), "n_components")

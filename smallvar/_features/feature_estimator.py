@@ -7,6 +7,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import Estimator
+from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     DTYPES,
     as_floats,
@@ -141,8 +142,23 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
             self.tol,
             n_swaps,
             n_threads,
-            bool(self.verbose),
+            self._told(),
         )
+
+    def _told(self):
+        """What compiled starts call after a sweep; None if nobody listens."""
+        callback = self._callback()
+        if callback is None:
+            return None
+
+        def tell(start, n_iter, k, objective, changed, created):
+            message = (
+                f"start {start}, sweep {n_iter}: {k} features, objective {objective:.8g}, "
+                f"{changed} rows changed, {created} features created"
+            )
+            callback(ProgressEvent("sweep", n_iter, message, k, objective))
+
+        return tell
 
     def _start(self, sweep, rng, Z):
         """Run all starts of a sweep; the best one stays in it."""

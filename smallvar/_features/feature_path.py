@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from smallvar._core.progress import ProgressEvent
 from smallvar._selection.criterion import count_distinct
 from smallvar._selection.envelope import FeaturePath, envelope, penalty_within
 
@@ -97,7 +98,7 @@ class Steps:
         return FeaturePath(K, errors, low, high, np.array(self.criterion), k, lam)
 
 
-def choose(model, X, weight, exact, most, rng, n_threads):
+def choose(model, X, weight, exact, most, rng, n_threads, callback=None):
     """The path of at most so many features, and rows of Z for the number chosen.
 
     Of many rows a random sample is looked at; penalties and errors are scaled to all rows.
@@ -117,9 +118,10 @@ def choose(model, X, weight, exact, most, rng, n_threads):
         and len(steps.error) - 1 - steps.best < max(BEYOND, steps.best // BEYOND_PART)
     ):
         steps.go_on()
-        if model.verbose:
-            k = len(steps.error) - 1
-            print(f"{k} features: error {steps.error[k] * scale:.8g}, V {steps.criterion[k]:.8g}")
+        if callback is not None:
+            k, error = len(steps.error) - 1, steps.error[-1] * scale
+            message = f"{k} features: error {error:.8g}, V {steps.criterion[k]:.8g}"
+            callback(ProgressEvent("features", k, message, k, error))
     Z = steps.Z[steps.best]
     if n > size:
         Z = model._rows_of_Z(X, None, steps.components[steps.best], n_threads)[0].astype(np.uint8)

@@ -12,7 +12,8 @@ from scipy.sparse.linalg import ArpackError, eigsh
 from scipy.special import gammaln
 
 from smallvar._core.eigen import Rounding, eigen_above, yu_shi
-from smallvar._core.fit_loop import Progress, best_of
+from smallvar._core.fit_loop import LoopSettings, Progress, best_of
+from smallvar._core.progress import callback_for
 from smallvar._sweeps.graph import BatchSweep, CutSweep, LinkSweep, number_labels
 
 # of abs(lam) plus the largest cut / size of a node (of modularity: of the largest sum of links):
@@ -41,7 +42,8 @@ class Descent:
         self.tie = tie_of(graph, lam)
         self.ratio = estimator.cut == "ratio"
         self.max_iter = estimator.max_iter  # on each level
-        self.progress = Progress(math.inf, 0.0, 0, estimator.verbose)
+        callback = callback_for(estimator.verbose, estimator)
+        self.progress = Progress(LoopSettings(math.inf, callback=callback), 0)
         self.converged = True
 
     @property
@@ -55,7 +57,7 @@ class Descent:
         return self.progress.objective
 
     def _record(self, value, k, n, moved):
-        self.progress.record(value, f"{n} nodes, {k} clusters, {{}}", changed=moved)
+        self.progress.record(value, f"{n} nodes, {k} clusters, {{}}", changed=moved, n_clusters=k)
 
     def run(self, algorithm, start):
         """From given labels, or from every node on its own."""

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import best_of
+from smallvar._core.progress import CallbackMixin, callback_for
 from smallvar._core.validation import (
     as_floats,
     check_number,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 LAMS = ("auto", "plateau")
 
 
-class PenalizedCut(BaseEstimator):
+class PenalizedCut(CallbackMixin, BaseEstimator):
     """Clusters of the nodes of a graph, their number included: a cut with a penalty.
 
     Minimizes, over partitions of the nodes into any number K of clusters c ::
@@ -304,7 +305,7 @@ class PenalizedCut(BaseEstimator):
         return best_of(
             map(run, range(self.n_init)),
             total=self.n_init,
-            verbose=self.verbose,
+            callback=callback_for(self.verbose, self),
             rounding=tie_of(graph, lam),
         )
 

@@ -47,9 +47,9 @@ class _Start(PartitionStart):
         self.lam, self.cap = lam, NO_CAP if max_clusters is None else max_clusters
         self.step = self.collapse if algorithm == "collapsed" else self.create
 
-    def run(self, max_iter, tol, verbose):
+    def run(self, loop):
         """Sweep to the end, then find the labels to return."""
-        super().run(max_iter, tol, verbose)
+        super().run(loop)
         self.finish()
         return self
 

@@ -224,11 +224,11 @@ class PartitionStart:
     def renumber(self, number):
         """New number of each old cluster, -1 where it vanished."""
 
-    def run(self, max_iter, tol, verbose):
+    def run(self, loop):
         """Sweep to the end, then compute the objective from sums made from scratch."""
         clusters = self.clusters
         # with an indefinite matrix clusters may open without end
-        progress = self.progress = Progress(max_iter, tol, len(self.order), verbose)
+        progress = self.progress = Progress(loop, len(self.order))
         verifying = False
         while progress.goes_on or (verifying and not progress.ended):
             was_exact = clusters.exact
@@ -246,10 +246,11 @@ class PartitionStart:
                     clusters.put(clusters.label, clusters.k, exact=True)
             progress.record(
                 self.measured(),
-                self.words() if verbose else "",
+                self.words() if loop.callback is not None else "",
                 changed=changed,
                 opened=opened,
                 converged=not changed and was_exact,
+                n_clusters=clusters.k,
             )
         if not clusters.exact:
             clusters.put(clusters.label, clusters.k, exact=True)
@@ -292,8 +293,9 @@ class KernelClusters(ClusterMixin, KernelEstimator):
     def _best_start(self, start):
         """Run ``start(number)`` for all starts; the path of the best one becomes the result's."""
         starts = (start(number) for number in range(self.n_init))
-        finished = (one.run(self.max_iter, self.tol, self.verbose) for one in starts)
-        best = best_of(finished, total=self.n_init, verbose=self.verbose)
+        loop = self._loop()
+        finished = (one.run(loop) for one in starts)
+        best = best_of(finished, total=self.n_init, callback=loop.callback)
         self.objective_, self.objective_path_ = best.objective, np.array(best.progress.path)
         self.n_iter_ = best.progress.n_iter
         return best

@@ -388,7 +388,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             best = best_of(
                 (priced(*one) for one in self._round(Y, rng, weight[rows], self.n_init)),
                 total=self.n_init,
-                verbose=self.verbose,
+                callback=self._callback(),
                 rounding=EQUAL * problem.scale,
             )
             self.objective_, labels, self.n_iter_ = best

@@ -1,6 +1,6 @@
 """The merge path: clusterings into every number of clusters, and the penalties that suit each."""
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,7 @@ from sklearn.utils.random import sample_without_replacement
 
 from smallvar._core.config import one_blas_thread, resolve_threads
 from smallvar._core.frame import RowsFrame, nearest_sweep
+from smallvar._core.progress import ProgressEvent, callback_for
 from smallvar._core.validation import (
     Data,
     check_data,
@@ -206,11 +207,26 @@ class _Problem:
 
     def value(self, stop):
         """The criterion that is compared: the lower, the better."""
-        return stop.V if self.lam is None else stop.error + self.lam * stop.k
+        return stop.criterion if self.lam is None else stop.error + self.lam * stop.k
 
     def allowed(self, stops):
         """Those with no more clusters than are wanted."""
         return [stop for stop in stops if self.most is None or stop.k <= self.most]
+
+
+@dataclass
+class Clustering:
+    """A clustering on the way down: its number of clusters, centers, criterion and error.
+
+    ``metric`` is the matrix in whose metric the clusters are round, None if they are so in that of
+    the data. A criterion or an error that was not computed is infinite or NaN.
+    """
+
+    k: int
+    centers: NDArray[np.float64] | None
+    criterion: float = np.inf
+    error: float = np.nan
+    metric: NDArray[np.float64] | None = None
 
 
 class _Sample:
@@ -238,16 +254,15 @@ class _Sample:
     def stop(self, judge, measure):
         """The clustering at which the descent is now; its criterion and its error where wanted."""
         sweep = self.descent.sweep
-        stop = SimpleNamespace(k=sweep.k, V=np.inf, error=np.nan, metric=None)
         if self.turned:
             sweep = self.criterion.sweep_of(sweep.labels, sweep.k)
-        stop.centers = sweep.centers
-        if judge and stop.k <= max(1, self.criterion.distinct // 3):
-            stop.V, stop.metric, error = self.criterion(sweep)
-            stop.error = error / self.share
+        found = Clustering(sweep.k, sweep.centers)
+        if judge and found.k <= max(1, self.criterion.distinct // 3):
+            found.criterion, found.metric, error = self.criterion(sweep)
+            found.error = error / self.share
         elif measure:
-            stop.error = sweep.squared_error() / self.share
-        return stop
+            found.error = sweep.squared_error() / self.share
+        return found
 
 
 def dense_bytes(X, rough=False):
@@ -267,14 +282,15 @@ def find_path(
     init=None,
     rough=False,
     look=None,
-    verbose=0,
+    callback=None,
     family=squared_euclidean,
 ):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
 
     If the clusters found are long, all in the same directions, further ways down measure distances
     as they do; the best one is the path. ``rough``: only few rows are used. ``look``: so many are
-    for the first way down, None: as COARSE and NUMBERS say.
+    for the first way down, None: as COARSE and NUMBERS say. ``callback`` is called after every way
+    down, unless it is None.
     """
     if issparse(X) and dense_bytes(X, rough) > DENSE_BYTES:
         raise ValueError(
@@ -285,25 +301,38 @@ def find_path(
         )
     problem = _Problem(X, weight, n_threads, family, lam, most)
     if not problem.varying.any():
-        one = SimpleNamespace(k=1, error=0.0, V=0.0, centers=problem.constant[None])
-        return LambdaPath(problem, [one], one, ([0.0], [np.inf]), [], 0.0, problem.n)
+        single = Clustering(1, problem.constant[None], criterion=0.0, error=0.0)
+        return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread():
-        path, metric, sample = _find(problem, rng, init, rough, look, verbose)
+        tell = _Reporter(callback)
+        path, metric, sample = _find(problem, rng, init, rough, look, tell)
         turns = TURNS if lam is None and init is None else 0
         for _ in range(turns):
             if metric is None:
                 break
             start = sample.turn(metric, path.centers(path.longest)[:, problem.varying])
             other, metric = _descend(problem, sample, start, _fine(0, False))
-            if verbose:
-                print(f"path: {other.longest} long clusters and fewer, best {other.best}")
+            tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
             if not other.value < path.value - sample.criterion.tie:
                 break
             path = other
     return path
 
 
-def _find(problem, rng, init, rough, look, verbose):
+class _Reporter:
+    """Calls a callback, unless it is None, with an event for each way down."""
+
+    def __init__(self, callback):
+        self.callback, self.number = callback, 0
+
+    def __call__(self, stage, words, best, n_samples):
+        self.number += 1
+        if self.callback is not None:
+            message = f"{stage}: {words}, best {best}"
+            self.callback(ProgressEvent(stage, self.number, message, best, n_samples=n_samples))
+
+
+def _find(problem, rng, init, rough, look, tell):
     """First from a few rows and in large steps, then from more rows and in single steps.
 
     Rows and clusters are doubled until there are at least twice as many clusters at the top.
@@ -316,7 +345,7 @@ def _find(problem, rng, init, rough, look, verbose):
         limit = min(size, max(2, size // 2)) if problem.lam is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
-            start, wider = _survey(problem, sample, room, rng, verbose)
+            start, wider = _survey(problem, sample, room, rng, tell)
         else:
             start, wider = init[:, problem.varying], 1
         last = rough or (size == problem.n and room == limit)
@@ -330,9 +359,8 @@ def _find(problem, rng, init, rough, look, verbose):
         reach, turns = len(start), REFINED
         while True:
             path, metric = _descend(problem, sample, start, _fine(low, single))
-            if verbose:
-                rows = sample.descent.X.shape[0]
-                print(f"path: {rows} rows, {path.longest} clusters and fewer, best {path.best}")
+            words = f"{path.n_samples} rows, {path.longest} clusters and fewer"
+            tell("path", words, path.best, path.n_samples)
             missed = path.best <= low and path.best > FEW
             step = path.best // (10 if missed else STEPS)
             turns -= 1
@@ -355,7 +383,7 @@ def _top(counts, best):
     return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
 
 
-def _survey(problem, sample, room, rng, verbose):
+def _survey(problem, sample, room, rng, tell):
     """The way down in large steps: where that in single steps begins; how many times more room."""
     descent = sample.descent
     n = descent.X.shape[0]
@@ -372,8 +400,7 @@ def _survey(problem, sample, room, rng, verbose):
         if k == 1 or number % 2 == 0:
             stops[k] = sample.stop(problem.lam is None, problem.lam is not None)
     best = min(reversed(problem.allowed(stops.values())), key=problem.value).k
-    if verbose:
-        print(f"look: {n} rows, {max(stops)} clusters and fewer, best {best}")
+    tell("coarse path", f"{n} rows, {max(stops)} clusters and fewer", best, n)
     wider = WIDER if grain else 2 if best > 0.5 * max(stops) else 1
     return centers[_top(centers, best)], wider
 
@@ -391,7 +418,8 @@ def _best(problem, stops, ranges, tie):
     low, high = ranges
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.where((low > 0.0) & (low < high), high / low, 0.0)
-    tied = [i for i, stop in enumerate(allowed) if stop.k > 1 and best.V + max(tie, 0.0) >= stop.V]
+    most = best.criterion + max(tie, 0.0)
+    tied = [i for i, stop in enumerate(allowed) if stop.k > 1 and most >= stop.criterion]
     widest = max(tied, key=lambda i: width[i])  # the first, with the fewest clusters, at a tie
     return allowed[widest] if width[widest] > 0.0 else best
 
@@ -404,9 +432,9 @@ def _descend(problem, sample, start, step):
     found, lowest = [], np.inf
     for _ in descent.down(step, FINE_SWEEPS):
         found.append(sample.stop(True, True))
-        lowest = min(lowest, found[-1].V)
+        lowest = min(lowest, found[-1].criterion)
         for stop in found:
-            if lowest + tie < stop.V:
+            if lowest + tie < stop.criterion:
                 stop.metric = None
     stops, least = [], np.inf
     for stop in reversed(found):  # from few clusters up: one more that saves nothing is left out
@@ -477,12 +505,12 @@ class LambdaPath(Path):
     def __init__(self, problem, stops, best, ranges, tree, tie, n_samples):
         self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
         self.error = np.array([stop.error for stop in stops])
-        self.criterion = np.array([stop.V for stop in stops])
+        self.criterion = np.array([stop.criterion for stop in stops])
         self.lam_low, self.lam_high = (np.array(bound) for bound in ranges)
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
-        self.value = min(stop.V for stop in problem.allowed(stops))
+        self.value = min(stop.criterion for stop in problem.allowed(stops))
         self.longest = max(stop.k for stop in stops if stop.centers is not None)
         self._centers = {stop.k: stop.centers for stop in stops}
         self._X, self._family = problem.X, problem.family
@@ -659,4 +687,5 @@ def lambda_path(
     weight = check_weights(sample_weight, X.shape[0])
     rng = check_random_state(random_state)
     threads = resolve_threads(n_threads)
-    return find_path(X, weight, rng, threads, most=max_clusters, verbose=verbose)
+    callback = callback_for(verbose)
+    return find_path(X, weight, rng, threads, most=max_clusters, callback=callback)

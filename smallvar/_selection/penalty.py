@@ -17,6 +17,7 @@ from smallvar._core.validation import (
 from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import Layout
 
+LAMS = ("auto", "farthest-first")  # what lam may be besides a number
 GUESS = 8  # default of n_clusters, n_components
 COMPANY = 10  # of the rows of an average cluster: fewer are no company for a seed
 FAR = 9.0  # squared distance, in penalties, beyond which seeds without company do not count
@@ -119,6 +120,15 @@ def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None
 def farthest_first(X, n_clusters, weight, n_threads):
     """The rule on checked data, 1 if rows are equal."""
     return farthest_row(X, n_clusters, weight, n_threads) or 1.0
+
+
+def resolve_lam(lam, X, n_clusters, weight, n_threads):
+    """The penalty as a number: a given one, or that of the farthest-first rule."""
+    if isinstance(lam, str):
+        guess = cut_guess(n_clusters, X.shape[0])
+        check_reach(X)
+        return farthest_first(X, guess, weight, n_threads)
+    return float(lam)
 
 
 def farthest_first_lambda(

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._centers.dpmeans import LAMS, resolve_lam
 from smallvar._core.fit_loop import NO_CAP, best_of
 from smallvar._core.validation import check_number, check_reach, learned
 from smallvar._selection.path import LambdaPath, find_path
-from smallvar._selection.penalty import farthest_first
+from smallvar._selection.penalty import LAMS, farthest_first, resolve_lam
 from smallvar._sweeps.dynamic import DynamicStep
 from smallvar._sweeps.rounds import assign
 from smallvar._time.moving import MovingClusters

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array
 from smallvar._centers.dpmeans import WEIGHTS
 from smallvar._core.estimator import Estimator, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
+from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     check_flag,
     check_lam,
@@ -193,12 +194,14 @@ class MovingClusters(ClusterMixin, Estimator):
             self._recorded.append(
                 Seen(time, self.objective_, ids[seen], marks, ids[old:], died, revived)
             )
-        if self.verbose:
-            print(
-                f"step {self.n_steps_ + 1}: {X.shape[0]} points, {seen.sum()} clusters, "
-                f"{new} of them new, {len(revived)} revived, {len(died)} forgotten, objective "
-                f"{self.objective_:.8g}"
+        callback = self._callback()
+        if callback is not None:
+            number, k = self.n_steps_ + 1, int(seen.sum())
+            message = (
+                f"step {number}: {X.shape[0]} points, {k} clusters, {new} of them new, "
+                f"{len(revived)} revived, {len(died)} forgotten, objective {self.objective_:.8g}"
             )
+            callback(ProgressEvent("time step", number, message, k, self.objective_, X.shape[0]))
         self._go_on(ids, weights, ages, clusters, dead)
         self._next_id += new
         self.n_steps_ += 1

@@ -88,10 +88,10 @@ class _Start:
         progress.converged = progress.enough = False
         self.lam, self.parts, self.objective = lam, parts, progress.path[-1]
 
-    def run(self, max_iter, tol, verbose):
+    def run(self, loop):
         """Sweep to the end."""
         if self.progress is None:
-            self.progress = Progress(max_iter, tol, self.record.n, verbose)
+            self.progress = Progress(loop, self.record.n)
         progress = self.progress
         while progress.goes_on:
             before, was = self.k, self.objective
@@ -110,6 +110,7 @@ class _Start:
                 f"{self.k} states, {self.switches} switches, {{}}, {moved} rows moved",
                 changed=changed,
                 opened=self.k > before,
+                n_clusters=self.k,
             )
         self.finish()
         return self
@@ -477,7 +478,7 @@ class SegmentMeans(CenterEstimator):
 
     def _fit(self, record):
         """The best start, with its penalties."""
-        cap = record.n if self.max_clusters is None else self.max_clusters
+        loop, cap = self._loop(), record.n if self.max_clusters is None else self.max_clusters
         # less than a mean may be off by is no noise
         noise = np.maximum(noise_of(record), record.frame.rounding) * record.mass
         for _ in range(ROUNDS):
@@ -485,15 +486,14 @@ class SegmentMeans(CenterEstimator):
             price = price if self.lam_switch == "auto" else float(self.lam_switch)
             if "auto" not in (self.lam, self.lam_switch):
                 break
-            best, stops, parts = self._choose(record, noise, least, price, cap)
+            best, stops, parts = self._choose(record, noise, least, price, cap, loop)
             slow = slow_noise(record, best.labels, best.centers) * record.mass
             if not slow > MORE * noise.sum():
                 break
             noise *= slow / noise.sum()
-        run = self.max_iter, self.tol, self.verbose
         if self.lam == "auto":
             best.resume(_between(best, stops, least), parts)
-            return best.run(*run)
+            return best.run(loop)
         lam = float(self.lam)
         share = min(lam or np.inf, 0.5 * (noise.sum() + least))
         starts = []
@@ -503,12 +503,12 @@ class SegmentMeans(CenterEstimator):
             stops = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
             starts += [(parts, stop) for stop in stops]
         runs = (
-            _Start(record, stop.state[parts.number], lam, price, cap, parts).run(*run)
+            _Start(record, stop.state[parts.number], lam, price, cap, parts).run(loop)
             for parts, stop in starts
         )
-        return best_of(runs, total=len(starts), verbose=self.verbose)
+        return best_of(runs, total=len(starts), callback=loop.callback)
 
-    def _choose(self, record, noise, least, price, cap):
+    def _choose(self, record, noise, least, price, cap, loop):
         """The number of states with the shortest description; the path, and its pieces."""
         # a mean for every piece takes up the noise of its columns
         parts = cut(record, price + 0.5 * (noise.sum() + least))
@@ -521,7 +521,7 @@ class SegmentMeans(CenterEstimator):
         best, lowest = None, np.inf
         for stop in some:
             one = _Start(record, stop.state[parts.number], least, price, cap)
-            one.run(self.max_iter, self.tol, self.verbose)
+            one.run(loop)
             states = one.labels[record.opens(one.labels)]
             value = description(one.objective - least * one.k, one.k, entropy(states, one.k))
             if value < lowest:

@@ -4,6 +4,7 @@ import dask.array as da
 import numpy as np
 from dask import is_dask_collection
 
+from smallvar._core.estimator import checked_rows
 from smallvar._core.validation import as_floats, as_weights
 from smallvar.dask._team import Block
 
@@ -76,5 +77,5 @@ def prepared(model, n_features, X, weight):
     if X.shape[0] == 0:
         return Block(np.empty((0, n_features)), None if weight is None else np.empty(0))
     n = X.shape[0]
-    X = model._validate(X, reset=True)
+    X = checked_rows(model, X)
     return Block(X, None if weight is None else as_weights(weight, n))

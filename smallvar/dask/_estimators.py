@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike
 from scipy.sparse import vstack
 
 import smallvar
-from smallvar._centers.spherical import length_rounding, unit_rows
+from smallvar._centers.center_estimator import at_centers
+from smallvar._centers.spherical import LOOK, as_directions, length_rounding, saving, unit_rows
+from smallvar._centers.starts import Start, run_starts
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
-from smallvar._core.fit_loop import Start
 from smallvar._core.validation import (
     check_flag,
     check_init,
@@ -18,6 +19,7 @@ from smallvar._core.validation import (
     check_option,
     some_rows,
 )
+from smallvar._selection.path import find_path
 from smallvar.dask._collection import Parts, prepared
 from smallvar.dask._lazy import Lazy, lazily
 from smallvar.dask._sweep import MOST, TeamFrame, TeamSweep, facts_of, mean_of
@@ -124,19 +126,16 @@ class OnTeam(Lazy):
             self._dtype = known.dtype
 
             def labels(centers):
-                model = self._as_local()
-                vars(model).update(
-                    cluster_centers_=centers,
-                    n_features_in_=parts.n_features,
-                    labels_=None,
-                    n_iter_=0,
-                    lam_=0.0,
-                )
-                if parts.names is not None:
-                    model.feature_names_in_ = parts.names
+                model = at_centers(self._as_local(), centers, parts.n_features, parts.names)
                 return lazily(model, "predict", parts, sizes)
 
             return self._fit_team(team, known, labels)
+
+    def _draw(self, team, known, rng):
+        """The rows that a merge path is found on, their weights, and how many each stands for."""
+        X, weight = draw(team, known, rng, SAMPLE)
+        n, mass = sum(known.sizes.values()), len(X) if weight is None else float(weight.sum())
+        return X, weight, known.mass / mass if X.shape[0] < n else 1.0
 
 
 class DPMeans(OnTeam, smallvar.DPMeans):
@@ -281,26 +280,26 @@ class DPMeans(OnTeam, smallvar.DPMeans):
         given = self._begin_at(team, known, rng, "mean")
         n = sum(known.sizes.values())
 
-        def start(order, centers, lam, algorithm, given, cap):
-            frame = TeamFrame(team, known, centers if given else None)
+        def make_start(point):
+            frame, centers = TeamFrame(team, known, point.centers), point.centers
             if centers is None:
                 centers = mean_of(team, frame).reshape(1, -1)
             sweep = TeamSweep(team, frame, labels, most=self.max_opened)
-            return Start(sweep, None, centers, lam, algorithm, given, cap)
+            return Start(point, sweep, centers, point.centers is None)
 
-        lam, X, weight = self.lam, np.broadcast_to(0.0, (n, 1)), None
-        penalty = None
-        if self._auto():
-            X, weight = draw(team, known, rng, SAMPLE)
-            mass = len(X) if weight is None else float(weight.sum())
-            times, lam = known.mass / mass if X.shape[0] < n else 1.0, None
+        if not self._auto():
+            fit = self._described(n, float(self.lam), given)
+            return self._learn(run_starts(fit, rng, make_start)).ended
+        X, weight, times = self._draw(team, known, rng)
 
-            def penalty(path):
-                return times * path.lam
-        else:
-            lam = float(lam)
-        best = self._run(X, weight, lam, given, rng, n_threads, start, penalty)
-        return best.progress.ended
+        def path(rng, **options):
+            return find_path(X, weight, rng, n_threads, **options)
+
+        def penalty(path):
+            return times * path.lam
+
+        fit = self._described(n, None, given)
+        return self._learn(run_starts(fit, rng, make_start, path, penalty)).ended
 
 
 class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
@@ -441,22 +440,31 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         given = self._begin_at(team, known, rng, "first")
         given = None if given is None else unit_rows(given, n_threads, "init")
         rounding = length_rounding(np.empty(0, dtype=known.dtype))
-        n = sum(known.sizes.values())
+        n, X, weight = sum(known.sizes.values()), None, None
 
-        def sweep_from(centers):
-            if centers is None:
-                centers = known.first[1][None]
+        def make_start(point):
+            centers = known.first[1][None] if point.centers is None else point.centers
+            if X is not None:
+                centers = as_directions(centers, X, weight, n_threads)
             frame = TeamFrame(team, known, centers, zero, rounding)
             sweep = TeamSweep(team, frame, labels, spherical=True, most=self.max_opened)
-            return sweep, centers
+            return Start(point, sweep, centers, False, share=self._error_share)
 
-        X, weight, times = np.broadcast_to(0.0, (n, 1)), None, 1.0
-        if self._auto():
-            X, weight = draw(team, known, rng, SAMPLE)
-            times = known.mass / (len(X) if weight is None else float(weight.sum()))
-            times = times if X.shape[0] < n else 1.0
-        best = self._fit(X, weight, given, rng, n_threads, sweep_from, times)
-        return best.progress.ended
+        if not self._auto():
+            lam = 1.0 - float(self.min_cosine) if self.lam is None else float(self.lam)
+            fit = self._described(n, lam, given)
+            return self._learn(run_starts(fit, rng, make_start), None, None, n_threads).ended
+        X, weight, times = self._draw(team, known, rng)
+
+        def path(rng, **options):
+            return find_path(X, weight, rng, n_threads, look=LOOK, **options)
+
+        def penalty(path):
+            return saving(path, X, weight, n_threads, times)
+
+        fit = self._described(n, None, given)
+        fitted = run_starts(fit, rng, make_start, path, penalty)
+        return self._learn(fitted, X, weight, n_threads).ended
 
     def predict(self, X: Any, *, return_cosines: bool = False) -> Any:
         """Center of the largest cosine with each row; no row opens a cluster.

@@ -1,6 +1,5 @@
 """The hard HDP on dask collections: each data set whole in one partition."""
 
-import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -9,7 +8,7 @@ import numpy as np
 from dask import compute, delayed, is_dask_collection
 
 import smallvar
-from smallvar._centers.hdp import _Start
+from smallvar._centers.hdp import HDPStart, LocalClusters, local_clusters
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
 from smallvar._core.validation import check_lam, check_number, check_option, check_reach
 from smallvar._sweeps.rounds import error_of
@@ -32,19 +31,19 @@ from smallvar.dask._team import current_client, here, team_of, threads_here
 # ---- one partition -------------------------------------------------------------------------------
 
 
-def both_labels(model, p, step, own, remap, X, pair):
-    """Global and local labels of the rows of a partition, (n, 2)."""
-    X, weight, sets = whole_sets(model, model.n_features_in_, X, pair)
+def both_labels(model, n_features, local, p, step, own, remap, X, pair):
+    """Global and local labels of the rows of a partition, (n, 2).
+
+    ``local`` are the local clusters of the data sets of this partition.
+    """
+    X, weight, sets = whole_sets(model, n_features, X, pair)
     out = np.empty((X.shape[0], 2), dtype=np.int32)
     rows = np.arange(len(X)) if weight is None else np.flatnonzero(weight)
     if len(rows):
         labels, out[rows, 1] = labels_after(p, step, with_weight(X, weight, sets), own)
         out[rows, 0] = remap[labels]
     if len(rows) < len(X):
-        model = copy.copy(model)
-        model.labels_, model.local_labels_ = out[rows].T
-        model._label_idle(X, weight, sets, rows, threads_here())
-        out = np.column_stack((model.labels_, model.local_labels_))
+        local.label_idle(out, X, weight, sets, threads_here())
     return out
 
 
@@ -57,7 +56,7 @@ def predicted(model, X, pair):
     check_reach(X)
     if pair[1] is not None:
         group = sets.among(model.groups_)
-    labels = model._assign(X, group, weight, model.cluster_centers_, threads_here())
+    labels = local_clusters(model).assign(X, group, weight, threads_here())
     return labels, X, weight, sets
 
 
@@ -320,9 +319,7 @@ class HDPMeans(Remote, smallvar.HDPMeans):
         # the global penalty, or more than rounding alone can make
         floor = max(lam_global, frame.rounding * mass)
         sweep = TeamSweep(team, frame.layout, center, numbers, lam_local, floor, self.max_opened)
-        start = _Start(sweep, lam_local, lam_global).run(
-            total.n, self.max_iter, self.tol, self.verbose
-        )
+        start = HDPStart(sweep, lam_local, lam_global).run(total.n, self._loop())
         self._dtype = total.dtype
         self.groups_ = sets.names
         lists = [None] * len(sets)
@@ -345,21 +342,16 @@ class HDPMeans(Remote, smallvar.HDPMeans):
     def _labels(self, parts, sweep, sizes):
         """Both labels of all rows, a lazy dask array: the last sweep once more."""
         last = delayed(replace(sweep.last, keep=False, sums=False))
+        n_features = parts.n_features
         out = []
         for p, rows in enumerate(parts.rows):
             own, begun = sweep.own.get(p), sweep.begun.get(p)
             chosen = [] if own is None else own.numbers.tolist()
-            model = self._as_local()  # knows of the data sets of this partition only
-            vars(model).update(
-                cluster_centers_=self.cluster_centers_,
-                n_clusters_=self.n_clusters_,
-                n_features_in_=parts.n_features,
-                lam_local_=self.lam_local_,
-                groups_=self.groups_[chosen],
-                local_clusters_=[self.local_clusters_[j] for j in chosen],
-            )
-            task = model, p, last, begun, sweep.remap, rows, parts.pairs[p]
-            out.append(delayed(here)(both_labels, *task))
+            used = [self.local_clusters_[j] for j in chosen]
+            names, centers = self.groups_[chosen], self.cluster_centers_
+            local = LocalClusters(names, used, centers, self.lam_local_)
+            task = p, last, begun, sweep.remap, rows, parts.pairs[p]
+            out.append(delayed(here)(both_labels, self._as_local(), n_features, local, *task))
         return joined(out, sizes, np.int32, 2)
 
     def predict(self, X: Any, groups: Any = None, sample_weight: Any = None) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 from dask import compute, delayed, is_dask_collection
 from sklearn.utils.validation import check_is_fitted
 
+from smallvar._core.estimator import learned_attributes, with_learned
 from smallvar.dask._collection import Parts
 from smallvar.dask._team import here
 
@@ -56,13 +57,11 @@ class Remote:
     def _fitted_local(self, computed=False):
         """The local estimator, fitted; with the lazy attributes only if these are computed."""
         check_is_fitted(self)
-        model, given = self._as_local(), self.get_params(deep=False)
-        learned = {name: value for name, value in vars(self).items() if name not in given}
+        learned = learned_attributes(self)
         lazy = {name: learned.pop(name) for name in self._lazy if name in learned}
-        vars(model).update(learned)
         if computed:
-            vars(model).update(zip(lazy, compute(*lazy.values()), strict=True))
-        return model
+            learned.update(zip(lazy, compute(*lazy.values()), strict=True))
+        return with_learned(self._as_local(), learned)
 
     def _learn_columns(self, parts):
         """How many columns the data have, and their names."""

@@ -8,7 +8,7 @@ from dask import delayed
 from numpy.typing import ArrayLike, NDArray
 
 import smallvar
-from smallvar._core.estimator import unchanged_on_error
+from smallvar._core.estimator import learned_attributes, unchanged_on_error, with_learned
 from smallvar.dask._collection import Parts
 from smallvar.dask._lazy import Lazy, lazily
 from smallvar.dask._team import current_client, guarded, named
@@ -185,8 +185,6 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
                 model = guarded(client, lambda: client.compute(chain).result())
             if not hasattr(model, "cluster_centers_"):
                 raise ValueError("X must have a row of positive weight, got none in any partition")
-            for name in [name for name in vars(self) if name.endswith("_")]:
-                delattr(self, name)
-            vars(self).update(vars(model))
+            with_learned(self, learned_attributes(model))
             self.labels_ = lazily(self.to_local(labels=False), "predict", parts)
         return self

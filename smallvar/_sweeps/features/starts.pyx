@@ -190,12 +190,9 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
         s.n_iter += 1
         s.objective = s.error + (0.0 if p.fixed else p.lam * s.k)
         push(s, s.objective)
-        if p.verbose:
-            with gil:
-                print(
-                    f"start {s.number + 1}, sweep {s.n_iter}: {s.k} features, objective {s.objective:.8g}, "
-                    f"{s.changes} rows changed, {s.created} features created"
-                )
+        if p.callback != NULL:
+            with gil:  # what it raises ends the fit
+                (<object> p.callback)(s.number + 1, s.n_iter, s.k, s.objective, s.changes, s.created)
         if was_solved and not (s.changes or s.created or s.removed):
             s.converged = True
             break
@@ -365,6 +362,7 @@ cdef class FeatureSweep:
     cdef readonly int n_threads
     cdef readonly object objectives     # of all starts
     cdef object layout, mean            # of the sums
+    cdef object callback                # called after each sweep of each start, unless it is None
 
     def __cinit__(self):
         memset(&self.p, 0, sizeof(Problem))
@@ -379,7 +377,7 @@ cdef class FeatureSweep:
 
     def __init__(
         self, X, weight, str rule, double lam, Py_ssize_t cap, int max_iter, double tol, Py_ssize_t n_swaps,
-        int n_threads, bint verbose,
+        int n_threads, callback,
     ):
         cdef Py_ssize_t n = X.shape[0], d = X.shape[1]
         self.X, self.weight, self.n_threads = X, weight, n_threads
@@ -388,7 +386,8 @@ cdef class FeatureSweep:
         self.p.rule = RULES[rule]
         self.p.fixed = rule in ("coordinate", "exact")
         self.p.lam, self.p.cap, self.p.max_iter, self.p.tol = lam, cap, max_iter, tol
-        self.p.n_swaps, self.p.verbose = n_swaps, verbose
+        self.p.n_swaps, self.callback = n_swaps, callback
+        self.p.callback = NULL if callback is None else <void*> callback
         set_energy(&self.p, 0.0)
         self.p.bins = self.p.layers = 1
         if self.p.tiles * LANES * d <= PACKED:

@@ -80,7 +80,7 @@ cdef struct Problem:            # what all starts share and only read
     int max_iter                # parameters of the estimators
     double tol
     Py_ssize_t n_swaps
-    bint verbose
+    void* callback              # called after each sweep, unless NULL; the FeatureSweep holds it
     # exact sums of w x, about 0, see _sums.h
     Py_ssize_t bins             # of Z'WX
     Py_ssize_t layers           # bins of Z'WZ: as many, or 1 without weights, where its entries count rows

@@ -1,0 +1,334 @@
+"""The starts of DP-means: what is asked of them, how each is swept, and which one is the best."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallvar._core.fit_loop import CANCELLATION, NO_CAP, LoopSettings, Progress, best_of
+from smallvar._selection.path import LambdaPath
+
+CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit of DP-means as it is asked for, wherever its rows are.
+
+    Attributes
+    ----------
+    n_samples : int
+        Number of rows to cluster.
+    lam : float or None
+        The penalty; None: it is chosen on a merge path.
+    loop : LoopSettings
+        When the sweeps of a start end.
+    algorithm : {"serial", "delayed", "collapsed", "merge"}
+        How the sweeps go.
+    max_clusters : int or None
+        The largest number of clusters.
+    init : ndarray of shape (n_centers, n_features) or None
+        The user's centers to begin at.
+    n_init, shuffle : int, bool
+        The number of starts, and whether the first one visits the rows in random order, too.
+    """
+
+    n_samples: int
+    lam: float | None
+    loop: LoopSettings
+    algorithm: str = "serial"
+    max_clusters: int | None = None
+    init: NDArray[np.float64] | None = None
+    n_init: int = 1
+    shuffle: bool = False
+
+    def orders(self, rng):
+        """Yield the order of visit for each start: None for that of the rows."""
+        for i in range(self.n_init):
+            yield rng.permutation(self.n_samples) if i > 0 or self.shuffle else None
+
+
+@dataclass(frozen=True)
+class StartPoint:
+    """Where one start of a fit begins.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n_samples,) or None
+        Rows in the order of visit; None: as given.
+    centers : ndarray of shape (n_centers, n_features) or None
+        Centers to begin at; None: those of ``init="mean"``, or whatever the estimator begins at.
+    lam : float
+        The penalty.
+    algorithm : {"serial", "delayed", "collapsed"}
+        How the sweeps go.
+    max_clusters : int or None
+        The largest number of clusters.
+    """
+
+    order: NDArray[np.intp] | None
+    centers: NDArray[np.float64] | None
+    lam: float
+    algorithm: str
+    max_clusters: int | None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The best start of a fit, when it is over.
+
+    Attributes
+    ----------
+    labels : array of shape (n_samples,)
+        Cluster of each row, in the order of the rows.
+    centers : ndarray of shape (n_clusters, n_features)
+        The centers.
+    inertia, objective, lam : float
+        The error, the objective and the penalty.
+    objective_path : ndarray of shape (n_sweeps,)
+        The objective after every sweep.
+    n_iter : int
+        The number of sweeps.
+    ended : bool
+        Whether the sweeps came to an end before ``max_iter``.
+    path : LambdaPath or None
+        The merge path that the start came from.
+    sweep : Sweep
+        The sweep that made it.
+    """
+
+    labels: Any
+    centers: NDArray[np.float64]
+    inertia: float
+    objective: float
+    lam: float
+    objective_path: NDArray[np.float64]
+    n_iter: int
+    ended: bool
+    path: LambdaPath | None
+    sweep: Any
+
+    @property
+    def n_clusters(self):
+        """Number of clusters."""
+        return len(self.centers)
+
+
+class Sweep(Protocol):
+    """What a Start drives: clusters of rows, and passes over the rows in the order of visit.
+
+    ``DPSweep`` is one for squared distances (``CollapsedSweep`` where means move with each row),
+    ``DivergenceSweep`` one for divergences. ``lam`` is
+    the penalty, ``cap`` the largest number of clusters.
+    """
+
+    k: int  # clusters
+    centers: np.ndarray  # of shape (k, n_features)
+    labels: np.ndarray  # cluster of each row, in the order of visit
+    total: float  # weighted error of all rows from one place: the scale of rounding in sums
+    crowded: bool  # whether scores in float32 leave much to decide again; then it has use_double()
+
+    def start(self, centers):
+        """Begin at these centers; all labels are 0."""
+
+    def create(self, lam, cap):
+        """KJ12, Algorithm 1: each row joins its nearest center, or opens a cluster at once."""
+
+    def seek_farthest(self, lam, seek):
+        """Say whether the next ``assign`` has to find the row farthest beyond lam."""
+
+    def assign(self):
+        """Each row joins its nearest center."""
+
+    def open_farthest(self):
+        """That row, if there is one, opens a cluster: delayed creation."""
+
+    def collapse(self, lam, cap):
+        """MB13, eq. 8-9: rows move one by one, means too; returns rows moved, clusters opened."""
+
+    def moved(self):
+        """Rows with another label than before the sweep."""
+
+    def move_centers(self):
+        """Means of the members, empty clusters dropped; returns the error, by sums."""
+
+    def drop_empty(self):
+        """Forget clusters without members; whether there were any. Other centers stay."""
+
+    def squared_error(self):
+        """Weighted error from the own centers, row by row."""
+
+
+class Start:
+    """One start of DP-means: sweeps until nothing changes, or until tol or max_iter ends them.
+
+    ``centers`` are those to begin at; ``are_means``: they are the means of the clusters that the
+    labels of the sweep say. ``order`` are the rows that the sweep visits, in this order, None for
+    all as given. ``share``: what counts of an error of the sweep, 1/2 for directions, as 1 - cos is
+    half the squared distance. ``path`` is the merge path that the centers are from.
+    """
+
+    def __init__(self, point, sweep, centers, are_means, order=None, share=1.0):
+        self.sweep, self.order, self.lam = sweep, order, point.lam
+        self.algorithm, self.are_means = point.algorithm, are_means
+        self.cap = NO_CAP if point.max_clusters is None else point.max_clusters
+        self.share, self.reach, self.path = share, point.lam / share, None
+        sweep.start(centers)
+
+    @property
+    def k(self):
+        """Number of clusters."""
+        return self.sweep.k
+
+    @property
+    def objective(self):
+        """The objective at the end."""
+        return self.progress.objective
+
+    def run(self, loop):
+        """Sweep to the end, then make labels, centers and objective agree."""
+        sweep = self.sweep
+        progress = self.progress = Progress(loop, len(sweep.labels))
+        if self.algorithm == "collapsed":
+            if not self.are_means:
+                sweep.assign()
+            sweep.move_centers()
+        while progress.goes_on:
+            moved, opened = self.step()
+            # a first sweep that keeps all labels: given centers have not moved to their means yet
+            first = progress.n_iter == 0
+            converged = not (moved or opened) and not (first and not self.are_means)
+            known = converged and not first
+            progress.record(
+                progress.objective if known else self.measured(sweep.move_centers()),
+                f"{sweep.k} clusters, {{}}, {moved} points moved, {opened} clusters opened",
+                changed=not converged,
+                opened=opened,
+                n_clusters=sweep.k,
+            )
+        if not progress.converged and self.algorithm != "collapsed":
+            self.finish()
+        self.inertia = self.share * sweep.squared_error()
+        progress.objective = self.inertia + self.lam * sweep.k
+        return self
+
+    def step(self):
+        """One sweep; returns the points moved and the clusters opened."""
+        sweep, before = self.sweep, self.sweep.k
+        if self.algorithm == "collapsed":
+            return sweep.collapse(self.lam, self.cap)
+        if self.algorithm == "serial":
+            sweep.create(self.reach, self.cap)
+        else:
+            room = before < self.cap
+            sweep.seek_farthest(self.reach, room)
+            sweep.assign()
+            if room:
+                sweep.open_farthest()
+        if sweep.crowded:
+            sweep.use_double()
+        return sweep.moved(), sweep.k - before
+
+    def measured(self, error):
+        """The objective after a sweep, from the sums where that is accurate enough."""
+        if not error > CANCELLATION * self.sweep.total:
+            error = self.sweep.squared_error()
+        return self.share * error + self.lam * self.sweep.k
+
+    def finish(self):
+        """Labels of the nearest centers where the sweeps did not end at a fixed point."""
+        sweep = self.sweep
+        sweep.seek_farthest(self.reach, False)
+        sweep.assign()
+        if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
+            sweep.assign()
+        self.progress.path.append(np.nan)  # run() sets it
+
+    def result(self, n_samples):
+        """What the estimator learns from this start, for so many rows."""
+        sweep, labels = self.sweep, self.sweep.labels
+        if self.order is not None:
+            labels = np.empty(n_samples, dtype=np.int32)
+            labels[self.order] = sweep.labels
+        return Fitted(
+            labels,
+            sweep.centers,
+            self.inertia,
+            self.objective,
+            self.lam,
+            np.array(self.progress.path),
+            self.progress.n_iter,
+            self.progress.ended,
+            self.path,
+            sweep,
+        )
+
+
+def run_starts(fit, rng, make_start, find_path=None, penalty=None):
+    """Run the starts of a fit, from a merge path where it asks for one; the best one is returned.
+
+    Parameters
+    ----------
+    fit : Fit
+        What is asked for.
+    rng : RandomState
+        Generator of the orders and the merge paths.
+    make_start : callable
+        ``make_start(point)`` is the Start for a StartPoint.
+    find_path : callable, default=None
+        ``find_path(rng, lam=, most=, init=, callback=)`` is a merge path of the rows, or of some;
+        needed where a fit asks for one.
+    penalty : callable, default=None
+        ``penalty(path)`` is lam where the path chooses; None: ``path.lam``.
+
+    Returns
+    -------
+    fitted : Fitted
+        The start with the lowest objective.
+    """
+    if fit.lam is not None and fit.algorithm != "merge":
+        points = (
+            StartPoint(order, fit.init, fit.lam, fit.algorithm, fit.max_clusters)
+            for order in fit.orders(rng)
+        )
+        starts, total = (make_start(point) for point in points), fit.n_init
+    else:
+        starts, total = _starts_of_paths(fit, rng, make_start, find_path, penalty)
+    finished = (start.run(fit.loop) for start in starts)
+    return best_of(finished, total=total, callback=fit.loop.callback).result(fit.n_samples)
+
+
+def _starts_of_paths(fit, rng, make_start, find_path, penalty):
+    """The starts at clusterings of merge paths, and how many there are, None: not known yet."""
+    most, callback = fit.max_clusters, fit.loop.callback
+    options = {"lam": fit.lam, "most": most, "init": fit.init, "callback": callback}
+    paths = ((order, find_path(rng, **options)) for order in fit.orders(rng))
+    if fit.lam is None:  # the objectives of different penalties do not compare
+        paths = [min(paths, key=lambda pair: pair[1].value)]
+
+    def starts():
+        for order, path in paths:
+            if fit.lam is None:
+                algorithm = "collapsed" if fit.algorithm == "collapsed" else "serial"
+                lam = path.lam if penalty is None else penalty(path)
+                points = [StartPoint(order, path.centers(path.best), lam, algorithm, path.best)]
+            else:
+                points = [
+                    StartPoint(order, path.centers(k), fit.lam, "collapsed", most)
+                    for k in _candidates(path, fit)
+                ]
+            for point in points:
+                start = make_start(point)
+                start.path = path
+                yield start
+
+    return starts(), 1 if fit.lam is None else None
+
+
+def _candidates(path, fit):
+    """The numbers of clusters with the lowest objectives on a path, best first."""
+    objective = path.inertia + fit.lam * path.n_clusters
+    most = path.longest if fit.max_clusters is None else min(fit.max_clusters, path.longest)
+    ranked = path.n_clusters[np.argsort(objective, kind="stable")].tolist()
+    return [k for k in ranked if k <= most][:CANDIDATES]

@@ -1,0 +1,157 @@
+"""Progress of a fit: callbacks are told of its steps; one of them prints a line for each."""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from typing import Any
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9 has no callbacks
+    CallbackSupportMixin, with_callbacks = object, None
+
+
+@dataclass(frozen=True)
+class ProgressEvent:
+    """A step of a fit that is over.
+
+    Attributes
+    ----------
+    stage : str
+        The kind of step: "sweep" over the rows, "start" (all sweeps of one), "pass" over the
+        batches, "time step", "features" (a fit of so many features), "coarse path" and "path" (a
+        way from many clusters down to one).
+    number : int
+        The number of the step, from 1, among those of its kind.
+    message : str
+        What happened, in words: the line that ``verbose`` prints.
+    n_clusters : int or None
+        Clusters or features after the step; for a path, the number chosen.
+    objective : float or None
+        The objective after the step.
+    n_samples : int or None
+        For a path, the rows that it was found on; for a time step, its rows.
+    """
+
+    stage: str
+    number: int
+    message: str
+    n_clusters: int | None = None
+    objective: float | None = None
+    n_samples: int | None = None
+
+
+_callbacks: ContextVar[tuple[Callable[[ProgressEvent], Any], ...]] = ContextVar(
+    "smallvar_callbacks", default=()
+)
+
+
+@contextmanager
+def progress_callback(callback: Callable[[ProgressEvent], Any]) -> Iterator[None]:
+    """Call a function after every step of the fits in a ``with`` block.
+
+    Parameters
+    ----------
+    callback : callable
+        Called as ``callback(event)`` with a ``ProgressEvent``: its attributes are ``stage`` (the
+        kind of step, "sweep" for one), ``number`` (the number of the step among those of its kind,
+        from 1), ``message`` (the line that ``verbose`` prints), ``n_clusters``, ``objective`` and
+        ``n_samples`` (None where a step has none). What it returns is not used; what it raises ends
+        the fit, which leaves the estimator as it was.
+
+    Yields
+    ------
+    None
+        Nothing.
+
+    Raises
+    ------
+    TypeError
+        If ``callback`` is not callable.
+
+    See Also
+    --------
+    DPMeans : Its ``verbose`` prints the same events. With scikit-learn 1.9 or newer, every
+        estimator also has ``set_callbacks``.
+
+    Examples
+    --------
+    >>> from smallvar import DPMeans, progress_callback
+    >>> with progress_callback(lambda event: print(event.stage, event.number, event.n_clusters)):
+    ...     model = DPMeans(lam=4.0).fit([[0.0], [1.0], [9.0]])
+    sweep 1 2
+    sweep 2 2
+    """
+    if not callable(callback):
+        raise TypeError(f"callback must be callable, got {type(callback).__name__}")
+    token = _callbacks.set((*_callbacks.get(), callback))
+    try:
+        yield
+    finally:
+        _callbacks.reset(token)
+
+
+def print_event(event):
+    """Print the line of an event."""
+    print(event.message)
+
+
+def callback_for(verbose, estimator=None):
+    """What is to be called after every step of a fit, None if nobody listens.
+
+    Listeners are the functions of ``progress_callback``, a line printed if ``verbose``, and the
+    callbacks that scikit-learn has set on the estimator.
+    """
+    listeners = list(_callbacks.get())
+    if verbose:
+        listeners.append(print_event)
+    if hasattr(estimator, "_callback_fit_ctx"):
+        listeners.append(functools.partial(_call_scikit_learn, estimator))
+    if len(listeners) < 2:
+        return listeners[0] if listeners else None
+
+    def call_all(event):
+        for listener in listeners:
+            listener(event)
+
+    return call_all
+
+
+def _call_scikit_learn(estimator, event):
+    """Report an event as a task of the fit, with the facts of the event as its metadata."""
+    task = estimator._callback_fit_ctx.subcontext(task_name=event.stage)
+    task.call_on_fit_task_begin(estimator=estimator)
+    task.call_on_fit_task_end(estimator=estimator, metadata=asdict(event))
+
+
+class CallbackMixin(CallbackSupportMixin):
+    """An estimator whose ``fit`` calls the callbacks that scikit-learn 1.9 and newer set on it."""
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        if "fit" in vars(cls) and with_callbacks is not None:
+            cls.fit = _within_callbacks(cls.fit)
+
+
+def _within_callbacks(fit):
+    """The method ``fit`` as the root task of scikit-learn's callbacks, where any are set."""
+
+    def fit_as_task(self, X, *args, **options):
+        root = self._init_callback_context(max_subtasks=None)
+        root.call_on_fit_task_begin(estimator=self, X=X)
+        fit(self, X, *args, **options)
+        root.call_on_fit_task_end(estimator=self, X=X)
+        return self
+
+    fit_as_task = with_callbacks(fit_as_task)
+
+    @functools.wraps(fit)
+    def fit_with_callbacks(self, X, *args, **options):
+        wanted = hasattr(self, "_skl_callbacks") or hasattr(self, "_parent_callback_ctx")
+        if not wanted or hasattr(self, "_callback_fit_ctx"):  # within the fit of a subclass
+            return fit(self, X, *args, **options)
+        return fit_as_task(self, X, *args, **options)
+
+    return fit_with_callbacks

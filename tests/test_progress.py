@@ -1,0 +1,170 @@
+"""Callbacks that are called after every step of a fit, and what ``verbose`` prints."""
+
+import importlib.util
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+import smallvar
+from smallvar import DPMeans, lambda_path, progress_callback
+
+X = make_blobs(60, centers=3, random_state=0)[0]
+GRAPH = np.kron(np.eye(3), np.ones((4, 4))) + 0.01
+TIMES = np.repeat(np.arange(4), 15)
+
+# Estimators with few steps, and the stages that their fits tell of.
+FITS = {
+    "BPMeans": ({"lam": 5.0, "n_init": 2}, {"sweep"}),
+    "BregmanDPMeans": ({"divergence": "squared_euclidean"}, {"coarse path", "path", "sweep"}),
+    "DPMeans": ({"lam": 2.0, "n_init": 2}, {"sweep", "start"}),
+    "DynamicMeans": ({"lam": 2.0}, {"time step"}),
+    "HDPMeans": ({}, {"coarse path", "path", "sweep"}),
+    "KFeatures": ({"n_components": 2, "n_init": 1}, {"sweep"}),
+    "KernelDPMeans": ({"lam": 1.0}, {"sweep"}),
+    "KernelDynamicMeans": ({"lam": 1.0}, {"time step"}),
+    "KernelHDPMeans": ({"lam_local": 1.0, "lam_global": 1.0}, {"sweep"}),
+    "MahalanobisMeans": ({"n_clusters": 2, "n_init": 2}, {"sweep", "start"}),
+    "MiniBatchDPMeans": ({"lam": 2.0}, {"pass"}),
+    "PenalizedCut": ({"lam": -0.5, "n_init": 2}, {"sweep", "start"}),
+    "RobustDPMeans": ({}, {"coarse path", "path", "sweep"}),
+    "SegmentMeans": ({}, {"sweep"}),
+    "SpectralDPMeans": ({"lam": 5.0, "n_init": 2}, {"start"}),
+    "SpectralDynamicMeans": ({"lam": 1.0}, {"time step"}),
+    "SphericalDPMeans": ({"lam": 0.5}, {"sweep"}),
+}
+
+
+def refit(model):
+    name = type(model).__name__
+    if name.endswith("DynamicMeans"):
+        return model.fit(X, times=TIMES)
+    return model.fit(GRAPH if name == "PenalizedCut" else X)
+
+
+def fit(name, **options):
+    model = getattr(smallvar, name)(**FITS[name][0], **options)
+    return refit(model.set_params(random_state=0) if "random_state" in vars(model) else model)
+
+
+@pytest.mark.parametrize("name", sorted(FITS))
+def test_every_fit_tells_of_its_steps(name, capsys):
+    events = []
+    with progress_callback(events.append):
+        model = fit(name)
+    assert {event.stage for event in events} == FITS[name][1]
+    assert all(event.number >= 1 and event.message for event in events)
+    sweeps = [event for event in events if event.stage == "sweep"]
+    assert all(event.n_clusters >= 0 and np.isfinite(event.objective) for event in sweeps)
+    assert capsys.readouterr().out == ""
+    before = len(events)
+    quiet = fit(name)  # nobody listens any more, and nothing is another
+    assert len(events) == before
+    assert quiet.objective_ == model.objective_
+    fit(name, verbose=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [event.message for event in events]
+
+
+def test_every_estimator_is_among_them():
+    estimators = {name for name in smallvar.__all__ if hasattr(getattr(smallvar, name), "fit")}
+    assert estimators == set(FITS)
+
+
+def test_events_of_a_path_say_its_rows():
+    events = []
+    with progress_callback(events.append):
+        path = lambda_path(X, random_state=0)
+    assert [event.number for event in events] == list(range(1, len(events) + 1))
+    assert events[-1].n_clusters == path.best
+    assert events[-1].n_samples == path.n_samples == len(X)
+
+
+def test_callbacks_within_callbacks():
+    outer, inner = [], []
+    with progress_callback(outer.append), progress_callback(inner.append):
+        DPMeans(lam=2.0).fit(X)
+    assert outer == inner != []
+    with progress_callback(outer.append):
+        DPMeans(lam=2.0).fit(X)
+    assert len(outer) == 2 * len(inner)
+
+
+@pytest.mark.parametrize("name", sorted(FITS))
+def test_a_callback_that_raises_ends_the_fit(name):
+    model = fit(name)
+    before = pickle.dumps(model)
+
+    def raises(event):
+        raise LookupError(event.stage)
+
+    with progress_callback(raises), pytest.raises(LookupError, match="|".join(FITS[name][1])):
+        refit(model)
+    assert pickle.dumps(model) == before
+
+
+def test_what_is_no_callback():
+    with pytest.raises(TypeError, match="callback must be callable, got str"):
+        progress_callback("x").__enter__()
+
+
+class Recorder:
+    """A callback of scikit-learn that notes which hooks are called."""
+
+    def __init__(self):
+        self.calls = []
+
+    def setup(self, estimator, context):
+        self.calls.append(("setup", context.task_name))
+
+    def on_fit_task_begin(self, estimator, context):
+        self.calls.append(("begin", context.task_name))
+
+    def on_fit_task_end(self, estimator, context, *, metadata=None):
+        self.calls.append(("end", context.task_name))
+        self.objective = metadata and metadata["objective"]
+
+    def teardown(self, estimator, context):
+        self.calls.append(("teardown", context.task_name))
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("sklearn.callback") is None,
+    reason="callbacks came with scikit-learn 1.9",
+)
+class TestCallbacksOfScikitLearn:
+    @pytest.mark.parametrize("name", sorted(FITS))
+    def test_hooks(self, name):
+        recorder = Recorder()
+        model = fit(name)
+        params = model.get_params()
+        model.set_callbacks(recorder)
+        refit(model)
+        assert recorder.calls[:2] == [("setup", "fit"), ("begin", "fit")]
+        assert recorder.calls[-2:] == [("end", "fit"), ("teardown", "fit")]
+        assert {stage for _, stage in recorder.calls[2:-2]} == FITS[name][1]
+        assert model.get_params() == params
+
+    def test_teardown_after_an_error(self):
+        recorder = Recorder()
+        model = DPMeans(lam=-1.0).set_callbacks(recorder)
+        with pytest.raises(ValueError, match="lam"):
+            model.fit(X)
+        assert recorder.calls[-1] == ("teardown", "fit")
+        model.set_params(lam=2.0).fit(X)
+        assert recorder.calls.count(("setup", "fit")) == 2
+
+    def test_progress_bar_and_grid_search(self):
+        pytest.importorskip("rich")
+        from sklearn.callback import ProgressBar
+        from sklearn.model_selection import GridSearchCV
+
+        DPMeans(lam=2.0).set_callbacks(ProgressBar()).fit(X)
+        search = GridSearchCV(DPMeans(), {"lam": [1.0, 2.0]}, cv=2)
+        assert search.set_callbacks(ProgressBar()).fit(X).best_params_["lam"] in (1.0, 2.0)
+
+    def test_a_fit_within_another_is_one_task(self):
+        recorder = Recorder()
+        smallvar.MiniBatchDPMeans(lam=2.0).set_callbacks(recorder).fit(X)
+        assert recorder.calls.count(("begin", "fit")) == 1
