@@ -1,4 +1,4 @@
-"""Checks of parameters and data: what is refused, in which words, and the tolerances."""
+"""Checks of parameters and data, and the messages where they fail."""
 
 import math
 import operator

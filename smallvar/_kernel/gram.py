@@ -1,4 +1,4 @@
-"""Gram matrices: the kernel of an estimator and its matrix, held or made again block by block."""
+"""Gram matrices of kernels, held in memory or computed again block by block."""
 
 import math
 import warnings

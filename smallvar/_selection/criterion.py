@@ -1,4 +1,4 @@
-"""How good a clustering is for its number of clusters: likelihood, entropy, price of parameters."""
+"""The criterion for the number of clusters: likelihood, entropy, a price of parameters."""
 
 import numpy as np
 

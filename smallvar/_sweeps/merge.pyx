@@ -1,4 +1,4 @@
-"""The sweep of the merge path: seeds far apart, the cheapest pair merged, what a likelihood needs of the residuals.
+"""Sweeps of the merge path: seeds far apart, mergers of the cheapest pair, residuals for the likelihood.
 
 Merging clusters a and b raises the squared error by Ward's cost
 

@@ -1,4 +1,4 @@
-"""The engine: for each point the nearest center, computing as few distances as the bounds allow.
+"""Nearest centers of all points, with as few distances as the bounds allow.
 
 One sweep visits the points in chunks. A point passes without any distance while
 

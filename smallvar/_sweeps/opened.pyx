@@ -1,4 +1,4 @@
-"""Centers opened in a sweep: later points are compared with them, tables of distances between centers brought down."""
+"""Assignment of points to centers that were opened in this sweep, and distances between centers."""
 
 from smallvar._sweeps.pool cimport run
 from smallvar._sweeps.rows cimport real_x

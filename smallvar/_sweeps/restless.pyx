@@ -1,4 +1,4 @@
-"""The restless: a few centers that move far and have a bound of their own, so that their drift does not spoil l."""
+"""A lower bound of their own for the few centers that move far (the restless), so that l stays tight for the others."""
 
 from smallvar._sweeps.rows cimport real_x
 from smallvar._sweeps.scores cimport BATCH, Batch, batch_error, fill, pad, score

@@ -1,4 +1,4 @@
-"""Scores of batches of points against centers, and what they decide.
+"""Scores (approximate distances) of batches of points against centers, and the labels that follow.
 
 A score is the squared distance less ||x||^2, approximately, with a known bound on its error. Where scores differ by
 less than the bound, the decision is taken in the deciding arithmetic, squared_distance.

@@ -1,4 +1,4 @@
-"""What follows from Z: sums over its rows, and the features, by least squares.
+"""Features by least squares for given Z, and the sums over its rows that this takes.
 
 Z'WZ, Z'WX and the number of users of each feature are kept in bins, exactly, by what each row changes.
 """
