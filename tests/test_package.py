@@ -302,21 +302,26 @@ def sources():
     return {p.relative_to(SOURCES).as_posix(): p.read_text(encoding="utf-8") for p in files}
 
 
-def test_the_guide_names_every_file(developers_guide):
-    """Every file of the package is in the drawing of the house, in its folder, and no other."""
-    drawn, folders = set(), []
-    house = developers_guide.partition("   smallvar/  ")[2].partition("\n   tests/")[0]
-    for line in house.splitlines()[1:]:
-        indent, entry = re.fullmatch(r"   ( +)(.*?)(?: {2,}.*)?", line).groups()
-        folders = folders[: len(indent) // 2 - 1]
-        if entry.endswith("/"):
-            folders.append(entry)
-            drawn.add("".join(folders) + "__init__.py")
-        else:
-            first, *others = entry.split(", ")
-            names = {first, *(first.partition(".")[0] + suffix for suffix in others)}
-            drawn |= {"".join(folders) + name for name in names}
-    assert drawn == set(sources())
+def test_the_guide_names_every_folder(developers_guide):
+    """The drawing has every folder of the package, and no other."""
+    drawn, inside = set(), ()
+    drawing = developers_guide.partition("   smallvar/  ")[2].partition("\n   tests/")[0]
+    for line in drawing.splitlines()[1:]:
+        indent, name = re.fullmatch(r"   ( +)(\w+)/ {2,}\S.*", line).groups()
+        inside = (*inside[: len(indent) // 2 - 1], name)
+        drawn.add("/".join(inside))
+    assert drawn == {file.rpartition("/")[0] for file in sources()} - {""}
+
+
+def test_the_guide_names_files_that_exist(developers_guide):
+    """Every file that the page names, maybe without its folders, is somewhere in the tree."""
+    root = SOURCES.parent
+    folders = [root / name for name in ("smallvar", "tests", "docs", "asv_bench", "tools")]
+    files = [*root.glob("*"), *(path for folder in folders for path in folder.rglob("*"))]
+    paths = ["/" + path.relative_to(root).as_posix() for path in files]
+    names = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|pyx|pxd|h|c|rst))`", developers_guide))
+    assert len(names) > 40
+    assert [name for name in names if not any(path.endswith("/" + name) for path in paths)] == []
 
 
 NUMBER = r"(?<![\w.])(0x1p-\d+|2\.0 ?\*\* ?-\d+|\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
