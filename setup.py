@@ -168,6 +168,7 @@ def extension(name):
 
 MODULES = (
     "pool",
+    "ending",
     "rows",
     "sums",
     "scores",

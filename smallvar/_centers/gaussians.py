@@ -135,6 +135,13 @@ class Gaussians:
         self.covariances = covariances
         self.roots, self.logdet = roots_of(covariances, singular)
 
+    def set_clusters(self, centers, covariances, shares=None):
+        """Have these clusters; ``shares`` of the weight where points pay for them."""
+        self.centers = centers
+        self.set_covariances(covariances)
+        if shares is not None:
+            self.set_shares(shares)
+
     def prior(self):
         """What clusters cost apart from distances: reg tr S_k^-1 + scale log det S_k + lam each."""
         trace = self.reg * float(np.square(self.roots).sum())
@@ -210,6 +217,13 @@ class PointGaussians(Gaussians):
         self.set_covariances(other.covariances)
         self.set_shares(other.shares)
 
+    def set_clusters(self, centers, covariances, shares=None):
+        """Have these clusters; ``shares`` of the weight where points pay for them."""
+        self.centers = centers
+        self.set_covariances(covariances)
+        if shares is not None:
+            self.set_shares(shares)
+
     def prior(self):
         """What clusters cost apart from their points."""
         price = self.lam * len(self.logdet)
@@ -281,34 +295,38 @@ def merge_path(state, label, k):
 def plain_clusters(data, seeds, covariance, max_iter=20):
     """Labels of a short k-means in the metric of this covariance, and how many there are."""
     state = Gaussians(data.X, data.w, 0.0, 1.0, 0.0, covariance, data)
-    state.centers = seeds.astype(np.float64)
-    state.set_covariances(np.broadcast_to(covariance, (len(seeds), *covariance.shape)))
-    one = GaussianStart(state, len(seeds), None, None)
-    one.label, least = state.assign()
-    one.restart(least)
-    one.run(one.label, True, LoopSettings(max_iter))
-    found, label = np.unique(one.label, return_inverse=True)
+    covariances = np.broadcast_to(covariance, (len(seeds), *covariance.shape))
+    state.set_clusters(seeds.astype(np.float64), covariances)
+    label, least = state.assign()
+    start = GaussianStart(state, len(seeds), label)
+    start.restart(least)
+    start.run(True, LoopSettings(max_iter))
+    found, label = np.unique(start.label, return_inverse=True)
     return label.astype(np.int32), len(found)
 
 
 class GaussianStart:
-    """One start of MahalanobisMeans."""
+    """One start of MahalanobisMeans, from ``label`` with ``k`` clusters.
 
-    def __init__(self, gaussians, k, cost, order):
-        self.state, self.k, self.cost, self.order = gaussians, k, cost, order
+    Rows open clusters where there is a ``cost`` for that, in this ``order`` of visit.
+    """
+
+    def __init__(self, gaussians, k, label, cost=None, order=None):
+        self.state, self.k, self.label = gaussians, k, label
+        self.cost, self.order = cost, order
 
     @property
     def objective(self):
         """The objective at the end."""
         return self.progress.objective
 
-    def run(self, label, first, loop):
-        """Sweep from these labels to a fixed point; ``first``: they are the first sweep."""
-        state, self.label = self.state, label
-        progress = self.progress = Progress(loop, len(label))
-        objective = state.refit(label, self.k)
+    def run(self, first, loop):
+        """Sweep from the labels to a fixed point; ``first``: they are the first sweep."""
+        state = self.state
+        progress = self.progress = Progress(loop, len(self.label))
+        objective = state.refit(self.label, self.k)
         if first:
-            self._record(objective, len(label), 0)
+            self._record(objective, len(self.label), 0)
         while progress.goes_on:
             before, least = self.label, None
             self.label, least = state.assign()

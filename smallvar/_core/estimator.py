@@ -77,6 +77,11 @@ def checked_rows(estimator, X):
     return estimator._validate(X, reset=True)
 
 
+def check_parameters(estimator):
+    """Raise where a parameter of an estimator is out of its bounds."""
+    estimator._check_parameters()
+
+
 def learned_attributes(estimator):
     """What ``fit`` has set on an estimator: all but its parameters and callbacks."""
     parameters, callbacks = estimator.get_params(deep=False), ("_skl_", "_callback_", "_parent_")

@@ -121,7 +121,7 @@ class OnTeam(Lazy):
 
         together = client, parts, parts.weights, prepare, self.persist, look
         with team_of(*together) as (team, known, sizes):
-            team.numbers = sorted(p for p, size in sizes.items() if size)
+            team.keep(p for p, size in sizes.items() if size)
             self._learn_columns(parts)
             self._dtype = known.dtype
 

@@ -304,7 +304,7 @@ class HDPMeans(Remote, smallvar.HDPMeans):
             raise ValueError("X must have at least one row, got none in any partition")
         check_reach(np.array([[max(reach for *_, reach in known.values())]]))
         check_whole(known)
-        team.numbers = [p for p, (_, _, names, _) in known.items() if len(names)]
+        team.keep(p for p, (_, _, names, _) in known.items() if len(names))
         if not team.numbers:
             raise ValueError("sample_weight must have a positive entry, got all zeros")
         total = team.call(facts, None, fold=add_facts)[0]

@@ -8,7 +8,12 @@ from dask import delayed
 from numpy.typing import ArrayLike, NDArray
 
 import smallvar
-from smallvar._core.estimator import learned_attributes, unchanged_on_error, with_learned
+from smallvar._core.estimator import (
+    check_parameters,
+    learned_attributes,
+    unchanged_on_error,
+    with_learned,
+)
 from smallvar.dask._collection import Parts
 from smallvar.dask._lazy import Lazy, lazily
 from smallvar.dask._team import current_client, guarded, named
@@ -175,7 +180,7 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
 
     def _feed(self, model, X, sample_weight):
         with unchanged_on_error(self):
-            model._check_parameters()
+            check_parameters(model)
             parts = Parts(X, sample_weight)
             with current_client() as client:
                 chain = model

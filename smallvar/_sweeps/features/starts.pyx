@@ -9,6 +9,7 @@ from libc.math cimport HUGE_VAL
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
+from smallvar._sweeps.ending cimport Ending, begin, goes_on, note
 from smallvar._sweeps.features.collapsed cimport collapsed_sweep, refresh
 from smallvar._sweeps.features.search cimport search
 from smallvar._sweeps.features.solver cimport add_feature, least_squares, place_features, read_sums, recount, remove
@@ -164,12 +165,12 @@ cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
 
 cdef int converge(const Problem* p, Start* s) except -1 nogil:
     """Sweeps until nothing changes, or tol or max_iter ends them."""
-    cdef int counted = 0
-    cdef bint was_solved, fell
+    cdef Ending ending
+    cdef bint was_solved, fixed_point
     cdef double fall, previous
-    cdef Py_ssize_t begin = s.n_path
+    begin(&ending, p.max_iter, p.tol, p.n)
     s.converged = False
-    while True:
+    while goes_on(&ending):
         was_solved = s.solved
         s.changes = s.created = s.removed = 0
         if p.rule == COLLAPSED:
@@ -193,17 +194,10 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
         if p.callback != NULL:
             with gil:  # what it raises ends the fit
                 (<object> p.callback)(s.number + 1, s.n_iter, s.k, s.objective, s.changes, s.created)
-        if was_solved and not (s.changes or s.created or s.removed):
-            s.converged = True
-            break
-        if p.tol > 0 and s.n_path > begin + 1 and s.path[s.n_path - 2] - s.objective <= p.tol * s.path[0]:
-            s.converged = True
-            break
-        # sweeps that open features do not count, but no more than n of them: rounding may open features for ever
-        fell = s.n_path == begin + 1 or s.objective < s.path[s.n_path - 2]
-        counted += not (s.created and fell and s.n_path - begin - counted <= p.n)
-        if counted >= p.max_iter:
-            break
+        fixed_point = was_solved and not (s.changes or s.created or s.removed)
+        previous = s.path[s.n_path - 2] if s.n_path > 1 else s.objective
+        note(&ending, s.objective, previous, s.path[0], not fixed_point, s.created > 0, fixed_point)
+    s.converged = ending.converged or ending.enough
     return 0
 
 
