@@ -8,6 +8,9 @@ from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 PATH_SWEEPS = 5  # after a merger
 PLAIN_SWEEPS = 20  # of a k-means that seeds a start
+SMALLEST_VARIANCE = 1e-300  # absolute: squares of the roots of smaller ones would leave float64
+# of a variance: a covariance is singular where less of one is left, the columns before it known
+SINGULAR = 1e-14
 
 
 def roots_of(covariances, raise_singular):
@@ -19,7 +22,7 @@ def roots_of(covariances, raise_singular):
         raise_singular(int(np.argmin(np.linalg.eigvalsh(covariances)[:, 0])))
     pivots = np.einsum("kjj->kj", lower)
     left = np.square(pivots) / scale  # of a variance, once the columns before it are known
-    if not (left > 1e-14).all():
+    if not (left > SINGULAR).all():
         raise_singular(int(np.argmin(left.min(axis=1))))
     return np.linalg.inv(lower).transpose(0, 2, 1), 2.0 * np.log(pivots).sum(axis=1)
 
@@ -125,7 +128,7 @@ class Gaussians:
             )
 
         least = float(np.einsum("kjj->kj", covariances).min())
-        if 0.0 < least < 1e-300:  # the squares of the roots would leave float64
+        if 0.0 < least < SMALLEST_VARIANCE:
             raise ValueError(
                 "X, sample_weight, reg_covar and scale must make variances of at least 1e-300, got "
                 f"{least:.3g}: rescale the data or their weights"

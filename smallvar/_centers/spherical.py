@@ -33,11 +33,11 @@ from smallvar._core.validation import (
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, cut_guess, farthest_row
-from smallvar._sweeps.dpmeans import ZERO_RESULTANT
+from smallvar._sweeps.dpmeans import ZERO_DIRECTION
 from smallvar._sweeps.seeds import nearest_seed
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
-UNIT = 64  # rounding errors by which the squared length of a row may differ from 1
+UNIT = 64  # of the type's epsilon: rows whose squared length is that near to 1 are used as they are
 BLOCK = 1 << 17  # numbers converted at a time
 LOOK = 20_000  # rows of a path's first look: wide clusters are worth a center from some 20 rows on
 
@@ -514,7 +514,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     def _moved(self, centers, total, weights):
         size = resultants(total, weights)
-        some = size > ZERO_RESULTANT * weights
+        some = size > ZERO_DIRECTION * weights
         centers[some] = total[some] / size[some, None]
         return centers, size
 

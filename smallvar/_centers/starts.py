@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smallvar._core.fit_loop import NO_CAP, LoopSettings, Progress, best_of
+from smallvar._core.fit_loop import CANCELLATION, NO_CAP, LoopSettings, Progress, best_of
 from smallvar._selection.path import LambdaPath
 
 CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
@@ -235,7 +235,7 @@ class Start:
 
     def measured(self, error):
         """The objective after a sweep, from the sums where that is accurate enough."""
-        if not error > 1e-6 * self.sweep.total:
+        if not error > CANCELLATION * self.sweep.total:
             error = self.sweep.squared_error()
         return self.share * error + self.lam * self.sweep.k
 

@@ -9,6 +9,9 @@ from smallvar._core.progress import ProgressEvent
 from smallvar._sweeps.ending import EndRule
 
 TIE = 1e-12  # of an objective: it is not known better than that
+# of the error of all rows about one point: a smaller difference of sums is mostly rounding, so the
+# rows are added up one by one
+CANCELLATION = 1e-6
 PATIENCE = 10.0  # seconds after which the lines printed say how long it may still take
 NO_CAP = 2**31 - 1  # labels are int32
 

@@ -22,6 +22,8 @@ from smallvar._sweeps.features.starts import FeatureSweep
 
 INITS = ("alternate", "mean", "data")
 EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
+# absolute, of weights and of weights times the largest square of X: sums stay within float64
+SMALLEST_WEIGHTED, LARGEST_WEIGHTED = 1e-280, 1e280
 # swaps where n_swaps is "auto": as many, but fewer where so many numbers in X make them slow
 SWAPS, PATH_SWAPS, FEW_SWAPS, SWAP_NUMBERS = 20, 50, 2, 1 << 24
 
@@ -39,7 +41,8 @@ def check_masses(X, weight):
     """Raise where weighted squares would leave float64."""
     reach = max(abs(float(X.max())), abs(float(X.min()))) or 1.0
     low, high = weight[weight > 0].min(), weight.max()
-    if min(low, low * reach**2) < 1e-280 or max(high, high * reach**2) > 1e280:
+    least, most = min(low, low * reach**2), max(high, high * reach**2)
+    if least < SMALLEST_WEIGHTED or most > LARGEST_WEIGHTED:
         raise ValueError(
             "sample_weight must be such that weights, and weights times the largest square in X, "
             f"are above 1e-280 and below 1e280, got {low:.3g} to {high:.3g}; rescale them"

@@ -9,7 +9,7 @@ from smallvar._selection.criterion import count_distinct
 from smallvar._selection.envelope import Path, envelope, penalty_within
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
-EXACT_FIT = 1e-20  # share of the data's square that counts as no error
+EXACT_FIT = 1e-20  # of the square of the data: an error, or a column, that counts as none
 BEYOND = 3  # numbers of features tried beyond the best one,
 BEYOND_PART = 3  # or this part of the best one, if that is more
 EXACT = 8  # features up to which rows choose exactly, which then costs little
@@ -57,9 +57,9 @@ class DescriptionLength:
 
     V = u d log(error / energy) + 2 u sum_k h(p_k) + 2 K (d + 1) log u,
 
-    u the number of distinct rows, d that of the columns that are not all zero or a trifle beside
-    others (but at most u), p_k the share of the rows that have feature k, and h the entropy of a
-    bit, in nats.
+    u the number of distinct rows, d that of the columns whose squares are more than EXACT_FIT of
+    the data's (but at most u), p_k the share of the rows that have feature k, and h the entropy of
+    a bit, in nats.
     """
 
     def __init__(self, X, weight):

@@ -16,7 +16,10 @@ from smallvar._core.fit_loop import LoopSettings, Progress, best_of
 from smallvar._core.progress import callback_for
 from smallvar._sweeps.graph import BatchSweep, CutSweep, LinkSweep, number_labels
 
-TIE = 1e-12  # costs this close, relative to the largest, are equal
+# of abs(lam) plus the largest cut / size of a node (of modularity: of the largest sum of links):
+# costs, and objectives of starts, that are closer tie
+TIE = 1e-12
+ARPACK_TOLERANCE = 1e-8  # of the largest eigenvalue, for the shift, to which the residual is added
 DENSE = 200  # nodes up to which all eigenvalues are computed
 FEW = 32  # a sweep moves few nodes if it moves no more than one in FEW
 STEPS, REACH = 22, 3.5  # penalties of a chain, and the largest log of kept over cut links in it
@@ -149,7 +152,8 @@ def kernel_shift(graph):
     if len(graph) <= DENSE:
         return float(eigh(N.toarray(), eigvals_only=True)[-1])
     try:
-        value, vector = eigsh(N, k=1, which="LA", tol=1e-8, v0=np.sqrt(1 + np.arange(len(graph))))
+        v0 = np.sqrt(1 + np.arange(len(graph)))
+        value, vector = eigsh(N, k=1, which="LA", tol=ARPACK_TOLERANCE, v0=v0)
     except ArpackError:
         row = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
         ratio = (

@@ -1,4 +1,4 @@
-"""Gram matrices: the kernel of an estimator and its matrix, held or made again block by block."""
+"""Gram matrices of kernels, held in memory or computed again block by block."""
 
 import math
 import warnings
@@ -34,6 +34,10 @@ DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
 REMOTE = 1e6
 LARGE = 300.0
 LOST = 1e10  # the same ratio, beyond which at most 6 digits of a distance are left
+# of the largest eigenvalue: Lanczos ends at so small a residual; a kernel, centered, is indefinite
+# with one below -100 times this (or the epsilon of the type)
+ZERO_EIGENVALUE = 1e-10
+EQUAL_ROWS = 1e-10  # of the largest squared distance: sparse rows that are closer are copies
 # kernels of products: what is left of a distance is their rounding, relative to squares of rows
 PRODUCTS = ("linear", "poly", "polynomial", "cosine")
 SHARE = 0.3  # gamma times the typical distance, where gamma is not given
@@ -60,7 +64,7 @@ def typical_distance(X, weight, metric):
             X[rows].astype(np.float64), metric="euclidean" if root else metric
         )
         distance = distance ** (1 + root)
-        distance[distance <= 1e-10 * distance.max(initial=0)] = 0.0  # those of equal rows are off
+        distance[distance <= EQUAL_ROWS * distance.max(initial=0)] = 0.0
     else:
         distance = squareform(pdist(X[rows], metric))
     first = (distance == 0).argmax(axis=1) == np.arange(len(rows))  # of its copies
@@ -443,7 +447,7 @@ def lowest_eigenvalue(gram):
         for _ in range(2):
             v -= basis[: j + 1].T @ (basis[: j + 1] @ v)
         off.append(float(np.linalg.norm(v)))
-        if off[-1] <= 1e-10 * max(map(abs, diagonal)):
+        if off[-1] <= ZERO_EIGENVALUE * max(map(abs, diagonal)):
             break
     values = eigvalsh_tridiagonal(np.array(diagonal), np.array(off[: len(diagonal) - 1]))
     return min(low, float(values[0])), max(high, float(np.abs(values).max()))
@@ -453,7 +457,7 @@ def warn_indefinite(estimator, gram):
     """Warn where K belongs to no distance: where it has a negative eigenvalue, once centered."""
     low, high = lowest_eigenvalue(gram)
     high = max(high, float(np.abs(gram.diagonal).max()))
-    if low < -max(1e-10, float(np.finfo(gram.X.dtype).eps)) * 100 * high:
+    if low < -max(ZERO_EIGENVALUE, float(np.finfo(gram.X.dtype).eps)) * 100 * high:
         warnings.warn(
             f"{type(estimator).__name__}: the Gram matrix is indefinite, with an eigenvalue of "
             f"{low:.3g} or below once it is centered (the largest is {high:.3g}); it belongs to no "

@@ -23,10 +23,12 @@ from smallvar._kernel.gram import (
 )
 from smallvar._selection.penalty import among, farthest_by
 
-TIE = 1e-13  # rounding of a distance, as a share of the terms that it is the difference of
+# of the terms that a distance is the difference of: its rounding. Distances that are closer tie, a
+# smaller excess over lam opens no cluster, a smaller error is 0
+TIE = 1e-13
 SMALL = 1 << 18  # entries of a table of costs that is looked at as a whole
 TABLES = 24  # bytes for each cluster and point: sums, the sums of the next sweep, temporaries
-FINE = 1e-3  # below this share of the sum of w K_ii an objective needs sums made from scratch
+CANCELLATION = 1e-3  # of the sum of w K_ii: a smaller objective needs sums made from scratch
 # kernels that may have negative eigenvalues; gamma < 0 is not allowed
 INDEFINITE = ("precomputed", "sigmoid", "poly", "polynomial")
 
@@ -236,7 +238,7 @@ class PartitionStart:
             verifying = not changed and not was_exact
             if changed or verifying:
                 self.renumber(clusters.put(label, k, exact=verifying))
-                if not clusters.exact and abs(self.measured()) < FINE * clusters.size:
+                if not clusters.exact and abs(self.measured()) < CANCELLATION * clusters.size:
                     # or the rounding of updates could make the objective rise
                     clusters.put(clusters.label, clusters.k, exact=True)
             progress.record(

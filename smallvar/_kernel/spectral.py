@@ -61,7 +61,7 @@ OF_ROWS = ("linear", *DISTANCES)  # kernels by which near rows are alike
 TRUST = 0.78  # likeness of as many eigenvectors from which "auto" believes in clusters
 LOOKS = 3  # roundings for each number that "auto" looks at
 MOST = 40  # eigenvalues that "auto" looks at
-COPIES = 1e-6  # unit rows of eigenvectors that differ by less are copies
+COPIES = 1e-6  # absolute: rows of eigenvectors, of length 1, that differ by less are copies
 LEAST = 1e-4  # of an eigenvalue: the next one counts as no less, for a penalty between them
 
 

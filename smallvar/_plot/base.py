@@ -1,4 +1,4 @@
-"""What all displays share: where they draw, what they say, and in which colors."""
+"""Base of all displays: axes, titles, colors, and which rows are drawn."""
 
 from functools import cache
 from textwrap import wrap

@@ -1,4 +1,4 @@
-"""The engine: for each point the nearest center, computing as few distances as the bounds allow.
+"""Nearest centers of all points, with as few distances as the bounds allow.
 
 One sweep visits the points in chunks. A point passes without any distance while
 
@@ -34,6 +34,7 @@ from smallvar._sweeps.state cimport (
     tile_of,
     upper,
 )
+from smallvar._sweeps.tolerances cimport FARTHEST_MARGIN
 
 import numpy as np
 
@@ -177,7 +178,7 @@ cdef void farthest_of_chunk(const real_x* x, State* s, Py_ssize_t chunk) noexcep
     """
     cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(s.n, start + CHUNK), first = start, turn
     cdef float widest = -1.0
-    cdef double distance, best = s.lam, largest = -1.0, square = s.scale * s.scale * (1.0 - 1e-6)
+    cdef double distance, best = s.lam, largest = -1.0, square = s.scale * s.scale * (1.0 - FARTHEST_MARGIN)
     s.farthest_index[chunk] = -1
     if s.rows.weight == NULL:  # the common case, as a loop that compilers turn into vector code
         for i in range(start, stop):

@@ -1,4 +1,4 @@
-"""Scores of batches of points against centers, and what they decide.
+"""Scores (approximate distances) of batches of points against centers, and the labels that follow.
 
 A score is the squared distance less ||x||^2, approximately, with a known bound on its error. Where scores differ by
 less than the bound, the decision is taken in the deciding arithmetic, squared_distance.
@@ -9,8 +9,6 @@ from libc.math cimport HUGE_VAL, sqrt
 from smallvar._sweeps.rows cimport point, real_x
 from smallvar._sweeps.state cimport (
     CHUNK,
-    ROUNDOFF_DOUBLE,
-    ROUNDOFF_SINGLE,
     State,
     exact_distance,
     padded,
@@ -20,6 +18,7 @@ from smallvar._sweeps.state cimport (
     surely_far,
     upper,
 )
+from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, SCORE_UNDERFLOW
 
 cdef extern from "simd.h" nogil:
     const float HUGE_SCORE_f
@@ -57,7 +56,7 @@ cdef double error_bound(const State* s, double squares) noexcept nogil:
     """
     cdef double eps = ROUNDOFF_SINGLE if s.single else ROUNDOFF_DOUBLE
     cdef double size = s.longest + 2.0 * sqrt(squares * s.longest)
-    return (s.d + 8) * (eps * size + 2.0 * ROUNDOFF_DOUBLE * (squares + s.longest)) + 1e-36
+    return (s.d + 8) * (eps * size + 2.0 * ROUNDOFF_DOUBLE * (squares + s.longest)) + SCORE_UNDERFLOW
 
 
 cdef int exact_nearest(

@@ -8,7 +8,8 @@ from libc.math cimport HUGE_VAL
 from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.rows cimport Rows, entries_of, entry, point, poll_signals, real_x, rows_of
 from smallvar._sweeps.sparse cimport Tiling, tile_item, tile_numbers
-from smallvar._sweeps.state cimport CHUNK, ROUNDOFF_DOUBLE, WORK, squared_distance
+from smallvar._sweeps.state cimport CHUNK, WORK, squared_distance
+from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE
 
 import numpy as np
 from scipy.sparse import issparse

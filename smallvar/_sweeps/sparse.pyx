@@ -18,8 +18,6 @@ from smallvar._sweeps.rows cimport entries_of, entry, poll_signals, weight_of
 from smallvar._sweeps.state cimport (
     BIG,
     CHUNK,
-    ROUNDOFF_DOUBLE,
-    ROUNDOFF_SINGLE,
     WORK,
     State,
     is_far,
@@ -32,6 +30,14 @@ from smallvar._sweeps.state cimport (
     upper,
 )
 from smallvar._sweeps.sums cimport WIDE_DIGITS, move_entries, sums_t, wide_add
+from smallvar._sweeps.tolerances cimport (
+    BOUND_AT_CENTER,
+    DISTANCE_MARGIN,
+    FARTHEST_MARGIN,
+    ROUNDOFF_DOUBLE,
+    ROUNDOFF_SINGLE,
+    SCORE_UNDERFLOW,
+)
 
 import os
 
@@ -64,6 +70,16 @@ cdef enum:
     COLUMNS = 64        # of the data, whose rows of the table of scores are one item
     TABLES = 6          # numbers of 8 bytes for each center and column, of all there is, at most
 
+cdef extern from *:
+    """
+    #define SMALLVAR_DISTANCE_UNDERFLOW 1e-300
+    #define SMALLVAR_OBJECTIVE_ROUNDING 1e-11
+    """
+    # a squared distance, added to the error bound of ``near``: what float64 loses where products underflow
+    const double DISTANCE_UNDERFLOW "SMALLVAR_DISTANCE_UNDERFLOW"
+    # of a squared distance: what rounding may take from one in the objective; beyond, it is computed exactly
+    const double OBJECTIVE_ROUNDING "SMALLVAR_OBJECTIVE_ROUNDING"
+
 
 cdef struct View:           # what the items of loops need beside the state
     State* s
@@ -91,9 +107,8 @@ cdef double near(const View* v, Py_ssize_t i, Py_ssize_t k, double* error) noexc
         apart += x * x
         inside += y * y
     distance = max(0.0, apart + (v.square[k] - inside))
-    error[0] = (
-        2.0 * ROUNDOFF_DOUBLE * ((s.d + 8) * distance + 4.0 * (stop - start + 8) * (apart + v.square[k])) + 1e-300
-    )
+    error[0] = 2.0 * ROUNDOFF_DOUBLE * ((s.d + 8) * distance + 4.0 * (stop - start + 8) * (apart + v.square[k]))
+    error[0] += DISTANCE_UNDERFLOW
     return distance
 
 
@@ -176,7 +191,7 @@ cdef void score(const View* v, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t k1, doubl
     out.first, out.second = least[0], least[1]
     # as error_bound in scores.pyx, but for the chain, which has as many terms as there are entries
     t = s.longest + 2.0 * sqrt(out.squares * s.longest)
-    out.error = (size + 8) * (ROUNDOFF_SINGLE if s.single else ROUNDOFF_DOUBLE) * t + 1e-36 * (size + 1)
+    out.error = (size + 8) * (ROUNDOFF_SINGLE if s.single else ROUNDOFF_DOUBLE) * t + SCORE_UNDERFLOW * (size + 1)
     out.error += (s.d + 8) * 4.0 * ROUNDOFF_DOUBLE * (out.squares + s.longest)
 
 
@@ -235,7 +250,7 @@ cdef void assign_point(
     if s.seek:
         # w distance, scaled, is below this
         square *= weight_of(&s.rows, i)
-        if not square < s.lam * s.scale * s.scale * (1.0 - 1e-9) and far(v, i, label, buffer):
+        if not square < s.lam * s.scale * s.scale * (1.0 - DISTANCE_MARGIN) and far(v, i, label, buffer):
             flag[i - chunk * CHUNK] = 2
 
 
@@ -283,7 +298,7 @@ cdef void farthest_of_chunk(const View* v, Py_ssize_t chunk, double* buffer) noe
     """The point with the largest weighted distance beyond lam, the first of them at a tie."""
     cdef State* s = v.s
     cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(s.n, start + CHUNK), m
-    cdef double distance, error, w, bar = s.lam, best = s.lam, square = s.scale * s.scale * (1.0 - 1e-6)
+    cdef double distance, error, w, bar = s.lam, best = s.lam, square = s.scale * s.scale * (1.0 - FARTHEST_MARGIN)
     cdef double most[CHUNK]
     s.farthest_index[chunk] = -1
     for i in range(start, stop):  # which points may be it
@@ -432,7 +447,7 @@ cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
                 m += 1
         else:
             t = near(a.v, i, s.label[i], &error)
-            if error > 2.0 * ROUNDOFF_DOUBLE * (s.d + 8) * t + 1e-11 * t:
+            if error > 2.0 * ROUNDOFF_DOUBLE * (s.d + 8) * t + OBJECTIVE_ROUNDING * t:
                 t = exact(a.v, i, s.label[i], <double*> tile_of(s, slot))
         square[i - start] = t * weight_of(&s.rows, i)
     wide_add(a.digits + slot * WIDE_DIGITS, square, size)
@@ -604,7 +619,7 @@ cdef class SparseSweep(DPSweep):
             self.open_at(i)
             s.label[i] = <int> s.k - 1
             if s.u != NULL:
-                s.u[i] = <float> 1e-37
+                s.u[i] = <float> BOUND_AT_CENTER
         elif best != s.label[i]:
             s.label[i] = <int> best
             if s.u != NULL:

@@ -10,8 +10,11 @@ from sklearn.utils.validation import check_array
 
 from smallvar._core.lapack import eigh
 
-TIE = 1e-12  # of the largest kernel value or penalty: costs that are equal
+# of the largest of lam, K_ii and the squared norms of old centers: costs of a row that are closer
+# tie; times the rows, costs of a step and its starts
+TIE = 1e-12
 LINK = 1e-9  # of the largest gain by a link: gains that HiGHS cannot tell apart tie
+DUAL_TOLERANCE = 1e-10  # of the same: the dual feasibility that HiGHS is asked for
 EXPLAINED = 1e-9  # of ||phi||^2 or of the largest K_ii: greedy selection ends here
 RIDGE = 1e-3  # of the largest K_ii, on changes of the coefficients
 WINDOW = 4096  # most points whose costs are computed together, as if none moved
@@ -87,7 +90,7 @@ def match_clusters(new_costs: ArrayLike, old_costs: ArrayLike) -> NDArray[np.int
             A_ub=at_most_one,
             b_ub=np.ones(sum(gain.shape)),
             method="highs-ds",  # a simplex ends at a vertex
-            options={"dual_feasibility_tolerance": 1e-10},
+            options={"dual_feasibility_tolerance": DUAL_TOLERANCE},
         )
         if found.status != 0:
             raise RuntimeError(f"HiGHS found no matching: {found.message}")

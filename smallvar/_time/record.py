@@ -16,7 +16,8 @@ from smallvar._sweeps.sums import Sums
 MOST_STEPS = 1 << 16  # differences that the noise is estimated from
 MOST_ENTRIES = 1 << 24  # of these differences in all
 MOST_COLUMNS = 1024  # from so many columns on, as many differences are used for the covariance
-LEAST = 1e-150  # the square of a smaller difference is lost
+SMALLEST_STEP = 1e-150  # absolute: the square of a smaller difference of neighboring rows is lost
+SMALLEST_PRICE, LARGEST_PRICE = 1e-300, 1e300  # of a piece, of the mean weight: costs are finite
 NORMAL = 0.6744897501960817  # median of the absolute value of a standard normal variable
 TRIM, KEPT = 3.0, 0.9733369246625415  # differences beyond so many of their scales are no noise
 SURE = 2.5  # standard errors from which a correlation counts
@@ -135,7 +136,7 @@ def noise_of(record):
     """
     near = _some(np.flatnonzero(~record.first[1:]), record.X.shape[1])
     steps = np.subtract(record.X[near + 1], record.X[near], dtype=np.float64)
-    steps[np.abs(steps) <= np.maximum(record.frame.column_rounding(), LEAST)] = 0.0
+    steps[np.abs(steps) <= np.maximum(record.frame.column_rounding(), SMALLEST_STEP)] = 0.0
     if not steps.any():
         return _of_covariance(np.asarray(record.X, dtype=np.float64) - record.frame.mean)
     variance, scale = _variance(steps)
@@ -193,7 +194,8 @@ def cut(record, price):
     weight = None if record.weight is None else record.weight / record.unit
     X, begin, frame = record.X, record.begin, record.frame
     with np.errstate(over="ignore", under="ignore"):
-        price = float(np.clip(np.float64(price) / record.unit, 1e-300, 1e300))
+        price = np.float64(price) / record.unit
+    price = float(np.clip(price, SMALLEST_PRICE, LARGEST_PRICE))
     opens = pieces(X, begin, weight, frame.origin, price, MOST_OPENINGS)
     number = np.cumsum(opens, dtype=np.int32) - np.int32(1)
     means, weights = record.sums(number, int(number[-1]) + 1)

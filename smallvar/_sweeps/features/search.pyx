@@ -1,4 +1,4 @@
-"""The best row of Z for given features: a search in depth that leaves out what cannot win.
+"""The best row of Z for given features, by branch and bound.
 
 For z in {0, 1}^k, z_i^2 = z_i, so for any alpha > 0
 

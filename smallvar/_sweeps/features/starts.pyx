@@ -19,12 +19,12 @@ from smallvar._sweeps.features.state cimport (
     EXACT,
     FREE,
     LANES,
-    NOTHING,
     PACKED,
     PART,
     PASSES,
     RUN,
     SMALL,
+    ZERO_SQUARE,
     Pass,
     Problem,
     Scratch,
@@ -58,6 +58,16 @@ from smallvar._sweeps.rows cimport rows_of, weight_of
 from smallvar._sweeps.sums import Layout
 
 import numpy as np
+
+cdef extern from *:
+    """
+    #define SMALLVAR_CANCELLATION 1e-3
+    #define SMALLVAR_SWAP_GAIN 1e-12
+    """
+    # of the error before least squares: below, most digits of the difference are lost, and all rows are added up again
+    const double CANCELLATION "SMALLVAR_CANCELLATION"
+    # of the objective, plus the first of the start: what a swap of features must gain
+    const double SWAP_GAIN "SMALLVAR_SWAP_GAIN"
 
 RULES = {"sweep": FREE, "collapsed": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT}
 
@@ -131,7 +141,7 @@ cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
         for i in range(p.n):
             bit(s, i, 0)[0] = 1
     error = evaluate(p, s)
-    while s.k < p.cap and error > NOTHING * p.energy:
+    while s.k < p.cap and error > ZERO_SQUARE * p.energy:
         i = draw(p, s, error)
         residual_of(p, s, i, s.spare)
         add_feature(p, s)
@@ -174,7 +184,7 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
             previous = total(p, s)
             fall = least_squares(p, s) if s.changes or s.created or s.removed or not was_solved else 0.0
             s.error = previous - fall
-            if s.error < 1e-3 * previous:  # most digits of the difference are lost
+            if s.error < CANCELLATION * previous:
                 s.error = evaluate(p, s)
         check_interrupt(s, p.n)
         s.error = cleared(p, s.error)
@@ -211,7 +221,7 @@ cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
         least_squares(p, s)
     error = evaluate(p, s)
     known = s.k
-    if adds_one and s.k < p.cap and error > NOTHING * p.energy:
+    if adds_one and s.k < p.cap and error > ZERO_SQUARE * p.energy:
         k = draw(p, s, error)
         residual_of(p, s, k, s.spare)
         add_feature(p, s)
@@ -227,7 +237,7 @@ cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
     s.round = round_tiles(p)
     converge(p, s)
     s.n_path = n_path
-    if s.objective < trial.objective - 1e-12 * (trial.objective + s.path[0]):
+    if s.objective < trial.objective - SWAP_GAIN * (trial.objective + s.path[0]):
         push(s, s.objective)
     else:
         copy_state(p, trial, s)
@@ -405,7 +415,7 @@ cdef class FeatureSweep:
         self.best.k = 0
         with nogil:
             set_energy(&self.p, evaluate(&self.p, &self.best))
-        self.p.trifle = NOTHING * self.p.energy / (self.p.n if self.weight is None else self.weight.sum())
+        self.p.zero_square = ZERO_SQUARE * self.p.energy / (self.p.n if self.weight is None else self.weight.sum())
         self.best.k = k
         return self.p.energy
 
@@ -416,7 +426,7 @@ cdef class FeatureSweep:
         """
         cdef Py_ssize_t i, farthest
         cdef double before, after = self.measure(), least = HUGE_VAL
-        while self.best.k < self.p.cap and after > NOTHING * self.p.energy:
+        while self.best.k < self.p.cap and after > ZERO_SQUARE * self.p.energy:
             farthest = 0
             for i in range(self.p.n):
                 if self.best.squares[i] > self.best.squares[farthest]:
