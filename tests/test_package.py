@@ -142,7 +142,10 @@ def test_estimators_know_no_pictures():
 
 
 # Folders whose modules take of others what has no underscore.
-PUBLIC_NAMES_ONLY = ("_plot",)
+PUBLIC_NAMES_ONLY = (
+    *("_selection", "_centers", "_features", "_kernel", "_time", "_graph", "_cli", "_plot", "dask"),
+)
+OF_SCIKIT_LEARN = {"kmeans._n_features_out"}  # which a copy of a fitted KMeans has to have
 OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}  # public in spite of it
 
 
@@ -180,7 +183,7 @@ def test_public_names_only(folder):
         for path in files
         for line, name in private_uses(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert found == []
+    assert [use for use in found if use.partition(": ")[2] not in OF_SCIKIT_LEARN] == []
 
 
 @pytest.mark.parametrize(
