@@ -211,7 +211,7 @@ def dask_estimators():
     pytest.importorskip("dask")
     import smallvar.dask
 
-    names = set(smallvar.dask.__all__) - {"BPMeans"}
+    names = set(smallvar.dask.__all__)
     assert names == set(DASK_WAYS)
     return {name: getattr(smallvar.dask, name) for name in names}
 
