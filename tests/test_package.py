@@ -1,5 +1,6 @@
 """The package as a whole: imports, names, version, build facts."""
 
+import ast
 import importlib.metadata
 import inspect
 import os
@@ -53,7 +54,7 @@ def test_works_without_the_optional_packages():
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Missing())\n"
         "import smallvar\n"
-        "print(smallvar.DPMeans(4.0).fit([[0.0], [1.0], [9.0]]).labels_.tolist())"
+        "print(smallvar.DPMeans(lam=4.0).fit([[0.0], [1.0], [9.0]]).labels_.tolist())"
     )
     result = run("-c", script)
     assert result.stdout.strip() == "[0, 0, 1]", result.stderr
@@ -95,10 +96,10 @@ LAYERS = {
         *("center_estimator", "starts", "dpmeans", "coreset", "minibatch", "noise", "robust"),
         *("divergence", "bregman", "spherical", "gaussians", "mahalanobis", "hdp"),
     ),
-    "_features": ("feature_path", "feature_estimator", "bpmeans"),
+    "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
     "_time": ("moving", "dynamic", "exchange", "dynamic_kernel", "record", "segments"),
-    "_graph": ("network", "cuts", "penalized_cut"),
+    "_graph": ("network", "cuts", "cut_path", "penalized_cut"),
 }
 
 
@@ -130,6 +131,71 @@ def test_imports_run_one_way():
                 folder == "_cli"
             ), path
             assert not HEAVY & set(re.findall(r"(?m)^(?:import|from) (\w+)", text)), path
+
+
+def test_estimators_know_no_pictures():
+    files = [p for p in python_files() if p.parent.name not in ("_plot", "_cli", "smallvar")]
+    assert len(files) > 20
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"(import|from)\s+smallvar\._plot|import\s+_plot", text), path
+
+
+# Folders whose modules take of others what has no underscore.
+PUBLIC_NAMES_ONLY = ("_plot",)
+OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}  # public in spite of it
+
+
+def private_uses(tree):
+    """Yield line and name where code takes an underscore name of anything but itself."""
+
+    def private(name):
+        return name.startswith("_") and not name.startswith("__") and name not in OF_NAMED_TUPLES
+
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=owner, attr=name) if private(name):
+                pass
+            case ast.Call(
+                func=ast.Name(id="getattr" | "hasattr"),
+                args=[owner, ast.Constant(value=str(name)), *_],
+            ) if private(name):
+                pass
+            case ast.ImportFrom(module=str(module), names=names) if module.startswith("smallvar"):
+                yield from ((node.lineno, f"{module}.{a.name}") for a in names if private(a.name))
+                continue
+            case _:
+                continue
+        owner = ast.unparse(owner)
+        if owner not in ("self", "cls") and not owner.startswith("super("):
+            yield node.lineno, f"{owner}.{name}"
+
+
+@pytest.mark.parametrize("folder", PUBLIC_NAMES_ONLY)
+def test_public_names_only(folder):
+    files = sorted((INSTALLED / folder).rglob("*.py"))
+    assert files
+    found = [
+        f"{path.name}:{line}: {name}"
+        for path in files
+        for line, name in private_uses(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("estimator._kernel(X)", ["estimator._kernel"]),
+        ("self.model._state", ["self.model._state"]),
+        ("getattr(estimator, '_labels', None)", ["estimator._labels"]),
+        ("from smallvar._core.validation import _z, check", ["smallvar._core.validation._z"]),
+        ("self._begin(); cls._of(1); super()._begin(); pair._replace(a=1); x.__len__", []),
+        ("from smallvar._core.validation import check; from os import _exit", []),
+    ],
+)
+def test_private_uses(code, found):
+    assert [name for _, name in private_uses(ast.parse(code))] == found
 
 
 def test_names():
@@ -328,8 +394,6 @@ NUMBER = r"(?<![\w.])(0x1p-\d+|2\.0 ?\*\* ?-\d+|\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 NAMED = re.compile(r"\s*(#define \w+ |[A-Z][A-Z\d_]*(, [A-Z][A-Z\d_]*)* = )")
 UNNAMED = {  # tiny numbers that need no name of their own
     ("_centers/minibatch.py", 1e-3),  # the default of a parameter
-    ("dask/_feature_starts.py", 1e-3),
-    ("dask/_feature_starts.py", 1e-12),
 }
 
 
@@ -352,13 +416,13 @@ def test_tolerances_have_names():
     """Every tiny number in the code stands in the definition of a constant."""
     if not (SOURCES / "_sweeps" / "_tolerances.h").is_file():
         pytest.skip("the source tree is not at hand")
-    files, unnamed, named = sources(), set(), 0
-    for file, text in files.items():
+    unnamed, named = set(), 0
+    for file, text in sources().items():
         for line in code_of(text).splitlines():
             tiny = {x for x in map(number, re.findall(NUMBER, line)) if 0 < x < 0.002}
             if NAMED.match(line):
                 named += len(tiny)
             else:
                 unnamed |= {(file, x) for x in tiny}
-    assert unnamed == {(file, x) for file, x in UNNAMED if file in files}
+    assert unnamed == UNNAMED
     assert named > 50

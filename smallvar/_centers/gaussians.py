@@ -10,6 +10,7 @@ PATH_SWEEPS = 5  # after a merger
 SMALLEST_VARIANCE = 1e-300  # absolute: squares of the roots of smaller ones would leave float64
 # of a variance: a covariance is singular where less of one is left, the columns before it known
 SINGULAR = 1e-14
+PLAIN_SWEEPS = 20  # of a k-means that seeds a start
 
 
 def roots_of(covariances, raise_singular):
@@ -292,7 +293,7 @@ def merge_path(state, label, k):
         k -= 1
 
 
-def plain_clusters(data, seeds, covariance, max_iter=20):
+def plain_clusters(data, seeds, covariance):
     """Labels of a short k-means in the metric of this covariance, and how many there are."""
     state = Gaussians(data.X, data.w, 0.0, 1.0, 0.0, covariance, data)
     covariances = np.broadcast_to(covariance, (len(seeds), *covariance.shape))
@@ -300,7 +301,7 @@ def plain_clusters(data, seeds, covariance, max_iter=20):
     label, least = state.assign()
     start = GaussianStart(state, len(seeds), label)
     start.restart(least)
-    start.run(True, LoopSettings(max_iter))
+    start.run(True, LoopSettings(PLAIN_SWEEPS))
     found, label = np.unique(start.label, return_inverse=True)
     return label.astype(np.int32), len(found)
 

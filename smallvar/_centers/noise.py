@@ -136,7 +136,7 @@ class Search:
         self.labels, self.centers = sweep.labels, sweep.centers
         own = sweep.own_distances()
         self.inertia = self.total(own, self.labels >= 0)
-        progress.objective = self.inertia + lam * sweep.k + price * self.lost()
+        progress.correct(self.inertia + lam * sweep.k + price * self.lost())
         return self
 
     def lower_lam(self):
@@ -156,7 +156,7 @@ class Search:
             path = self.progress.path
             path[:] = [v - (self.lam - lam) * k for v, k in zip(path, self.counts, strict=True)]
             self.lam = float(lam)
-            self.progress.objective = self.inertia + lam * sweep.k + self.price * self.lost()
+            self.progress.correct(self.inertia + lam * sweep.k + self.price * self.lost())
 
     def assign(self):
         """Labels for the present centers; returns how many rows moved."""

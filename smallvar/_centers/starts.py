@@ -213,7 +213,7 @@ class Start:
         if not progress.converged and self.algorithm != "collapsed":
             self.finish()
         self.inertia = self.share * sweep.squared_error()
-        progress.objective = self.inertia + self.lam * sweep.k
+        progress.correct(self.inertia + self.lam * sweep.k)
         return self
 
     def step(self):

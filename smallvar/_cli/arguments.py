@@ -10,10 +10,10 @@ import textwrap
 from collections.abc import Callable
 from itertools import combinations
 
+from smallvar import __version__
 from smallvar._cli.output import complain
 from smallvar._cli.picture import import_matplotlib
 from smallvar._cli.table import UserError, one_of, suffix_of
-from smallvar._version import __version__
 
 COMMANDS: dict[
     str, Callable[[list[str]], None]
@@ -224,6 +224,13 @@ def length_or_data(text):
     except ValueError:
         return text
     return number(int, 1)(text)
+
+
+def penalty_of(args):
+    """The penalty that ``--lam`` and ``--n-clusters`` ask for, or the rule that it comes from."""
+    if args.lam is not None:
+        return args.lam
+    return "auto" if args.n_clusters is None else "farthest-first"
 
 
 def path_and_data(args, length):

@@ -1,7 +1,6 @@
 """``smallvar cluster``: DP-means on the rows of a table."""
 
 import os
-import re
 from time import perf_counter
 
 import numpy as np
@@ -13,9 +12,10 @@ from smallvar._cli.arguments import (
     number,
     parse,
     path_and_data,
+    penalty_of,
 )
 from smallvar._cli.batches import cluster_by_batches
-from smallvar._cli.data import dropped_in_words, load, scale_in_words, scaled
+from smallvar._cli.data import load, of_data, scaled
 from smallvar._cli.output import (
     in_short,
     out_in_words,
@@ -28,12 +28,9 @@ from smallvar._cli.output import (
 )
 from smallvar._cli.partitions import check_options, fit, label, opened
 from smallvar._cli.picture import merge_path_picture, picture
-from smallvar._cli.progress import on_terminal
 from smallvar._cli.table import UserError, columns_in_short, counted
 
 WHOLE = float("inf")  # length of --path without a K
-LOOK = re.compile(r"look: (\d+) rows, \d+ clusters and fewer, best (\d+)")
-PATH = re.compile(r"path: (\d+) rows, \d+ clusters and fewer, best (\d+)")
 
 
 def cluster(argv):
@@ -167,27 +164,24 @@ def new_model(args):
     """Make the estimator that the options ask for."""
     from smallvar import DPMeans
 
-    lam = args.lam
-    if lam is None:
-        lam = "auto" if args.n_clusters is None else "farthest-first"
+    lam = penalty_of(args)
     given = {
         "n_clusters": args.n_clusters,
         "max_clusters": args.max_clusters,
         "algorithm": args.algorithm,
         "random_state": args.seed,
         "n_threads": args.threads,
+        "verbose": int(args.verbose),
     }
-    model = DPMeans(lam, **{name: value for name, value in given.items() if value is not None})
+    model = DPMeans(lam=lam, **{name: value for name, value in given.items() if value is not None})
     if lam == "auto" or args.algorithm == "merge":
         return model.set_params(random_state=args.seed or 0)
     return model.set_params(shuffle=args.seed is not None)
 
 
-def fitted(args, work, X, **options):
-    """Fit, printing lines for the user or for the line of progress; returns what `timed` does."""
-    followed = on_terminal() and not args.verbose
-    options["verbose"] = int(args.verbose or followed)
-    return timed(lambda: work(X, **options), follow=note if followed else None)
+def fitted(args, work, *data, **options):
+    """Fit, and return what `timed` does; the line of progress tells of the steps unless printed."""
+    return timed(work, *data, follow=None if args.verbose else note, **options)
 
 
 def show_clusters(args, table, X, scaler, reading):
@@ -207,7 +201,7 @@ def show_clusters(args, table, X, scaler, reading):
         The seconds it took to read the data.
     """
     model = new_model(args)
-    _, fitting = fitted(args, lambda X, verbose: model.set_params(verbose=verbose).fit(X), X)
+    _, fitting = fitted(args, model.fit, X)
     if args.out is not None:
         write_out(args, ["label"], model.labels_, table.kept, write_labels)
     if args.plot is not None:
@@ -215,7 +209,7 @@ def show_clusters(args, table, X, scaler, reading):
 
     report(
         {
-            **of_data(args, table, X, scaler),
+            **of_data(args, table, scaler),
             **of_model(args, model, np.bincount(model.labels_)),
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
             "labels": out_in_words(args),
@@ -237,11 +231,14 @@ def show_folder(args):
         from smallvar.dask import DPMeans
 
         opening = perf_counter() - begin
-        model = DPMeans("auto" if args.lam is None else args.lam, max_clusters=args.max_clusters)
-        model.set_params(algorithm=args.algorithm or "serial", random_state=args.seed or 0)
-        _, fitting = fitted(
-            args, lambda folder, verbose: fit(folder, model.set_params(verbose=verbose)), folder
+        model = DPMeans(
+            lam="auto" if args.lam is None else args.lam,
+            max_clusters=args.max_clusters,
+            algorithm=args.algorithm or "serial",
+            random_state=args.seed or 0,
+            verbose=int(args.verbose),
         )
+        _, fitting = fitted(args, fit, folder, model)
         sizes, labeling = timed(label, args, folder, model)
         report(
             {
@@ -288,11 +285,11 @@ def show_path(args, table, X, scaler, reading):
 
     model = new_model(args)
     if args.out is None:
-        names = ("max_clusters", "random_state", "n_threads")
+        names = ("max_clusters", "random_state", "n_threads", "verbose")
         options = {name: getattr(model, name) for name in names}
         path, fitting = fitted(args, lambda_path, X, **options)
     else:  # the labels that there are without --path
-        _, fitting = fitted(args, lambda X, verbose: model.set_params(verbose=verbose).fit(X), X)
+        _, fitting = fitted(args, model.fit, X)
         path = model.path_
         write_out(args, ["label"], model.labels_, table.kept, write_labels)
     choice = Choice(path, model.max_clusters)
@@ -301,7 +298,7 @@ def show_path(args, table, X, scaler, reading):
     say(choice.as_table())
     report(
         {
-            **of_data(args, table, X, scaler),
+            **of_data(args, table, scaler),
             "sample": choice.sample_in_words(len(X)),
             "lam": f"{path.lam:.8g} ({choice.lam_in_words()})",
             "K": choice.in_words(path.best),
@@ -310,17 +307,6 @@ def show_path(args, table, X, scaler, reading):
             "picture": args.plot,
         }
     )
-
-
-def of_data(args, table, X, scaler):
-    """Say what the data are."""
-    return {
-        "data": f"{table.name}, {columns_in_short(table.titles)}",
-        "n": X.shape[0],
-        "dropped": dropped_in_words(args, table),
-        "d": X.shape[1],
-        "scaled": scale_in_words(scaler),
-    }
 
 
 class Choice:
@@ -458,12 +444,11 @@ class Choice:
         return "\n".join([*lines, ""])
 
 
-def note(progress, line):
-    """Show the latest sweep or stage of the search; how many there will be, nobody knows."""
-    if found := LOOK.fullmatch(line):
-        rows, best = map(int, found.groups())
-        line = f"about {counted(best, 'cluster')} by {counted(rows, 'row')}, looking closer"
-    elif found := PATH.fullmatch(line):
-        rows, best = map(int, found.groups())
-        line = f"{counted(best, 'cluster')} by {counted(rows, 'row')}"
-    progress.note = line
+def note(progress, event):
+    """Show the latest sweep or stage of the search; how many there will be is not known."""
+    words = event.message
+    if event.stage in ("coarse path", "path"):
+        words = f"{counted(event.n_clusters, 'cluster')} by {counted(event.n_samples, 'row')}"
+    if event.stage == "coarse path":
+        words = f"about {words}, looking closer"
+    progress.note = words

@@ -5,7 +5,15 @@ from time import perf_counter
 import numpy as np
 
 from smallvar._cli.output import complain, say
-from smallvar._cli.table import Table, UserError, Wanted, counted, pick_columns, read_table
+from smallvar._cli.table import (
+    Table,
+    UserError,
+    Wanted,
+    columns_in_short,
+    counted,
+    pick_columns,
+    read_table,
+)
 
 UNEVEN = 10  # times that the columns may differ in spread before the user is warned
 FEW_ROWS, ROWS_LOOKED_AT = 10, 100_000  # fewer do not tell, and more are not needed
@@ -139,17 +147,21 @@ def warn_of_uneven(X, titles):
         )
 
 
+def of_data(args, table, scaler=None):
+    """Say what the data are, and what was done to them."""
+    n, d = table.X.shape
+    rows = counted(table.dropped, "row")
+    return {
+        "data": f"{table.name}, {columns_in_short(table.titles)}",
+        "n": n,
+        "dropped": f"{rows} with missing values" if args.drop_missing else None,
+        "d": d,
+        "scaled": None if scaler is None else scale_in_words(scaler),
+    }
+
+
 def scale_in_words(scaler):
     """Say what was done to the columns."""
-    if scaler is None:
-        return None
     count = int(constant(scaler).sum())
     but = f", but {counted(count, 'constant column')}" if count else ""
     return f"each column to mean 0 and standard deviation 1{but}; lam is in these units"
-
-
-def dropped_in_words(args, table):
-    """Say how many rows were dropped."""
-    if args.drop_missing:
-        return f"{counted(table.dropped, 'row')} with missing values"
-    return None

@@ -14,7 +14,7 @@ from smallvar._cli.arguments import (
     parse,
     path_and_data,
 )
-from smallvar._cli.data import dropped_in_words, load
+from smallvar._cli.data import load, of_data
 from smallvar._cli.output import (
     in_short,
     out_in_words,
@@ -36,6 +36,8 @@ from smallvar._cli.table import (
 
 DIGITS_SHAPE = (8, 8)
 PATH = 10  # features that --path goes to
+EXACT_LIMIT = 12  # features up to which KFeatures(assign="exact") goes
+NO_ERROR = 1e-20  # share of the data's square below which feature_path takes an error for none
 
 
 def features(argv):
@@ -97,7 +99,8 @@ def features(argv):
         "--assign",
         choices=["coordinate", "exact"],
         help="with --n-components or --path, how a row chooses its features. coordinate "
-        "(default): one after the other; exact: the best of all 2^K sets, for K up to 12",
+        "(default): one after the other; exact: the best of all 2^K sets, for K up to "
+        f"{EXACT_LIMIT}",
     )
     parser.add_argument(
         "--starts",
@@ -199,7 +202,6 @@ def show_features(args, options, table, reading):
     """
     from smallvar import BPMeans, KFeatures
 
-    n, d = table.X.shape
     if args.n_components is not None:
         model = KFeatures(args.n_components, **options)
         origin = lam = None
@@ -231,10 +233,7 @@ def show_features(args, options, table, reading):
     having = [f"{rows:,} with {k}" for k, rows in enumerate(owned) if rows]
     report(
         {
-            "data": f"{table.name}, {columns_in_short(table.titles)}",
-            "n": n,
-            "dropped": dropped_in_words(args, table),
-            "d": d,
+            **of_data(args, table),
             "lam": lam,
             "K": f"{model.n_components_}{' (given)' if lam is None else ''}",
             "starts": starts_in_words(args),
@@ -260,10 +259,8 @@ def show_path(args, options, table, reading):
         As for `show_features`.
     """
     from smallvar import feature_path
-    from smallvar._features.feature_estimator import EXACT_LIMIT
 
-    n, d = table.X.shape
-    if args.assign == "exact" and min(args.path, n) > EXACT_LIMIT:
+    if args.assign == "exact" and min(args.path, len(table.X)) > EXACT_LIMIT:
         raise UserError(f"--path {args.path}: at most {EXACT_LIMIT} with --assign exact")
     path, fitting = timed(feature_path, table.X, args.path, **options)
     path = without_rounding(path)
@@ -281,10 +278,7 @@ def show_path(args, options, table, reading):
             verdict = f"K = {best}, for lam from {low:.8g} to {high:.8g}: times {high / low:.4g}"
     report(
         {
-            "data": f"{table.name}, {columns_in_short(table.titles)}",
-            "n": n,
-            "dropped": dropped_in_words(args, table),
-            "d": d,
+            **of_data(args, table),
             "starts": starts_in_words(args),
             "widest": verdict,
             "chosen": f"K = {path.best}, of the shortest description, with lam {path.lam:.8g}",
@@ -304,9 +298,7 @@ def height_and_width(text):
 
 def without_rounding(path):
     """Make errors that are only rounding 0, of which the first K is best for the least lam."""
-    from smallvar._features.feature_path import EXACT_FIT
-
-    exact = path.error <= EXACT_FIT * path.error[0]
+    exact = path.error <= NO_ERROR * path.error[0]
     low, high = path.lam_low.copy(), path.lam_high.copy()
     if exact.any():
         first = np.argmax(exact)

@@ -3,12 +3,14 @@
 import os
 import shutil
 import sys
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 
-from smallvar._cli.progress import Lines, Progress
+from smallvar import progress_callback
+from smallvar._cli.progress import Progress
 from smallvar._cli.table import UserError, suffix_of
 
 
@@ -22,7 +24,7 @@ def timed(work, *args, follow=None, **options):
     *args, **options
         For ``work``.
     follow : callable, optional
-        Takes a Progress and a line that ``work`` prints, in place of the terminal.
+        Called after every step of a fit, with the Progress shown and the event.
 
     Returns
     -------
@@ -33,10 +35,11 @@ def timed(work, *args, follow=None, **options):
     """
     begin = perf_counter()
     try:
-        with Progress("fitting") as progress:
-            lines = Lines(lambda line: follow(progress, line))
-            with redirect_stdout(lines) if follow else nullcontext():
-                result = work(*args, **options)
+        with (
+            Progress("fitting") as progress,
+            progress_callback(partial(follow, progress)) if follow else nullcontext(),
+        ):
+            result = work(*args, **options)
     except (ValueError, OverflowError) as error:
         raise UserError(str(error)) from error
     except MemoryError as error:

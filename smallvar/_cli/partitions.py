@@ -14,6 +14,8 @@ from smallvar._cli.table import UserError, Wanted, counted, not_numeric, pick_co
 WHOLE = ("path", "n_clusters", "plot", "scale", "drop_missing")
 ALGORITHMS = ("serial", "delayed")
 AT_ONCE = 2  # partitions a thread whose labels are on their way
+# The status pages of Dask in this process: at any free port, for this machine alone.
+PAGES = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
 
 
 class Folder(NamedTuple):
@@ -73,8 +75,6 @@ def opened(args):
         import dask
         import dask.dataframe as dd
         from distributed import Client
-
-        from smallvar.dask._team import LOOPBACK
     except ImportError as error:
         raise UserError("--dask needs dask and pyarrow: pip install 'smallvar[dask]'") from error
     try:
@@ -89,7 +89,7 @@ def opened(args):
     X, titles = picked(args, X)
     address = dask.config.get("scheduler-address", None)
     if address is None:
-        start = {"processes": False, "n_workers": 1, "threads_per_worker": args.threads, **LOOPBACK}
+        start = {"processes": False, "n_workers": 1, "threads_per_worker": args.threads, **PAGES}
     elif args.threads is None:
         start = {"address": address}
     else:

@@ -1,4 +1,4 @@
-"""The figures of ``--plot``: displays of `smallvar._plot`, with titles that say what they are of.
+"""The figures of ``--plot``: displays of `smallvar`, with titles that say what they are of.
 
 Figures are made without pyplot: no display and no global state is touched. matplotlib is
 imported when the first of them is made.
@@ -6,12 +6,8 @@ imported when the first of them is made.
 
 import numpy as np
 
+from smallvar import ClusterDisplay, FeatureDisplay, PathDisplay, TrackDisplay
 from smallvar._cli.table import UserError, clock_title, counted, explained, square_of
-from smallvar._plot.base import drawn_rows
-from smallvar._plot.clusters import CENTERS_NUMBERED, ClusterDisplay
-from smallvar._plot.features import FEATURES_DRAWN, FeatureDisplay
-from smallvar._plot.paths import PathDisplay
-from smallvar._plot.tracks import TRACKS_NUMBERED, TrackDisplay
 
 
 def import_matplotlib():
@@ -61,9 +57,9 @@ def picture(table, model, scaler=None):
     )
     if scaler is not None and d == 2:  # distances are not those of the picture
         axes.set_aspect("auto")
-    size, numbered = len(display.points), k <= CENTERS_NUMBERED
+    size = len(display.points)
     some = f", {size:,} of them drawn" if size < n else ""
-    marks = "numbered by label" if numbered else "as ringed dots"
+    marks = "numbered by label" if axes.texts else "as ringed dots"
     origin = ", chosen from the data" if isinstance(model.lam, str) and model.lam == "auto" else ""
     axes.set_title(
         f"{table.name}: n = {n:,}{some}{', columns scaled' if scaler else ''}\n"
@@ -95,8 +91,14 @@ def feature_picture(table, model, shape):
     Figure = import_matplotlib()
     (n, d), k = table.X.shape, model.n_components_
     figure = Figure(figsize=(11, 6.5), dpi=150, layout="constrained")
+    display = FeatureDisplay.from_estimator(
+        model, shape=shape, feature_names=table.titles, ax=figure.add_subplot()
+    )
+    for axes in display.axes_[-1:]:
+        axes.set_title("which row has which feature", size=9)
+    size = len(display.drawn_)
     penalty = f", lam = {model.lam_:.6g}" if hasattr(model, "lam_") else ""
-    some = f", the {FEATURES_DRAWN} with the most rows drawn" if k > FEATURES_DRAWN else ""
+    some = f", the {size} with the most rows drawn" if size < k else ""
     share = explained(model.reconstruction_err_**2, square_of(table.X))
     figure.suptitle(
         f"{table.name}: n = {n:,}, d = {d:,}\n"
@@ -104,14 +106,6 @@ def feature_picture(table, model, shape):
         size=11,
         parse_math=False,
     )
-    display = FeatureDisplay(
-        components=model.components_,
-        assignments=model.assignments_,
-        feature_names=table.titles,
-        shape=shape,
-    )
-    for axes in display.plot(figure.add_subplot()).axes_[-1:]:
-        axes.set_title("which row has which feature", size=9)
     return figure
 
 
@@ -221,33 +215,29 @@ def track_picture(table, model, scaler=None):
         in a plane are colored by time.
     """
     Figure = import_matplotlib()
-    tracks = original_tracks(model, scaler)
-    (n, d), k = table.X.shape, len(tracks)
-    rows = drawn_rows(n, d, None)
-    points = table.X[rows].astype(np.float64)
+    n, d = table.X.shape
     figure = Figure(figsize=(8.5, 6.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    display = TrackDisplay(
-        tracks=tracks,
-        times=model.times_,
-        deaths=model.deaths_,
-        points=points,
-        point_labels=model.labels_[rows],
-        point_times=table.times[rows],
+    display = TrackDisplay.from_estimator(
+        model,
+        table.X,
+        times=table.times,
         feature_names=column_titles(table),
         time_name=clock_title(table),
+        ax=axes if scaler is None else Figure().add_subplot(),
     )
-    display.plot(axes)
-    numbered = k <= TRACKS_NUMBERED
-    if scaler is not None:  # distances are not those of the picture
-        axes.set_aspect("auto")
-    some = f", {len(points):,} of them drawn" if len(points) < n else ""
+    if scaler is not None:  # its tracks are in scaled units: draw them again, in those of the rows
+        display.tracks = original_tracks(model, scaler)
+        display.plot(axes)
+        axes.set_aspect("auto")  # distances are not those of the picture
+    size = len(display.points)
+    some = f", {size:,} of them drawn" if size < n else ""
     columns = f", the first 2 of {d:,} columns" if d > 2 else ""
     axes.set_title(
         f"{table.name}: n = {n:,}{some}{columns}{', columns scaled' if scaler else ''}, "
         f"{counted(len(model.times_), 'time step')}\n"
-        f"{counted(k, 'cluster')}, lam = {model.lam_:.6g}; each from a ring to "
-        f"{'its number' if numbered else 'a dot'}, dotted while unseen",
+        f"{counted(len(display.tracks), 'cluster')}, lam = {model.lam_:.6g}; each from a ring to "
+        f"{'its number' if axes.texts else 'a dot'}, dotted while unseen",
         size=11,
         parse_math=False,
     )

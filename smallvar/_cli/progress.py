@@ -1,6 +1,5 @@
 """How far the work is: a line on standard error, if that is a terminal and the work takes long."""
 
-import io
 import os
 import sys
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ class Progress:
         """Start the clock."""
         self.stream, self.begin = sys.stderr, perf_counter()
         self.lock, self.stopped, self.thread = Lock(), Event(), None
-        if on_terminal():
+        if self.stream is not None and self.stream.isatty():
             Progress.current = self
             self.thread = Thread(target=self.watch, daemon=True)
             self.thread.start()
@@ -83,25 +82,6 @@ class Progress:
         except OSError:
             columns = 0
         return (columns or 80) - 1  # some terminals say 0 where they do not know
-
-
-class Lines(io.TextIOBase):
-    """A file that hands each line written to it to a function."""
-
-    def __init__(self, take):
-        self.take, self.rest = take, ""
-
-    def write(self, text):
-        """Hand on what is complete."""
-        *lines, self.rest = (self.rest + text).split("\n")
-        for line in lines:
-            self.take(line)
-        return len(text)
-
-
-def on_terminal():
-    """Tell whether standard error is a terminal."""
-    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def span(seconds):

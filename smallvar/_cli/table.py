@@ -15,9 +15,9 @@ import tempfile
 import zlib
 from array import array
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,8 @@ class UserError(Exception):
     """Something only the user can put right: told in one line, without a traceback."""
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True)
+class Table:
     """Numbers in rows and columns, the titles of the columns, and what to call the whole.
 
     Where a column of times was asked for, there are also the time of each row, as numbers or
@@ -65,7 +66,8 @@ class Table(NamedTuple):
         return 0 if self.kept is None else int((~self.kept).sum())
 
 
-class Wanted(NamedTuple):
+@dataclass(frozen=True)
+class Wanted:
     """What is wanted of a table, as the options say it, and how its text is to be read."""
 
     columns: str | None = None
@@ -80,7 +82,8 @@ class Wanted(NamedTuple):
         return float if self.decimal == "." else number_with_comma
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True)
+class Source:
     """A file to read: where it is, what to call it, which kind it is, whether it is compressed."""
 
     path: str
@@ -119,7 +122,7 @@ def read_table(path, wanted):
         raise UserError(f"cannot read {in_words(path)}: not enough memory{hint}") from error
     # A name is bytes on some systems; what is not text in it becomes an escape.
     name = os.path.basename(in_words(path)).encode(errors="backslashreplace").decode()
-    return table._replace(name=name)
+    return replace(table, name=name)
 
 
 def in_words(path):

@@ -2,13 +2,12 @@
 
 import csv
 import io
-import re
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
 from smallvar._cli.arguments import check_targets, new_parser, number, parse
-from smallvar._cli.data import dropped_in_words, load, scale_in_words, scaled
+from smallvar._cli.data import load, of_data, scaled
 from smallvar._cli.output import (
     complain,
     out_in_words,
@@ -20,12 +19,10 @@ from smallvar._cli.output import (
     write_out,
 )
 from smallvar._cli.picture import original_tracks, track_picture
-from smallvar._cli.progress import on_terminal
 from smallvar._cli.table import (
     Table,
     UserError,
     clock_title,
-    columns_in_short,
     counted,
     moment,
     pick_columns,
@@ -141,7 +138,6 @@ def track(argv):
     table, reading = load(args, parser.prog, moving_groups, " --time COLUMN")
     X, scaler = scaled(args, table)
     lam, guess, guessing = typical_penalty(args, X, table)
-    followed = on_terminal() and not args.verbose
     given = {
         "lam": lam,
         "t_q": args.t_q,
@@ -154,10 +150,14 @@ def track(argv):
         n_init=args.starts,
         random_state=0 if args.seed is None else args.seed,
         n_threads=args.threads,
-        verbose=int(args.verbose or followed),
+        verbose=int(args.verbose),
     )
-    follow = partial(note, len(np.unique(table.times))) if followed else None
-    _, fitting = timed(model.fit, X, times=table.times, follow=follow)
+    n_steps = len(np.unique(table.times))
+
+    def note(progress, event):
+        progress.done = event.number / n_steps
+
+    _, fitting = timed(model.fit, X, times=table.times, follow=None if args.verbose else note)
     warn_of_fleeting(model)
 
     if args.out is not None:
@@ -168,7 +168,6 @@ def track(argv):
     if args.plot is not None:
         save(args.plot, track_picture(table, model, scaler))
 
-    n, d = X.shape
     first, last = model.times_[[0, -1]]
     guess = f"farthest-first, median over the steps, for a guess of {counted(guess, 'cluster')}"
     born, died, revived = (
@@ -176,11 +175,7 @@ def track(argv):
     )
     report(
         {
-            "data": f"{table.name}, {columns_in_short(table.titles)}",
-            "n": n,
-            "dropped": dropped_in_words(args, table),
-            "d": d,
-            "scaled": scale_in_words(scaler),
+            **of_data(args, table, scaler),
             "steps": f"{model.n_steps_:,} ({clock_title(table)} from {moment(first)} to "
             f"{moment(last)})",
             "lam": f"{model.lam_:.8g} ({guess if args.lam is None else 'given'})",
@@ -196,13 +191,6 @@ def track(argv):
             "picture": args.plot,
         }
     )
-
-
-def note(steps, progress, line):
-    """Show how many of the steps are done, once one of them is."""
-    found = re.match(r"step (\d+): ", line)
-    if found:
-        progress.done = int(found[1]) / steps
 
 
 def typical_penalty(args, X, table):
@@ -232,16 +220,14 @@ def typical_penalty(args, X, table):
     """
     from sklearn.utils import check_array
 
-    from smallvar._core.config import resolve_threads
-    from smallvar._core.validation import DTYPES, aligned
-    from smallvar._selection.penalty import GUESS, farthest_first
+    from smallvar import DynamicMeans, farthest_first_lambda
 
     if args.lam is not None:
         return args.lam, 0, 0.0
     times, first, sizes = np.unique(
         np.sort(table.times, kind="stable"), return_index=True, return_counts=True
     )
-    guess = args.n_clusters or min(GUESS, int(sizes.max()))
+    guess = args.n_clusters or min(DynamicMeans().n_clusters, int(sizes.max()))
     if guess > sizes.max():
         largest = sizes.argmax()
         raise UserError(
@@ -250,11 +236,11 @@ def typical_penalty(args, X, table):
         )
 
     def penalties():
-        data, threads = aligned(check_array(X, dtype=DTYPES)), resolve_threads(args.threads)
+        data = check_array(X, dtype=(np.float64, np.float32))
         for rows in np.split(np.argsort(table.times, kind="stable"), first[1:]):
-            step = np.ascontiguousarray(data[rows])
+            step, n = data[rows], len(rows)
             if (step != step[0]).any():
-                yield farthest_first(step, min(guess, len(step)), None, threads), len(step)
+                yield farthest_first_lambda(step, min(guess, n), n_threads=args.threads), n
 
     found, seconds = timed(lambda: sorted(penalties()))
     if not found:
@@ -324,7 +310,7 @@ def moving_groups(wanted):
             rows.append(np.column_stack([np.full(15, step), points]))
     data = np.concatenate(rows)
     data = data[np.argsort(data[:, 0], kind="stable")]
-    names, wanted = ["time", "x", "y"], wanted._replace(time=wanted.time or "time")
+    names, wanted = ["time", "x", "y"], replace(wanted, time=wanted.time or "time")
     picked, titles, clock = pick_columns("the stream", wanted, names, 3)
     table = Table(data[:, picked], titles, "moving groups", data[:, clock], names[clock])
     return table, "groups that move, generated by this program"
@@ -348,11 +334,10 @@ def memory_in_words(args, model):
     """Say how long and how well clusters are remembered: t_q and k_tau, or q and tau."""
     if args.q is not None:
         return {"q": f"{model.q_:.8g} (given)", "tau": f"{model.tau_:.8g} (given)"}
-    from smallvar._time.moving import DEFAULT_K_TAU, DEFAULT_T_Q
-
-    t_q, k_tau, origin = DEFAULT_T_Q, DEFAULT_K_TAU, "default"
-    if args.t_q is not None:
-        t_q, k_tau, origin = args.t_q, args.k_tau, "given"
+    t_q, k_tau, origin = args.t_q, args.k_tau, "given"
+    if t_q is None:  # from q = lam / t_q and tau = (t_q (k_tau - 1) + 1) / (t_q - 1)
+        t_q, origin = model.lam_ / model.q_, "default"
+        k_tau = 1 + (model.tau_ * (t_q - 1) - 1) / t_q
     return {
         "t_q": f"{t_q:.8g} ({origin}; q = {model.q_:.8g})",
         "k_tau": f"{k_tau:.8g} ({origin}; tau = {model.tau_:.8g})",

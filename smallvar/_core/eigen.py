@@ -196,20 +196,21 @@ def unit_rows(Y):
     return rows / np.where(zero, np.sqrt(max(1, Y.shape[1])), length)[:, None]
 
 
-def yu_shi(Y, random_state, n_init, *, sample_weight=None):
+def yu_shi(Y, random_state, n_init):
     """Label vectors of ``n_init`` starts of Yu and Shi's rounding of the columns of Y.
 
     The first start begins with row 0, the others with random rows. Labels (int32) are numbered by
-    first appearance. With weights, a row counts as that many copies.
+    first appearance.
     """
-    for labels, _ in yu_shi_rounds(
-        unit_rows(Y), check_random_state(random_state), n_init, sample_weight
-    ):
+    for labels, _ in yu_shi_rounds(unit_rows(Y), check_random_state(random_state), n_init, None):
         yield labels
 
 
 def yu_shi_rounds(Y, rng, n_init, weight):
-    """Labels and the number of iterations; the rows of Y have length 1."""
+    """Labels and the number of iterations of each start; the rows of Y have length 1.
+
+    A row of some weight counts as so many copies; None is weight 1 for all rows.
+    """
     n, m = Y.shape
     weight = np.ones(n) if weight is None else weight
     mass = np.cumsum(weight)

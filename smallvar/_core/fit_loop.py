@@ -56,9 +56,9 @@ class Progress(EndRule):
         """The last one."""
         return self.path[-1]
 
-    @objective.setter
-    def objective(self, value):
-        self.path[-1] = value
+    def correct(self, objective):
+        """Replace the last objective, by one measured anew."""
+        self.path[-1] = objective
 
     def record(self, objective, line, *, changed, opened=0, converged=None, n_clusters=None):
         """Record a sweep and its objective, and call the callback.
@@ -75,6 +75,14 @@ class Progress(EndRule):
             words = line.format(f"objective {objective:.8g}")
             message = f"sweep {self.n_iter}: {words}{self.pace()}"
             self.callback(ProgressEvent("sweep", self.n_iter, message, n_clusters, objective))
+
+    def resume(self, path):
+        """Go on after an end, with these objectives of the sweeps so far."""
+        self.path, self.converged, self.enough = path, False, False
+
+    def conclude(self):
+        """Count the last sweep as one that changed nothing."""
+        self.converged = True
 
     def pace(self):
         """How long a sweep takes, and all that there may be, in a fit that takes long."""

@@ -231,14 +231,14 @@ def check_sparse(X, name, allowed):
             )
 
 
-def sparse_rows(X, k=1):
+def sparse_rows(X):
     """Checked CSR data as the sweeps read them: columns ascend, each once in a row, as int32.
 
     The arrays are the user's wherever they are so already; entries of the same place are added.
     """
     if X.shape[1] > MOST_COLUMNS:
         raise ValueError(f"X must have at most {MOST_COLUMNS} columns, got {X.shape[1]}")
-    room_for(k, X.shape[1])
+    room_for(1, X.shape[1])
     begin = aligned(X.indptr)
     indices, data = aligned(X.indices[: begin[-1]]), aligned(X.data[: begin[-1]])
     if not is_canonical(begin, indices):

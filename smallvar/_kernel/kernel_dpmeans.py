@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.validation import (
     check_flag,
@@ -350,10 +350,11 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
 
     lam_: float
 
+    @keywords_only("squared units of the feature space")
     def __init__(
         self,
-        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
+        lam: float | Literal["farthest-first"] = "farthest-first",
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,

@@ -18,7 +18,7 @@ from smallvar._sweeps.state cimport (
     surely_far,
     upper,
 )
-from smallvar._sweeps.tolerances cimport EPS_DOUBLE, EPS_SINGLE, SCORE_UNDERFLOW
+from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, SCORE_UNDERFLOW
 
 cdef extern from "simd.h" nogil:
     const float HUGE_SCORE_f
@@ -54,9 +54,9 @@ cdef double error_bound(const State* s, double squares) noexcept nogil:
     A score is a chain of d + 1 roundings of terms that sum to at most ||c||^2 + 2 ||x|| ||c|| in size, its inputs
     rounded once each; the deciding distance itself carries d + 2 float64 roundings.
     """
-    cdef double eps = EPS_SINGLE if s.single else EPS_DOUBLE
+    cdef double eps = ROUNDOFF_SINGLE if s.single else ROUNDOFF_DOUBLE
     cdef double size = s.longest + 2.0 * sqrt(squares * s.longest)
-    return (s.d + 8) * (eps * size + 2.0 * EPS_DOUBLE * (squares + s.longest)) + SCORE_UNDERFLOW
+    return (s.d + 8) * (eps * size + 2.0 * ROUNDOFF_DOUBLE * (squares + s.longest)) + SCORE_UNDERFLOW
 
 
 cdef int exact_nearest(

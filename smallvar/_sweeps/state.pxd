@@ -1,6 +1,7 @@
 """The state of a fit: points, centers, and bounds on their distances. Words and letters: see __init__.py."""
 
 from libc.math cimport sqrtf
+from libc.string cimport memchr
 
 from smallvar._sweeps.rows cimport Rows, point, real_x
 from smallvar._sweeps.tolerances cimport (
@@ -150,6 +151,15 @@ cdef inline void record_move(State* s, Py_ssize_t i, int label) noexcept nogil:
         s.moved_from[place] = s.label[i]
         s.n_moved[chunk] += 1
     s.label[i] = label
+
+
+cdef inline void list_far(State* s, Py_ssize_t chunk, const unsigned char* flag, Py_ssize_t size) noexcept nogil:
+    """List the points of a chunk whose flag is 2 as far."""
+    cdef const unsigned char* at = <const unsigned char*> memchr(flag, 2, size)
+    while at != NULL:
+        s.far[chunk * CHUNK + s.n_far[chunk]] = <unsigned short> (at - flag)
+        s.n_far[chunk] += 1
+        at = <const unsigned char*> memchr(at + 1, 2, flag + size - at - 1)
 
 
 cdef inline Py_ssize_t padded(Py_ssize_t k) noexcept nogil:

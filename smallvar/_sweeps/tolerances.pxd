@@ -1,8 +1,8 @@
 """Tolerances that several compiled modules share. Each is explained in ``_tolerances.h``."""
 
 cdef extern from "_tolerances.h" nogil:
-    const double EPS_SINGLE "SV_EPS_SINGLE"
-    const double EPS_DOUBLE "SV_EPS_DOUBLE"
+    const double ROUNDOFF_SINGLE "SV_ROUNDOFF_SINGLE"
+    const double ROUNDOFF_DOUBLE "SV_ROUNDOFF_DOUBLE"
     const double ROUND_UP "SV_ROUND_UP"
     const double ROUND_DOWN "SV_ROUND_DOWN"
     const double SMALLEST_DISTANCE "SV_SMALLEST_DISTANCE"
@@ -13,4 +13,4 @@ cdef extern from "_tolerances.h" nogil:
     const double PENALTY_MARGIN "SV_PENALTY_MARGIN"
     const double LIMIT_MARGIN "SV_LIMIT_MARGIN"
     const double FARTHEST_MARGIN "SV_FARTHEST_MARGIN"
-    const double C_ZERO_DIRECTION "SV_ZERO_DIRECTION"
+    const double C_ZERO_RESULTANT "SV_ZERO_RESULTANT"

@@ -1,5 +1,7 @@
 """One time step of kernel D-Means (CKH, section 5): costs, links to old clusters, exchange."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
@@ -143,6 +145,17 @@ def thin(K, coefficients, budget):
     return chosen, start + vectors @ (change / (np.abs(values) + ridge))
 
 
+@dataclass
+class ClusterSums:
+    """Sums of the kernel over the points of each of k clusters."""
+
+    sizes: NDArray[np.int64]  # number of points n
+    rows: NDArray[np.float64]  # sum_j K_ij for every point i, of shape (k, n_points)
+    within: NDArray[np.float64]  # sum of K_ij over pairs of its points
+    cross: NDArray[np.float64]  # sum of K_i,phi over its points, of shape (k, n_old)
+    diagonal: NDArray[np.float64]  # sum of K_ii over its points
+
+
 class Batch:
     """What costs follow from: kernel sums of a batch with itself and with the old centers.
 
@@ -167,27 +180,24 @@ class Batch:
         self.tie = TIE * max(lam, float(largest), float(np.abs(self.norm).max(initial=0)))
 
     def sums(self, labels, k):
-        """For each of k clusters: its points, sum_j K_ij, and the sums over its points.
-
-        Those are the sums of K_ij over pairs, of K_i,phi and of K_ii.
-        """
+        """The sums of k clusters with these labels."""
         Z = csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))), (k, len(labels)))
         S = Z @ self.K
         within = np.bincount(labels, weights=S[labels, np.arange(len(labels))], minlength=k)
         own = np.bincount(labels, weights=self.diagonal, minlength=k)
-        return np.bincount(labels, minlength=k), S, within, Z @ self.cross, own
+        return ClusterSums(np.bincount(labels, minlength=k), S, within, Z @ self.cross, own)
 
     def costs(self, labels, k):
         """Cost of each cluster if it is new, and if it continues each of the old ones.
 
         New: lam + sum K_ii - sum K_ij / n. Old: Q D + the line below.
         """
-        n, _, within, cross, own = self.sums(labels, k)
+        sums = self.sums(labels, k)
         # sum K_ii + gamma n / (gamma + n) K_phiphi - (sum K_ij + 2 gamma sum K_i,phi) / (gamma + n)
-        n, total = n[:, None], self.gamma + n[:, None]
-        old = self.penalty + own[:, None] + self.gamma * n / total * self.norm
-        old -= (within[:, None] + 2.0 * self.gamma * cross) / total
-        return self.lam + own - within / n[:, 0], old
+        n, total = sums.sizes[:, None], self.gamma + sums.sizes[:, None]
+        old = self.penalty + sums.diagonal[:, None] + self.gamma * n / total * self.norm
+        old -= (sums.within[:, None] + 2.0 * self.gamma * sums.cross) / total
+        return self.lam + sums.diagonal - sums.within / sums.sizes, old
 
 
 def link_costs(new, old, link):
@@ -231,10 +241,10 @@ class Exchange:
         self.n, self.S = np.zeros(room), np.zeros((room, len(b.diagonal)))
         self.within, self.cross = np.zeros(room), np.zeros(room)
         if self.labels.min() >= 0:
-            n, S, within, cross, _ = b.sums(self.labels, k)
-            self.n[:k], self.S[:k], self.within[:k] = n, S, within
+            sums = b.sums(self.labels, k)
+            self.n[:k], self.S[:k], self.within[:k] = sums.sizes, sums.rows, sums.within
             old = np.arange(self.n_old)
-            self.cross[old] = cross[old, old]
+            self.cross[old] = sums.cross[old, old]
 
     def _grow(self):
         """Twice the room for new clusters."""

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 import smallvar
 from smallvar._core.estimator import (
     check_parameters,
+    keywords_only,
     learned_attributes,
     unchanged_on_error,
     with_learned,
@@ -120,10 +121,11 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
     _local = smallvar.MiniBatchDPMeans
     cluster_weights_: NDArray[np.float64]
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_clusters: int = 8,
         max_clusters: int | None = None,
         init: Literal["mean"] | ArrayLike = "mean",

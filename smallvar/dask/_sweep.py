@@ -81,7 +81,7 @@ def read(digits):
 
 
 class TeamSweep:
-    """A Sweep (see _starts.py) whose rows are the partitions of a team."""
+    """A Sweep (see _core/fit_loop.py) whose rows are the partitions of a team."""
 
     crowded = False  # workers see to that themselves
 

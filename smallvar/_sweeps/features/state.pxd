@@ -52,7 +52,6 @@ cdef extern from *:
     """
     # of the weighted square of the data: errors, residuals and features that are no more are rounding
     const double ZERO_SQUARE "SMALLVAR_ZERO_SQUARE"
-    const double NOTHING "SMALLVAR_ZERO_SQUARE"  # its name in parts.pyx
     # of the square of a column of Z: one with less left, the columns before it (or the other rows) known, is dropped
     const double DEPENDENT "SMALLVAR_DEPENDENT"
 
@@ -228,8 +227,6 @@ cdef void pack(Problem* p) noexcept nogil
 cdef const double* tile_of(const Problem* p, Py_ssize_t tile, double* space) noexcept nogil
 cdef void residuals(const Problem* p, Start* s, Py_ssize_t tile, Scratch* w) noexcept nogil
 cdef void residual_of(const Problem* p, Start* s, Py_ssize_t i, double* r) noexcept nogil
-cdef double largest_square(const Problem* p, const Start* s) noexcept nogil
-cdef void choose_bins(Start* s, double largest, Py_ssize_t n) noexcept nogil
 cdef double total(const Problem* p, Start* s) noexcept nogil
 cdef double evaluate(const Problem* p, Start* s) noexcept nogil
 cdef void share(

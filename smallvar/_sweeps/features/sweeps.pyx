@@ -326,12 +326,9 @@ cdef void vacate(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
     s.removed += 1
 
 
-cdef int free_pass(const Problem* p, Start* s) except -1 nogil:
-    """BP-means (MB13 eq. 6): rounds of proposals, taken up in order. After one that is cut short comes a short one.
-
-    Features that are removed keep their numbers.
-    """
-    cdef Py_ssize_t start = 0, stop, reached, k
+cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
+    """BP-means (MB13 eq. 6): rounds of proposals, taken up in order. After one that is cut short comes a short one."""
+    cdef Py_ssize_t start = 0, stop, reached, i, k
     cdef double* users = s.refund
     while start < p.n:
         stop = min(p.n, (start // LANES + s.round) * LANES)
@@ -346,13 +343,6 @@ cdef int free_pass(const Problem* p, Start* s) except -1 nogil:
         check_interrupt(s, (stop - start) * p.d * (2 * s.k + 1))
         s.round = 1 if reached < stop else min(2 * s.round, work_tiles(p, row_work(p, s)))
         start = reached
-    return 0
-
-
-cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
-    """The same, and numbers are given back."""
-    cdef Py_ssize_t i, k
-    free_pass(p, s)
     if s.vacant:
         k = 0
         for i in range(s.k):
