@@ -7,10 +7,10 @@ from smallvar._core.fit_loop import LoopSettings, Progress
 from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 PATH_SWEEPS = 5  # after a merger
-PLAIN_SWEEPS = 20  # of a k-means that seeds a start
 SMALLEST_VARIANCE = 1e-300  # absolute: squares of the roots of smaller ones would leave float64
 # of a variance: a covariance is singular where less of one is left, the columns before it known
 SINGULAR = 1e-14
+PLAIN_SWEEPS = 20  # of a k-means that seeds a start
 
 
 def roots_of(covariances, raise_singular):

@@ -33,7 +33,7 @@ from smallvar._core.validation import (
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, cut_guess, farthest_row
-from smallvar._sweeps.dpmeans import ZERO_DIRECTION
+from smallvar._sweeps.dpmeans import ZERO_RESULTANT
 from smallvar._sweeps.seeds import nearest_seed
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
@@ -514,7 +514,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     def _moved(self, centers, total, weights):
         size = resultants(total, weights)
-        some = size > ZERO_DIRECTION * weights
+        some = size > ZERO_RESULTANT * weights
         centers[some] = total[some] / size[some, None]
         return centers, size
 

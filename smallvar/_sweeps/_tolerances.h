@@ -3,7 +3,7 @@
 #ifndef SMALLVAR_TOLERANCES_H
 #define SMALLVAR_TOLERANCES_H
 
-/* Of the result of one operation: its rounding error, in float32 and in float64. */
+/* The unit roundoff: the largest relative error of one operation in float32, and in float64. */
 #define SV_ROUNDOFF_SINGLE 0x1p-24
 #define SV_ROUNDOFF_DOUBLE 0x1p-53
 
@@ -36,6 +36,6 @@
 #define SV_FARTHEST_MARGIN 1e-6
 
 /* Of the weight of a cluster: a sum of rows of length 1 that is no longer than this has no direction. */
-#define SV_ZERO_DIRECTION 0x1p-46
+#define SV_ZERO_RESULTANT 0x1p-46
 
 #endif

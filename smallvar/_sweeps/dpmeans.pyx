@@ -40,7 +40,7 @@ from smallvar._sweeps.sums cimport (
     wide_read,
     wide_unite,
 )
-from smallvar._sweeps.tolerances cimport BOUND_AT_CENTER, C_ZERO_DIRECTION, DISTANCE_MARGIN, LIMIT_MARGIN
+from smallvar._sweeps.tolerances cimport BOUND_AT_CENTER, C_ZERO_RESULTANT, DISTANCE_MARGIN, LIMIT_MARGIN
 
 import numpy as np
 
@@ -48,7 +48,7 @@ cdef enum:
     LOT = 64            # clusters opened at a time in an ordered pass, before later points are compared with them
     WIDE = 4096         # columns from which there is no room for more than those
 
-ZERO_DIRECTION = C_ZERO_DIRECTION  # the same number for Python
+ZERO_RESULTANT = C_ZERO_RESULTANT  # the same number for Python
 
 
 cdef void move_chunk(const State* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
@@ -161,7 +161,7 @@ cdef int center_of(
     if spherical:
         size = sums_length(sums, k)
         error[0] += mass
-        if size <= C_ZERO_DIRECTION * mass:
+        if size <= C_ZERO_RESULTANT * mass:
             return -1
         error[0] -= 2.0 * size
     for j in range(sums.d):

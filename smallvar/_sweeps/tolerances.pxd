@@ -13,4 +13,4 @@ cdef extern from "_tolerances.h" nogil:
     const double PENALTY_MARGIN "SV_PENALTY_MARGIN"
     const double LIMIT_MARGIN "SV_LIMIT_MARGIN"
     const double FARTHEST_MARGIN "SV_FARTHEST_MARGIN"
-    const double C_ZERO_DIRECTION "SV_ZERO_DIRECTION"
+    const double C_ZERO_RESULTANT "SV_ZERO_RESULTANT"

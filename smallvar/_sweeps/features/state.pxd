@@ -52,7 +52,6 @@ cdef extern from *:
     """
     # of the weighted square of the data: errors, residuals and features that are no more are rounding
     const double ZERO_SQUARE "SMALLVAR_ZERO_SQUARE"
-    const double NOTHING "SMALLVAR_ZERO_SQUARE"  # its name in parts.pyx
     # of the square of a column of Z: one with less left, the columns before it (or the other rows) known, is dropped
     const double DEPENDENT "SMALLVAR_DEPENDENT"
 
