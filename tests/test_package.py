@@ -1,5 +1,6 @@
 """The package as a whole: imports, names, version, build facts."""
 
+import ast
 import importlib.metadata
 import inspect
 import os
@@ -130,6 +131,66 @@ def test_imports_run_one_way():
                 folder == "_cli"
             ), path
             assert not HEAVY & set(re.findall(r"(?m)^(?:import|from) (\w+)", text)), path
+
+
+def private_uses(text, own, public):
+    """What a module takes that is not public, as it stands there.
+
+    Of smallvar it may import the names in ``public``, by module, and what is in modules of ``own``;
+    of objects it may use names with an underscore on self, cls and super() alone.
+    """
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+            bad = any(name.startswith("smallvar.") and name not in public for name in names)
+        elif isinstance(node, ast.ImportFrom):
+            module, names = node.module or "", {alias.name for alias in node.names}
+            ours = module.partition(".")[0] == "smallvar" and not module.startswith(f"{own}.")
+            bad = node.level > 0 or (ours and not names <= public.get(module, set()))
+        elif isinstance(node, ast.Attribute):
+            private = node.attr.startswith("_") and not node.attr.endswith("__")
+            bad = private and ast.unparse(node.value) not in ("self", "cls", "super()")
+        else:
+            continue
+        if bad:
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_the_command_line_uses_public_names():
+    text = (INSTALLED / "dask" / "__init__.py").read_text(encoding="utf-8")
+    (of_dask,) = re.findall(r"(?m)^__all__ = (.*)$", text)
+    public = {"smallvar": set(smallvar.__all__), "smallvar.dask": set(ast.literal_eval(of_dask))}
+    files = sorted((INSTALLED / "_cli").glob("*.py"))
+    assert len(files) > 5
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        assert private_uses(text, "smallvar._cli", public) == [], path
+
+
+@pytest.mark.parametrize(
+    ("line", "private"),
+    [
+        ("from smallvar import DPMeans, __version__", False),
+        ("from smallvar.dask import DPMeans", False),
+        ("from smallvar._cli.table import Table", False),
+        ("import smallvar.dask, numpy._core", False),
+        ("self._a, cls._b, super()._c, type(x).__name__", False),
+        ("from smallvar import _core", True),
+        ("from smallvar import DPMeans, Frame", True),
+        ("from smallvar._core.frame import Frame", True),
+        ("from smallvar.dask._team import LOOPBACK", True),
+        ("from smallvar._client import f", True),
+        ("from .._core import frame", True),
+        ("import smallvar._core.frame as frame", True),
+        ("smallvar._core", True),
+        ("f(self.model._validate)", True),
+    ],
+)
+def test_private_uses_are_found(line, private):
+    public = {"smallvar": {"DPMeans", "__version__"}, "smallvar.dask": {"DPMeans"}}
+    assert bool(private_uses(line, "smallvar._cli", public)) == private
 
 
 def test_names():
