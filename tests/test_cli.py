@@ -2186,7 +2186,7 @@ def test_components_are_not_left_half_written(run, sums, tmp_path, monkeypatch):
         file.write(b"a,b\n")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_features, "write_components", write_half)
+    monkeypatch.setattr(_features, "write_rows", write_half)
     code, out, err = run("features", sums[0], "--components", tmp_path / "a.csv")
     assert (code, out) == (2, "")
     assert err.endswith("No space left on device\n")
