@@ -334,8 +334,11 @@ def memory_in_words(args, model):
         return {"q": f"{model.q_:.8g} (given)", "tau": f"{model.tau_:.8g} (given)"}
     t_q, k_tau, origin = args.t_q, args.k_tau, "given"
     if t_q is None:  # from q = lam / t_q and tau = (t_q (k_tau - 1) + 1) / (t_q - 1)
-        t_q, origin = model.lam_ / model.q_, "default"
-        k_tau = 1 + (model.tau_ * (t_q - 1) - 1) / t_q
+        from smallvar import DynamicMeans
+
+        usual = DynamicMeans(lam=1.0).partial_fit([[0.0]])  # a lam of the user's may be subnormal
+        t_q, origin = 1.0 / usual.q_, "default"
+        k_tau = 1.0 + (usual.tau_ * (t_q - 1.0) - 1.0) / t_q
     return {
         "t_q": f"{t_q:.8g} ({origin}; q = {model.q_:.8g})",
         "k_tau": f"{k_tau:.8g} ({origin}; tau = {model.tau_:.8g})",
