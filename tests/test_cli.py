@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 import smallvar
 from smallvar._cli import arguments as _arguments
+from smallvar._cli import batches as _batches
 from smallvar._cli import cluster as _cluster
 from smallvar._cli import features as _features
 from smallvar._cli import picture as _picture
@@ -588,7 +590,8 @@ def test_path_in_the_search_of_options(ran, run, blobs, monkeypatch):
     names = ("max_clusters", "random_state", "n_threads", "verbose")
     expected = [(None, 0, None, 0), (7, 4, 2, 0), (None, 0, None, 1)]
     assert asked == [dict(zip(names, values, strict=True)) for values in expected]
-    assert re.match(r"look: 60 rows, \d+ clusters and fewer, best \d\npath: 60 rows", out)
+    lines = r"coarse path: 60 rows, \d+ clusters and fewer, best \d\npath: 60 rows"
+    assert re.match(lines, out)
 
 
 @pytest.mark.parametrize("length", [[], ["2"]])
@@ -2074,6 +2077,8 @@ def test_length_of_the_path(run, sums, refused, tmp_path):
     for argv in (["--path"], ["--path", "99"], ["--path", "12", "--assign", "exact"]):
         assert len(path_rows(run("features", path, *argv, *few)[1])) == 4
     assert "at most 12" in refused("features", sums[0], "--path", "13", "--assign", "exact")
+    with pytest.raises(ValueError, match=f"must be <= {_features.EXACT_LIMIT} where assign is"):
+        smallvar.feature_path(sums[1], _features.EXACT_LIMIT + 1, assign="exact")
 
 
 def test_path_to_an_exact_fit(run, tmp_path):
@@ -2182,7 +2187,7 @@ def test_components_are_not_left_half_written(run, sums, tmp_path, monkeypatch):
         file.write(b"a,b\n")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_features, "write_components", write_half)
+    monkeypatch.setattr(_features, "write_rows", write_half)
     code, out, err = run("features", sums[0], "--components", tmp_path / "a.csv")
     assert (code, out) == (2, "")
     assert err.endswith("No space left on device\n")
@@ -2839,22 +2844,22 @@ def test_progress_of_a_fit(blobs):
     program = """
 class Slow(smallvar.DPMeans):
     def fit(self, X):
-        print("sweep 1: ", end="")
-        print("8 clusters")
-        time.sleep(0.4)
-        warnings.warn("strange")
-        return super().fit(X)
+        def wait(event):
+            time.sleep(0.4)
+            warnings.warn("strange")
+        with smallvar.progress_callback(wait):
+            return super().fit(X)
 smallvar.DPMeans = Slow
 sys.exit(main.main(sys.argv[1:]))
 """
     out, err = on_a_terminal(IMPATIENT + program, blobs[0], "--lam", "60")
     states = err.split("\r")
-    assert any(state.rstrip() == "fitting: 0 s, sweep 1: 8 clusters" for state in states)
+    assert any(state.startswith("fitting: 0 s, sweep 1: 3 clusters, ") for state in states)
     assert "smallvar: warning: strange" in states  # not behind the line, but in place of it
     assert "sweep 1:" not in out
     assert re.search(r"^K +3$", out, re.M)
     out, err = on_a_terminal(IMPATIENT + program, blobs[0], "--lam", "60", "--verbose")
-    assert "sweep 1: 8 clusters" in out
+    assert "sweep 1: 3 clusters, " in out
     assert "sweep" not in err
 
 
@@ -2864,41 +2869,51 @@ def test_progress_of_a_search(blobs):
     program = """
 class Slow(smallvar.DPMeans):
     def fit(self, X):
-        for line in LINES:
-            print(line)
-            time.sleep(1)
-        return super().fit(X)
-LINES = [
-    "look: 5000 rows, 282 clusters and fewer, best 42",
-    "path: 20000 rows, 62 clusters and fewer, best 40",
-    "sweep 1: 40 clusters",
-]
+        with smallvar.progress_callback(lambda event: time.sleep(1)):
+            return super().fit(X)
 smallvar.DPMeans = Slow
 sys.exit(main.main(sys.argv[1:]))
 """
     out, err = on_a_terminal(IMPATIENT + program, blobs[0])
     states = [state.rstrip() for state in err.split("\r")]
     for words in (
-        "about 42 clusters by 5,000 rows, looking closer",
-        "40 clusters by 20,000 rows",
-        "sweep 1: 40 clusters",
+        "about 4 clusters by 60 rows, looking closer",
+        "3 clusters by 60 rows",
+        "sweep 1: 3 clusters, .*",
     ):
         assert any(re.fullmatch(rf"fitting: \d+ s, {words}", state) for state in states)
-    assert "look" not in out
+    assert "path" not in out
+    assert "sweep 1:" not in out
     assert re.search(r"^K +3 \(from the data; ", out, re.M)
 
 
-def test_lines_of_a_search_are_understood(capsys, blobs):
-    progress = SimpleNamespace()
-    smallvar.DPMeans(random_state=0, verbose=1).fit(blobs[1])
-    shown = []
-    for line in capsys.readouterr().out.splitlines():
-        _cluster.note(progress, line)
+def test_steps_of_a_search_in_words(blobs):
+    progress, shown = SimpleNamespace(), []
+
+    def follow(event):
+        _cluster.note(progress, event)
         shown.append(progress.note)
+
+    with smallvar.progress_callback(follow):
+        smallvar.DPMeans(random_state=0).fit(blobs[1])
     assert shown[:2] == ["about 4 clusters by 60 rows, looking closer", "3 clusters by 60 rows"]
     assert shown[-1].startswith("sweep ")
-    _cluster.note(progress, "look: 1 rows, 1 clusters and fewer, best 1")
-    assert progress.note == "about 1 cluster by 1 row, looking closer"
+
+
+@pytest.mark.parametrize(
+    ("stage", "k", "n", "words"),
+    [
+        ("coarse path", 42, 5000, "about 42 clusters by 5,000 rows, looking closer"),
+        ("coarse path", 1, 1, "about 1 cluster by 1 row, looking closer"),
+        ("path", 40, 20_000, "40 clusters by 20,000 rows"),
+        ("sweep", 3, None, "what is printed"),
+    ],
+)
+def test_words_of_a_step(stage, k, n, words):
+    progress = SimpleNamespace()
+    event = SimpleNamespace(stage=stage, n_clusters=k, n_samples=n, message="what is printed")
+    _cluster.note(progress, event)
+    assert progress.note == words
 
 
 @pytest.mark.long
@@ -3105,6 +3120,32 @@ def test_batches(ran, sorted_blobs, tmp_path, suffix, out, dtype):
     again = ran(path, "--batch-size", 1000, "--out", tmp_path / "again.npy")
     assert {**again, "seconds": 0, "labels": 0} == {**report, "seconds": 0, "labels": 0}
     assert np.array_equal(np.load(tmp_path / "again.npy"), labels)
+
+
+@pytest.mark.parametrize("dtype", ["f2", ">f8", "i2", "u8", "?"])
+def test_batches_of_other_types(ran, tmp_path, dtype):
+    X = (np.random.default_rng(0).integers(0, 5, size=(900, 3)) * 40).astype(dtype)
+    facts = []
+    for kind in (dtype, "f8"):
+        np.save(tmp_path / "t.npy", X.astype(kind))
+        report = ran(tmp_path / "t.npy", "--batch-size", 200, "--lam", 100)
+        facts.append({name: report[name] for name in ("K", "objective", "SSE", "sizes")})
+    assert facts[0] == facts[1]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e9])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("n", [1, 5000])  # more than a block
+def test_squared_error_of_batches(n, dtype, offset):
+    rng = np.random.default_rng(0)
+    X, centers = rng.normal(offset, 1, (n, 9)).astype(dtype), rng.normal(offset, 1, (4, 9))
+    labels = rng.integers(4, size=n, dtype=np.int32)
+    exact = sum(
+        (Fraction(x) - Fraction(c)) ** 2
+        for row, center in zip(X.tolist(), centers[labels].tolist(), strict=True)
+        for x, c in zip(row, center, strict=True)
+    )
+    assert _batches.squared_error(X, labels, centers) == pytest.approx(float(exact), rel=1e-14)
 
 
 def test_batches_of_columns(ran, run, sorted_blobs, tmp_path):

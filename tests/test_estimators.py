@@ -429,7 +429,8 @@ SHARED = [
     (
         "KernelDPMeans KernelHDPMeans",
         "kernel kernel_params random_state",
-        "X_fit_ center_norms_ center_weights_ gamma_ objective_path_",
+        # not objective_path_: KernelDPMeans labels the points once more after the last sweep
+        "X_fit_ center_norms_ center_weights_ gamma_",
     ),
     (
         "HDPMeans KernelHDPMeans",

@@ -201,6 +201,57 @@ def test_private_uses(code, found):
     assert [name for _, name in private_uses(ast.parse(code))] == found
 
 
+def not_public_imports(text, public):
+    """The imports from smallvar of a module of the command line that are not among ``public``."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = {alias.name for alias in node.names}
+            bad = any(name.startswith("smallvar.") and name not in public for name in names)
+        elif isinstance(node, ast.ImportFrom):
+            module, names = node.module or "", {alias.name for alias in node.names}
+            ours = module.partition(".")[0] == "smallvar" and not module.startswith(
+                "smallvar._cli."
+            )
+            bad = node.level > 0 or (ours and not names <= public.get(module, set()))
+        else:
+            continue
+        if bad:
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_the_command_line_imports_public_names():
+    text = (INSTALLED / "dask" / "__init__.py").read_text(encoding="utf-8")
+    (of_dask,) = re.findall(r"(?m)^__all__ = (.*)$", text)
+    public = {"smallvar": set(smallvar.__all__), "smallvar.dask": set(ast.literal_eval(of_dask))}
+    files = sorted((INSTALLED / "_cli").glob("*.py"))
+    assert len(files) > 5
+    for path in files:
+        assert not_public_imports(path.read_text(encoding="utf-8"), public) == [], path
+
+
+@pytest.mark.parametrize(
+    ("line", "private"),
+    [
+        ("from smallvar import DPMeans, __version__", False),
+        ("from smallvar.dask import DPMeans", False),
+        ("from smallvar._cli.table import Table", False),
+        ("import smallvar.dask, numpy._core", False),
+        ("from smallvar import _core", True),
+        ("from smallvar import DPMeans, Frame", True),
+        ("from smallvar._core.frame import Frame", True),
+        ("from smallvar.dask._team import LOOPBACK", True),
+        ("from smallvar._client import f", True),
+        ("from .._core import frame", True),
+        ("import smallvar._core.frame as frame", True),
+    ],
+)
+def test_not_public_imports(line, private):
+    public = {"smallvar": {"DPMeans", "__version__"}, "smallvar.dask": {"DPMeans"}}
+    assert bool(not_public_imports(line, public)) == private
+
+
 def test_names():
     names = smallvar.__all__
     assert sorted(set(names)) == sorted(names)

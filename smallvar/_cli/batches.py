@@ -133,7 +133,8 @@ class NpyBatches(Batches):
     def read(self):
         """Yield the rows."""
         for start in range(0, self.n, self.size):
-            yield np.array(self.X[start : start + self.size][:, self.picked])
+            # take, not [:, picked]: rows stay together in memory, which is faster here and later
+            yield np.asarray(self.X[start : start + self.size].take(self.picked, axis=1))
 
 
 class ParquetBatches(Batches):

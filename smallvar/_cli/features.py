@@ -1,8 +1,6 @@
 """``smallvar features``: BP-means and K-features on the rows of a table."""
 
 import argparse
-import csv
-import io
 
 import numpy as np
 
@@ -24,6 +22,7 @@ from smallvar._cli.output import (
     say,
     timed,
     write_out,
+    write_rows,
 )
 from smallvar._cli.picture import feature_picture, path_picture
 from smallvar._cli.table import (
@@ -223,7 +222,7 @@ def show_features(args, options, table, reading):
         write_out(args, names, model.assignments_, table.kept, write_assignments)
     if args.components is not None:
         with replacing(args.components) as file:
-            write_components(file, table.titles, model.components_)
+            write_rows(file, table.titles, model.components_.tolist())
     if args.plot is not None:
         save(args.plot, feature_picture(table, model, args.shape))
 
@@ -347,15 +346,6 @@ def write_assignments(file, titles, assignments):
         lines[:, :-1:2] = rows + ord("0")
         lines[:, -1] = ord("\n")
         file.write(lines.tobytes())
-
-
-def write_components(file, titles, components):
-    """Write features as a csv file of one row each, so that they read back exactly."""
-    text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(titles)
-    writer.writerows(components.tolist())
-    text.detach()  # flushes, and leaves the file open
 
 
 def starts_in_words(args):

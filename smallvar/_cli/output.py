@@ -1,5 +1,7 @@
 """What the commands write: files, the report, complaints."""
 
+import csv
+import io
 import os
 import shutil
 import sys
@@ -168,6 +170,15 @@ def write_lines(file, labels):
         # Most programs skip empty lines, but not this one: rows have to stay what they are.
         cells = ['""' if i < 0 else str(i) for i in labels[start : start + 100_000].tolist()]
         file.write(("\n".join(cells) + "\n").encode())
+
+
+def write_rows(file, titles, rows):
+    """Write rows as a csv file, numbers so that they read back exactly."""
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(titles)
+    writer.writerows(rows)
+    text.detach()  # flushes, and leaves the file open
 
 
 def save(path, figure):

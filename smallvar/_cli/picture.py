@@ -19,6 +19,11 @@ def import_matplotlib():
     return Figure
 
 
+def new_figure(width, height):
+    """Make an empty figure."""
+    return import_matplotlib()(figsize=(width, height), dpi=150, layout="constrained")
+
+
 def column_titles(table):
     """What to call columns in a picture."""
     return [f"column {title}" if title.isdigit() else title for title in table.titles]
@@ -43,14 +48,13 @@ def picture(table, model, scaler=None):
     figure : matplotlib.figure.Figure
         Made without pyplot: no display and no global state is touched.
     """
-    Figure = import_matplotlib()
     (n, d), k = table.X.shape, model.n_clusters_
     X, centers = table.X, model.cluster_centers_
     if scaler is not None and d > 2:
         X = scaler.transform(X)
     elif scaler is not None:
         centers = scaler.inverse_transform(centers)
-    figure = Figure(figsize=(8, 6.5), dpi=150, layout="constrained")
+    figure = new_figure(8, 6.5)
     axes = figure.add_subplot()
     display = ClusterDisplay.from_predictions(
         X, model.labels_, centers=centers, feature_names=column_titles(table), ax=axes
@@ -88,9 +92,8 @@ def feature_picture(table, model, shape):
         On the left one panel for each feature, a picture or values over the columns, all to the
         same scale; on the right the matrix of assignments, its rows sorted.
     """
-    Figure = import_matplotlib()
     (n, d), k = table.X.shape, model.n_components_
-    figure = Figure(figsize=(11, 6.5), dpi=150, layout="constrained")
+    figure = new_figure(11, 6.5)
     display = FeatureDisplay.from_estimator(
         model, shape=shape, feature_names=table.titles, ax=figure.add_subplot()
     )
@@ -126,9 +129,8 @@ def path_picture(table, path, best):
     figure : matplotlib.figure.Figure
         On a log scale unless there is a K without error.
     """
-    Figure = import_matplotlib()
     n, d = table.X.shape
-    figure = Figure(figsize=(8, 5.5), dpi=150, layout="constrained")
+    figure = new_figure(8, 5.5)
     axes = figure.add_subplot()
     display = PathDisplay(
         counts=path.counts,
@@ -162,9 +164,8 @@ def merge_path_picture(table, choice, scaler=None):
         Three panels above each other. The criterion is above the lowest one, on a scale that is
         linear where differences are a tie and logarithmic beyond.
     """
-    Figure = import_matplotlib()
     n, d = table.X.shape
-    figure = Figure(figsize=(8, 9), dpi=150, layout="constrained")
+    figure = new_figure(8, 9)
     panels = figure.subplots(3, 1, sharex=True, height_ratios=[3, 2, 2])
     display = PathDisplay(
         counts=choice.counts,
@@ -214,9 +215,8 @@ def track_picture(table, model, scaler=None):
         Each track goes from a ring to its number, or where there are many to a dot. Many tracks
         in a plane are colored by time.
     """
-    Figure = import_matplotlib()
     n, d = table.X.shape
-    figure = Figure(figsize=(8.5, 6.5), dpi=150, layout="constrained")
+    figure = new_figure(8.5, 6.5)
     axes = figure.add_subplot()
     display = TrackDisplay.from_estimator(
         model,
@@ -224,7 +224,7 @@ def track_picture(table, model, scaler=None):
         times=table.times,
         feature_names=column_titles(table),
         time_name=clock_title(table),
-        ax=axes if scaler is None else Figure().add_subplot(),
+        ax=axes if scaler is None else new_figure(8.5, 6.5).add_subplot(),
     )
     if scaler is not None:  # its tracks are in scaled units: draw them again, in those of the rows
         display.tracks = original_tracks(model, scaler)

@@ -1,7 +1,5 @@
 """``smallvar track``: D-Means on the rows of a table, step by step."""
 
-import csv
-import io
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +15,7 @@ from smallvar._cli.output import (
     timed,
     write_labels,
     write_out,
+    write_rows,
 )
 from smallvar._cli.picture import original_tracks, track_picture
 from smallvar._cli.table import (
@@ -317,17 +316,16 @@ def moving_groups(wanted):
 
 
 def write_tracks(file, titles, model, scaler=None):
-    """Write the centers that clusters had, by time and number, so that they read back exactly."""
-    text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["time", "cluster", *titles])
-    tracks = original_tracks(model, scaler)
+    """Write the centers that clusters had, by time and number."""
+    tracks, times = original_tracks(model, scaler), model.times_
     rows = np.concatenate(list(tracks.values()))
     ids = np.repeat(list(tracks), [len(seen) for seen in tracks.values()])
     order = np.lexsort([ids, rows[:, 0]])
-    for cluster, (step, *center) in zip(ids[order].tolist(), rows[order].tolist(), strict=True):
-        writer.writerow([moment(model.times_[int(step)]), cluster, *center])
-    text.detach()
+    lines = (
+        [moment(times[int(step)]), cluster, *center]
+        for cluster, (step, *center) in zip(ids[order].tolist(), rows[order].tolist(), strict=True)
+    )
+    write_rows(file, ["time", "cluster", *titles], lines)
 
 
 def memory_in_words(args, model):
@@ -336,8 +334,11 @@ def memory_in_words(args, model):
         return {"q": f"{model.q_:.8g} (given)", "tau": f"{model.tau_:.8g} (given)"}
     t_q, k_tau, origin = args.t_q, args.k_tau, "given"
     if t_q is None:  # from q = lam / t_q and tau = (t_q (k_tau - 1) + 1) / (t_q - 1)
-        t_q, origin = model.lam_ / model.q_, "default"
-        k_tau = 1 + (model.tau_ * (t_q - 1) - 1) / t_q
+        from smallvar import DynamicMeans
+
+        usual = DynamicMeans(lam=1.0).partial_fit([[0.0]])  # a lam of the user's may be subnormal
+        t_q, origin = 1.0 / usual.q_, "default"
+        k_tau = 1.0 + (usual.tau_ * (t_q - 1.0) - 1.0) / t_q
     return {
         "t_q": f"{t_q:.8g} ({origin}; q = {model.q_:.8g})",
         "k_tau": f"{k_tau:.8g} ({origin}; tau = {model.tau_:.8g})",
