@@ -168,6 +168,7 @@ def extension(name):
 
 MODULES = (
     "pool",
+    "ending",
     "rows",
     "sums",
     "scores",
@@ -191,7 +192,6 @@ MODULES = (
     "features.search",
     "features.collapsed",
     "features.starts",
-    "features.parts",
 )
 
 # What Cython adds for memoryviews is compiled once instead of in every module: a third of the time.

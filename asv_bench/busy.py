@@ -61,21 +61,22 @@ def problems(quick):
         X, centers = blobs(n, d, k)
 
         def fit(t, X=X, centers=centers):
-            return DPMeans(1e30, init=centers, max_iter=8, n_threads=t).fit(X)
+            return DPMeans(lam=1e30, init=centers, max_iter=8, n_threads=t).fit(X)
 
         yield f"DPMeans {n} x {d}, K {k}", fit
     options = {"max_iter": 4, "random_state": 0}
     X = blobs(40_000, 6, 12)[0]
     few, many, times = X[:300], X[:2_000], np.repeat(np.arange(4), 10_000)
-    yield "DPMeans, lam", lambda t: DPMeans(0.3, n_threads=t, **options).fit(X)
+    yield "DPMeans, lam", lambda t: DPMeans(lam=0.3, n_threads=t, **options).fit(X)
     starts = {"n_swaps": 0, **options}
-    yield "BPMeans 300 x 6", lambda t: BPMeans(5, n_threads=t, n_init=8, **starts).fit(few)
-    yield "BPMeans 40000 x 6", lambda t: BPMeans(500, n_threads=t, n_init=1, **starts).fit(X)
-    yield "HDPMeans", lambda t: HDPMeans(0.5, 1, n_threads=t, max_iter=4).fit(X, groups=times)
-    yield "DynamicMeans", lambda t: DynamicMeans(0.5, n_threads=t).fit(X, times=times)
-    yield "MiniBatchDPMeans", lambda t: MiniBatchDPMeans(0.5, n_threads=t, **options).fit(X)
+    yield "BPMeans 300 x 6", lambda t: BPMeans(lam=5, n_threads=t, n_init=8, **starts).fit(few)
+    yield "BPMeans 40000 x 6", lambda t: BPMeans(lam=500, n_threads=t, n_init=1, **starts).fit(X)
+    lams = {"lam_local": 0.5, "lam_global": 1}
+    yield "HDPMeans", lambda t: HDPMeans(**lams, n_threads=t, max_iter=4).fit(X, groups=times)
+    yield "DynamicMeans", lambda t: DynamicMeans(lam=0.5, n_threads=t).fit(X, times=times)
+    yield "MiniBatchDPMeans", lambda t: MiniBatchDPMeans(lam=0.5, n_threads=t, **options).fit(X)
     # has no threads of its own; BLAS has
-    yield "KernelDPMeans", lambda t: KernelDPMeans(0.5, max_iter=4).fit(many)
+    yield "KernelDPMeans", lambda t: KernelDPMeans(lam=0.5, max_iter=4).fit(many)
 
 
 @contextmanager

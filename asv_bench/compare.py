@@ -82,7 +82,7 @@ def kmeans():
         X, _ = mixture(n, d, k, deviation, dtype, seed)
         init = X[np.random.default_rng(9).choice(n, k, replace=False)]
         runs = 3 if X.size < 5e6 else 1
-        dp = DPMeans(1e30, init=init)
+        dp = DPMeans(lam=1e30, init=init)
         ours = median_seconds(dp, X, runs)
         rivals = [KMeans(k, init=init, tol=0, algorithm=a) for a in ("lloyd", "elkan")]
         theirs, km = min(
@@ -104,7 +104,7 @@ def wide():
     from smallvar import DPMeans
 
     def of_smallvar(X, init, sweeps):
-        DPMeans(1e30, init=init, max_iter=sweeps).fit(X)
+        DPMeans(lam=1e30, init=init, max_iter=sweeps).fit(X)
 
     def of_kmeans(X, init, sweeps):
         KMeans(len(init), init=init, n_init=1, tol=0, max_iter=sweeps).fit(X)
@@ -160,7 +160,7 @@ def delayed():
             model = Rival(n_clusters=1, n_init=1, init=first, delta=lam, max_iter=1000, tol=0)
             seconds = median_seconds(model, X, 1)
         else:
-            model = DPMeans(lam, algorithm="delayed", max_iter=1000)
+            model = DPMeans(lam=lam, algorithm="delayed", max_iter=1000)
             seconds = median_seconds(model, X, 5)
         nmi = normalized_mutual_info_score(truth, model.labels_)
         error = ((X - model.cluster_centers_[model.labels_]) ** 2).sum()
@@ -224,7 +224,7 @@ def features():
     for start in (given, (np.random.default_rng(0).random(given.shape) < 0.3)):
         seconds = []
         for algorithm in ("sweep", "collapsed"):
-            model = BPMeans(6400.0, algorithm=algorithm, init=start, n_threads=1)
+            model = BPMeans(lam=6400.0, algorithm=algorithm, init=start, n_threads=1)
             total = median_seconds(model, X, 5)
             seconds.append(total / model.n_iter_)
             print(

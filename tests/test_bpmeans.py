@@ -24,6 +24,7 @@ from smallvar._sweeps.features.starts import FeatureSweep
 from smallvar._sweeps.sums import Layout, Sums
 
 from smallvar import BPMeans, KFeatures, feature_path
+from smallvar._features.feature_estimator import swaps_of
 
 RULES = ("sweep", "collapsed", "coordinate", "exact")
 FIXED = ("coordinate", "exact")  # K does not change
@@ -64,7 +65,7 @@ def estimator(p, rule, **options):
     """The estimator whose starts use this rule."""
     if rule in FIXED:
         return KFeatures(p.n_components, assign=rule, **options)
-    return BPMeans(p.lam, algorithm=rule, max_features=p.max_features, **options)
+    return BPMeans(lam=p.lam, algorithm=rule, max_features=p.max_features, **options)
 
 
 # Twins --------------------------------------------------------------------------------------
@@ -157,7 +158,9 @@ def test_best_of_all_assignments(seed):
         values = [error + lam * k for k, (error, _) in enumerate(optima)]
         best, Z = min(values), optima[np.argmin(values)][1]
         for algorithm in ("sweep", "collapsed"):
-            model = BPMeans(lam, algorithm=algorithm, max_features=2, n_swaps=10, random_state=0)
+            model = BPMeans(
+                lam=lam, algorithm=algorithm, max_features=2, n_swaps=10, random_state=0
+            )
             assert model.fit(X, sample_weight=weights).objective_ >= best * (1 - 1e-9)
             model.set_params(init=Z).fit(X, sample_weight=weights)
             np.testing.assert_allclose(model.objective_, best, rtol=1e-9, atol=1e-12)
@@ -183,7 +186,7 @@ def test_sums_after_a_dependent_column_was_dropped():
     Z = np.zeros((10, 4), dtype=int)
     Z[[0, 3, 4, 5], 2] = Z[[3, 4, 5], 0] = 1
     Z[[6, 8], 1] = Z[[6, 8], 3] = 1
-    model = BPMeans(13.2, init=Z).fit(X)
+    model = BPMeans(lam=13.2, init=Z).fit(X)
     twin = twins.features.bp_means(X, 13.2, Z)
     np.testing.assert_allclose(model.objective_path_, twin.path)
     np.testing.assert_allclose(twin.path, [32.925, 27.395, 27.395])
@@ -196,12 +199,12 @@ def test_sums_after_a_dependent_column_was_dropped():
 def test_a_feature_that_loses_its_last_user_refunds_its_penalty(algorithm):
     """(0, 1) costs 1 without its feature, and lam = 2 with it; at lam = 1 that is a tie."""
     X, Z = np.array([[4.0, 0], [4, 0], [0, 1]]), np.array([[1, 0], [1, 0], [0, 1]])
-    model = BPMeans(2.0, init=Z, algorithm=algorithm).fit(X)
+    model = BPMeans(lam=2.0, init=Z, algorithm=algorithm).fit(X)
     assert model.assignments_.tolist() == [[1], [1], [0]]
     np.testing.assert_allclose(model.components_, [[4, 0]])
     np.testing.assert_allclose(model.objective_path_, [3, 3])
     assert (model.n_iter_, model.reconstruction_err_) == (2, 1)
-    tie = BPMeans(1.0, init=Z, algorithm=algorithm).fit(X)
+    tie = BPMeans(lam=1.0, init=Z, algorithm=algorithm).fit(X)
     assert np.array_equal(tie.assignments_, Z)
     assert tie.objective_path_.tolist() == [2]
 
@@ -209,27 +212,27 @@ def test_a_feature_that_loses_its_last_user_refunds_its_penalty(algorithm):
 def test_refund_of_a_weighted_row():
     """Without its feature the row costs 3 * 1 = 3: more than lam = 2, less than lam = 4."""
     X, Z = np.array([[4.0, 0], [4, 0], [0, 1]]), np.array([[1, 0], [1, 0], [0, 1]])
-    assert BPMeans(2.0, init=Z).fit(X, sample_weight=[1, 1, 3]).n_components_ == 2
-    model = BPMeans(4.0, init=Z).fit(X, sample_weight=[1, 1, 3])
+    assert BPMeans(lam=2.0, init=Z).fit(X, sample_weight=[1, 1, 3]).n_components_ == 2
+    model = BPMeans(lam=4.0, init=Z).fit(X, sample_weight=[1, 1, 3])
     assert (model.n_components_, model.objective_) == (1, 7)
 
 
 def test_a_residual_exactly_at_lam_stays():
     """4 is not beyond lam = 4, 9 is; a weight of 2 makes it 8."""
     X, nothing = np.array([[2.0, 0], [0, 0], [0, 3]]), np.zeros((3, 0))
-    model = BPMeans(4.0, init=nothing).fit(X)
+    model = BPMeans(lam=4.0, init=nothing).fit(X)
     assert model.components_.tolist() == [[0, 3]]
     assert model.assignments_.tolist() == [[0], [0], [1]]
     assert model.objective_path_.tolist() == [8, 8]
-    weighted = BPMeans(4.0, init=nothing).fit(X, sample_weight=[2, 1, 1])
+    weighted = BPMeans(lam=4.0, init=nothing).fit(X, sample_weight=[2, 1, 1])
     np.testing.assert_allclose(weighted.components_, [[2, 0], [0, 3]])
-    assert BPMeans(np.nextafter(4.0, 0), init=nothing).fit(X).n_components_ == 2
+    assert BPMeans(lam=np.nextafter(4.0, 0), init=nothing).fit(X).n_components_ == 2
 
 
 def test_a_later_row_uses_what_an_earlier_one_opened():
     """(1, 0) opens a feature that (1, 0.1) takes; (1, 4) takes it too and opens (0, 4)."""
     X = np.array([[1.0, 0], [1, 0.1], [1, 4], [0, 4]])
-    model = BPMeans(0.5, init=np.zeros((4, 0))).fit(X)
+    model = BPMeans(lam=0.5, init=np.zeros((4, 0))).fit(X)
     assert model.assignments_.tolist() == [[1, 0], [1, 0], [1, 1], [0, 1]]
     twin = twins.features.least_squares(X, model.assignments_, np.ones(4))
     np.testing.assert_allclose(model.components_, twin, atol=1e-15)
@@ -242,12 +245,12 @@ def test_two_features_from_one():
     """
     X = np.array([[2.0], [4]])
     for algorithm in ("sweep", "collapsed"):
-        model = BPMeans(0.5, init=[[1], [1]], algorithm=algorithm).fit(X)
+        model = BPMeans(lam=0.5, init=[[1], [1]], algorithm=algorithm).fit(X)
         assert model.assignments_.tolist() == [[1, 1], [1, 0]]
         np.testing.assert_allclose(model.components_, [[4], [-2]])
         np.testing.assert_allclose(model.objective_path_, [1, 1])
         assert model.n_iter_ == 2
-    assert BPMeans(3.0, init=[[1], [1]]).fit(X).objective_path_.tolist() == [5]
+    assert BPMeans(lam=3.0, init=[[1], [1]]).fit(X).objective_path_.tolist() == [5]
 
 
 @pytest.mark.parametrize("algorithm", ["sweep", "collapsed"])
@@ -256,7 +259,7 @@ def test_collapsed_moves_where_the_sweep_stays(algorithm):
 
     The sweep compares the residual at the mean, (2/3)^2 = 4/9, with lam = 1/2.
     """
-    model = BPMeans(0.5, init=[[1], [1], [1]], algorithm=algorithm).fit([[2.0], [2], [3]])
+    model = BPMeans(lam=0.5, init=[[1], [1], [1]], algorithm=algorithm).fit([[2.0], [2], [3]])
     if algorithm == "sweep":
         np.testing.assert_allclose(model.objective_path_, [2 / 3 + 1 / 2])
     else:
@@ -268,11 +271,11 @@ def test_collapsed_moves_where_the_sweep_stays(algorithm):
 def test_max_features():
     """The first two rows open; a place is free again as soon as a feature goes."""
     X = np.diag([3.0, 4, 5])
-    model = BPMeans(1.0, init=np.zeros((3, 0)), max_features=2).fit(X)
+    model = BPMeans(lam=1.0, init=np.zeros((3, 0)), max_features=2).fit(X)
     assert model.components_.tolist() == [[3, 0, 0], [0, 4, 0]]
     assert model.objective_path_.tolist() == [27, 27]
     X = np.array([[1.0, 0], [0, 3]])
-    model = BPMeans(2.0, init=[[1], [0]], max_features=1).fit(X)
+    model = BPMeans(lam=2.0, init=[[1], [0]], max_features=1).fit(X)
     assert model.components_.tolist() == [[0, 3]]
     assert model.objective_path_.tolist() == [3, 3]
 
@@ -284,12 +287,12 @@ THREE = np.array([[1, 0, 1], [1, 0, 1], [0, 1, 1], [0, 1, 1]])  # 1100, 0011, 11
 def test_dependent_columns_are_dropped(algorithm):
     """The third column is the sum of the others: dropped, whatever its place in the data."""
     X = np.array([[5.0, 0], [5, 0], [0, 7], [0, 7]])
-    model = BPMeans(1.0, init=THREE, algorithm=algorithm).fit(X)
+    model = BPMeans(lam=1.0, init=THREE, algorithm=algorithm).fit(X)
     assert np.array_equal(model.assignments_, THREE[:, :2])
     np.testing.assert_allclose(model.components_, [[5, 0], [0, 7]], atol=1e-15)
     assert model.objective_path_.tolist() == [2]
     alike = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1]])
-    model = BPMeans(1.0, init=alike, algorithm=algorithm).fit(X)
+    model = BPMeans(lam=1.0, init=alike, algorithm=algorithm).fit(X)
     assert np.array_equal(model.assignments_, alike[:, [0, 2]])
     assert model.objective_ == 2
 
@@ -336,7 +339,7 @@ def test_exact_finds_what_takes_two_flips():
 def test_no_feature_at_all(algorithm):
     """Where none pays, the objective is the square of the data."""
     X = np.eye(2)
-    model = BPMeans(10.0, algorithm=algorithm, random_state=0).fit(X)
+    model = BPMeans(lam=10.0, algorithm=algorithm, random_state=0).fit(X)
     assert (model.n_components_, model.objective_) == (0, 2)
     assert model.components_.shape == (0, 2) and model.assignments_.shape == (2, 0)
     assert model.transform(np.ones((5, 2))).shape == (5, 0)
@@ -352,7 +355,7 @@ def test_all_zero_data(n_swaps):
     for algorithm in ("sweep", "collapsed", "stepwise"):
         for lam in ("auto", "farthest-first"):
             options = {"algorithm": algorithm, "n_swaps": n_swaps, "random_state": 0}
-            model = BPMeans(lam, n_components=3, **options)
+            model = BPMeans(lam=lam, n_components=3, **options)
             assert not fit(model, X)
             assert (model.n_components_, model.objective_, model.lam_) == (0, 0, 1)
     for assign in FIXED:
@@ -364,7 +367,7 @@ def test_all_zero_data(n_swaps):
 @pytest.mark.parametrize("algorithm", ["sweep", "collapsed"])
 def test_a_feature_of_zeros_goes(algorithm):
     """1 and -1 share the feature 0."""
-    model = BPMeans(2.0, init=[[1], [1]], algorithm=algorithm).fit([[1.0], [-1.0]])
+    model = BPMeans(lam=2.0, init=[[1], [1]], algorithm=algorithm).fit([[1.0], [-1.0]])
     assert (model.n_components_, model.objective_path_.tolist()) == (0, [2])
 
 
@@ -384,7 +387,7 @@ def test_collapsed_ends_where_a_row_of_zeros_has_features():
     """Zero is a sum of features here, and flips that gain nothing but rounding go on for ever."""
     X = np.array([[-1.0, 1, -1, 0, -1, 1]]).T
     Z = np.array([[0, 1], [0, 0], [0, 0], [0, 1], [1, 1], [1, 0]])
-    model = BPMeans(0.0625, init=Z, algorithm="collapsed")
+    model = BPMeans(lam=0.0625, init=Z, algorithm="collapsed")
     assert not fit(model, X)
     twin = twins.features.bp_means(X, 0.0625, Z, collapsed=True)
     np.testing.assert_allclose(model.objective_, twin.objective)
@@ -414,7 +417,9 @@ def test_pictures_of_four_objects():
     assert four.objective_ == 0
     assert same_columns(Z, four.assignments_) == 1
     for algorithm in ("sweep", "collapsed", "stepwise"):
-        model = BPMeans(10.0, algorithm=algorithm, n_init=1000, n_swaps=0, random_state=0).fit(X)
+        model = BPMeans(lam=10.0, algorithm=algorithm, n_init=1000, n_swaps=0, random_state=0).fit(
+            X
+        )
         assert model.n_components_ == 4
         np.testing.assert_allclose(model.objective_, 40, rtol=1e-12)
         assert same_columns(Z, model.assignments_) == 1
@@ -427,7 +432,7 @@ def test_dice():
         KFeatures(k, n_init=5000, n_swaps=0, random_state=0).fit(X).objective_ for k in (1, 2, 3, 4)
     ]
     np.testing.assert_allclose(best, [768.5, 513.9, 252.0, 0.0], atol=0.05)
-    model = BPMeans(40.0, n_init=3000, n_swaps=0, random_state=0).fit(X)
+    model = BPMeans(lam=40.0, n_init=3000, n_swaps=0, random_state=0).fit(X)
     assert model.n_components_ == 4
     np.testing.assert_allclose(model.objective_, 160, rtol=1e-9)
     assert np.isin(model.components_.round(9), (0, 1)).all()
@@ -548,7 +553,9 @@ def test_updated_state_does_not_drift(seed, offset):
 def test_no_better_row_after_collapsed(seed):
     """At its fixed point no single flip lowers the objective, nor a feature of a row's own."""
     p = replace(feature_problem(seed, 20), max_features=None)
-    model = BPMeans(p.lam, algorithm="collapsed", random_state=0).fit(p.X, sample_weight=p.weights)
+    model = BPMeans(lam=p.lam, algorithm="collapsed", random_state=0).fit(
+        p.X, sample_weight=p.weights
+    )
     X, Z, n = p.doubles, model.assignments_, len(p.X)
 
     def value(Z):
@@ -586,7 +593,7 @@ def test_swaps_only_help(rule, seed):
         if rule in FIXED:
             model = KFeatures(4, assign=rule, **options)
         else:
-            model = BPMeans(lam, algorithm=rule, **options)
+            model = BPMeans(lam=lam, algorithm=rule, **options)
         model.fit(X, sample_weight=w)
         check_features(model, X, w)
         assert model.objective_ <= before * (1 + 1e-9)
@@ -607,14 +614,14 @@ def test_stepwise_is_k_features_for_each_k(weighted):
     values = [np.square(X).sum(axis=1) @ (np.ones(80) if w is None else w)]
     values += [m.objective_ + lam * m.n_components for m in fits]
     stop = next(k for k in range(1, 9) if values[k] > values[k - 1])
-    model = BPMeans(lam, algorithm="stepwise", n_init=4, random_state=5).fit(X, sample_weight=w)
+    model = BPMeans(lam=lam, algorithm="stepwise", n_init=4, random_state=5).fit(X, sample_weight=w)
     assert 2 <= model.n_components_ == stop - 1
     np.testing.assert_allclose(model.objective_path_, values[:stop], rtol=1e-12)
     assert np.array_equal(model.assignments_, fits[stop - 2].assignments_)
     assert np.array_equal(model.components_, fits[stop - 2].components_)
     assert model.n_iter_ == fits[stop - 2].n_iter_
     check_features(model, X, w)
-    capped = BPMeans(lam, algorithm="stepwise", max_features=2, n_init=4, random_state=5)
+    capped = BPMeans(lam=lam, algorithm="stepwise", max_features=2, n_init=4, random_state=5)
     assert np.array_equal(capped.fit(X, sample_weight=w).components_, fits[1].components_)
 
 
@@ -630,7 +637,7 @@ def test_default_penalty(seed):
         energy = np.square(p.doubles).sum()
         np.testing.assert_allclose(sweep.farthest_first(), expected, rtol=1e-9, atol=1e-14 * energy)
     weights = np.arange(len(p.X)) % 3.0
-    model = BPMeans("farthest-first", n_components=2, n_init=1, random_state=0)
+    model = BPMeans(lam="farthest-first", n_components=2, n_init=1, random_state=0)
     model.fit(p.X, sample_weight=weights)
     expected = twins.penalty.farthest_first_features(p.doubles[weights > 0], 2)
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
@@ -659,7 +666,7 @@ def test_tolerance(rule):
         model = KFeatures(5, assign=rule, **options)
         twin = twins.features.k_features(X, Z, exact=rule == "exact", tol=1e-2)
     else:
-        model = BPMeans(lam, algorithm=rule, **options)
+        model = BPMeans(lam=lam, algorithm=rule, **options)
         twin = twins.features.bp_means(X, lam, Z, collapsed=rule == "collapsed", tol=1e-2)
     assert not fit(model, X)
     assert model.n_iter_ == twin.n_iter
@@ -676,7 +683,7 @@ def test_convergence_warning_names_the_remedy(rule):
         model = KFeatures(5, assign=rule, init=Z, max_iter=1)
     else:
         lam = 0.01 * np.square(X).sum()
-        model = BPMeans(lam, algorithm=rule, init=Z, max_iter=1)
+        model = BPMeans(lam=lam, algorithm=rule, init=Z, max_iter=1)
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         model.fit(X)
     check_features(model, X)
@@ -695,14 +702,14 @@ def test_seeding(init):
         Z, A = twins.features.seed_features(X, random, lam=lam, cap=50, mean=mean)
         values.append(twins.features.bp_means(X, lam, Z, A, max_features=50))
     best = min(values, key=lambda twin: twin.objective)
-    model = BPMeans(lam, init=init, n_init=5, n_swaps=0, random_state=7).fit(X)
+    model = BPMeans(lam=lam, init=init, n_init=5, n_swaps=0, random_state=7).fit(X)
     np.testing.assert_allclose(model.objective_path_, best.path, rtol=1e-9)
     assert np.array_equal(model.assignments_, best.Z)
 
 
 def test_same_random_state_same_result():
     X = planted_features("signed", 1, n=100, d=5, k=5, noise=0.5)[0]
-    for model in (BPMeans(9.0, n_swaps=3), KFeatures(4, n_swaps=3)):
+    for model in (BPMeans(lam=9.0, n_swaps=3), KFeatures(4, n_swaps=3)):
         one = model.set_params(random_state=3).fit(X).components_
         assert np.array_equal(model.fit(X).components_, one)
         shared = np.random.RandomState(3)
@@ -716,7 +723,7 @@ def test_verbose(capfd):
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].startswith("start 1, sweep 1: 3 features, objective ")
     assert len(lines) >= model.n_iter_
-    BPMeans(5.0, algorithm="stepwise", n_init=1, random_state=0, verbose=1).fit(X)
+    BPMeans(lam=5.0, algorithm="stepwise", n_init=1, random_state=0, verbose=1).fit(X)
     assert "1 features: objective " in capfd.readouterr().out
 
 
@@ -822,7 +829,7 @@ def test_transform_equals_twin(seed, assign):
     np.testing.assert_allclose(error, expected, rtol=1e-9, atol=1e-12 * error.max())
     np.testing.assert_allclose(model.score(new), -error.sum(), rtol=1e-9)
     np.testing.assert_allclose(model.score(new, sample_weight=p.w), -(p.w @ error), rtol=1e-9)
-    other = BPMeans(p.lam, max_features=6, random_state=0).fit(p.X)
+    other = BPMeans(lam=p.lam, max_features=6, random_state=0).fit(p.X)
     A, Z = other.components_, other.transform(new)
     twin = twins.features.encode(new, A, exact=True)
     error, expected = (np.square(new - bits @ A).sum(axis=1) for bits in (Z, twin))
@@ -931,7 +938,7 @@ def planted_rows(seed, n, d, k, noise=0.5):
 @pytest.mark.parametrize("k", [0, 1, 3, 5])
 def test_auto_finds_planted_features(k):
     X, truth, A = planted_rows(k, 150, 12, k)
-    model = BPMeans("auto", random_state=0).fit(X)
+    model = BPMeans(lam="auto", random_state=0).fit(X)
     assert model.n_components_ == model.path_.best == k
     assert model.lam_ == model.path_.lam > 0
     fixed = KFeatures("auto", random_state=0).fit(X)
@@ -948,12 +955,14 @@ def test_auto_finds_planted_features(k):
 
 def test_auto_knows_no_unit_and_few_weights():
     X = planted_rows(1, 120, 8, 3)[0]
-    reference = BPMeans("auto", random_state=0).fit(X)
-    other = BPMeans("auto", random_state=0).fit(X * 1024.0)
+    reference = BPMeans(lam="auto", random_state=0).fit(X)
+    other = BPMeans(lam="auto", random_state=0).fit(X * 1024.0)
     assert np.array_equal(other.assignments_, reference.assignments_)
     np.testing.assert_allclose(other.lam_, reference.lam_ * 2.0**20)
     weight = np.append(np.full(120, 4.0), np.zeros(5))
-    other = BPMeans("auto", random_state=0).fit(np.vstack([X, 100 + X[:5]]), sample_weight=weight)
+    other = BPMeans(lam="auto", random_state=0).fit(
+        np.vstack([X, 100 + X[:5]]), sample_weight=weight
+    )
     assert other.n_components_ == 3
     np.testing.assert_allclose(other.lam_, 4 * reference.lam_, rtol=1e-6)
     assert other.assignments_.shape == (125, 3)
@@ -961,7 +970,7 @@ def test_auto_knows_no_unit_and_few_weights():
 
 def test_auto_looks_at_a_sample_of_many_rows():
     X, truth, A = planted_rows(2, 20_000, 12, 4)
-    model = BPMeans("auto", n_init=3, random_state=0).fit(X)
+    model = BPMeans(lam="auto", n_init=3, random_state=0).fit(X)
     assert model.n_components_ == 4
     assert model.objective_ <= np.square(X - truth @ A).sum() + 4 * model.lam_
     np.testing.assert_allclose(model.path_.error[4], model.reconstruction_err_**2, rtol=0.1)
@@ -971,14 +980,14 @@ def test_auto_looks_at_a_sample_of_many_rows():
 def test_auto_with_each_algorithm(algorithm):
     X = planted_rows(4, 80, 8, 3)[0]
     options = {"algorithm": algorithm, "random_state": 0}
-    model = BPMeans("auto", max_features=5, **options).fit(X)
+    model = BPMeans(lam="auto", max_features=5, **options).fit(X)
     assert model.n_components_ == 3
-    capped = BPMeans("auto", max_features=2, **options).fit(X)
+    capped = BPMeans(lam="auto", max_features=2, **options).fit(X)
     assert capped.n_components_ <= 2 and capped.path_.n_components[-1] == 2
     given = np.eye(80, 2)
     if algorithm != "stepwise":
-        own = BPMeans("auto", init=given, **options).fit(X)
-        assert own.lam_ == pytest.approx(BPMeans("auto", **options).fit(X).lam_)
+        own = BPMeans(lam="auto", init=given, **options).fit(X)
+        assert own.lam_ == pytest.approx(BPMeans(lam="auto", **options).fit(X).lam_)
     model.set_params(lam=50.0).fit(X)
     assert not hasattr(model, "path_")
 
@@ -986,7 +995,7 @@ def test_auto_with_each_algorithm(algorithm):
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_auto_on_few_rows(n):
     for X in (np.zeros((n, 2)), np.ones((n, 2)), np.arange(2.0 * n).reshape(n, 2)):
-        for model in (BPMeans("auto", random_state=0), KFeatures("auto", random_state=0)):
+        for model in (BPMeans(lam="auto", random_state=0), KFeatures("auto", random_state=0)):
             model.fit(X)
             assert model.n_components_ <= max(1, n // 3)
             assert np.isfinite(model.objective_)
@@ -996,10 +1005,10 @@ def test_auto_on_few_rows(n):
 def test_swaps_by_default():
     """Twenty after each start, fewer on large data, none after a start of the user's."""
     X = planted_rows(0, 60, 6, 4)[0]
-    for model in (BPMeans(60.0, random_state=0), KFeatures(4, random_state=0)):
+    for model in (BPMeans(lam=60.0, random_state=0), KFeatures(4, random_state=0)):
         objective = model.fit(X).objective_
         assert objective == model.set_params(n_swaps=20).fit(X).objective_
-        assert model.set_params(n_swaps="auto")._swaps(np.empty((10**6, 10))) == 2
+        assert swaps_of(model.set_params(n_swaps="auto"), np.empty((10**6, 10))) == 2
         init = np.eye(60, 4)
         given = model.set_params(init=init).fit(X).components_
         assert np.array_equal(given, model.set_params(n_swaps=0).fit(X).components_)
@@ -1017,7 +1026,7 @@ def test_names_and_frames():
     assert out.index.tolist() == list(range(100, 140))
     assert np.array_equal(out, KFeatures(2, random_state=0).fit(X).transform(X))
     np.testing.assert_allclose(model.inverse_transform(out), out.to_numpy() @ model.components_)
-    names = BPMeans(1.0, random_state=0).fit(X).get_feature_names_out()
+    names = BPMeans(lam=1.0, random_state=0).fit(X).get_feature_names_out()
     assert names[0] == "bpmeans0"
 
 
@@ -1072,9 +1081,9 @@ def test_planted_features_are_found(kind, noise):
     lam = 0.2 * (min(error(np.delete(Z, k, axis=1)) for k in range(5)) - best)
     options = {"n_swaps": 40, "random_state": 0}
     models = [KFeatures(5, assign=assign, n_init=50, **options) for assign in FIXED]
-    models.append(BPMeans(lam, n_init=100, **options))
+    models.append(BPMeans(lam=lam, n_init=100, **options))
     if noise:
-        models.append(BPMeans(lam, n_init=20, algorithm="collapsed", **options))
+        models.append(BPMeans(lam=lam, n_init=20, algorithm="collapsed", **options))
     for model in models:
         model.fit(X)
         assert model.n_components_ == 5
@@ -1094,7 +1103,7 @@ def test_several_rounds_and_data_that_are_not_packed(shape, rule):
     start[:: max(n // 500, 2), 0] ^= 1
     for data in (np.asfortranarray(X), X.astype(np.float32)):
         if rule == "sweep":
-            model = BPMeans(0.1 * n * d / 100, init=start, n_threads=2).fit(data)
+            model = BPMeans(lam=0.1 * n * d / 100, init=start, n_threads=2).fit(data)
         else:
             model = KFeatures(3, init=start, assign=rule, n_threads=2).fit(data)
         assert np.array_equal(model.assignments_, Z)
@@ -1108,7 +1117,7 @@ def test_many_features(n):
     """Room for features grows from 16 on; every row that is far from all others opens one."""
     X = np.diag(np.arange(1.0, n + 1))
     for algorithm in ("sweep", "collapsed"):
-        model = BPMeans(0.5, init=np.zeros((n, 0)), algorithm=algorithm).fit(X)
+        model = BPMeans(lam=0.5, init=np.zeros((n, 0)), algorithm=algorithm).fit(X)
         assert model.n_components_ == n
         np.testing.assert_allclose(model.assignments_ @ model.components_, X, atol=1e-12)
         np.testing.assert_allclose(model.objective_, 0.5 * n)

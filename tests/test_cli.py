@@ -29,10 +29,11 @@ from smallvar._cli import picture as _picture
 from smallvar._cli import progress as _progress
 from smallvar._cli import table as _table
 from smallvar._cli.main import COMMANDS, main
+from smallvar._features.feature_path import FeaturePath
 from smallvar._plot import base as _base
 from smallvar._plot.base import cluster_colors
 from smallvar._plot.features import BARS
-from smallvar._selection.envelope import FeaturePath, envelope
+from smallvar._selection.envelope import envelope
 
 with contextlib.suppress(ImportError):
     import matplotlib.pyplot  # noqa: F401  what it warns of on import is not the command line's
@@ -177,7 +178,7 @@ def test_report_is_that_of_the_labels_written(ran, blobs, tmp_path):
     header, *lines = (tmp_path / "labels.csv").read_text().splitlines()
     labels = np.array(lines, dtype=int)
     assert header == "label"
-    assert np.array_equal(labels, smallvar.DPMeans(60.0).fit(X).labels_)
+    assert np.array_equal(labels, smallvar.DPMeans(lam=60.0).fit(X).labels_)
     assert sorted(np.bincount(labels)) == [20, 20, 20]
     sse = sum(((X[labels == k] - X[labels == k].mean(axis=0)) ** 2).sum() for k in range(3))
     assert report["data"] == "blobs.csv, 3 columns: x, y, z"
@@ -979,7 +980,7 @@ def test_other_kinds_from_standard_input(ran, fitted, stdin):
 
 
 @POSIX
-def test_bad_standard_input(refused, no_fit, stdin, tmp_path, monkeypatch):
+def test_bad_standard_input(refused, no_fit, stdin, monkeypatch):
     stdin(b"")
     assert "standard input is empty" in refused("-")
     stdin(b"a,b\n1,2\n3,inf\n")
@@ -1009,7 +1010,7 @@ def test_standard_input_gives_way_to_data(ran, blobs, stdin):
 
 
 @POSIX
-def test_without_data_in_standard_input_there_is_a_stand_in(ran, stdin, monkeypatch, tmp_path):
+def test_without_data_in_standard_input_there_is_a_stand_in(ran, stdin, monkeypatch):
     for as_file in (False, True):
         stdin(b"", as_file)
         assert ran("--lam", 1e6)["n"] == "1797"
@@ -1048,7 +1049,7 @@ def test_pipes_between_processes(blobs):
     assert done.returncode == 0
     header, *labels = done.stdout.decode().splitlines()
     assert header == "label"
-    assert np.array_equal(np.array(labels, int), smallvar.DPMeans(60.0).fit(blobs[1]).labels_)
+    assert np.array_equal(np.array(labels, int), smallvar.DPMeans(lam=60.0).fit(blobs[1]).labels_)
     assert re.search(r"^data +standard input, 3 columns: x, y, z$", done.stderr.decode(), re.M)
 
 
@@ -1232,7 +1233,7 @@ def test_labels_of_dropped_rows(ran, tmp_path):
     argv = [path, "--exclude", "word", "--drop-missing", "--lam", 5]
     out = tmp_path / "labels.csv"
     ran(*argv, "--out", out)
-    i, j, k = smallvar.DPMeans(5.0).fit([[1, 2], [5, 6], [9, 8]]).labels_
+    i, j, k = smallvar.DPMeans(lam=5.0).fit([[1, 2], [5, 6], [9, 8]]).labels_
     assert out.read_text() == f'label\n{i}\n""\n""\n{j}\n""\n{k}\n'
     ran(*argv, "--out", tmp_path / "labels.npy")
     labels = np.load(tmp_path / "labels.npy")
@@ -1444,7 +1445,7 @@ def test_scaled_columns(ran, fitted, uneven, tmp_path):
     lam = smallvar.farthest_first_lambda(Z, 2)
     assert float(report["lam"].split()[0]) == pytest.approx(lam, rel=1e-7)
     labels = np.loadtxt(tmp_path / "labels.csv", skiprows=1, dtype=int)
-    assert np.array_equal(labels, smallvar.DPMeans(lam).fit(Z).labels_)
+    assert np.array_equal(labels, smallvar.DPMeans(lam=lam).fit(Z).labels_)
     assert "but" not in ran(path, "--scale", "--columns", "wide,narrow", "--lam", 2)["scaled"]
     assert "scaled" not in ran(path, "--columns", "narrow")
 
@@ -1508,7 +1509,7 @@ def test_tracks_of_scaled_columns(ran, stream, tmp_path):
     report = ran(*argv, "--tracks", tmp_path / "tracks.csv")
     assert report["scaled"].startswith("each column to mean 0 and standard deviation 1;")
     scaler = StandardScaler().fit(X)
-    model = smallvar.DynamicMeans(0.5, random_state=0).fit(scaler.transform(X), times=times)
+    model = smallvar.DynamicMeans(lam=0.5, random_state=0).fit(scaler.transform(X), times=times)
     rows = np.loadtxt(tmp_path / "tracks.csv", delimiter=",", skiprows=1)
     for cluster, track in model.tracks_.items():
         written = rows[rows[:, 1] == cluster]
@@ -1544,7 +1545,7 @@ def test_pictures_of_scaled_tracks(d):
     pytest.importorskip("matplotlib")
     data, _ = walkers(5, d)
     scaler = StandardScaler().fit(data.X)
-    model = smallvar.DynamicMeans(0.5, t_q=10, k_tau=1.5)
+    model = smallvar.DynamicMeans(lam=0.5, t_q=10, k_tau=1.5)
     model.fit(scaler.transform(data.X), times=data.times)
     figure = _picture.track_picture(data, model, scaler)
     figure.draw_without_rendering()
@@ -1578,11 +1579,11 @@ def test_labels_of_many_rows(ran, tmp_path):
     np.save(tmp_path / "t.npy", X)
     ran(tmp_path / "t.npy", "--lam", "1", "--out", tmp_path / "labels.csv")
     labels = np.loadtxt(tmp_path / "labels.csv", skiprows=1, dtype=int)
-    assert np.array_equal(labels, smallvar.DPMeans(1.0).fit(X).labels_)
+    assert np.array_equal(labels, smallvar.DPMeans(lam=1.0).fit(X).labels_)
 
 
 def test_labels_in_other_formats(ran, blobs, tmp_path):
-    expected = smallvar.DPMeans(60.0).fit(blobs[1]).labels_
+    expected = smallvar.DPMeans(lam=60.0).fit(blobs[1]).labels_
     ran(blobs[0], "--lam", "60", "--out", tmp_path / "labels.NPY")
     labels = np.load(tmp_path / "labels.NPY")
     assert labels.shape == (60,)
@@ -1776,7 +1777,7 @@ def test_pictures_say_how_the_number_was_chosen():
         ("auto", "K = 3, chosen from the data, lam"),
         (500.0, "K = 3, lam = 500;"),
     ):
-        figure = _picture.picture(data, smallvar.DPMeans(lam, random_state=0).fit(X))
+        figure = _picture.picture(data, smallvar.DPMeans(lam=lam, random_state=0).fit(X))
         assert words in figure.axes[0].get_title()
 
 
@@ -1892,7 +1893,7 @@ def test_features_reported_are_those_written(ran, sums, tmp_path, penalty):
     out, components = tmp_path / "z.csv", tmp_path / "a.csv"
     report = ran("features", path, *penalty, "--out", out, "--components", components)
     lam = 20.0 if penalty else "auto"
-    model = smallvar.BPMeans(lam, random_state=0).fit(X)
+    model = smallvar.BPMeans(lam=lam, random_state=0).fit(X)
     k = model.n_components_
     header, *rows = read_csv(out)
     Z = np.array(rows, dtype=int)
@@ -2047,7 +2048,7 @@ def path_rows(out):
     return [line.split() for line in lines[1 : lines.index("")] if not line.startswith("   *")]
 
 
-def test_path(run, sums, tmp_path):
+def test_path(run, sums):
     path, X = sums
     _, out, _ = run("features", path, "--path", "5", "--starts", "20", "--seed", "3")
     expected = smallvar.feature_path(X, 5, n_init=20, random_state=3)
@@ -2254,7 +2255,7 @@ def test_every_feature_is_drawn(k, d, shape):
 def test_of_many_features_and_rows_some_are_drawn():
     pytest.importorskip("matplotlib")
     X, data, model = feature_model(41, 3, n=1000)
-    model = smallvar.BPMeans(1e-3, init=model.assignments_, max_features=41).fit(X)
+    model = smallvar.BPMeans(lam=1e-3, init=model.assignments_, max_features=41).fit(X)
     figure = _picture.feature_picture(data, model, None)
     figure.draw_without_rendering()
     *panels, last = [axes for axes in figure.get_axes() if axes.get_title()]
@@ -2356,7 +2357,7 @@ def test_tracks_reported_are_those_written(ran, stream, tmp_path):
     path, X, times = stream
     out, tracks = tmp_path / "labels.csv", tmp_path / "tracks.csv"
     report = ran("track", path, "--time", "t", "--lam", "4", "--out", out, "--tracks", tracks)
-    model = smallvar.DynamicMeans(4.0, random_state=0).fit(X, times=times)
+    model = smallvar.DynamicMeans(lam=4.0, random_state=0).fit(X, times=times)
     header, *labels = out.read_text().splitlines()
     assert header == "cluster"
     assert np.array_equal(np.array(labels, dtype=int), model.labels_)
@@ -2420,7 +2421,7 @@ def test_options_reach_the_dynamic_estimator(ran, run, stream, fitted):
     _, out, _ = run(*argv, "--verbose")
     assert len(re.findall(r"^step \d+: ", out, re.M)) == 20
     plain, chosen, other, verbose = (estimator.get_params() for estimator, _ in fitted)
-    assert plain == smallvar.DynamicMeans(plain["lam"], random_state=0).get_params()
+    assert plain == smallvar.DynamicMeans(lam=plain["lam"], random_state=0).get_params()
     more = {"lam": 3.0, "t_q": np.inf, "k_tau": 2.0, "n_threads": 2, "random_state": 7}
     assert chosen == plain | more
     assert other == plain | {"lam": 3.0, "q": 0.5, "tau": 0.0, "n_init": 5}
@@ -2643,7 +2644,7 @@ def walkers(k, d, dates=False):
     if dates:
         times = np.datetime64("2024-01-31T12:00:00") + times.astype("timedelta64[m]")
     data = _table.Table(X[kept], [f"name {i}" for i in range(d)], "t.npy", times[kept], "t")
-    model = smallvar.DynamicMeans(20.0, t_q=10, k_tau=1.5)
+    model = smallvar.DynamicMeans(lam=20.0, t_q=10, k_tau=1.5)
     return data, model.fit(data.X, times=data.times)
 
 
@@ -3005,7 +3006,7 @@ def test_vehicle_silhouettes(ran, refused, tmp_path):
     report = ran(*argv, warning="column Sc.Var.maxis")
     names = np.loadtxt(path, delimiter=",", max_rows=1, dtype=str)
     X = np.loadtxt(path, delimiter=",", skiprows=1)[:, :-1]
-    model = smallvar.DPMeans("farthest-first", n_clusters=4).fit(X)
+    model = smallvar.DPMeans(lam="farthest-first", n_clusters=4).fit(X)
     assert names[-1] == "class"
     assert (report["n"], report["d"]) == ("846", "18")
     assert float(report["objective"].split()[0]) == pytest.approx(model.objective_, rel=1e-9)
@@ -3044,7 +3045,7 @@ def test_aircraft(ran, tmp_path):
     argv = ["--time", "seconds", "--columns", "longitude,latitude", "--lam", 0.05]
     report = ran("track", path, *argv, "--tracks", tmp_path / "t.csv")
     table = np.loadtxt(path, delimiter=",", skiprows=1, usecols=[1, 2, 3])
-    model = smallvar.DynamicMeans(0.05, random_state=0).fit(table[:, [2, 1]], times=table[:, 0])
+    model = smallvar.DynamicMeans(lam=0.05, random_state=0).fit(table[:, [2, 1]], times=table[:, 0])
     assert report["steps"] == "540 (seconds from 0 to 10780)"
     assert float(report["objective"].split()[0]) == pytest.approx(
         model.step_objectives_.sum(), rel=1e-9

@@ -95,7 +95,7 @@ def read_labels(path):
 def test_labels_of_one_machine(ran, rows, tmp_path, algorithm, out):
     folder, target = save(tmp_path / "rows", rows), tmp_path / f"labels{out}"
     report = ran(folder, "--dask", "--lam", 25, "--algorithm", algorithm, "--out", target)
-    model = smallvar.DPMeans(25.0, algorithm=algorithm).fit(rows)
+    model = smallvar.DPMeans(lam=25.0, algorithm=algorithm).fit(rows)
     assert np.array_equal(read_labels(target), model.labels_)
     assert report["data"] == "rows, 3 columns: c0, c1, c2"
     assert (report["n"], report["d"]) == ("5000", "3")
@@ -114,7 +114,7 @@ def test_options(ran, run, rows, tmp_path):
     folder = save(tmp_path / "rows", np.column_stack([1e6 * np.arange(len(rows)), rows]))
     argv = [folder, "--dask", "--exclude", "c0", "--max-clusters", 4]
     report = ran(*argv, "--lam", 9, "--threads", 1)
-    model = smallvar.DPMeans(9.0, max_clusters=4).fit(rows)
+    model = smallvar.DPMeans(lam=9.0, max_clusters=4).fit(rows)
     assert (report["d"], report["K"]) == ("3", "4")
     assert report["SSE"] == f"{model.inertia_:.10g}"
     assert report["partitions"] == "12, on 1 thread of this process"
@@ -128,7 +128,7 @@ def test_options(ran, run, rows, tmp_path):
     assert code == 0
     assert np.array_equal(
         np.array(out.split()[1:], dtype=int),
-        smallvar.DPMeans(9.0, max_clusters=4).fit(rows).labels_,
+        smallvar.DPMeans(lam=9.0, max_clusters=4).fit(rows).labels_,
     )
     assert "sweep 1: 4 clusters" in err
 

@@ -28,11 +28,11 @@ def problem(seed, dtype=np.float64):
 
 
 MODELS = {
-    "DPMeans": lambda: DPMeans(0.1),
+    "DPMeans": lambda: DPMeans(lam=0.1),
     "merge": lambda: DPMeans(random_state=0),
-    "MiniBatchDPMeans": lambda: MiniBatchDPMeans(0.1, batch_size=50, random_state=0),
-    "HDPMeans": lambda: HDPMeans(0.1, 0.2),
-    "BregmanDPMeans": lambda: BregmanDPMeans(0.1),
+    "MiniBatchDPMeans": lambda: MiniBatchDPMeans(lam=0.1, batch_size=50, random_state=0),
+    "HDPMeans": lambda: HDPMeans(lam_local=0.1, lam_global=0.2),
+    "BregmanDPMeans": lambda: BregmanDPMeans(lam=0.1),
 }
 EACH = pytest.mark.parametrize("name", MODELS)
 TYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -77,7 +77,7 @@ def test_kmeans_of_the_same_centers(name, dtype, seed):
 def test_kmeans_of_directions(dtype):
     """Centers of length 1: the nearest one has the largest cosine, whatever the row's length."""
     X = np.random.default_rng(0).normal(size=(200, 4)).astype(dtype)
-    model = SphericalDPMeans(0.5).fit(X)
+    model = SphericalDPMeans(min_cosine=0.5).fit(X)
     kmeans = model.to_sklearn_kmeans()
     assert np.array_equal(kmeans.predict(X), model.predict(X))
     assert_allclose(kmeans.inertia_, 2 * model.inertia_, rtol=1e-12)
@@ -125,7 +125,7 @@ def test_kmeans_lasts(name):
 
 def test_kmeans_of_a_stream():
     rng = np.random.default_rng(0)
-    model = MiniBatchDPMeans(0.1)
+    model = MiniBatchDPMeans(lam=0.1)
     for dtype in (np.float32, np.float64):
         model.partial_fit(blobs(rng, 50, 3, 4).astype(dtype))
     kmeans = model.to_sklearn_kmeans()  # of the type of the first batch
@@ -135,19 +135,19 @@ def test_kmeans_of_a_stream():
 
 def test_many_centers():
     X = np.random.default_rng(0).random((9000, 2)).astype(np.float32)
-    model = DPMeans(1e-12, init=X).fit(X)
+    model = DPMeans(lam=1e-12, init=X).fit(X)
     check_kmeans(model.to_sklearn_kmeans(), model, X[:50])
 
 
 def test_no_kmeans():
     X = problem(4)
     with pytest.raises(ValueError, match="not fitted"):
-        DPMeans(1.0).to_sklearn_kmeans()
-    model = BregmanDPMeans(0.1, divergence="kl").fit(np.abs(X))
+        DPMeans(lam=1.0).to_sklearn_kmeans()
+    model = BregmanDPMeans(lam=0.1, divergence="kl").fit(np.abs(X))
     with pytest.raises(ValueError, match="divergence must be 'squared_euclidean' .* got 'kl'"):
         model.to_sklearn_kmeans()
     assert not hasattr(MahalanobisMeans(2), "to_sklearn_kmeans")
-    model = DPMeans(0.1).fit(X)
+    model = DPMeans(lam=0.1).fit(X)
     for bad in (np.int32, np.float16, "nonsense", 3.0):
         with pytest.raises(ValueError, match=r"dtype must be numpy.float64, numpy.float32 or None"):
             model.to_sklearn_kmeans(bad)
@@ -188,7 +188,7 @@ def test_bertopic():
     group = np.repeat([0, 1, 2], [50, 40, 30])
     docs = [" ".join(rng.choice(words[k], 12)) for k in group]
     X = (np.eye(3)[group] + 0.05 * rng.normal(size=(120, 3))).astype(np.float32)
-    for model in (DPMeans(random_state=0), MiniBatchDPMeans(0.5, random_state=0)):
+    for model in (DPMeans(random_state=0), MiniBatchDPMeans(lam=0.5, random_state=0)):
         topics = bertopic.BERTopic(hdbscan_model=model, umap_model=reduction())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

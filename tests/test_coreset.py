@@ -230,10 +230,10 @@ def test_fit_is_nearly_as_good():
     lam = 10_000.0
 
     def excess(rows, weight):
-        model = DPMeans(lam, algorithm="merge", random_state=0)
+        model = DPMeans(lam=lam, algorithm="merge", random_state=0)
         return -model.fit(X[rows], sample_weight=weight).score(X) / full.objective_ - 1.0
 
-    full = DPMeans(lam, algorithm="merge", random_state=0).fit(X)
+    full = DPMeans(lam=lam, algorithm="merge", random_state=0).fit(X)
     found = [excess(*coreset(X, 600, lam, random_state=seed)) for seed in range(5)]
     uniform = [
         excess(np.random.default_rng(seed).choice(60_000, 600, replace=False), np.full(600, 100.0))

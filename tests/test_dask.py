@@ -428,10 +428,10 @@ def test_a_worker_is_killed(n_workers, moments):
     """At a random moment of the fit: the same bits."""
     rng = np.random.default_rng([n_workers, moments])
     X = some_rows()
-    local = smallvar.DPMeans(4.0).fit(X)
+    local = smallvar.DPMeans(lam=4.0).fit(X)
     with cluster_of(n_workers) as (cluster, client):
         Y = da.from_array(X, chunks=((200, 100, 0, 300, 1, 399), (3,)))
-        model = smallvar.dask.DPMeans(4.0, persist=True)
+        model = smallvar.dask.DPMeans(lam=4.0, persist=True)
         for _ in range(2):  # the first one also imports
             begin = time.perf_counter()
             assert_same(model.fit(Y), local)
@@ -439,7 +439,7 @@ def test_a_worker_is_killed(n_workers, moments):
         for _ in range(moments):
             killer = threading.Timer(length * rng.random(), kill_one, (cluster, rng))
             killer.start()
-            model = smallvar.dask.DPMeans(4.0, persist=bool(rng.random() < 0.8)).fit(Y)
+            model = smallvar.dask.DPMeans(lam=4.0, persist=bool(rng.random() < 0.8)).fit(Y)
             killer.join()
             assert_same(model, local)
             cluster.scale(n_workers)  # it does not replace all that are gone
@@ -464,7 +464,7 @@ def test_a_partition_that_kills_its_workers(persist):
     X = some_rows()
     good = da.from_array(X, chunks=((500, 497, 3), (3,)))
     with cluster_of(2):
-        model = smallvar.dask.DPMeans(4.0, persist=persist).fit(good)
+        model = smallvar.dask.DPMeans(lam=4.0, persist=persist).fit(good)
         bad = good.map_blocks(deadly, dtype=float, meta=np.empty((0, 0)))
         assert_refuses(model, lambda m: m.fit(bad), RuntimeError, "workers died again and again")
 
@@ -476,7 +476,7 @@ def test_the_cluster_goes_away(what, monkeypatch):
     """In the middle of a fit, at the same round: an error that says so, estimator unchanged."""
     good = da.from_array(some_rows(), chunks=((500, 500), (3,)))
     with cluster_of(2) as (cluster, client):
-        model = smallvar.dask.DPMeans(4.0, persist=True).fit(good)
+        model = smallvar.dask.DPMeans(lam=4.0, persist=True).fit(good)
         call, rounds = _team.Team.call, []
 
         def lose(team, *args, **options):
@@ -502,7 +502,7 @@ def unreadable(block):
 def test_a_partition_that_cannot_be_read(persist):
     """The error of the reader, with its words; the estimator is as it was."""
     good = da.from_array(some_rows(), chunks=((500, 497, 3), (3,)))
-    model = smallvar.dask.DPMeans(4.0, persist=persist).fit(good)
+    model = smallvar.dask.DPMeans(lam=4.0, persist=persist).fit(good)
     bad = good.map_blocks(unreadable, dtype=float, meta=np.empty((0, 0)))
     assert_refuses(model, lambda m: m.fit(bad), OSError, "part-2.parquet: no such file")
 
@@ -516,9 +516,9 @@ def test_frames(dtype, at_once):
     at_once(np.random.default_rng(0), copies=True)
     X = some_rows(n=90).astype(dtype)
     frame, weight = collection("frame", X, np.linspace(0.5, 2, 90), [30, 0, 60])
-    model = smallvar.dask.DPMeans(4.0)
+    model = smallvar.dask.DPMeans(lam=4.0)
     labels = model.fit_predict(frame, sample_weight=weight)
-    local = smallvar.DPMeans(4.0)
+    local = smallvar.DPMeans(lam=4.0)
     table = pd.DataFrame(X, columns=frame.columns)
     assert labels is model.labels_
     assert np.array_equal(
@@ -545,7 +545,7 @@ def test_to_local(name, at_once):
     at_once(np.random.default_rng(0), copies=True)
     X = some_rows(n=90)
     local = getattr(smallvar, name)(lam=0.5, max_iter=99).fit(X)
-    given = getattr(smallvar.dask, name)(0.5, max_iter=99, persist=True)
+    given = getattr(smallvar.dask, name)(lam=0.5, max_iter=99, persist=True)
     model = clone(given)
     assert model.get_params() == given.get_params()
     model.fit(da.from_array(X, chunks=(40, 3)))
@@ -619,7 +619,7 @@ def test_refuses(case, persist, at_once):
     """With the partition named; the estimator is as it was."""
     at_once(np.random.default_rng(0), copies=True)
     errors, (options, X, weight), words = BAD[case]
-    model = smallvar.dask.DPMeans(1.0, persist=persist).fit(ROWS)
+    model = smallvar.dask.DPMeans(lam=1.0, persist=persist).fit(ROWS)
     model.set_params(**options)
     assert_refuses(model, lambda m: m.fit(X, sample_weight=weight), errors, *words)
 
@@ -649,7 +649,7 @@ def test_auto(name, at_once):
         rng = np.random.default_rng(0)
         local = getattr(smallvar, name)(lam="auto", random_state=0).fit(X)
         Y, _ = collection("array", X, None, uneven(rng, len(X), 8))
-        model = getattr(smallvar.dask, name)("auto", random_state=0).fit(Y)
+        model = getattr(smallvar.dask, name)(lam="auto", random_state=0).fit(Y)
         assert model.n_clusters_ == local.n_clusters_, which
         labels = model.labels_.compute(scheduler="sync")
         assert adjusted_rand_score(labels, local.labels_) >= 0.99, which

@@ -50,8 +50,8 @@ def one_machine(model, X, weight, sizes):
 def test_equals_one_machine(seed):
     X, weight, sizes, lam = problem(seed)
     Y = da.from_array(X, chunks=(sizes, X.shape[1]))
-    known = one_machine(smallvar.MiniBatchDPMeans(lam, random_state=0), X, weight, sizes)
-    model = MiniBatchDPMeans(lam, random_state=0).fit(Y, sample_weight=weight)
+    known = one_machine(smallvar.MiniBatchDPMeans(lam=lam, random_state=0), X, weight, sizes)
+    model = MiniBatchDPMeans(lam=lam, random_state=0).fit(Y, sample_weight=weight)
     for turn in range(2):
         for name in ATTRIBUTES:
             assert np.array_equal(getattr(known, name), getattr(model, name)), name
@@ -65,8 +65,8 @@ def test_equals_one_machine(seed):
 def test_fit_is_from_scratch():
     X, _, sizes, _ = problem(1)
     Y = da.from_array(X, chunks=(sizes, X.shape[1]))
-    first = MiniBatchDPMeans(9.0).fit(Y)
-    again = MiniBatchDPMeans(9.0).fit(Y[:10]).fit(Y)
+    first = MiniBatchDPMeans(lam=9.0).fit(Y)
+    again = MiniBatchDPMeans(lam=9.0).fit(Y[:10]).fit(Y)
     assert np.array_equal(first.cluster_centers_, again.cluster_centers_)
     assert first.n_steps_ == again.n_steps_
 
@@ -77,7 +77,7 @@ def test_data_frame():
     dd = pytest.importorskip("dask.dataframe")
     frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
     parts = dd.from_pandas(frame, npartitions=3)
-    model = MiniBatchDPMeans(9.0).fit(parts)
+    model = MiniBatchDPMeans(lam=9.0).fit(parts)
     assert list(model.feature_names_in_) == list(frame.columns)
     assert np.array_equal(model.labels_.compute(), model.to_local().predict(frame))
 
@@ -85,7 +85,7 @@ def test_data_frame():
 def test_bad_input():
     X, _, sizes, _ = problem(4)
     Y = da.from_array(X, chunks=(sizes, X.shape[1]))
-    model = MiniBatchDPMeans(9.0).fit(Y)
+    model = MiniBatchDPMeans(lam=9.0).fit(Y)
     before = dict(vars(model))
     bad = X.copy()
     bad[-1, 0] = np.nan
@@ -95,7 +95,7 @@ def test_bad_input():
         (lambda: model.fit(Y, sample_weight=np.zeros(len(X))), ValueError, "positive weight"),
         (lambda: model.fit(Y, sample_weight=-np.ones(len(X))), ValueError, "sample_weight"),
         (lambda: model.partial_fit(Y[:, :0]), ValueError, "at least one column"),
-        (lambda: MiniBatchDPMeans(-1.0).fit(Y), ValueError, "lam must be"),
+        (lambda: MiniBatchDPMeans(lam=-1.0).fit(Y), ValueError, "lam must be"),
     ]
     for call, kind, words in cases:
         with pytest.raises(kind, match=words):

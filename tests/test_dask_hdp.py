@@ -72,7 +72,8 @@ def shuffled_problem(seed, n_max=120):
     if rng.random() < 0.5:
         weight = rng.choice([[1.0, 1.0, 0.3, 2.5], [0.0, 1.0, 0.3, 2.5]][seed % 2], size=len(X))
         weight[0] = 1.0
-    return X[rows], groups[rows], weight, sizes, (lam_local, lam_global)
+    lams = {"lam_local": lam_local, "lam_global": lam_global}
+    return X[rows], groups[rows], weight, sizes, lams
 
 
 def arrays(X, groups, weight, sizes):
@@ -106,12 +107,12 @@ def assert_same(model, local):
 def test_equals_one_machine(seed):
     X, groups, weight, sizes, lams = shuffled_problem(seed)
     ends = {"max_iter": 2} if seed % 7 == 0 else {"tol": 0.01} if seed % 7 == 1 else {}
-    local = smallvar.HDPMeans(*lams, **ends)
+    local = smallvar.HDPMeans(**lams, **ends)
     fit(local, X, groups=groups, sample_weight=weight)
     Y, beside = arrays(X, groups, weight, sizes)
     if seed % 5 == 0:  # lengths that are not known
         Y, beside = Y[Y[:, 0] > -np.inf], {k: v[v == v] for k, v in beside.items()}
-    model = HDPMeans(*lams, **ends, persist=[True, "auto", "auto", False][seed % 4])
+    model = HDPMeans(**lams, **ends, persist=[True, "auto", "auto", False][seed % 4])
     assert_same(fit(model, Y, **beside), local)
 
 
@@ -138,9 +139,9 @@ def test_states_may_be_lost_or_old(monkeypatch):
         for states in kept:
             states.clear()
         X, groups, weight, sizes, lams = shuffled_problem(seed)
-        local = smallvar.HDPMeans(*lams).fit(X, groups=groups, sample_weight=weight)
+        local = smallvar.HDPMeans(**lams).fit(X, groups=groups, sample_weight=weight)
         Y, beside = arrays(X, groups, weight, sizes)
-        assert_same(HDPMeans(*lams, persist=True).fit(Y, **beside), local)
+        assert_same(HDPMeans(**lams, persist=True).fit(Y, **beside), local)
     assert 2 * min(seen["lost"], seen["old"], seen["new"]) > len(problems)
 
 
@@ -161,8 +162,8 @@ def test_partitions_wait_for_each_other(mixed, monkeypatch):
         return visited(self, step, numbers)
 
     monkeypatch.setattr(_hdp_sweep.TeamSweep, "visit", visit)
-    local = smallvar.HDPMeans(20.0, 30.0).fit(X, groups=groups)
-    model = HDPMeans(20.0, 30.0, persist=True)
+    local = smallvar.HDPMeans(lam_local=20.0, lam_global=30.0).fit(X, groups=groups)
+    model = HDPMeans(lam_local=20.0, lam_global=30.0, persist=True)
     Y, beside = arrays(X, groups, None, sizes)
     assert_same(model.fit(Y, **beside), local)
     first, second = ([n for locals_, n in rounds if locals_ is step] for step in (False, True))
@@ -179,7 +180,7 @@ def test_a_worker_is_killed(persist, monkeypatch):
     rng = np.random.default_rng(5)
     groups = np.repeat(np.arange(24), 50)
     X = 5.0 * rng.integers(0, 5, (1200, 2)) + rng.normal(size=(1200, 2))
-    local = smallvar.HDPMeans(15.0, 60.0).fit(X, groups=groups)
+    local = smallvar.HDPMeans(lam_local=15.0, lam_global=60.0).fit(X, groups=groups)
     assert local.n_iter_ > 4
     sizes, swept, killed = (150, 350, 50, 0, 250, 400), _hdp_sweep.TeamSweep.sweep, []
     with cluster_of(2) as (cluster, _):
@@ -192,7 +193,7 @@ def test_a_worker_is_killed(persist, monkeypatch):
 
         monkeypatch.setattr(_hdp_sweep.TeamSweep, "sweep", sweep)
         Y, beside = arrays(X, groups, None, sizes)
-        model = HDPMeans(15.0, 60.0, persist=persist).fit(Y, **beside)
+        model = HDPMeans(lam_local=15.0, lam_global=60.0, persist=persist).fit(Y, **beside)
         assert killed
         assert_same(model, local)
 
@@ -201,7 +202,7 @@ def test_worked_example():
     """A single data set in each partition; the second opens a cluster by its local one."""
     X = np.array([[0.0], [1.0], [10.0], [0.5], [20.0], [21.0]])
     Y = da.from_array(X, chunks=((3, 0, 3), 1))
-    model = HDPMeans(2.0, 5.0).fit(Y, groups=["a", "a", "a", "b", "b", "b"])
+    model = HDPMeans(lam_local=2.0, lam_global=5.0).fit(Y, groups=["a", "a", "a", "b", "b", "b"])
     assert model.labels_.compute().tolist() == [1, 1, 0, 1, 2, 2]
     assert model.local_labels_.compute().tolist() == [1, 1, 0, 0, 1, 1]
     assert model.cluster_centers_.tolist() == [[10.0], [0.5], [20.5]]
@@ -220,27 +221,31 @@ def test_data_frames(kind, how):
     table["heavy"] = rng.integers(1, 4, size=300) / 2.0
     frame = dd.from_pandas(table, npartitions=7).shuffle(on="place")
     whole = frame.compute()
-    local = smallvar.HDPMeans(1.0, 5.0)
+    local = smallvar.HDPMeans(lam_local=1.0, lam_global=5.0)
     local.fit(whole[["x", "y", "z"]], groups=whole["place"], sample_weight=whole["heavy"])
     assert local.n_clusters_ > 1
     if how == "name":
         rows, groups = frame[["x", "y", "z", "place"]], "place"
     else:
         rows, groups = frame[["x", "y", "z"]], frame["place"]
-    model = HDPMeans(1.0, 5.0).fit(rows, groups=groups, sample_weight=frame["heavy"])
+    model = HDPMeans(lam_local=1.0, lam_global=5.0).fit(
+        rows, groups=groups, sample_weight=frame["heavy"]
+    )
     assert_same(model, local)
     assert model.feature_names_in_.tolist() == ["x", "y", "z"]
     with pytest.raises(ValueError, match="groups must lie whole in one partition each, got"):
-        HDPMeans(1.0, 5.0).fit(dd.from_pandas(table, npartitions=7)[["x", "place"]], groups="place")
+        HDPMeans(lam_local=1.0, lam_global=5.0).fit(
+            dd.from_pandas(table, npartitions=7)[["x", "place"]], groups="place"
+        )
 
 
 @seeds(12)
 def test_what_is_asked_of_a_fit(seed):
     """Labels of new rows, whose data sets need not be whole; scores; the estimator alone."""
     X, groups, weight, sizes, lams = shuffled_problem(seed + 40)
-    local = smallvar.HDPMeans(*lams).fit(X, groups=groups, sample_weight=weight)
+    local = smallvar.HDPMeans(**lams).fit(X, groups=groups, sample_weight=weight)
     Y, beside = arrays(X, groups, weight, sizes)
-    model = HDPMeans(*lams).fit(Y, **beside)
+    model = HDPMeans(**lams).fit(Y, **beside)
     alone = model.to_local()
     assert type(alone) is smallvar.HDPMeans and isinstance(alone.labels_, np.ndarray)
     assert np.array_equal(alone.labels_, local.labels_)
@@ -268,17 +273,17 @@ def test_what_is_asked_of_a_fit(seed):
 
 def test_prints_the_lines_of_one_machine(capsys):
     X, groups, weight, sizes, lams = shuffled_problem(4)
-    smallvar.HDPMeans(*lams, verbose=1).fit(X, groups=groups, sample_weight=weight)
+    smallvar.HDPMeans(**lams, verbose=1).fit(X, groups=groups, sample_weight=weight)
     expected = capsys.readouterr().out
     Y, beside = arrays(X, groups, weight, sizes)
-    HDPMeans(*lams, verbose=1).fit(Y, **beside)
+    HDPMeans(**lams, verbose=1).fit(Y, **beside)
     assert capsys.readouterr().out == expected and expected.startswith("sweep 1: ")
 
 
 def test_clone_and_fit_predict():
     X, groups, weight, sizes, lams = shuffled_problem(6)
     Y, beside = arrays(X, groups, weight, sizes)
-    model = HDPMeans(*lams, max_iter=50, persist=True)
+    model = HDPMeans(**lams, max_iter=50, persist=True)
     labels = clone(model).fit_predict(Y, **beside)
     assert (labels == model.fit(Y, **beside).labels_).all().compute()
     assert "labels_" not in vars(clone(model))
@@ -290,7 +295,7 @@ def test_warns_at_max_iter():
     X, groups, weight, sizes, lams = shuffled_problem(6)
     Y, beside = arrays(X, groups, weight, sizes)
     with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1 sweeps"):
-        HDPMeans(*lams, max_iter=1).fit(Y, **beside)
+        HDPMeans(**lams, max_iter=1).fit(Y, **beside)
 
 
 BAD = {
@@ -325,14 +330,14 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_refuses(case):
     X = da.from_array(np.arange(8.0).reshape(4, 2), chunks=(2, 2))
-    model = HDPMeans(1.0, 2.0).fit(X, groups=[1, 1, 2, 2])
+    model = HDPMeans(lam_local=1.0, lam_global=2.0).fit(X, groups=[1, 1, 2, 2])
     options, *words = BAD[case]
     options = {"groups": [1, 1, 2, 2], **options}
     assert_refuses(model, lambda m: m.fit(X, **options), ValueError, *words)
 
 
 def test_refuses_what_is_no_data():
-    model, groups = HDPMeans(1.0, 2.0), [1, 1, 2, 2]
+    model, groups = HDPMeans(lam_local=1.0, lam_global=2.0), [1, 1, 2, 2]
     X = np.arange(8.0).reshape(4, 2)
     cases = [
         (X, TypeError, "X must be a dask array or DataFrame, got ndarray"),
@@ -364,11 +369,11 @@ PARAMETERS = {
 def test_refuses_parameters(name):
     X = da.from_array(np.arange(8.0).reshape(4, 2), chunks=(2, 2))
     for value in PARAMETERS[name]:
-        model = HDPMeans(1.0, 2.0).set_params(**{name: value})
+        model = HDPMeans(lam_local=1.0, lam_global=2.0).set_params(**{name: value})
         refused = lambda m: m.fit(X, groups=[1, 1, 2, 2])  # noqa: E731
         assert_refuses(model, refused, (ValueError, TypeError), f"{name} must")
     words = "lam_local must be a number > 0 .* smallvar.HDPMeans to a sample of whole data sets"
-    model = HDPMeans("auto", 1.0)
+    model = HDPMeans(lam_local="auto", lam_global=1.0)
     assert_refuses(model, lambda m: m.fit(X, groups=[1, 1, 2, 2]), ValueError, words)
 
 
@@ -376,7 +381,7 @@ def test_too_many_clusters():
     rng = np.random.default_rng(0)
     X = da.from_array(rng.normal(size=(200, 2)), chunks=(100, 2))
     groups = np.repeat([1, 2], 100)
-    model = HDPMeans(1e-6, 1e-6, max_opened=50)
+    model = HDPMeans(lam_local=1e-6, lam_global=1e-6, max_opened=50)
     words = "open more than 50 global clusters in one partition"
     assert_refuses(model, lambda m: m.fit(X, groups=groups), RuntimeError, words, "lam_local=1e-06")
-    assert HDPMeans(1e-6, 1e-6).fit(X, groups=groups).n_clusters_ == 200
+    assert HDPMeans(lam_local=1e-6, lam_global=1e-6).fit(X, groups=groups).n_clusters_ == 200

@@ -30,10 +30,10 @@ def test_an_answer_given_twice(monkeypatch, algorithm, lam):
     rng = np.random.default_rng(0)
     X = 3.0 * rng.standard_normal((40, 3))[rng.integers(40, size=3000)]
     X += rng.standard_normal(X.shape)
-    model = smallvar.DPMeans(lam, algorithm=algorithm).fit(X)
+    model = smallvar.DPMeans(lam=lam, algorithm=algorithm).fit(X)
     assert model.n_clusters_ > 5 and model.n_iter_ > 5
     with threads_as_workers(1):
-        there = DPMeans(lam, algorithm=algorithm).fit(da.from_array(X, chunks=(500, 3)))
+        there = DPMeans(lam=lam, algorithm=algorithm).fit(da.from_array(X, chunks=(500, 3)))
         assert np.array_equal(there.labels_.compute(), model.labels_)
     assert np.array_equal(there.cluster_centers_, model.cluster_centers_)
     assert there.objective_path_.tolist() == model.objective_path_.tolist()

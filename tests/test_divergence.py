@@ -98,7 +98,7 @@ def test_equals_twin(name, algorithm, seed):
     """In general position: the same labels, sweep by sweep."""
     X, lam, weights, options = problem(name, seed, 24 if algorithm == "collapsed" else 60)
     model = BregmanDPMeans(
-        lam, divergence=name, algorithm=algorithm, random_state=seed, n_threads=1, **options
+        lam=lam, divergence=name, algorithm=algorithm, random_state=seed, n_threads=1, **options
     )
     warned = fit(model, X, weights)
     if options.pop("shuffle", False):
@@ -124,7 +124,7 @@ def test_squared_euclidean_is_dpmeans(algorithm, seed):
     if seed % 17 == 0:
         lam = "farthest-first"
         options["n_clusters"] = min(3, len(X))
-    one, other = DPMeans(lam, **options), BregmanDPMeans(lam, **options)
+    one, other = DPMeans(lam=lam, **options), BregmanDPMeans(lam=lam, **options)
     assert fit(one, X, weights) == fit(other, X, weights)
     for name in ("labels_", "cluster_centers_", "objective_path_", "lam_", "inertia_", "n_iter_"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
@@ -140,7 +140,7 @@ def test_blocks_do_not_matter(name, algorithm, monkeypatch):
     n = 400 if algorithm == "collapsed" else 5000
     X = draw(np.random.default_rng(3), name, n, 5, 12)
     model = BregmanDPMeans(
-        "farthest-first", divergence=name, algorithm=algorithm, n_clusters=12, max_iter=3
+        lam="farthest-first", divergence=name, algorithm=algorithm, n_clusters=12, max_iter=3
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -155,7 +155,7 @@ def test_blocks_do_not_matter(name, algorithm, monkeypatch):
 @pytest.mark.long
 def test_threads_do_not_matter():
     X = draw(np.random.default_rng(3), "kl", 6000, 40, 12)
-    model = BregmanDPMeans("farthest-first", divergence="kl", n_clusters=12)
+    model = BregmanDPMeans(lam="farthest-first", divergence="kl", n_clusters=12)
     one, two = (clone(model).set_params(n_threads=t).fit(X) for t in (1, 2))
     assert one.n_clusters_ > 5
     assert np.array_equal(one.labels_, two.labels_)
@@ -174,13 +174,13 @@ def test_extreme_data(name, algorithm):
     constant = np.column_stack([np.full(60, 1.0 if name == "logistic" else 1e9), plain])
     for X in (wild, edge, constant):
         lam = twins.penalty.bregman_farthest_first(X, 3, name)
-        model = BregmanDPMeans(lam, divergence=name, algorithm=algorithm).fit(X)
+        model = BregmanDPMeans(lam=lam, divergence=name, algorithm=algorithm).fit(X)
         assert np.isfinite(model.objective_path_).all()
         assert never_rises(model.objective_path_)
-    alone = BregmanDPMeans(lam, divergence=name, algorithm=algorithm).fit(plain)
+    alone = BregmanDPMeans(lam=lam, divergence=name, algorithm=algorithm).fit(plain)
     assert np.array_equal(model.labels_, alone.labels_)
     if name != "itakura_saito":
-        model = BregmanDPMeans(1.0, divergence=name, algorithm=algorithm).fit(np.zeros((9, 2)))
+        model = BregmanDPMeans(lam=1.0, divergence=name, algorithm=algorithm).fit(np.zeros((9, 2)))
         assert model.n_clusters_ == 1 and model.objective_ == 1.0
 
 
@@ -197,7 +197,7 @@ def test_repeated_rows(name, algorithm):
         }[name]
         X = pool[rng.integers(6, size=40)]
         lam = float(rng.choice([0.05, 0.3, 1.7]))
-        model = BregmanDPMeans(lam, divergence=name, algorithm=algorithm).fit(X)
+        model = BregmanDPMeans(lam=lam, divergence=name, algorithm=algorithm).fit(X)
         twin = twins.bregman.bregman(X, lam, name, algorithm)
         np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9, err_msg=str(seed))
         check_state(model, X, name)
@@ -214,7 +214,7 @@ def test_free_clusters_for_few_distinct_rows(name, algorithm):
         X = np.vstack([distinct, distinct[rng.integers(4, size=50)]])
         weights = rng.choice([0.1, 0.7, 1.3], size=54)
         for w in (None, weights):
-            model = BregmanDPMeans(0, divergence=name, max_clusters=9, algorithm=algorithm)
+            model = BregmanDPMeans(lam=0, divergence=name, max_clusters=9, algorithm=algorithm)
             model.fit(X, sample_weight=w)
             assert model.n_clusters_ == 4
             np.testing.assert_allclose(model.objective_, 0, atol=1e-20)
@@ -248,7 +248,7 @@ def test_collapsed_ends_where_no_row_gains(name):
         centers = twins.exact.weighted_means(X, w, labels)
         return twins.bregman.own_divergence(X, w, labels, centers, name) + lam * len(centers)
 
-    model = BregmanDPMeans(lam, divergence=name, algorithm="collapsed")
+    model = BregmanDPMeans(lam=lam, divergence=name, algorithm="collapsed")
     model.fit(X, sample_weight=w)
     gains = []
     for i in range(40):
@@ -271,12 +271,12 @@ def test_a_fit_does_not_know_the_order_of_the_rows(name, weighted):
     X = X.clip(max=1.0) if name == "logistic" else X
     weights = rng.gamma(1.0, size=len(X)) * (rng.random(len(X)) < 0.9) if weighted else None
     init = np.clip(X[:8], 0.01, 0.99 if name == "logistic" else None)
-    one = BregmanDPMeans(1e30, divergence=name, init=init, n_threads=1)
+    one = BregmanDPMeans(lam=1e30, divergence=name, init=init, n_threads=1)
     one.fit(X, sample_weight=weights)
     assert one.n_iter_ > 4
     for n_threads in (1, 2, 3):
         order = rng.permutation(len(X))
-        other = BregmanDPMeans(1e30, divergence=name, init=init, n_threads=n_threads).fit(
+        other = BregmanDPMeans(lam=1e30, divergence=name, init=init, n_threads=n_threads).fit(
             X[order], sample_weight=None if weights is None else weights[order]
         )
         assert np.array_equal(other.labels_, one.labels_[order])
@@ -293,7 +293,7 @@ def test_means_kept_up_are_means_from_scratch(name, algorithm):
     X, weights = draw(rng, name, 400, 3, 9), rng.gamma(1.0, size=400)
     X = X * 10.0 ** rng.integers(-9, 3, size=(400, 3)) if name == "itakura_saito" else X
     lam = {"kl": 3.0, "itakura_saito": 8.0, "logistic": 1.5}[name]
-    model = BregmanDPMeans(lam, divergence=name, algorithm=algorithm, random_state=0)
+    model = BregmanDPMeans(lam=lam, divergence=name, algorithm=algorithm, random_state=0)
     for w in (None, weights):
         model.fit(X, sample_weight=w)
         assert model.n_clusters_ > 1
@@ -306,7 +306,7 @@ def test_small_values_count():
     """The mean of values that are 1e-25 of the largest is as good as any."""
     rng = np.random.default_rng(0)
     X = np.r_[1e25 * (1 + rng.random(3000)), 1 + rng.random(5)][:, None]
-    model = BregmanDPMeans(20.0, divergence="itakura_saito").fit(X)
+    model = BregmanDPMeans(lam=20.0, divergence="itakura_saito").fit(X)
     assert model.n_clusters_ == 2
     np.testing.assert_allclose(
         model.cluster_centers_[model.labels_[-1]], X[-5:].mean(axis=0), rtol=1e-15
@@ -359,7 +359,7 @@ def test_minus_log_likelihoods():
         ("itakura_saito", times, a, b, lambda x, m: stats.expon.logpdf(x, scale=m)),
         ("logistic", coins, p, q, stats.bernoulli.logpmf),
     ):
-        model = BregmanDPMeans(1e9, divergence=name, init=[one, other])
+        model = BregmanDPMeans(lam=1e9, divergence=name, init=[one, other])
         model.fit(np.array([one, other]))
         np.testing.assert_allclose(model.cluster_centers_, [one, other])
         D = model.transform(X.astype(float))
@@ -378,7 +378,9 @@ def test_planted_counts():
         X = rng.poisson(rates[z]).astype(float)
         best = [
             max(
-                adjusted_rand_score(z, BregmanDPMeans(lam, divergence=name).fit(X + 0.5).labels_)
+                adjusted_rand_score(
+                    z, BregmanDPMeans(lam=lam, divergence=name).fit(X + 0.5).labels_
+                )
                 for lam in np.geomspace(low, high, 12)
             )
             for name, low, high in (("kl", 2, 200), ("squared_euclidean", 2, 2e5))
@@ -392,24 +394,24 @@ def test_planted_counts():
 def test_infinite_divergence_is_far():
     """A component of 0 in a center: a row with a positive one is infinitely far."""
     X = np.array([[0.0, 5.0], [1.0, 5.0], [0.0, 6.0], [0.0, 5.0]])
-    model = BregmanDPMeans(3.0, divergence="kl", init=[[0.0, 5.0]]).fit(X)
+    model = BregmanDPMeans(lam=3.0, divergence="kl", init=[[0.0, 5.0]]).fit(X)
     assert model.labels_.tolist() == [0, 1, 0, 0]
     assert model.transform([[1e-9, 5.0]])[0, 0] == np.inf
     assert model.predict([[1e-9, 5.0]]).tolist() == [1]
     # both centers are infinitely far from this one: the first
-    model = BregmanDPMeans(3.0, divergence="kl", init=[[0.0, 5.0], [2.0, 0.0]]).fit(X[[0, 2]])
+    model = BregmanDPMeans(lam=3.0, divergence="kl", init=[[0.0, 5.0], [2.0, 0.0]]).fit(X[[0, 2]])
     assert model.predict([[3.0, 3.0]]).tolist() == [0]
     assert model.score([[3.0, 3.0]]) == -np.inf
-    capped = BregmanDPMeans(3.0, divergence="kl", init=[[0.0, 5.0]], max_clusters=1).fit(X)
+    capped = BregmanDPMeans(lam=3.0, divergence="kl", init=[[0.0, 5.0]], max_clusters=1).fit(X)
     assert capped.n_clusters_ == 1 and np.isfinite(capped.objective_path_).all()
     for order in ([0, 1, 2], [2, 1, 0]):  # of infinitely far rows the first leaves
         rows = np.array([[0.0, 5.0], [1.0, 5.0], [2.0, 6.0]])[order]
         options = {"init": [[0.0, 5.0]], "max_clusters": 2}
-        late = BregmanDPMeans(3.0, divergence="kl", algorithm="delayed", **options)
+        late = BregmanDPMeans(lam=3.0, divergence="kl", algorithm="delayed", **options)
         late.fit(rows, sample_weight=[1.0, 2.0, 1.0])
         twin = twins.bregman.bregman(rows, 3.0, "kl", "delayed", weights=[1.0, 2.0, 1.0], **options)
         assert late.n_clusters_ == 2 and np.array_equal(late.labels_, twin.labels)
-    ones = BregmanDPMeans(0.1, divergence="logistic", init=[[1.0, 0.5]])
+    ones = BregmanDPMeans(lam=0.1, divergence="logistic", init=[[1.0, 0.5]])
     ones.fit([[1.0, 0.4], [0.999, 0.5], [1.0, 0.6]])
     assert ones.labels_.tolist() == [0, 1, 0]
 
@@ -418,23 +420,27 @@ def test_infinite_divergence_is_far():
 def test_farthest_first(name):
     X = draw(np.random.default_rng(1), name, 200, 3, 6)
     for k in (1, 4, 9):
-        model = BregmanDPMeans("farthest-first", divergence=name, n_clusters=k, max_iter=500).fit(X)
+        model = BregmanDPMeans(
+            lam="farthest-first", divergence=name, n_clusters=k, max_iter=500
+        ).fit(X)
         expected = twins.penalty.bregman_farthest_first(X, k, name)
         np.testing.assert_allclose(model.lam_, expected, rtol=1e-12)
     same = np.tile(X[:1], (9, 1))
-    assert BregmanDPMeans("farthest-first", divergence=name, n_clusters=3).fit(same).lam_ == 1.0
+    assert BregmanDPMeans(lam="farthest-first", divergence=name, n_clusters=3).fit(same).lam_ == 1.0
     w = np.r_[np.ones(100), np.zeros(100)]
-    half = BregmanDPMeans("farthest-first", divergence=name, n_clusters=4).fit(X, sample_weight=w)
+    half = BregmanDPMeans(lam="farthest-first", divergence=name, n_clusters=4).fit(
+        X, sample_weight=w
+    )
     assert (
         half.lam_
-        == BregmanDPMeans("farthest-first", divergence=name, n_clusters=4).fit(X[:100]).lam_
+        == BregmanDPMeans(lam="farthest-first", divergence=name, n_clusters=4).fit(X[:100]).lam_
     )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_one_row_and_one_cluster(name, algorithm):
-    model = BregmanDPMeans(3.0, divergence=name, algorithm=algorithm)
+    model = BregmanDPMeans(lam=3.0, divergence=name, algorithm=algorithm)
     model.fit([[0.25, 0.5]])
     assert model.n_clusters_ == 1 and model.objective_ == 3.0
     X = draw(np.random.default_rng(0), name, 50, 2, 3)
@@ -445,7 +451,7 @@ def test_one_row_and_one_cluster(name, algorithm):
 def test_layouts_and_types(name):
     """float32, Fortran order, read-only, lists: the same labels as of the same values."""
     X = draw(np.random.default_rng(7), name, 300, 4, 5).astype(np.float32)
-    model = BregmanDPMeans("farthest-first", divergence=name, n_clusters=5)
+    model = BregmanDPMeans(lam="farthest-first", divergence=name, n_clusters=5)
     expected = clone(model).fit(X.astype(float))
     frozen = np.asfortranarray(X)
     frozen.setflags(write=False)
@@ -473,14 +479,14 @@ def test_outside_the_domain(name, value, message):
     X = np.random.default_rng(0).uniform(0.2, 0.8, size=(20, 2))
     bad = X.copy()
     bad[3, 1] = value
-    model = BregmanDPMeans(0.1, divergence=name).fit(X)
+    model = BregmanDPMeans(lam=0.1, divergence=name).fit(X)
     before = pickle.dumps(vars(model))
     for method in (model.fit, model.predict, model.transform, model.score):
         with pytest.raises(ValueError, match=message):
             method(bad)
     assert pickle.dumps(vars(model)) == before
     with pytest.raises(ValueError, match=message.replace("X", "init")):
-        BregmanDPMeans(0.1, divergence=name, init=bad[3:4]).fit(X)
+        BregmanDPMeans(lam=0.1, divergence=name, init=bad[3:4]).fit(X)
 
 
 @pytest.mark.parametrize(
@@ -507,7 +513,7 @@ def test_bad_parameters(options, message):
 
 def test_bad_weights():
     X = np.random.default_rng(0).uniform(0.2, 0.8, size=(20, 2))
-    for model in (BregmanDPMeans(0.1, divergence="kl"), MahalanobisMeans(2)):
+    for model in (BregmanDPMeans(lam=0.1, divergence="kl"), MahalanobisMeans(2)):
         with pytest.raises(ValueError, match="sample_weight must have a positive entry"):
             model.fit(X, sample_weight=np.zeros(20))
         with pytest.raises(ValueError, match="sample_weight must be >= 0, got "):
@@ -515,7 +521,7 @@ def test_bad_weights():
 
 
 @parametrize_with_checks(
-    [BregmanDPMeans(lam, divergence="kl") for lam in ("auto", "farthest-first")],
+    [BregmanDPMeans(lam=lam, divergence="kl") for lam in ("auto", "farthest-first")],
     expected_failed_checks=lambda estimator: {
         "check_clustering": "its data have negative values, whatever the tag says",
         "check_clustering(readonly_memmap=True)": "the same",
@@ -657,7 +663,7 @@ def test_known_covariance_is_dpmeans_in_other_coordinates(seed):
     known = A @ A.T + 0.2 * np.eye(3)
     white = np.linalg.solve(np.linalg.cholesky(known), X.T).T
     lam = 40.0
-    plain = DPMeans(lam).fit(white)
+    plain = DPMeans(lam=lam).fit(white)
     rest = np.trace(np.linalg.inv(known)) + np.linalg.slogdet(known)[1]
     model = published(lam=lam - rest, reg_covar=1.0, covariances=known, n_init=1).fit(X)
     assert plain.n_clusters_ > 2
@@ -1098,7 +1104,7 @@ def test_options_that_do_not_go_together(options, message):
 def test_centers_outside_of_another_divergence(divergence):
     """Set after the fit, a divergence is used; but not for centers that it does not know."""
     X = np.array([[-3.0, -2.0], [0.25, 0.5], [0.5, 0.5]])
-    model = BregmanDPMeans(1e-3).fit(X)
+    model = BregmanDPMeans(lam=1e-3).fit(X)
     model.set_params(divergence=divergence)
     for method in (model.predict, model.transform, model.score):
         with pytest.raises(ValueError, match=f"cluster_centers_ must be .*{divergence}.*got -3.0"):
@@ -1112,7 +1118,7 @@ def test_verbose(capsys):
     for model in (
         published(3, n_init=2, verbose=1, random_state=0),
         MahalanobisMeans(n_init=2, verbose=1, random_state=0),
-        BregmanDPMeans("farthest-first", divergence="kl", n_init=2, verbose=1, random_state=0),
+        BregmanDPMeans(lam="farthest-first", divergence="kl", n_init=2, verbose=1, random_state=0),
     ):
         model.fit(np.abs(X))
         out = capsys.readouterr().out

@@ -39,7 +39,7 @@ def run_both(problem, algorithm, seed=0):
     """Fit the estimator and its twin; returns model, twin and whether the model warned."""
     p = problem
     model = DPMeans(
-        p.lam,
+        lam=p.lam,
         max_clusters=p.max_clusters,
         algorithm=algorithm,
         init="mean" if p.init is None else p.init,
@@ -115,7 +115,7 @@ def test_small_grids(algorithm):
         rng = np.random.default_rng(seed)
         X = rng.integers(-4, 5, size=(rng.integers(2, 60), rng.integers(1, 4))) / 2
         lam = rng.choice([0.25, 0.3, 1, 2, 3.7])
-        model = DPMeans(lam, algorithm=algorithm).fit(X)
+        model = DPMeans(lam=lam, algorithm=algorithm).fit(X)
         twin = getattr(twins.dpmeans, algorithm)(X, lam)
         np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9, err_msg=str(seed))
 
@@ -130,7 +130,7 @@ def test_free_clusters_for_few_distinct_rows(algorithm):
         X = np.vstack([distinct, distinct[rng.integers(4, size=60)]])
         weights = rng.choice([0.1, 0.7, 1.3], size=64)
         for w in (None, weights):
-            model = DPMeans(0, max_clusters=9, algorithm=algorithm).fit(X, sample_weight=w)
+            model = DPMeans(lam=0, max_clusters=9, algorithm=algorithm).fit(X, sample_weight=w)
             assert model.n_clusters_ == 4
             np.testing.assert_allclose(model.objective_, 0, atol=1e-25)
 
@@ -143,7 +143,7 @@ def test_free_clusters_for_all(algorithm):
     X += np.array([0, 10, 1e6])
     weights = np.random.default_rng(1).gamma(1.0, size=50)
     for w in (None, weights):
-        model = DPMeans(0, max_clusters=60, algorithm=algorithm).fit(X, sample_weight=w)
+        model = DPMeans(lam=0, max_clusters=60, algorithm=algorithm).fit(X, sample_weight=w)
         assert model.n_clusters_ == 50
 
 
@@ -152,7 +152,7 @@ def test_worked_example(algorithm, example):
     options = dict(example.options)
     weights, order = options.pop("weights", None), options.pop("order", None)
     X = example.X if order is None else example.X[order]
-    model = DPMeans(example.lam, algorithm=algorithm, **options)
+    model = DPMeans(lam=example.lam, algorithm=algorithm, **options)
     warned = fit(model, X, weights)
     labels = example.labels if order is None else np.array(example.labels)[order].tolist()
     assert model.labels_.tolist() == labels
@@ -184,7 +184,7 @@ def test_is_kmeans_when_nothing_can_be_created(n, d, k, dtype):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_infinite_lam_gives_one_cluster(algorithm):
     X = np.random.default_rng(0).normal(size=(50, 3))
-    model = DPMeans(np.inf, algorithm=algorithm).fit(X)
+    model = DPMeans(lam=np.inf, algorithm=algorithm).fit(X)
     assert model.n_clusters_ == 1 and not model.labels_.any()
     np.testing.assert_allclose(model.cluster_centers_[0], X.mean(axis=0), atol=1e-15)
     np.testing.assert_allclose(model.inertia_, X.var(axis=0).sum() * 50)
@@ -196,12 +196,12 @@ def test_penalty_for_a_guess(algorithm):
     """Farthest-first, at n_clusters=8 unless told otherwise, of the rows that have weight."""
     rng = np.random.default_rng(5)
     X = blobs(rng, 300, 3, 8)
-    model = DPMeans("farthest-first", algorithm=algorithm).fit(X)
+    model = DPMeans(lam="farthest-first", algorithm=algorithm).fit(X)
     np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(X, 8), rtol=1e-12)
-    explicit = DPMeans(model.lam_, algorithm=algorithm).fit(X)
+    explicit = DPMeans(lam=model.lam_, algorithm=algorithm).fit(X)
     assert np.array_equal(model.labels_, explicit.labels_)
     weights = np.where(np.arange(300) < 100, 0.0, rng.gamma(2.0, size=300))
-    model = DPMeans("farthest-first", n_clusters=5, algorithm=algorithm)
+    model = DPMeans(lam="farthest-first", n_clusters=5, algorithm=algorithm)
     model.fit(X, sample_weight=weights)
     np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(X[100:], 5), rtol=1e-12)
     np.testing.assert_allclose(model.lam_, farthest_first_lambda(X[100:], 5), rtol=1e-12)
@@ -220,7 +220,7 @@ def test_several_starts(algorithm):
             runs = [getattr(twins.dpmeans, algorithm)(X, lam, order=order) for order in orders]
             assert len({round(run.objective, 9) for run in runs}) > 1
         best = min(runs, key=lambda run: run.objective)
-        model = DPMeans(lam, algorithm=algorithm, n_init=5, random_state=7).fit(X)
+        model = DPMeans(lam=lam, algorithm=algorithm, n_init=5, random_state=7).fit(X)
         assert np.array_equal(model.labels_, best.labels)
         assert model.n_iter_ == best.n_iter
         np.testing.assert_allclose(model.objective_path_, best.objective_path, rtol=1e-9)
@@ -228,12 +228,12 @@ def test_several_starts(algorithm):
 
 def test_shuffle_depends_on_random_state_only():
     X = np.random.default_rng(3).random((500, 2))
-    fits = [DPMeans(0.02, shuffle=True, random_state=s).fit(X) for s in (0, 0, 1)]
+    fits = [DPMeans(lam=0.02, shuffle=True, random_state=s).fit(X) for s in (0, 0, 1)]
     assert np.array_equal(fits[0].labels_, fits[1].labels_)
     assert not np.array_equal(fits[0].labels_, fits[2].labels_)
     shared = np.random.RandomState(0)
-    DPMeans(0.02, shuffle=True, random_state=shared).fit(X)
-    second = DPMeans(0.02, shuffle=True, random_state=shared).fit(X)
+    DPMeans(lam=0.02, shuffle=True, random_state=shared).fit(X)
+    second = DPMeans(lam=0.02, shuffle=True, random_state=shared).fit(X)
     assert not np.array_equal(fits[0].labels_, second.labels_)
 
 
@@ -245,7 +245,7 @@ def test_creating_sweeps_are_free(algorithm):
     a cluster of its own: it is the farthest before the means have settled.
     """
     X = np.repeat(np.eye(4) * 100, 5, axis=0) + np.random.default_rng(0).random((20, 4))
-    model = DPMeans(50, algorithm=algorithm, max_iter=1)
+    model = DPMeans(lam=50, algorithm=algorithm, max_iter=1)
     assert not fit(model, X)
     assert model.n_clusters_ == (5 if algorithm == "delayed" else 4)
     assert model.n_iter_ == (5 if algorithm == "delayed" else 2)
@@ -254,7 +254,7 @@ def test_creating_sweeps_are_free(algorithm):
 
 def test_convergence_warning_names_the_remedy():
     X = np.random.default_rng(0).random((2000, 2))
-    model = DPMeans(0.01, max_iter=1)
+    model = DPMeans(lam=0.01, max_iter=1)
     told = r"max_iter=1 sweeps \(\d+ with those that opened .*\); increase max_iter or tol\.$"
     with pytest.warns(ConvergenceWarning, match=told):
         model.fit(X)
@@ -267,10 +267,10 @@ def test_convergence_warning_names_the_remedy():
 def test_tolerance(algorithm, tol):
     """Stops when a sweep gains at most tol times the first value; that is no failure."""
     X = np.random.default_rng(1).random((1500, 2))
-    model = DPMeans(0.03, algorithm=algorithm, tol=tol)
+    model = DPMeans(lam=0.03, algorithm=algorithm, tol=tol)
     assert not fit(model, X)
     twin = getattr(twins.dpmeans, algorithm)(X, 0.03, tol=tol)
-    exact = DPMeans(0.03, algorithm=algorithm).fit(X)
+    exact = DPMeans(lam=0.03, algorithm=algorithm).fit(X)
     assert model.n_iter_ == twin.n_iter < exact.n_iter_
     assert np.array_equal(model.labels_, twin.labels)
     np.testing.assert_allclose(model.objective_path_, twin.objective_path, rtol=1e-9)
@@ -280,20 +280,20 @@ def test_tolerance(algorithm, tol):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_cap(algorithm):
     X = np.random.default_rng(2).random((400, 2))
-    free = DPMeans(0.01, algorithm=algorithm).fit(X)
+    free = DPMeans(lam=0.01, algorithm=algorithm).fit(X)
     assert free.n_clusters_ > 12
     for cap in (1, 2, 12):
-        model = DPMeans(0.01, algorithm=algorithm, max_clusters=cap).fit(X)
+        model = DPMeans(lam=0.01, algorithm=algorithm, max_clusters=cap).fit(X)
         assert model.n_clusters_ == cap
         check_state(model, X)
-    same = DPMeans(0.01, algorithm=algorithm, max_clusters=400).fit(X)
+    same = DPMeans(lam=0.01, algorithm=algorithm, max_clusters=400).fit(X)
     assert np.array_equal(same.labels_, free.labels_)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_point_its_own_cluster(algorithm):
     X = np.random.default_rng(4).normal(size=(150, 3))
-    model = DPMeans(1e-9, algorithm=algorithm).fit(X)
+    model = DPMeans(lam=1e-9, algorithm=algorithm).fit(X)
     assert model.n_clusters_ == 150
     assert sorted(model.labels_) == list(range(150))
     np.testing.assert_allclose(model.cluster_centers_[model.labels_], X, rtol=1e-14)
@@ -304,19 +304,19 @@ def test_every_point_its_own_cluster(algorithm):
 def test_collapsed_is_the_stronger_optimum(seed):
     """Its fixed points are fixed points of Algorithm 1, which it often improves."""
     X = np.random.default_rng(seed).random((300, 2))
-    strong = DPMeans(0.05, algorithm="collapsed").fit(X)
-    again = DPMeans(0.05, init=strong.cluster_centers_).fit(X)
+    strong = DPMeans(lam=0.05, algorithm="collapsed").fit(X)
+    again = DPMeans(lam=0.05, init=strong.cluster_centers_).fit(X)
     assert np.array_equal(again.labels_, strong.labels_)
     assert again.n_iter_ == 2
-    weak = DPMeans(0.05).fit(X)
-    better = DPMeans(0.05, init=weak.cluster_centers_, algorithm="collapsed").fit(X)
+    weak = DPMeans(lam=0.05).fit(X)
+    better = DPMeans(lam=0.05, init=weak.cluster_centers_, algorithm="collapsed").fit(X)
     assert better.objective_ <= weak.objective_ * (1 + 1e-12)
 
 
 def test_collapsed_from_centers_that_split_off_a_few():
     """40 points at 0 and 1, two far ones: the means are those of the members."""
     X = np.r_[np.zeros(20), np.ones(20), 10, 11][:, None]
-    model = DPMeans(11.0, algorithm="collapsed", init=[[0.5], [10.5]]).fit(X)
+    model = DPMeans(lam=11.0, algorithm="collapsed", init=[[0.5], [10.5]]).fit(X)
     assert model.labels_.tolist() == [0] * 40 + [1, 1]
     np.testing.assert_allclose(model.cluster_centers_, [[0.5], [10.5]])
     np.testing.assert_allclose(model.objective_path_, [32.5, 32.5])
@@ -324,8 +324,8 @@ def test_collapsed_from_centers_that_split_off_a_few():
 
 def test_collapsed_improves_some_fixed_points():
     X = np.random.default_rng(0).random((500, 2))
-    weak = DPMeans(0.05).fit(X)
-    better = DPMeans(0.05, init=weak.cluster_centers_, algorithm="collapsed").fit(X)
+    weak = DPMeans(lam=0.05).fit(X)
+    better = DPMeans(lam=0.05, init=weak.cluster_centers_, algorithm="collapsed").fit(X)
     assert better.objective_ < weak.objective_ - 0.01
 
 
@@ -334,8 +334,8 @@ def test_delayed_finds_the_blobs_where_serial_splits_them():
     rng = np.random.default_rng(0)
     centers = 3 * rng.normal(size=(50, 16))
     X = centers[rng.integers(50, size=10_000)] + rng.normal(size=(10_000, 16))
-    serial = DPMeans(50).fit(X)
-    delayed = DPMeans(50, algorithm="delayed").fit(X)
+    serial = DPMeans(lam=50).fit(X)
+    delayed = DPMeans(lam=50, algorithm="delayed").fit(X)
     assert serial.n_clusters_ > 100
     assert 50 <= delayed.n_clusters_ < 60
     assert serial.objective_ < delayed.objective_
@@ -345,8 +345,8 @@ def test_delayed_finds_the_blobs_where_serial_splits_them():
 def test_far_data_gives_the_same_answer(algorithm):
     """An offset of 2^20 that loses no bit of the data changes nothing."""
     X = np.round(np.random.default_rng(8).random((700, 4)) * 2**25) / 2**25
-    near = DPMeans(0.2, algorithm=algorithm).fit(X)
-    far = DPMeans(0.2, algorithm=algorithm).fit(X + 2**20)
+    near = DPMeans(lam=0.2, algorithm=algorithm).fit(X)
+    far = DPMeans(lam=0.2, algorithm=algorithm).fit(X + 2**20)
     assert near.n_clusters_ > 5
     assert np.array_equal(near.labels_, far.labels_)
     np.testing.assert_allclose(far.cluster_centers_ - 2**20, near.cluster_centers_, atol=1e-9)
@@ -358,8 +358,8 @@ def test_far_data_gives_the_same_answer(algorithm):
 def test_an_outlier_spoils_nothing(algorithm, outlier):
     """One mistyped row opens a cluster of its own; the others are clustered as before."""
     X = np.random.default_rng(0).random((300, 2))
-    plain = DPMeans(0.05, algorithm=algorithm).fit(X)
-    model = DPMeans(0.05, algorithm=algorithm).fit(np.vstack([X, [outlier, outlier]]))
+    plain = DPMeans(lam=0.05, algorithm=algorithm).fit(X)
+    model = DPMeans(lam=0.05, algorithm=algorithm).fit(np.vstack([X, [outlier, outlier]]))
     assert np.sum(model.labels_ == model.labels_[-1]) == 1
     assert model.objective_ < 1.3 * plain.objective_ + 0.05
     check_state(model, np.vstack([X, [outlier, outlier]]))
@@ -370,8 +370,8 @@ def test_a_huge_constant_column(algorithm):
     """A column that says nothing, such as one date for all rows, hides no small distances."""
     X = 1e-4 * np.random.default_rng(0).random((300, 2))
     dated = np.column_stack([np.full(300, 1.7e9), X])
-    plain = DPMeans(1e-9, algorithm=algorithm).fit(X)
-    model = DPMeans(1e-9, algorithm=algorithm).fit(dated)
+    plain = DPMeans(lam=1e-9, algorithm=algorithm).fit(X)
+    model = DPMeans(lam=1e-9, algorithm=algorithm).fit(dated)
     assert plain.n_clusters_ > 5
     assert np.array_equal(model.labels_, plain.labels_)
 
@@ -380,7 +380,7 @@ def test_a_huge_constant_column(algorithm):
 def test_predict_on_new_points(algorithm):
     rng = np.random.default_rng(9)
     X, new = rng.random((500, 6)), 3 * rng.random((777, 6)) - 1
-    model = DPMeans(0.4, algorithm=algorithm).fit(X)
+    model = DPMeans(lam=0.4, algorithm=algorithm).fit(X)
     squared = twins.exact.squared_distances(new, model.cluster_centers_)
     labels = model.predict(new)
     assert labels.dtype == np.int32
@@ -393,14 +393,14 @@ def test_predict_on_new_points(algorithm):
 
 def test_predict_breaks_ties_downward():
     """Exactly halfway between two centers: the lower index."""
-    model = DPMeans(1e30, init=[[4.0, 0.0], [0.0, 0.0]]).fit([[4.0, 0.0], [0.0, 0.0]])
+    model = DPMeans(lam=1e30, init=[[4.0, 0.0], [0.0, 0.0]]).fit([[4.0, 0.0], [0.0, 0.0]])
     assert model.predict([[2.0, 5.0], [np.nextafter(2.0, 0), 0.0]]).tolist() == [0, 1]
 
 
 def test_transform_keeps_small_distances_far_from_the_origin():
     """||x||^2 - 2 x.c + ||c||^2 would return noise here."""
     X = np.array([[1e8], [1e8 + 1], [1e8 + 100]])
-    model = DPMeans(4.0).fit(X)
+    model = DPMeans(lam=4.0).fit(X)
     np.testing.assert_allclose(model.transform(X), [[0.5, 100], [0.5, 99], [99.5, 0]])
 
 
@@ -408,26 +408,26 @@ def test_transform_keeps_small_distances_far_from_the_origin():
 def test_transform_of_the_centers(d):
     """A center is at distance 0 from itself, not at the root of a rounding error."""
     X = np.random.default_rng(0).random((200, d)) + 5
-    model = DPMeans("farthest-first", n_clusters=10).fit(X)
+    model = DPMeans(lam="farthest-first", n_clusters=10).fit(X)
     own = np.diag(model.transform(model.cluster_centers_))
     np.testing.assert_allclose(own, 0, atol=1e-12)
 
 
 def test_fit_predict_and_fit_transform():
     X = np.random.default_rng(1).random((200, 2))
-    model = DPMeans(0.05).fit(X)
-    assert np.array_equal(DPMeans(0.05).fit_predict(X), model.labels_)
-    np.testing.assert_allclose(DPMeans(0.05).fit_transform(X), model.transform(X))
+    model = DPMeans(lam=0.05).fit(X)
+    assert np.array_equal(DPMeans(lam=0.05).fit_predict(X), model.labels_)
+    np.testing.assert_allclose(DPMeans(lam=0.05).fit_transform(X), model.transform(X))
     weights = np.random.default_rng(2).random(200)
-    weighted = DPMeans(0.05).fit(X, sample_weight=weights)
-    assert np.array_equal(DPMeans(0.05).fit_predict(X, sample_weight=weights), weighted.labels_)
+    weighted = DPMeans(lam=0.05).fit(X, sample_weight=weights)
+    assert np.array_equal(DPMeans(lam=0.05).fit_predict(X, sample_weight=weights), weighted.labels_)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_refit_starts_afresh(algorithm):
     rng = np.random.default_rng(1)
     A, B = rng.random((300, 2)), rng.random((200, 3))
-    model = DPMeans(0.05, algorithm=algorithm, shuffle=True, random_state=0)
+    model = DPMeans(lam=0.05, algorithm=algorithm, shuffle=True, random_state=0)
     first = model.fit(A).labels_.copy()
     model.fit(B)
     assert model.cluster_centers_.shape[1] == 3
@@ -437,10 +437,10 @@ def test_refit_starts_afresh(algorithm):
 def test_given_centers_are_not_changed():
     X = np.random.default_rng(1).random((100, 2))
     init = X[:5].copy()
-    DPMeans(0.5, init=init).fit(X)
+    DPMeans(lam=0.5, init=init).fit(X)
     assert np.array_equal(init, X[:5])
-    as_list = DPMeans(0.5, init=init.tolist()).fit(X)
-    assert np.array_equal(as_list.labels_, DPMeans(0.5, init=init).fit(X).labels_)
+    as_list = DPMeans(lam=0.5, init=init.tolist()).fit(X)
+    assert np.array_equal(as_list.labels_, DPMeans(lam=0.5, init=init).fit(X).labels_)
 
 
 def test_weights_scale_with_lam():
@@ -448,8 +448,8 @@ def test_weights_scale_with_lam():
     rng = np.random.default_rng(1)
     X, w = rng.random((400, 3)), rng.gamma(1.0, size=400)
     for algorithm in ALGORITHMS:
-        one = DPMeans(0.1, algorithm=algorithm).fit(X, sample_weight=w)
-        four = DPMeans(0.4, algorithm=algorithm).fit(X, sample_weight=4 * w)
+        one = DPMeans(lam=0.1, algorithm=algorithm).fit(X, sample_weight=w)
+        four = DPMeans(lam=0.4, algorithm=algorithm).fit(X, sample_weight=4 * w)
         assert np.array_equal(one.labels_, four.labels_)
         np.testing.assert_allclose(four.objective_path_, 4 * one.objective_path_, rtol=1e-12)
 
@@ -458,8 +458,8 @@ def test_integer_weights_are_repeats_where_nothing_is_created():
     rng = np.random.default_rng(6)
     X, w = rng.random((300, 3)), rng.integers(0, 4, size=300)
     init = X[:12]
-    weighted = DPMeans(1e6, init=init).fit(X, sample_weight=w)
-    repeated = DPMeans(1e6, init=init).fit(np.repeat(X, w, axis=0))
+    weighted = DPMeans(lam=1e6, init=init).fit(X, sample_weight=w)
+    repeated = DPMeans(lam=1e6, init=init).fit(np.repeat(X, w, axis=0))
     assert np.array_equal(np.repeat(weighted.labels_, w), repeated.labels_)
     np.testing.assert_allclose(weighted.objective_path_, repeated.objective_path_, rtol=1e-12)
     np.testing.assert_allclose(weighted.cluster_centers_, repeated.cluster_centers_, rtol=1e-12)
@@ -474,8 +474,8 @@ def test_zero_weight_is_absence(algorithm):
     ghosts = 100 * rng.random((300, 2))
     both = np.vstack([ghosts[:150], X, ghosts[150:]])
     weights = np.r_[np.zeros(150), w, np.zeros(150)]
-    alone = DPMeans(0.05, algorithm=algorithm).fit(X, sample_weight=w)
-    model = DPMeans(0.05, algorithm=algorithm).fit(both, sample_weight=weights)
+    alone = DPMeans(lam=0.05, algorithm=algorithm).fit(X, sample_weight=w)
+    model = DPMeans(lam=0.05, algorithm=algorithm).fit(both, sample_weight=weights)
     assert np.array_equal(model.labels_[150:550], alone.labels_)
     np.testing.assert_allclose(model.cluster_centers_, alone.cluster_centers_, rtol=1e-13)
     np.testing.assert_allclose(model.objective_path_, alone.objective_path_, rtol=1e-12)
@@ -485,13 +485,13 @@ def test_zero_weight_is_absence(algorithm):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_verbose_tells_every_sweep(algorithm, capsys):
     X = np.random.default_rng(1).random((300, 2))
-    model = DPMeans(0.05, algorithm=algorithm).fit(X)
+    model = DPMeans(lam=0.05, algorithm=algorithm).fit(X)
     assert capsys.readouterr().out == ""
-    DPMeans(0.05, algorithm=algorithm, verbose=1).fit(X)
+    DPMeans(lam=0.05, algorithm=algorithm, verbose=1).fit(X)
     out = capsys.readouterr().out
     assert len(out.splitlines()) >= model.n_iter_
     assert str(model.n_clusters_) in out
-    DPMeans(0.05, algorithm=algorithm, n_init=3, random_state=0, verbose=1).fit(X)
+    DPMeans(lam=0.05, algorithm=algorithm, n_init=3, random_state=0, verbose=1).fit(X)
     out = capsys.readouterr().out
     assert [f"start {i}" in out for i in (1, 2, 3, 4)] == [True, True, True, False]
 
@@ -501,8 +501,8 @@ def test_verbose_tells_every_sweep(algorithm, capsys):
 def test_scale_is_no_matter(algorithm, exponent):
     """A power of two moves no digit, and neither squares nor their products leave float64."""
     X, scale = np.outer(np.arange(20.0), np.ones(3)), 2.0**exponent
-    one = DPMeans(30.0, algorithm=algorithm, random_state=0).fit(X)
-    two = DPMeans(30.0 * scale**2, algorithm=algorithm, random_state=0).fit(X * scale)
+    one = DPMeans(lam=30.0, algorithm=algorithm, random_state=0).fit(X)
+    two = DPMeans(lam=30.0 * scale**2, algorithm=algorithm, random_state=0).fit(X * scale)
     assert one.n_clusters_ > 3
     assert np.array_equal(one.labels_, two.labels_)
     assert two.objective_ == one.objective_ * scale**2
@@ -517,9 +517,9 @@ def test_rows_of_no_weight_are_labeled_as_by_predict(seed):
     weight[0] = 1.0
     init, max_iter = 6.0 * rng.normal(size=(9, 2)), int(rng.integers(1, 4))
     for model in (
-        DPMeans(1e3, init=init, max_iter=max_iter),
-        MiniBatchDPMeans(1e3, init=init, max_iter=max_iter, batch_size=7, random_state=seed),
-        BregmanDPMeans(50.0, divergence="itakura_saito", init=np.exp(init), max_iter=max_iter),
+        DPMeans(lam=1e3, init=init, max_iter=max_iter),
+        MiniBatchDPMeans(lam=1e3, init=init, max_iter=max_iter, batch_size=7, random_state=seed),
+        BregmanDPMeans(lam=50.0, divergence="itakura_saito", init=np.exp(init), max_iter=max_iter),
     ):
         rows = np.exp(X / 4.0) if isinstance(model, BregmanDPMeans) else X
         model.fit(rows, sample_weight=weight)

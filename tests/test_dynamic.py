@@ -134,7 +134,9 @@ def test_stream_equals_twin(seed):
     if seed % 10 == 8:  # scale
         batches, lam = [1e-3 * Y for Y in batches], 1e-6 * lam
     options = penalties(seed, lam)
-    model = DynamicMeans(lam, n_init=n_init, random_state=seed, n_threads=1 + seed % 3, **options)
+    model = DynamicMeans(
+        lam=lam, n_init=n_init, random_state=seed, n_threads=1 + seed % 3, **options
+    )
     twin = twins.dynamic.Stream(d, lam, **options)
     follow(twin, model, batches, n_init, check_random_state(seed), rounding)
     assert (model.q_, model.tau_) == (twin.q, twin.tau)
@@ -150,7 +152,7 @@ def test_streams_show_everything():
         options = penalties(seed, 0.05)
         events = follow(
             twins.dynamic.Stream(2, 0.05, **options),
-            DynamicMeans(0.05, n_init=1, **options),
+            DynamicMeans(lam=0.05, n_init=1, **options),
             batches,
             1,
             None,
@@ -172,7 +174,7 @@ def test_large_batches_equal_twin(d):
         centers += 0.1 * rng.normal(size=centers.shape)
         who = rng.integers(seen, size=900)
         batches.append(centers[who] + 0.1 * rng.normal(size=(900, d)))
-    model = DynamicMeans(1.0, n_init=1, n_threads=2)
+    model = DynamicMeans(lam=1.0, n_init=1, n_threads=2)
     follow(twins.dynamic.Stream(d, 1.0), model, batches, 1, None, 1e-11)
 
 
@@ -181,7 +183,7 @@ def test_farthest_first_is_that_of_the_first_rows(seed):
     """On the first batch that has rows, for a guess, the default cut to its size; then frozen."""
     rng = np.random.default_rng(seed)
     first, k = rng.random((4 + 3 * seed, 2)), 8 if seed % 2 else 3
-    model = DynamicMeans("farthest-first", n_clusters=k).partial_fit(np.zeros((0, 2)))
+    model = DynamicMeans(lam="farthest-first", n_clusters=k).partial_fit(np.zeros((0, 2)))
     assert not hasattr(model, "lam_") and model.n_clusters_ == 0
     model.partial_fit(first)
     expected = twins.penalty.farthest_first(first, min(k, len(first)))
@@ -258,14 +260,16 @@ def test_weighted_stream_equals_twin(seed):
     if seed % 2:
         masses = [np.ceil(mass) for mass in masses]
     options = penalties(seed, lam)
-    model = DynamicMeans(lam, n_init=n_init, random_state=seed, n_threads=1 + seed % 3, **options)
+    model = DynamicMeans(
+        lam=lam, n_init=n_init, random_state=seed, n_threads=1 + seed % 3, **options
+    )
     twin = twins.dynamic.Stream(d, lam, **options)
     follow(twin, model, batches, n_init, check_random_state(seed), 1e-11, masses)
 
 
 def test_weighted_revival():
     """phi = 0, v = 1; 3 of weight 2 costs 2 / 3 * 9 = 6 there; theta = 2 * 3 / 3."""
-    model = DynamicMeans(7.0, q=0.5, tau=0.0).partial_fit(line(0))
+    model = DynamicMeans(lam=7.0, q=0.5, tau=0.0).partial_fit(line(0))
     model.partial_fit(line(3), sample_weight=[2])
     assert model.labels_.tolist() == [0]
     np.testing.assert_allclose(model.cluster_centers_, [[2.0]])
@@ -275,13 +279,13 @@ def test_weighted_revival():
 
 @pytest.mark.parametrize(("lam", "labels"), [(8.0, [0, 0]), (np.nextafter(8.0, 0), [0, 1])])
 def test_tie_of_lam_with_a_weighted_row(lam, labels):
-    model = DynamicMeans(lam, n_init=1).partial_fit(line(0, 2), sample_weight=[5, 2])
+    model = DynamicMeans(lam=lam, n_init=1).partial_fit(line(0, 2), sample_weight=[5, 2])
     assert model.labels_.tolist() == labels
 
 
 def test_weights_of_one_are_none():
     batches, _ = moving(np.random.default_rng(3), 2, 4, 8)
-    one, other = DynamicMeans(0.05, random_state=0), DynamicMeans(0.05, random_state=0)
+    one, other = DynamicMeans(lam=0.05, random_state=0), DynamicMeans(lam=0.05, random_state=0)
     for Y in batches:
         assert bits(one.partial_fit(Y, sample_weight=np.ones(len(Y)))) == bits(other.partial_fit(Y))
         assert bits(one.partial_fit(Y, sample_weight=1 if len(Y) else None)) == bits(
@@ -295,8 +299,8 @@ def test_units_of_weight(seed):
     rng = np.random.default_rng(seed)
     batches, _ = moving(rng, 2, 4, 8)
     unit = 2.0 ** int(rng.integers(-20, 20))
-    one = DynamicMeans(0.05, q=0.01, tau=0.5, random_state=0)
-    other = DynamicMeans(0.05 * unit, q=0.01 * unit, tau=0.5 / unit, random_state=0)
+    one = DynamicMeans(lam=0.05, q=0.01, tau=0.5, random_state=0)
+    other = DynamicMeans(lam=0.05 * unit, q=0.01 * unit, tau=0.5 / unit, random_state=0)
     for Y in batches:
         w = rng.gamma(1.0, size=len(Y)) + 0.01
         one.partial_fit(Y, sample_weight=w)
@@ -315,12 +319,14 @@ def test_rows_of_weight_zero_are_absent(lam):
     w = rng.integers(0, 3, size=len(X)).astype(float)
     w[(times == 0) | (times == 4)] = 0
     used = w > 0
-    model = DynamicMeans(lam, random_state=0).fit(X, sample_weight=w, times=times)
-    other = DynamicMeans(lam, random_state=0).fit(X[used], sample_weight=w[used], times=times[used])
+    model = DynamicMeans(lam=lam, random_state=0).fit(X, sample_weight=w, times=times)
+    other = DynamicMeans(lam=lam, random_state=0).fit(
+        X[used], sample_weight=w[used], times=times[used]
+    )
     assert np.array_equal(model.labels_[used], other.labels_)
     same_records(model, other)
     assert model.times_.tolist() == [1, 2, 3, 5, 6, 7, 8, 9]
-    stream = DynamicMeans(lam, random_state=0)
+    stream = DynamicMeans(lam=lam, random_state=0)
     for t in model.times_:
         stream.partial_fit(X[times == t], sample_weight=w[times == t])
         assert np.array_equal(model.labels_[times == t], stream.labels_)
@@ -334,7 +340,7 @@ def test_rows_of_weight_zero_are_absent(lam):
 
 def test_rows_of_weight_zero_without_clusters():
     """Q above lam: clusters die in the step in which they are born."""
-    model = DynamicMeans(1.0, q=2.0, tau=0.0).fit(line(0, 5), sample_weight=[1, 0])
+    model = DynamicMeans(lam=1.0, q=2.0, tau=0.0).fit(line(0, 5), sample_weight=[1, 0])
     assert model.n_clusters_ == 0 and model.labels_.tolist() == [0, -1]
 
 
@@ -379,7 +385,7 @@ def test_order_of_memory_and_type_do_not_matter():
         lambda Y: np.repeat(Y, 2, axis=1)[:, ::2],
         lambda Y: Y[::-1].copy()[::-1],
     )
-    models = [DynamicMeans(0.05, random_state=0) for _ in layouts]
+    models = [DynamicMeans(lam=0.05, random_state=0) for _ in layouts]
     for Y in batches:
         for model, layout in zip(models, layouts, strict=True):
             model.partial_fit(layout(Y))
@@ -389,12 +395,12 @@ def test_order_of_memory_and_type_do_not_matter():
 def test_read_only_and_other_types(tmp_path):
     X = np.round(9 * np.random.default_rng(0).random((60, 2)))
     times = np.arange(60) % 4
-    plain = DynamicMeans(2.0, random_state=0).fit(X, times=times)
+    plain = DynamicMeans(lam=2.0, random_state=0).fit(X, times=times)
     np.save(tmp_path / "X.npy", X)
     X.setflags(write=False)
     times.setflags(write=False)
     for other in (X, X.astype(np.int8), X.tolist(), np.load(tmp_path / "X.npy", mmap_mode="r")):
-        model = DynamicMeans(2.0, random_state=0).fit(other, times=times)
+        model = DynamicMeans(lam=2.0, random_state=0).fit(other, times=times)
         assert np.array_equal(model.labels_, plain.labels_)
         assert np.array_equal(model.predict(other), plain.predict(X))
 
@@ -404,7 +410,7 @@ def test_read_only_and_other_types(tmp_path):
 
 def test_revival():
     """phi = 1, v = 2; 4 costs 1 + 2/3 * 9 = 7 there; theta = (2 * 1 + 4) / 3."""
-    model = DynamicMeans(10.0, q=1.0, tau=0.0).partial_fit(line(0, 2))
+    model = DynamicMeans(lam=10.0, q=1.0, tau=0.0).partial_fit(line(0, 2))
     assert model.cluster_centers_.tolist() == [[1.0]]
     assert model.weights_.tolist() == [2.0]
     assert model.objective_ == 12
@@ -417,7 +423,7 @@ def test_revival():
 
 def test_revival_with_fading_weight():
     """gamma = 1 / (1/2 + tau D) = 1, then (v = 2, D = 3) 1 / (1/2 + 3/2) = 1/2."""
-    model = DynamicMeans(100.0, q=1.0, tau=0.5).partial_fit(line(0, 2)).partial_fit(line(4))
+    model = DynamicMeans(lam=100.0, q=1.0, tau=0.5).partial_fit(line(0, 2)).partial_fit(line(4))
     np.testing.assert_allclose(model.cluster_centers_, [[2.5]])
     assert model.weights_.tolist() == [2.0]
     model.partial_fit(NOBODY).partial_fit(NOBODY)
@@ -435,26 +441,26 @@ def test_revival_with_fading_weight():
 @pytest.mark.parametrize(("lam", "label"), [(7.0, 0), (np.nextafter(7.0, 0), 1)])
 def test_tie_of_lam_with_a_revival(lam, label):
     """4 costs 1 + 1/2 * 12 at the old cluster: v = 1, phi = 0, y^2 = 12."""
-    model = DynamicMeans(lam, q=1.0, tau=0.0, n_init=1).partial_fit([[0.0, 0.0, 0.0]])
+    model = DynamicMeans(lam=lam, q=1.0, tau=0.0, n_init=1).partial_fit([[0.0, 0.0, 0.0]])
     assert model.partial_fit([[2.0, 2.0, 2.0]]).labels_.tolist() == [label]
 
 
 @pytest.mark.parametrize(("lam", "labels"), [(4.0, [0, 0]), (np.nextafter(4.0, 0), [0, 1])])
 def test_tie_of_lam_with_an_active_cluster(lam, labels):
-    assert DynamicMeans(lam).partial_fit(line(0, 2)).labels_.tolist() == labels
+    assert DynamicMeans(lam=lam).partial_fit(line(0, 2)).labels_.tolist() == labels
 
 
 def test_ties_go_to_the_oldest():
     """5 is as far from an unseen cluster as from another; then from two active ones."""
-    model = DynamicMeans(9.0, q=0.0, tau=0.0).partial_fit(line(2, 8))
+    model = DynamicMeans(lam=9.0, q=0.0, tau=0.0).partial_fit(line(2, 8))
     assert model.partial_fit(line(5)).labels_.tolist() == [0]
-    model = DynamicMeans(9.0, n_init=1).partial_fit(line(2, 8, 5))
+    model = DynamicMeans(lam=9.0, n_init=1).partial_fit(line(2, 8, 5))
     assert model.labels_.tolist() == [0, 1, 0]
 
 
 def test_revival_against_an_active_cluster():
     """An active cluster costs the distance alone, an unseen one a share of it and its age."""
-    model = DynamicMeans(30.0, q=2.0, tau=0.0, n_init=1).partial_fit(line(0, 10))
+    model = DynamicMeans(lam=30.0, q=2.0, tau=0.0, n_init=1).partial_fit(line(0, 10))
     # 10 takes up cluster 1 (2 + 0); 5.5 costs 20.25 there, 2 + 1/2 * 30.25 = 17.125 at 0
     model.partial_fit(line(10, 5.5))
     assert model.labels_.tolist() == [1, 0]
@@ -463,7 +469,7 @@ def test_revival_against_an_active_cluster():
 
 def test_sole_member_of_an_old_cluster_leaves():
     """4 revives 0 (theta = 2); 8 opens a cluster that takes three at 5.1; 4 then goes there."""
-    model = DynamicMeans(10.0, q=0.0, tau=0.0, n_init=1).partial_fit(line(0))
+    model = DynamicMeans(lam=10.0, q=0.0, tau=0.0, n_init=1).partial_fit(line(0))
     model.partial_fit(line(4, 8, 5.1, 5.1, 5.1))
     assert model.labels_.tolist() == [1] * 5
     assert model.cluster_ids_.tolist() == [0, 1]
@@ -478,7 +484,7 @@ def test_sole_member_of_an_old_cluster_leaves():
 
 @pytest.mark.parametrize("t_q", [2, 2.0, 2.5, 3, 6.8, 7])
 def test_dies_when_older_than_t_q(t_q):
-    model = DynamicMeans(0.3, t_q=t_q, k_tau=1.0).partial_fit(line(0))
+    model = DynamicMeans(lam=0.3, t_q=t_q, k_tau=1.0).partial_fit(line(0))
     age = 1
     while age + 1 <= t_q:
         model.partial_fit(NOBODY)
@@ -492,7 +498,7 @@ def test_dies_when_older_than_t_q(t_q):
 @pytest.mark.parametrize("t_q", [3, 7, 10, 11, 22, 23, 25, 49])
 def test_rounding_neither_kills_nor_bars_revival(lam, t_q):
     """lam / t_q * t_q may be more than lam: at that age a cluster still takes its own center."""
-    model = DynamicMeans(lam, t_q=t_q, k_tau=1.0).partial_fit(line(0))
+    model = DynamicMeans(lam=lam, t_q=t_q, k_tau=1.0).partial_fit(line(0))
     for _ in range(t_q - 1):
         model.partial_fit(NOBODY)
     assert model.ages_.tolist() == [t_q]
@@ -503,16 +509,16 @@ def test_rounding_neither_kills_nor_bars_revival(lam, t_q):
 
 
 def test_dies_when_q_times_age_exceeds_lam():
-    model = DynamicMeans(1.0, q=0.5, tau=0.0).partial_fit(line(0))
+    model = DynamicMeans(lam=1.0, q=0.5, tau=0.0).partial_fit(line(0))
     assert model.partial_fit(NOBODY).n_clusters_ == 1
     assert model.partial_fit(NOBODY).n_clusters_ == 0
-    model = DynamicMeans(1.0, q=1.01, tau=0.0).partial_fit(line(0))  # gone at once
+    model = DynamicMeans(lam=1.0, q=1.01, tau=0.0).partial_fit(line(0))  # gone at once
     assert model.n_clusters_ == 0 and model.labels_.tolist() == [0]
     assert model.partial_fit(line(0)).labels_.tolist() == [1]
 
 
 def test_number_is_never_used_again():
-    model = DynamicMeans(1.0, t_q=1.5, k_tau=1.0)
+    model = DynamicMeans(lam=1.0, t_q=1.5, k_tau=1.0)
     for number in range(5):
         assert model.partial_fit(line(0)).labels_.tolist() == [number]
         assert model.cluster_ids_.tolist() == [number]
@@ -524,7 +530,7 @@ def test_number_is_never_used_again():
 
 def test_new_numbers_follow_the_points():
     """Numbers are handed out at the end of a step, in the order in which clusters opened."""
-    model = DynamicMeans(1.0, n_init=1).partial_fit(line(5, 0, 9))
+    model = DynamicMeans(lam=1.0, n_init=1).partial_fit(line(5, 0, 9))
     assert model.labels_.tolist() == [0, 1, 2]
     assert model.partial_fit(line(30, 0, 20)).labels_.tolist() == [3, 1, 4]
 
@@ -534,7 +540,7 @@ def test_other_orders_do_not_renumber():
     for seed in range(100):
         rng = np.random.default_rng(seed)
         Y = (10 * rng.permutation(6) + 0.3 * rng.normal(size=(8, 6))).reshape(-1, 1)
-        model = DynamicMeans(9.0, n_init=3, random_state=seed).partial_fit(Y)
+        model = DynamicMeans(lam=9.0, n_init=3, random_state=seed).partial_fit(Y)
         assert model.labels_.tolist() == list(range(6)) * 8, seed
 
 
@@ -543,38 +549,49 @@ def test_better_of_several_starts():
     better = 0
     for seed in range(60):
         Y = np.random.default_rng(seed).random((60, 2))
-        one = DynamicMeans(0.05, n_init=1).partial_fit(Y)
-        three = DynamicMeans(0.05, n_init=3, random_state=0).partial_fit(Y)
+        one = DynamicMeans(lam=0.05, n_init=1).partial_fit(Y)
+        three = DynamicMeans(lam=0.05, n_init=3, random_state=0).partial_fit(Y)
         assert three.objective_ <= one.objective_ * (1 + 1e-12)
         better += three.objective_ < one.objective_ * (1 - 1e-6)
     assert better > 20
 
 
 def test_empty_batches():
-    model = DynamicMeans(1.0, t_q=4.0, k_tau=1.1).partial_fit(line(0, 5))
+    model = DynamicMeans(lam=1.0, t_q=4.0, k_tau=1.1).partial_fit(line(0, 5))
     before = model.cluster_centers_.copy()
-    assert model.partial_fit(NOBODY).predict(line(0, 4)).tolist() == [0, 1]
+    model.partial_fit(NOBODY)
+    assert model.predict(line(0, 4), dormant=True).tolist() == [0, 1]
+    with pytest.raises(ValueError, match="no cluster was seen in the last step.*dormant=True"):
+        model.predict(line(0, 4))
     assert model.ages_.tolist() == [2, 2]
     assert model.objective_ == 0 and model.n_iter_ == 0
     assert model.labels_.shape == (0,) and model.labels_.dtype == np.int64
     assert np.array_equal(model.cluster_centers_, before)
-    assert model.partial_fit(line(5)).predict(line(0, 5)).tolist() == [0, 1]
+    model.partial_fit(line(5))
+    assert model.predict(line(0, 5)).tolist() == [1, 1]
+    assert model.predict(line(0, 5), dormant=True).tolist() == [0, 1]
     assert model.n_steps_ == 3
 
 
 def test_predict_by_hand():
     """Seen ones cost the distance, others half of it here (v = 1); numbers, not indices."""
-    model = DynamicMeans(4.0, q=1.0, tau=0.0, n_init=1).partial_fit(line(0, 10, 20))
+    model = DynamicMeans(lam=4.0, q=1.0, tau=0.0, n_init=1).partial_fit(line(0, 10, 20))
     model.partial_fit(line(20, 10))
+    new = line(-50, 5.5, 6, 14, 15, 16)
+    assert model.predict(new).tolist() == [1, 1, 1, 1, 1, 2]
     # 0 was seen 1 step before: 1 + x^2 / 2 against (x - 10)^2
-    assert model.predict(line(-50, 5.5, 6, 14, 15, 16)).tolist() == [0, 0, 1, 1, 1, 2]
+    assert model.predict(new, dormant=True).tolist() == [0, 0, 1, 1, 1, 2]
     assert model.predict(line(0)).dtype == np.int64
+    for wrong in (1, "yes", None):
+        with pytest.raises(TypeError, match="dormant must be True or False"):
+            model.predict(new, dormant=wrong)
     with pytest.raises(NotFittedError):
         DynamicMeans().predict(line(0))
     for _ in range(4):
         model.partial_fit(NOBODY)
-    with pytest.raises(ValueError, match="no cluster lives, so none can be predicted"):
-        model.predict(line(0))
+    for dormant in (False, True):
+        with pytest.raises(ValueError, match="no cluster lives, so none can be predicted"):
+            model.predict(line(0), dormant=dormant)
 
 
 @seeds(14)
@@ -583,18 +600,20 @@ def test_predict_equals_twin(seed):
     rng = np.random.default_rng(seed)
     batches, _ = moving(rng, 3, 6, 8, empty=0.3)
     options = penalties(seed, 0.05)
-    model = DynamicMeans(0.05, n_init=1, **options)
+    model = DynamicMeans(lam=0.05, n_init=1, **options)
     twin = twins.dynamic.Stream(3, 0.05, **options)
     new, unseen = rng.random((1500, 3)), 0
     for Y in batches:
         model.partial_fit(Y)
         twin.take(twin.starts(Y, [None])[0] if len(Y) else None)
         if model.n_clusters_:
-            found = model.predict(new)
-            assert np.array_equal(found, twin.predict(new))
+            found = model.predict(new, dormant=True)
+            assert np.array_equal(found, twin.predict(new, dormant=True))
             unseen += np.isin(found, model.cluster_ids_[model.ages_ > 1]).sum()
-            if len(Y):
-                assert np.array_equal(model.predict(Y), model.labels_)
+        if len(Y):
+            assert np.array_equal(model.predict(new), twin.predict(new))
+            for dormant in (False, True):
+                assert np.array_equal(model.predict(Y, dormant=dormant), model.labels_)
     assert (unseen > 0) == (seed % 7 != 5)  # t_q = 1.5: nothing lives unseen
 
 
@@ -602,14 +621,14 @@ def test_max_iter_warns():
     Y = np.random.default_rng(0).random((300, 2))
     told = r"in max_iter=1 sweeps of a time step; increase max_iter\.$"
     with pytest.warns(ConvergenceWarning, match=told):
-        model = DynamicMeans(0.05, max_iter=1).partial_fit(Y)
+        model = DynamicMeans(lam=0.05, max_iter=1).partial_fit(Y)
     assert model.n_iter_ == 1
     with pytest.warns(ConvergenceWarning, match=told):
-        DynamicMeans(0.05, max_iter=1).fit(Y, times=np.arange(300) % 3)
+        DynamicMeans(lam=0.05, max_iter=1).fit(Y, times=np.arange(300) % 3)
 
 
 def test_verbose(capsys):
-    DynamicMeans(1.0, verbose=1).partial_fit(line(0, 0.5, 7)).partial_fit(line(7))
+    DynamicMeans(lam=1.0, verbose=1).partial_fit(line(0, 0.5, 7)).partial_fit(line(7))
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("step 1: 3 points, 2 clusters, 2 of them new, 0 revived, 0 forgotten")
     assert second.startswith("step 2: 1 points, 1 clusters, 0 of them new")
@@ -640,7 +659,7 @@ def test_pickle_goes_on_where_it_stopped(state, record):
     """The generator too."""
     batches, _ = moving(np.random.default_rng(1), 2, 5, 20)
     state = pickle.loads(pickle.dumps(state))
-    model = DynamicMeans(0.02, random_state=state, record=record)
+    model = DynamicMeans(lam=0.02, random_state=state, record=record)
     for Y in batches[:8]:
         model.partial_fit(Y)
     copy = pickle.loads(pickle.dumps(model))
@@ -671,8 +690,8 @@ class Broken(dynamic.DynamicStep):
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_failed_step_changes_nothing(error, record, monkeypatch):
     batches, _ = moving(np.random.default_rng(1), 2, 5, 12, empty=0)
-    model = DynamicMeans(0.02, random_state=0, record=record)
-    twin = DynamicMeans(0.02, random_state=0, record=record)
+    model = DynamicMeans(lam=0.02, random_state=0, record=record)
+    twin = DynamicMeans(lam=0.02, random_state=0, record=record)
     monkeypatch.setattr(Broken, "error", error)
     for i, Y in enumerate(batches):
         before = bits(model)
@@ -692,7 +711,7 @@ def test_failed_step_changes_nothing(error, record, monkeypatch):
 def test_failed_first_step_changes_nothing(method, monkeypatch):
     """Not even a generator that the caller handed in."""
     Y, state = np.random.default_rng(0).random((40, 2)), np.random.RandomState(5)
-    model = DynamicMeans(0.02, random_state=state)
+    model = DynamicMeans(lam=0.02, random_state=state)
     before = bits(model)
     with monkeypatch.context() as patch:
         patch.setattr(dynamic, "DynamicStep", Broken)
@@ -704,7 +723,7 @@ def test_failed_first_step_changes_nothing(method, monkeypatch):
 
 def test_failed_fit_of_a_fitted_model_changes_nothing(monkeypatch):
     Y, state = np.random.default_rng(0).random((40, 2)), np.random.RandomState(5)
-    model = DynamicMeans(0.02, random_state=state, record=True)
+    model = DynamicMeans(lam=0.02, random_state=state, record=True)
     model.partial_fit(Y).partial_fit(Y + 0.1)
     before = bits(model)
     monkeypatch.setattr(dynamic, "DynamicStep", Broken)
@@ -718,7 +737,7 @@ def test_failed_fit_of_a_fitted_model_changes_nothing(monkeypatch):
 def test_interrupt(method, interrupt):
     """A step of minutes stops, and the model is what it was before."""
     rng = np.random.default_rng(0)
-    model = DynamicMeans(1e-12, random_state=0).partial_fit(rng.random((50, 8)))
+    model = DynamicMeans(lam=1e-12, random_state=0).partial_fit(rng.random((50, 8)))
     before = bits(model)
     interrupt(0.3)
     with pytest.raises(KeyboardInterrupt):
@@ -731,7 +750,7 @@ def test_interrupt(method, interrupt):
 def test_a_long_stream_does_not_grow():
     """2,000 steps: only the clusters that live are kept, while their numbers count up."""
     rng = np.random.default_rng(0)
-    model, sizes = DynamicMeans(0.05, t_q=3.0, k_tau=1.05, random_state=0), []
+    model, sizes = DynamicMeans(lam=0.05, t_q=3.0, k_tau=1.05, random_state=0), []
     centers = rng.random((4, 2))
     for step in range(2000):
         centers += 0.02 * rng.normal(size=(4, 2))
@@ -768,7 +787,7 @@ def test_record_is_what_fit_gives(seed):
     batches, _ = moving(rng, 2, 4, 15, empty=0)
     batches = [Y for Y in batches if len(Y)]
     options = penalties(seed, 0.05) | {"n_init": 1 + seed % 2, "random_state": seed}
-    model = DynamicMeans(0.05, record=True, **options)
+    model = DynamicMeans(lam=0.05, record=True, **options)
     twin, labels = twins.dynamic.Stream(2, 0.05, **penalties(seed, 0.05)), []
     births, deaths, revivals, tracks = [], [], [], {}
     for t, Y in enumerate(batches):
@@ -792,7 +811,7 @@ def test_record_is_what_fit_gives(seed):
         for number, track in tracks.items():
             np.testing.assert_allclose(model.tracks_[number], track, rtol=1e-12)
     times = 0.5 * np.repeat(np.arange(len(batches)), [len(Y) for Y in batches]) - 2
-    whole = DynamicMeans(0.05, **options).fit(np.vstack(batches), times=times)
+    whole = DynamicMeans(lam=0.05, **options).fit(np.vstack(batches), times=times)
     assert np.array_equal(whole.labels_, np.concatenate(labels))
     assert whole.times_.tolist() == np.unique(times).tolist()
     same_records(whole, model)
@@ -800,12 +819,13 @@ def test_record_is_what_fit_gives(seed):
     for name in ("cluster_centers_", "weights_", "cluster_ids_", "ages_", "objective_"):
         assert np.array_equal(getattr(whole, name), getattr(model, name))
     assert np.array_equal(
-        DynamicMeans(0.05, **options).fit_predict(np.vstack(batches), times=times), whole.labels_
+        DynamicMeans(lam=0.05, **options).fit_predict(np.vstack(batches), times=times),
+        whole.labels_,
     )
 
 
 def test_record_of_empty_batches():
-    model = DynamicMeans(1.0, t_q=2, k_tau=1.0, record=True).partial_fit(NOBODY)
+    model = DynamicMeans(lam=1.0, t_q=2, k_tau=1.0, record=True).partial_fit(NOBODY)
     assert model.tracks_ == {} and model.step_objectives_.tolist() == [0.0]
     model.partial_fit(line(0, 0.2)).partial_fit(NOBODY).partial_fit(line(0.1)).partial_fit(NOBODY)
     model.partial_fit(NOBODY).partial_fit(NOBODY)
@@ -817,7 +837,7 @@ def test_record_of_empty_batches():
 
 
 def test_record_after_the_first_step():
-    model = DynamicMeans(1.0).partial_fit(line(0))
+    model = DynamicMeans(lam=1.0).partial_fit(line(0))
     before = bits(model.set_params(record=True))
     with pytest.raises(ValueError, match="record must be set before the first step"):
         model.partial_fit(line(0))
@@ -828,10 +848,10 @@ def test_partial_fit_goes_on_after_fit():
     """The state is that of one stream; nothing of the record of `fit` is left out of date."""
     batches, _ = moving(np.random.default_rng(2), 2, 4, 10, empty=0, hidden=0)
     times = np.repeat(np.arange(5), [len(Y) for Y in batches[:5]])
-    stream = DynamicMeans(0.05, random_state=0)
+    stream = DynamicMeans(lam=0.05, random_state=0)
     for Y in batches[:5]:
         stream.partial_fit(Y)
-    model = DynamicMeans(0.05, random_state=0).fit(np.vstack(batches[:5]), times=times)
+    model = DynamicMeans(lam=0.05, random_state=0).fit(np.vstack(batches[:5]), times=times)
     for Y in batches[5:]:
         model.partial_fit(Y)
         stream.partial_fit(Y)
@@ -849,8 +869,8 @@ def test_times_in_any_order():
     X, times = np.vstack(batches), np.repeat(np.arange(12), [len(Y) for Y in batches])
     mixed = rng.permutation(len(X))
     order = mixed[np.argsort(times[mixed], kind="stable")]
-    one = DynamicMeans(0.05, random_state=0).fit(X[order], times=times[order])
-    other = DynamicMeans(0.05, random_state=0).fit(X[mixed], times=times[mixed])
+    one = DynamicMeans(lam=0.05, random_state=0).fit(X[order], times=times[order])
+    other = DynamicMeans(lam=0.05, random_state=0).fit(X[mixed], times=times[mixed])
     labels = np.empty(len(X), dtype=int)
     labels[order], back = one.labels_, np.empty(len(X), dtype=int)
     back[mixed] = other.labels_
@@ -870,7 +890,7 @@ def test_gaps_are_batches_without_rows(seed):
     rng = np.random.default_rng(seed)
     batches, _ = moving(rng, 2, 4, 25, empty=0.4)
     options = penalties(seed, 0.05) | {"random_state": seed, "record": True}
-    stream, other = DynamicMeans(0.05, **options), DynamicMeans(0.05, **options)
+    stream, other = DynamicMeans(lam=0.05, **options), DynamicMeans(lam=0.05, **options)
     elapsed, labels, died = 1, [], []
     for t, Y in enumerate(batches):
         stream.partial_fit(Y)
@@ -894,7 +914,7 @@ def test_gaps_are_batches_without_rows(seed):
     first = times.min()
     for dtype, step, origin in ((np.int64, 1, 0), (np.int16, 20, -7), (np.uint64, 3, 2**63)):
         given = (times * step).astype(np.int64).astype(dtype) + np.asarray(origin).astype(dtype)
-        whole = DynamicMeans(0.05, **options).fit(np.vstack(batches), times=given, step=step)
+        whole = DynamicMeans(lam=0.05, **options).fit(np.vstack(batches), times=given, step=step)
         assert np.array_equal(whole.labels_, np.concatenate(labels))
         assert whole.n_steps_ == times.max() - first + 1
         assert whole.times_.tolist() == np.unique(given).tolist()
@@ -905,7 +925,7 @@ def test_long_gaps():
     """No loop over the steps in between."""
     for gap in (10**9, 2**31 - 1):
         for options, left in (({"t_q": 5, "k_tau": 1.1}, [1]), ({"q": 0, "tau": 0}, [0, 1])):
-            model = DynamicMeans(1.0, **options)
+            model = DynamicMeans(lam=1.0, **options)
             model.fit(line(0, 9), times=[0, gap], step=1)
             assert model.cluster_ids_.tolist() == left
             assert model.n_steps_ == gap + 1 and len(model.times_) == 2
@@ -928,7 +948,7 @@ def test_long_gaps():
     ],
 )
 def test_bad_steps(times, step, message):
-    model = DynamicMeans(1.0, random_state=0).fit(line(0, 4))
+    model = DynamicMeans(lam=1.0, random_state=0).fit(line(0, 4))
     before = bits(model)
     with pytest.raises(ValueError, match=message):
         model.fit(line(0, 1, 2), times=times, step=step)
@@ -938,14 +958,14 @@ def test_bad_steps(times, step, message):
 @pytest.mark.parametrize("value", [1.0, True, "1", [1], np.timedelta64(1, "D")])
 def test_steps_of_the_wrong_kind(value):
     with pytest.raises(TypeError, match="step must be an integer or None"):
-        DynamicMeans(1.0).fit(line(0, 1), times=[0, 1], step=value)
+        DynamicMeans(lam=1.0).fit(line(0, 1), times=[0, 1], step=value)
     with pytest.raises(TypeError, match="elapsed must be an integer"):
-        DynamicMeans(1.0).partial_fit(line(0, 1), elapsed=value)
+        DynamicMeans(lam=1.0).partial_fit(line(0, 1), elapsed=value)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2**31, 2**70])
 def test_elapsed_out_of_bounds(value):
-    model = DynamicMeans(1.0, random_state=0).partial_fit(line(0, 4))
+    model = DynamicMeans(lam=1.0, random_state=0).partial_fit(line(0, 4))
     before = bits(model)
     with pytest.raises(ValueError, match="elapsed must be"):
         model.partial_fit(line(0), elapsed=value)
@@ -957,7 +977,7 @@ def test_kinds_of_times():
     pd = pytest.importorskip("pandas")
     batches, _ = moving(np.random.default_rng(0), 2, 4, 8, empty=0, hidden=0)
     X, step = np.vstack(batches), np.repeat(np.arange(8), [len(Y) for Y in batches])
-    plain = DynamicMeans(0.05, random_state=0).fit(X, times=step)
+    plain = DynamicMeans(lam=0.05, random_state=0).fit(X, times=step)
     days = np.datetime64("2024-02-26") + step
     for times in (
         step.tolist(),
@@ -973,18 +993,18 @@ def test_kinds_of_times():
         pd.Series(step, index=np.arange(len(X))[::-1]),
         pd.Series(np.array(list("abcdefgh"))[step]),
     ):
-        model = DynamicMeans(0.05, random_state=0).fit(X, times=times)
+        model = DynamicMeans(lam=0.05, random_state=0).fit(X, times=times)
         assert np.array_equal(model.labels_, plain.labels_)
         assert len(model.times_) == 8 and (model.times_[1:] > model.times_[:-1]).all()
         same_records(model, plain)
-    model = DynamicMeans(0.05, random_state=0).fit(X, times=days)
+    model = DynamicMeans(lam=0.05, random_state=0).fit(X, times=days)
     assert model.times_.dtype.kind == "M" and model.times_[3] == np.datetime64("2024-02-29")
 
 
 def test_without_times_all_is_one_step():
     X = np.random.default_rng(0).random((80, 2))
-    model = DynamicMeans(0.05, random_state=0).fit(X)
-    other = DynamicMeans(0.05, random_state=0).fit(X, times=np.full(80, 7.5))
+    model = DynamicMeans(lam=0.05, random_state=0).fit(X)
+    other = DynamicMeans(lam=0.05, random_state=0).fit(X, times=np.full(80, 7.5))
     assert np.array_equal(model.labels_, other.labels_)
     assert model.times_.tolist() == [0] and other.times_.tolist() == [7.5]
     assert model.n_steps_ == 1 and model.tracks_[0].shape == (1, 3)
@@ -1001,16 +1021,18 @@ def test_data_frames():
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame(np.random.default_rng(0).random((40, 2)), columns=["east", "north"])
     X.index = X.index[::-1]
-    model = DynamicMeans(0.05, random_state=0).partial_fit(X).partial_fit(X[:20])
+    model = DynamicMeans(lam=0.05, random_state=0).partial_fit(X).partial_fit(X[:20])
     assert model.feature_names_in_.tolist() == ["east", "north"]
-    other = DynamicMeans(0.05, random_state=0).partial_fit(X.to_numpy()).partial_fit(X.values[:20])
+    other = (
+        DynamicMeans(lam=0.05, random_state=0).partial_fit(X.to_numpy()).partial_fit(X.values[:20])
+    )
     assert np.array_equal(model.cluster_centers_, other.cluster_centers_)
     assert np.array_equal(model.predict(X), other.predict(X.to_numpy()))
     model.partial_fit(X[:0])
     assert model.ages_.min() == 2
     with pytest.raises(ValueError, match="feature names"):
         model.partial_fit(X[["north", "east"]])
-    fitted = DynamicMeans(0.05, random_state=0).fit(X, times=pd.Series(np.arange(40) // 10))
+    fitted = DynamicMeans(lam=0.05, random_state=0).fit(X, times=pd.Series(np.arange(40) // 10))
     assert fitted.n_steps_ == 4
 
 
@@ -1057,7 +1079,7 @@ def test_moving_gaussians():
     for seed in range(10):
         rng = np.random.default_rng(seed)
         centers, truth = 3 * rng.random((5, 2)), np.arange(5)
-        model = DynamicMeans(0.1, t_q=6.8, k_tau=1.01, random_state=0)
+        model = DynamicMeans(lam=0.1, t_q=6.8, k_tau=1.01, random_state=0)
         learned, truths = [], []
         for _ in range(8):
             died = rng.random(5) < 0.05
@@ -1078,8 +1100,8 @@ def test_batches_of_one_data_set(seed):
     rng = np.random.default_rng(seed)
     X = rng.permutation(blobs(rng, 3000, 2, 6, spread=0.02))
     lam = 0.05
-    whole = DPMeans(lam).fit(X)
-    model = DynamicMeans(lam, q=0, tau=0, random_state=0)
+    whole = DPMeans(lam=lam).fit(X)
+    model = DynamicMeans(lam=lam, q=0, tau=0, random_state=0)
     labels = np.concatenate([model.partial_fit(Y).labels_ for Y in np.array_split(X, 12)])
     assert model.weights_.sum() == 3000  # every point counts once
     for k in model.cluster_ids_:  # a center is the mean of all its points
@@ -1105,7 +1127,7 @@ def test_same_bits_for_any_number_of_threads(d, dtype):
     lam = 0.02 * d
     models = []
     for n_threads in (1, 2, 3):
-        model = DynamicMeans(lam, n_init=2, random_state=0, max_iter=6, n_threads=n_threads)
+        model = DynamicMeans(lam=lam, n_init=2, random_state=0, max_iter=6, n_threads=n_threads)
         model.partial_fit(X[:40_000]).partial_fit(X)
         found = bits(model.set_params(n_threads=None))
         models.append((found, model.predict(X + np.asarray(0.01, dtype)).tobytes()))
@@ -1200,7 +1222,7 @@ def test_values_of_the_wrong_kind(options, message):
     ],
 )
 def test_bad_batches(X, message):
-    model = DynamicMeans(1.0, random_state=0).partial_fit([[0.0, 0.0], [3.0, 3.0]])
+    model = DynamicMeans(lam=1.0, random_state=0).partial_fit([[0.0, 0.0], [3.0, 3.0]])
     before = bits(model)
     with pytest.raises(ValueError, match=message):
         model.partial_fit(X)
@@ -1210,7 +1232,7 @@ def test_bad_batches(X, message):
 def test_fit_without_rows():
     for X, times in ((np.zeros((0, 2)), None), (np.zeros((0, 2)), [])):
         with pytest.raises(ValueError, match="0 sample"):
-            DynamicMeans(1.0).fit(X, times=times)
+            DynamicMeans(lam=1.0).fit(X, times=times)
 
 
 @pytest.mark.parametrize(
@@ -1241,7 +1263,7 @@ def test_fit_without_rows():
     ],
 )
 def test_bad_times(times):
-    model = DynamicMeans(1.0, random_state=0).fit(line(0, 4))
+    model = DynamicMeans(lam=1.0, random_state=0).fit(line(0, 4))
     before = bits(model)
     with pytest.raises(ValueError, match="times|NaN|infinity"):
         model.fit(line(0, 1, 2), times=times)
@@ -1261,7 +1283,7 @@ def test_bad_times(times):
     ],
 )
 def test_bad_weights(weight, message):
-    model = DynamicMeans(1.0, random_state=0).partial_fit(line(0, 4))
+    model = DynamicMeans(lam=1.0, random_state=0).partial_fit(line(0, 4))
     before = bits(model)
     for method in (model.fit, model.partial_fit):
         with pytest.raises(ValueError, match=message):
@@ -1274,33 +1296,33 @@ def test_bad_weights(weight, message):
 
 def test_weights_too_large_for_the_data():
     with pytest.raises(ValueError, match="sample_weight must not take the squared spread"):
-        DynamicMeans(1.0).fit(line(0, 1e100), sample_weight=[1e95, 1e95])
+        DynamicMeans(lam=1.0).fit(line(0, 1e100), sample_weight=[1e95, 1e95])
 
 
 def test_kernel_forms_take_no_weights():
     with pytest.raises(TypeError, match="sample_weight"):
-        KernelDynamicMeans(1.0).fit(line(0, 1), sample_weight=[1, 1])
+        KernelDynamicMeans(lam=1.0).fit(line(0, 1), sample_weight=[1, 1])
     with pytest.raises(TypeError, match="sample_weight"):
-        KernelDynamicMeans(1.0).partial_fit(line(0, 1), sample_weight=[1, 1])
+        KernelDynamicMeans(lam=1.0).partial_fit(line(0, 1), sample_weight=[1, 1])
 
 
 @pytest.mark.parametrize("n_clusters", [2, 9])
 def test_n_clusters_out_of_bounds(n_clusters):
-    model = DynamicMeans("farthest-first", n_clusters=n_clusters)
+    model = DynamicMeans(lam="farthest-first", n_clusters=n_clusters)
     if n_clusters > 3:
         with pytest.raises(ValueError, match="n_clusters must be <= n_samples=3, got n_clusters=9"):
             model.fit(line(0, 1, 2))
     else:
         assert model.fit(line(0, 1, 2)).lam_ > 0
     with pytest.raises(ValueError, match="n_clusters must be >= 1, got 0"):
-        DynamicMeans(1.0, n_clusters=0).fit(line(0, 1, 2))
+        DynamicMeans(lam=1.0, n_clusters=0).fit(line(0, 1, 2))
     with pytest.raises(TypeError, match="n_clusters must be an integer, got 2.5"):
-        DynamicMeans(1.0, n_clusters=2.5).fit(line(0, 1, 2))
+        DynamicMeans(lam=1.0, n_clusters=2.5).fit(line(0, 1, 2))
 
 
 def test_failed_batch_after_one_without_rows(monkeypatch):
     """The penalties are still free."""
-    model = DynamicMeans(1.0, random_state=0).partial_fit(NOBODY)
+    model = DynamicMeans(lam=1.0, random_state=0).partial_fit(NOBODY)
     before = bits(model)
     with monkeypatch.context() as patch:
         patch.setattr(dynamic, "DynamicStep", Broken)
@@ -1312,7 +1334,7 @@ def test_failed_batch_after_one_without_rows(monkeypatch):
 
 def test_parameters_in_mid_stream():
     """Refused where they could not be honored, honored otherwise."""
-    model = DynamicMeans(1.0, random_state=0).partial_fit(NOBODY)
+    model = DynamicMeans(lam=1.0, random_state=0).partial_fit(NOBODY)
     for name, value in (("random_state", 1), ("random_state", None)):
         before = bits(model.set_params(**{name: value}))
         with pytest.raises(ValueError, match="random_state must stay what it was at the first"):
@@ -1333,7 +1355,7 @@ def test_parameters_in_mid_stream():
     ("name", "value"), [("lam", 2.0), ("t_q", 3.0), ("k_tau", 1.5), ("lam", "farthest-first")]
 )
 def test_penalties_stay_what_they_were(name, value):
-    model = DynamicMeans(1.0, t_q=4.0, k_tau=1.1).partial_fit([[0.0], [5.0]])
+    model = DynamicMeans(lam=1.0, t_q=4.0, k_tau=1.1).partial_fit([[0.0], [5.0]])
     state = pickle.dumps(vars(model.set_params(**{name: value})))
     with pytest.raises(ValueError, match=f"{name} must stay what it was at the first batch"):
         model.partial_fit([[0.0]])

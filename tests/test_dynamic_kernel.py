@@ -282,8 +282,8 @@ def test_linear_kernel_is_dynamic_means(seed):
 
 @seeds(3)
 def test_spectral_follows_separated_clusters(seed):
-    model = SpectralDynamicMeans(2.0, t_q=2.5, k_tau=1.05, gamma=1.0, budget=8, random_state=0)
-    other = DynamicMeans(2.0, t_q=2.5, k_tau=1.05)
+    model = SpectralDynamicMeans(lam=2.0, t_q=2.5, k_tau=1.05, gamma=1.0, budget=8, random_state=0)
+    other = DynamicMeans(lam=2.0, t_q=2.5, k_tau=1.05)
     for Y in stream(seed):
         model.partial_fit(Y)
         assert np.array_equal(model.labels_, other.partial_fit(Y).labels_)
@@ -296,7 +296,7 @@ def test_spectral_follows_separated_clusters(seed):
 def test_objective_of_a_stream(seed):
     """Overlapping clusters, a small budget: paths never rise, the state is what the twin says."""
     rng = np.random.default_rng(seed)
-    model = KernelDynamicMeans(0.5, t_q=3.0, k_tau=1.1, gamma=2.0, budget=4, n_init=1)
+    model = KernelDynamicMeans(lam=0.5, t_q=3.0, k_tau=1.1, gamma=2.0, budget=4, n_init=1)
     state = None
     for _ in range(6):
         Y = 2 * rng.random((12, 2))
@@ -337,7 +337,7 @@ def test_rings():
     """Two rings and a spot that move: SD-Means keeps their numbers, D-Means cuts them up."""
     rng = np.random.default_rng(0)
     model = SpectralDynamicMeans(
-        30.0,
+        lam=30.0,
         t_q=5.0,
         k_tau=1.01,
         kernel=ring_kernel,
@@ -345,7 +345,7 @@ def test_rings():
         budget=40,
         random_state=0,
     )
-    other = DynamicMeans(0.1, t_q=5.0, k_tau=1.01)
+    other = DynamicMeans(lam=0.1, t_q=5.0, k_tau=1.01)
     center, shares, names = np.zeros(2), [], None
     for _ in range(6):
         center = center + 0.02 * rng.standard_normal(2)
@@ -375,7 +375,7 @@ def test_kernel_sees_all_points_once_a_step(estimator):
         seen.append((n_batch, len(X)))
         return X @ Y.T
 
-    model = estimator(1.0, kernel=kernel, budget=2)
+    model = estimator(lam=1.0, kernel=kernel, budget=2)
     model.partial_fit([[0.0], [0.1], [0.2], [5.0]])
     model.partial_fit([[0.1], [0.3], [0.2]])
     kept = [len(a) for a in model.kept_coefficients_]
@@ -389,9 +389,9 @@ def test_kernel_sees_all_points_once_a_step(estimator):
 @BOTH
 def test_kernels_by_name_and_as_callables(estimator):
     Y = list(stream(0, steps=4))
-    one = estimator(0.4, gamma=0.7, random_state=0)
+    one = estimator(lam=0.4, gamma=0.7, random_state=0)
     two = estimator(
-        0.4,
+        lam=0.4,
         kernel=lambda X, Y, gamma: np.exp(-gamma * cdist(X, Y, "sqeuclidean")),
         kernel_params={"gamma": 0.7},
         random_state=0,
@@ -408,7 +408,7 @@ def test_penalty_from_the_first_batch(estimator):
     empty = np.zeros((0, 2))
     model = estimator(kernel="linear").partial_fit(empty)
     assert not hasattr(model, "lam_")
-    expected = DynamicMeans("farthest-first").partial_fit(Y).lam_
+    expected = DynamicMeans(lam="farthest-first").partial_fit(Y).lam_
     assert model.partial_fit(Y).lam_ == pytest.approx(expected, rel=1e-9)
     assert model.partial_fit(10 * Y).lam_ == pytest.approx(expected, rel=1e-9)
     assert estimator().partial_fit(np.ones((3, 2))).lam_ == 1.0
@@ -430,7 +430,7 @@ def bits(model):
 @pytest.mark.parametrize("record", [False, True])
 def test_pickle_goes_on_where_it_stopped(estimator, record):
     batches = list(stream(1, sd=1.5))
-    model = estimator(0.7, random_state=0, record=record, gamma=0.1, budget=5)
+    model = estimator(lam=0.7, random_state=0, record=record, gamma=0.1, budget=5)
     for Y in batches[:5]:
         model.partial_fit(Y)
     copy = pickle.loads(pickle.dumps(model))
@@ -441,7 +441,7 @@ def test_pickle_goes_on_where_it_stopped(estimator, record):
 @BOTH
 def test_failed_step_changes_nothing(estimator, monkeypatch):
     batches = list(stream(2, sd=1.5))
-    model = estimator(0.7, random_state=0, record=True, gamma=0.1, n_init=1)
+    model = estimator(lam=0.7, random_state=0, record=True, gamma=0.1, n_init=1)
     model.partial_fit(batches[0]).partial_fit(batches[1])
     before, steps = bits(model), model.n_steps_
 
@@ -460,7 +460,7 @@ def test_failed_step_changes_nothing(estimator, monkeypatch):
 
 @BOTH
 def test_empty_batches(estimator):
-    model = estimator(1.0, t_q=2.5, k_tau=1.1, kernel="linear", record=True)
+    model = estimator(lam=1.0, t_q=2.5, k_tau=1.1, kernel="linear", record=True)
     model.partial_fit([[0.0], [0.1], [9.0]])
     ids = model.cluster_ids_
     model.partial_fit(np.zeros((0, 1)))
@@ -479,8 +479,8 @@ def test_fit_is_partial_fit_of_every_time(estimator):
         np.concatenate(batches),
         np.repeat(np.arange(len(batches)), [len(Y) for Y in batches]),
     )
-    model = estimator(0.7, random_state=0, gamma=0.1).fit(X, times=times)
-    other = estimator(0.7, random_state=0, gamma=0.1, record=True)
+    model = estimator(lam=0.7, random_state=0, gamma=0.1).fit(X, times=times)
+    other = estimator(lam=0.7, random_state=0, gamma=0.1, record=True)
     labels = [other.partial_fit(Y).labels_ for Y in batches]
     assert np.array_equal(model.labels_, np.concatenate(labels))
     assert np.array_equal(model.step_objectives_, other.step_objectives_)
@@ -491,27 +491,67 @@ def test_fit_is_partial_fit_of_every_time(estimator):
 
 @BOTH
 def test_predict(estimator):
-    model = estimator(1.0, kernel="linear").partial_fit([[0.0], [0.2], [9.0], [9.2]])
+    model = estimator(lam=1.0, kernel="linear").partial_fit([[0.0], [0.2], [9.0], [9.2]])
     if estimator is KernelDynamicMeans:
         assert model.predict([[0.3], [8.0]]).tolist() == [0, 1]
     assert model.predict([[0.1]]).dtype == np.int64
     model.partial_fit(np.zeros((0, 1)))
-    with pytest.raises(ValueError, match="no cluster was seen in the last step"):
+    with pytest.raises(ValueError, match="no cluster was seen in the last step.*dormant=True"):
         model.predict([[0.3]])
+    assert model.predict([[0.1]], dormant=True).tolist() == [0]
+    with pytest.raises(TypeError, match="dormant must be True or False, got 1"):
+        model.predict([[0.1]], dormant=1)
     with pytest.raises(NotFittedError):
         estimator().predict([[0.3]])
 
 
 @BOTH
+def test_predict_by_hand(estimator):
+    """Active ones cost the distance, the dormant one 1 + half of it (v = 1), as in D-Means."""
+    model = estimator(lam=4.0, q=1.0, tau=0.0, kernel="linear", random_state=0)
+    plain = DynamicMeans(lam=4.0, q=1.0, tau=0.0, random_state=0)
+    for Y in (10 * np.eye(3), 10 * np.eye(3)[1:]):
+        assert np.array_equal(model.partial_fit(Y).labels_, plain.partial_fit(Y).labels_)
+    assert model.ages_.tolist() == [2, 1, 1]
+    # squared distances from 0, 1 and 2: (1, 181, 201), (55.25, 45.25, 155.25), (181, 1, 181)
+    new = [[10.0, 1.0, 0.0], [5.0, 5.5, 0.0], [0.0, 9.0, 0.0]]
+    for both in (model, plain):
+        assert both.predict(new).tolist() == [1, 1, 1]
+        assert both.predict(new, dormant=True).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("dormant", [False, True])
+def test_predict_of_the_linear_kernel(dormant):
+    """Is that of D-Means, over many steps, with clusters of all weights and ages."""
+    rng = np.random.default_rng(0)
+    places, new = (
+        np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]),
+        3 * rng.random((300, 2)),
+    )
+    options = {"t_q": 5.0, "k_tau": 1.1, "n_init": 1}
+    model = KernelDynamicMeans(lam=0.4, kernel="linear", budget=1000, **options)
+    plain, unseen = DynamicMeans(lam=0.4, **options), 0
+    for _ in range(12):
+        seen = np.flatnonzero(rng.random(4) < 0.6).repeat(rng.integers(1, 4))
+        Y = places[seen] + 0.05 * rng.standard_normal((len(seen), 2))
+        assert np.array_equal(model.partial_fit(Y).labels_, plain.partial_fit(Y).labels_)
+        if len(Y):
+            found = plain.predict(new, dormant=dormant)
+            assert np.array_equal(model.predict(new, dormant=dormant), found)
+            unseen += np.isin(found, plain.cluster_ids_[plain.ages_ > 1]).sum()
+    assert (unseen > 0) == dormant
+
+
+@BOTH
 def test_verbose(estimator, capsys):
-    estimator(0.7, verbose=1).partial_fit([[0.0], [0.1]])
+    estimator(lam=0.7, verbose=1).partial_fit([[0.0], [0.1]])
     assert capsys.readouterr().out.startswith("step 1: 2 points, 1 clusters, 1 of them new")
 
 
 def test_max_iter_warns():
     Y = np.random.default_rng(0).random((60, 2))
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
-        KernelDynamicMeans(0.3, gamma=3.0, max_iter=1).partial_fit(Y)
+        KernelDynamicMeans(lam=0.3, gamma=3.0, max_iter=1).partial_fit(Y)
 
 
 # Bad input ---------------------------------------------------------------------------------
@@ -573,7 +613,7 @@ def test_max_iter_out_of_bounds():
     ],
 )
 def test_bad_batches(estimator, X, message):
-    model = estimator(0.7).partial_fit([[0.0], [1.0]])
+    model = estimator(lam=0.7).partial_fit([[0.0], [1.0]])
     before = bits(model)
     with pytest.raises(ValueError, match=message):
         model.partial_fit(X)
@@ -586,7 +626,7 @@ def test_bad_kernel_later_changes_nothing(estimator):
         K = X @ Y.T
         return np.where(K > 100, np.nan, K)
 
-    model = estimator(0.7, kernel=kernel, random_state=0).partial_fit([[0.0], [1.0]])
+    model = estimator(lam=0.7, kernel=kernel, random_state=0).partial_fit([[0.0], [1.0]])
     before = bits(model)
     with pytest.raises(ValueError, match="kernel must return finite"):
         model.partial_fit([[11.0]])

@@ -72,16 +72,18 @@ def test_all_estimators_are_found():
     assert names <= {estimator.__name__ for estimator in ESTIMATORS}
 
 
-# A first argument that suits X, and a start, where they are not a penalty and centers.
+# A penalty or number that suits X, and a start, where they are not lam=0.2 and centers.
 ASSIGNMENTS = np.eye(3, dtype=int)[np.arange(60) % 3]
-FIRST = {
-    "BPMeans": 4.0,
-    "KFeatures": 3,
-    "MahalanobisMeans": 3,
-    "PenalizedCut": -0.5,
-    "SphericalDPMeans": 0.9,
+SUITABLE = {
+    "BPMeans": {"lam": 4.0},
+    "HDPMeans": {"lam_local": 0.2},
+    "KFeatures": {"n_components": 3},
+    "KernelHDPMeans": {"lam_local": 0.2},
+    "MahalanobisMeans": {"n_clusters": 3},
+    "PenalizedCut": {"lam": -0.5},
+    "SegmentMeans": {"lam": 0.2, "lam_switch": 0.01},  # so that noise has several states
+    "SphericalDPMeans": {"min_cosine": 0.9},
 }
-MORE = {"SegmentMeans": {"lam_switch": 0.01}}  # so that noise has several states
 STARTS = {
     "BPMeans": ASSIGNMENTS,
     "KFeatures": ASSIGNMENTS,
@@ -97,16 +99,16 @@ def data(estimator):
     return np.exp(-4 * np.square(X[:, None] - X).sum(axis=2))
 
 
-def first(estimator):
-    """An argument for the estimator."""
-    return FIRST.get(estimator.__name__, 0.2)
+def suitable(estimator):
+    """Arguments for X."""
+    return SUITABLE.get(estimator.__name__, {"lam": 0.2})
 
 
-def made(estimator, *arguments):
+def made(estimator, **arguments):
     """An unfitted one, whose random numbers are fixed if it draws any."""
     random = "random_state" in inspect.signature(estimator).parameters
     options = {"random_state": 0} if random else {}
-    return estimator(*arguments, **options, **MORE.get(estimator.__name__, {}))
+    return estimator(**options, **{**suitable(estimator), **arguments})
 
 
 def groups(model):
@@ -145,33 +147,167 @@ def fits(value, annotation):
     return isinstance(value, annotation)
 
 
+# What may be given without a name: numbers of clusters and features, never a penalty.
+POSITIONAL = {"KFeatures": ["n_components"], "MahalanobisMeans": ["n_clusters"]}
+
+
+def positional(estimator):
+    """Names of the parameters that need not be given by name."""
+    parameters = inspect.signature(estimator).parameters.values()
+    return [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+
+
+UNIT = "(a penalty, in squared data units)"
+FEATURE_SPACE = "in squared units of the feature space)"
+GUESS = '(with lam="farthest-first" a guess of the number of clusters)'
+IN_A_SET = '(with lam_local="farthest-first" a guess of the number of clusters in a data set)'
+IN_ALL = '(with lam_global="farthest-first" a guess of the number of clusters in all)'
+COSINE = "(the least cosine of a row with its center)"
+WAYS = {
+    "BPMeans": (
+        f"lam=3 {UNIT} or "
+        'n_components=3 (with lam="farthest-first" a guess of the number of features)'
+    ),
+    "BregmanDPMeans": f"lam=3 (a penalty, in units of the divergence) or n_clusters=3 {GUESS}",
+    "DPMeans": f"lam=3 {UNIT} or n_clusters=3 {GUESS}",
+    "DynamicMeans": f"lam=3 {UNIT} or n_clusters=3 {GUESS}",
+    "HDPMeans": (
+        "lam_local=3 (the penalty of a local cluster, in squared data units) or "
+        "lam_global=3 (the penalty of a global cluster, in squared data units) or "
+        f"n_local=3 {IN_A_SET} or n_global=3 {IN_ALL}"
+    ),
+    "KernelDPMeans": f"lam=3 (a penalty, {FEATURE_SPACE} or n_clusters=3 {GUESS}",
+    "KernelDynamicMeans": f"lam=3 (a penalty, {FEATURE_SPACE}",
+    "KernelHDPMeans": (
+        f"lam_local=3 (the penalty of a local cluster, {FEATURE_SPACE} or "
+        f"lam_global=3 (the penalty of a global cluster, {FEATURE_SPACE} or "
+        f"n_local=3 {IN_A_SET} or n_global=3 {IN_ALL}"
+    ),
+    "MiniBatchDPMeans": f"lam=3 {UNIT} or n_clusters=3 {GUESS}",
+    "PenalizedCut": "lam=3 (a penalty, in units of the cut, negative)",
+    "RobustDPMeans": (
+        f"lam=3 {UNIT} or price=3 (the penalty of a row that is noise, in squared data units)"
+    ),
+    "SegmentMeans": (
+        f"lam=3 {UNIT} or lam_switch=3 (the penalty of a switch, in squared data units)"
+    ),
+    "SpectralDPMeans": f"lam=3 (a penalty, {FEATURE_SPACE} or n_clusters=3 {GUESS}",
+    "SpectralDynamicMeans": f"lam=3 (a penalty, {FEATURE_SPACE}",
+    "SphericalDPMeans": (
+        f"min_cosine=3 {COSINE} or lam=3 (a penalty, in units of 1 - cosine) or "
+        f"n_clusters=3 {GUESS}"
+    ),
+}
+DASK_WAYS = {
+    "DPMeans": f"lam=3 {UNIT}",
+    "HDPMeans": WAYS["HDPMeans"].partition(" or n_local")[0],
+    "MiniBatchDPMeans": WAYS["MiniBatchDPMeans"],
+    "SphericalDPMeans": WAYS["SphericalDPMeans"].rpartition(" or ")[0],
+}
+
+
+def dask_estimators():
+    """Those of smallvar.dask, by name."""
+    pytest.importorskip("dask")
+    import smallvar.dask
+
+    names = set(smallvar.dask.__all__)
+    assert names == set(DASK_WAYS)
+    return {name: getattr(smallvar.dask, name) for name in names}
+
+
+def message(estimator, *arguments):
+    """What the constructor says of positional arguments."""
+    with pytest.raises(TypeError) as error:
+        estimator(*arguments)
+    return str(error.value)
+
+
+def test_positional_penalties_are_refused_with_the_way_out():
+    for estimator in ESTIMATORS:
+        name = estimator.__name__
+        if name in POSITIONAL:
+            assert "positional arguments but 3 were given" in message(estimator, 3, 0.5)
+        else:
+            expected = f"{name} takes keyword arguments only, got 3: write {WAYS[name]}"
+            assert message(estimator, 3) == expected
+
+
+def test_positional_penalties_are_refused_on_dask():
+    for name, estimator in dask_estimators().items():
+        expected = f"{name} takes keyword arguments only, got 3: write {DASK_WAYS[name]}"
+        assert message(estimator, 3) == expected
+
+
+def test_several_positional_arguments():
+    expected = "HDPMeans takes keyword arguments only, got 2.0, 5.0: write lam_local=... (the pen"
+    assert message(smallvar.HDPMeans, 2.0, 5.0).startswith(expected)
+    assert message(smallvar.DPMeans, "auto", 3).startswith(
+        "DPMeans takes keyword arguments only, got 'auto', 3: write lam=... (a penalty, in"
+    )
+    assert message(smallvar.DPMeans, X).startswith(
+        "DPMeans takes keyword arguments only, got array("
+    )
+    assert ": write lam=... (a penalty, in" in message(smallvar.DPMeans, X)  # data belong to fit
+
+
+# What a dask estimator has beyond the one of its name, and what it needs where that has a default.
+ONLY_ON_DASK = {"DPMeans", "HDPMeans", "SphericalDPMeans"}, {"persist", "max_opened"}
+NEEDED_ON_DASK = {("HDPMeans", "lam_local"), ("HDPMeans", "lam_global")}
+
+
+def test_signatures_on_dask_are_those_of_one_machine():
+    """Parameters of the same name are of the same kind, default and order."""
+    needed = set()
+    for name, estimator in dask_estimators().items():
+        local = inspect.signature(getattr(smallvar, name)).parameters
+        there = inspect.signature(estimator).parameters
+        assert positional(estimator) == []
+        more = ONLY_ON_DASK[1] if name in ONLY_ON_DASK[0] else set()
+        assert there.keys() - local.keys() == more, name
+        both = [p for p in there.values() if p.name in local]
+        assert [p.name for p in both] == [p for p in local if p in there]
+        for p in both:
+            assert p.kind is local[p.name].kind, (name, p.name)
+            if p.default is p.empty:
+                needed.add((name, p.name))
+            else:
+                assert p.default == local[p.name].default, (name, p.name)
+    assert needed == NEEDED_ON_DASK
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
 class TestEstimator:
     """What scikit-learn's checks leave open."""
 
-    def test_arguments_are_keywords_after_the_first(self, estimator):
-        parameters = list(inspect.signature(estimator).parameters.values())
-        others = parameters[2:] if "HDPMeans" in estimator.__name__ else parameters[1:]
-        assert parameters[0].name in (
-            "lam",
-            "lam_local",
-            "min_cosine",
-            "n_clusters",
-            "n_components",
-        )
-        assert all(p.kind is p.KEYWORD_ONLY for p in others)
+    def test_arguments_are_keywords_and_have_defaults(self, estimator):
+        parameters = inspect.signature(estimator).parameters.values()
+        assert positional(estimator) == POSITIONAL.get(estimator.__name__, [])
         assert all(p.default is not p.empty for p in parameters)
+
+    def test_subclasses_with_arguments_of_their_own(self, estimator):
+        first = next(iter(suitable(estimator)))
+
+        class Named(estimator):
+            def __init__(self, name, value):
+                super().__init__(**{first: value})
+                self.name, self.value = name, value
+
+        model = Named("one", 0.5)
+        assert model.name == "one" and vars(model)[first] == 0.5
+        assert model.get_params() == {"name": "one", "value": 0.5}
+        assert vars(clone(model)) == vars(model)
 
     def test_clone_of_a_fitted_estimator_is_unfitted(self, estimator):
         X = data(estimator)
-        model = made(estimator, first(estimator)).fit(X)
+        model = made(estimator).fit(X)
         copy = clone(model)
-        assert vars(copy) == vars(made(estimator, first(estimator)))
+        assert vars(copy) == vars(made(estimator))
         assert np.array_equal(groups(copy.fit(X)), groups(model))
         assert copy.objective_ == model.objective_
 
     def test_fit_leaves_the_arguments_alone(self, estimator):
-        X, model = data(estimator), made(estimator, first(estimator))
+        X, model = data(estimator), made(estimator)
         start = STARTS.get(estimator.__name__, X[:3])
         init = start.copy()
         if "init" in model.get_params():
@@ -183,19 +319,19 @@ class TestEstimator:
 
     def test_pickle(self, estimator):
         X = data(estimator)
-        model = made(estimator, first(estimator)).fit(X)
+        model = made(estimator).fit(X)
         copy = pickle.loads(pickle.dumps(model))
         assert vars(copy).keys() == vars(model).keys()
         assert np.array_equal(encoded(copy, X), encoded(model, X))
         assert np.array_equal(groups(copy), groups(model))
         assert copy.objective_ == model.objective_
-        unfitted = pickle.loads(pickle.dumps(estimator(first(estimator))))
-        assert unfitted.get_params() == estimator(first(estimator)).get_params()
+        unfitted = pickle.loads(pickle.dumps(made(estimator)))
+        assert unfitted.get_params() == made(estimator).get_params()
 
     def test_pickle_in_a_message(self, estimator):
         """Arrays come out of it as C code reads them, where that reads what was learned."""
         X = data(estimator)
-        model = made(estimator, first(estimator)).fit(X)
+        model = made(estimator).fit(X)
         copy = moved(model)
         assert np.array_equal(encoded(copy, X), encoded(model, X))
         if estimator is not smallvar.PenalizedCut:  # has nothing more to compute
@@ -206,11 +342,11 @@ class TestEstimator:
     def test_in_a_pipeline(self, estimator):
         if estimator.__name__ == "PenalizedCut":
             pytest.skip("scaled columns are no graph")
-        argument = 3 if estimator.__name__ in ("KFeatures", "MahalanobisMeans") else 2.0
-        argument = 0.2 if estimator.__name__ == "SphericalDPMeans" else argument
-        pipe = make_pipeline(StandardScaler(), made(estimator, argument)).fit(X)
+        wider = {"lam": 2.0, "lam_local": 2.0, "min_cosine": 0.2}
+        arguments = {name: wider[name] for name in suitable(estimator) if name in wider}
+        pipe = make_pipeline(StandardScaler(), made(estimator, **arguments)).fit(X)
         scaled = StandardScaler().fit_transform(X)
-        alone = made(estimator, argument).fit(scaled)
+        alone = made(estimator, **arguments).fit(scaled)
         assert np.array_equal(groups(pipe[-1]), groups(alone))
         assert np.array_equal(encoded(pipe, X), encoded(alone, scaled))
         # a rounded partition need not be that of the nearest centers
@@ -222,7 +358,7 @@ class TestEstimator:
     def test_feature_names_out(self, estimator):
         """Only checked where it is offered: one name per cluster or feature."""
         X = data(estimator)
-        model = made(estimator, first(estimator)).fit(X)
+        model = made(estimator).fit(X)
         if not hasattr(model, "get_feature_names_out"):
             pytest.skip("this estimator offers no output names")
         names = model.get_feature_names_out()
@@ -235,7 +371,7 @@ class TestEstimator:
     def test_docstring(self, estimator):
         """Every parameter and every learned attribute is documented."""
         X = data(estimator)
-        model = made(estimator, first(estimator)).fit(X)
+        model = made(estimator).fit(X)
         doc = inspect.getdoc(estimator)
         learned = [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]
         for name in [*model.get_params(), *learned]:
@@ -246,7 +382,7 @@ class TestEstimator:
     def test_annotations(self, estimator):
         """Learned attributes, and what methods return, are of the types they are said to be."""
         X = data(estimator)
-        model = made(estimator, first(estimator)).fit(X)
+        model = made(estimator).fit(X)
         hints = typing.get_type_hints(estimator)
         for name, value in vars(model).items():
             if name.endswith("_") and not name.startswith("_"):

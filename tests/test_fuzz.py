@@ -28,7 +28,7 @@ def test_parameters_are_those_of_the_signatures():
 
 
 @pytest.mark.timeout(300)
-def test_few_cases(monkeypatch):
+def test_few_cases():
     findings, done = fuzz.campaign(0, 40, workers=1, limit=60, out=io.StringIO())
     assert done == 40
     assert findings == []

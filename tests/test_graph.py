@@ -85,7 +85,7 @@ def fit(A, lam, **options):
     """A fit that may warn about its penalty."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "lam=.* is outside the useful range")
-        return PenalizedCut(lam, **{"n_init": 1, **options}).fit(A)
+        return PenalizedCut(lam=lam, **{"n_init": 1, **options}).fit(A)
 
 
 # ----------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_theorem_5_3(seed, cut):
 @seeds(20)
 def test_shift_is_the_least_that_is_enough(seed, cut):
     A = linked(random_graph(seed, alone=False, loops=False))
-    model = PenalizedCut(None, cut=cut)
+    model = PenalizedCut(lam=None, cut=cut)
     shift = cuts.kernel_shift(network.read_graph(model, A, cut)) - (cut == "normalized")
     K, _ = twins.graph.cut_kernel(A, shift, cut)
     low, high = np.linalg.eigvalsh(K)[[0, -1]]
@@ -125,7 +125,7 @@ def test_shift_is_the_least_that_is_enough(seed, cut):
 def test_shift_of_a_large_graph():
     A = planted_graph(600)[0]
     for cut in ("normalized", "ratio"):
-        graph = network.read_graph(PenalizedCut(None, cut=cut), A, cut)
+        graph = network.read_graph(PenalizedCut(lam=None, cut=cut), A, cut)
         exact = np.linalg.eigvalsh(graph.laplacian().toarray())[-1]
         assert exact <= cuts.kernel_shift(graph) <= exact * (1 + 1e-5)
 
@@ -331,7 +331,7 @@ def test_no_single_move_helps_among_many():
     A[u, v] = rng.gamma(2.0, size=1500)
     A = np.triu(A, 1) + np.triu(A, 1).T
     lam = -0.4 * A.sum(axis=1).mean()
-    model = PenalizedCut(lam, cut="ratio", algorithm="incremental", n_init=1).fit(A)
+    model = PenalizedCut(lam=lam, cut="ratio", algorithm="incremental", n_init=1).fit(A)
     labels, out = model.labels_, A.sum(axis=1)
     Z = np.eye(model.n_clusters_)[labels]
     size, links = Z.sum(axis=0), A @ Z
@@ -375,35 +375,35 @@ def test_two_triangles_by_hand():
     A[:3, :3] = A[3:, 3:] = 1
     np.fill_diagonal(A, 0)
     A[2, 3] = A[3, 2] = 1
-    model = PenalizedCut(-0.5).fit(A)
+    model = PenalizedCut(lam=-0.5).fit(A)
     assert model.labels_.tolist() == [0, 0, 0, 1, 1, 1]
     assert model.cut_ == pytest.approx(2 / 7)
     assert model.objective_ == pytest.approx(2 / 7 - 1)
-    model = PenalizedCut(-1.0, cut="ratio", n_init=10, random_state=0).fit(
+    model = PenalizedCut(lam=-1.0, cut="ratio", n_init=10, random_state=0).fit(
         A
     )  # one start merges all
     assert model.labels_.tolist() == [0, 0, 0, 1, 1, 1]
     assert model.cut_ == pytest.approx(2 / 3)
-    assert PenalizedCut(None).fit(A).lam_ == -0.5
-    assert PenalizedCut(None, cut="ratio").fit(A).lam_ == pytest.approx(-0.5 * 14 / 6)
+    assert PenalizedCut(lam=None).fit(A).lam_ == -0.5
+    assert PenalizedCut(lam=None, cut="ratio").fit(A).lam_ == pytest.approx(-0.5 * 14 / 6)
 
 
 def test_self_links_count_once_in_the_degree():
     A = np.array([[3.0, 1.0], [1.0, 0.0]])
     with pytest.warns(UserWarning, match="outside the useful range"):
-        model = PenalizedCut(-1.5).fit(A)
+        model = PenalizedCut(lam=-1.5).fit(A)
     assert model.n_clusters_ == 2
     assert model.cut_ == pytest.approx(1 / 4 + 1)
     with pytest.warns(UserWarning, match="-2 < lam < 0"):
-        model = PenalizedCut(-2.5, cut="ratio").fit(A)
+        model = PenalizedCut(lam=-2.5, cut="ratio").fit(A)
     assert model.cut_ == pytest.approx(2)
     # alone: 1/4 + 1, together: 0; so together from lam = -5/4 on
-    assert PenalizedCut(-1.24).fit(A).n_clusters_ == 1
+    assert PenalizedCut(lam=-1.24).fit(A).n_clusters_ == 1
 
 
 @pytest.mark.parametrize("lam", [-0.9, -0.5, -0.3])
 def test_cliques(lam):
-    model = PenalizedCut(lam).fit(cliques(6, 5))
+    model = PenalizedCut(lam=lam).fit(cliques(6, 5))
     assert model.labels_.tolist() == np.repeat(np.arange(6), 5).tolist()
     assert model.cut_ == pytest.approx(6 * 2 / 22)
 
@@ -416,10 +416,10 @@ def test_nodes_without_links(cut, algorithm):
     A[1:4, 1:4] = A[5:8, 5:8] = 1
     np.fill_diagonal(A, 0)
     A[8, 8] = 2
-    model = PenalizedCut(-0.5, cut=cut, algorithm=algorithm, random_state=0).fit(A)
+    model = PenalizedCut(lam=-0.5, cut=cut, algorithm=algorithm, random_state=0).fit(A)
     assert model.labels_.tolist() == [0, 1, 1, 1, 2, 3, 3, 3, 4]
     assert model.cut_ == 0 and model.objective_ == -2.5
-    given = PenalizedCut(-0.5, cut=cut, algorithm=algorithm, init=[0, 0, 0, 0, 0, 1, 1, 1, 1])
+    given = PenalizedCut(lam=-0.5, cut=cut, algorithm=algorithm, init=[0, 0, 0, 0, 0, 1, 1, 1, 1])
     assert given.fit(A).labels_.tolist() == [0, 1, 1, 1, 2, 3, 3, 3, 4]
 
 
@@ -427,10 +427,10 @@ def test_nodes_without_links(cut, algorithm):
 @CUTS
 @pytest.mark.parametrize("n", [1, 4])
 def test_no_edges(n, cut, algorithm):
-    model = PenalizedCut(None, cut=cut, algorithm=algorithm).fit(np.zeros((n, n)))
+    model = PenalizedCut(lam=None, cut=cut, algorithm=algorithm).fit(np.zeros((n, n)))
     assert model.labels_.tolist() == list(range(n))
     assert model.cut_ == 0 and model.objective_ == model.lam_ * n
-    model = PenalizedCut(-0.3, cut=cut, algorithm=algorithm).fit(np.zeros((n, n)))
+    model = PenalizedCut(lam=-0.3, cut=cut, algorithm=algorithm).fit(np.zeros((n, n)))
     assert model.objective_ == pytest.approx(-0.3 * n)
 
 
@@ -439,25 +439,25 @@ def test_lam_outside_its_range():
     for cut in ("normalized", "ratio"):
         for lam in (0, 0.5):
             with pytest.warns(UserWarning, match="outside the useful range.*each connected part"):
-                model = PenalizedCut(lam, cut=cut).fit(A)
+                model = PenalizedCut(lam=lam, cut=cut).fit(A)
             assert model.n_clusters_ == 1
         low = network.read_graph(PenalizedCut(), A, cut).least_lam(cut)
         if cut == "normalized":  # -1 - f
             d = A.sum(axis=1)
             assert low == pytest.approx(-1 - (2 * A / (d[:, None] + d)).max())
         with pytest.warns(UserWarning, match="outside the useful range.*each node"):
-            model = PenalizedCut(low * (1 + 1e-6), cut=cut).fit(A)
+            model = PenalizedCut(lam=low * (1 + 1e-6), cut=cut).fit(A)
         assert model.n_clusters_ == 12
-        assert PenalizedCut(low * (1 - 1e-6), cut=cut).fit(A).n_clusters_ < 12
+        assert PenalizedCut(lam=low * (1 - 1e-6), cut=cut).fit(A).n_clusters_ < 12
 
 
 def test_incremental_is_stuck_where_multilevel_is_not():
     """From one cluster no node leaves; from nodes alone it stops early."""
     A = path_graph(40)
-    one = PenalizedCut(-0.3, algorithm="incremental", init=np.zeros(40, int)).fit(A)
+    one = PenalizedCut(lam=-0.3, algorithm="incremental", init=np.zeros(40, int)).fit(A)
     assert one.n_clusters_ == 1
-    many = PenalizedCut(-0.3, algorithm="incremental").fit(A)
-    few = PenalizedCut(-0.3).fit(A)
+    many = PenalizedCut(lam=-0.3, algorithm="incremental").fit(A)
+    few = PenalizedCut(lam=-0.3).fit(A)
     assert many.n_clusters_ > few.n_clusters_ > 1
     assert few.objective_ < min(many.objective_, one.objective_)
 
@@ -503,20 +503,20 @@ def read(name):
 def test_known_communities(name, louvain, plateau):
     A, truth = read(name)
     scores = [
-        normalized_mutual_info_score(truth, PenalizedCut(lam, random_state=0).fit(A).labels_)
+        normalized_mutual_info_score(truth, PenalizedCut(lam=lam, random_state=0).fit(A).labels_)
         for lam in np.linspace(-0.9, -0.1, 33)
     ]
     assert max(scores) > louvain + 0.02
     path = cut_path(A, random_state=0)
     assert normalized_mutual_info_score(truth, path.labels()) > plateau
-    fitted = PenalizedCut(path.lam, random_state=0).fit(A)
+    fitted = PenalizedCut(lam=path.lam, random_state=0).fit(A)
     assert normalized_mutual_info_score(truth, fitted.labels_) > louvain
 
 
 @CUTS
 def test_planted_groups_are_found(cut):
     A, truth = planted_graph(2000)
-    model = PenalizedCut(None, cut=cut).fit(A)
+    model = PenalizedCut(lam=None, cut=cut).fit(A)
     assert normalized_mutual_info_score(truth, model.labels_) > 0.97
 
 
@@ -631,7 +631,7 @@ def test_auto_finds_planted_groups():
                 assert len(np.unique(path.labels(k))) == k
                 expected = twins.graph.cut_value(A.toarray(), path.labels(k), cut)
                 assert value == pytest.approx(expected)
-            again = PenalizedCut(model.lam_, cut=cut, init=model.labels_, n_init=1).fit(A)
+            again = PenalizedCut(lam=model.lam_, cut=cut, init=model.labels_, n_init=1).fit(A)
             assert np.array_equal(again.labels_, model.labels_)  # a fixed point
 
 
@@ -665,12 +665,12 @@ def test_choice_of_small_graphs(lam, cut):
         (np.eye(2)[::-1], 1),
         (np.ones((3, 3)), 1),
     ):
-        model = PenalizedCut(lam, cut=cut).fit(A)
+        model = PenalizedCut(lam=lam, cut=cut).fit(A)
         assert model.n_clusters_ == k
         check(model, A)
-    model = PenalizedCut(lam, cut=cut, random_state=0).fit(cliques(7, 6))
+    model = PenalizedCut(lam=lam, cut=cut, random_state=0).fit(cliques(7, 6))
     assert model.labels_.tolist() == np.repeat(np.arange(7), 6).tolist()
-    given = PenalizedCut(lam, cut=cut, init=np.arange(42) % 2).fit(cliques(7, 6))
+    given = PenalizedCut(lam=lam, cut=cut, init=np.arange(42) % 2).fit(cliques(7, 6))
     assert given.n_clusters_ == 7
     assert not hasattr(model.set_params(lam=-0.5).fit(GOOD), "path_")
 
@@ -687,7 +687,7 @@ def test_plateaus_are_ranked():
     graph = network.read_graph(PenalizedCut(), random_graph(4, 40), "normalized")
     length = cuts.DescriptionLength(graph)
     assert path.criterion.tolist() == [length(path.labels(k)) for k in path.counts]
-    model = PenalizedCut("plateau", random_state=0).fit(random_graph(4, 40))
+    model = PenalizedCut(lam="plateau", random_state=0).fit(random_graph(4, 40))
     assert model.path_.best == model.path_.ranking[0] and model.path_.lam == model.lam_
 
 
@@ -712,7 +712,7 @@ def test_path_refuses():
 
 def test_every_kind_of_matrix():
     A = np.round(random_graph(4, 40))
-    expected = PenalizedCut(None, n_init=1).fit(A).labels_
+    expected = PenalizedCut(lam=None, n_init=1).fit(A).labels_
     rows = np.flatnonzero(A.sum(axis=1))[:1]
     kinds = [A.astype(t) for t in ("float32", "int64", "uint8", "bool")]
     kinds += [A.tolist(), np.asfortranarray(A), pd.DataFrame(A)]
@@ -723,18 +723,18 @@ def test_every_kind_of_matrix():
     wide.indptr, wide.indices = wide.indptr.astype(np.int64), wide.indices.astype(np.int64)
     kinds.append(wide)
     for X in kinds:
-        assert np.array_equal(PenalizedCut(None, n_init=1).fit(X).labels_, expected), type(X)
+        assert np.array_equal(PenalizedCut(lam=None, n_init=1).fit(X).labels_, expected), type(X)
     assert rows.size
 
 
 def test_explicit_zeros_duplicates_and_unsorted_rows():
     A = scipy.sparse.coo_array(random_graph(5, 30))
-    expected = PenalizedCut(None, n_init=1).fit(A).labels_
+    expected = PenalizedCut(lam=None, n_init=1).fit(A).labels_
     u, v = np.r_[A.row, A.row, [0, 29]], np.r_[A.col, A.col, [29, 0]]
     data = np.r_[0.25 * A.data, 0.75 * A.data, [0, 0]]
     order = np.random.default_rng(0).permutation(len(u))
     X = scipy.sparse.coo_array((data[order], (u[order], v[order])), shape=A.shape)
-    assert np.array_equal(PenalizedCut(None, n_init=1).fit(X).labels_, expected)
+    assert np.array_equal(PenalizedCut(lam=None, n_init=1).fit(X).labels_, expected)
     count = np.bincount(X.row, minlength=30)
     place = np.argsort(X.row, kind="stable")
     indptr = np.r_[0, np.cumsum(count)]
@@ -742,7 +742,7 @@ def test_explicit_zeros_duplicates_and_unsorted_rows():
     copies = X.data.copy(), X.indices.copy(), X.indptr.copy()
     for array in (X.data, X.indices, X.indptr):
         array.flags.writeable = False
-    assert np.array_equal(PenalizedCut(None, n_init=1).fit(X).labels_, expected)
+    assert np.array_equal(PenalizedCut(lam=None, n_init=1).fit(X).labels_, expected)
     for array, copy in zip((X.data, X.indices, X.indptr), copies, strict=True):
         assert np.array_equal(array, copy)
 
@@ -750,7 +750,7 @@ def test_explicit_zeros_duplicates_and_unsorted_rows():
 def test_names_of_a_data_frame():
     A = cliques(2, 3)
     names = list("abcdef")
-    model = PenalizedCut(None).fit(pd.DataFrame(A, index=names, columns=names))
+    model = PenalizedCut(lam=None).fit(pd.DataFrame(A, index=names, columns=names))
     assert model.feature_names_in_.tolist() == names and model.n_features_in_ == 6
 
 
@@ -761,7 +761,7 @@ def test_networkx():
     G.add_edges_from([("y", "z"), ("z", "x"), ("p", "q"), ("q", "r"), ("r", "p")])
     G.add_edge("r", "x", weight=0.1)
     G.add_node("alone")
-    model = PenalizedCut(None).fit(G)
+    model = PenalizedCut(lam=None).fit(G)
     groups = dict(zip(G, model.labels_.tolist(), strict=True))
     assert groups == {"x": 0, "y": 0, "z": 0, "p": 1, "q": 1, "r": 1, "alone": 2}
     assert model.cut_ == pytest.approx(0.1 / 8.1 + 0.1 / 6.1)
@@ -769,19 +769,19 @@ def test_networkx():
     assert np.array_equal(cut_path(G, [-0.5]).labels(3), model.labels_)
     many = networkx.MultiGraph(G)
     many.add_edge("x", "y", weight=1.0)
-    assert PenalizedCut(None).fit(many).cut_ == pytest.approx(0.1 / 10.1 + 0.1 / 6.1)
+    assert PenalizedCut(lam=None).fit(many).cut_ == pytest.approx(0.1 / 10.1 + 0.1 / 6.1)
     with pytest.raises(ValueError, match="must be an undirected graph"):
-        PenalizedCut(None).fit(networkx.DiGraph(G))
+        PenalizedCut(lam=None).fit(networkx.DiGraph(G))
     with pytest.raises(ValueError, match="must have at least 1 node"):
-        PenalizedCut(None).fit(networkx.Graph())
+        PenalizedCut(lam=None).fit(networkx.Graph())
     G.add_edge("x", "y", weight="heavy")
     with pytest.raises(ValueError, match="must have numbers as its edges' weights"):
-        PenalizedCut(None).fit(G)
+        PenalizedCut(lam=None).fit(G)
 
 
 def test_networkx_is_not_imported():
     code = (
-        "import sys, numpy as np, smallvar; smallvar.PenalizedCut(None).fit(np.eye(2)[::-1]);"
+        "import sys, numpy as np, smallvar; smallvar.PenalizedCut(lam=None).fit(np.eye(2)[::-1]);"
         "assert 'networkx' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -821,7 +821,7 @@ def changed(i, j, value, kind=float):
     ],
 )
 def test_bad_matrices(X, message):
-    model = PenalizedCut(None).fit(cliques(3, 4))
+    model = PenalizedCut(lam=None).fit(cliques(3, 4))
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
     with pytest.raises(ValueError, match=message):
         model.fit(X)
@@ -829,10 +829,10 @@ def test_bad_matrices(X, message):
 
 
 def test_asymmetry_by_rounding_is_taken():
-    expected = PenalizedCut(None).fit(GOOD).labels_
-    assert np.array_equal(PenalizedCut(None).fit(changed(0, 1, 1 + 1e-11)).labels_, expected)
+    expected = PenalizedCut(lam=None).fit(GOOD).labels_
+    assert np.array_equal(PenalizedCut(lam=None).fit(changed(0, 1, 1 + 1e-11)).labels_, expected)
     single = changed(0, 1, np.float32(1 + 2e-7), np.float32)
-    assert np.array_equal(PenalizedCut(None).fit(single).labels_, expected)
+    assert np.array_equal(PenalizedCut(lam=None).fit(single).labels_, expected)
 
 
 @pytest.mark.parametrize(
@@ -873,14 +873,14 @@ def test_bad_parameters(options, error, message):
 def test_max_iter(algorithm):
     A, init = planted_graph(500)
     init[:100] = 0
-    model = PenalizedCut(None, algorithm=algorithm, max_iter=1, init=init)
+    model = PenalizedCut(lam=None, algorithm=algorithm, max_iter=1, init=init)
     with pytest.warns(ConvergenceWarning, match=r"in max_iter=1 sweeps; increase max_iter\.$"):
         model.fit(A)
     check(model, A.toarray())
 
 
 def test_verbose(capsys):
-    model = PenalizedCut(None, n_init=1, verbose=1).fit(cliques(3, 4))
+    model = PenalizedCut(lam=None, n_init=1, verbose=1).fit(cliques(3, 4))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == model.n_iter_
     assert lines[-1].startswith(f"sweep {model.n_iter_}: 12 nodes, 3 clusters, objective ")
@@ -898,7 +898,7 @@ def test_tags_and_predict():
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_failed_fit_changes_nothing(error, monkeypatch):
-    model = PenalizedCut(None).fit(GOOD)
+    model = PenalizedCut(lam=None).fit(GOOD)
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
 
     def broken(*arguments):
@@ -915,7 +915,7 @@ def test_failed_fit_changes_nothing(error, monkeypatch):
 def test_interrupt(cut):
     """A fit of minutes stops, and the model is what it was before."""
     A = planted_graph(40_000)[0]
-    model = PenalizedCut(None, cut=cut).fit(GOOD).set_params(n_init=10_000, random_state=0)
+    model = PenalizedCut(lam=None, cut=cut).fit(GOOD).set_params(n_init=10_000, random_state=0)
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.5, _thread.interrupt_main)
@@ -948,14 +948,16 @@ def test_costs_that_nearly_tie_end():
         for t in range(3):
             weight = 1.0 + (tie if t == 2 else -1.5 * tie if t == 1 else 0.0) * (c == 0)
             A[t, m[t]] = A[m[t], t] = weight
-    model = PenalizedCut(-0.5, cut="ratio", algorithm="incremental", init=init, n_init=1).fit(A)
+    model = PenalizedCut(lam=-0.5, cut="ratio", algorithm="incremental", init=init, n_init=1).fit(A)
     check(model, A)
 
 
 @CUTS
 @ALGORITHMS
 def test_many_nodes_without_links(cut, algorithm):
-    model = PenalizedCut(None, cut=cut, algorithm=algorithm).fit(scipy.sparse.csr_array((300, 300)))
+    model = PenalizedCut(lam=None, cut=cut, algorithm=algorithm).fit(
+        scipy.sparse.csr_array((300, 300))
+    )
     assert model.n_clusters_ == 300 and model.cut_ == 0
 
 
@@ -964,10 +966,10 @@ def test_range_of_the_ratio_cut_knows_nodes_without_a_link():
     A[0, 2:12] = A[1, 12:22] = A[2, 12] = 1  # two stars, leaf to leaf
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        single = PenalizedCut(-8.0, cut="ratio").fit(A + A.T)
+        single = PenalizedCut(lam=-8.0, cut="ratio").fit(A + A.T)
         # the hubs are better off together, but no single node gets there
         init = np.concatenate([[0], np.arange(21)])
-        both = PenalizedCut(-8.0, cut="ratio", init=init).fit(A + A.T)
+        both = PenalizedCut(lam=-8.0, cut="ratio", init=init).fit(A + A.T)
     assert both.labels_[0] == both.labels_[1]
     assert both.objective_ < single.objective_
 

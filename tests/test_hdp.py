@@ -28,7 +28,7 @@ LEARNED = (
     "groups_",
 )
 
-FARTHEST = ("farthest-first", "farthest-first")
+FARTHEST = {"lam_local": "farthest-first", "lam_global": "farthest-first"}
 
 
 def problem(seed, n_max=70):
@@ -108,7 +108,9 @@ def check(model, X, groups, weights=None):
 @seeds(160)
 def test_equals_twin(seed):
     X, groups, lam_local, lam_global = problem(seed)
-    model = HDPMeans(lam_local, lam_global, n_threads=1 + seed % 3).fit(X, groups=groups)
+    model = HDPMeans(lam_local=lam_local, lam_global=lam_global, n_threads=1 + seed % 3).fit(
+        X, groups=groups
+    )
     twin = twins.hdp.hdp(X, groups, lam_local, lam_global)
     assert np.array_equal(model.labels_, twin.labels)
     assert model.n_iter_ == twin.n_iter
@@ -126,7 +128,7 @@ def test_large_problems_equal_twin(d, sets):
     groups = rng.integers(sets, size=3000)
     X = centers[(3 * groups + rng.integers(5, size=3000)) % 25] + 0.1 * rng.normal(size=(3000, d))
     lam_local, lam_global = (1.0, 5.0) if sets == 7 else (0.1, 0.5)
-    model = HDPMeans(lam_local, lam_global, n_threads=2).fit(X, groups=groups)
+    model = HDPMeans(lam_local=lam_local, lam_global=lam_global, n_threads=2).fit(X, groups=groups)
     twin = twins.hdp.hdp(X, groups, lam_local, lam_global)
     assert model.n_clusters_ > 5
     assert np.array_equal(model.labels_, twin.labels)
@@ -141,7 +143,7 @@ def test_ties_equal_twin():
         X = rng.integers(0, 4, size=(32, 2)).astype(float)
         groups = np.arange(32) // int(rng.choice([2, 4, 16]))
         lam_local, lam_global = rng.choice([0.25, 0.5, 1.0], size=2)
-        model = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+        model = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
         twin = twins.hdp.hdp(X, groups, lam_local, lam_global)
         assert np.array_equal(model.labels_, twin.labels), seed
         assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
@@ -156,7 +158,7 @@ def test_tied_data(seed):
     X = rng.integers(0, 5, size=(n, d)) * (1.0, 0.1, 1 / 3)[seed % 3] + (0.0, 1e6)[seed % 2]
     groups = rng.integers(int(rng.integers(1, 7)), size=n)
     lam_local, lam_global = rng.choice([0.02, 0.25, 1.0, 4.0], size=2)
-    model = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+    model = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
     check(model, X, groups)
 
 
@@ -166,11 +168,13 @@ def test_order_of_rows_and_threads_do_not_matter():
     n, d = 40_000, 30
     far, groups = 10 * rng.normal(size=(12, d)), rng.integers(9, size=n)
     X = far[(groups + rng.integers(4, size=n)) % 12] + 0.3 * rng.normal(size=(n, d)) + 1e3
-    one = HDPMeans(20.0, 60.0, n_threads=1).fit(X, groups=groups)
+    one = HDPMeans(lam_local=20.0, lam_global=60.0, n_threads=1).fit(X, groups=groups)
     assert one.n_clusters_ == 12 and one.n_local_clusters_.tolist() == [4] * 9
     for n_threads in (1, 2, 3):
         order = rng.permutation(n) if n_threads > 1 else np.arange(n)[::-1]
-        model = HDPMeans(20.0, 60.0, n_threads=n_threads).fit(X[order], groups=groups[order])
+        model = HDPMeans(lam_local=20.0, lam_global=60.0, n_threads=n_threads).fit(
+            X[order], groups=groups[order]
+        )
         to = np.empty(12, dtype=int)
         to[model.labels_] = one.labels_[order]
         assert np.array_equal(to[model.labels_], one.labels_[order])
@@ -186,7 +190,7 @@ def test_rows_and_local_clusters_that_come_and_go_leave_nothing():
         rng = np.random.default_rng(seed)
         X = rng.random((1500, 2)) * [1.0, 1e-3] + [0.0, 1e4]
         groups = rng.integers((5, 300)[seed % 2], size=1500)
-        model = HDPMeans(0.003, 0.05).fit(X, groups=groups)
+        model = HDPMeans(lam_local=0.003, lam_global=0.05).fit(X, groups=groups)
         twin = twins.hdp.hdp(X, groups, 0.003, 0.05) if seed < 2 else None
         if twin is not None:
             assert np.array_equal(model.labels_, twin.labels)
@@ -198,8 +202,8 @@ def test_rows_and_local_clusters_that_come_and_go_leave_nothing():
 
 def test_one_group_or_none():
     X = np.random.default_rng(0).random((300, 2))
-    model = HDPMeans(0.02, 0.05).fit(X)
-    other = HDPMeans(0.02, 0.05).fit(X, groups=np.full(300, "all"))
+    model = HDPMeans(lam_local=0.02, lam_global=0.05).fit(X)
+    other = HDPMeans(lam_local=0.02, lam_global=0.05).fit(X, groups=np.full(300, "all"))
     assert np.array_equal(model.labels_, other.labels_)
     assert (
         model.n_local_clusters_.tolist() == [model.n_clusters_] == [len(np.unique(model.labels_))]
@@ -212,7 +216,7 @@ def test_order_of_memory_type_and_groups_do_not_matter():
     """The same labels, whatever the layout, the names of the groups and the order of the sets."""
     rng = np.random.default_rng(0)
     X, groups = np.round(256 * rng.random((200, 3))) / 256, np.sort(rng.integers(9, size=200))
-    plain = HDPMeans(0.03, 0.2).fit(X, groups=groups)
+    plain = HDPMeans(lam_local=0.03, lam_global=0.2).fit(X, groups=groups)
     for other in (
         np.asfortranarray(X),
         X.astype(np.float32),
@@ -221,22 +225,22 @@ def test_order_of_memory_type_and_groups_do_not_matter():
         X.tolist(),
     ):
         for names in (groups, groups.tolist(), groups.astype(str), groups.astype(np.int8) - 100):
-            model = HDPMeans(0.03, 0.2).fit(other, groups=names)
+            model = HDPMeans(lam_local=0.03, lam_global=0.2).fit(other, groups=names)
             assert np.array_equal(model.labels_, plain.labels_)
             assert model.cluster_centers_.tobytes() == plain.cluster_centers_.tobytes()
     mixed = np.concatenate([np.flatnonzero(groups == g) for g in rng.permutation(9)])
-    model = HDPMeans(0.03, 0.2).fit(X[mixed], groups=groups[mixed])
+    model = HDPMeans(lam_local=0.03, lam_global=0.2).fit(X[mixed], groups=groups[mixed])
     assert np.array_equal(model.labels_, plain.labels_[mixed])
 
 
 def test_read_only_input(tmp_path):
     X, groups = np.random.default_rng(0).random((60, 2)), np.arange(60) % 4
-    plain = HDPMeans(0.02, 0.1).fit(X, groups=groups)
+    plain = HDPMeans(lam_local=0.02, lam_global=0.1).fit(X, groups=groups)
     np.save(tmp_path / "X.npy", X)
     X.setflags(write=False)
     groups.setflags(write=False)
     for other in (X, np.load(tmp_path / "X.npy", mmap_mode="r")):
-        model = HDPMeans(0.02, 0.1).fit(other, groups=groups)
+        model = HDPMeans(lam_local=0.02, lam_global=0.1).fit(other, groups=groups)
         assert np.array_equal(model.labels_, plain.labels_)
         assert np.array_equal(model.predict(other, groups=groups), plain.labels_)
 
@@ -270,7 +274,7 @@ def test_weighted_fit_equals_twin(seed):
     weights = weights_for(len(X), np.random.default_rng([seed, 11]))
     used = weights > 0
     options = {"n_threads": 1 + seed % 3}
-    model = HDPMeans(lam_local, lam_global, **options)
+    model = HDPMeans(lam_local=lam_local, lam_global=lam_global, **options)
     model.fit(X, groups=groups, sample_weight=weights)
     twin = twins.hdp.hdp(
         X[used], np.asarray(groups)[used], lam_local, lam_global, weights=weights[used]
@@ -281,7 +285,7 @@ def test_weighted_fit_equals_twin(seed):
     assert np.array_equal(model.n_local_clusters_, twin.n_local)
     # rows of weight zero are absent
     X1, groups1, weights1 = active(X, groups, weights)
-    alone = HDPMeans(lam_local, lam_global, **options)
+    alone = HDPMeans(lam_local=lam_local, lam_global=lam_global, **options)
     alone.fit(X1, groups=groups1, sample_weight=weights1)
     check(alone, X1, groups1, weights1)
     for name in ("cluster_centers_", "objective_path_", "n_local_clusters_", "groups_"):
@@ -307,9 +311,13 @@ def test_weighted_fit_equals_twin(seed):
 def test_equal_weights(seed):
     """Weight 1 is none at all, and weight 2 with twice the penalties changes no label."""
     X, groups, lam_local, lam_global = problem(seed)
-    plain = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
-    one = HDPMeans(lam_local, lam_global).fit(X, groups=groups, sample_weight=np.ones(len(X)))
-    two = HDPMeans(2 * lam_local, 2 * lam_global).fit(X, groups=groups, sample_weight=2.0)
+    plain = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
+    one = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(
+        X, groups=groups, sample_weight=np.ones(len(X))
+    )
+    two = HDPMeans(lam_local=2 * lam_local, lam_global=2 * lam_global).fit(
+        X, groups=groups, sample_weight=2.0
+    )
     for name in LEARNED:
         assert np.array_equal(getattr(one, name), getattr(plain, name))
     assert np.array_equal(two.labels_, plain.labels_)
@@ -322,7 +330,9 @@ def test_weights_are_repeated_rows_to_the_objective():
     for seed in range(20):
         X, groups, lam_local, lam_global = problem(8 * seed)
         times = rng.integers(1, 4, size=len(X))
-        model = HDPMeans(lam_local, lam_global).fit(X, groups=groups, sample_weight=times)
+        model = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(
+            X, groups=groups, sample_weight=times
+        )
         again = X.repeat(times, axis=0), groups.repeat(times), model.labels_.repeat(times)
         direct = direct_objective(*again, lam_local, lam_global)
         np.testing.assert_allclose(model.objective_, direct, rtol=1e-12)
@@ -330,7 +340,9 @@ def test_weights_are_repeated_rows_to_the_objective():
 
 def test_heavy_rows_pay_for_a_local_cluster():
     """Set b has none on 10: at 5.1 the costs are w 26.01 on 0, w 24.01 + 1 on 10."""
-    model = HDPMeans(1.0, 3.0).fit(line(0, 10, 0, 10, 10, 10), groups=list("aabccc"))
+    model = HDPMeans(lam_local=1.0, lam_global=3.0).fit(
+        line(0, 10, 0, 10, 10, 10), groups=list("aabccc")
+    )
     assert model.predict(line(5.1, 5.1), ["b", "b"], [0.49, 0.51]).tolist() == [0, 1]
     assert model.predict(line(9.0, 9.0), ["b", "b"], [1.0, 0.0]).tolist() == [1, 0]
     assert model.predict(line(9.0, 9.0), ["new", "b"], [0.0, 1.0]).tolist() == [1, 1]
@@ -348,7 +360,7 @@ BAD_WEIGHTS = [
 
 @pytest.mark.parametrize(("weights", "message"), BAD_WEIGHTS)
 def test_bad_weights(weights, message):
-    X, model = line(0, 1, 5), HDPMeans(1.0, 1.0).fit(line(0, 9, 9, 4))
+    X, model = line(0, 1, 5), HDPMeans(lam_local=1.0, lam_global=1.0).fit(line(0, 9, 9, 4))
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
     for method in (model.fit, model.predict, model.score):
         with pytest.raises(ValueError, match=message):
@@ -358,7 +370,7 @@ def test_bad_weights(weights, message):
 
 def test_weights_beyond_float64():
     X = np.array([[0.0], [1e139], [2e139]])
-    for method in (HDPMeans(1.0, 1.0).fit, HDPMeans().fit):
+    for method in (HDPMeans(lam_local=1.0, lam_global=1.0).fit, HDPMeans().fit):
         with pytest.raises(ValueError, match="sample_weight must not take the squared spread"):
             method(X, sample_weight=[1.0, 1e90, 1.0])
 
@@ -465,14 +477,16 @@ def test_auto_is_a_fixed_point(seed):
 def test_auto_next_to_numbers():
     X, groups, _ = blobs(0)
     both = HDPMeans(random_state=0).fit(X, groups=groups)
-    local = HDPMeans("auto", 500.0, random_state=0).fit(X, groups=groups)
+    local = HDPMeans(lam_local="auto", lam_global=500.0, random_state=0).fit(X, groups=groups)
     assert (local.lam_local_, local.lam_global_) == (both.lam_local_, 500.0)
-    numbers = HDPMeans(both.lam_local_, 500.0).fit(X, groups=groups)
+    numbers = HDPMeans(lam_local=both.lam_local_, lam_global=500.0).fit(X, groups=groups)
     assert np.array_equal(local.labels_, numbers.labels_)
     assert not hasattr(local, "lam_global_range_") and hasattr(local, "path_")
-    other = HDPMeans(3.0, "auto", random_state=0).fit(X, groups=groups)
+    other = HDPMeans(lam_local=3.0, lam_global="auto", random_state=0).fit(X, groups=groups)
     assert other.lam_local_ == 3.0 and other.n_clusters_ == both.n_clusters_
-    mixed = HDPMeans("farthest-first", "auto", n_local=3, random_state=0).fit(X, groups=groups)
+    mixed = HDPMeans(lam_local="farthest-first", lam_global="auto", n_local=3, random_state=0).fit(
+        X, groups=groups
+    )
     assert mixed.lam_local_ == hdp_lambdas(X, groups, 3, 1)[0]
     again = mixed.set_params(lam_local=1.0, lam_global=2.0).fit(X, groups=groups)
     assert not hasattr(again, "path_") and not hasattr(again, "lam_global_range_")
@@ -523,7 +537,7 @@ def line(*points):
 
 def test_local_clusters_merge():
     """1 opens A; 6 stays with the mean, 14/3; 7 opens B. Then {6}, 1 from B, goes to {7}."""
-    model = HDPMeans(1.0, 1.0).fit(line(1, 6, 7), groups=[1, 2, 2])
+    model = HDPMeans(lam_local=1.0, lam_global=1.0).fit(line(1, 6, 7), groups=[1, 2, 2])
     assert model.labels_.tolist() == [0, 1, 1]
     assert model.cluster_centers_.tolist() == [[1.0], [6.5]]
     assert model.n_local_clusters_.tolist() == [1, 1]
@@ -533,7 +547,7 @@ def test_local_clusters_merge():
 def test_local_cluster_opens_a_global_one_if_it_is_farther_than_lam_global():
     """As above, but 1 is now just more than lam_global: {6} becomes a global cluster."""
     lam_global = np.nextafter(1.0, 0)
-    model = HDPMeans(1.0, lam_global).fit(line(1, 6, 7), groups=[1, 2, 2])
+    model = HDPMeans(lam_local=1.0, lam_global=lam_global).fit(line(1, 6, 7), groups=[1, 2, 2])
     assert model.labels_.tolist() == [0, 2, 1]
     assert model.cluster_centers_.tolist() == [[1.0], [7.0], [6.0]]
     np.testing.assert_allclose(model.objective_path_, [6.0, 6.0])
@@ -542,11 +556,11 @@ def test_local_cluster_opens_a_global_one_if_it_is_farther_than_lam_global():
 def test_many_points_open_a_global_cluster_together():
     """None of them is far from the mean, 1/3, but 10/9 > 1 and 20/9 > 1."""
     X, groups = line(*[0] * 10, *[1] * 5), np.repeat(["a", "b"], [10, 5])
-    model = HDPMeans(0.4, 1.0).fit(X, groups=groups)
+    model = HDPMeans(lam_local=0.4, lam_global=1.0).fit(X, groups=groups)
     assert model.labels_.tolist() == [0] * 10 + [1] * 5
     np.testing.assert_allclose(model.cluster_centers_, [[0.0], [1.0]], atol=1e-15)
     np.testing.assert_allclose(model.objective_path_, [2.8, 2.8])
-    model = HDPMeans(0.4, 2.3).fit(X, groups=groups)
+    model = HDPMeans(lam_local=0.4, lam_global=2.3).fit(X, groups=groups)
     assert model.labels_.tolist() == [0] * 15
     np.testing.assert_allclose(model.objective_, 10 / 3 + 0.8 + 2.3)
 
@@ -554,16 +568,18 @@ def test_many_points_open_a_global_cluster_together():
 def test_a_point_opens_a_cluster_if_it_is_farther_than_both_penalties():
     """0 and 2 are 1 from their mean, where their set has a local cluster."""
     X = line(0, 2)
-    model = HDPMeans(0.25, 0.75).fit(X)
+    model = HDPMeans(lam_local=0.25, lam_global=0.75).fit(X)
     assert model.labels_.tolist() == [0, 0] and model.objective_ == 3
-    model = HDPMeans(0.25, np.nextafter(0.75, 0)).fit(X)
+    model = HDPMeans(lam_local=0.25, lam_global=np.nextafter(0.75, 0)).fit(X)
     assert model.labels_.tolist() == [0, 1]
     np.testing.assert_allclose(model.objective_, 2)
 
 
 def test_a_new_local_cluster_costs_lam_local():
     """Set a has local clusters on 0 and 10, b only on 0, c only on 10."""
-    a = HDPMeans(1.0, 3.0).fit(line(0, 10, 0, 10, 10, 10), groups=list("aabccc"))
+    a = HDPMeans(lam_local=1.0, lam_global=3.0).fit(
+        line(0, 10, 0, 10, 10, 10), groups=list("aabccc")
+    )
     assert a.labels_.tolist() == [0, 1, 0, 1, 1, 1]
     assert a.cluster_centers_.tolist() == [[0.0], [10.0]]
     assert a.predict(line(5.04), groups=["a"]).tolist() == [1]  # both free: the nearer one
@@ -576,7 +592,7 @@ def test_a_new_local_cluster_costs_lam_local():
 
 
 def test_one_row():
-    model = HDPMeans(0.5, 2.0).fit([[3.0, 4.0]], groups=["x"])
+    model = HDPMeans(lam_local=0.5, lam_global=2.0).fit([[3.0, 4.0]], groups=["x"])
     assert model.labels_.tolist() == [0] and model.cluster_centers_.tolist() == [[3.0, 4.0]]
     assert model.objective_ == 2.5 and model.n_iter_ == 1
 
@@ -588,12 +604,16 @@ def test_more_starts_are_never_worse():
     better = 0
     for seed in range(40):
         X, groups, lam_local, lam_global = problem(8 * seed, n_max=200)
-        one = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
-        model = HDPMeans(lam_local, lam_global, n_init=4, random_state=seed).fit(X, groups=groups)
+        one = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
+        model = HDPMeans(
+            lam_local=lam_local, lam_global=lam_global, n_init=4, random_state=seed
+        ).fit(X, groups=groups)
         assert model.objective_ <= one.objective_ * (1 + 1e-12)
         check(model, X, groups)
         better += model.objective_ < one.objective_ * (1 - 1e-6)
-        again = HDPMeans(lam_local, lam_global, n_init=4, random_state=seed).fit(X, groups=groups)
+        again = HDPMeans(
+            lam_local=lam_local, lam_global=lam_global, n_init=4, random_state=seed
+        ).fit(X, groups=groups)
         assert np.array_equal(again.labels_, model.labels_)
     assert better > 10
 
@@ -604,16 +624,18 @@ def test_other_starts_do_not_renumber():
         rng = np.random.default_rng(seed)
         X = (10 * rng.permutation(6) + 0.3 * rng.normal(size=(8, 6))).reshape(-1, 1)
         groups = np.arange(48) % 3
-        one = HDPMeans(3.0, 6.0).fit(X, groups=groups)
-        model = HDPMeans(3.0, 6.0, n_init=3, random_state=seed).fit(X, groups=groups)
+        one = HDPMeans(lam_local=3.0, lam_global=6.0).fit(X, groups=groups)
+        model = HDPMeans(lam_local=3.0, lam_global=6.0, n_init=3, random_state=seed).fit(
+            X, groups=groups
+        )
         assert np.array_equal(model.labels_, one.labels_), seed
 
 
 def test_max_iter_warns():
     X, groups = np.random.default_rng(0).random((300, 2)), np.arange(300) % 9
-    full = HDPMeans(0.01, 0.05).fit(X, groups=groups)
+    full = HDPMeans(lam_local=0.01, lam_global=0.05).fit(X, groups=groups)
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
-        model = HDPMeans(0.01, 0.05, max_iter=1).fit(X, groups=groups)
+        model = HDPMeans(lam_local=0.01, lam_global=0.05, max_iter=1).fit(X, groups=groups)
     assert model.n_iter_ < full.n_iter_
     assert model.objective_path_.tolist() == full.objective_path_[: model.n_iter_].tolist()
     check(model, X, groups)
@@ -621,8 +643,8 @@ def test_max_iter_warns():
 
 def test_tol_stops_early():
     X, groups = np.random.default_rng(0).random((2000, 2)), np.arange(2000) % 9
-    full = HDPMeans(0.01, 0.05).fit(X, groups=groups)
-    model = HDPMeans(0.01, 0.05, tol=0.01).fit(X, groups=groups)
+    full = HDPMeans(lam_local=0.01, lam_global=0.05).fit(X, groups=groups)
+    model = HDPMeans(lam_local=0.01, lam_global=0.05, tol=0.01).fit(X, groups=groups)
     path = model.objective_path_
     falls = -np.diff(path)
     assert model.n_iter_ < full.n_iter_
@@ -637,7 +659,7 @@ def test_predict(seed):
     X, groups, lam_local, lam_global = problem(seed)
     if np.asarray(X).dtype == np.float32:
         X = X.astype(float)
-    model = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+    model = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
     rng = np.random.default_rng(seed)
     rows = rng.integers(len(X), size=300)
     new = X[rows] + 0.1 * np.sqrt(lam_local) * rng.normal(size=(300, X.shape[1]))
@@ -664,7 +686,7 @@ def test_predict_of_the_data_is_the_fit():
     """At a fixed point every row is already where it is cheapest."""
     for seed in range(0, 80, 8):
         X, groups, lam_local, lam_global = problem(seed, n_max=300)
-        model = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+        model = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
         assert np.array_equal(model.predict(X, groups=groups), model.labels_)
 
 
@@ -673,9 +695,9 @@ def test_data_frames():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.random((60, 2)), columns=["a", "b"], index=np.arange(60)[::-1])
     groups = pd.Series(rng.choice(["u", "v", "w"], size=60), index=np.arange(60))
-    plain = HDPMeans(0.02, 0.1).fit(X.to_numpy(), groups=groups.tolist())
+    plain = HDPMeans(lam_local=0.02, lam_global=0.1).fit(X.to_numpy(), groups=groups.tolist())
     for kind in (groups, groups.astype("category"), groups.astype(object)):
-        model = HDPMeans(0.02, 0.1).fit(X, groups=kind)
+        model = HDPMeans(lam_local=0.02, lam_global=0.1).fit(X, groups=kind)
         assert np.array_equal(model.labels_, plain.labels_)
         assert model.groups_.tolist() == ["u", "v", "w"]
         assert np.array_equal(model.predict(X, groups=kind), plain.predict(X.values, groups=groups))
@@ -688,23 +710,25 @@ def test_groups_may_be_dates(unit, other):
     """Whatever the units that they are counted in."""
     X = np.random.default_rng(0).random((60, 2))
     step = np.arange(60) % 4
-    plain = HDPMeans(0.02, 0.1).fit(X, groups=step)
+    plain = HDPMeans(lam_local=0.02, lam_global=0.1).fit(X, groups=step)
     days = np.datetime64("2024-02-26") + step
-    model = HDPMeans(0.02, 0.1).fit(X, groups=days.astype(f"datetime64[{unit}]"))
+    model = HDPMeans(lam_local=0.02, lam_global=0.1).fit(
+        X, groups=days.astype(f"datetime64[{unit}]")
+    )
     assert np.array_equal(model.labels_, plain.labels_)
     found = model.predict(X, groups=days.astype(f"datetime64[{other}]"))
     assert np.array_equal(found, plain.predict(X, groups=step))
 
 
 def test_numbers_and_strings_are_different_groups():
-    model = HDPMeans(1.0, 3.0).fit(line(0, 10, 0), groups=[1, 1, 2])
+    model = HDPMeans(lam_local=1.0, lam_global=3.0).fit(line(0, 10, 0), groups=[1, 1, 2])
     assert model.predict(line(5.04, 5.04), groups=[2.0, 1.0]).tolist() == [0, 1]
     assert model.predict(line(5.04), groups=["2"]).tolist() == [1]
 
 
 def test_pickle_and_verbose(capsys):
     X, groups, lam_local, lam_global = problem(0)
-    model = HDPMeans(lam_local, lam_global, verbose=1).fit(X, groups=groups)
+    model = HDPMeans(lam_local=lam_local, lam_global=lam_global, verbose=1).fit(X, groups=groups)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == model.n_iter_ and lines[0].startswith("sweep 1: ")
     assert (
@@ -727,7 +751,9 @@ def test_same_bits_for_any_number_of_threads(d, dtype):
     X = (X + 0.05 * rng.normal(size=X.shape)).astype(dtype)
     found = []
     for n_threads in (1, 2, 3):
-        model = HDPMeans(0.02 * d, 0.5 * d, max_iter=3, n_threads=n_threads).fit(X, groups=groups)
+        model = HDPMeans(
+            lam_local=0.02 * d, lam_global=0.5 * d, max_iter=3, n_threads=n_threads
+        ).fit(X, groups=groups)
         learned = [getattr(model, name).tobytes() for name in LEARNED]
         new = X[::-1] + np.asarray(0.01, dtype)
         learned.append(model.predict(new, groups=groups).tobytes())
@@ -743,7 +769,7 @@ def test_many_small_groups():
     centers = 10 * rng.random((12, 2))
     groups = np.repeat(rng.permutation(20_000), 3)
     X = centers[rng.integers(12, size=60_000)] + 0.1 * rng.normal(size=(60_000, 2))
-    model = HDPMeans(1.0, 5.0).fit(X, groups=groups)
+    model = HDPMeans(lam_local=1.0, lam_global=5.0).fit(X, groups=groups)
     assert 8 <= model.n_clusters_ <= 12
     assert len(model.groups_) == 20_000 and model.n_local_clusters_.max() <= 3
     assert never_rises(model.objective_path_)
@@ -797,7 +823,7 @@ def test_guesses_are_cut():
     assert hdp_lambdas(X, groups, 100, 5) == hdp_lambdas(X, groups, 3, 5)
     assert hdp_lambdas(X, groups, 2, 10**9) == hdp_lambdas(X, groups, 2, 12)
     assert hdp_lambdas(X[:1], [0], 5, 15) == (1.0, 1.0)
-    model = HDPMeans(*FARTHEST, n_local=100, n_global=1000).fit(X, groups=groups)
+    model = HDPMeans(**FARTHEST, n_local=100, n_global=1000).fit(X, groups=groups)
     assert (model.lam_local_, model.lam_global_) == hdp_lambdas(X, groups, 3, 12)
 
 
@@ -806,8 +832,8 @@ def test_guesses_are_cut():
 def test_constant_data(value, n):
     X = np.full((n, 2), value)
     assert hdp_lambdas(X, np.arange(n) % 3, 5, 15) == (1.0, 1.0)
-    for penalties in (FARTHEST, ()):
-        model = HDPMeans(*penalties).fit(X, groups=np.arange(n) % 3)
+    for penalties in (FARTHEST, {}):
+        model = HDPMeans(**penalties).fit(X, groups=np.arange(n) % 3)
         assert model.n_clusters_ == 1 and model.labels_.tolist() == [0] * n
         assert (model.lam_local_, model.lam_global_) == (1.0, 1.0)
 
@@ -822,11 +848,11 @@ def test_constant_groups_are_left_out_of_the_local_penalty():
 
 def test_farthest_first_penalties():
     X, groups, *_ = problem(8)
-    model = HDPMeans(*FARTHEST, n_local=3, n_global=6).fit(X, groups=groups)
+    model = HDPMeans(**FARTHEST, n_local=3, n_global=6).fit(X, groups=groups)
     assert (model.lam_local_, model.lam_global_) == hdp_lambdas(X, groups, 3, 6)
-    model = HDPMeans(0.3, "farthest-first", n_global=6).fit(X, groups=groups)
+    model = HDPMeans(lam_local=0.3, lam_global="farthest-first", n_global=6).fit(X, groups=groups)
     assert (model.lam_local_, model.lam_global_) == (0.3, hdp_lambdas(X, groups, 1, 6)[1])
-    model = HDPMeans("farthest-first", 0.3, n_local=2).fit(X, groups=groups)
+    model = HDPMeans(lam_local="farthest-first", lam_global=0.3, n_local=2).fit(X, groups=groups)
     assert (model.lam_local_, model.lam_global_) == (hdp_lambdas(X, groups, 2, 1)[0], 0.3)
 
 
@@ -847,12 +873,16 @@ def test_penalties_are_not_rounding_errors(d):
     ("X", "groups", "penalties"),
     [
         ([2.8, 2.8, 2.0999999999999996, 0.0, 2.8], [0, 0, 1, 1, 1], FARTHEST),
-        ([2.8, 2.8, 2.0999999999999996, 0.0, 2.8], [0, 0, 1, 1, 1], ()),
+        ([2.8, 2.8, 2.0999999999999996, 0.0, 2.8], [0, 0, 1, 1, 1], {}),
         ([0.0, 0.4, 0.1 * 3, 0.1 * 3, 0.4, 0.4], [0, 0, 0, 1, 1, 1], FARTHEST),
-        ([0.1] * 30 + [0.7] * 30, [0, 1] * 30, ()),
-        ([0.1] * 30 + [0.7] * 30, [0, 1] * 30, (1e-40, 1e-40)),
-        ([0.1] * 30 + [0.7] * 30, [0, 1] * 30, (1e-40, 1.0)),
-        ([1e6 + 0.1] * 30 + [1e6 + 0.7] * 30, [0, 1] * 30, (1e-24, 1e-24)),
+        ([0.1] * 30 + [0.7] * 30, [0, 1] * 30, {}),
+        ([0.1] * 30 + [0.7] * 30, [0, 1] * 30, {"lam_local": 1e-40, "lam_global": 1e-40}),
+        ([0.1] * 30 + [0.7] * 30, [0, 1] * 30, {"lam_local": 1e-40, "lam_global": 1.0}),
+        (
+            [1e6 + 0.1] * 30 + [1e6 + 0.7] * 30,
+            [0, 1] * 30,
+            {"lam_local": 1e-24, "lam_global": 1e-24},
+        ),
     ],
 )
 def test_a_fit_ends(X, groups, penalties, monkeypatch):
@@ -868,7 +898,7 @@ def test_a_fit_ends(X, groups, penalties, monkeypatch):
 
     monkeypatch.setattr(hdp_module, "HDPSweep", Counted)
     X = line(*X)
-    model = HDPMeans(*penalties).fit(X, groups=groups)
+    model = HDPMeans(**penalties).fit(X, groups=groups)
     assert model.n_clusters_ <= len(np.unique(X))
     assert len(sweeps) < 20
 
@@ -886,12 +916,12 @@ def test_shares_clusters_where_pooling_and_separating_fail():
         truth = np.concatenate([np.repeat(rng.choice(15, 5, replace=False), 5) for _ in range(50)])
         X = centers[truth] + 0.1 * rng.normal(size=(1250, 2))
         lam_local, lam_global = hdp_lambdas(X, groups, 5, 15)
-        hdp = HDPMeans(lam_local, lam_global).fit(X, groups=groups)
+        hdp = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
         check(hdp, X, groups)
         labels = {
             "hdp": hdp.labels_,
             "kmeans": KMeans(15, n_init=1, random_state=0).fit(X).labels_,
-            "dpmeans": DPMeans(farthest_first_lambda(X, 15)).fit(X).labels_,
+            "dpmeans": DPMeans(lam=farthest_first_lambda(X, 15)).fit(X).labels_,
         }
         for name, values in labels.items():
             scores = [
@@ -978,7 +1008,7 @@ def test_bad_groups(name):
     X = line(0, 1, 5)
     with pytest.raises(ValueError, match=message):
         hdp_lambdas(X, groups, 1, 1)
-    model = HDPMeans(1.0, 1.0).fit(line(0, 9, 9, 4))
+    model = HDPMeans(lam_local=1.0, lam_global=1.0).fit(line(0, 9, 9, 4))
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
     with pytest.raises(ValueError, match=message):
         model.fit(X, groups=groups)
@@ -1000,7 +1030,7 @@ def test_bad_groups(name):
     ],
 )
 def test_bad_data(X, message):
-    model = HDPMeans(1.0, 1.0).fit(line(0, 9, 4))
+    model = HDPMeans(lam_local=1.0, lam_global=1.0).fit(line(0, 9, 4))
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
     for method in (model.fit, model.predict):
         with pytest.raises(ValueError, match=message):
@@ -1012,7 +1042,7 @@ def test_bad_data(X, message):
 
 
 def test_wrong_number_of_columns():
-    model = HDPMeans(1.0, 1.0).fit(line(0, 9, 4))
+    model = HDPMeans(lam_local=1.0, lam_global=1.0).fit(line(0, 9, 4))
     with pytest.raises(ValueError, match="2 features, but HDPMeans is expecting 1"):
         model.predict([[0.0, 1.0]])
 
@@ -1036,7 +1066,7 @@ def test_bad_guesses(arguments, error, message):
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_failed_fit_changes_nothing(error, monkeypatch):
     X, groups, lam_local, lam_global = problem(0)
-    model = HDPMeans(lam_local, lam_global, n_init=3, random_state=0)
+    model = HDPMeans(lam_local=lam_local, lam_global=lam_global, n_init=3, random_state=0)
     fresh = vars(model).copy()
 
     class Broken(hdp_module.HDPSweep):
@@ -1063,7 +1093,7 @@ def test_interrupt(n_groups):
     """A fit of minutes stops, and the model is what it was before."""
     rng = np.random.default_rng(0)
     X, groups = rng.random((200_000, 8)), np.arange(200_000) % n_groups
-    model = HDPMeans(1e-3, 1e-3).fit(X[:50])
+    model = HDPMeans(lam_local=1e-3, lam_global=1e-3).fit(X[:50])
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.3, _thread.interrupt_main)

@@ -37,7 +37,7 @@ EVERY = pytest.mark.parametrize(
 
 def plain(estimator):
     """An estimator that fits X."""
-    return KFeatures(2, random_state=0) if estimator is KFeatures else estimator(0.5)
+    return KFeatures(2, random_state=0) if estimator is KFeatures else estimator(lam=0.5)
 
 
 def with_value(value):
@@ -94,9 +94,9 @@ def test_weights_that_are_no_real_numbers(estimator, dtype):
 
 def test_starts_that_are_no_real_numbers():
     cases = (
-        (DPMeans(0.5), {"init": X[:2] + 1j}),
-        (DPMeans(0.5), {"init": [[BIG] * 3]}),
-        (BPMeans(0.5), {"init": np.ones((40, 2), dtype=complex)}),
+        (DPMeans(lam=0.5), {"init": X[:2] + 1j}),
+        (DPMeans(lam=0.5), {"init": [[BIG] * 3]}),
+        (BPMeans(lam=0.5), {"init": np.ones((40, 2), dtype=complex)}),
         (MahalanobisMeans(2), {"covariances": np.eye(3) + 0j}),
         (MahalanobisMeans(2), {"init": X[:2] + 0j}),
     )
@@ -119,7 +119,7 @@ def test_tables_of_the_other_byte_order(estimator, dtype):
 
 @BOTH
 def test_distances_beyond_the_type(estimator):
-    model = estimator(0.5).fit(X)
+    model = estimator(lam=0.5).fit(X)
     far, wide = np.full((2, 3), 1e200), np.full((2, 3), 3e38, dtype=np.float32)
     for bad, dtype in ((far, "float64"), (wide, "float32")):
         assert_refuses(model, lambda m, b=bad: m.transform(b), ValueError, "X must be", dtype)
@@ -132,7 +132,7 @@ def test_penalties_of_data_whose_squares_are_infinite():
         for call in (
             lambda x: farthest_first_lambda(x, 3),
             lambda x: hdp_lambdas(x, groups, 2, 3),
-            lambda x: DPMeans("farthest-first", n_clusters=3).fit(x),
+            lambda x: DPMeans(lam="farthest-first", n_clusters=3).fit(x),
         ):
             with pytest.raises(ValueError, match="X must have its largest absolute value"):
                 call(X * scale)
@@ -159,9 +159,9 @@ def test_bad_data(estimator, name):
 @pytest.mark.parametrize("method", ["predict", "transform", "score"])
 def test_bad_data_for_a_fitted_model(method, name):
     bad, errors, _ = BAD_DATA[name]
-    assert_refuses(DPMeans(0.5).fit(X), lambda m: getattr(m, method)(bad), errors)
+    assert_refuses(DPMeans(lam=0.5).fit(X), lambda m: getattr(m, method)(bad), errors)
     if method != "predict":
-        for model in (BPMeans(0.5).fit(X), KFeatures(2).fit(X)):
+        for model in (BPMeans(lam=0.5).fit(X), KFeatures(2).fit(X)):
             assert_refuses(model, lambda m: getattr(m, method)(bad), errors)
 
 
@@ -263,7 +263,7 @@ def test_bad_parameter(estimator, name, value, words):
     if name == "random_state" and estimator is DPMeans:
         arguments["shuffle"] = True
     words = words if name == "random_state" else (name, *words)
-    fitted = estimator(0.5).fit(X).set_params(**{**arguments, name: value})
+    fitted = estimator(lam=0.5).fit(X).set_params(**{**arguments, name: value})
     for model in (estimator(**{**arguments, name: value}), fitted):
         assert_refuses(model, lambda m: m.fit(X), (TypeError, ValueError), *words)
 
@@ -344,8 +344,8 @@ def test_refused_together():
     for model, *words in (
         (KFeatures(13, assign="exact"), "n_components", "12", "exact", "13"),
         (KFeatures(3, init=two), "init", "n_components=3", r"\(40, 2\)"),
-        (BPMeans(0.5, init=three, max_features=2), "init", "max_features=2", r"\(40, 3\)"),
-        (BPMeans(0.5, init=two, algorithm="stepwise"), "init", "stepwise"),
+        (BPMeans(lam=0.5, init=three, max_features=2), "init", "max_features=2", r"\(40, 3\)"),
+        (BPMeans(lam=0.5, init=two, algorithm="stepwise"), "init", "stepwise"),
         (KFeatures("auto", init=two), "init", "n_components", "auto"),
     ):
         assert_refuses(model, lambda m: m.fit(X), ValueError, *words)
@@ -355,7 +355,7 @@ def test_refused_together():
         model, lambda m: m.fit(X, sample_weight=weights), ValueError, "n_components=3", "2"
     )
     with pytest.raises(ValueError, match="^(?!.*max_clusters)"):
-        BPMeans(0).fit(X)
+        BPMeans(lam=0).fit(X)
     assert KFeatures(12, assign="exact", n_init=1).fit(X).n_components_ == 12
 
 
@@ -401,7 +401,7 @@ def test_large_numbers_are_numbers():
     one = KFeatures(np.int64(2), random_state=0).fit(X)
     two = KFeatures(2, max_iter=10**12, n_init=np.int32(10), tol=np.float32(0), random_state=0)
     assert np.array_equal(two.fit(X).assignments_, one.assignments_)
-    assert BPMeans(np.float32(0.25), max_features=10**12, random_state=0).fit(X).lam_ == 0.25
+    assert BPMeans(lam=np.float32(0.25), max_features=10**12, random_state=0).fit(X).lam_ == 0.25
 
 
 def test_bad_values_raise_value_error():
@@ -416,25 +416,25 @@ def test_bad_values_raise_value_error():
 
 @BOTH
 def test_more_centers_than_the_cap(estimator):
-    model = estimator(0.5, init=X[:4], max_clusters=3)
+    model = estimator(lam=0.5, init=X[:4], max_clusters=3)
     assert_refuses(model, lambda m: m.fit(X), ValueError, "init", "max_clusters", "4", "3")
 
 
 def test_lam_zero_with_a_cap_is_allowed():
-    assert DPMeans(0, max_clusters=5).fit(X).n_clusters_ == 5
+    assert DPMeans(lam=0, max_clusters=5).fit(X).n_clusters_ == 5
 
 
 @pytest.mark.filterwarnings("ignore:one cluster is left")
 def test_numpy_scalars_are_numbers():
-    model = DPMeans(np.float32(0.25), max_clusters=np.int64(5), max_iter=np.int32(9)).fit(X)
+    model = DPMeans(lam=np.float32(0.25), max_clusters=np.int64(5), max_iter=np.int32(9)).fit(X)
     assert model.lam_ == 0.25
-    assert DPMeans(1).fit(X).lam_ == 1.0
+    assert DPMeans(lam=1).fit(X).lam_ == 1.0
 
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
 def test_refused_partial_fit():
     """It changes nothing either."""
-    for model in (MiniBatchDPMeans(0.5), MiniBatchDPMeans(0.5).partial_fit(X)):
+    for model in (MiniBatchDPMeans(lam=0.5), MiniBatchDPMeans(lam=0.5).partial_fit(X)):
         for bad, errors, word in BAD_DATA.values():
             assert_refuses(model, lambda m, b=bad: m.partial_fit(b), errors, word)
 
@@ -448,7 +448,7 @@ def test_refused_partial_fit():
 def test_interrupt(algorithm, fitted, interrupt):
     """A fit of minutes stops, and the model is what it was before."""
     long = np.random.default_rng(0).random((400_000, 8))
-    model = DPMeans(1e-12, algorithm=algorithm)
+    model = DPMeans(lam=1e-12, algorithm=algorithm)
     if fitted:
         model.fit(X)
     before = snapshot(model)
@@ -462,7 +462,7 @@ def test_interrupt(algorithm, fitted, interrupt):
 @pytest.mark.timeout(120, method="thread")
 def test_interrupt_of_the_penalty(interrupt):
     long = np.random.default_rng(0).random((1_000_000, 8))
-    model = DPMeans("farthest-first", n_clusters=900_000)
+    model = DPMeans(lam="farthest-first", n_clusters=900_000)
     before = snapshot(model)
     interrupt(0.5)
     with pytest.raises(KeyboardInterrupt):
@@ -472,7 +472,7 @@ def test_interrupt_of_the_penalty(interrupt):
 
 @pytest.mark.timeout(120, method="thread")
 def test_interrupt_of_the_minibatch_estimator(interrupt):
-    model = MiniBatchDPMeans(0.5, random_state=0).fit(X)
+    model = MiniBatchDPMeans(lam=0.5, random_state=0).fit(X)
     before = snapshot(model)
     model.set_params(lam=1e-12, max_iter=10**6)
     before["lam"], before["max_iter"] = (model.lam,) * 2, (model.max_iter,) * 2
@@ -483,12 +483,12 @@ def test_interrupt_of_the_minibatch_estimator(interrupt):
 
 
 LONG = {
-    "sweep, many features": (BPMeans(1e-3, n_init=1), 30_000, 8),
-    "sweep, many starts": (BPMeans(2.0, n_init=10**6, n_swaps=0), 500, 8),
-    "sweep, swaps": (BPMeans(2.0, n_init=1, n_swaps=10**6), 2000, 8),
-    "collapsed": (BPMeans(1.0, n_init=1, algorithm="collapsed"), 30_000, 8),
-    "stepwise": (BPMeans(1e-3, algorithm="stepwise"), 20_000, 8),
-    "penalty": (BPMeans("farthest-first", n_components=2000), 100_000, 20),
+    "sweep, many features": (BPMeans(lam=1e-3, n_init=1), 30_000, 8),
+    "sweep, many starts": (BPMeans(lam=2.0, n_init=10**6, n_swaps=0), 500, 8),
+    "sweep, swaps": (BPMeans(lam=2.0, n_init=1, n_swaps=10**6), 2000, 8),
+    "collapsed": (BPMeans(lam=1.0, n_init=1, algorithm="collapsed"), 30_000, 8),
+    "stepwise": (BPMeans(lam=1e-3, algorithm="stepwise"), 20_000, 8),
+    "penalty": (BPMeans(lam="farthest-first", n_components=2000), 100_000, 20),
     "coordinate": (KFeatures(150, n_init=1), 200_000, 30),
     "exact": (KFeatures(12, assign="exact", n_init=10**4), 100_000, 8),
 }
@@ -550,7 +550,7 @@ def test_other_threads_run_during_a_fit():
     data = blobs(np.random.default_rng(0), 100_000, 8, 60)
     thread.start()
     before = len(ticks)
-    DPMeans(0.05, max_iter=5).fit(data)
+    DPMeans(lam=0.05, max_iter=5).fit(data)
     after = len(ticks)
     KFeatures(8, n_init=1, max_iter=5).fit(data)
     last = len(ticks)
@@ -563,7 +563,7 @@ def test_other_threads_run_during_a_fit():
 # Good input ---------------------------------------------------------------------------------
 
 DATA = np.round(np.random.default_rng(1).random((300, 4)) * 64)
-EXPECTED = DPMeans(800.0).fit(DATA)
+EXPECTED = DPMeans(lam=800.0).fit(DATA)
 
 
 def memory_map(tmp_path, order="C"):
@@ -614,8 +614,10 @@ GOOD_DATA = {
 def test_good_data(name, algorithm, tmp_path):
     """All of these hold the same numbers, so they give the same clusters."""
     data = GOOD_DATA[name](tmp_path)
-    expected = EXPECTED if algorithm == "serial" else DPMeans(800.0, algorithm=algorithm).fit(DATA)
-    model = DPMeans(800.0, algorithm=algorithm).fit(data)
+    expected = (
+        EXPECTED if algorithm == "serial" else DPMeans(lam=800.0, algorithm=algorithm).fit(DATA)
+    )
+    model = DPMeans(lam=800.0, algorithm=algorithm).fit(data)
     assert expected.n_clusters_ > 5
     assert np.array_equal(model.labels_, expected.labels_)
     assert model.cluster_centers_.dtype == np.float64
@@ -631,17 +633,17 @@ def test_good_data(name, algorithm, tmp_path):
 def test_data_is_not_written_to(estimator, name, tmp_path):
     data = GOOD_DATA[name](tmp_path)
     before = data.copy()
-    estimator(800.0, random_state=0).fit(data)
+    estimator(lam=800.0, random_state=0).fit(data)
     assert np.array_equal(data, before)
 
 
 def test_feature_names():
     frame = pd.DataFrame(DATA, columns=["width", "height", "depth", "mass"])
-    model = DPMeans(800.0).fit(frame)
+    model = DPMeans(lam=800.0).fit(frame)
     assert model.feature_names_in_.tolist() == ["width", "height", "depth", "mass"]
     with pytest.raises(ValueError, match=r"(?i)feature names"):
         model.predict(frame[["height", "width", "depth", "mass"]])
-    assert not hasattr(DPMeans(800.0).fit(DATA), "feature_names_in_")
+    assert not hasattr(DPMeans(lam=800.0).fit(DATA), "feature_names_in_")
 
 
 @pytest.mark.parametrize(
@@ -657,15 +659,15 @@ def test_feature_names():
     ids=["int", "float32", "strided", "read-only", "list", "Series"],
 )
 def test_kinds_of_weights(weights):
-    expected = DPMeans(800.0).fit(DATA, sample_weight=(np.arange(300) % 3).astype(float))
-    model = DPMeans(800.0).fit(DATA, sample_weight=weights)
+    expected = DPMeans(lam=800.0).fit(DATA, sample_weight=(np.arange(300) % 3).astype(float))
+    model = DPMeans(lam=800.0).fit(DATA, sample_weight=weights)
     assert np.array_equal(model.labels_, expected.labels_)
     assert model.objective_ == expected.objective_
 
 
 def test_one_weight_for_all_is_a_scalar_as_in_scikit_learn():
-    model = DPMeans(800.0).fit(DATA, sample_weight=2.0)
-    expected = DPMeans(400.0).fit(DATA)
+    model = DPMeans(lam=800.0).fit(DATA, sample_weight=2.0)
+    expected = DPMeans(lam=400.0).fit(DATA)
     assert np.array_equal(model.labels_, expected.labels_)
 
 
@@ -673,7 +675,7 @@ def test_one_weight_for_all_is_a_scalar_as_in_scikit_learn():
 def test_extreme_scales(exponent):
     """A power of two changes no digit."""
     scale = 2.0**exponent
-    model = DPMeans(800.0 * scale**2).fit(DATA * scale)
+    model = DPMeans(lam=800.0 * scale**2).fit(DATA * scale)
     assert np.array_equal(model.labels_, EXPECTED.labels_)
     np.testing.assert_allclose(model.objective_, EXPECTED.objective_ * scale**2, rtol=1e-9)
 
@@ -681,7 +683,7 @@ def test_extreme_scales(exponent):
 @pytest.mark.parametrize("exponent", [-500, 500])
 def test_scales_whose_squares_leave_the_range_of_float64(exponent):
     data = DATA * 2.0**exponent
-    for model in (DPMeans(1.0), DPMeans(1.0).fit(DATA)):
+    for model in (DPMeans(lam=1.0), DPMeans(lam=1.0).fit(DATA)):
         assert_refuses(model, lambda m: m.fit(data), ValueError, "X must", "1e-?140", "rescale")
 
 
@@ -689,14 +691,14 @@ def test_scales_whose_squares_leave_the_range_of_float64(exponent):
 def test_float32_data_beyond_the_range_of_its_squares(exponent):
     """2^160 and 2^-200 are no float32; the distances of such data still are exact."""
     scale = 2.0**exponent
-    model = DPMeans(800.0 * scale**2).fit((DATA * scale).astype(np.float32))
+    model = DPMeans(lam=800.0 * scale**2).fit((DATA * scale).astype(np.float32))
     assert np.array_equal(model.labels_, EXPECTED.labels_)
     np.testing.assert_allclose(model.objective_, EXPECTED.objective_ * scale**2, rtol=1e-9)
 
 
 # Good input for features --------------------------------------------------------------------
 
-PLANTED_DATA, PLANTED_Z, _ = planted_features("signed", 0, n=300, d=4, k=3, noise=0.0)
+PLANTED_DATA, _, _ = planted_features("signed", 0, n=300, d=4, k=3, noise=0.0)
 PLANTED_DATA = np.round(PLANTED_DATA * 16 + 60)  # the kinds of data above hold such numbers
 
 
@@ -711,7 +713,7 @@ def test_good_data_for_features(name, algorithm, tmp_path, monkeypatch):
         options = {"n_init": 4, "random_state": 0}
         if algorithm in ("coordinate", "exact"):
             return KFeatures(3, assign=algorithm, **options).fit(data)
-        return BPMeans(20_000.0, algorithm=algorithm, **options).fit(data)
+        return BPMeans(lam=20_000.0, algorithm=algorithm, **options).fit(data)
 
     model, expected = fitted(data), fitted(DATA)
     assert expected.n_components_ > 1
@@ -728,7 +730,7 @@ def test_good_data_for_features(name, algorithm, tmp_path, monkeypatch):
 def test_data_of_features_is_not_written_to(estimator, name, tmp_path):
     data = GOOD_DATA[name](tmp_path)
     before, weights = data.copy(), read_only(np.arange(300) % 3.0)
-    model = KFeatures(2, random_state=0) if estimator is KFeatures else BPMeans(20_000.0)
+    model = KFeatures(2, random_state=0) if estimator is KFeatures else BPMeans(lam=20_000.0)
     model.fit(data, sample_weight=weights).transform(data)
     assert np.array_equal(data, before)
 
@@ -767,14 +769,14 @@ def test_kinds_of_weights_for_features(weights):
 def test_extreme_scales_of_features(exponent, algorithm):
     """A power of two changes no digit."""
     scale, options = 2.0**exponent, {"algorithm": algorithm, "n_init": 3, "random_state": 0}
-    plain = BPMeans(20_000.0, **options).fit(DATA)
-    model = BPMeans(20_000.0 * scale**2, **options).fit(DATA * scale)
+    plain = BPMeans(lam=20_000.0, **options).fit(DATA)
+    model = BPMeans(lam=20_000.0 * scale**2, **options).fit(DATA * scale)
     assert plain.n_components_ > 1
     assert np.array_equal(model.assignments_, plain.assignments_)
     np.testing.assert_allclose(model.objective_, plain.objective_ * scale**2, rtol=1e-12)
     for lam in ("auto", "farthest-first"):
-        default = BPMeans(lam, n_components=3, **options).fit(DATA)
-        model = BPMeans(lam, n_components=3, **options).fit(DATA * scale)
+        default = BPMeans(lam=lam, n_components=3, **options).fit(DATA)
+        model = BPMeans(lam=lam, n_components=3, **options).fit(DATA * scale)
         np.testing.assert_allclose(model.lam_, default.lam_ * scale**2, rtol=1e-12)
         assert np.array_equal(model.assignments_, default.assignments_)
 
@@ -809,7 +811,7 @@ SCRIPT = textwrap.dedent(
     warnings.simplefilter("ignore")
     X, w = np.random.default_rng(0).random((40, 3)), np.random.default_rng(1).random(40) + 0.1
     size, weight = float(sys.argv[1]), float(sys.argv[2])
-    models = [BPMeans(size**2, algorithm=name) for name in ("sweep", "collapsed", "stepwise")]
+    models = [BPMeans(lam=size**2, algorithm=name) for name in ("sweep", "collapsed", "stepwise")]
     for model in [*models, KFeatures(3), KFeatures(3, assign="exact")]:
         try:
             model.fit(X * size, sample_weight=w * weight)
@@ -843,7 +845,7 @@ def test_weights_of_very_different_size(algorithm):
             model = KFeatures(4, assign=algorithm, n_swaps=2, random_state=seed)
         else:
             lam = 10.0 ** rng.uniform(-8, -1) * (weights @ np.square(data).sum(axis=1))
-            model = BPMeans(lam, algorithm=algorithm, n_swaps=2, random_state=seed)
+            model = BPMeans(lam=lam, algorithm=algorithm, n_swaps=2, random_state=seed)
         model.fit(data, sample_weight=weights)
         check_features(model, data, weights)
 
@@ -874,11 +876,11 @@ def test_edges_of_features(name, algorithm):
             model = KFeatures(k, assign=algorithm, **options).fit(data)
             assert model.n_components_ == k
         else:
-            BPMeans("auto", algorithm=algorithm, **options).fit(data)
-            model = BPMeans("farthest-first", n_components=k, algorithm=algorithm, **options)
+            BPMeans(lam="auto", algorithm=algorithm, **options).fit(data)
+            model = BPMeans(lam="farthest-first", n_components=k, algorithm=algorithm, **options)
             model.fit(data)
             assert model.n_components_ <= np.linalg.matrix_rank(np.eye(len(data)))
-            tiny = BPMeans(1e-9, algorithm=algorithm, **options).fit(data)
+            tiny = BPMeans(lam=1e-9, algorithm=algorithm, **options).fit(data)
             check_features(tiny, data)
             assert algorithm == "stepwise" or tiny.reconstruction_err_ < 1e-4
         check_features(model, data)

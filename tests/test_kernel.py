@@ -18,7 +18,15 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 
-from smallvar import DPMeans, HDPMeans, KernelDPMeans, KernelHDPMeans
+from smallvar import (
+    DPMeans,
+    HDPMeans,
+    KernelDPMeans,
+    KernelDynamicMeans,
+    KernelHDPMeans,
+    SpectralDPMeans,
+    SpectralDynamicMeans,
+)
 from smallvar._kernel.partition import Partition
 
 ALGORITHMS = ("serial", "collapsed")
@@ -79,9 +87,9 @@ def test_linear_kernel_is_dp_means(algorithm, family, seed):
         "random_state": seed,
         "tol": 0.01 * (seed % 5 == 2),
     }
-    plain = quiet(DPMeans(problem.lam, **options), X, sample_weight=problem.weights)
+    plain = quiet(DPMeans(lam=problem.lam, **options), X, sample_weight=problem.weights)
     model = quiet(
-        KernelDPMeans(problem.lam, kernel="linear", **options), X, sample_weight=problem.weights
+        KernelDPMeans(lam=problem.lam, kernel="linear", **options), X, sample_weight=problem.weights
     )
     np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-8)
     assert never_rises(model.objective_path_)
@@ -118,7 +126,7 @@ def test_farthest_first(algorithm, n_clusters):
     weights = (rng.random(len(X)) < 0.8) * rng.random(len(X))
     for weight in (None, weights):
         options = {"n_clusters": n_clusters, "algorithm": algorithm}
-        plain = quiet(DPMeans("farthest-first", **options), X, sample_weight=weight)
+        plain = quiet(DPMeans(lam="farthest-first", **options), X, sample_weight=weight)
         model = KernelDPMeans(kernel="linear", **options).fit(X, sample_weight=weight)
         np.testing.assert_allclose(model.lam_, plain.lam_, rtol=1e-9)
         assert np.array_equal(model.labels_, plain.labels_)
@@ -151,13 +159,14 @@ def test_linear_kernel_is_hdp_means(seed):
     X, groups, *penalties = problem(seed)
     X = X.astype(float) - 1e6 * (seed % 8 == 6)  # far data lose their digits in the kernel
     penalties = ["farthest-first"] * 2 if seed % 5 == 0 else penalties
+    penalties = dict(zip(("lam_local", "lam_global"), penalties, strict=True))
     options = {
         "n_init": 1 + 2 * (seed % 3 == 1),
         "random_state": seed,
         "tol": 0.01 * (seed % 7 == 2),
     }
-    plain = HDPMeans(*penalties, **options).fit(X, groups=groups)
-    model = KernelHDPMeans(*penalties, kernel="linear", **options).fit(X, groups=groups)
+    plain = HDPMeans(**penalties, **options).fit(X, groups=groups)
+    model = KernelHDPMeans(**penalties, kernel="linear", **options).fit(X, groups=groups)
     np.testing.assert_allclose(model.lam_local_, plain.lam_local_, rtol=1e-8)
     np.testing.assert_allclose(model.lam_global_, plain.lam_global_, rtol=1e-8)
     np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-8)
@@ -183,10 +192,12 @@ def test_many_data_sets():
     groups = rng.integers(400, size=1500)
     X = 4 * rng.random((20, 2))[(7 * groups + rng.integers(3, size=1500)) % 20]
     X += 0.1 * rng.normal(size=X.shape)
-    plain = HDPMeans(0.3, 2.0).fit(X, groups=groups)
-    model = KernelHDPMeans(0.3, 2.0, kernel="linear").fit(X, groups=groups)
+    plain = HDPMeans(lam_local=0.3, lam_global=2.0).fit(X, groups=groups)
+    model = KernelHDPMeans(lam_local=0.3, lam_global=2.0, kernel="linear").fit(X, groups=groups)
     assert np.array_equal(model.labels_, plain.labels_) and model.n_clusters_ > 8
-    blocks = KernelHDPMeans(0.3, 2.0, kernel="linear", max_memory=1e6).fit(X, groups=groups)
+    blocks = KernelHDPMeans(lam_local=0.3, lam_global=2.0, kernel="linear", max_memory=1e6).fit(
+        X, groups=groups
+    )
     assert np.array_equal(blocks.labels_, plain.labels_)
 
 
@@ -202,7 +213,7 @@ def test_rbf_equals_twin(algorithm, seed):
     cap = 3 if seed % 5 == 0 else None
     labels = rng.integers(min(3, len(X)), size=len(X)) if seed % 5 in (0, 1) else None
     model = KernelDPMeans(
-        lam, gamma=gamma, algorithm=algorithm, shuffle=seed % 3 == 1, random_state=seed,
+        lam=lam, gamma=gamma, algorithm=algorithm, shuffle=seed % 3 == 1, random_state=seed,
         max_clusters=cap, init="mean" if labels is None else labels, **options,
     )  # fmt: skip
     quiet(model, X, sample_weight=weights)
@@ -228,9 +239,10 @@ def test_rbf_equals_twin(algorithm, seed):
 def test_rbf_hdp_equals_twin(seed):
     X, _, groups, rng = small(seed)
     gamma = float(rng.choice([0.3, 2.0, 20.0]))
-    penalties = float(rng.choice([0.02, 0.1, 0.3])), float(rng.choice([0.05, 0.3, 1.0]))
-    model = KernelHDPMeans(*penalties, gamma=gamma).fit(X, groups=groups)
-    found, path, n_iter = twins.kernel.kernel_hdp(rbf_kernel(X, gamma=gamma), groups, *penalties)
+    local, total = float(rng.choice([0.02, 0.1, 0.3])), float(rng.choice([0.05, 0.3, 1.0]))
+    model = KernelHDPMeans(lam_local=local, lam_global=total, gamma=gamma).fit(X, groups=groups)
+    K = rbf_kernel(X, gamma=gamma)
+    found, path, n_iter = twins.kernel.kernel_hdp(K, groups, local, total)
     assert np.array_equal(model.labels_, found) and model.n_iter_ == n_iter
     np.testing.assert_allclose(model.objective_path_, path, rtol=1e-9, atol=1e-12)
     assert never_rises(model.objective_path_)
@@ -267,7 +279,7 @@ def test_all_forms_of_a_kernel_are_one(name, algorithm):
 
     def fit(data, **parameters):
         if algorithm == "hdp":
-            return KernelHDPMeans(0.02, 0.05, **parameters).fit(data, **groups)
+            return KernelHDPMeans(lam_local=0.02, lam_global=0.05, **parameters).fit(data, **groups)
         return KernelDPMeans(algorithm=algorithm, **parameters).fit(data)
 
     plain = fit(X, kernel=name, **options)
@@ -295,8 +307,8 @@ def test_squared_distances_are_a_kernel(algorithm):
     X, *_ = small(4, 300)
     D = np.square(X[:, None] - X).sum(axis=2)
     lam = float(np.median(D)) / 4
-    model = KernelDPMeans(lam, kernel="precomputed", algorithm=algorithm).fit(-D / 2)
-    plain = DPMeans(lam, algorithm=algorithm).fit(X)
+    model = KernelDPMeans(lam=lam, kernel="precomputed", algorithm=algorithm).fit(-D / 2)
+    plain = DPMeans(lam=lam, algorithm=algorithm).fit(X)
     assert np.array_equal(model.labels_, plain.labels_) and plain.n_clusters_ > 1
     np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-9)
 
@@ -327,7 +339,7 @@ def test_tied_data(algorithm, seed, kernel):
     np.testing.assert_allclose(model.objective_, direct, rtol=1e-9)
     if algorithm == "serial":
         assert np.array_equal(model.predict(X), model.labels_)
-    fixed = KernelDPMeans(model.lam_, kernel=kernel, algorithm=algorithm, init=model.labels_)
+    fixed = KernelDPMeans(lam=model.lam_, kernel=kernel, algorithm=algorithm, init=model.labels_)
     fixed.fit(X, sample_weight=weights)
     np.testing.assert_allclose(fixed.objective_, direct, rtol=1e-9)
     assert fixed.n_iter_ == 1
@@ -352,8 +364,9 @@ def test_default_gamma_makes_the_median_distance_0_3(estimator, kernel, metric):
     rng = np.random.default_rng(0)
     X = np.repeat(rng.normal(size=(60, 3)), rng.integers(1, 9, size=60), axis=0)
     expected = 0.3 / np.median(pdist(np.unique(X, axis=0), metric))  # copies count once
-    penalties = (0.1, 0.1) if estimator is KernelHDPMeans else ()
-    model = estimator(*penalties, kernel=kernel).fit(X)
+    hdp = estimator is KernelHDPMeans
+    penalties = {"lam_local": 0.1, "lam_global": 0.1} if hdp else {}
+    model = estimator(**penalties, kernel=kernel).fit(X)
     np.testing.assert_allclose(model.gamma_, expected, rtol=1e-12)
     assert model.gamma is None
     given = clone(model).set_params(gamma=model.gamma_).fit(X)
@@ -366,19 +379,21 @@ def test_default_gamma_makes_the_median_distance_0_3(estimator, kernel, metric):
 
 def test_default_gamma_of_hand_computed_distances():
     X = [[0.0, 0.0], [3.0, 4.0], [3.0, 4.0], [0.0, 1.0]]  # squared: 25, 25, 1, 18, 18
-    assert KernelDPMeans(0.1).fit(X).gamma_ == 0.3 / 18
-    assert KernelDPMeans(0.1).fit(X, sample_weight=[2.0, 0.0, 0.0, 5.0]).gamma_ == 0.3
-    assert KernelDPMeans(0.1, kernel="laplacian").fit(X).gamma_ == 0.3 / 6  # 7, 7, 1, 6, 6
-    assert KernelHDPMeans(0.1, 0.1).fit(X, groups=[0, 0, 1, 1]).gamma_ == 0.3 / 18
+    assert KernelDPMeans(lam=0.1).fit(X).gamma_ == 0.3 / 18
+    assert KernelDPMeans(lam=0.1).fit(X, sample_weight=[2.0, 0.0, 0.0, 5.0]).gamma_ == 0.3
+    assert KernelDPMeans(lam=0.1, kernel="laplacian").fit(X).gamma_ == 0.3 / 6  # 7, 7, 1, 6, 6
+    assert (
+        KernelHDPMeans(lam_local=0.1, lam_global=0.1).fit(X, groups=[0, 0, 1, 1]).gamma_ == 0.3 / 18
+    )
 
 
 def test_default_gamma_where_rows_are_equal_or_alone():
     """Nothing to go by: scikit-learn's."""
     for kernel in ("rbf", "laplacian"):
         for X in (np.full((7, 4), 1 / 3), np.ones((1, 4))):
-            assert KernelDPMeans(0.1, kernel=kernel).fit(X).gamma_ == 0.25
+            assert KernelDPMeans(lam=0.1, kernel=kernel).fit(X).gamma_ == 0.25
     # nor where squares leave the range of float64
-    assert KernelDPMeans(0.1).fit(1e-160 * np.eye(4)).gamma_ == 0.25
+    assert KernelDPMeans(lam=0.1).fit(1e-160 * np.eye(4)).gamma_ == 0.25
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -389,10 +404,39 @@ def test_default_gamma_of_many_rows(dtype, order):
     truth = rng.integers(2, size=2500) if order == "shuffled" else np.arange(2500) % 2
     truth = np.sort(truth) if order == "sorted" else truth
     X = (rng.normal(size=(2500, 4)) + 3 * truth[:, None]).astype(dtype)
-    model = KernelDPMeans(2.5, max_memory=4e6).fit(X)
+    model = KernelDPMeans(lam=2.5, max_memory=4e6).fit(X)
     expected = 0.3 / np.median(pdist(X, "sqeuclidean"))
     assert abs(model.gamma_ / expected - 1) < 0.15
     assert clone(model).fit(X).gamma_ == model.gamma_
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [KernelDPMeans, KernelHDPMeans, SpectralDPMeans, KernelDynamicMeans, SpectralDynamicMeans],
+)
+def test_kernel_matrix(estimator):
+    """By hand; gamma is that of the fit."""
+    X, new = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [3.0, 1.0]]), [[1.0, 1.0]]
+    model = estimator(gamma=0.5, random_state=0)
+    with pytest.raises(NotFittedError):
+        model.kernel_matrix(X)
+    model.fit(X)
+    square = np.array([[2.0, 1.0, 2.0, 4.0]])
+    np.testing.assert_allclose(model.kernel_matrix(new, X), np.exp(-0.5 * square), rtol=1e-14)
+    np.testing.assert_allclose(model.kernel_matrix(X[:2])[0, 1], np.exp(-0.5), rtol=1e-14)
+    assert model.kernel_matrix(X.astype(np.float32), new).shape == (4, 1)
+    if hasattr(model, "gamma_"):
+        assert model.set_params(gamma=9.0).kernel_matrix(X[:2])[0, 1] == np.exp(-0.5)
+    with pytest.raises(ValueError, match="Y must have 2 columns, got 3"):
+        model.kernel_matrix(X, np.ones((2, 3)))
+    with pytest.raises(ValueError, match="X must have 2 columns, got 1"):
+        model.kernel_matrix(X[:, :1])
+
+
+def test_kernel_matrix_of_a_given_matrix():
+    model = KernelDPMeans(kernel="precomputed").fit(np.eye(3))
+    with pytest.raises(ValueError, match="kernel must not be 'precomputed' for kernel_matrix"):
+        model.kernel_matrix(np.eye(3))
 
 
 def test_gamma_of_the_other_kernels():
@@ -408,23 +452,23 @@ def test_gamma_of_the_other_kernels():
     ):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".* the Gram matrix is indefinite")
-            model = KernelDPMeans(0.1, kernel=kernel).fit(X)
+            model = KernelDPMeans(lam=0.1, kernel=kernel).fit(X)
         assert model.gamma_ == expected
-        new, used = X[::-1] / 2, model._kernel_between(X[:5] / 2, X)
+        new, used = X[::-1] / 2, model.kernel_matrix(X[:5] / 2, X)
         if isinstance(kernel, str):
             assert np.array_equal(used, pairwise_kernels(X[:5] / 2, X, metric=kernel))
         assert model.predict(new).shape == (20,)
-    assert KernelDPMeans(0.1, kernel="precomputed").fit(X @ X.T).gamma_ is None
+    assert KernelDPMeans(lam=0.1, kernel="precomputed").fit(X @ X.T).gamma_ is None
     for given in ({"gamma": 3}, {"kernel_params": {"gamma": 3}}):
-        assert KernelDPMeans(0.1, **given).fit(X).gamma_ == 3
-        assert KernelDPMeans(0.1, kernel=rbf_kernel, **given).fit(X).gamma_ == 3
+        assert KernelDPMeans(lam=0.1, **given).fit(X).gamma_ == 3
+        assert KernelDPMeans(lam=0.1, kernel=rbf_kernel, **given).fit(X).gamma_ == 3
 
 
 def test_gamma_is_that_of_the_fit():
     """In the methods too, whatever becomes of the parameter; another fit starts afresh."""
     X, *_, rng = small(13, 200)
     new = rng.normal(size=(30, X.shape[1]))
-    model = KernelDPMeans(0.2, kernel="rbf").fit(X)
+    model = KernelDPMeans(lam=0.2, kernel="rbf").fit(X)
     labels, distances, score = model.predict(new), model.transform(new), model.score(new)
     expected = 1 - 2 * rbf_kernel(new, X, gamma=model.gamma_)[:, model.labels_ == 0].mean(axis=1)
     expected += model.center_norms_[0]
@@ -444,7 +488,7 @@ def test_gamma_is_that_of_the_fit():
 def test_transform_and_score():
     X, weights, _, _ = small(7, 200)
     K = rbf_kernel(X, gamma=3.0)
-    model = KernelDPMeans(0.2, gamma=3.0).fit(X, sample_weight=weights)
+    model = KernelDPMeans(lam=0.2, gamma=3.0).fit(X, sample_weight=weights)
     A = twins.kernel.mean_coefficients(model.labels_, weights)
     expected = [[twins.kernel.kernel_distance(K, i, a) for a in A] for i in range(len(X))]
     np.testing.assert_allclose(np.square(model.transform(X)), expected, atol=1e-12)
@@ -452,7 +496,7 @@ def test_transform_and_score():
     np.testing.assert_allclose(
         model.score(X), -(np.min(expected, axis=1).sum() + 0.2 * model.n_clusters_)
     )
-    precomputed = KernelDPMeans(0.2, kernel="precomputed").fit(K, sample_weight=weights)
+    precomputed = KernelDPMeans(lam=0.2, kernel="precomputed").fit(K, sample_weight=weights)
     assert np.array_equal(precomputed.predict(K), model.labels_)
     for method in (precomputed.transform, precomputed.score):
         with pytest.raises(ValueError, match="'precomputed' for (transform|score): the kernel of"):
@@ -463,7 +507,7 @@ def test_updates_do_not_drift():
     """Sums changed by what moved end at the value of sums from scratch."""
     rng = np.random.default_rng(0)
     X = blobs(rng, 1500, 3, 25)
-    model = KernelDPMeans(0.05, gamma=3.0, n_init=2, random_state=0).fit(X)
+    model = KernelDPMeans(lam=0.05, gamma=3.0, n_init=2, random_state=0).fit(X)
     assert model.n_iter_ > 5
     A = np.zeros((model.n_clusters_, 1500))
     A[model.labels_, np.arange(1500)] = 1
@@ -479,9 +523,9 @@ def test_updates_do_not_drift():
 def test_weights_are_masses():
     X, *_ = small(9, 200)
     count = np.random.default_rng(0).integers(1, 4, size=len(X))
-    model = KernelDPMeans(0.3, gamma=2.0).fit(X, sample_weight=count)
+    model = KernelDPMeans(lam=0.3, gamma=2.0).fit(X, sample_weight=count)
     repeated = np.repeat(X, count, axis=0)
-    other = KernelDPMeans(0.3, gamma=2.0, init=np.repeat(model.labels_, count), max_clusters=99)
+    other = KernelDPMeans(lam=0.3, gamma=2.0, init=np.repeat(model.labels_, count), max_clusters=99)
     other.max_iter = 1
     quiet(other, repeated)
     np.testing.assert_allclose(other.objective_path_[0], model.objective_, rtol=1e-9)
@@ -489,13 +533,15 @@ def test_weights_are_masses():
 
 def test_more_starts_are_never_worse_and_repeat(capsys):
     X, _, groups, _ = small(10, 300)
-    one = KernelDPMeans(0.1, gamma=5.0).fit(X)
-    many = KernelDPMeans(0.1, gamma=5.0, n_init=20, random_state=1, verbose=1).fit(X)
+    one = KernelDPMeans(lam=0.1, gamma=5.0).fit(X)
+    many = KernelDPMeans(lam=0.1, gamma=5.0, n_init=20, random_state=1, verbose=1).fit(X)
     assert many.objective_ <= one.objective_
     assert "start 20: " in capsys.readouterr().out
     assert np.array_equal(clone(many).fit(X).labels_, many.labels_)
-    first = KernelHDPMeans(0.1, 0.5, gamma=5.0).fit(X, groups=groups)
-    best = KernelHDPMeans(0.1, 0.5, gamma=5.0, n_init=20, random_state=1, verbose=1)
+    first = KernelHDPMeans(lam_local=0.1, lam_global=0.5, gamma=5.0).fit(X, groups=groups)
+    best = KernelHDPMeans(
+        lam_local=0.1, lam_global=0.5, gamma=5.0, n_init=20, random_state=1, verbose=1
+    )
     assert best.fit(X, groups=groups).objective_ <= first.objective_
     assert "global clusters" in capsys.readouterr().out
 
@@ -505,8 +551,8 @@ def test_dataframes_and_pickle():
     X, _, groups, _ = small(11, 100)
     frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
     for model, extra in (
-        (KernelDPMeans(0.1, gamma=3.0), {}),
-        (KernelHDPMeans(0.1, 0.3, gamma=3.0), {"groups": pd.Series(groups)}),
+        (KernelDPMeans(lam=0.1, gamma=3.0), {}),
+        (KernelHDPMeans(lam_local=0.1, lam_global=0.3, gamma=3.0), {"groups": pd.Series(groups)}),
     ):
         with pytest.raises(NotFittedError):
             model.predict(X)
@@ -519,7 +565,7 @@ def test_dataframes_and_pickle():
 
 def test_the_data_may_change_after_fit():
     X, *_ = small(12, 100)
-    model = KernelDPMeans(0.1, gamma=3.0).fit(X)
+    model = KernelDPMeans(lam=0.1, gamma=3.0).fit(X)
     new, before = X.copy(), model.predict(X)
     X[:] = 0.0
     assert np.array_equal(model.predict(new), before)
@@ -532,7 +578,7 @@ from smallvar import KernelDPMeans
 rng = np.random.default_rng(0)
 X = rng.normal(size=(3500, 5)).astype(sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-KernelDPMeans(0.9, gamma=0.05, max_memory=float(sys.argv[2]), tol=0.01).fit(X)
+KernelDPMeans(lam=0.9, gamma=0.05, max_memory=float(sys.argv[2]), tol=0.01).fit(X)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
@@ -548,7 +594,7 @@ def test_tables_that_are_not_held(algorithm, kernel, weighted, monkeypatch):
     gamma = None if kernel == "precomputed" else 0.01
     for lam in (0.02, 0.1, 0.4, "farthest-first"):
         for early in ({}, {"max_iter": 1}):
-            model = KernelDPMeans(lam, kernel=kernel, gamma=gamma, algorithm=algorithm, **early)
+            model = KernelDPMeans(lam=lam, kernel=kernel, gamma=gamma, algorithm=algorithm, **early)
             whole = quiet(model, data, sample_weight=w)
             assert lam != 0.02 or whole.n_clusters_ > 6
             for clusters in (0, 5):
@@ -573,9 +619,10 @@ import resource, sys
 import numpy as np
 from smallvar import KernelDPMeans
 X = np.random.default_rng(0).normal(size=(3000, 5)).astype(np.float32)
-KernelDPMeans(0.9, gamma=1.0, tol=0.5).fit(X[:300])
+KernelDPMeans(lam=0.9, gamma=1.0, tol=0.5).fit(X[:300])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-model = KernelDPMeans(0.9, gamma=2.0, tol=0.5, max_memory=6e7, algorithm=sys.argv[1], max_iter=1)
+options = dict(tol=0.5, max_memory=6e7, algorithm=sys.argv[1], max_iter=1)
+model = KernelDPMeans(lam=0.9, gamma=2.0, **options)
 assert model.fit(X).n_clusters_ * 3000 * 8 > 1.5e7
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
@@ -592,7 +639,9 @@ def test_tables_stay_within_the_budget(algorithm):
     assert float(out.stdout) < 6.6e7
 
 
-@pytest.mark.parametrize("estimator", [KernelDPMeans(0.1), KernelHDPMeans(0.1, 0.1)])
+@pytest.mark.parametrize(
+    "estimator", [KernelDPMeans(lam=0.1), KernelHDPMeans(lam_local=0.1, lam_global=0.1)]
+)
 def test_the_kernel_is_that_of_the_fit(estimator):
     """Another one, set later, is refused."""
     X = np.random.default_rng(0).random((20, 3))
@@ -629,29 +678,29 @@ def test_memory_stays_within_the_budget(dtype, budget, allowed):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_edge_cases(algorithm):
-    one = KernelDPMeans(0.5, algorithm=algorithm).fit([[3.0, 1.0]])
+    one = KernelDPMeans(lam=0.5, algorithm=algorithm).fit([[3.0, 1.0]])
     assert one.objective_ == 0.5 and one.labels_.tolist() == [0] and one.n_iter_ == 1
     assert KernelDPMeans(n_clusters=1, algorithm=algorithm).fit([[3.0]]).lam_ == 1.0
     constant = np.full((50, 3), 1e3 / 3)
     for kernel in ("rbf", "linear", "laplacian", "poly"):
         model = KernelDPMeans(kernel=kernel, algorithm=algorithm).fit(constant)
         assert model.n_clusters_ == 1 and model.lam_ == 1.0
-        tiny = KernelDPMeans(1e-300, kernel=kernel, algorithm=algorithm).fit(constant)
+        tiny = KernelDPMeans(lam=1e-300, kernel=kernel, algorithm=algorithm).fit(constant)
         assert tiny.n_clusters_ == 1
     X, *_ = small(5, 100)
-    infinite = KernelDPMeans(np.inf, algorithm=algorithm).fit(X)
+    infinite = KernelDPMeans(lam=np.inf, algorithm=algorithm).fit(X)
     assert infinite.n_clusters_ == 1 and infinite.objective_ == np.inf
     rows = np.repeat(np.arange(4.0)[:, None], 5, axis=0)
-    doubled = KernelDPMeans(1e-6, gamma=1.0, algorithm=algorithm).fit(rows)
+    doubled = KernelDPMeans(lam=1e-6, gamma=1.0, algorithm=algorithm).fit(rows)
     assert doubled.n_clusters_ == 4 and abs(doubled.inertia_) < 1e-12
-    k_means = KernelDPMeans(0.0, gamma=1.0, max_clusters=3, algorithm=algorithm).fit(X)
+    k_means = KernelDPMeans(lam=0.0, gamma=1.0, max_clusters=3, algorithm=algorithm).fit(X)
     assert k_means.n_clusters_ == 3
-    zero = KernelDPMeans(0.5, kernel="precomputed", algorithm=algorithm).fit(np.zeros((3, 3)))
+    zero = KernelDPMeans(lam=0.5, kernel="precomputed", algorithm=algorithm).fit(np.zeros((3, 3)))
     assert zero.labels_.tolist() == [0, 0, 0]
 
 
 def test_edge_cases_of_hdp():
-    one = KernelHDPMeans(0.5, 2.0).fit([[3.0, 1.0]])
+    one = KernelHDPMeans(lam_local=0.5, lam_global=2.0).fit([[3.0, 1.0]])
     assert one.objective_ == 2.5 and one.n_iter_ == 1
     for kernel in ("rbf", "linear"):
         model = KernelHDPMeans(kernel=kernel).fit(np.full((20, 2), 1 / 3), groups=np.arange(20) % 3)
@@ -672,9 +721,9 @@ def indefinite(n, seed=0):
 def test_indefinite_matrix(n, algorithm):
     """A warning, and an end; labels and objective belong together."""
     K = indefinite(n)
-    model = KernelDPMeans(2.0, kernel="precomputed", max_iter=6)
+    model = KernelDPMeans(lam=2.0, kernel="precomputed", max_iter=6)
     if algorithm == "hdp":
-        model = KernelHDPMeans(1.0, 1.0, kernel="precomputed", max_iter=6)
+        model = KernelHDPMeans(lam_local=1.0, lam_global=1.0, kernel="precomputed", max_iter=6)
     else:
         model.set_params(algorithm=algorithm)
     with pytest.warns(UserWarning, match=f"{type(model).__name__}: .* indefinite, with an eigenv"):
@@ -732,8 +781,8 @@ X_BAD = np.arange(12.0).reshape(6, 2)
 )
 @pytest.mark.parametrize("estimator", [KernelDPMeans, KernelHDPMeans])
 def test_bad_input(estimator, parameters, X, error, message):
-    model = estimator(1.0, **parameters) if estimator is KernelDPMeans else estimator(1.0, 1.0)
-    model.set_params(**parameters)
+    names = ("lam_local", "lam_global") if estimator is KernelHDPMeans else ("lam",)
+    model = estimator(**dict.fromkeys(names, 1.0)).set_params(**parameters)
     before = dict(vars(model))
     with pytest.raises(error, match=message):
         model.fit(X)
@@ -793,7 +842,7 @@ def test_bad_input_of_hdp(parameters, fit, error, message):
 
 def test_a_failed_fit_changes_nothing():
     X, *_ = small(6, 100)
-    model = KernelDPMeans(0.1, gamma=3.0).fit(X)
+    model = KernelDPMeans(lam=0.1, gamma=3.0).fit(X)
     before = dict(vars(model))
     with pytest.raises(ValueError, match="kernel must return"):
         model.set_params(gamma=None, kernel=lambda A, B: np.zeros(3)).fit(X)
@@ -801,14 +850,17 @@ def test_a_failed_fit_changes_nothing():
     assert vars(model) == before
     with pytest.raises(ValueError, match="has .* features"):
         model.predict(X[:, :0] if X.shape[1] == 1 else X[:, :-1])
-    precomputed = KernelDPMeans(0.1, kernel="precomputed").fit(rbf_kernel(X))
+    precomputed = KernelDPMeans(lam=0.1, kernel="precomputed").fit(rbf_kernel(X))
     with pytest.raises(ValueError, match="features"):
         precomputed.predict(rbf_kernel(X)[:, 1:])
 
 
 def test_not_converged():
     X = blobs(np.random.default_rng(0), 400, 2, 9)
-    for model in (KernelDPMeans(0.1, gamma=3.0, max_iter=1), KernelHDPMeans(0.05, 0.1, max_iter=1)):
+    for model in (
+        KernelDPMeans(lam=0.1, gamma=3.0, max_iter=1),
+        KernelHDPMeans(lam_local=0.05, lam_global=0.1, max_iter=1),
+    ):
         with pytest.warns(ConvergenceWarning, match="max_iter=1 sweeps"):
             model.fit(X)
 
@@ -821,8 +873,8 @@ def test_rows_without_weight_where_sweeps_end_early(seed):
     weights = (rng.random(80) < 0.4) * rng.random(80)
     lam = float(rng.choice([0.003, 0.01, 0.03]))
     options = {"max_iter": 1, "max_clusters": 12}
-    model = quiet(KernelDPMeans(lam, kernel="linear", **options), X, sample_weight=weights)
-    plain = quiet(DPMeans(lam, **options), X, sample_weight=weights)
+    model = quiet(KernelDPMeans(lam=lam, kernel="linear", **options), X, sample_weight=weights)
+    plain = quiet(DPMeans(lam=lam, **options), X, sample_weight=weights)
     assert np.array_equal(model.labels_, plain.labels_)
     assert np.array_equal(model.predict(X), model.labels_)
     np.testing.assert_allclose(model.objective_path_, plain.objective_path_, rtol=1e-9)

@@ -23,7 +23,7 @@ def sparse_file(path, shape, order, far):
 def check_far_end(X, far):
     """Zeros, a block at the far end, and one entry at the very end: three clusters."""
     lam = 800.0**2 / 2
-    model = DPMeans(lam, max_iter=2).fit(X)
+    model = DPMeans(lam=lam, max_iter=2).fit(X)
     assert model.n_clusters_ == 3
     assert not model.labels_[:-far].any()
     assert set(model.labels_[-far:-1]) == {1}
@@ -59,7 +59,7 @@ def test_many_rows_and_labels():
     n = 2**24 + 100
     X = np.zeros((n, 1), dtype=np.float32)
     X[-200:, 0] = 1000 + 10 * np.arange(200)
-    model = DPMeans(20.0, max_iter=2).fit(X)
+    model = DPMeans(lam=20.0, max_iter=2).fit(X)
     assert model.n_clusters_ == 201
     assert model.labels_[-201:].tolist() == list(range(201))
 
@@ -68,7 +68,7 @@ def check_features_of_far_end(X, far):
     """The same data: a feature for the block, and one for what its last row has more."""
     start = np.zeros((len(X), 1), dtype=np.uint8)
     start[-far:] = 1
-    for model in (BPMeans(1e5, init=start), KFeatures(1, init=start)):
+    for model in (BPMeans(lam=1e5, init=start), KFeatures(1, init=start)):
         model.fit(X)
         assert not model.assignments_[:-far].any()
         assert model.assignments_[-far:, 0].all()
@@ -110,12 +110,12 @@ MEMORY = textwrap.dedent(
 
     def fit(X):
         if kind == "minibatch":
-            return MiniBatchDPMeans(0.6, max_clusters=20, max_iter=1, random_state=0).fit(X)
+            return MiniBatchDPMeans(lam=0.6, max_clusters=20, max_iter=1, random_state=0).fit(X)
         if kind == "features":
             return KFeatures(8, n_init=2, max_iter=2, random_state=0).fit(X)
         if kind == "free features":
-            return BPMeans(1e5, max_features=8, n_init=2, max_iter=2, random_state=0).fit(X)
-        return DPMeans(0.6, algorithm=kind, max_clusters=20, max_iter=2).fit(X)
+            return BPMeans(lam=1e5, max_features=8, n_init=2, max_iter=2, random_state=0).fit(X)
+        return DPMeans(lam=0.6, algorithm=kind, max_clusters=20, max_iter=2).fit(X)
 
     def private_bytes():
         with open("/proc/self/status") as status:
@@ -195,6 +195,6 @@ def test_minibatch_reads_only_its_batch():
     """A batch far down in a big array gives what its own copy gives."""
     big = np.random.default_rng(0).random((200_000, 4), dtype=np.float32)
     view = big[-1000:]
-    one = MiniBatchDPMeans(0.2).partial_fit(view)
-    two = MiniBatchDPMeans(0.2).partial_fit(view.copy())
+    one = MiniBatchDPMeans(lam=0.2).partial_fit(view)
+    two = MiniBatchDPMeans(lam=0.2).partial_fit(view.copy())
     assert one.cluster_centers_.tobytes() == two.cluster_centers_.tobytes()

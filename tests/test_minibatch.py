@@ -33,7 +33,7 @@ def stream(batches, lam, weights=None, max_clusters=None):
 
 def test_worked_example():
     """Of the mean, 23/3, nothing remains: 1 opens a center (44.4 away), then 12 (18.8)."""
-    model = MiniBatchDPMeans(9.0)
+    model = MiniBatchDPMeans(lam=9.0)
     model.partial_fit([[1.0], [10.0], [12.0]])
     np.testing.assert_allclose(model.cluster_centers_[:, 0], [1, 11])
     model.partial_fit([[-1.0]])
@@ -56,7 +56,7 @@ def test_stream_equals_twin(seed):
     weights = [rng.gamma(1.0, size=len(X)) for X in batches] if seed % 3 == 0 else None
     cap = 6 if seed % 5 == 0 else None
     lam = 0.93 * twins.penalty.farthest_first(batches[0], 4 + seed % 7)
-    model = MiniBatchDPMeans(lam, max_clusters=cap)
+    model = MiniBatchDPMeans(lam=lam, max_clusters=cap)
     for i, X in enumerate(batches):
         model.partial_fit(X, sample_weight=None if weights is None else weights[i])
         seen = slice(0, i + 1)
@@ -74,15 +74,15 @@ def test_zero_weight_rows_change_nothing():
     X = rng.random((200, 2))
     ghosts = np.vstack([X, 100 * rng.random((100, 2))])
     w = np.r_[np.ones(200), np.zeros(100)]
-    plain = MiniBatchDPMeans(0.1).partial_fit(X)
-    model = MiniBatchDPMeans(0.1).partial_fit(ghosts, sample_weight=w)
+    plain = MiniBatchDPMeans(lam=0.1).partial_fit(X)
+    model = MiniBatchDPMeans(lam=0.1).partial_fit(ghosts, sample_weight=w)
     np.testing.assert_allclose(model.cluster_centers_, plain.cluster_centers_, atol=1e-13)
     assert np.array_equal(model.labels_, model.predict(ghosts))
 
 
 def test_zero_weight_row_at_the_vanishing_mean():
     """4 is nearest to the mean, 5, which nobody with weight joins: it must find another."""
-    model = MiniBatchDPMeans(9.0).partial_fit([[0.0], [4.0], [10.0]], sample_weight=[1, 0, 1])
+    model = MiniBatchDPMeans(lam=9.0).partial_fit([[0.0], [4.0], [10.0]], sample_weight=[1, 0, 1])
     assert model.cluster_centers_.tolist() == [[0.0], [10.0]]
     assert model.labels_.tolist() == [0, 0, 1]
 
@@ -90,7 +90,7 @@ def test_zero_weight_row_at_the_vanishing_mean():
 def test_state_after_partial_fit():
     """Labels and objective belong to the centers as they are now."""
     rng = np.random.default_rng(1)
-    model = MiniBatchDPMeans(0.1)
+    model = MiniBatchDPMeans(lam=0.1)
     for _ in range(3):
         X = rng.random((300, 2))
         model.partial_fit(X)
@@ -103,7 +103,7 @@ def test_state_after_partial_fit():
 def test_penalty_for_a_guess_is_frozen_at_the_first_batch():
     rng = np.random.default_rng(0)
     A, B = rng.random((100, 2)), 5 * rng.random((100, 2))
-    model = MiniBatchDPMeans("farthest-first", n_clusters=5).partial_fit(A)
+    model = MiniBatchDPMeans(lam="farthest-first", n_clusters=5).partial_fit(A)
     np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(A, 5), rtol=1e-12)
     model.partial_fit(B)
     np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(A, 5), rtol=1e-12)
@@ -115,17 +115,17 @@ def test_fit_finds_blobs():
     rng = np.random.default_rng(0)
     truth = rng.integers(20, size=20_000)
     X = 10 * rng.random((20, 8))[truth] + 0.2 * rng.normal(size=(20_000, 8))
-    model = MiniBatchDPMeans(9.0, batch_size=500, random_state=0).fit(X)
+    model = MiniBatchDPMeans(lam=9.0, batch_size=500, random_state=0).fit(X)
     assert model.n_clusters_ == 20
     assert adjusted_rand_score(truth, model.labels_) == 1.0
-    exact = DPMeans(9.0).fit(X)
+    exact = DPMeans(lam=9.0).fit(X)
     assert model.objective_ < exact.objective_ * 1.05
 
 
 @pytest.mark.parametrize("batch_size", [10, 1000, 10**6])
 def test_state_after_fit(batch_size):
     X = blobs(np.random.default_rng(3), 3000, 3, 15)
-    model = MiniBatchDPMeans(0.15, batch_size=batch_size, random_state=0).fit(X)
+    model = MiniBatchDPMeans(lam=0.15, batch_size=batch_size, random_state=0).fit(X)
     assert model.labels_.dtype == np.int32
     assert np.array_equal(model.labels_, model.predict(X))
     assert np.array_equal(np.unique(model.labels_), np.arange(model.n_clusters_))
@@ -138,12 +138,12 @@ def test_state_after_fit(batch_size):
 def test_cap_and_given_centers():
     rng = np.random.default_rng(0)
     X = rng.random((2000, 2))
-    capped = MiniBatchDPMeans(0.01, max_clusters=7, batch_size=100, random_state=0).fit(X)
+    capped = MiniBatchDPMeans(lam=0.01, max_clusters=7, batch_size=100, random_state=0).fit(X)
     assert capped.n_clusters_ == 7
     truth = rng.integers(2, size=2000)
     X[:, 0] += 3 * truth
     init = np.array([[2.9, 0.0], [1.1, 0.0]])
-    two = MiniBatchDPMeans(1e6, init=init, batch_size=100, random_state=0).fit(X)
+    two = MiniBatchDPMeans(lam=1e6, init=init, batch_size=100, random_state=0).fit(X)
     assert np.array_equal(two.labels_, 1 - truth)
     means = [X[truth == 1].mean(axis=0), X[truth == 0].mean(axis=0)]
     np.testing.assert_allclose(two.cluster_centers_, means, atol=0.02)
@@ -153,7 +153,7 @@ def test_cap_and_given_centers():
 def test_repeats_with_the_same_random_state():
     X = blobs(np.random.default_rng(3), 3000, 3, 15)
     runs = [
-        MiniBatchDPMeans(0.1, batch_size=64, max_iter=5, random_state=s, n_threads=t).fit(X)
+        MiniBatchDPMeans(lam=0.1, batch_size=64, max_iter=5, random_state=s, n_threads=t).fit(X)
         for s, t in ((0, 1), (0, 2), (1, 1))
     ]
     assert runs[0].cluster_centers_.tobytes() == runs[1].cluster_centers_.tobytes()
@@ -162,13 +162,13 @@ def test_repeats_with_the_same_random_state():
 
 def test_fit_forgets_partial_fit():
     X = blobs(np.random.default_rng(3), 500, 3, 5)
-    fresh = MiniBatchDPMeans(0.1, random_state=0).fit(X)
-    used = MiniBatchDPMeans(0.1, random_state=0).partial_fit(X + 50).fit(X)
+    fresh = MiniBatchDPMeans(lam=0.1, random_state=0).fit(X)
+    used = MiniBatchDPMeans(lam=0.1, random_state=0).partial_fit(X + 50).fit(X)
     assert used.cluster_centers_.tobytes() == fresh.cluster_centers_.tobytes()
 
 
 def test_partial_fit_checks_the_width():
-    model = MiniBatchDPMeans(0.1).partial_fit(np.eye(3))
+    model = MiniBatchDPMeans(lam=0.1).partial_fit(np.eye(3))
     before = model.cluster_centers_.copy()
     with pytest.raises(ValueError, match=r"4 features.*3 features"):
         model.partial_fit(np.eye(4))
@@ -179,7 +179,7 @@ def test_batches_without_weight_are_passed_over():
     rng = np.random.default_rng(0)
     X, weights = rng.random((40, 2)), np.zeros(40)
     X[7], weights[7] = [5.0, 5.0], 2.0
-    model = MiniBatchDPMeans(0.1, batch_size=3, random_state=0).fit(X, sample_weight=weights)
+    model = MiniBatchDPMeans(lam=0.1, batch_size=3, random_state=0).fit(X, sample_weight=weights)
     np.testing.assert_allclose(model.cluster_centers_, [[5.0, 5.0]])
     assert model.labels_.tolist() == [0] * 40
     assert model.objective_ == pytest.approx(0.1)
@@ -187,22 +187,22 @@ def test_batches_without_weight_are_passed_over():
 
 def test_verbose_tells_every_pass(capsys):
     X = blobs(np.random.default_rng(3), 500, 3, 5)
-    model = MiniBatchDPMeans(0.5, random_state=0).fit(X)
+    model = MiniBatchDPMeans(lam=0.5, random_state=0).fit(X)
     assert capsys.readouterr().out == ""
-    MiniBatchDPMeans(0.5, random_state=0, verbose=1).fit(X)
+    MiniBatchDPMeans(lam=0.5, random_state=0, verbose=1).fit(X)
     assert len(capsys.readouterr().out.splitlines()) == model.n_iter_
 
 
 @pytest.mark.parametrize("batch_size", [0, -5, 2.5])
 def test_bad_batch_size(batch_size):
     with pytest.raises((TypeError, ValueError), match=f"batch_size.*{batch_size}"):
-        MiniBatchDPMeans(0.1, batch_size=batch_size).fit(np.eye(3))
+        MiniBatchDPMeans(lam=0.1, batch_size=batch_size).fit(np.eye(3))
 
 
 def test_a_stream_is_summed_exactly():
     """Batches of ever larger, finer and farther rows, one cluster: the mean of all of them."""
     rng = np.random.default_rng(0)
-    model, seen, weights = MiniBatchDPMeans(np.inf), [], []
+    model, seen, weights = MiniBatchDPMeans(lam=np.inf), [], []
     for i in range(60):
         X = rng.normal(size=(20, 3)) * [10.0**i, 10.0**-i, 1.0] + [0, 0, 1e9 * (i < 30)]
         w = rng.gamma(1.0, size=20) if i % 2 else None
@@ -220,16 +220,16 @@ def test_a_stream_is_summed_exactly():
 
 def test_what_replaced_what_was_learned_counts():
     """Centers that were moved by hand, weights that were made to fade: in place, too."""
-    model = MiniBatchDPMeans(4.0).partial_fit([[0.0, 0.0], [9.0, 9.0]])
+    model = MiniBatchDPMeans(lam=4.0).partial_fit([[0.0, 0.0], [9.0, 9.0]])
     model.cluster_centers_ = model.cluster_centers_ + 100.0
     model.partial_fit([[100.0, 100.0]])
     assert model.cluster_centers_.tolist() == [[100.0, 100.0], [109.0, 109.0]]
-    model = MiniBatchDPMeans(4.0).partial_fit([[0.0, 0.0]] * 10)
+    model = MiniBatchDPMeans(lam=4.0).partial_fit([[0.0, 0.0]] * 10)
     model.cluster_weights_ *= 0.25
     model.partial_fit([[1.0, 1.0]])
     assert model.cluster_weights_.tolist() == [3.5]
     np.testing.assert_allclose(model.cluster_centers_, [[1 / 3.5, 1 / 3.5]], rtol=1e-15)
-    model = MiniBatchDPMeans(4.0, random_state=0).fit([[0.0], [9.0]])
+    model = MiniBatchDPMeans(lam=4.0, random_state=0).fit([[0.0], [9.0]])
     model.cluster_weights_[:] = 3.0
     assert model.partial_fit([[1.0]]).cluster_centers_.tolist() == [[0.25], [9.0]]
 
@@ -242,7 +242,7 @@ def test_rows_that_leave_no_rounding_behind():
     states = set()
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(3000)
-        model = MiniBatchDPMeans(1e9, init=init)
+        model = MiniBatchDPMeans(lam=1e9, init=init)
         for rows in np.array_split(order, 3 + 7 * seed):
             model.partial_fit(X[rows])
         states.add((model.cluster_centers_.tobytes(), model.cluster_weights_.tobytes()))
@@ -253,7 +253,7 @@ def test_rows_that_leave_no_rounding_behind():
 
 def test_rows_whose_sums_leave_float64():
     """Equal rows have no spread that would, but their sum does."""
-    model = MiniBatchDPMeans(4.0)
+    model = MiniBatchDPMeans(lam=4.0)
     with pytest.raises(ValueError, match="below 1e300"):
         model.partial_fit(np.full((3, 2), 1e305))
     assert not hasattr(model, "cluster_centers_")
@@ -288,14 +288,14 @@ def test_what_was_used_stays(begin, start, name, value):
 def test_sparse_centers_do_not_stay():
     """They are neither equal to what was nor a number that numpy could compare with it."""
     X = np.arange(12.0)[:, None]
-    model = MiniBatchDPMeans(0.5).partial_fit(X).set_params(init=csr_matrix(X[:2]))
+    model = MiniBatchDPMeans(lam=0.5).partial_fit(X).set_params(init=csr_matrix(X[:2]))
     with pytest.raises(ValueError, match="init must stay what it was at the first batch"):
         model.partial_fit(X)
 
 
 def test_what_is_honored_in_mid_stream():
     X = np.arange(12.0)[:, None]
-    model = MiniBatchDPMeans(0.5, max_clusters=3, n_clusters=2).partial_fit(X)
+    model = MiniBatchDPMeans(lam=0.5, max_clusters=3, n_clusters=2).partial_fit(X)
     assert model.n_clusters_ == 3
     model.set_params(max_clusters=5, n_clusters=9, n_threads=1, batch_size=2, max_iter=1)
     assert model.partial_fit(X).n_clusters_ == 5

@@ -54,7 +54,7 @@ def test_works_without_the_optional_packages():
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Missing())\n"
         "import smallvar\n"
-        "print(smallvar.DPMeans(4.0).fit([[0.0], [1.0], [9.0]]).labels_.tolist())"
+        "print(smallvar.DPMeans(lam=4.0).fit([[0.0], [1.0], [9.0]]).labels_.tolist())"
     )
     result = run("-c", script)
     assert result.stdout.strip() == "[0, 0, 1]", result.stderr
@@ -96,10 +96,10 @@ LAYERS = {
         *("center_estimator", "starts", "dpmeans", "coreset", "minibatch", "noise", "robust"),
         *("divergence", "bregman", "spherical", "gaussians", "mahalanobis", "hdp"),
     ),
-    "_features": ("feature_path", "feature_estimator", "bpmeans"),
+    "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
     "_time": ("moving", "dynamic", "exchange", "dynamic_kernel", "record", "segments"),
-    "_graph": ("network", "cuts", "penalized_cut"),
+    "_graph": ("network", "cuts", "cut_path", "penalized_cut"),
 }
 
 
@@ -133,64 +133,116 @@ def test_imports_run_one_way():
             assert not HEAVY & set(re.findall(r"(?m)^(?:import|from) (\w+)", text)), path
 
 
-def private_uses(text, own, public):
-    """What a module takes that is not public, as it stands there.
-
-    Of smallvar it may import the names in ``public``, by module, and what is in modules of ``own``;
-    of objects it may use names with an underscore on self, cls and super() alone.
-    """
-    found = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-            bad = any(name.startswith("smallvar.") and name not in public for name in names)
-        elif isinstance(node, ast.ImportFrom):
-            module, names = node.module or "", {alias.name for alias in node.names}
-            ours = module.partition(".")[0] == "smallvar" and not module.startswith(f"{own}.")
-            bad = node.level > 0 or (ours and not names <= public.get(module, set()))
-        elif isinstance(node, ast.Attribute):
-            private = node.attr.startswith("_") and not node.attr.endswith("__")
-            bad = private and ast.unparse(node.value) not in ("self", "cls", "super()")
-        else:
-            continue
-        if bad:
-            found.append(ast.unparse(node))
-    return found
-
-
-def test_the_command_line_uses_public_names():
-    text = (INSTALLED / "dask" / "__init__.py").read_text(encoding="utf-8")
-    (of_dask,) = re.findall(r"(?m)^__all__ = (.*)$", text)
-    public = {"smallvar": set(smallvar.__all__), "smallvar.dask": set(ast.literal_eval(of_dask))}
-    files = sorted((INSTALLED / "_cli").glob("*.py"))
-    assert len(files) > 5
+def test_estimators_know_no_pictures():
+    files = [p for p in python_files() if p.parent.name not in ("_plot", "_cli", "smallvar")]
+    assert len(files) > 20
     for path in files:
         text = path.read_text(encoding="utf-8")
-        assert private_uses(text, "smallvar._cli", public) == [], path
+        assert not re.search(r"(import|from)\s+smallvar\._plot|import\s+_plot", text), path
+
+
+# Folders whose modules take of others what has no underscore.
+PUBLIC_NAMES_ONLY = (
+    *("_selection", "_centers", "_features", "_kernel", "_time", "_graph", "_cli", "_plot", "dask"),
+)
+OF_SCIKIT_LEARN = {"kmeans._n_features_out"}  # which a copy of a fitted KMeans has to have
+OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}  # public in spite of it
+
+
+def private_uses(tree):
+    """Yield line and name where code takes an underscore name of anything but itself."""
+
+    def private(name):
+        return name.startswith("_") and not name.startswith("__") and name not in OF_NAMED_TUPLES
+
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=owner, attr=name) if private(name):
+                pass
+            case ast.Call(
+                func=ast.Name(id="getattr" | "hasattr"),
+                args=[owner, ast.Constant(value=str(name)), *_],
+            ) if private(name):
+                pass
+            case ast.ImportFrom(module=str(module), names=names) if module.startswith("smallvar"):
+                yield from ((node.lineno, f"{module}.{a.name}") for a in names if private(a.name))
+                continue
+            case _:
+                continue
+        owner = ast.unparse(owner)
+        if owner not in ("self", "cls") and not owner.startswith("super("):
+            yield node.lineno, f"{owner}.{name}"
+
+
+@pytest.mark.parametrize("folder", PUBLIC_NAMES_ONLY)
+def test_public_names_only(folder):
+    files = sorted((INSTALLED / folder).rglob("*.py"))
+    assert files
+    found = [
+        f"{path.name}:{line}: {name}"
+        for path in files
+        for line, name in private_uses(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert [use for use in found if use.partition(": ")[2] not in OF_SCIKIT_LEARN] == []
 
 
 @pytest.mark.parametrize(
-    ("line", "private"),
+    ("code", "found"),
     [
-        ("from smallvar import DPMeans, __version__", False),
-        ("from smallvar.dask import DPMeans", False),
-        ("from smallvar._cli.table import Table", False),
-        ("import smallvar.dask, numpy._core", False),
-        ("self._a, cls._b, super()._c, type(x).__name__", False),
-        ("from smallvar import _core", True),
-        ("from smallvar import DPMeans, Frame", True),
-        ("from smallvar._core.frame import Frame", True),
-        ("from smallvar.dask._team import LOOPBACK", True),
-        ("from smallvar._client import f", True),
-        ("from .._core import frame", True),
-        ("import smallvar._core.frame as frame", True),
-        ("smallvar._core", True),
-        ("f(self.model._validate)", True),
+        ("estimator._kernel(X)", ["estimator._kernel"]),
+        ("self.model._state", ["self.model._state"]),
+        ("getattr(estimator, '_labels', None)", ["estimator._labels"]),
+        ("from smallvar._core.validation import _z, check", ["smallvar._core.validation._z"]),
+        ("self._begin(); cls._of(1); super()._begin(); pair._replace(a=1); x.__len__", []),
+        ("from smallvar._core.validation import check; from os import _exit", []),
     ],
 )
-def test_private_uses_are_found(line, private):
-    public = {"smallvar": {"DPMeans", "__version__"}, "smallvar.dask": {"DPMeans"}}
-    assert bool(private_uses(line, "smallvar._cli", public)) == private
+def test_private_uses(code, found):
+    assert [name for _, name in private_uses(ast.parse(code))] == found
+
+
+def private_imports(tree, own, public):
+    """Yield what is imported of smallvar that is neither public nor of the package ``own``.
+
+    ``public`` are the public names, by module.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = (alias.name for alias in node.names)
+            yield from (name for name in names if name.startswith("smallvar.") and name != own)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            if re.match(r"smallvar\b|\.", module) and not module.startswith(f"{own}."):
+                allowed = public.get(module, ())
+                yield from (f"{module}.{a.name}" for a in node.names if a.name not in allowed)
+
+
+def test_the_command_line_imports_public_names():
+    text = (INSTALLED / "dask" / "__init__.py").read_text(encoding="utf-8")
+    (of_dask,) = re.findall(r"(?m)^__all__ = (.*)$", text)
+    public = {"smallvar": smallvar.__all__, "smallvar.dask": ast.literal_eval(of_dask)}
+    files = sorted((INSTALLED / "_cli").glob("*.py"))
+    assert len(files) > 5
+    for path in files:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert list(private_imports(tree, "smallvar._cli", public)) == [], path
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("from smallvar import DPMeans, Frame", ["smallvar.Frame"]),
+        ("from smallvar._core.frame import Frame", ["smallvar._core.frame.Frame"]),
+        ("from smallvar.dask._team import LOOPBACK", ["smallvar.dask._team.LOOPBACK"]),
+        ("from smallvar._client import f", ["smallvar._client.f"]),
+        ("from .._core import frame", [".._core.frame"]),
+        ("def f():\n    import smallvar._core.frame as frame", ["smallvar._core.frame"]),
+        ("from smallvar._cli.table import Table; import smallvar; from smallvars import x", []),
+    ],
+)
+def test_private_imports(code, found):
+    public = {"smallvar": ["DPMeans"], "smallvar.dask": ["DPMeans"]}
+    assert list(private_imports(ast.parse(code), "smallvar._cli", public)) == found
 
 
 def test_names():
@@ -363,54 +415,61 @@ def sources():
     return {p.relative_to(SOURCES).as_posix(): p.read_text(encoding="utf-8") for p in files}
 
 
-def test_the_guide_names_every_file(developers_guide):
-    """Every file of the package is in the drawing of the house, in its folder, and no other."""
-    drawn, folders = set(), []
-    house = developers_guide.partition("   smallvar/  ")[2].partition("\n   tests/")[0]
-    for line in house.splitlines()[1:]:
-        indent, entry = re.fullmatch(r"   ( +)(.*?)(?: {2,}.*)?", line).groups()
-        folders = folders[: len(indent) // 2 - 1]
-        if entry.endswith("/"):
-            folders.append(entry)
-            drawn.add("".join(folders) + "__init__.py")
-        else:
-            first, *others = entry.split(", ")
-            names = {first, *(first.partition(".")[0] + suffix for suffix in others)}
-            drawn |= {"".join(folders) + name for name in names}
-    assert drawn == set(sources())
+def test_the_guide_names_every_folder(developers_guide):
+    """The drawing has every folder of the package, and no other."""
+    drawn, inside = set(), ()
+    drawing = developers_guide.partition("   smallvar/  ")[2].partition("\n   tests/")[0]
+    for line in drawing.splitlines()[1:]:
+        indent, name = re.fullmatch(r"   ( +)(\w+)/ {2,}\S.*", line).groups()
+        inside = (*inside[: len(indent) // 2 - 1], name)
+        drawn.add("/".join(inside))
+    assert drawn == {file.rpartition("/")[0] for file in sources()} - {""}
+
+
+def test_the_guide_names_files_that_exist(developers_guide):
+    """Every file that the page names, maybe without its folders, is somewhere in the tree."""
+    root = SOURCES.parent
+    folders = [root / name for name in ("smallvar", "tests", "docs", "asv_bench", "tools")]
+    files = [*root.glob("*"), *(path for folder in folders for path in folder.rglob("*"))]
+    paths = ["/" + path.relative_to(root).as_posix() for path in files]
+    names = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|pyx|pxd|h|c|rst))`", developers_guide))
+    assert len(names) > 40
+    assert [name for name in names if not any(path.endswith("/" + name) for path in paths)] == []
 
 
 NUMBER = r"(?<![\w.])(0x1p-\d+|2\.0 ?\*\* ?-\d+|\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+NAMED = re.compile(r"\s*(#define \w+ |[A-Z][A-Z\d_]*(, [A-Z][A-Z\d_]*)* = )")
+UNNAMED = {  # tiny numbers that need no name of their own
+    ("_centers/minibatch.py", 1e-3),  # the default of a parameter
+}
 
 
 def number(text):
-    """A number as the code or the table writes it."""
+    """A number as the code writes it."""
     base, _, power = text.replace("0x1p", "2**").partition("**")
     return float(base) ** float(power or 1)
 
 
-def test_table_of_tolerances(developers_guide):
-    """Every number in it is where it says, and every tiny number in the code is in it."""
-    found = {}
+def code_of(text):
+    """A source file without docstrings, comments and strings; C within Cython is code."""
+    return re.sub(
+        r'from \*:\s+"""(?s:(.*?))"""|"""(?s:.*?)"""|/\*(?s:.*?)\*/|"[^"\n]*"|#(?!define).*',
+        lambda match: match[1] or "",
+        text,
+    )
+
+
+def test_tolerances_have_names():
+    """Every tiny number in the code stands in the definition of a constant."""
+    if not (SOURCES / "_sweeps" / "_tolerances.h").is_file():
+        pytest.skip("the source tree is not at hand")
+    unnamed, named = set(), 0
     for file, text in sources().items():
-        # without docstrings and comments; C within Cython, and definitions, are code
-        text = re.sub(
-            r'from \*:\s+"""(?s:(.*?))"""|"""(?s:.*?)"""|/\*(?s:.*?)\*/|#(?!define).*',
-            lambda match: match[1] or "",
-            text,
-        )
-        found[file] = text, {number(one) for one in re.findall(NUMBER, text)}
-    rows = re.findall(r"(?m)^   \* - `([\w/.]+)`(?: `(\w+)`)?\n     - (\S+)$", developers_guide)
-    listed = {(file, number(value)) for file, _, value in rows}
-    for file, name, value in rows:
-        text, numbers = found[file]
-        if name and file.endswith(".py"):
-            module = importlib.import_module("smallvar." + file[:-3].replace("/", "."))
-            assert getattr(module, name) == number(value), (file, name)
-        elif name:
-            (defined,) = re.findall(rf"\b{name}\b\s*=?\s*{NUMBER}", text)
-            assert number(defined) == number(value), (file, name)
-        else:
-            assert number(value) in numbers, (file, value)
-    tiny = {(file, x) for file, (_, numbers) in found.items() for x in numbers if 0 < x < 0.002}
-    assert tiny - listed == {(f, 5e-324) for f in ("_centers/divergence.py", "_sweeps/sums.pyx")}
+        for line in code_of(text).splitlines():
+            tiny = {x for x in map(number, re.findall(NUMBER, line)) if 0 < x < 0.002}
+            if NAMED.match(line):
+                named += len(tiny)
+            else:
+                unnamed |= {(file, x) for x in tiny}
+    assert unnamed == UNNAMED
+    assert named > 50

@@ -33,8 +33,9 @@ from smallvar import (
     feature_path,
     lambda_path,
 )
+from smallvar._features.feature_path import FeaturePath
 from smallvar._selection import path as path_module
-from smallvar._selection.envelope import FeaturePath, Path, envelope
+from smallvar._selection.envelope import Path, envelope
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
 # before scipy 1.15, fcluster makes fewer or more clusters of some trees than it is asked for
@@ -74,7 +75,7 @@ def test_equals_twin(family, seed, monkeypatch):
     for name, value in vars(p.sizes).items():
         monkeypatch.setattr(path_module, name.upper(), value)
     model = DPMeans(
-        "auto" if p.lam is None else p.lam,
+        lam="auto" if p.lam is None else p.lam,
         algorithm="serial" if p.lam is None else "merge",
         init="mean" if p.init is None else p.init,
         max_clusters=p.max_clusters,
@@ -287,7 +288,9 @@ def test_tied_data(seed):
     assert path.best <= max(1, u // 3)
     model = DPMeans(random_state=seed).fit(X, sample_weight=weights)
     check_state(model, X, weights)
-    all_apart = DPMeans(1e-9, algorithm="merge", random_state=seed).fit(X, sample_weight=weights)
+    all_apart = DPMeans(lam=1e-9, algorithm="merge", random_state=seed).fit(
+        X, sample_weight=weights
+    )
     assert all_apart.n_clusters_ == u
     np.testing.assert_allclose(all_apart.inertia_, 0, atol=1e-20)
 
@@ -629,7 +632,7 @@ def test_centers_and_labels_out_of_reach():
 
 def test_numbers_left_out_are_named():
     X = np.arange(3000.0)[:, None] ** 1.5
-    path = DPMeans(2e4, algorithm="merge", random_state=0).fit(X).path_
+    path = DPMeans(lam=2e4, algorithm="merge", random_state=0).fit(X).path_
     assert path.n_clusters[-1] > 300
     left_out = sorted(set(range(1, path.n_clusters[-1])) - set(path.n_clusters))
     assert left_out and left_out[0] > 32
@@ -834,7 +837,7 @@ def test_rows_repeated_a_thousand_times():
     assert np.array_equal(many.labels_[::1000], many.predict(X))
     weighted = DPMeans(random_state=0).fit(X, sample_weight=np.full(32, 1000.0))
     assert weighted.n_clusters_ == 4
-    apart = DPMeans(1e-6, algorithm="merge", random_state=0).fit(np.repeat(X, 1000, axis=0))
+    apart = DPMeans(lam=1e-6, algorithm="merge", random_state=0).fit(np.repeat(X, 1000, axis=0))
     assert apart.n_clusters_ == 32 and apart.inertia_ < 1e-20
     for count in (3, 29):  # few distinct rows: few or no clusters
         few = lambda_path(np.repeat(X[:count], 1000, axis=0), random_state=0)
@@ -882,8 +885,8 @@ def test_interrupt_of_the_path(kind, fitted, interrupt):
     long = np.random.default_rng(0).random((40_000, 8))
     model = {
         "auto": DPMeans(n_init=10**6, random_state=0),
-        "merge": DPMeans(1e-12, algorithm="merge", random_state=0),
-        "Bregman": BregmanDPMeans(1e-9, divergence="kl", algorithm="merge", random_state=0),
+        "merge": DPMeans(lam=1e-12, algorithm="merge", random_state=0),
+        "Bregman": BregmanDPMeans(lam=1e-9, divergence="kl", algorithm="merge", random_state=0),
         "batch": MiniBatchDPMeans(random_state=0),
     }[kind]
     if fitted:
@@ -943,13 +946,13 @@ def test_auto(algorithm, weighted):
     i = list(model.path_.n_clusters).index(7)
     assert model.inertia_ <= model.path_.inertia[i] * (1 + 1e-12)
     if algorithm != "collapsed":  # nothing is opened at this penalty: a fixed point of Algorithm 1
-        again = DPMeans(model.lam_, init=model.cluster_centers_).fit(X, sample_weight=weights)
+        again = DPMeans(lam=model.lam_, init=model.cluster_centers_).fit(X, sample_weight=weights)
         assert np.array_equal(again.labels_, model.labels_)
 
 
 def test_auto_is_the_default():
     assert DPMeans().lam == MiniBatchDPMeans().lam == BregmanDPMeans().lam == "auto"
-    explicit = DPMeans("auto", random_state=0).fit(X_SMALL)
+    explicit = DPMeans(lam="auto", random_state=0).fit(X_SMALL)
     assert explicit.lam_ == DPMeans(random_state=0).fit(X_SMALL).lam_
 
 
@@ -1005,8 +1008,8 @@ def test_starts_keep_the_path_of_the_lowest_criterion():
 
 def test_starts_of_merge_keep_the_lowest_objective():
     X = blobs(np.random.default_rng(8), 500, 4, 25, spread=0.25)
-    one = DPMeans(1.0, algorithm="merge", random_state=3).fit(X)
-    many = DPMeans(1.0, algorithm="merge", n_init=4, random_state=3).fit(X)
+    one = DPMeans(lam=1.0, algorithm="merge", random_state=3).fit(X)
+    many = DPMeans(lam=1.0, algorithm="merge", n_init=4, random_state=3).fit(X)
     assert many.objective_ <= one.objective_
     assert hasattr(many, "path_") and many.lam_ == 1.0
 
@@ -1169,8 +1172,8 @@ def test_merge_of_divergences(divergence):
     options = {"divergence": divergence, "random_state": 0}
     auto = BregmanDPMeans(**options).fit(X)
     for factor in (0.3, 1.0, 3.0):
-        merged = BregmanDPMeans(factor * auto.lam_, algorithm="merge", **options).fit(X)
-        serial = BregmanDPMeans(factor * auto.lam_, **options).fit(X)
+        merged = BregmanDPMeans(lam=factor * auto.lam_, algorithm="merge", **options).fit(X)
+        serial = BregmanDPMeans(lam=factor * auto.lam_, **options).fit(X)
         assert merged.objective_ <= serial.objective_ * (1 + 1e-9)
     weights = rng.integers(0, 3, size=len(X)).astype(float)
     weighted = BregmanDPMeans(**options).fit(X, sample_weight=weights)
@@ -1197,7 +1200,7 @@ def test_warning_where_one_cluster_is_left_beside_better_ones(algorithm):
     X = planted(4, 100)[0]
     reach = np.square(X - X.mean(axis=0)).sum(axis=1).max()
     for lam in (1.05 * reach, 5 * reach):
-        model = DPMeans(lam, algorithm=algorithm)
+        model = DPMeans(lam=lam, algorithm=algorithm)
         if algorithm == "collapsed" and warned(model, X) == []:
             assert model.n_clusters_ > 1
             continue
@@ -1206,7 +1209,7 @@ def test_warning_where_one_cluster_is_left_beside_better_ones(algorithm):
         assert f"lam={lam:.6g}" in text and "4 clusters" in text
         assert "algorithm='merge'" in text and "lam='auto'" in text
         assert not hasattr(model, "path_")
-        merged = DPMeans(lam, algorithm="merge", random_state=0)
+        merged = DPMeans(lam=lam, algorithm="merge", random_state=0)
         assert warned(merged, X) == []
         assert merged.n_clusters_ == 4 and merged.objective_ < 0.9 * model.objective_
 
@@ -1216,18 +1219,19 @@ def test_no_warning_where_none_is_due():
     total = np.square(X - X.mean(axis=0)).sum()
     reach = np.square(X - X.mean(axis=0)).sum(axis=1).max()
     for model in (
-        DPMeans(total), DPMeans(2 * total), DPMeans(np.inf), DPMeans(5 * reach, max_clusters=1),
-        DPMeans(0.5 * reach), DPMeans(5 * reach, init=X[:1]), DPMeans(max_clusters=1),
-        DPMeans(5 * reach, algorithm="merge"), DPMeans("farthest-first", n_clusters=4),
+        DPMeans(lam=total), DPMeans(lam=2 * total), DPMeans(lam=np.inf),
+        DPMeans(lam=5 * reach, max_clusters=1), DPMeans(lam=0.5 * reach),
+        DPMeans(lam=5 * reach, init=X[:1]), DPMeans(max_clusters=1),
+        DPMeans(lam=5 * reach, algorithm="merge"), DPMeans(lam="farthest-first", n_clusters=4),
     ):  # fmt: skip
         assert warned(model, X) == []
     one = np.random.default_rng(0).normal(size=(300, 2))
-    for model in (DPMeans(300.0), DPMeans(random_state=0)):
+    for model in (DPMeans(lam=300.0), DPMeans(random_state=0)):
         assert warned(model, one) == []
         assert model.n_clusters_ == 1
-    assert warned(DPMeans(3.0), [[0.0], [1.0]]) == []
+    assert warned(DPMeans(lam=3.0), [[0.0], [1.0]]) == []
     weights = np.r_[np.zeros(200), np.ones(200)]
-    assert warned(DPMeans(2 * total), X, sample_weight=weights) == []
+    assert warned(DPMeans(lam=2 * total), X, sample_weight=weights) == []
 
 
 # Merging for a given penalty ----------------------------------------------------------------
@@ -1246,7 +1250,7 @@ def test_merge_against_all_partitions():
         size, total = member.sum(axis=1), np.einsum("pnk,nd->pkd", member, X)
         saved = (np.square(total).sum(axis=2) / np.maximum(size, 1)).sum(axis=1)
         objective = np.square(X).sum() - saved + lam * (labels.max(axis=1) + 1)
-        model = DPMeans(lam, algorithm="merge", random_state=0).fit(X)
+        model = DPMeans(lam=lam, algorithm="merge", random_state=0).fit(X)
         assert model.objective_ >= objective.min() * (1 - 1e-9)
         reached += model.objective_ <= objective.min() * (1 + 1e-9)
     assert reached >= 50
@@ -1258,30 +1262,30 @@ def test_merge_finds_better_objectives_where_lam_is_large(seed):
     auto = DPMeans(random_state=seed).fit(X)
     for factor in (0.2, 1.0, 4.0):
         lam = factor * auto.lam_
-        merged = DPMeans(lam, algorithm="merge", random_state=seed).fit(X)
+        merged = DPMeans(lam=lam, algorithm="merge", random_state=seed).fit(X)
         assert merged.lam_ == lam
         check_state(merged, X)
         for algorithm in ("serial", "delayed"):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "one cluster is left")
-                other = DPMeans(lam, algorithm=algorithm).fit(X)
+                other = DPMeans(lam=lam, algorithm=algorithm).fit(X)
             assert merged.objective_ <= other.objective_ * (1 + 1e-9)
 
 
 def test_merge_with_extreme_penalties():
     X = np.random.default_rng(0).normal(size=(150, 2))
     with pytest.raises(ValueError, match="lam must be > 0, or 0 if max_clusters is given"):
-        DPMeans(0, algorithm="merge").fit(X)
-    capped = DPMeans(0, algorithm="merge", max_clusters=7, random_state=0).fit(X)
+        DPMeans(lam=0, algorithm="merge").fit(X)
+    capped = DPMeans(lam=0, algorithm="merge", max_clusters=7, random_state=0).fit(X)
     assert capped.n_clusters_ == 7 and capped.lam_ == 0
     check_state(capped, X)
-    every = DPMeans(0, algorithm="merge", max_clusters=1000, random_state=0).fit(X)
+    every = DPMeans(lam=0, algorithm="merge", max_clusters=1000, random_state=0).fit(X)
     assert every.n_clusters_ == 150
-    tiny = DPMeans(1e-9, algorithm="merge", random_state=0).fit(X)
+    tiny = DPMeans(lam=1e-9, algorithm="merge", random_state=0).fit(X)
     assert tiny.n_clusters_ == tiny.path_.n_clusters[-1] == 150
     np.testing.assert_allclose(tiny.objective_, 150e-9)
-    endless = DPMeans(np.inf, algorithm="merge", random_state=0).fit(X)
+    endless = DPMeans(lam=np.inf, algorithm="merge", random_state=0).fit(X)
     assert endless.n_clusters_ == 1 and endless.objective_ == np.inf
     assert endless.path_.best == 1
-    guessed = DPMeans("farthest-first", n_clusters=6, algorithm="merge", random_state=0).fit(X)
+    guessed = DPMeans(lam="farthest-first", n_clusters=6, algorithm="merge", random_state=0).fit(X)
     assert guessed.lam_ == pytest.approx(twins.penalty.farthest_first(X, 6))

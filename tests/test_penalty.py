@@ -30,7 +30,7 @@ def test_too_few_distinct_points():
     """A zero distance gives way to the smallest positive one, and that to 1."""
     assert farthest_first_lambda([[0.0], [0], [4], [4]], 3) == 4
     assert farthest_first_lambda(np.full((3, 2), 7.0), 2) == 1
-    assert DPMeans("farthest-first", n_clusters=3).fit(np.full((5, 2), 7.0)).n_clusters_ == 1
+    assert DPMeans(lam="farthest-first", n_clusters=3).fit(np.full((5, 2), 7.0)).n_clusters_ == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -68,7 +68,7 @@ def test_finds_a_useful_penalty():
     rng = np.random.default_rng(0)
     corners = np.array([[x, y, z] for x in (0, 9) for y in (0, 9) for z in (0, 9)])
     X = np.repeat(corners, 50, axis=0) + rng.normal(size=(400, 3)) / 4
-    model = DPMeans(farthest_first_lambda(X, 8)).fit(X)
+    model = DPMeans(lam=farthest_first_lambda(X, 8)).fit(X)
     assert model.n_clusters_ == 8
     assert all(len(set(model.labels_[i : i + 50])) == 1 for i in range(0, 400, 50))
 
@@ -188,7 +188,7 @@ def test_rows_of_weight_zero_are_no_company():
     X = with_outliers(grouped(1), 5, False)
     idle = np.repeat(X[-5:], 30, axis=0)
     weight = np.repeat([3.0, 0.0], [len(X), len(idle)])
-    model = DPMeans("farthest-first", n_clusters=6)
+    model = DPMeans(lam="farthest-first", n_clusters=6)
     lam = model.fit(np.vstack([X, idle]), sample_weight=weight).lam_
     np.testing.assert_allclose(lam, farthest_first_lambda(X, 6), rtol=1e-12)
 

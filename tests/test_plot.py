@@ -64,7 +64,11 @@ def moving():
         if t < 2:
             X += [[50.0, t], [50.2, t]]
             times += [t] * 2
-    return DynamicMeans(10.0, t_q=2.0, k_tau=2.0).fit(X, times=times), np.array(X), np.array(times)
+    return (
+        DynamicMeans(lam=10.0, t_q=2.0, k_tau=2.0).fit(X, times=times),
+        np.array(X),
+        np.array(times),
+    )
 
 
 def everything(path, moving):
@@ -216,7 +220,7 @@ def test_estimators_that_do_not_fit_the_rows():
         ClusterDisplay.from_predictions(X3, TRUTH, legend=1)
     with pytest.raises(TypeError, match="max_points must be an integer"):
         ClusterDisplay.from_predictions(X3, TRUTH, max_points=1.5)
-    kernel = KernelDPMeans(5.0, kernel="precomputed").fit(np.eye(4))
+    kernel = KernelDPMeans(lam=5.0, kernel="precomputed").fit(np.eye(4))
     with pytest.raises(ValueError, match="got a precomputed kernel: draw it by GramDisplay"):
         ClusterDisplay.from_estimator(kernel, np.eye(4))
 
@@ -392,11 +396,11 @@ def test_lives(moving):
 def test_tracks_of_dates_and_of_kernels(moving):
     _, X, times = moving
     dates = np.datetime64("2026-01-01") + times
-    model = DynamicMeans(10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=dates)
+    model = DynamicMeans(lam=10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=dates)
     display = TrackDisplay.from_estimator(model, X[:, :1], times=dates)
     days = dates.astype(float)
     assert np.asarray(display.ax_.collections[0].get_offsets())[:, 0] == pytest.approx(days)
-    kernel = smallvar.KernelDynamicMeans(10.0).fit(X, times=times)
+    kernel = smallvar.KernelDynamicMeans(lam=10.0).fit(X, times=times)
     lives = TrackDisplay.from_estimator(kernel, kind="lives")
     assert len(lives.ax_.collections[2].get_offsets()) == len(kernel.tracks_)
     with pytest.raises(ValueError, match="kind must be 'lives': there are no centers"):
@@ -406,13 +410,13 @@ def test_tracks_of_dates_and_of_kernels(moving):
 def test_tracks_of_names_and_of_durations(moving):
     _, X, times = moving
     names = np.array([f"week {t}" for t in times])
-    model = DynamicMeans(10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=names)
+    model = DynamicMeans(lam=10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=names)
     display = TrackDisplay.from_estimator(model, X[:, :1], times=names)
     assert np.asarray(display.ax_.collections[0].get_offsets())[:, 0].tolist() == times.tolist()
     assert [t.get_text() for t in display.ax_.get_xticklabels()] == [f"week {t}" for t in range(6)]
     TrackDisplay.from_estimator(model, kind="lives").figure_.canvas.draw()
     minutes = times.astype("timedelta64[m]")
-    model = DynamicMeans(10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=minutes)
+    model = DynamicMeans(lam=10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=minutes)
     display = TrackDisplay.from_estimator(model, X[:, :1], times=minutes)
     offsets = np.asarray(display.ax_.collections[0].get_offsets())
     assert offsets[:, 0].tolist() == (60.0 * times).tolist()
@@ -429,7 +433,7 @@ def test_bad_tracks(moving):
     with pytest.raises(ValueError, match="X must be the 16 rows"):
         TrackDisplay.from_estimator(model, X[:3], times=times[:3])
     with pytest.raises(ValueError, match="times must be given with X: one column"):
-        TrackDisplay.from_estimator(DynamicMeans(1.0).fit(X[:, :1], times=times), X[:, :1])
+        TrackDisplay.from_estimator(DynamicMeans(lam=1.0).fit(X[:, :1], times=times), X[:, :1])
     with pytest.raises(ValueError, match="X must have 2 columns, got 1"):
         TrackDisplay.from_estimator(model, X[:, :1], times=times)
     with pytest.raises(ValueError, match="times and max_points must be None without X"):
@@ -463,7 +467,7 @@ def test_groups():
 
 
 def test_bad_groups():
-    model = HDPMeans(2.0, 5.0).fit([[0.0], [9.0]], groups=[0, 1])
+    model = HDPMeans(lam_local=2.0, lam_global=5.0).fit([[0.0], [9.0]], groups=[0, 1])
     with pytest.raises(ValueError, match="groups must have one entry for each of them"):
         GroupDisplay.from_estimator(model, [0, 1, 1])
     with pytest.raises(ValueError, match="groups must be one-dimensional and not empty"):
@@ -473,7 +477,7 @@ def test_bad_groups():
     with pytest.raises(ValueError, match=r"labels must be of shape \(2,\)"):
         GroupDisplay.from_predictions([0], ["a", "b"])
     with pytest.raises(NotFittedError, match="this HDPMeans has no labels_"):
-        GroupDisplay.from_estimator(HDPMeans(2.0, 5.0), [0, 1])
+        GroupDisplay.from_estimator(HDPMeans(lam_local=2.0, lam_global=5.0), [0, 1])
     with pytest.raises(ValueError, match="at least one cluster, got none"):
         GroupDisplay.from_predictions([-1, -1], [0, 1])
 
@@ -504,7 +508,7 @@ def test_large_matrices_are_drawn_as_means():
 
 
 def test_gram_of_estimators():
-    kernel = KernelDPMeans(5.0, gamma=0.01).fit(X3)
+    kernel = KernelDPMeans(lam=5.0, gamma=0.01).fit(X3)
     display = GramDisplay.from_estimator(kernel, X3)
     assert display.pixels.diagonal() == pytest.approx(np.ones(90))
     assert display.name == "rbf kernel"
@@ -516,7 +520,7 @@ def test_gram_of_estimators():
         GramDisplay.from_estimator(kernel, np.full((90, 2), np.nan))
     with pytest.raises(TypeError, match="max_points must be an integer"):
         GramDisplay.from_estimator(kernel, X3, max_points="all")
-    graph = PenalizedCut(-0.5, random_state=0).fit(CLIQUES)
+    graph = PenalizedCut(lam=-0.5, random_state=0).fit(CLIQUES)
     with pytest.raises(ValueError, match="max_points must be None for a matrix that is given"):
         GramDisplay.from_estimator(graph, CLIQUES, max_points=3)
     assert GramDisplay.from_estimator(graph, CLIQUES).name == "link"

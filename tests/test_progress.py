@@ -16,7 +16,7 @@ TIMES = np.repeat(np.arange(4), 15)
 
 # Estimators with few steps, and the stages that their fits tell of.
 FITS = {
-    "BPMeans": ({"lam": 5.0, "n_init": 2}, {"sweep"}),
+    "BPMeans": ({"lam": 5.0, "n_init": 2, "n_threads": 1}, {"sweep"}),
     "BregmanDPMeans": ({"divergence": "squared_euclidean"}, {"coarse path", "path", "sweep"}),
     "DPMeans": ({"lam": 2.0, "n_init": 2}, {"sweep", "start"}),
     "DynamicMeans": ({"lam": 2.0}, {"time step"}),

@@ -64,7 +64,7 @@ def test_objective_never_rises_on_tied_data(X, lam, algorithm, data):
     weights = data.draw(arrays(np.float64, len(X), elements=st.sampled_from([0, 0.5, 1, 2])))
     weights[data.draw(st.integers(0, len(X) - 1))] = 1
     cap = data.draw(st.sampled_from([None, 1, 3]))
-    model = DPMeans(lam, algorithm=algorithm, max_clusters=cap).fit(X, sample_weight=weights)
+    model = DPMeans(lam=lam, algorithm=algorithm, max_clusters=cap).fit(X, sample_weight=weights)
     check_state(model, X, weights)
     assert model.n_iter_ < 300
     assert model.n_clusters_ <= min(cap or len(X), len(X))
@@ -73,7 +73,7 @@ def test_objective_never_rises_on_tied_data(X, lam, algorithm, data):
 @pytest.mark.filterwarnings("ignore:one cluster is left")  # and says so
 @given(tied_data, st.sampled_from([0.25, 0.3, 1.0, 2.0, 7.5]), algorithms)
 def test_tied_data_has_the_objective_of_the_twin(X, lam, algorithm):
-    model = DPMeans(lam, algorithm=algorithm).fit(X)
+    model = DPMeans(lam=lam, algorithm=algorithm).fit(X)
     twin = getattr(twins.dpmeans, algorithm)(X, lam)
     np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9)
 
@@ -90,7 +90,7 @@ grids = st.tuples(st.integers(1, 40), st.integers(1, 2)).flatmap(
 @example(np.array([[2.0], [0], [1], [2], [1], [0], [0]]), 0.01, "delayed")
 def test_grids_have_the_clusters_of_the_twin(X, lam, algorithm):
     """Two centers at one place would be a cluster too many."""
-    model = DPMeans(lam, algorithm=algorithm).fit(X)
+    model = DPMeans(lam=lam, algorithm=algorithm).fit(X)
     twin = getattr(twins.dpmeans, algorithm)(X, lam)
     check_state(model, X)
     assert len(np.unique(model.cluster_centers_, axis=0)) == model.n_clusters_ == twin.n_clusters
@@ -101,7 +101,7 @@ def test_grids_have_the_clusters_of_the_twin(X, lam, algorithm):
 def test_general_data_has_the_labels_of_the_twin(X, k, algorithm, single):
     X = X.astype(np.float32 if single else np.float64)
     lam = penalty(X, k)
-    model = DPMeans(lam, algorithm=algorithm).fit(X)
+    model = DPMeans(lam=lam, algorithm=algorithm).fit(X)
     twin = getattr(twins.dpmeans, algorithm)(X, lam)
     if algorithm == "delayed":
         assert len(set(zip(model.labels_.tolist(), twin.labels.tolist(), strict=True))) == (
@@ -118,8 +118,8 @@ def test_general_data_has_the_labels_of_the_twin(X, k, algorithm, single):
 def test_translation(X, k, algorithm, offset):
     shift = offset * np.abs(X).max()
     lam = penalty(X, k)
-    one = DPMeans(lam, algorithm=algorithm).fit(X)
-    two = DPMeans(lam, algorithm=algorithm).fit(X + shift)
+    one = DPMeans(lam=lam, algorithm=algorithm).fit(X)
+    two = DPMeans(lam=lam, algorithm=algorithm).fit(X + shift)
     assert_same_clusters(one, two, algorithm)
     np.testing.assert_allclose(two.objective_path_, one.objective_path_, rtol=1e-9)
 
@@ -128,8 +128,8 @@ def test_translation(X, k, algorithm, offset):
 def test_scale(X, k, algorithm, factor):
     """lam is in squared data units."""
     lam = penalty(X, k)
-    one = DPMeans(lam, algorithm=algorithm).fit(X)
-    two = DPMeans(lam * factor**2, algorithm=algorithm).fit(X * factor)
+    one = DPMeans(lam=lam, algorithm=algorithm).fit(X)
+    two = DPMeans(lam=lam * factor**2, algorithm=algorithm).fit(X * factor)
     assert_same_clusters(one, two, algorithm)
     np.testing.assert_allclose(two.objective_path_, factor**2 * one.objective_path_, rtol=1e-9)
 
@@ -147,8 +147,8 @@ def test_order_of_columns(X, k, algorithm, random):
     columns = list(range(X.shape[1]))
     random.shuffle(columns)
     lam = penalty(X, k)
-    one = DPMeans(lam, algorithm=algorithm).fit(X)
-    two = DPMeans(lam, algorithm=algorithm).fit(X[:, columns])
+    one = DPMeans(lam=lam, algorithm=algorithm).fit(X)
+    two = DPMeans(lam=lam, algorithm=algorithm).fit(X[:, columns])
     assert_same_clusters(one, two, algorithm)
     np.testing.assert_allclose(two.objective_path_, one.objective_path_, rtol=1e-9)
 
@@ -156,8 +156,8 @@ def test_order_of_columns(X, k, algorithm, random):
 @given(general_data(), guesses, algorithms)
 def test_a_constant_column_changes_nothing(X, k, algorithm):
     lam = penalty(X, k)
-    one = DPMeans(lam, algorithm=algorithm).fit(X)
-    two = DPMeans(lam, algorithm=algorithm).fit(np.column_stack([X, np.full(len(X), 0.1)]))
+    one = DPMeans(lam=lam, algorithm=algorithm).fit(X)
+    two = DPMeans(lam=lam, algorithm=algorithm).fit(np.column_stack([X, np.full(len(X), 0.1)]))
     assert_same_clusters(one, two, algorithm)
     np.testing.assert_allclose(two.cluster_centers_[:, -1], 0.1, rtol=1e-14)
 
@@ -168,8 +168,8 @@ def test_weighted_objective_is_that_of_repeated_rows(X, k, data):
     repeats = data.draw(arrays(np.int64, len(X), elements=st.integers(0, 4)))
     repeats[0] += 1
     init = X[: min(k, len(X))]
-    weighted = DPMeans(1e30, init=init).fit(X, sample_weight=repeats)
-    repeated = DPMeans(1e30, init=init).fit(np.repeat(X, repeats, axis=0))
+    weighted = DPMeans(lam=1e30, init=init).fit(X, sample_weight=repeats)
+    repeated = DPMeans(lam=1e30, init=init).fit(np.repeat(X, repeats, axis=0))
     assert np.array_equal(np.repeat(weighted.labels_, repeats), repeated.labels_)
     atol = 1e-14 * np.square(X).sum()
     np.testing.assert_allclose(weighted.inertia_, repeated.inertia_, rtol=1e-9, atol=atol)
@@ -178,8 +178,8 @@ def test_weighted_objective_is_that_of_repeated_rows(X, k, data):
 @given(general_data(), guesses, algorithms, st.integers(2, 5))
 def test_threads(X, k, algorithm, n_threads):
     lam = penalty(X, k)
-    one = DPMeans(lam, algorithm=algorithm, n_threads=1).fit(X)
-    many = DPMeans(lam, algorithm=algorithm, n_threads=n_threads).fit(X)
+    one = DPMeans(lam=lam, algorithm=algorithm, n_threads=1).fit(X)
+    many = DPMeans(lam=lam, algorithm=algorithm, n_threads=n_threads).fit(X)
     assert one.labels_.tobytes() == many.labels_.tobytes()
     assert one.cluster_centers_.tobytes() == many.cluster_centers_.tobytes()
     assert one.objective_path_.tobytes() == many.objective_path_.tobytes()
@@ -189,7 +189,7 @@ def test_threads(X, k, algorithm, n_threads):
 def test_no_better_single_move_after_collapsed(X, k):
     """At its fixed point, moving any one point to any cluster, or out, gains nothing."""
     lam = penalty(X, k)
-    model = DPMeans(lam, algorithm="collapsed").fit(X)
+    model = DPMeans(lam=lam, algorithm="collapsed").fit(X)
     labels, ones = model.labels_.astype(int), np.ones(len(X))
     for i in np.linspace(0, len(X) - 1, min(len(X), 8)).astype(int):
         for c in range(model.n_clusters_ + 1):
@@ -206,7 +206,7 @@ def test_no_far_point_is_left(X, k):
     """Algorithm 1 stops with every point within lam of its center, the nearest one."""
     lam = penalty(X, k)
     for algorithm in ("serial", "delayed"):
-        model = DPMeans(lam, algorithm=algorithm).fit(X)
+        model = DPMeans(lam=lam, algorithm=algorithm).fit(X)
         labels, distances = twins.exact.nearest(X, model.cluster_centers_)
         assert np.array_equal(labels, model.labels_)
         assert distances.max() <= lam
@@ -214,7 +214,7 @@ def test_no_far_point_is_left(X, k):
 
 @given(general_data(), guesses, st.integers(1, 50))
 def test_minibatch_leaves_a_consistent_state(X, k, batch_size):
-    model = MiniBatchDPMeans(penalty(X, k), batch_size=batch_size, random_state=0).fit(X)
+    model = MiniBatchDPMeans(lam=penalty(X, k), batch_size=batch_size, random_state=0).fit(X)
     assert np.array_equal(model.labels_, twins.exact.nearest(X, model.cluster_centers_)[0])
     assert np.array_equal(np.unique(model.labels_), np.arange(model.n_clusters_))
     assert np.isfinite(model.objective_)
@@ -248,7 +248,7 @@ def features(X, rule, share, **options):
     if rule in ("coordinate", "exact"):
         return KFeatures(min(3, len(X)), assign=rule, **options)
     lam = share * float(np.square(X, dtype=float).sum())
-    return BPMeans(max(lam, 1e-9), algorithm=rule, **options)
+    return BPMeans(lam=max(lam, 1e-9), algorithm=rule, **options)
 
 
 shares = st.sampled_from([1e-3, 0.02, 0.1, 0.4])

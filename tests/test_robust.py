@@ -58,7 +58,7 @@ def test_features_opened_over_roundings_come_to_an_end(X, lam, init, algorithm):
     options = {"max_iter": 5, "algorithm": algorithm, "init": init, "n_init": 1}
     for seed in range(5):
         for n_swaps in (0, 3):  # each swap may be followed by as many sweeps again
-            model = BPMeans(lam, n_swaps=n_swaps, random_state=seed, **options)
+            model = BPMeans(lam=lam, n_swaps=n_swaps, random_state=seed, **options)
             assert model.fit(X).n_iter_ <= (1 + n_swaps) * (5 + len(X))
             assert np.isfinite(model.objective_)
 
@@ -67,7 +67,7 @@ def test_features_opened_over_roundings_come_to_an_end(X, lam, init, algorithm):
 def test_rows_that_are_nothing_beside_another_open_no_features(algorithm):
     """Their squares exceed lam, and are lost in what the objective may be off."""
     X = np.outer(np.r_[:39.0, 39e14], np.ones(5))
-    model = BPMeans(0.25, algorithm=algorithm, n_init=1, random_state=2).fit(X)
+    model = BPMeans(lam=0.25, algorithm=algorithm, n_init=1, random_state=2).fit(X)
     assert (model.n_components_, model.objective_) == (1, 0.25)
     assert model.n_iter_ <= 50  # with 20 swaps
 
@@ -75,14 +75,14 @@ def test_rows_that_are_nothing_beside_another_open_no_features(algorithm):
 @pytest.mark.parametrize(
     "model",
     [
-        DPMeans(1e-30, max_iter=5),
-        DPMeans(1e-30, max_iter=5, algorithm="delayed"),
-        DPMeans(1e-30, max_iter=5, algorithm="collapsed"),
+        DPMeans(lam=1e-30, max_iter=5),
+        DPMeans(lam=1e-30, max_iter=5, algorithm="delayed"),
+        DPMeans(lam=1e-30, max_iter=5, algorithm="collapsed"),
         BregmanDPMeans(lam=1e-30, max_iter=5),
         BregmanDPMeans(lam=1e-30, max_iter=5, algorithm="collapsed"),
-        KernelDPMeans(1e-30, max_iter=5),
-        KernelDPMeans(1e-30, max_iter=5, algorithm="collapsed"),
-        HDPMeans(1e-30, 1e-30, max_iter=5),
+        KernelDPMeans(lam=1e-30, max_iter=5),
+        KernelDPMeans(lam=1e-30, max_iter=5, algorithm="collapsed"),
+        HDPMeans(lam_local=1e-30, lam_global=1e-30, max_iter=5),
     ],
     ids=lambda model: f"{type(model).__name__}-{getattr(model, 'algorithm', '')}",
 )
@@ -94,28 +94,28 @@ def test_clusters_opened_over_roundings_come_to_an_end(model, X):
 # Parameters
 
 ESTIMATORS = {
-    "BPMeans": BPMeans(4.0),
-    "BregmanDPMeans": smallvar.BregmanDPMeans(0.5),
-    "DPMeans": DPMeans(0.5),
+    "BPMeans": BPMeans(lam=4.0),
+    "BregmanDPMeans": smallvar.BregmanDPMeans(lam=0.5),
+    "DPMeans": DPMeans(lam=0.5),
     "DPMeans-merge": DPMeans(algorithm="merge"),
-    "DynamicMeans": smallvar.DynamicMeans(0.5, t_q=6.8, k_tau=1.01),
-    "DynamicMeans-q": smallvar.DynamicMeans(0.5, q=0.1, tau=0.1),
-    "HDPMeans": HDPMeans(0.5, 0.5),
+    "DynamicMeans": smallvar.DynamicMeans(lam=0.5, t_q=6.8, k_tau=1.01),
+    "DynamicMeans-q": smallvar.DynamicMeans(lam=0.5, q=0.1, tau=0.1),
+    "HDPMeans": HDPMeans(lam_local=0.5, lam_global=0.5),
     "KFeatures": smallvar.KFeatures(2),
-    "KernelDPMeans": KernelDPMeans(0.1, gamma=0.1),
-    "KernelDynamicMeans": smallvar.KernelDynamicMeans(0.1, gamma=0.1),
-    "KernelHDPMeans": smallvar.KernelHDPMeans(0.1, 0.1, gamma=0.1),
+    "KernelDPMeans": KernelDPMeans(lam=0.1, gamma=0.1),
+    "KernelDynamicMeans": smallvar.KernelDynamicMeans(lam=0.1, gamma=0.1),
+    "KernelHDPMeans": smallvar.KernelHDPMeans(lam_local=0.1, lam_global=0.1, gamma=0.1),
     "MahalanobisMeans": smallvar.MahalanobisMeans(2),
     "MahalanobisMeans-lam": smallvar.MahalanobisMeans(
         volume="clusters", lam=5.0, scale=2.0, reg_covar=1.0
     ),
-    "MiniBatchDPMeans": smallvar.MiniBatchDPMeans(0.5, max_clusters=9),
-    "PenalizedCut": smallvar.PenalizedCut(-0.5),
-    "RobustDPMeans": smallvar.RobustDPMeans(2000.0, price=3.0),
-    "SegmentMeans": smallvar.SegmentMeans(0.5, lam_switch=0.1),
-    "SpectralDPMeans": smallvar.SpectralDPMeans(5.0, kernel="rbf", gamma=0.1),
-    "SpectralDynamicMeans": smallvar.SpectralDynamicMeans(0.1, gamma=0.1),
-    "SphericalDPMeans": smallvar.SphericalDPMeans(0.99),
+    "MiniBatchDPMeans": smallvar.MiniBatchDPMeans(lam=0.5, max_clusters=9),
+    "PenalizedCut": smallvar.PenalizedCut(lam=-0.5),
+    "RobustDPMeans": smallvar.RobustDPMeans(lam=2000.0, price=3.0),
+    "SegmentMeans": smallvar.SegmentMeans(lam=0.5, lam_switch=0.1),
+    "SpectralDPMeans": smallvar.SpectralDPMeans(lam=5.0, kernel="rbf", gamma=0.1),
+    "SpectralDynamicMeans": smallvar.SpectralDynamicMeans(lam=0.1, gamma=0.1),
+    "SphericalDPMeans": smallvar.SphericalDPMeans(min_cosine=0.99),
     "SphericalDPMeans-lam": smallvar.SphericalDPMeans(lam=0.1),
 }
 
@@ -212,10 +212,10 @@ def test_a_penalty_that_vanishes_in_float64():
     tiny = np.longdouble("1e-4000")
     X = rows(400)
     with pytest.raises(ValueError, match="lam_local must be > 0, got 1e-4000"):
-        HDPMeans(tiny, 1e-9).fit(X)
+        HDPMeans(lam_local=tiny, lam_global=1e-9).fit(X)
     with pytest.raises(ValueError, match="lam_global must be > 0, got 1e-4000"):
-        HDPMeans(1e-9, tiny).fit(X)
-    model = HDPMeans(5e-324, 5e-324).fit(X)
+        HDPMeans(lam_local=1e-9, lam_global=tiny).fit(X)
+    model = HDPMeans(lam_local=5e-324, lam_global=5e-324).fit(X)
     assert np.isfinite(model.objective_)
 
 
@@ -269,7 +269,7 @@ def test_parameters_of_the_kernel_that_were_replaced(key):
 
 
 def test_a_precomputed_kernel_that_is_none_later():
-    model = KernelDPMeans(0.5, kernel="precomputed").fit(np.eye(5))
+    model = KernelDPMeans(lam=0.5, kernel="precomputed").fit(np.eye(5))
     with pytest.raises(ValueError, match="kernel must stay what it was in fit, 'precomputed'"):
         model.set_params(kernel="linear").predict(np.eye(5))
 
@@ -369,9 +369,9 @@ def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
 @pytest.mark.parametrize(
     ("model", "X"),
     [
-        (DPMeans(40.0), np.repeat([[0.0], [1.0]], 200, axis=0) * 12.0),
-        (KernelDPMeans(0.5, kernel="sigmoid", gamma=1.0), rows() - 5.0),
-        (smallvar.PenalizedCut(5.0), data_for(smallvar.PenalizedCut())),
+        (DPMeans(lam=40.0), np.repeat([[0.0], [1.0]], 200, axis=0) * 12.0),
+        (KernelDPMeans(lam=0.5, kernel="sigmoid", gamma=1.0), rows() - 5.0),
+        (smallvar.PenalizedCut(lam=5.0), data_for(smallvar.PenalizedCut())),
         (smallvar.MahalanobisMeans(volume="clusters", lam=50.0, scale=1.0, reg_covar=1.0), rows()),
     ],
     ids=["one cluster is left", "indefinite", "useless", "no effect"],
@@ -386,11 +386,11 @@ def test_other_warnings_that_are_errors(model, X):
 @pytest.mark.parametrize(
     ("model", "bound"),
     [
-        (DPMeans(0.5, algorithm="collapsed"), 1e12),
-        (DPMeans(0.5, algorithm="merge"), 1e12),
+        (DPMeans(lam=0.5, algorithm="collapsed"), 1e12),
+        (DPMeans(lam=0.5, algorithm="merge"), 1e12),
         (BregmanDPMeans(lam=0.5, algorithm="collapsed"), 1e12),
         (BregmanDPMeans(lam=0.5, divergence="kl", algorithm="collapsed"), 1e12),
-        (KernelDPMeans(0.5, algorithm="collapsed"), 1e6),
+        (KernelDPMeans(lam=0.5, algorithm="collapsed"), 1e6),
     ],
     ids=["dp", "merge", "bregman", "kl", "kernel"],
 )
@@ -446,7 +446,7 @@ def test_an_object_that_is_being_fitted_in_another_thread():
         leave.wait()
         return A @ B.T
 
-    model, other = KernelDPMeans(1.0, kernel=kernel), DPMeans(0.5)
+    model, other = KernelDPMeans(lam=1.0, kernel=kernel), DPMeans(lam=0.5)
     thread = threading.Thread(target=model.fit, args=(rows(),))
     thread.start()
     inside.wait()
@@ -486,21 +486,21 @@ def test_an_error_while_it_is_waited_for():
 
 
 MANY = {
-    "BPMeans": (BPMeans(0.5, n_init=10**6), rows(30)),
-    "BPMeans-collapsed": (BPMeans(0.5, n_init=10**5, algorithm="collapsed"), rows(300)),
-    "DPMeans": (DPMeans(0.001, n_init=10**4), rows(3000)),
-    "DPMeans-delayed": (DPMeans(0.001, n_init=10**4, algorithm="delayed"), rows(3000)),
-    "DPMeans-merge": (DPMeans(0.1, n_init=10**4, algorithm="merge"), rows(3000)),
-    "HDPMeans": (HDPMeans(0.1, 0.1, n_init=10**5), rows(3000)),
+    "BPMeans": (BPMeans(lam=0.5, n_init=10**6), rows(30)),
+    "BPMeans-collapsed": (BPMeans(lam=0.5, n_init=10**5, algorithm="collapsed"), rows(300)),
+    "DPMeans": (DPMeans(lam=0.001, n_init=10**4), rows(3000)),
+    "DPMeans-delayed": (DPMeans(lam=0.001, n_init=10**4, algorithm="delayed"), rows(3000)),
+    "DPMeans-merge": (DPMeans(lam=0.1, n_init=10**4, algorithm="merge"), rows(3000)),
+    "HDPMeans": (HDPMeans(lam_local=0.1, lam_global=0.1, n_init=10**5), rows(3000)),
     "KFeatures": (smallvar.KFeatures(12, assign="exact", n_init=10**4), rows(3000, 20)),
-    "KernelDPMeans": (KernelDPMeans(0.01, n_init=10**4), rows(1500)),
+    "KernelDPMeans": (KernelDPMeans(lam=0.01, n_init=10**4), rows(1500)),
     "MahalanobisMeans": (smallvar.MahalanobisMeans(9, n_init=10**5), rows(3000)),
     "MiniBatchDPMeans": (
-        smallvar.MiniBatchDPMeans(0.001, max_clusters=500, tol=0, max_iter=10**5),
+        smallvar.MiniBatchDPMeans(lam=0.001, max_clusters=500, tol=0, max_iter=10**5),
         rows(200_000),
     ),
-    "SpectralDPMeans": (smallvar.SpectralDPMeans(1.0, kernel="rbf", gamma=1.0), rows(3000)),
-    "SpectralDynamicMeans": (smallvar.SpectralDynamicMeans(0.05, n_init=10**4), rows(900)),
+    "SpectralDPMeans": (smallvar.SpectralDPMeans(lam=1.0, kernel="rbf", gamma=1.0), rows(3000)),
+    "SpectralDynamicMeans": (smallvar.SpectralDynamicMeans(lam=0.05, n_init=10**4), rows(900)),
 }
 
 
@@ -543,18 +543,26 @@ def in_groups(n, d):
 # calls that take seconds: there are large data, many clusters, and many starts of few rows
 BP, KERNEL, N = BPMeans, KernelDPMeans, 10**4
 LONG = {
-    "BPMeans": (BP(2.0, n_init=N), "fit", lambda: rows(10**5, 12)),
-    "BPMeans-collapsed": (BP(0.5, n_init=N, algorithm="collapsed"), "fit", lambda: rows(3000, 8)),
-    "BPMeans-stepwise": (BP(2.0, n_init=N, algorithm="stepwise"), "fit", lambda: rows(20000, 8)),
-    "BPMeans-swaps": (BP(2.0, n_init=N, n_swaps=3), "fit", lambda: rows(5000, 12)),
-    "BPMeans-transform": (BP(0.1), "transform", lambda: rows(3 * 10**6)),
+    "BPMeans": (BP(lam=2.0, n_init=N), "fit", lambda: rows(10**5, 12)),
+    "BPMeans-collapsed": (
+        BP(lam=0.5, n_init=N, algorithm="collapsed"),
+        "fit",
+        lambda: rows(3000, 8),
+    ),
+    "BPMeans-stepwise": (
+        BP(lam=2.0, n_init=N, algorithm="stepwise"),
+        "fit",
+        lambda: rows(20000, 8),
+    ),
+    "BPMeans-swaps": (BP(lam=2.0, n_init=N, n_swaps=3), "fit", lambda: rows(5000, 12)),
+    "BPMeans-transform": (BP(lam=0.1), "transform", lambda: rows(3 * 10**6)),
     "BregmanDPMeans": (
-        BregmanDPMeans(1e-5, divergence="kl", n_init=N),
+        BregmanDPMeans(lam=1e-5, divergence="kl", n_init=N),
         "fit",
         lambda: np.abs(rows(10**5, 8)),
     ),
     "BregmanDPMeans-collapsed": (
-        BregmanDPMeans(1e-3, divergence="kl", algorithm="collapsed", n_init=N),
+        BregmanDPMeans(lam=1e-3, divergence="kl", algorithm="collapsed", n_init=N),
         "fit",
         lambda: np.abs(rows(10**4, 4)),
     ),
@@ -563,45 +571,57 @@ LONG = {
         "fit",
         lambda: np.abs(rows(10**5, 4)) + 0.1,
     ),
-    "DPMeans-wide": (DPMeans(60.0, n_init=N), "fit", lambda: rows(30000, 128)),
-    "DPMeans-long": (DPMeans(0.05, n_init=N), "fit", lambda: rows(2 * 10**6, 3)),
-    "DPMeans-delayed": (DPMeans(0.01, algorithm="delayed"), "fit", lambda: rows(10**6)),
+    "DPMeans-wide": (DPMeans(lam=60.0, n_init=N), "fit", lambda: rows(30000, 128)),
+    "DPMeans-long": (DPMeans(lam=0.05, n_init=N), "fit", lambda: rows(2 * 10**6, 3)),
+    "DPMeans-delayed": (DPMeans(lam=0.01, algorithm="delayed"), "fit", lambda: rows(10**6)),
     "DPMeans-collapsed": (
-        DPMeans(0.01, algorithm="collapsed", n_init=N),
+        DPMeans(lam=0.01, algorithm="collapsed", n_init=N),
         "fit",
         lambda: rows(2 * 10**5),
     ),
     "DPMeans-auto": (DPMeans(n_init=N), "fit", lambda: rows(3 * 10**5, 8)),
-    "DPMeans-merge": (DPMeans(5e-4, algorithm="merge"), "fit", lambda: rows(2 * 10**5, 2)),
-    "DPMeans-predict": (DPMeans(1e-3), "predict", lambda: np.tile(rows(10**5), (300, 1))),
+    "DPMeans-merge": (DPMeans(lam=5e-4, algorithm="merge"), "fit", lambda: rows(2 * 10**5, 2)),
+    "DPMeans-predict": (DPMeans(lam=1e-3), "predict", lambda: np.tile(rows(10**5), (300, 1))),
     "DynamicMeans": (
-        smallvar.DynamicMeans(0.01, t_q=6.8, k_tau=1.01, n_init=N),
+        smallvar.DynamicMeans(lam=0.01, t_q=6.8, k_tau=1.01, n_init=N),
         "fit",
         lambda: rows(10**5, 4),
     ),
     "DynamicMeans-partial_fit": (
-        smallvar.DynamicMeans(0.01, q=0.1, tau=0.1, n_init=N),
+        smallvar.DynamicMeans(lam=0.01, q=0.1, tau=0.1, n_init=N),
         "partial_fit",
         lambda: rows(10**6),
     ),
-    "HDPMeans": (HDPMeans(0.1, 0.1, n_init=N), "fit", lambda: in_groups(10**6, 3)),
-    "HDPMeans-many": (HDPMeans(0.01, 0.01, n_init=N), "fit", lambda: in_groups(50000, 8)),
+    "HDPMeans": (
+        HDPMeans(lam_local=0.1, lam_global=0.1, n_init=N),
+        "fit",
+        lambda: in_groups(10**6, 3),
+    ),
+    "HDPMeans-many": (
+        HDPMeans(lam_local=0.01, lam_global=0.01, n_init=N),
+        "fit",
+        lambda: in_groups(50000, 8),
+    ),
     "KFeatures": (smallvar.KFeatures(12, assign="exact", n_init=N), "fit", lambda: rows(10**5, 16)),
-    "KernelDPMeans": (KERNEL(0.01, n_init=N), "fit", lambda: rows(7000)),
-    "KernelDPMeans-blocks": (KERNEL(0.05, n_init=N, max_memory=1e7), "fit", lambda: rows(20000)),
+    "KernelDPMeans": (KERNEL(lam=0.01, n_init=N), "fit", lambda: rows(7000)),
+    "KernelDPMeans-blocks": (
+        KERNEL(lam=0.05, n_init=N, max_memory=1e7),
+        "fit",
+        lambda: rows(20000),
+    ),
     "KernelDPMeans-collapsed": (
-        KERNEL(0.01, n_init=N, algorithm="collapsed"),
+        KERNEL(lam=0.01, n_init=N, algorithm="collapsed"),
         "fit",
         lambda: rows(4000),
     ),
-    "KernelDPMeans-predict": (KERNEL(0.01), "predict", lambda: rows(10**6)),
+    "KernelDPMeans-predict": (KERNEL(lam=0.01), "predict", lambda: rows(10**6)),
     "KernelDynamicMeans": (
-        smallvar.KernelDynamicMeans(0.1, gamma=0.1, n_init=N),
+        smallvar.KernelDynamicMeans(lam=0.1, gamma=0.1, n_init=N),
         "fit",
         lambda: rows(4000),
     ),
     "KernelHDPMeans": (
-        smallvar.KernelHDPMeans(0.05, 0.05, n_init=N),
+        smallvar.KernelHDPMeans(lam_local=0.05, lam_global=0.05, n_init=N),
         "fit",
         lambda: in_groups(6000, 3),
     ),
@@ -610,26 +630,26 @@ LONG = {
         "fit",
         lambda: rows(2 * 10**5, 12),
     ),
-    "MiniBatchDPMeans": (smallvar.MiniBatchDPMeans(0.01), "fit", lambda: rows(3 * 10**6)),
+    "MiniBatchDPMeans": (smallvar.MiniBatchDPMeans(lam=0.01), "fit", lambda: rows(3 * 10**6)),
     "MiniBatchDPMeans-partial_fit": (
-        smallvar.MiniBatchDPMeans(0.001, max_clusters=2000),
+        smallvar.MiniBatchDPMeans(lam=0.001, max_clusters=2000),
         "partial_fit",
         lambda: rows(3 * 10**6),
     ),
-    "PenalizedCut": (smallvar.PenalizedCut(-0.3, n_init=N), "fit", lambda: graph(10**5)),
+    "PenalizedCut": (smallvar.PenalizedCut(lam=-0.3, n_init=N), "fit", lambda: graph(10**5)),
     "PenalizedCut-incremental": (
-        smallvar.PenalizedCut(-0.3, n_init=N, algorithm="incremental"),
+        smallvar.PenalizedCut(lam=-0.3, n_init=N, algorithm="incremental"),
         "fit",
         lambda: graph(30000),
     ),
     "SegmentMeans": (smallvar.SegmentMeans(), "fit", lambda: rows(10**6, 8)),
     "SpectralDPMeans": (
-        smallvar.SpectralDPMeans(1.0, kernel="rbf", gamma=1.0),
+        smallvar.SpectralDPMeans(lam=1.0, kernel="rbf", gamma=1.0),
         "fit",
         lambda: rows(3500),
     ),
     "SpectralDynamicMeans": (
-        smallvar.SpectralDynamicMeans(0.05, gamma=0.3, n_init=N),
+        smallvar.SpectralDynamicMeans(lam=0.05, gamma=0.3, n_init=N),
         "fit",
         lambda: rows(1500),
     ),
@@ -839,18 +859,18 @@ square = np.ones((300, 300))  # OpenBLAS ends the process if its own tables are 
 square @ square, np.linalg.svd(square), scipy.linalg.eigh(square), square @ square[0]
 rows = np.random.default_rng(0).normal(size=(400_000, 8))
 few = rows[:30_000]
-DPMeans(30.0).fit(rows[:50])  # so does the OpenMP of LLVM when it begins
+DPMeans(lam=30.0).fit(rows[:50])  # so does the OpenMP of LLVM when it begins
 CALLS = [
-    (DPMeans(30.0, max_iter=2), rows),
-    (BregmanDPMeans(2.0, divergence="logistic", max_clusters=5), np.tanh(rows**2)),
-    (BPMeans(40.0, max_features=2, max_iter=1, n_init=1), rows),
-    (HDPMeans(30.0, 30.0, max_iter=2), rows),
-    (DynamicMeans(30.0, q=0.1, tau=0.1, max_iter=2, n_init=1), rows),
-    (MiniBatchDPMeans(30.0, max_iter=2), rows),
+    (DPMeans(lam=30.0, max_iter=2), rows),
+    (BregmanDPMeans(lam=2.0, divergence="logistic", max_clusters=5), np.tanh(rows**2)),
+    (BPMeans(lam=40.0, max_features=2, max_iter=1, n_init=1), rows),
+    (HDPMeans(lam_local=30.0, lam_global=30.0, max_iter=2), rows),
+    (DynamicMeans(lam=30.0, q=0.1, tau=0.1, max_iter=2, n_init=1), rows),
+    (MiniBatchDPMeans(lam=30.0, max_iter=2), rows),
     (MahalanobisMeans(3, max_iter=2, n_init=1), rows),
-    (KernelDPMeans(0.5, max_clusters=5, max_memory=1e12), few),
-    (SpectralDPMeans(0.5, kernel="rbf"), few[:6_000]),  # what is larger goes by blocks
-    (KernelDynamicMeans(0.5, gamma=0.1), few),
+    (KernelDPMeans(lam=0.5, max_clusters=5, max_memory=1e12), few),
+    (SpectralDPMeans(lam=0.5, kernel="rbf"), few[:6_000]),  # what is larger goes by blocks
+    (KernelDynamicMeans(lam=0.5, gamma=0.1), few),
 ]
 refused = 0
 for model, X in CALLS:
@@ -1016,11 +1036,11 @@ def test_linear_does_not_depend_on_where_the_origin_is(model, memory, dtype):
 @pytest.mark.parametrize(
     "model",
     [
-        KernelDPMeans(1e9),
-        smallvar.KernelHDPMeans(1e9, 1e9),
-        smallvar.KernelDynamicMeans(1e9),
-        smallvar.SpectralDynamicMeans(1e9),
-        smallvar.SpectralDPMeans(1e9),
+        KernelDPMeans(lam=1e9),
+        smallvar.KernelHDPMeans(lam_local=1e9, lam_global=1e9),
+        smallvar.KernelDynamicMeans(lam=1e9),
+        smallvar.SpectralDynamicMeans(lam=1e9),
+        smallvar.SpectralDPMeans(lam=1e9),
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -1042,7 +1062,7 @@ def test_a_serial_objective_does_not_rise_with_weights_far_apart():
         weight = 1e12 ** rng.uniform(-1, 0, size=40)
         weight[:2] = 1.0, 1e-12
         for kernel in ("rbf", "linear"):
-            model = KernelDPMeans(0.5 * 1e12 ** -rng.uniform(0, 1), kernel=kernel)
+            model = KernelDPMeans(lam=0.5 * 1e12 ** -rng.uniform(0, 1), kernel=kernel)
             path = model.fit(np.abs(rows(seed=seed)), sample_weight=weight).objective_path_
             assert np.all(np.diff(path) <= 1e-12 * path[:-1])
 

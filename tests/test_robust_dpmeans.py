@@ -52,7 +52,7 @@ def test_equals_twin(family, seed):
     """The same labels and centers to the last bit, sweep by sweep, from the same decisions."""
     X, weights, lam, price, init, cap, sweeps = problem(family, seed)
     model = RobustDPMeans(
-        lam,
+        lam=lam,
         price=price,
         init=init,
         max_clusters=cap,
@@ -105,7 +105,9 @@ def objective_of(X, w, labels, lam, price):
 def test_no_closing_and_no_union_lowers_the_objective(seed):
     """At the end each cluster pays against any other use of its rows, and each pair apart."""
     X, weights, lam, price, init, _, _ = problem(("blobs", "grid", "weights")[seed % 3], seed)
-    model = RobustDPMeans(lam, price=price, init=init, random_state=0).fit(X, sample_weight=weights)
+    model = RobustDPMeans(lam=lam, price=price, init=init, random_state=0).fit(
+        X, sample_weight=weights
+    )
     w = np.ones(len(X)) if weights is None else weights
     active = w > 0
     X, w, labels = X[active], w[active], model.labels_[active]
@@ -132,7 +134,7 @@ def few(seed):
     lam = float(rng.uniform(0.5, 6))
     price = float(rng.uniform(0.1, 1.2)) * lam
     fits = [
-        RobustDPMeans(lam, price=price, init=init, random_state=0).fit(X, sample_weight=w)
+        RobustDPMeans(lam=lam, price=price, init=init, random_state=0).fit(X, sample_weight=w)
         for init in (X, X[:3], X[3:5], X.mean(axis=0, keepdims=True), "path")
     ]
     best = min(fits, key=lambda model: model.objective_)
@@ -188,13 +190,13 @@ def test_outliers_change_no_other_label(kind, lam, seed):
     d, k = ((2, 6), (3, 9), (2, 3))[seed % 3]
     X, rng = thousand(seed, d, k)
     price = "auto" if lam == "auto" else 25.0
-    alone = RobustDPMeans(lam, price=price, random_state=0).fit(X)
+    alone = RobustDPMeans(lam=lam, price=price, random_state=0).fit(X)
     assert alone.n_clusters_ == k
     assert np.count_nonzero(alone.labels_ < 0) <= 1
     extra = far_rows(kind, X, rng)
     order = rng.permutation(len(X) + len(extra))
     rows = np.vstack([X, extra])
-    model = RobustDPMeans(lam, price=price, random_state=0).fit(rows)
+    model = RobustDPMeans(lam=lam, price=price, random_state=0).fit(rows)
     assert one_to_one(model.labels_[: len(X)], alone.labels_)
     if kind == "together" and model.n_clusters_ > k:  # they are a cluster of their own
         (label,) = set(model.labels_[len(X) :])
@@ -203,7 +205,7 @@ def test_outliers_change_no_other_label(kind, lam, seed):
         assert (model.labels_[len(X) :] < 0).all()
         assert np.allclose(model.cluster_centers_, alone.cluster_centers_, rtol=0, atol=1e-9)
         assert model.price_ == alone.price_
-    mixed = RobustDPMeans(lam, price=price, random_state=0).fit(rows[order])
+    mixed = RobustDPMeans(lam=lam, price=price, random_state=0).fit(rows[order])
     assert one_to_one(mixed.labels_[np.argsort(order)][: len(X)], alone.labels_)
 
 
@@ -217,7 +219,7 @@ def test_without_noise_it_is_dpmeans():
 
 def test_a_row_at_the_price_is_in_the_cluster():
     X = np.array([[0.0], [0.0], [0.0], [0.0], [2.0], [-2.0], [3.0]])
-    model = RobustDPMeans(4.0, price=4.0, init=[[0.0]], max_clusters=1).fit(X)
+    model = RobustDPMeans(lam=4.0, price=4.0, init=[[0.0]], max_clusters=1).fit(X)
     assert model.labels_.tolist() == [0, 0, 0, 0, 0, 0, -1]
     assert model.objective_ == 8.0 + 4.0 + 4.0
     assert model.predict([[2.0], [-2.0], [np.nextafter(2.0, 3.0)]]).tolist() == [0, 0, -1]
@@ -227,7 +229,7 @@ def test_a_cluster_that_saves_just_lam_stays():
     """Two rows far away cost 2 price as noise, lam as a cluster."""
     X = np.array([[0.0]] * 20 + [[100.0]] * 2)
     for lam, k in ((8.0, 2), (np.nextafter(8.0, 9.0) + 1e-9, 1)):
-        model = RobustDPMeans(lam, price=4.0, init=[[0.0], [100.0]]).fit(X)
+        model = RobustDPMeans(lam=lam, price=4.0, init=[[0.0], [100.0]]).fit(X)
         assert model.n_clusters_ == k
         assert model.noise_weight_ == 4 - 2 * k
 
@@ -237,8 +239,8 @@ def test_weights_are_repeated_rows():
     X = np.vstack([X[:200], far_rows("apart", X, rng)])
     weights = rng.integers(0, 4, len(X)).astype(float)
     options = {"price": 12.0, "init": X[:9], "random_state": 0}
-    model = RobustDPMeans(60.0, **options).fit(X, sample_weight=weights)
-    again = RobustDPMeans(60.0, **options).fit(np.repeat(X, weights.astype(int), axis=0))
+    model = RobustDPMeans(lam=60.0, **options).fit(X, sample_weight=weights)
+    again = RobustDPMeans(lam=60.0, **options).fit(np.repeat(X, weights.astype(int), axis=0))
     assert model.objective_ == pytest.approx(again.objective_, rel=1e-12)
     assert np.array_equal(np.repeat(model.labels_, weights.astype(int)), again.labels_)
 
@@ -268,7 +270,10 @@ def test_a_fit_goes_on_where_one_ended():
     X = np.vstack([X, far_rows("both", X, rng)])
     model = RobustDPMeans(random_state=0).fit(X)
     again = RobustDPMeans(
-        model.lam_, price=model.price_, init=model.cluster_centers_, max_clusters=model.n_clusters_
+        lam=model.lam_,
+        price=model.price_,
+        init=model.cluster_centers_,
+        max_clusters=model.n_clusters_,
     ).fit(X)
     assert np.array_equal(again.labels_, model.labels_)
     assert again.objective_ == model.objective_
@@ -288,7 +293,7 @@ def test_threads(dtype, weighted):
     fits = []
     for threads, rows in ((1, X), (2, X), (3, np.asfortranarray(X)), (8, X)):
         model = RobustDPMeans(
-            2.0, price=0.1, init=X[:40], random_state=0, n_threads=threads, max_iter=40
+            lam=2.0, price=0.1, init=X[:40], random_state=0, n_threads=threads, max_iter=40
         )
         fit(model, rows, weights)
         arrays = model.labels_, model.cluster_centers_, model.objective_path_
@@ -314,10 +319,10 @@ def test_all_rows_equal_or_one():
 def test_noise_alone_leaves_a_cluster():
     """Where no row is within the price of a center, one cluster goes to the nearest row."""
     X = np.array([[0.0], [10.0], [20.0], [21.0]])
-    model = RobustDPMeans(5.0, price=0.01, init=[[13.0]]).fit(X)
+    model = RobustDPMeans(lam=5.0, price=0.01, init=[[13.0]]).fit(X)
     assert model.labels_.tolist() == [-1, 0, -1, -1]
     assert model.objective_ == 5.0 + 3 * 0.01
-    weighted = RobustDPMeans(5.0, price=0.01, init=[[13.0]]).fit(X, sample_weight=[1, 0, 1, 1])
+    weighted = RobustDPMeans(lam=5.0, price=0.01, init=[[13.0]]).fit(X, sample_weight=[1, 0, 1, 1])
     assert weighted.labels_.tolist() == [-1, -1, 0, -1]
 
 
@@ -325,7 +330,7 @@ def test_a_cap_is_not_spent_on_outliers():
     X, rng = thousand(8)
     X = np.vstack([X, far_rows("far", X, rng)])
     for lam in ("auto", 300.0):
-        model = RobustDPMeans(lam, max_clusters=6, random_state=0).fit(X)
+        model = RobustDPMeans(lam=lam, max_clusters=6, random_state=0).fit(X)
         assert (model.labels_[1000:] < 0).all()
         assert sorted(np.bincount(model.labels_[:1000])) == [166, 166, 167, 167, 167, 167]
 
@@ -347,7 +352,7 @@ def test_many_rows(lam):
     X = rng.integers(0, 3, size=n)[:, None] * [20.0, 0.0] + rng.standard_normal((n, 2))
     extra = far_rows("apart", X, rng)
     fits = [
-        RobustDPMeans(lam, random_state=0).fit(np.vstack([X, extra]), sample_weight=w)
+        RobustDPMeans(lam=lam, random_state=0).fit(np.vstack([X, extra]), sample_weight=w)
         for w in (None, np.full(n + 5, 2.0 if lam == "auto" else 1.5))
     ]
     for model in fits:
@@ -445,12 +450,12 @@ def test_weights_whose_squares_vanish_or_overflow():
 
 def test_verbose_and_max_iter(capsys):
     X, _ = thousand(0)
-    model = RobustDPMeans(5.0, price=30.0, init=X[:20], max_iter=1, verbose=1)
+    model = RobustDPMeans(lam=5.0, price=30.0, init=X[:20], max_iter=1, verbose=1)
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         model.fit(X)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == model.n_iter_
     assert "20 clusters" in lines[0] and "noise" in lines[0] and "objective" in lines[0]
-    stopped = RobustDPMeans(5.0, price=30.0, init=X[:20], tol=0.9).fit(X)
+    stopped = RobustDPMeans(lam=5.0, price=30.0, init=X[:20], tol=0.9).fit(X)
     assert stopped.n_iter_ == 2
     check(stopped, X)

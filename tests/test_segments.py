@@ -233,7 +233,7 @@ def test_what_holds_of_every_fit(seed):
     X, begin, weight = problem(seed)
     groups = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
     for lam, price in ((0.5, 0.5), (20.0, 1.0), (3.0, 0.0), (1e-3, 30.0)):
-        model = SegmentMeans(lam, lam_switch=price)
+        model = SegmentMeans(lam=lam, lam_switch=price)
         model.fit(X, groups=groups, sample_weight=weight)
         assert (model.lam_, model.lam_switch_) == (lam, price)
         check(model, X, lam, price, groups, weight)
@@ -260,7 +260,7 @@ def test_tiny_records_against_all_answers():
         begin = np.array([0, 4, 6]) if seed % 2 else np.array([0, 6])
         groups = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
         lam, price = rng.choice([1.0, 3.0, 8.0]), rng.choice([0.0, 0.5, 2.0])
-        model = SegmentMeans(lam, lam_switch=price).fit(X, groups=groups)
+        model = SegmentMeans(lam=lam, lam_switch=price).fit(X, groups=groups)
         best = least_objective(X, begin, lam, price)
         assert model.objective_ > best * (1 - 1e-9)
         least += model.objective_ < best * (1 + 1e-9)
@@ -289,16 +289,18 @@ def test_worked_example():
 def test_groups_are_sequences_wherever_their_rows_are():
     X, _ = levels(1, n=300)
     groups = np.repeat(["b", "c", "a"], 100)
-    model = SegmentMeans(20.0, lam_switch=8.0).fit(X, groups=groups)
+    model = SegmentMeans(lam=20.0, lam_switch=8.0).fit(X, groups=groups)
     order = np.random.default_rng(0).permutation(300)
     order = order[np.argsort(order % 3, kind="stable")]  # rows of all groups, mixed
     within = np.concatenate([np.sort(order[groups[order] == name]) for name in "abc"])
     place = np.argsort(np.argsort(groups[order], kind="stable"), kind="stable")
-    mixed = SegmentMeans(20.0, lam_switch=8.0).fit(X[within][place], groups=groups[within][place])
+    mixed = SegmentMeans(lam=20.0, lam_switch=8.0).fit(
+        X[within][place], groups=groups[within][place]
+    )
     assert np.array_equal(mixed.labels_, model.labels_[within][place])
     assert mixed.objective_ == model.objective_
     sorted_rows = np.concatenate([np.arange(200, 300), np.arange(200)])
-    again = SegmentMeans(20.0, lam_switch=8.0).fit(X[sorted_rows], groups=groups[sorted_rows])
+    again = SegmentMeans(lam=20.0, lam_switch=8.0).fit(X[sorted_rows], groups=groups[sorted_rows])
     assert np.array_equal(again.labels_, model.labels_[sorted_rows])
     assert np.array_equal(sorted_rows[again.segments_], model.segments_)
     assert (model.segments_[0], again.segments_[0]) == (200, 0)  # sequence a is the first
@@ -308,8 +310,8 @@ def test_groups_are_sequences_wherever_their_rows_are():
 def test_weight_2_is_a_row_twice(seed):
     X, _ = levels(seed, n=200)
     weight = np.random.default_rng(seed).integers(1, 4, size=len(X))
-    model = SegmentMeans(40.0, lam_switch=15.0).fit(X, sample_weight=weight)
-    often = SegmentMeans(40.0, lam_switch=15.0).fit(X.repeat(weight, 0))
+    model = SegmentMeans(lam=40.0, lam_switch=15.0).fit(X, sample_weight=weight)
+    often = SegmentMeans(lam=40.0, lam_switch=15.0).fit(X.repeat(weight, 0))
     assert model.n_clusters_ > 1
     assert np.array_equal(often.labels_, model.labels_.repeat(weight))
     np.testing.assert_allclose(often.cluster_centers_, model.cluster_centers_, rtol=1e-12)
@@ -325,8 +327,8 @@ def test_rows_of_weight_zero_take_no_part(seed):
     weight[rng.integers(len(X))] = 1.0
     used = weight > 0
     for first in ("auto", 3.0):
-        model = SegmentMeans(first).fit(X, groups=groups, sample_weight=weight)
-        few = SegmentMeans(first).fit(X[used], groups=groups[used], sample_weight=weight[used])
+        model = SegmentMeans(lam=first).fit(X, groups=groups, sample_weight=weight)
+        few = SegmentMeans(lam=first).fit(X[used], groups=groups[used], sample_weight=weight[used])
         assert np.array_equal(model.labels_[used], few.labels_)
         assert np.array_equal(model.cluster_centers_, few.cluster_centers_)
         assert model.objective_ == few.objective_
@@ -334,7 +336,9 @@ def test_rows_of_weight_zero_take_no_part(seed):
     # that of the next row with weight, after the last one its own
     X = np.array([[0.0], [0.0], [50.0], [9.0], [9.0], [70.0], [0.0]])
     for lam_switch in (0.0, 1.0):
-        model = SegmentMeans(5.0, lam_switch=lam_switch).fit(X, sample_weight=[1, 1, 0, 1, 1, 0, 0])
+        model = SegmentMeans(lam=5.0, lam_switch=lam_switch).fit(
+            X, sample_weight=[1, 1, 0, 1, 1, 0, 0]
+        )
         assert model.labels_.tolist() == [0, 0, 1, 1, 1, 1, 1]
 
 
@@ -476,7 +480,7 @@ def test_path_of_many_pieces(monkeypatch):
     parts = cut(record, 30.0)
     whole = path_of(record, parts, 14.0)
     monkeypatch.setattr("smallvar._time.record.MOST_PIECES", 20)
-    assert len(parts.mean) > 60
+    assert len(parts.means) > 60
     stops = path_of(record, parts, 14.0)
     assert [stop.k for stop in stops][:5] == [1, 2, 3, 4, 5]
     np.testing.assert_allclose(stops[2].loss, whole[2].loss, rtol=0.01)
@@ -486,22 +490,22 @@ def test_max_clusters():
     X, truth = levels(4, k=5, d=3)
     assert SegmentMeans().fit(X).n_clusters_ == 5
     assert SegmentMeans(max_clusters=3).fit(X).n_clusters_ == 3
-    told = SegmentMeans(0, max_clusters=5).fit(X)
+    told = SegmentMeans(lam=0, max_clusters=5).fit(X)
     assert (told.n_clusters_, told.lam_) == (5, 0.0)
     assert adjusted_rand_score(truth, told.labels_) > 0.98
-    assert SegmentMeans(1.0, max_clusters=1).fit(X).n_clusters_ == 1
+    assert SegmentMeans(lam=1.0, max_clusters=1).fit(X).n_clusters_ == 1
 
 
 def test_max_iter_warns_and_labels_are_those_of_predict():
     X, _ = levels(5, gap=1.0, k=6)
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
-        model = SegmentMeans(5.0, lam_switch=1.0, max_iter=1).fit(X)
+        model = SegmentMeans(lam=5.0, lam_switch=1.0, max_iter=1).fit(X)
     assert np.array_equal(model.predict(X), model.labels_)
     assert never_rises(model.objective_path_)
 
 
 def test_verbose(capsys):
-    SegmentMeans(5.0, verbose=1).fit(levels(0)[0])
+    SegmentMeans(lam=5.0, verbose=1).fit(levels(0)[0])
     out = capsys.readouterr().out
     assert "states" in out and "switches" in out and "start 1:" in out
     SegmentMeans().fit(levels(0)[0])

@@ -128,7 +128,7 @@ def test_same_labels_as_dense(seed, algorithm):
 def test_same_as_the_twin(seed):
     rng, X, weight = problem(seed)
     lam = penalty(X, rng)
-    model = DPMeans(lam)
+    model = DPMeans(lam=lam)
     fit(model, entangled(X, rng), weight)
     expected = twin.serial(X, lam, weights=weight)
     assert np.array_equal(model.labels_, expected.labels)
@@ -139,7 +139,9 @@ def test_same_as_the_twin(seed):
 def test_mini_batches_same_as_dense(seed):
     rng, X, weight = problem(seed)
     options = {"batch_size": int(rng.integers(5, 100)), "max_iter": 3, "random_state": 0}
-    dense, other = (MiniBatchDPMeans(penalty(X, np.random.default_rng(5)), **options) for _ in "12")
+    dense, other = (
+        MiniBatchDPMeans(lam=penalty(X, np.random.default_rng(5)), **options) for _ in "12"
+    )
     S = entangled(X, rng)
     fit(dense, X, weight)
     fit(other, S, weight)
@@ -204,7 +206,8 @@ def test_auto_and_path_same_as_dense():
 def test_same_bits_for_any_number_of_threads(algorithm, eight_cores):
     S = blobs(6000)
     models = [
-        DPMeans(22.0, algorithm=algorithm, max_clusters=40, n_threads=n).fit(S) for n in (1, 2, 8)
+        DPMeans(lam=22.0, algorithm=algorithm, max_clusters=40, n_threads=n).fit(S)
+        for n in (1, 2, 8)
     ]
     assert models[0].n_clusters_ > 3
     for other in models[1:]:
@@ -216,7 +219,7 @@ def test_double_scores_where_single_ones_do_not_tell():
     rng = np.random.default_rng(0)
     X = np.where(rng.random((3000, 40)) < 0.3, rng.normal(size=(3000, 40)), 0.0)
     X[:, 0] = 1e6 + rng.normal(size=3000)  # sums have an origin there, scores have none
-    dense, other = (DPMeans(20.0, max_clusters=30).fit(rows) for rows in (X, sp.csr_array(X)))
+    dense, other = (DPMeans(lam=20.0, max_clusters=30).fit(rows) for rows in (X, sp.csr_array(X)))
     same_fit(dense, other)
 
 
@@ -226,7 +229,7 @@ def test_memory():
     n, d, k = 3000, 30_000, 60
     S = sp.random_array((n, d), density=0.001, format="csr", random_state=rng)
     init = S[:k].toarray()
-    model = DPMeans(1e9, init=init)
+    model = DPMeans(lam=1e9, init=init)
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -243,14 +246,14 @@ def test_memory():
 def test_centers_beyond_memory(monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: 1 << 16)  # 4 GiB
     wide = sp.csr_array((np.ones(2), ([0, 1], [0, 1])), (2, 2**31 - 1))
-    for model in (DPMeans(1.0), MiniBatchDPMeans(1.0)):
+    for model in (DPMeans(lam=1.0), MiniBatchDPMeans(lam=1.0)):
         assert_refuses(model, lambda m: m.fit(wide), MemoryError, "bytes", "TruncatedSVD")
     with pytest.raises(MemoryError, match="bytes"):
         sparse.room_for(10**6, 10**8)
     with pytest.raises(ValueError, match=r"lam must be a number.*bytes.*TruncatedSVD"):
         DPMeans().fit(sp.csr_array((100, 50_000)))
     with pytest.raises(ValueError, match="columns"):
-        DPMeans(1.0).fit(sp.csr_array((2, 2**31)))
+        DPMeans(lam=1.0).fit(sp.csr_array((2, 2**31)))
 
 
 @pytest.mark.parametrize("name", smallvar.__all__)
@@ -269,7 +272,7 @@ def test_others_refuse_by_name(name):
 
 @pytest.mark.parametrize("algorithm", ["collapsed", "merge"])
 def test_algorithms_for_dense_rows_refuse_by_name(algorithm):
-    model = DPMeans(1.0, algorithm=algorithm)
+    model = DPMeans(lam=1.0, algorithm=algorithm)
     assert not model.__sklearn_tags__().input_tags.sparse
     assert_refuses(model, lambda m: m.fit(sp.eye(5)), ValueError, algorithm, "serial", "toarray")
 
@@ -324,15 +327,15 @@ def test_bad_data(estimator, case):
     bad, words = BAD[case]
     if case == "one dimension" and bad.ndim != 1:
         pytest.skip("scipy before 1.13 has no sparse arrays of one dimension")
-    assert_refuses(estimator(1.0), lambda m: m.fit(bad), ValueError, words)
-    fitted = estimator(1.0).fit(np.eye(4))
+    assert_refuses(estimator(lam=1.0), lambda m: m.fit(bad), ValueError, words)
+    fitted = estimator(lam=1.0).fit(np.eye(4))
     assert_refuses(fitted, lambda m: m.fit(bad), ValueError, words)
     with pytest.raises(ValueError, match=words):
         farthest_first_lambda(bad, 1)
 
 
 @pytest.mark.parametrize("case", [case for case in BAD if "col" in case or "rows" in case])
-@pytest.mark.parametrize("estimator", [SpectralDPMeans(1.0, kernel="linear"), PenalizedCut()])
+@pytest.mark.parametrize("estimator", [SpectralDPMeans(lam=1.0, kernel="linear"), PenalizedCut()])
 def test_arrays_that_do_not_fit_each_other(estimator, case):
     bad, words = BAD[case]
     if min(bad.shape) == 0:
@@ -341,7 +344,7 @@ def test_arrays_that_do_not_fit_each_other(estimator, case):
 
 
 def test_predict_wants_the_columns_of_the_fit():
-    model = DPMeans(1.0).fit(sp.eye(4).tocsr())
+    model = DPMeans(lam=1.0).fit(sp.eye(4).tocsr())
     with pytest.raises(ValueError, match="5 features"):
         model.predict(sp.eye(5).tocsr())
     assert model.predict(np.eye(4)).tolist() == model.predict(sp.eye(4)).tolist()
@@ -349,7 +352,7 @@ def test_predict_wants_the_columns_of_the_fit():
 
 def test_no_entries_at_all():
     for rows in (sp.csr_array((5, 3)), sp.coo_matrix((5, 3), dtype=np.float32)):
-        model = DPMeans(1.0).fit(rows)
+        model = DPMeans(lam=1.0).fit(rows)
         assert model.n_clusters_ == 1 and model.inertia_ == 0.0
         assert model.labels_.tolist() == [0] * 5
         assert farthest_first_lambda(rows, 2) == 1.0
@@ -363,14 +366,14 @@ def test_estimator_contract_where_sparse_is_taken(algorithm):
 
 def test_in_a_pipeline():
     rows = blobs(300)
-    assert make_pipeline(TruncatedSVD(3), DPMeans(2.0)).fit_predict(rows).shape == (300,)
+    assert make_pipeline(TruncatedSVD(3), DPMeans(lam=2.0)).fit_predict(rows).shape == (300,)
 
 
 @pytest.mark.timeout(120, method="thread")
 @pytest.mark.parametrize("algorithm", ["serial", "delayed"])
 def test_interrupt(algorithm, interrupt):
     """A fit of minutes stops, and the model is what it was before."""
-    model = DPMeans(1.0, algorithm=algorithm).fit(blobs(100))
+    model = DPMeans(lam=1.0, algorithm=algorithm).fit(blobs(100))
     before = snapshot(model)
     interrupt(0.5)
     with pytest.raises(KeyboardInterrupt):

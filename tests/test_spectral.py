@@ -22,15 +22,15 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from smallvar import DPMeans, SpectralDPMeans, farthest_first_lambda, lambda_path
 from smallvar._core import eigen
-from smallvar._core.eigen import eigen_above, yu_shi
+from smallvar._core.eigen import eigen_above, unit_rows, yu_shi, yu_shi_rounds
 from smallvar._core.groups import first_appearance
 from smallvar._kernel import gram as gram_module
 from smallvar._kernel import relaxation, spectral
-from smallvar._kernel.gram import Gram
+from smallvar._kernel.gram import Gram, Kernel
 
 FORMS = {
     "sparse": sp.csr_array,
-    "Gram": lambda K: Gram(SpectralDPMeans(kernel="precomputed"), K, 0),
+    "Gram": lambda K: Gram(Kernel("precomputed"), K, 0),
     "operator": lambda K: aslinearoperator(sp.csr_array(K)),
     "dense": lambda K: K,
 }
@@ -286,20 +286,26 @@ def test_rounding_of_zero_rows_and_few_columns():
         assert [x.tolist() for x in yu_shi(np.zeros((3, m)), 0, 2)] == [[0, 0, 0]] * 2
 
 
+def rounded(Y, seed, weight):
+    """Labels of four starts of the rounding."""
+    rounds = yu_shi_rounds(unit_rows(Y), np.random.RandomState(seed), 4, weight)
+    return [labels for labels, _ in rounds]
+
+
 @seeds(20)
 def test_rounding_equals_its_twin(seed):
     rng = np.random.default_rng(seed)
     Y = np.linalg.qr(rng.standard_normal((60, int(rng.integers(1, 9)))))[0]
     w = rng.integers(1, 4, size=60).astype(float) if seed % 2 else np.ones(60)
     draws = np.random.RandomState(seed)
-    found = list(yu_shi(Y, seed, 4, sample_weight=None if seed % 2 == 0 else w))
+    found = rounded(Y, seed, w if seed % 2 else None)
     for start, labels in enumerate(found):
         u = draws.random_sample() * w.sum() if start else -1
         expected, _, fits = twins.spectral.rows_to_labels(Y, int((np.cumsum(w) <= u).sum()), w)
         assert np.array_equal(labels, first_appearance(expected))
         assert np.all(np.diff(fits)[:-1] > 0)
     turned = Y @ np.linalg.qr(rng.standard_normal((Y.shape[1],) * 2))[0]
-    again = list(yu_shi(turned, seed, 4, sample_weight=w))
+    again = rounded(turned, seed, w)
     assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
 
 
@@ -337,7 +343,9 @@ def test_equals_twin(seed):
     if seed % 4 == 1:
         forms += [(X, "linear"), (sp.csr_array(X), "linear")]
     for data, kernel in forms:
-        model = SpectralDPMeans(lam, kernel=kernel, random_state=seed).fit(data, sample_weight=w)
+        model = SpectralDPMeans(lam=lam, kernel=kernel, random_state=seed).fit(
+            data, sample_weight=w
+        )
         np.testing.assert_allclose(model.eigenvalues_, twin.eigenvalues, rtol=1e-8)
         projector = model.embedding_ @ model.embedding_.T
         np.testing.assert_allclose(projector, twin.Y @ twin.Y.T, rtol=0, atol=1e-7)
@@ -372,11 +380,11 @@ def test_bound(seed, form):
         KMeans(k, n_init=1, random_state=seed).fit_predict(X, sample_weight=w)
         for k in range(1, min(n, 9))
     ]
-    tried.append(DPMeans(lam).fit_predict(X, sample_weight=w))
+    tried.append(DPMeans(lam=lam).fit_predict(X, sample_weight=w))
     for factor in (1e-3, 0.3, 1.0, 2.5):
         for rounding in ("yu-shi", "kmeans"):
             model = SpectralDPMeans(
-                lam * factor, kernel="precomputed", rounding=rounding, n_init=2, random_state=0
+                lam=lam * factor, kernel="precomputed", rounding=rounding, n_init=2, random_state=0
             ).fit(FORMS[form](K), sample_weight=w)
             noise = 1e-10 * np.trace(K) * (1 if w is None else w.max())
             assert model.bound_ <= model.objective_ + noise
@@ -401,7 +409,7 @@ def test_bound_and_the_best_of_all_clusterings(seed):
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                model = SpectralDPMeans(lam, kernel="precomputed", random_state=0).fit(
+                model = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(
                     K, sample_weight=w
                 )
             assert model.bound_ <= best + 1e-10 <= model.objective_ + 2e-10
@@ -424,7 +432,7 @@ def test_tight_for_copies_of_orthogonal_points(form, weighted):
     }[form]
     kernel = "linear" if "linear" in form else "precomputed"
     for rounding in ("yu-shi", "kmeans"):
-        model = SpectralDPMeans(3.0, kernel=kernel, rounding=rounding, random_state=0)
+        model = SpectralDPMeans(lam=3.0, kernel=kernel, rounding=rounding, random_state=0)
         model.fit(data, sample_weight=w)
         assert np.array_equal(model.labels_, first_appearance(truth))
         assert model.objective_ == pytest.approx(18.0, abs=1e-11)
@@ -439,14 +447,17 @@ def test_blobs():
     lam = 1000.0
     for kernel, data in (("linear", X), ("linear", sp.csr_array(X)), ("precomputed", X @ X.T)):
         for rounding in ("yu-shi", "kmeans"):
-            model = SpectralDPMeans(lam, kernel=kernel, rounding=rounding, random_state=0)
+            model = SpectralDPMeans(lam=lam, kernel=kernel, rounding=rounding, random_state=0)
             assert adjusted_rand_score(model.fit_predict(data), truth) == 1
             assert np.array_equal(model.predict(data), model.labels_)
-    rbf = SpectralDPMeans(20.0, kernel="rbf", gamma=0.05, random_state=0).fit(X)
+    rbf = SpectralDPMeans(lam=20.0, kernel="rbf", gamma=0.05, random_state=0).fit(X)
     assert adjusted_rand_score(rbf.labels_, truth) == 1
     assert rbf.bound_ > 0.9 * rbf.objective_
     same = SpectralDPMeans(
-        20.0, kernel=lambda A, B, g: rbf_kernel(A, B, g), kernel_params={"g": 0.05}, random_state=0
+        lam=20.0,
+        kernel=lambda A, B, g: rbf_kernel(A, B, g),
+        kernel_params={"g": 0.05},
+        random_state=0,
     ).fit(X)
     assert np.array_equal(same.labels_, rbf.labels_) and same.bound_ == rbf.bound_
     assert np.array_equal(same.predict(X[:50]), rbf.predict(X[:50]))
@@ -464,13 +475,13 @@ def test_components_of_a_large_sparse_gram(monkeypatch):
     K = sp.csr_array(X @ X.T)
     w = rng.random(510) + 0.5
     for weight in (None, w):
-        model = SpectralDPMeans(5.0, kernel="precomputed", random_state=0)
+        model = SpectralDPMeans(lam=5.0, kernel="precomputed", random_state=0)
         model.fit(K, sample_weight=weight)
         assert model.bound_ == pytest.approx(150.0, abs=1e-9)
         assert model.objective_ == pytest.approx(150.0, abs=1e-9)
         assert model.n_clusters_ == 30
     assert 0 < len(runs) < 40
-    linear = SpectralDPMeans(5.0, random_state=0, kernel="linear").fit(X, sample_weight=w)
+    linear = SpectralDPMeans(lam=5.0, random_state=0, kernel="linear").fit(X, sample_weight=w)
     assert linear.bound_ == pytest.approx(150.0, abs=1e-9)
     np.testing.assert_allclose(linear.eigenvalues_, model.eigenvalues_, rtol=1e-10)
 
@@ -486,9 +497,9 @@ def test_sparse_data_stay_sparse(shape, monkeypatch):
     dense = X.toarray()
     monkeypatch.setattr(sp.csr_array, "toarray", None)
     lam = np.linalg.svd(np.sqrt(w)[:, None] * dense, compute_uv=False)[8:10].mean() ** 2
-    model = SpectralDPMeans(lam, random_state=0, kernel="linear").fit(X, sample_weight=w)
+    model = SpectralDPMeans(lam=lam, random_state=0, kernel="linear").fit(X, sample_weight=w)
     monkeypatch.undo()
-    other = SpectralDPMeans(lam, random_state=0, kernel="linear").fit(dense, sample_weight=w)
+    other = SpectralDPMeans(lam=lam, random_state=0, kernel="linear").fit(dense, sample_weight=w)
     assert len(model.eigenvalues_) == 9
     np.testing.assert_allclose(model.eigenvalues_, other.eigenvalues_, rtol=1e-10)
     assert model.bound_ == pytest.approx(other.bound_, rel=1e-10)
@@ -503,10 +514,10 @@ def test_weight_counts_copies(seed):
     w = np.random.default_rng(seed).integers(1, 4, size=len(X))
     rows = np.repeat(np.arange(len(X)), w)
     for form in ("dense", "sparse"):
-        one = SpectralDPMeans(lam, kernel="precomputed", random_state=0).fit(
+        one = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(
             FORMS[form](K), sample_weight=w
         )
-        two = SpectralDPMeans(lam, kernel="precomputed", random_state=0).fit(
+        two = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(
             FORMS[form](K[np.ix_(rows, rows)])
         )
         np.testing.assert_allclose(one.eigenvalues_, two.eigenvalues_, rtol=1e-8)
@@ -529,8 +540,8 @@ def test_rows_without_weight(kernel, form):
         data = X @ X.T
         part = data[np.ix_(used, used)]
     options = {"kernel": kernel, "random_state": 0}
-    model = SpectralDPMeans(lam, **options).fit(FORMS[form](data), sample_weight=w)
-    alone = SpectralDPMeans(lam, **options).fit(FORMS[form](part), sample_weight=w[used])
+    model = SpectralDPMeans(lam=lam, **options).fit(FORMS[form](data), sample_weight=w)
+    alone = SpectralDPMeans(lam=lam, **options).fit(FORMS[form](part), sample_weight=w[used])
     assert model.n_clusters_ == alone.n_clusters_ > 2
     assert np.array_equal(first_appearance(model.labels_[used]), alone.labels_)
     assert model.objective_ == pytest.approx(alone.objective_, rel=1e-12)
@@ -561,7 +572,7 @@ def test_predict_is_the_nearest_mean(kernel, weighted, monkeypatch):
         data, asked = sp.csr_array(data), sp.csr_array(asked)
     name = {"sparse": "precomputed", "sparse linear": "linear"}.get(kernel, kernel)
     options = {"gamma": 0.5} if kernel == "rbf" else {}
-    model = SpectralDPMeans(4.0, kernel=name, random_state=0, **options)
+    model = SpectralDPMeans(lam=4.0, kernel=name, random_state=0, **options)
     model.fit(data, sample_weight=w)
     assert model.n_clusters_ > 2
     cost = np.empty((200, model.n_clusters_))
@@ -580,8 +591,8 @@ def test_predict_is_the_nearest_mean(kernel, weighted, monkeypatch):
 def test_bound_of_moved_data(shift):
     """The objective does not depend on the origin, nor does the better bound."""
     X, truth = make_blobs(100, 4, centers=4, random_state=0)
-    here = SpectralDPMeans(50.0, random_state=0, kernel="linear").fit(X)
-    there = SpectralDPMeans(50.0, random_state=0, kernel="linear").fit(X + shift)
+    here = SpectralDPMeans(lam=50.0, random_state=0, kernel="linear").fit(X)
+    there = SpectralDPMeans(lam=50.0, random_state=0, kernel="linear").fit(X + shift)
     assert there.bound_ == pytest.approx(here.bound_, rel=1e-8)
     means = np.array([X[truth == c].mean(axis=0) for c in range(4)])
     assert here.bound_ <= 200 + np.square(X - means[truth]).sum()
@@ -591,10 +602,10 @@ def test_bound_of_moved_data(shift):
 
 def test_scale():
     X, _ = make_blobs(100, 4, centers=4, random_state=0)
-    one = SpectralDPMeans(50.0, random_state=0, kernel="linear").fit(X)
+    one = SpectralDPMeans(lam=50.0, random_state=0, kernel="linear").fit(X)
     for scale in (2.0**-300, 2.0**-30, 2.0**30, 2.0**300):
         for data in (X * scale, sp.csr_array(X * scale)):
-            other = SpectralDPMeans(50.0 * scale**2, random_state=0, kernel="linear").fit(data)
+            other = SpectralDPMeans(lam=50.0 * scale**2, random_state=0, kernel="linear").fit(data)
             assert np.array_equal(other.labels_, one.labels_)
             assert other.bound_ == pytest.approx(one.bound_ * scale**2, rel=1e-10)
 
@@ -608,17 +619,19 @@ def test_farthest_first_in_feature_space():
         (X @ X.T, "precomputed"),
         (sp.csr_array(X @ X.T), "precomputed"),
     ):
-        model = SpectralDPMeans("farthest-first", n_clusters=4, kernel=kernel, random_state=0).fit(
-            data
-        )
+        model = SpectralDPMeans(
+            lam="farthest-first", n_clusters=4, kernel=kernel, random_state=0
+        ).fit(data)
         assert model.lam_ == pytest.approx(expected, rel=1e-10)
         w = (np.arange(60) % 3 > 0) * 2.5
         model.fit(data, sample_weight=w)
         assert model.lam_ == pytest.approx(farthest_first_lambda(X[w > 0], 4), rel=1e-10)
     few = np.repeat(np.eye(3), 4, axis=0)  # three places for a guess of eight
-    model = SpectralDPMeans("farthest-first", kernel="precomputed", random_state=0).fit(few @ few.T)
+    model = SpectralDPMeans(lam="farthest-first", kernel="precomputed", random_state=0).fit(
+        few @ few.T
+    )
     assert model.lam_ == pytest.approx(2 / 3, rel=1e-12)
-    same = SpectralDPMeans("farthest-first", kernel="precomputed", random_state=0).fit(
+    same = SpectralDPMeans(lam="farthest-first", kernel="precomputed", random_state=0).fit(
         np.ones((9, 9))
     )
     assert same.lam_ == 1.0 and same.n_clusters_ == 1
@@ -637,7 +650,7 @@ def test_spectrum_lies_between_two_eigenvalues(form, weighted):
     gamma = 0.1 if form == "rbf" else None
     for k in (1, 2, 4, 7):
         model = SpectralDPMeans(
-            "spectrum", n_clusters=k, kernel=kernel, gamma=gamma, random_state=0
+            lam="spectrum", n_clusters=k, kernel=kernel, gamma=gamma, random_state=0
         ).fit(data.get(form, X), sample_weight=w)
         after = values[k] if k < len(values) else 1e-4 * values[k - 1]
         assert model.lam_ == pytest.approx(np.sqrt(values[k - 1] * after), rel=1e-6)
@@ -651,14 +664,14 @@ def test_spectrum_lies_between_two_eigenvalues(form, weighted):
 def test_penalties_of_the_spectrum_where_there_is_none(lam):
     for K in (np.zeros((9, 9)), -np.eye(9), np.ones((9, 9)), np.ones((1, 1)), 3 * np.eye(1)):
         for data in (K, sp.csr_array(K)):
-            model = SpectralDPMeans(lam, kernel="precomputed", random_state=0).fit(data)
+            model = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(data)
             assert model.lam_ > 0 and model.n_clusters_ == 1
             assert model.bound_ <= model.objective_ + 1e-12
     few = np.repeat(np.eye(3), 4, axis=0)  # three places for a guess of eight: three eigenvalues
-    model = SpectralDPMeans(lam, kernel="precomputed", random_state=0).fit(few @ few.T)
+    model = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(few @ few.T)
     k, penalty = (3, 0.04) if lam == "spectrum" else (1, 4.0)  # too few rows for "auto"
     assert model.n_clusters_ == k and model.lam_ == pytest.approx(penalty)
-    assert SpectralDPMeans(lam, random_state=0).fit(np.ones((20, 2))).n_clusters_ == 1
+    assert SpectralDPMeans(lam=lam, random_state=0).fit(np.ones((20, 2))).n_clusters_ == 1
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -701,7 +714,7 @@ def test_auto_takes_the_number_of_the_merge_path(kernel):
         k = lambda_path(X, sample_weight=weight, random_state=0).best
         assert k > 1
         model, guessed = (
-            SpectralDPMeans(lam, n_clusters=k, kernel=kernel, random_state=0)
+            SpectralDPMeans(lam=lam, n_clusters=k, kernel=kernel, random_state=0)
             for lam in ("auto", "spectrum")
         )
         model.fit(X, sample_weight=weight)
@@ -732,15 +745,15 @@ def test_gamma_is_that_of_the_fit():
     more = np.repeat(X, np.arange(80) % 3 + 1, axis=0)  # copies do not count
     for kernel in ("rbf", "laplacian"):
         one, *others = (
-            SpectralDPMeans(1.0, kernel=kernel, n_init=1).fit(form).gamma_
+            SpectralDPMeans(lam=1.0, kernel=kernel, n_init=1).fit(form).gamma_
             for form in (X, more, sp.csr_array(X), sp.csr_array(more))
         )
         assert others == pytest.approx([one] * 3, rel=1e-10)
     labels = model.predict(X)
     assert np.array_equal(model.set_params(gamma=1e3).predict(X), labels)
     assert model.fit(X).gamma_ == 1e3
-    assert SpectralDPMeans(1.0, kernel="linear").fit(X).gamma_ is None
-    poly = SpectralDPMeans(1.0, kernel="poly", kernel_params={"degree": 2}).fit(X)
+    assert SpectralDPMeans(lam=1.0, kernel="linear").fit(X).gamma_ is None
+    poly = SpectralDPMeans(lam=1.0, kernel="poly", kernel_params={"degree": 2}).fit(X)
     for given in ({"degree": 3}, {"degree": 2, "coef0": 0.0}, None):
         with pytest.raises(ValueError, match="kernel_params must stay what they were in fit"):
             poly.set_params(kernel_params=given).predict(X)
@@ -764,8 +777,8 @@ def test_small_memory_gives_the_same(kernel, weighted, monkeypatch):
     if kernel != "precomputed":
         options["gamma"] = 0.02
     for lam in (3.0, "spectrum", "auto", 1e-3):
-        whole = SpectralDPMeans(lam, n_clusters=5, **options).fit(data, sample_weight=w)
-        few = SpectralDPMeans(lam, n_clusters=5, max_memory=3e5, **options)
+        whole = SpectralDPMeans(lam=lam, n_clusters=5, **options).fit(data, sample_weight=w)
+        few = SpectralDPMeans(lam=lam, n_clusters=5, max_memory=3e5, **options)
         if lam == 1e-3:  # too many eigenvalues are above it
             with pytest.raises(ValueError, match=r"max_memory must be at least .* got"):
                 few.fit(data, sample_weight=w)
@@ -785,9 +798,9 @@ import numpy as np
 from smallvar import SpectralDPMeans
 rng = np.random.default_rng(0)
 X = rng.normal(size=(2000, 5)) + 8 * rng.integers(3, size=2000)[:, None]
-SpectralDPMeans(30.0, n_init=1, random_state=0).fit(X[:600])
+SpectralDPMeans(lam=30.0, n_init=1, random_state=0).fit(X[:600])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-model = SpectralDPMeans(200.0, n_init=1, max_memory=float(sys.argv[1]), random_state=0).fit(X)
+model = SpectralDPMeans(lam=200.0, n_init=1, max_memory=float(sys.argv[1]), random_state=0).fit(X)
 assert model.n_clusters_ == 3
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
@@ -804,19 +817,19 @@ def test_memory_stays_within_the_budget(budget):
 
 
 def test_edges():
-    alone = SpectralDPMeans(3.0, kernel="linear").fit([[5.0, 1.0]])
+    alone = SpectralDPMeans(lam=3.0, kernel="linear").fit([[5.0, 1.0]])
     assert alone.objective_ == alone.bound_ == 3.0 and alone.labels_.tolist() == [0]
     X = np.array([[1.0], [-1.0], [2.0], [-2.0]])
     for lam in (10.1, np.inf):
-        model = SpectralDPMeans(lam, kernel="linear").fit(X)  # the eigenvalue is 10
+        model = SpectralDPMeans(lam=lam, kernel="linear").fit(X)  # the eigenvalue is 10
         assert model.labels_.tolist() == [0, 0, 0, 0] and model.n_iter_ == 0
         assert model.embedding_.shape == (4, 0) and model.eigenvalues_.shape == (0,)
         assert model.objective_ == model.bound_ == 10 + lam
-        gram = SpectralDPMeans(lam, kernel="precomputed").fit(X @ X.T)
+        gram = SpectralDPMeans(lam=lam, kernel="precomputed").fit(X @ X.T)
         assert gram.objective_ == gram.bound_ == 10 + lam
-    zero = SpectralDPMeans(1.0, kernel="precomputed").fit(sp.csr_array((5, 5)))
+    zero = SpectralDPMeans(lam=1.0, kernel="precomputed").fit(sp.csr_array((5, 5)))
     assert zero.objective_ == zero.bound_ == 1.0 and zero.n_clusters_ == 1
-    many = SpectralDPMeans(0.5, kernel="precomputed").fit(sp.eye_array(30))
+    many = SpectralDPMeans(lam=0.5, kernel="precomputed").fit(sp.eye_array(30))
     assert many.labels_.tolist() == list(range(30))
     assert many.bound_ == pytest.approx(15.0) and many.objective_ == pytest.approx(15.0)
 
@@ -824,21 +837,21 @@ def test_edges():
 def test_random_state_and_verbose(capsys):
     K, lam, _, _, _ = problem(2)
     options = {"kernel": "precomputed", "n_init": 3}
-    one = SpectralDPMeans(lam / 20, random_state=4, verbose=1, **options).fit(sp.csr_array(K))
+    one = SpectralDPMeans(lam=lam / 20, random_state=4, verbose=1, **options).fit(sp.csr_array(K))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3 and lines[0].startswith("start 1: ")
     assert min(float(line.split()[-1]) for line in lines) == pytest.approx(one.objective_)
-    two = SpectralDPMeans(lam / 20, random_state=4, **options).fit(sp.csr_array(K))
+    two = SpectralDPMeans(lam=lam / 20, random_state=4, **options).fit(sp.csr_array(K))
     assert np.array_equal(one.labels_, two.labels_)
     assert np.array_equal(one.embedding_, two.embedding_)
-    more = SpectralDPMeans(lam / 20, kernel="precomputed", n_init=40, random_state=4).fit(K)
+    more = SpectralDPMeans(lam=lam / 20, kernel="precomputed", n_init=40, random_state=4).fit(K)
     assert more.objective_ <= one.objective_ * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_failed_fit_changes_nothing(error, monkeypatch):
     X = np.random.default_rng(0).standard_normal((30, 4))
-    model = SpectralDPMeans(5.0, random_state=0, kernel="linear")
+    model = SpectralDPMeans(lam=5.0, random_state=0, kernel="linear")
     fresh = vars(model).copy()
 
     def broken(*arguments):
@@ -886,7 +899,7 @@ BAD_FITS = {
 def test_bad_parameters(name):
     changes, error, message = BAD_FITS[name]
     X = np.arange(12.0).reshape(6, 2) % 5
-    model = SpectralDPMeans(1.0, random_state=0, kernel="linear").fit(X).set_params(**changes)
+    model = SpectralDPMeans(lam=1.0, random_state=0, kernel="linear").fit(X).set_params(**changes)
     before = {key: pickle.dumps(v) for key, v in vars(model).items() if not callable(v)}
     with pytest.raises(error, match=message):
         model.fit(X[:, ::-1] + 1)
@@ -912,7 +925,7 @@ def test_bad_parameters(name):
     ],
 )
 def test_bad_data(X, kernel, message):
-    model = SpectralDPMeans(1.0, kernel=kernel).fit(np.eye(2))
+    model = SpectralDPMeans(lam=1.0, kernel=kernel).fit(np.eye(2))
     before = {key: pickle.dumps(value) for key, value in vars(model).items()}
     with pytest.raises(ValueError, match=message):
         model.fit(X)
@@ -922,7 +935,7 @@ def test_bad_data(X, kernel, message):
 def test_bad_weights_and_predictions():
     X = np.eye(3)
     for kernel in ("linear", "precomputed"):
-        model = SpectralDPMeans(1.0, kernel=kernel)
+        model = SpectralDPMeans(lam=1.0, kernel=kernel)
         with pytest.raises(NotFittedError):
             model.predict(X)
         with pytest.raises(ValueError, match="sample_weight must have a positive entry, got all z"):
@@ -938,7 +951,7 @@ def test_predict_with_another_kernel():
     """What was learned is of one kernel: with another there is no answer."""
     X = np.random.default_rng(0).normal(size=(20, 2))
     for before, after in (("linear", "rbf"), ("rbf", "linear"), ("rbf", "laplacian")):
-        model = SpectralDPMeans(2.0, kernel=before).fit(X)
+        model = SpectralDPMeans(lam=2.0, kernel=before).fit(X)
         labels = model.predict(X)
         with pytest.raises(ValueError, match=f"kernel must stay .*'{before}', got '{after}'"):
             model.set_params(kernel=after).predict(X)
@@ -947,5 +960,5 @@ def test_predict_with_another_kernel():
 
 def test_refit_with_another_kernel_starts_afresh():
     X = np.random.default_rng(0).normal(size=(20, 2))
-    model = SpectralDPMeans(2.0, kernel="rbf").fit(X).set_params(kernel="linear").fit(X)
-    assert vars(model).keys() == vars(SpectralDPMeans(2.0, kernel="linear").fit(X)).keys()
+    model = SpectralDPMeans(lam=2.0, kernel="rbf").fit(X).set_params(kernel="linear").fit(X)
+    assert vars(model).keys() == vars(SpectralDPMeans(lam=2.0, kernel="linear").fit(X)).keys()

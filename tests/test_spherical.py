@@ -131,7 +131,7 @@ def planted(n=600, d=20, k=6, cosine=0.8, seed=0):
 
 def test_min_cosine_is_one_minus_lam():
     X, z = planted()
-    model = SphericalDPMeans(0.4).fit(X)
+    model = SphericalDPMeans(min_cosine=0.4).fit(X)
     other = SphericalDPMeans(lam=1 - 0.4).fit(X)
     assert model.lam_ == other.lam_ == 1 - 0.4
     assert np.array_equal(model.labels_, other.labels_)
@@ -190,7 +190,7 @@ def test_is_dpmeans_of_unit_rows_where_centers_are_rows():
     X = twins.spherical.unit_rows(np.random.default_rng(0).normal(size=(50, 8)))
     X = np.concatenate([X, X])
     model = SphericalDPMeans(lam=1e-6).fit(X)
-    assert np.array_equal(model.labels_, DPMeans(2e-6, init=X[:1]).fit(X).labels_)
+    assert np.array_equal(model.labels_, DPMeans(lam=2e-6, init=X[:1]).fit(X).labels_)
     assert model.n_clusters_ == 50
 
 
@@ -198,10 +198,10 @@ def test_worked_example():
     """At 60 degrees from the first row, cos = .5, a row opens a cluster only above that."""
     angle = np.deg2rad([0, 60, 120, 180])
     X = np.column_stack([np.cos(angle), np.sin(angle)])
-    model = SphericalDPMeans(0.4).fit(X)
+    model = SphericalDPMeans(min_cosine=0.4).fit(X)
     assert model.labels_.tolist() == [0, 0, 1, 1]
     np.testing.assert_allclose(model.inertia_, 4 * (1 - np.cos(np.pi / 6)))
-    assert SphericalDPMeans(0.6).fit(X).n_clusters_ == 4
+    assert SphericalDPMeans(min_cosine=0.6).fit(X).n_clusters_ == 4
 
 
 def test_a_sum_that_vanishes():
@@ -220,14 +220,14 @@ def test_a_sum_that_vanishes():
 def test_lengths_do_not_matter():
     """From 1e-300 to 1e300; rows of length 1 stay the numbers they are."""
     X, _ = planted(200)
-    expected = SphericalDPMeans(0.4).fit(X)
+    expected = SphericalDPMeans(min_cosine=0.4).fit(X)
     rng = np.random.default_rng(0)
-    model = SphericalDPMeans(0.4).fit(X * 2.0 ** rng.integers(-900, 900, size=(200, 1)))
+    model = SphericalDPMeans(min_cosine=0.4).fit(X * 2.0 ** rng.integers(-900, 900, size=(200, 1)))
     assert np.array_equal(model.labels_, expected.labels_)
     np.testing.assert_allclose(model.cluster_centers_, expected.cluster_centers_, atol=1e-14)
     part = X.copy()
     part[7] *= 3.0
-    again = SphericalDPMeans(0.4).fit(part)
+    again = SphericalDPMeans(min_cosine=0.4).fit(part)
     np.testing.assert_allclose(again.cluster_centers_, expected.cluster_centers_, atol=1e-15)
 
 
@@ -236,11 +236,11 @@ def test_types(dtype):
     """float16 becomes float32, by blocks; a whole float64 copy is never made of either."""
     X, z = planted(300)
     X = (40 * X).astype(dtype) + (dtype == np.int64)
-    model = SphericalDPMeans(0.3).fit(X)
+    model = SphericalDPMeans(min_cosine=0.3).fit(X)
     assert adjusted_rand_score(z, model.labels_) == 1
     wide = np.float32 if dtype in (np.float16, np.float32) else np.float64
     assert model.transform(X).dtype == wide
-    same = SphericalDPMeans(0.3).fit(X.astype(wide))
+    same = SphericalDPMeans(min_cosine=0.3).fit(X.astype(wide))
     assert np.array_equal(model.labels_, same.labels_)
     assert np.array_equal(model.cluster_centers_, same.cluster_centers_)
 
@@ -274,7 +274,7 @@ def test_threads():
 def test_several_starts():
     """The one with the lowest objective, its labels in the order of the rows."""
     X, _ = planted(300, 4, 12, 0.8)
-    model = SphericalDPMeans(0.6, n_init=5, random_state=0).fit(X)
+    model = SphericalDPMeans(min_cosine=0.6, n_init=5, random_state=0).fit(X)
     rng = check_random_state(0)
     orders = [None, *(rng.permutation(300) for _ in range(4))]
     runs = [twins.spherical.fit(X, model.lam_, order=order) for order in orders]
@@ -292,7 +292,7 @@ def test_batches_equal_twin(seed):
     X = X.astype(np.float32) if seed % 3 == 0 else X
     weights = rng.choice([0, 0.5, 1, 2], size=400) if seed % 2 else None
     cap = 4 if seed % 5 == 0 else None
-    model = SphericalDPMeans(0.3, max_clusters=cap, n_threads=1 + seed % 2)
+    model = SphericalDPMeans(min_cosine=0.3, max_clusters=cap, n_threads=1 + seed % 2)
     w = np.ones(400) if weights is None else weights
     begin = X[np.flatnonzero(w[:100])[:1]].astype(float)
     centers, sums = twins.spherical.unit_rows(begin), np.zeros((1, X.shape[1]))
@@ -317,7 +317,7 @@ def test_batches_after_a_fit(min_cosine):
     """The sums of the fit count; a new direction opens a cluster, old ones stay."""
     X, z = planted(2000, 60, 9, 0.75)
     old = z < 8
-    model = SphericalDPMeans(min_cosine, random_state=0).fit(X[old])
+    model = SphericalDPMeans(min_cosine=min_cosine, random_state=0).fit(X[old])
     assert model.n_clusters_ == 8 and model.n_steps_ == 0
     centers = model.cluster_centers_
     sums = np.array([X[old][model.labels_ == k].sum(axis=0) for k in range(8)])
@@ -325,7 +325,9 @@ def test_batches_after_a_fit(min_cosine):
     model.partial_fit(X[~old])
     assert model.n_clusters_ == 9 and set(model.labels_) == {8}
     np.testing.assert_allclose(model.cluster_centers_[:8], centers, atol=1e-15)
-    again = SphericalDPMeans(min_cosine, random_state=0).partial_fit(X[old]).partial_fit(X)
+    again = (
+        SphericalDPMeans(min_cosine=min_cosine, random_state=0).partial_fit(X[old]).partial_fit(X)
+    )
     assert again.n_clusters_ == 9
     assert adjusted_rand_score(z, again.predict(X)) == 1
     before = vars(again).copy()
@@ -390,7 +392,7 @@ def test_bad_parameters(parameters, error, match):
 
 def test_rows_without_direction():
     """Refused by name, in every method; nothing changes."""
-    model = SphericalDPMeans(0.4).fit(X)
+    model = SphericalDPMeans(min_cosine=0.4).fit(X)
     bad = X.copy()
     bad[[11, 40]] = 0.0
     before = vars(model).copy()
@@ -457,6 +459,6 @@ def test_sparse_rows_are_the_same_rows(algorithm, seed):
 def test_sparse_rows_without_entries_are_refused():
     X = sp.csr_array(np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]))
     with pytest.raises(ValueError, match="no rows of length zero.*got 2, the first at index 1"):
-        SphericalDPMeans(0.5).fit(X)
+        SphericalDPMeans(min_cosine=0.5).fit(X)
     half = sp.csr_array(np.eye(3, dtype=np.float32))
-    assert SphericalDPMeans(0.5).fit(half).n_clusters_ == 3
+    assert SphericalDPMeans(min_cosine=0.5).fit(half).n_clusters_ == 3

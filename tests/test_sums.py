@@ -226,11 +226,11 @@ def test_a_fit_does_not_know_the_order_of_the_rows(name):
     X = X.astype(options.pop("dtype", float))
     weights = rng.gamma(1.0, size=len(X)) if options.pop("weights", False) else None
     init = X[:12].astype(float)
-    one = DPMeans(1e30, init=init, **options).fit(X, sample_weight=weights)
+    one = DPMeans(lam=1e30, init=init, **options).fit(X, sample_weight=weights)
     assert one.n_iter_ > 4
     for _ in range(3):
         order = rng.permutation(len(X))
-        other = DPMeans(1e30, init=init, **options).fit(
+        other = DPMeans(lam=1e30, init=init, **options).fit(
             X[order], sample_weight=part_of(weights, order)
         )
         assert np.array_equal(other.labels_, one.labels_[order])
@@ -244,7 +244,7 @@ def test_means_kept_up_are_means_from_scratch(algorithm):
     """After many sweeps, centers and objective are those that the labels alone give."""
     rng = np.random.default_rng(4)
     X, weights = rng.random((3000, 2)) + np.array([0, 1e4]), rng.gamma(1.0, size=3000)
-    model = DPMeans(0.03, algorithm=algorithm).fit(X, sample_weight=weights)
+    model = DPMeans(lam=0.03, algorithm=algorithm).fit(X, sample_weight=weights)
     assert model.n_iter_ > 8
     layout = Layout(X, weights, 1)
     sums = Sums(layout, model.n_clusters_)

@@ -36,22 +36,22 @@ from smallvar import (
 X = blobs(np.random.default_rng(0), 60, 3, 4)
 NAMES = ["width", "height", "mass"]
 MODELS = [
-    BPMeans(1.0, random_state=0),
-    BregmanDPMeans(0.1),
-    DPMeans(0.1),
-    DynamicMeans(0.1, random_state=0),
-    HDPMeans(0.1, 0.2),
+    BPMeans(lam=1.0, random_state=0),
+    BregmanDPMeans(lam=0.1),
+    DPMeans(lam=0.1),
+    DynamicMeans(lam=0.1, random_state=0),
+    HDPMeans(lam_local=0.1, lam_global=0.2),
     KFeatures(2, random_state=0),
-    KernelDPMeans(0.1),
-    KernelDynamicMeans(0.1, random_state=0),
-    KernelHDPMeans(0.1, 0.2),
+    KernelDPMeans(lam=0.1),
+    KernelDynamicMeans(lam=0.1, random_state=0),
+    KernelHDPMeans(lam_local=0.1, lam_global=0.2),
     MahalanobisMeans(2, random_state=0),
-    MiniBatchDPMeans(0.1, random_state=0),
-    RobustDPMeans(0.1, random_state=0),
-    SegmentMeans(0.1),
-    SpectralDPMeans(0.5, random_state=0),
-    SphericalDPMeans(0.9),
-    SpectralDynamicMeans(0.1, random_state=0),
+    MiniBatchDPMeans(lam=0.1, random_state=0),
+    RobustDPMeans(lam=0.1, random_state=0),
+    SegmentMeans(lam=0.1),
+    SpectralDPMeans(lam=0.5, random_state=0),
+    SphericalDPMeans(min_cosine=0.9),
+    SpectralDynamicMeans(lam=0.1, random_state=0),
 ]
 EVERY = pytest.mark.parametrize("model", MODELS, ids=lambda m: type(m).__name__)
 LIBRARIES = ["pandas", "polars", "pyarrow", "pyarrow batch", "pyarrow chunks"]
@@ -154,7 +154,9 @@ def test_functions_and_graphs(library):
     assert lambda_path(of(X, library), random_state=0).lam == lambda_path(X, random_state=0).lam
     A = np.kron(np.eye(2), np.ones((3, 3))) + 0.1
     given = table(dict(zip("abcdef", A, strict=True)), library)
-    assert np.array_equal(PenalizedCut(-0.2).fit(given).labels_, PenalizedCut(-0.2).fit(A).labels_)
+    assert np.array_equal(
+        PenalizedCut(lam=-0.2).fit(given).labels_, PenalizedCut(lam=-0.2).fit(A).labels_
+    )
 
 
 @pytest.mark.parametrize("output", ["pandas", "polars"])
@@ -175,7 +177,7 @@ def test_tables_out(model, output):
 
 def taken(given):
     """What the sweeps work on."""
-    return DPMeans(0.1)._validate(given, reset=True)
+    return DPMeans(lam=0.1)._validate(given, reset=True)
 
 
 @TYPES
@@ -213,9 +215,9 @@ def test_no_copy(dtype, order):
 )
 def test_lists_of_one_length(library, dtype):
     rows = X.astype(dtype)
-    plain = DPMeans(0.1).fit(rows)
+    plain = DPMeans(lam=0.1).fit(rows)
     for given in lists(rows, library):
-        model = DPMeans(0.1).fit(given)
+        model = DPMeans(lam=0.1).fit(given)
         same(model, plain)
         assert model.n_features_in_ == 3
         assert not hasattr(model, "feature_names_in_")
@@ -225,7 +227,7 @@ def test_lists_of_one_length(library, dtype):
 
 def test_lists_that_are_no_rows():
     arrow, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
-    model = DPMeans(0.1)
+    model = DPMeans(lam=0.1)
     for uneven in (arrow.array([[1.0, 2.0], [3.0]]), polars.Series("e", [[1.0, 2.0], [3.0]])):
         with pytest.raises(ValueError, match=r"lists of one length.* got 2 and 1"):
             model.fit(uneven)
@@ -260,13 +262,13 @@ BAD = {
 def test_a_bad_column_is_named(library, case):
     values, message = BAD[case]
     given = table({"a": [1.0, 2.0, 3.0], "b": values}, library)
-    for model in (DPMeans(0.1), SpectralDPMeans(0.5), MiniBatchDPMeans(0.1)):
+    for model in (DPMeans(lam=0.1), SpectralDPMeans(lam=0.5), MiniBatchDPMeans(lam=0.1)):
         with pytest.raises(ValueError, match=message):
             model.fit(given)
         assert not hasattr(model, "n_features_in_")
     with pytest.raises(ValueError, match=message):
         lambda_path(given)
-    model = DPMeans(0.1).fit([[1.0, 2.0], [3.0, 4.0]])
+    model = DPMeans(lam=0.1).fit([[1.0, 2.0], [3.0, 4.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it was fitted without names
         with pytest.raises(ValueError, match=message):
@@ -277,23 +279,23 @@ def test_a_bad_column_is_named(library, case):
 def test_gaps_of_extension_types(kind):
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": pd.array([1, None], dtype=kind)})
     with pytest.raises(ValueError, match="missing value .*in column 'b' at position 1"):
-        DPMeans(0.1).fit(frame)
+        DPMeans(lam=0.1).fit(frame)
 
 
 def test_arrays_of_dates():
     for kind in ("M8[s]", "m8[D]"):
         with pytest.raises(ValueError, match="X must be numbers, got type"):
-            DPMeans(0.1).fit(np.array([[1, 2], [3, 4]]).astype(kind))
+            DPMeans(lam=0.1).fit(np.array([[1, 2], [3, 4]]).astype(kind))
 
 
 def test_equal_names_in_arrow():
     arrow = pytest.importorskip("pyarrow")
     given = arrow.table([[1.0, 2.0], [3.0, None]], names=["a", "a"])
     with pytest.raises(ValueError, match=r"missing value .*in column 'a'|[Dd]uplicate"):
-        DPMeans(0.1).fit(given)
+        DPMeans(lam=0.1).fit(given)
 
 
 def test_what_is_not_collected_is_no_data():
     polars = pytest.importorskip("polars")
     with pytest.raises(TypeError, match="LazyFrame: call its collect"):
-        DPMeans(0.1).fit(polars.DataFrame({"a": [1.0]}).lazy())
+        DPMeans(lam=0.1).fit(polars.DataFrame({"a": [1.0]}).lazy())

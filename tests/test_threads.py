@@ -80,7 +80,7 @@ def test_same_bits_for_any_number_of_threads(name):
     if options.pop("given", False):
         options["init"], lam = X[:k].astype(float), 1e30
     models = [
-        DPMeans(lam, random_state=0, n_threads=t, **options).fit(X, sample_weight=weights)
+        DPMeans(lam=lam, random_state=0, n_threads=t, **options).fit(X, sample_weight=weights)
         for t in THREADS
     ]
     assert models[0].n_clusters_ > 3
@@ -98,7 +98,7 @@ def test_minibatch_and_penalty_same_bits():
     X = blobs(np.random.default_rng(0), 50_000, 6, 30)
     models = [
         MiniBatchDPMeans(
-            "farthest-first", n_clusters=30, random_state=0, max_iter=3, n_threads=t
+            lam="farthest-first", n_clusters=30, random_state=0, max_iter=3, n_threads=t
         ).fit(X)
         for t in THREADS
     ]
@@ -151,10 +151,11 @@ def test_features_same_bits_for_any_number_of_threads(name):
         X = np.asfortranarray(X)
     if options.pop("given", False):
         options["init"] = Z ^ (rng.random(Z.shape) < 0.2)
-    first = k if estimator is KFeatures else 0.01 * float(np.square(X, dtype=float).sum())
-    models = [
-        estimator(first, n_threads=t, **options).fit(X, sample_weight=weights) for t in THREADS
-    ]
+    if estimator is KFeatures:
+        options["n_components"] = k
+    else:
+        options["lam"] = 0.01 * float(np.square(X, dtype=float).sum())
+    models = [estimator(n_threads=t, **options).fit(X, sample_weight=weights) for t in THREADS]
     learned = [
         [
             model.assignments_.tobytes(),
@@ -192,7 +193,7 @@ def test_features_of_rows_in_any_memory_layout():
     X, Z, _ = planted_features("signed", 0, n=40_000, d=9, k=4, noise=0.3)
     X = X.astype(np.float32)
     start = Z ^ (np.random.default_rng(0).random(Z.shape) < 0.2)
-    plain = BPMeans(4000.0, init=start).fit(X)
+    plain = BPMeans(lam=4000.0, init=start).fit(X)
     # fmt: off
     others = (
         X.astype(float), np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2],
@@ -201,7 +202,7 @@ def test_features_of_rows_in_any_memory_layout():
     # fmt: on
     assert plain.n_components_ > 1 and plain.n_iter_ > 2
     for other in others:
-        model = BPMeans(4000.0, init=start).fit(other)
+        model = BPMeans(lam=4000.0, init=start).fit(other)
         assert np.array_equal(model.assignments_, plain.assignments_)
         np.testing.assert_allclose(model.components_, plain.components_, rtol=1e-12)
         np.testing.assert_allclose(model.objective_path_, plain.objective_path_, rtol=1e-12)
@@ -210,9 +211,9 @@ def test_features_of_rows_in_any_memory_layout():
 def test_rows_may_come_in_any_memory_layout():
     """Labels depend neither on the layout nor on the blocks it is read in."""
     X = blobs(np.random.default_rng(0), 20_000, 7, 25)
-    plain = DPMeans(0.05).fit(X)
+    plain = DPMeans(lam=0.05).fit(X)
     for other in (np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X[::-1].copy()[::-1]):
-        assert bits(DPMeans(0.05).fit(other))[0] == bits(plain)[0]
+        assert bits(DPMeans(lam=0.05).fit(other))[0] == bits(plain)[0]
 
 
 @pytest.mark.timeout(180)
@@ -227,7 +228,7 @@ def test_fits_in_several_python_threads():
     def run(job):
         X, algorithm = job
         model = DPMeans(
-            "farthest-first", n_clusters=15, algorithm=algorithm, n_threads=2, random_state=0
+            lam="farthest-first", n_clusters=15, algorithm=algorithm, n_threads=2, random_state=0
         )
         return bits(model.fit(X))
 
@@ -249,7 +250,9 @@ def test_fits_of_features_in_several_python_threads():
     def run(job):
         X, algorithm = job
         lam = 0.02 * np.square(X).sum()
-        model = BPMeans(lam, algorithm=algorithm, n_init=4, n_swaps=2, n_threads=2, random_state=0)
+        model = BPMeans(
+            lam=lam, algorithm=algorithm, n_init=4, n_swaps=2, n_threads=2, random_state=0
+        )
         model.fit(X)
         return model.assignments_.tobytes(), model.objective_
 
@@ -261,7 +264,7 @@ def test_fits_of_features_in_several_python_threads():
 
 def test_one_fitted_model_serves_several_threads():
     X = blobs(np.random.default_rng(0), 20_000, 5, 15)
-    model = DPMeans("farthest-first", n_clusters=15, n_threads=2).fit(X)
+    model = DPMeans(lam="farthest-first", n_clusters=15, n_threads=2).fit(X)
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: model.predict(X).tobytes(), range(12)))
     assert set(answers) == {model.labels_.tobytes()}
@@ -289,9 +292,10 @@ config._cores = lambda: 4
 X = np.random.default_rng(0).random((20_000, 6))
 
 def fit(n_threads=3):
-    model = DPMeans(0.4, n_threads=n_threads, max_iter=3).fit(X)
+    model = DPMeans(lam=0.4, n_threads=n_threads, max_iter=3).fit(X)
     assert np.array_equal(model.predict(X), model.labels_)
-    features = BPMeans(1.0, n_init=6, n_threads=n_threads, max_iter=3, random_state=0).fit(X[:300])
+    features = BPMeans(lam=1.0, n_init=6, n_threads=n_threads, max_iter=3, random_state=0)
+    features.fit(X[:300])
     return model.labels_.tobytes(), features.objective_
 
 def threads():
@@ -396,13 +400,17 @@ def test_different_estimators_in_several_python_threads(eight_cores):
     times = np.repeat(np.arange(3), 10_000)
     options = {"max_iter": 3, "random_state": 0}
     jobs = [
-        lambda: DPMeans(0.1, n_threads=4, max_iter=5).fit(X).labels_,
-        lambda: HDPMeans(0.2, 0.5, n_threads=3, max_iter=3).fit(X, groups=times).labels_,
-        lambda: DynamicMeans(0.2, n_threads=4, random_state=0).fit(X, times=times).labels_,
-        lambda: SegmentMeans(0.2, n_threads=3, max_iter=3).fit(X, groups=times).labels_,
-        lambda: BPMeans(3.0, n_threads=3, n_init=6, **options).fit(X[:900]).assignments_,
-        lambda: BPMeans(300.0, n_threads=8, n_init=1, **options).fit(X).assignments_,
-        lambda: MiniBatchDPMeans(0.1, n_threads=2, **options).fit(X).labels_,
+        lambda: DPMeans(lam=0.1, n_threads=4, max_iter=5).fit(X).labels_,
+        lambda: (
+            HDPMeans(lam_local=0.2, lam_global=0.5, n_threads=3, max_iter=3)
+            .fit(X, groups=times)
+            .labels_
+        ),
+        lambda: DynamicMeans(lam=0.2, n_threads=4, random_state=0).fit(X, times=times).labels_,
+        lambda: SegmentMeans(lam=0.2, n_threads=3, max_iter=3).fit(X, groups=times).labels_,
+        lambda: BPMeans(lam=3.0, n_threads=3, n_init=6, **options).fit(X[:900]).assignments_,
+        lambda: BPMeans(lam=300.0, n_threads=8, n_init=1, **options).fit(X).assignments_,
+        lambda: MiniBatchDPMeans(lam=0.1, n_threads=2, **options).fit(X).labels_,
     ]
 
     def run(job):
@@ -495,7 +503,7 @@ def test_blas_is_given_no_more_threads(monkeypatch, eight_cores, allowed, wanted
 
     monkeypatch.setattr(divergence_module.DivergenceSweep, "table", watched)
     with threadpoolctl.threadpool_limits(allowed, user_api="blas"):
-        model = BregmanDPMeans(1.0, divergence="kl", n_threads=wanted).fit(X)
+        model = BregmanDPMeans(lam=1.0, divergence="kl", n_threads=wanted).fit(X)
         model.predict(X)
         model.score(X)
         assert seen == {min(allowed, wanted)}

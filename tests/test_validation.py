@@ -15,7 +15,7 @@ X = np.random.default_rng(0).normal(size=(30, 2))
     ("model", "message"),
     [
         (
-            smallvar.DPMeans(np.float64(-1)),
+            smallvar.DPMeans(lam=np.float64(-1)),
             r"lam must be > 0, or 0 if max_clusters is given, got -1\.0$",
         ),
         (smallvar.DPMeans(verbose="abc"), "verbose must be an integer, got 'abc'$"),
@@ -24,11 +24,11 @@ X = np.random.default_rng(0).normal(size=(30, 2))
         (smallvar.PenalizedCut(verbose=None), "verbose must be an integer, got None$"),
         (smallvar.DPMeans(max_clusters=np.int64(0)), "max_clusters must be >= 1, got 0$"),
         (
-            smallvar.DPMeans(1.0, n_clusters=np.float64(2)),
+            smallvar.DPMeans(lam=1.0, n_clusters=np.float64(2)),
             r"n_clusters must be an integer, got 2\.0$",
         ),
         (smallvar.DPMeans(shuffle=np.int64(3)), "shuffle must be True or False, got 3$"),
-        (smallvar.BPMeans(np.float64("inf")), "lam must be finite, got inf$"),
+        (smallvar.BPMeans(lam=np.float64("inf")), "lam must be finite, got inf$"),
         (smallvar.KernelDPMeans(gamma=np.float64("inf")), "gamma must be finite, got inf$"),
         (smallvar.DynamicMeans(q=np.float64(1)), r"got q=1\.0$"),
         (smallvar.DynamicMeans(q=1.0, tau=np.float64("inf")), "tau must be finite, got inf$"),
@@ -46,7 +46,7 @@ def test_numbers_are_shown_as_such(model, message):
 
 def test_weights_are_shown_as_such():
     with pytest.raises(ValueError, match=r"sample_weight must be >= 0, got -1\.0$"):
-        smallvar.DPMeans(1.0).fit(X, sample_weight=-np.ones(30))
+        smallvar.DPMeans(lam=1.0).fit(X, sample_weight=-np.ones(30))
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_a_guess_that_nobody_made_is_cut(estimator, name):
     few, options = np.abs(X[:5]), {"random_state": 0}
     if estimator is smallvar.BregmanDPMeans:
         options["divergence"] = "kl"
-    found = estimator("farthest-first", **options).fit(few)
-    assert found.lam_ == estimator("farthest-first", **options, **{name: 5}).fit(few).lam_
+    found = estimator(lam="farthest-first", **options).fit(few)
+    assert found.lam_ == estimator(lam="farthest-first", **options, **{name: 5}).fit(few).lam_
     with pytest.raises(ValueError, match=f"{name} must be <= n_samples=5, got {name}=9"):
-        estimator("farthest-first", **options, **{name: 9}).fit(few)
+        estimator(lam="farthest-first", **options, **{name: 9}).fit(few)
 
 
 @pytest.mark.parametrize("form", [np.asarray, csr_array])
@@ -105,8 +105,8 @@ def test_what_comes_out_of_a_message_is_aligned():
 def test_unaligned_rows():
     """What is read as numbers is a copy: sparse rows, weights, centers."""
     rows = csr_array(X)
-    model = smallvar.DPMeans(1.0, init=X[:2]).fit(rows, sample_weight=np.ones(30))
-    other = smallvar.DPMeans(1.0, init=moved(X[:2])).fit(
+    model = smallvar.DPMeans(lam=1.0, init=X[:2]).fit(rows, sample_weight=np.ones(30))
+    other = smallvar.DPMeans(lam=1.0, init=moved(X[:2])).fit(
         moved(rows), sample_weight=moved(np.ones(30))
     )
     assert np.array_equal(other.cluster_centers_, model.cluster_centers_)

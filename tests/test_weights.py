@@ -27,25 +27,25 @@ IN_UNITS = {
     "auto": lambda unit: DPMeans(random_state=0),
     **{
         algorithm: lambda unit, algorithm=algorithm: DPMeans(
-            4 * unit, algorithm=algorithm, random_state=0
+            lam=4 * unit, algorithm=algorithm, random_state=0
         )
         for algorithm in ("serial", "delayed", "collapsed", "merge")
     },
-    "batches": lambda unit: MiniBatchDPMeans(4 * unit, random_state=0),
-    "robust": lambda unit: RobustDPMeans(2 * unit, price=1.0, random_state=0),
+    "batches": lambda unit: MiniBatchDPMeans(lam=4 * unit, random_state=0),
+    "robust": lambda unit: RobustDPMeans(lam=2 * unit, price=1.0, random_state=0),
     "cosines": lambda unit: SphericalDPMeans(lam=0.1 * unit),
-    "segments": lambda unit: SegmentMeans(2 * unit, lam_switch=unit),
+    "segments": lambda unit: SegmentMeans(lam=2 * unit, lam_switch=unit),
     "found segments": lambda unit: SegmentMeans(),
     "divergence": lambda unit: BregmanDPMeans(
-        0.1 * unit, divergence="kl", algorithm="collapsed", random_state=0
+        lam=0.1 * unit, divergence="kl", algorithm="collapsed", random_state=0
     ),
-    "kernel": lambda unit: KernelDPMeans(4 * unit, kernel="linear"),
+    "kernel": lambda unit: KernelDPMeans(lam=4 * unit, kernel="linear"),
     "collapsed kernel": lambda unit: KernelDPMeans(
-        4 * unit, kernel="linear", algorithm="collapsed"
+        lam=4 * unit, kernel="linear", algorithm="collapsed"
     ),
-    "sets": lambda unit: HDPMeans(2 * unit, 2 * unit),
+    "sets": lambda unit: HDPMeans(lam_local=2 * unit, lam_global=2 * unit),
     "best features": lambda unit: KFeatures(3, assign="exact", n_init=2, n_swaps=3, random_state=0),
-    "features": lambda unit: BPMeans(20 * unit, n_init=2, n_swaps=3, random_state=0),
+    "features": lambda unit: BPMeans(lam=20 * unit, n_init=2, n_swaps=3, random_state=0),
 }
 
 
@@ -79,7 +79,9 @@ def test_light_batches():
 def test_squares_that_vanish_beside_a_penalty_that_does():
     X, weight = np.array([[0.0], [1e125], [1e138]]), np.full(3, 1e-300)
     for algorithm in ("serial", "delayed"):
-        assert DPMeans(1e-100, algorithm=algorithm).fit(X, sample_weight=weight).n_clusters_ == 3
+        assert (
+            DPMeans(lam=1e-100, algorithm=algorithm).fit(X, sample_weight=weight).n_clusters_ == 3
+        )
 
 
 def test_score_does_not_depend_on_the_unit_of_weights():

@@ -55,7 +55,7 @@ class Starts(Features):
             return X, truth, KFeatures(k, assign=estimator, **options)
         if estimator == "swaps":
             return X, truth, KFeatures(k, **options | {"n_init": 10, "n_swaps": 10})
-        return X, truth, BPMeans(0.1 * n * d, algorithm=estimator, **options)
+        return X, truth, BPMeans(lam=0.1 * n * d, algorithm=estimator, **options)
 
 
 class LargeStart(Features):

@@ -20,4 +20,4 @@ class Divergences(Fit):
         truth = rng.integers(20, size=50_000)
         X = np.clip(centers[truth] * rng.gamma(50.0, 0.02, (50_000, 20)), 0.01, 0.99)
         lam = {"squared_euclidean": 1.0, "kl": 1.5, "itakura_saito": 3.0, "logistic": 4.0}
-        return X, truth, BregmanDPMeans(lam[divergence], divergence=divergence)
+        return X, truth, BregmanDPMeans(lam=lam[divergence], divergence=divergence)

@@ -25,7 +25,7 @@ class Coreset:
     def track_objective(self, case):
         """At the centers found from the rows drawn, on all rows, by that of a fit to all rows."""
         index, weight = coreset(self.X, self.n_rows, self.lam, random_state=0)
-        model = DPMeans(self.lam, algorithm="merge", random_state=0)
+        model = DPMeans(lam=self.lam, algorithm="merge", random_state=0)
         few = -model.fit(self.X[index], sample_weight=weight).score(self.X)
         return few / model.fit(self.X).objective_
 

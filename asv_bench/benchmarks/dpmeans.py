@@ -18,7 +18,7 @@ class Algorithms(Fit):
         n, d, k = CASES[case]
         if case == LARGE and algorithm != "serial":
             raise NotImplementedError("takes too long to be repeated")
-        return *blobs(n, d, k), DPMeans(penalty(d), algorithm=algorithm)
+        return *blobs(n, d, k), DPMeans(lam=penalty(d), algorithm=algorithm)
 
 
 class Threads(Timed):
@@ -29,7 +29,7 @@ class Threads(Timed):
 
     def make(self, dtype, n_threads):
         n, d, k = CASES[LARGE]
-        return *blobs(n, d, k, dtype), DPMeans(penalty(d), n_threads=n_threads)
+        return *blobs(n, d, k, dtype), DPMeans(lam=penalty(d), n_threads=n_threads)
 
 
 class SmallPenalty(Fit):
@@ -39,7 +39,7 @@ class SmallPenalty(Fit):
     params = [["serial", "delayed"]]
 
     def make(self, algorithm):
-        return *blobs(20_000, 16, 50), DPMeans(40.0, algorithm=algorithm)
+        return *blobs(20_000, 16, 50), DPMeans(lam=40.0, algorithm=algorithm)
 
 
 # in float32, as embeddings come

@@ -21,7 +21,7 @@ class DynamicRecord(Timed):
         )
         X = np.repeat(path, 15, axis=1).reshape(-1, 2)
         X += 0.05 * rng.standard_normal(X.shape)
-        model = DynamicMeans(0.05, t_q=6.8, k_tau=1.01, random_state=0)
+        model = DynamicMeans(lam=0.05, t_q=6.8, k_tau=1.01, random_state=0)
         return X, None, _Timed(model, np.repeat(np.arange(100), 15 * clusters))
 
 
@@ -48,7 +48,7 @@ class DynamicPartialFit:
         centers = 10 * rng.random((clusters, 2))
         X = centers[rng.integers(clusters, size=n_rows)]
         self.batch = X + 0.1 * rng.standard_normal(X.shape)
-        self.model = DynamicMeans(2.0, t_q=6.8, k_tau=1.01, n_init=1).partial_fit(self.batch)
+        self.model = DynamicMeans(lam=2.0, t_q=6.8, k_tau=1.01, n_init=1).partial_fit(self.batch)
 
     def time_partial_fit(self, n_rows, clusters):
         """Seconds."""
@@ -63,7 +63,7 @@ class SpectralStep:
         X, _ = blobs(400, 2, 5)
         self.batch = X
         self.model = SpectralDynamicMeans(
-            40.0, t_q=5.0, k_tau=1.1, kernel="rbf", gamma=0.05, random_state=0
+            lam=40.0, t_q=5.0, k_tau=1.1, kernel="rbf", gamma=0.05, random_state=0
         ).partial_fit(X)
 
     def time_partial_fit(self):

@@ -43,4 +43,4 @@ class Cut(Timed):
     def make(self, edges, graph, cut):
         """The adjacency matrix."""
         A, truth = planted(edges) if graph == "planted" else (power_law(edges), None)
-        return A, truth, PenalizedCut(None, cut=cut, n_init=1, random_state=0)
+        return A, truth, PenalizedCut(lam=None, cut=cut, n_init=1, random_state=0)

@@ -37,5 +37,5 @@ class HDP(Fit):
     def make(self, sets, rows):
         """Bind the groups, so that fit takes the data alone."""
         X, group, truth = shared(sets, rows)
-        model = HDPMeans(10.0, 500.0)
+        model = HDPMeans(lam_local=10.0, lam_global=500.0)
         return X, truth, Bound(model, group)

@@ -15,7 +15,7 @@ class Kernel(Fit):
     def make(self, rows, algorithm, dtype):
         """Ten blobs in ten dimensions."""
         X, truth = blobs(rows, 10, 10, dtype)
-        return X, truth, KernelDPMeans(0.6, kernel="rbf", gamma=0.01, algorithm=algorithm)
+        return X, truth, KernelDPMeans(lam=0.6, kernel="rbf", gamma=0.01, algorithm=algorithm)
 
 
 class KernelBlocks(Timed):
@@ -27,7 +27,7 @@ class KernelBlocks(Timed):
     def make(self, rows):
         """Ten blobs in ten dimensions."""
         X, truth = blobs(rows, 10, 10)
-        return X, truth, KernelDPMeans(0.6, kernel="rbf", gamma=0.01, max_memory=0.8 * rows**2)
+        return X, truth, KernelDPMeans(lam=0.6, kernel="rbf", gamma=0.01, max_memory=0.8 * rows**2)
 
 
 class KernelHDP(Fit):
@@ -39,4 +39,5 @@ class KernelHDP(Fit):
     def make(self, sets):
         """Data sets of 20 rows."""
         X, group, truth = shared(sets, 20)
-        return X, truth, Bound(KernelHDPMeans(0.5, 1.0, kernel="rbf", gamma=0.5), group)
+        model = KernelHDPMeans(lam_local=0.5, lam_global=1.0, kernel="rbf", gamma=0.5)
+        return X, truth, Bound(model, group)

@@ -13,7 +13,7 @@ class MiniBatch(Fit):
 
     def make(self, case):
         n, d, k = CASES[case]
-        return *blobs(n, d, k), MiniBatchDPMeans(penalty(d), random_state=0)
+        return *blobs(n, d, k), MiniBatchDPMeans(lam=penalty(d), random_state=0)
 
 
 class PartialFit:
@@ -25,7 +25,7 @@ class PartialFit:
     def setup(self, n_rows, n_clusters):
         """Let the model meet every cluster."""
         X, _ = blobs(20_000, 16, n_clusters)
-        self.model = MiniBatchDPMeans(penalty(16), random_state=0).fit(X)
+        self.model = MiniBatchDPMeans(lam=penalty(16), random_state=0).fit(X)
         self.batch = X[:n_rows]
 
     def time_partial_fit(self, n_rows, n_clusters):

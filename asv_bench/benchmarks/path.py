@@ -24,4 +24,4 @@ class Merge(Fit):
 
     def make(self, case):
         n, d, k = CASES[case]
-        return *blobs(n, d, k), DPMeans(n * d / k / 10, algorithm="merge", random_state=0)
+        return *blobs(n, d, k), DPMeans(lam=n * d / k / 10, algorithm="merge", random_state=0)

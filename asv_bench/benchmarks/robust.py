@@ -38,4 +38,4 @@ class Sweeps(Timed):
         X, truth = with_noise(n, d, k)
         first = X[np.unique(truth, return_index=True)[1][1:]]
         lam = d * n / k  # more than a cluster's half saves, less than a cluster
-        return X, truth, RobustDPMeans(lam, price=100.0, init=first, n_threads=n_threads)
+        return X, truth, RobustDPMeans(lam=lam, price=100.0, init=first, n_threads=n_threads)

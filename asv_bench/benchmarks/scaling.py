@@ -138,7 +138,7 @@ class Points(Scaling):
         return blobs(n, d, k)
 
     def ours(self, n, d, k):
-        return DPMeans(penalty(d), n_threads=1)
+        return DPMeans(lam=penalty(d), n_threads=1)
 
     def rival(self, n, d, k):
         return KMeans(k, n_init=1, random_state=0)
@@ -150,7 +150,7 @@ class Batches(Points):
     names = ("MiniBatchDPMeans", "MiniBatchKMeans")
 
     def ours(self, n, d, k):
-        return MiniBatchDPMeans(penalty(d), max_iter=1, random_state=0, n_threads=1)
+        return MiniBatchDPMeans(lam=penalty(d), max_iter=1, random_state=0, n_threads=1)
 
     def rival(self, n, d, k):
         options = {"max_iter": 1, "max_no_improvement": None, "batch_size": 4096, "n_init": 1}
@@ -172,7 +172,7 @@ class Directions(Scaling):
         return normalize(X), truth
 
     def ours(self, n, d, k):
-        return SphericalDPMeans(0.4, n_threads=1)
+        return SphericalDPMeans(min_cosine=0.4, n_threads=1)
 
     def rival(self, n, d, k):
         return KMeans(k, n_init=1, random_state=0)
@@ -190,7 +190,7 @@ class Divergence(Scaling):
         return rng.poisson(rng.uniform(5, 200, (k, d))[truth]).astype(float), truth
 
     def ours(self, n, d, k):
-        return BregmanDPMeans(penalty(d) / 2, divergence="kl", n_threads=1)
+        return BregmanDPMeans(lam=penalty(d) / 2, divergence="kl", n_threads=1)
 
     def rival(self, n, d, k):
         return KMeans(k, n_init=1, random_state=0)
@@ -324,7 +324,7 @@ class DataSets(Scaling):
         return centers[truth] + rng.standard_normal((n, d)), truth
 
     def ours(self, n, d, k):
-        return Bound(HDPMeans(penalty(d), penalty(d), n_threads=1), self.sets)
+        return Bound(HDPMeans(lam_local=penalty(d), lam_global=penalty(d), n_threads=1), self.sets)
 
     def rival(self, n, d, k):
         return KMeans(k, n_init=1, random_state=0)
@@ -363,7 +363,9 @@ class Steps(Scaling):
         return X + motion[self.times, truth], truth
 
     def ours(self, n, d, k):
-        model = DynamicMeans(penalty(d), t_q=5, k_tau=1.05, n_init=1, random_state=0, n_threads=1)
+        model = DynamicMeans(
+            lam=penalty(d), t_q=5, k_tau=1.05, n_init=1, random_state=0, n_threads=1
+        )
         return BoundTimes(model, self.times)
 
     def rival(self, n, d, k):
@@ -409,7 +411,7 @@ class Kernels(Scaling):
         return blobs(n, d, k)
 
     def ours(self, n, d, k):
-        return KernelDPMeans("farthest-first", n_clusters=k, gamma=0.03 / d)
+        return KernelDPMeans(lam="farthest-first", n_clusters=k, gamma=0.03 / d)
 
     def rival(self, n, d, k):
         return spectral_clustering(k, d)
@@ -421,7 +423,7 @@ class Spectrum(Kernels):
     names = ("SpectralDPMeans", "SpectralClustering")
 
     def ours(self, n, d, k):
-        return SpectralDPMeans("spectrum", n_clusters=k, gamma=0.03 / d, random_state=0)
+        return SpectralDPMeans(lam="spectrum", n_clusters=k, gamma=0.03 / d, random_state=0)
 
 
 class KernelSets(DataSets):
@@ -433,7 +435,7 @@ class KernelSets(DataSets):
 
     def ours(self, n, d, k):
         lam = 0.7 * kernel_penalty(d)  # twice that is less than 1, or no point leaves the mean
-        return Bound(KernelHDPMeans(lam, lam, gamma=0.03 / d), self.sets)
+        return Bound(KernelHDPMeans(lam_local=lam, lam_global=lam, gamma=0.03 / d), self.sets)
 
     def rival(self, n, d, k):
         return spectral_clustering(k, d)
@@ -451,7 +453,7 @@ class KernelSteps(Steps):
 
     def tracker(self, kind, lam, d):
         """Return the estimator, bound to the times."""
-        model = kind(lam, t_q=5, k_tau=1.05, gamma=0.03 / d, n_init=1, random_state=0)
+        model = kind(lam=lam, t_q=5, k_tau=1.05, gamma=0.03 / d, n_init=1, random_state=0)
         return BoundTimes(model, self.times)
 
     def rival(self, n, d, k):
@@ -504,7 +506,7 @@ class Graphs(Scaling):
         return planted_graph(n * d // 2, k, d)
 
     def ours(self, n, d, k):
-        return PenalizedCut(None, n_init=1, random_state=0)
+        return PenalizedCut(lam=None, n_init=1, random_state=0)
 
     def rival(self, n, d, k):
         return Louvain()

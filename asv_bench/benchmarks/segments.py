@@ -39,4 +39,4 @@ class Prices(Fit):
     def make(self, rows, states):
         """A record and an estimator with penalties of the order of the noise's own."""
         X, truth = record(rows, 4, states, 50)
-        return X, truth, SegmentMeans(100.0, lam_switch=20.0)
+        return X, truth, SegmentMeans(lam=100.0, lam_switch=20.0)

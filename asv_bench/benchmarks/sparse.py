@@ -33,7 +33,7 @@ class AgainstKMeans:
         self.X = words(20_000, 20_000, 100)
         centers = self.X[np.random.default_rng(0).choice(20_000, 100, replace=False)].toarray()
         if estimator == "DPMeans":
-            self.model = DPMeans(1e9, init=centers.astype(np.float64))
+            self.model = DPMeans(lam=1e9, init=centers.astype(np.float64))
         else:
             self.model = KMeans(100, init=centers, n_init=1, tol=0, algorithm="lloyd")
 
@@ -52,7 +52,7 @@ class Rest:
     def setup(self):
         """Fit a model."""
         self.X = words(20_000, 20_000, 100)
-        self.model = DPMeans(1e9, init=self.X[:100].toarray()).fit(self.X)
+        self.model = DPMeans(lam=1e9, init=self.X[:100].toarray()).fit(self.X)
 
     def time_predict(self):
         """Seconds."""
@@ -68,4 +68,4 @@ class Rest:
 
     def time_serial_from_a_row(self):
         """Seconds."""
-        DPMeans(1.7, init=self.X[:1].toarray(), max_clusters=200, max_iter=3).fit(self.X)
+        DPMeans(lam=1.7, init=self.X[:1].toarray(), max_clusters=200, max_iter=3).fit(self.X)

@@ -15,6 +15,6 @@ class Spectral(Fit):
         """Ten blobs in ten dimensions."""
         X, truth = blobs(rows, 10, 10)
         model = SpectralDPMeans(
-            0.03 * rows, kernel="rbf", gamma=0.02, rounding=rounding, random_state=0
+            lam=0.03 * rows, kernel="rbf", gamma=0.02, rounding=rounding, random_state=0
         )
         return X, truth, model

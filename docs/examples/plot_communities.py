@@ -86,7 +86,7 @@ ax.set(ylim=(0, 40))
 # The penalty in the middle of that range. The labels of the conferences were not used; they tell
 # how well this works.
 
-model = PenalizedCut(path.lam, n_init=10, random_state=0).fit(A)
+model = PenalizedCut(lam=path.lam, n_init=10, random_state=0).fit(A)
 score = normalized_mutual_info_score(conference, model.labels_)
 within = 1 - A[model.labels_[:, None] != model.labels_].sum() / A.sum()
 print(f"lam={model.lam_:.2f}: {model.n_clusters_} clusters, cut {model.cut_:.2f}")

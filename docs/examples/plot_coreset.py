@@ -35,10 +35,12 @@ for name, (rows, _) in drawn.items():
 # `lam` is what a cluster must save over all rows. The weights sum to about their number, so it is
 # the same for the few. All rows tell how good the centers are: `score` is minus the objective.
 
-full = DPMeans(lam, algorithm="merge", random_state=0).fit(X)
+full = DPMeans(lam=lam, algorithm="merge", random_state=0).fit(X)
 fits = {}
 for name, (rows, mass) in drawn.items():
-    fits[name] = DPMeans(lam, algorithm="merge", random_state=0).fit(X[rows], sample_weight=mass)
+    fits[name] = DPMeans(lam=lam, algorithm="merge", random_state=0).fit(
+        X[rows], sample_weight=mass
+    )
     worse = 100 * (-fits[name].score(X) / full.objective_ - 1)
     print(f"{name:14s} {fits[name].n_clusters_} clusters, objective {worse:+.2f}%")
 

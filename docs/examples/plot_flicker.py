@@ -86,7 +86,7 @@ print(f"DynamicMeans: {min(sizes)} to {max(sizes)} colors in a frame, {K} on ave
 
 def palettes_alone(lam):
     """DP-means, frame by frame; so few pixels are not worth a second thread."""
-    return [DPMeans(lam, n_threads=1).fit(frame).cluster_centers_ for frame in sample]
+    return [DPMeans(lam=lam, n_threads=1).fit(frame).cluster_centers_ for frame in sample]
 
 
 found = [palettes_alone(length**2) for length in (32, 36, 40, 44, 48, 52)]

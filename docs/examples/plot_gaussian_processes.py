@@ -139,12 +139,12 @@ def share(labels, record):
 
 
 spectral = SpectralDynamicMeans(
-    15.0, t_q=5, k_tau=1.05, kernel=same_function, budget=30, random_state=0
+    lam=15.0, t_q=5, k_tau=1.05, kernel=same_function, budget=30, random_state=0
 )
 found = [spectral.partial_fit(X).labels_ for X, _ in batches]
 print("SpectralDynamicMeans: {:.0%} right, {} clusters in all".format(*share(found, batches)))
 for lam in (1.0, 2.0, 4.0, 8.0):
-    plain = DynamicMeans(lam, t_q=5, k_tau=1.05, random_state=0)
+    plain = DynamicMeans(lam=lam, t_q=5, k_tau=1.05, random_state=0)
     other = [plain.partial_fit(curves(X)).labels_ for X, _ in batches]
     print("DynamicMeans, lam={}: {:.0%} right, {} clusters".format(lam, *share(other, batches)))
     if lam == 4.0:

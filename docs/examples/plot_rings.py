@@ -101,8 +101,8 @@ fig.colorbar(image)
 #
 # For comparison, :class:`~smallvar.DynamicMeans` on the points as they are.
 
-spectral = SpectralDynamicMeans(50.0, t_q=5, k_tau=1.01, kernel=tree_kernel, random_state=0)
-plain = DynamicMeans(0.12, t_q=5, k_tau=1.01, random_state=0)
+spectral = SpectralDynamicMeans(lam=50.0, t_q=5, k_tau=1.01, kernel=tree_kernel, random_state=0)
+plain = DynamicMeans(lam=0.12, t_q=5, k_tau=1.01, random_state=0)
 found = [spectral.partial_fit(X).labels_ for X in batches]
 other = [plain.partial_fit(X).labels_ for X in batches]
 

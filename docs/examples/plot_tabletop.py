@@ -110,7 +110,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # A `lam` inside this range lets BP-means find as many by itself. Swaps make the starts better.
 
 lam = np.sqrt(low * high)
-model = BPMeans(lam, n_init=50, n_swaps=50, random_state=0).fit(X)
+model = BPMeans(lam=lam, n_init=50, n_swaps=50, random_state=0).fit(X)
 error = model.reconstruction_err_**2
 print(f"lam={lam:.1f}: {model.n_components_} features, squared error {error:.2f}")
 print(f"path: {K} features, squared error {path.error[K]:.2f}")

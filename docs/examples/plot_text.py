@@ -113,7 +113,7 @@ ax.legend(fontsize=7, markerscale=3, loc="upper left", bbox_to_anchor=(1, 1), fr
 # for topics of texts that are more alike, and so for more topics.
 
 for given in (0.02, 0.05, 0.1, 0.15):
-    m = SphericalDPMeans(given, random_state=0).fit(tfidf)
+    m = SphericalDPMeans(min_cosine=given, random_state=0).fit(tfidf)
     nmi = normalized_mutual_info_score(places, m.labels_)
     print(f"min_cosine={given:.2f}: {m.n_clusters_:4d} topics, NMI with the modules {nmi:.2f}")
 

@@ -58,7 +58,7 @@ def communities(names, seeds):
             for algorithm in ("multilevel", "incremental", "batch"):
                 options = {"cut": cut, "algorithm": algorithm, "random_state": 0}
                 path = cut_path(A, **options)
-                fits = [PenalizedCut(lam, **options).fit(A) for lam in path.lams]
+                fits = [PenalizedCut(lam=lam, **options).fit(A) for lam in path.lams]
                 scores = [normalized_mutual_info_score(truth, fit.labels_) for fit in fits]
                 best = int(np.argmax(scores))
                 plateau, at = path.labels(), path.counts.tolist().index(path.best)
@@ -102,7 +102,7 @@ def speed(counts):
             for edges in counts:
                 A = make(edges, np.random.default_rng(0))
                 start = time.perf_counter()
-                model = PenalizedCut(None, cut=cut, n_init=1).fit(A)
+                model = PenalizedCut(lam=None, cut=cut, n_init=1).fit(A)
                 print(
                     f"{make.__name__:9s} {cut:10s} {A.nnz // 2:7d} edges: {model.n_clusters_:6d} "
                     f"clusters, {model.n_iter_:3d} sweeps, {time.perf_counter() - start:5.1f} s",

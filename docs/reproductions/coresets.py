@@ -102,7 +102,7 @@ def equal_chances(X, m, seed):
 def compare(X, m, seeds):
     """The full fit and fits to few rows: one line of each table."""
     auto, seconds_auto = timed(DPMeans(random_state=0).fit, X)
-    model = DPMeans(auto.lam_, algorithm="merge", random_state=0)
+    model = DPMeans(lam=auto.lam_, algorithm="merge", random_state=0)
     full, seconds = timed(model.fit, X)
     objective = full.objective_
     line = [f"{full.n_clusters_:4d} {seconds:6.1f} s"]
@@ -115,7 +115,7 @@ def compare(X, m, seeds):
         excess, found, took, chosen = [], [], [], []
         for seed in range(seeds):
             (index, weight), drawn = timed(draw, auto.lam_, seed)
-            few = DPMeans(auto.lam_, algorithm="merge", random_state=0)
+            few = DPMeans(lam=auto.lam_, algorithm="merge", random_state=0)
             _, fitted = timed(few.fit, X[index], sample_weight=weight)
             excess.append(100.0 * (-few.score(X) / objective - 1.0))
             found.append(few.n_clusters_)

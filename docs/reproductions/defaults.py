@@ -87,8 +87,11 @@ def labels_of(Z):
 
 def points():
     """DP-means, of all rows and in batches."""
-    now, before = {"now": DPMeans}, {"before": lambda: DPMeans("farthest-first")}
-    now |= {"batches": MiniBatchDPMeans, "b. before": lambda: MiniBatchDPMeans("farthest-first")}
+    now, before = {"now": DPMeans}, {"before": lambda: DPMeans(lam="farthest-first")}
+    now |= {
+        "batches": MiniBatchDPMeans,
+        "b. before": lambda: MiniBatchDPMeans(lam="farthest-first"),
+    }
     for name in ("iris", "wine", "breast_cancer", "digits"):
         X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
         yield Case(name, X if name == "digits" else scale(X), y, now | before)
@@ -116,7 +119,7 @@ def bregman(name, X, y, divergence):
     """A case with a divergence that suits the data."""
     estimators = {
         divergence: lambda: BregmanDPMeans(divergence=divergence),
-        "before": lambda: BregmanDPMeans("farthest-first", divergence=divergence),
+        "before": lambda: BregmanDPMeans(lam="farthest-first", divergence=divergence),
         "squared": BregmanDPMeans,
     }
     return Case(name, X, y, {key[:10]: make for key, make in estimators.items()})
@@ -154,8 +157,8 @@ def kernels():
         estimators = {
             "SP now": SpectralDPMeans,
             "SP matrix": lambda g=1 / median: SpectralDPMeans(kernel=rbf_kernel, gamma=g),
-            "SP guess": lambda k=k: SpectralDPMeans("spectrum", n_clusters=k),
-            "SP before": lambda: SpectralDPMeans("farthest-first", kernel="linear"),
+            "SP guess": lambda k=k: SpectralDPMeans(lam="spectrum", n_clusters=k),
+            "SP before": lambda: SpectralDPMeans(lam="farthest-first", kernel="linear"),
             "K now": KernelDPMeans,
             "K guess": lambda k=k: KernelDPMeans(n_clusters=k),
             "K 1/d": lambda g=scikit: KernelDPMeans(gamma=g),
@@ -208,7 +211,7 @@ def aircraft(folder):
 def moving():
     """D-Means and its kernel forms; truth and clusters are those of the whole record."""
     now = {"now": DynamicMeans, "kernel": KernelDynamicMeans, "spectral": SpectralDynamicMeans}
-    before = {"before": lambda: DynamicMeans("farthest-first", t_q=6.8, k_tau=1.01)}
+    before = {"before": lambda: DynamicMeans(lam="farthest-first", t_q=6.8, k_tau=1.01)}
     X, truth, times = tracks(5, 2, 15, steps=25, hidden=0.0, seed=1)
     later = (times > 4) | (truth == 0)
     sets = [
@@ -254,15 +257,15 @@ class Pooled(DPMeans):
 
 def data_sets():
     """The hard HDP, where each data set has some of the clusters."""
-    former = ("farthest-first", "farthest-first")
+    former = {"lam_local": "farthest-first", "lam_global": "farthest-first"}
     estimators = {
         "now": HDPMeans,
         "10 starts": lambda: HDPMeans(n_init=10),
-        "before": lambda: HDPMeans(*former),
-        "before, 10": lambda: HDPMeans(*former, n_init=10),
+        "before": lambda: HDPMeans(**former),
+        "before, 10": lambda: HDPMeans(**former, n_init=10),
         "pooled": Pooled,
         "kernel": KernelHDPMeans,
-        "k. before": lambda: KernelHDPMeans(*former),
+        "k. before": lambda: KernelHDPMeans(**former),
     }
     rng = np.random.default_rng(0)
     for name, means, sd, sets, used, per in (
@@ -449,8 +452,8 @@ def graphs_of_neighbors():
 
 def graphs():
     """Penalized cuts: networks by "auto"; where points are linked to neighbors, "plateau" too."""
-    tried = {"now": PenalizedCut, "before": lambda: PenalizedCut(None)}
-    points = tried | {"plateau": lambda: PenalizedCut("plateau")}
+    tried = {"now": PenalizedCut, "before": lambda: PenalizedCut(lam=None)}
+    points = tried | {"plateau": lambda: PenalizedCut(lam="plateau")}
     networks = ((*case, tried) for case in networks_with_communities())
     neighbors = ((*case, points) for case in graphs_of_neighbors())
     for name, A, truth, estimators in chain(networks, neighbors):
@@ -470,7 +473,7 @@ def features():
     """BP-means, and K-features with its default of eight."""
     now = {"now": BPMeans, "KF now": KFeatures}
     before = {
-        "before": lambda: BPMeans("farthest-first", n_swaps=0),
+        "before": lambda: BPMeans(lam="farthest-first", n_swaps=0),
         "KF before": lambda: KFeatures(n_swaps=0),
         "KF auto": lambda: KFeatures("auto"),
     }
@@ -532,8 +535,8 @@ def outliers():
             data = add_outliers(X, n_outliers, where)
             published = farthest_first_lambda(data, k, count_alone=True)
             models = {
-                "now": lambda k=k: DPMeans("farthest-first", n_clusters=k),
-                "before": lambda lam=published: DPMeans(lam),
+                "now": lambda k=k: DPMeans(lam="farthest-first", n_clusters=k),
+                "before": lambda lam=published: DPMeans(lam=lam),
             }
             label = name if n_outliers == 0 else f"{name}, {n_outliers} {where}"
             yield Case(label, data, np.append(y, np.full(n_outliers, -1)), models)

@@ -125,7 +125,7 @@ def stand_ins(found):
 def by_dmeans(steps, root, seed):
     """Labels of every window, and seconds."""
     model = DynamicMeans(
-        root**2, t_q=AIR_T_Q, k_tau=AIR_K_TAU, n_init=STARTS, random_state=seed, n_threads=1
+        lam=root**2, t_q=AIR_T_Q, k_tau=AIR_K_TAU, n_init=STARTS, random_state=seed, n_threads=1
     )
     begin = time.process_time()
     labels = [model.partial_fit(X).labels_ for X in steps]
@@ -136,7 +136,7 @@ def by_dpmeans(steps, root, seed):
     """The same, clustered at once. A shuffle makes trials differ, as the first start does not."""
     X = np.vstack(steps)
     order = np.random.default_rng(seed).permutation(len(X))
-    model = DPMeans(root**2, n_init=STARTS, random_state=seed, n_threads=1)
+    model = DPMeans(lam=root**2, n_init=STARTS, random_state=seed, n_threads=1)
     labels = np.empty(len(X), dtype=int)
     begin = time.process_time()
     labels[order] = model.fit(X[order]).labels_
@@ -260,7 +260,7 @@ OTHERS = (32, 36, 40, 44, 48, 52)  # square roots of lam, for DP-means
 
 def follow(frames):
     """Labels and palettes of D-Means, and seconds a frame; palettes as number -> color."""
-    model = DynamicMeans(LAM, t_q=T_Q, k_tau=K_TAU, n_init=STARTS, random_state=0, n_threads=1)
+    model = DynamicMeans(lam=LAM, t_q=T_Q, k_tau=K_TAU, n_init=STARTS, random_state=0, n_threads=1)
     labels, colors, begin = [], [], time.process_time()
     for frame in frames:
         model.partial_fit(frame)
@@ -300,11 +300,11 @@ def video(quick, figure):
 
     def n_colors(root):
         """Of DP-means, on average."""
-        model = DPMeans(root**2, n_init=STARTS, max_iter=1000, random_state=0, n_threads=1)
+        model = DPMeans(lam=root**2, n_init=STARTS, max_iter=1000, random_state=0, n_threads=1)
         return np.mean([model.fit(frame).n_clusters_ for frame in few])
 
     root = min(OTHERS, key=lambda root: abs(n_colors(root) - k))
-    model = DPMeans(root**2, n_init=STARTS, max_iter=1000, random_state=0, n_threads=1)
+    model = DPMeans(lam=root**2, n_init=STARTS, max_iter=1000, random_state=0, n_threads=1)
     results[f"DP-means {root}^2"] = anew(frames, model)
     results[f"k-means {k}"] = anew(frames, KMeans(k, n_init=STARTS, max_iter=1000, random_state=0))
     head = ("colors", "at least", "at most", "in all", "kept", "flicker", "error", "s a frame")

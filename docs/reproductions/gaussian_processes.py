@@ -106,14 +106,14 @@ def means_on_grid(X):
 def spectral(record, lam=LAM, budget=BUDGET):
     """Labels of every step by SD-Means."""
     model = SpectralDynamicMeans(
-        lam, t_q=T_Q, k_tau=K_TAU, kernel=same_function, budget=budget, random_state=0
+        lam=lam, t_q=T_Q, k_tau=K_TAU, kernel=same_function, budget=budget, random_state=0
     )
     return [model.partial_fit(X).labels_ for X, _ in record]
 
 
 def plain(record, lam):
     """Labels of every step by D-Means on the posterior means."""
-    model = DynamicMeans(lam, t_q=T_Q, k_tau=K_TAU, random_state=0, n_threads=1)
+    model = DynamicMeans(lam=lam, t_q=T_Q, k_tau=K_TAU, random_state=0, n_threads=1)
     return [model.partial_fit(means_on_grid(X)).labels_ for X, _ in record]
 
 

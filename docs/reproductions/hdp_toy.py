@@ -64,23 +64,23 @@ def fits(X, groups, seed):
     """Name -> labels, and the seconds of the hard HDP."""
     lam_local, lam_global = hdp_lambdas(X, groups, TRUE_LOCAL, TRUE_GLOBAL)
     found = {}
-    model = HDPMeans(lam_local, lam_global)
+    model = HDPMeans(lam_local=lam_local, lam_global=lam_global)
     begin = time.perf_counter()
     found["HDPMeans"] = model.fit(X, groups=groups).labels_
     seconds = time.perf_counter() - begin
-    model = HDPMeans(lam_local, lam_global, n_init=10, random_state=seed)
+    model = HDPMeans(lam_local=lam_local, lam_global=lam_global, n_init=10, random_state=seed)
     found["HDPMeans, 10 starts"] = model.fit(X, groups=groups).labels_
     kmeans = KMeans(TRUE_GLOBAL, n_init=1, random_state=seed)
     found["KMeans, pooled"] = kmeans.fit(X).labels_
     kmeans = KMeans(TRUE_GLOBAL, n_init=10, random_state=seed)
     found["KMeans, pooled, 10 starts"] = kmeans.fit(X).labels_
-    found["DPMeans, pooled"] = DPMeans(farthest_first_lambda(X, TRUE_GLOBAL)).fit(X).labels_
+    found["DPMeans, pooled"] = DPMeans(lam=farthest_first_lambda(X, TRUE_GLOBAL)).fit(X).labels_
     kmeans = KMeans(TRUE_LOCAL, n_init=1, random_state=seed)
     found["KMeans, separate"] = separately(X, groups, lambda part: kmeans.fit(part).labels_)
     found["DPMeans, separate"] = separately(
         X,
         groups,
-        lambda part: DPMeans(farthest_first_lambda(part, TRUE_LOCAL)).fit(part).labels_,
+        lambda part: DPMeans(lam=farthest_first_lambda(part, TRUE_LOCAL)).fit(part).labels_,
     )
     return found, seconds, (lam_local, lam_global)
 

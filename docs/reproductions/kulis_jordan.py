@@ -139,7 +139,7 @@ def fits(parts):
     for run, (_, (X, truth)) in enumerate(parts):
         k = len(np.unique(truth))
         models = {
-            "DP-means": DPMeans(farthest_first_lambda(X, k, count_alone=True)),
+            "DP-means": DPMeans(lam=farthest_first_lambda(X, k, count_alone=True)),
             "k-means": KMeans(k, n_init=1, random_state=run),
             "auto": DPMeans(random_state=run),
             "mixture": BayesianGaussianMixture(

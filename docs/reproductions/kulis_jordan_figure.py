@@ -71,7 +71,7 @@ def runs(n_runs):
         f"{'':34s}"
         + "".join(f"{c:>{w}s}" for c, w in zip(columns, (8, 8, 8, 12, 10, 6), strict=True))
     )
-    models = [DPMeans(lam, shuffle=True, random_state=run).fit(X) for run in range(n_runs)]
+    models = [DPMeans(lam=lam, shuffle=True, random_state=run).fit(X) for run in range(n_runs)]
     summary(
         f"DP-means, {n_runs} orders of a draw",
         [nmi(TRUTH, m.labels_) for m in models],
@@ -82,7 +82,7 @@ def runs(n_runs):
     for seed in range(n_runs):
         Y = draw(seed)
         penalty = farthest_first_lambda(Y, 3, count_alone=True)
-        found.append(DPMeans(penalty, shuffle=True, random_state=seed).fit(Y))
+        found.append(DPMeans(lam=penalty, shuffle=True, random_state=seed).fit(Y))
     summary(
         f"DP-means, {n_runs} draws",
         [nmi(TRUTH, m.labels_) for m in found],
@@ -115,7 +115,10 @@ def runs(n_runs):
     early = [
         np.mean(
             [
-                nmi(TRUTH, DPMeans(lam, shuffle=True, random_state=run, max_iter=m).fit(X).labels_)
+                nmi(
+                    TRUTH,
+                    DPMeans(lam=lam, shuffle=True, random_state=run, max_iter=m).fit(X).labels_,
+                )
                 for run in range(n_runs)
             ]
         )
@@ -210,13 +213,13 @@ def numbers(apart):
     X = draw(0, apart)
     orders = np.array(
         [
-            [DPMeans(lam, shuffle=True, random_state=o).fit(X).n_clusters_ for lam in LAMS]
+            [DPMeans(lam=lam, shuffle=True, random_state=o).fit(X).n_clusters_ for lam in LAMS]
             for o in range(ORDERS)
         ]
     )
     warm, centers = [], "mean"
     for lam in LAMS[::-1]:
-        model = DPMeans(lam, init=centers).fit(X)
+        model = DPMeans(lam=lam, init=centers).fit(X)
         warm.append(model.n_clusters_)
         centers = model.cluster_centers_
     path = lambda_path(X, random_state=0)

@@ -59,7 +59,7 @@ def compare(X, lam, k, repeats, n_threads):
         start = X[np.random.default_rng(repeat).choice(len(X), k, replace=False)]
         models = {
             "DP-means": DPMeans(
-                lam, max_clusters=k, init=start, max_iter=SWEEPS, n_threads=n_threads
+                lam=lam, max_clusters=k, init=start, max_iter=SWEEPS, n_threads=n_threads
             )
         }
         for algorithm in ("lloyd", "elkan"):
@@ -85,7 +85,7 @@ def main():
     X = draw(ROWS // 10 if options.quick else ROWS)
     lam = farthest_first_lambda(X, GUESS, count_alone=True)
     threads = max(options.threads)
-    model = DPMeans(lam, n_threads=threads)
+    model = DPMeans(lam=lam, n_threads=threads)
     seconds, _ = seconds_a_sweep(model, X, threads)
     k, sweeps = model.n_clusters_, model.n_iter_
     print(f"{X.shape[0]:,} x {X.shape[1]}, {X.dtype}; lam = {lam:.2f}")

@@ -71,8 +71,8 @@ WHY = {
 "mean" starts from a feature for all, as the paper; "data" from none, as the authors' program. Every
 row is a whole experiment, repeated with other seeds: the number of features depends on which local
 minima the starts happened to find, and the published one is a single draw from such a spread.
-"Lowest in": so many repetitions end no higher than BPMeans(lam). Times: compiled code instead of
-Matlab, a computer of today. The paper gives no objective or likelihood for this table.""",
+"Lowest in": so many repetitions end no higher than BPMeans(lam=...). Times: compiled code instead
+of Matlab, a computer of today. The paper gives no objective or likelihood for this table.""",
     "errors": """
 Best of the starts of K-features, first feature "data" or "mean"; feature_path has 50 starts with 50
 swaps each. From K = 6 on, best of 1,000 is luck, in the README as here.""",
@@ -124,7 +124,7 @@ def spelled(values):
 
 def algorithms(X, name, repeats, share):
     """The table of Figure 1 for the algorithms of smallvar, each repeated with other seeds."""
-    model = BPMeans(LAM[name], n_threads=1, random_state=0)
+    model = BPMeans(lam=LAM[name], n_threads=1, random_state=0)
     _, seconds = timed(lambda: model.fit(X))
     lowest = model.objective_ * (1 + 1e-6)
     say(f"{'':27s}{'seconds a run':>18s}{'seconds in all':>20s}  features")
@@ -135,7 +135,9 @@ def algorithms(X, name, repeats, share):
             n_init = max(2, int(starts * share))
             ks, objectives, times, runs = [], [], [], []
             for seed in range(repeats):
-                other = BPMeans(LAM[name], algorithm=algorithm, init=init, n_swaps=0, n_threads=1)
+                other = BPMeans(
+                    lam=LAM[name], algorithm=algorithm, init=init, n_swaps=0, n_threads=1
+                )
                 other.set_params(n_init=n_init, random_state=seed)
                 _, duration = timed(lambda other=other: other.fit(X))
                 ks.append(other.n_components_)
@@ -151,8 +153,8 @@ def algorithms(X, name, repeats, share):
                 f"{span[0]:8.1f} .. {span[1]:5.1f}{np.sum(np.less_equal(objectives, lowest)):11d}"
             )
     say(
-        f"{'BPMeans(lam), defaults':27s}{'':28s}{seconds:10.2f}  {'':7s}{model.n_components_:<28d}"
-        f"{model.objective_:8.1f}"
+        f"{'BPMeans(lam=...), defaults':27s}{'':28s}{seconds:10.2f}  {'':7s}"
+        f"{model.n_components_:<28d}{model.objective_:8.1f}"
     )
     auto = BPMeans(n_threads=1, random_state=0).fit(X)
     say(f"BPMeans(), which chooses lam: {auto.n_components_} features")
@@ -255,7 +257,7 @@ def hard_sweep(X, Z):
 def sweep_times(X, chain, seconds, starts):
     """A sweep of each kind at the same allocation, and whole starts of smallvar."""
     hard = [timed(lambda: hard_sweep(X, chain.Z))[1] for _ in range(20)]
-    model = BPMeans(LAM["photos"], n_init=starts, init="mean", n_swaps=0, n_threads=1)
+    model = BPMeans(lam=LAM["photos"], n_init=starts, init="mean", n_swaps=0, n_threads=1)
     _, whole = timed(lambda: model.set_params(random_state=0).fit(X))
     whole /= starts
     say(f"{'':44s}{'paper':>10s}{'found':>12s}")

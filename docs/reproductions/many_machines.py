@@ -292,7 +292,7 @@ def fit(team, X, lam, max_iter=300, algorithm="serial", init=None):
     options = {"algorithm": algorithm, "max_iter": max_iter}
     with catch_warnings():
         simplefilter("ignore")  # a single sweep does not converge
-        model = DPMeans(lam, init="mean" if init is None else init, **options).fit(X)
+        model = DPMeans(lam=lam, init="mean" if init is None else init, **options).fit(X)
     known = facts_of(team)
     place = TeamFrame(team, known, init)
     centers = mean_of(team, place).reshape(1, -1) if init is None else init

@@ -131,7 +131,7 @@ def match_step(labels, true, partner):
 
 def dynamic(record, lam=LAM, t_q=T_Q, k_tau=K_TAU, starts=STARTS):
     """Labels of every step."""
-    model = DynamicMeans(lam, t_q=t_q, k_tau=k_tau, n_init=starts, random_state=0, n_threads=1)
+    model = DynamicMeans(lam=lam, t_q=t_q, k_tau=k_tau, n_init=starts, random_state=0, n_threads=1)
     return [model.partial_fit(X).labels_ for X, _ in record]
 
 
@@ -189,7 +189,7 @@ def compare(n_clusters, repetitions, reading):
             labels = dynamic(record, t_q=t_q)
             note(name, labels, truth, time.process_time() - begin)
         for name, estimator in [
-            ("DPMeans", DPMeans(LAM, n_init=STARTS, random_state=0, n_threads=1)),
+            ("DPMeans", DPMeans(lam=LAM, n_init=STARTS, random_state=0, n_threads=1)),
             ("KMeans", KMeans(n_clusters, n_init=STARTS, random_state=0)),
         ]:
             begin = time.process_time()

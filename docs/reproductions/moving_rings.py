@@ -208,7 +208,7 @@ def scores(labels, truth):
 
 def follow(record, estimator, lam, **parameters):
     """Labels of every step."""
-    model = estimator(lam, random_state=0, **{"t_q": T_Q, "k_tau": K_TAU, **parameters})
+    model = estimator(lam=lam, random_state=0, **{"t_q": T_Q, "k_tau": K_TAU, **parameters})
     if parameters.get("kernel") is radius_kernel:
         record = [(X - X.mean(axis=0), ring) for X, ring in record]
     return [model.partial_fit(X).labels_ for X, _ in record]

@@ -156,7 +156,7 @@ class ClusteredTracker:
         owner, centers, steps = np.empty(len(X), dtype=int), [], []
         for step in np.unique(times):
             rows = times == step
-            model = DPMeans(self.lam, algorithm="delayed").fit(X[rows])
+            model = DPMeans(lam=self.lam, algorithm="delayed").fit(X[rows])
             owner[rows] = len(steps) + model.labels_
             centers.append(model.cluster_centers_)
             steps += [step] * model.n_clusters_

@@ -218,7 +218,7 @@ def aircraft(quick):
     same = np.diff(groups) == 0
     # a switch must save two rows that are 1,000 feet a minute off, a state 500 of them
     for lam, lam_switch in (("auto", "auto"), ("auto", 2e6), (5e8, 2e6)):
-        model = SegmentMeans(lam, lam_switch=lam_switch).fit(climb, groups=groups)
+        model = SegmentMeans(lam=lam, lam_switch=lam_switch).fit(climb, groups=groups)
         kmeans = KMeans(model.n_clusters_, n_init=10, random_state=0).fit(climb)
         jumps = int((np.diff(kmeans.labels_)[same] != 0).sum())
         print(f"lam={model.lam_:.3g}, lam_switch={model.lam_switch_:.3g}:")

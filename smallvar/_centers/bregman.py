@@ -20,7 +20,7 @@ from smallvar._centers.divergence import (
 from smallvar._centers.dpmeans import WEIGHTS, DPMeans
 from smallvar._centers.starts import Start, run_starts
 from smallvar._core.config import at_most_blas_threads
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.validation import (
     check_init,
     check_option,
@@ -169,10 +169,11 @@ default="squared_euclidean"
 
     _takes_sparse = False
 
+    @keywords_only("units of the divergence")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         divergence: Literal[
             "squared_euclidean", "kl", "itakura_saito", "logistic"
         ] = "squared_euclidean",
@@ -189,7 +190,7 @@ default="squared_euclidean"
         verbose: int = 0,
     ) -> None:
         super().__init__(
-            lam,
+            lam=lam,
             n_clusters=n_clusters,
             max_clusters=max_clusters,
             algorithm=algorithm,

@@ -56,7 +56,7 @@ class NearestCenters(Estimator):
         Examples
         --------
         >>> from smallvar import DPMeans
-        >>> model = DPMeans(4.0).fit([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0]])
+        >>> model = DPMeans(lam=4.0).fit([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0]])
         >>> kmeans = model.to_sklearn_kmeans()
         >>> kmeans.cluster_centers_
         array([[0. , 0.5],

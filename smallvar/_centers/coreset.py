@@ -100,8 +100,8 @@ def coreset(
     is about the same over the rows drawn with their new weights as over all rows: its expectation
     is the same. A row is the likelier to be drawn, and the lighter, the more of the objective it
     may be responsible for: it is far from others, or has few rows around it. So
-    ``DPMeans(lam, algorithm="merge").fit(X[index], sample_weight=weight)`` finds centers that are
-    good for all rows.
+    ``DPMeans(lam=lam, algorithm="merge").fit(X[index], sample_weight=weight)`` finds centers that
+    are good for all rows.
 
     Parameters
     ----------
@@ -179,9 +179,9 @@ def coreset(
     >>> from smallvar import DPMeans, coreset
     >>> X, _ = make_blobs(50_000, centers=10, random_state=0, cluster_std=0.5)
     >>> index, weight = coreset(X, 500, lam=10_000.0, random_state=0)
-    >>> few = DPMeans(10_000.0, algorithm="merge", random_state=0)
+    >>> few = DPMeans(lam=10_000.0, algorithm="merge", random_state=0)
     >>> few = few.fit(X[index], sample_weight=weight)
-    >>> full = DPMeans(10_000.0, algorithm="merge", random_state=0).fit(X)
+    >>> full = DPMeans(lam=10_000.0, algorithm="merge", random_state=0).fit(X)
     >>> few.n_clusters_, full.n_clusters_
     (10, 10)
     >>> round(-few.score(X) / full.objective_, 3)

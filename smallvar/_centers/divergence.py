@@ -6,11 +6,17 @@ from scipy.special import digamma, gammaln
 
 from smallvar._selection.path import Descent
 from smallvar._selection.penalty import among, farthest_by
-from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
+from smallvar._sweeps.collapsed import MEAN_ROUNDING
+from smallvar._sweeps.sums import SMALLEST_POSITIVE, Layout, Sums, cluster_range, exact_total
 
 BLOCK = 1 << 18  # numbers in a temporary table
 ROWS = 4096  # rows of a block at most
 EPS = float(np.finfo(float).eps)
+SMALLEST_QUOTIENT = 1e-300  # absolute: of smaller ones float64 loses digits, two logarithms do not
+# absolute: the reference of "logistic" is no nearer to 0 and 1, since logarithms of it are taken
+BORDER = 1e-6
+# the gamma law: mean divergences that a shape is fitted to, and the least shape; absolute
+SMALLEST_MEAN, LARGEST_MEAN, SMALLEST_SHAPE = 1e-12, 1e5, 1e-6
 
 
 def blocks(n, width):
@@ -30,7 +36,7 @@ def _log_quotient(a, b):
     """log(a / b) of positive numbers, even where their quotient is beyond float64."""
     with np.errstate(over="ignore", divide="ignore"):
         quotient = a / b
-        within = (quotient > 1e-300) & (quotient < np.inf)
+        within = (quotient > SMALLEST_QUOTIENT) & (quotient < np.inf)
         return np.where(within, np.log(quotient), np.log(a) - np.log(b))
 
 
@@ -45,7 +51,7 @@ class _Divergence:
     ``terms`` are the summands. About a point m0 inside the domain, D(x, mu) = D(x, m0) - x.g + b
     with (g, b) from ``tangent``. Where a component of mu is on the border of the domain that holds
     for the x that are there too; ``walls`` finds the others, whose divergence is infinite. ``size``
-    is what a squared length is for squared distances: means are good to 1e-12 of its root.
+    is what a squared length is for squared distances: means are good to MEAN_ROUNDING of its root.
     """
 
     low, high, low_is_in = 0.0, np.inf, True
@@ -114,7 +120,7 @@ class _Logistic(_Divergence):
     high = 1.0
 
     def inside(self, mean):
-        return np.clip(mean, 1e-6, 1.0 - 1e-6)
+        return np.clip(mean, BORDER, 1.0 - BORDER)
 
     def terms(self, x, mu):
         return _relative_entropy(x, mu, x - mu) + _relative_entropy(1.0 - x, 1.0 - mu, mu - x)
@@ -505,8 +511,8 @@ class _Collapsed:
             alone = self.count[label[at:]] == 1
             apart = np.where(self.n_used - alone < self.cap, self.lam, np.inf)
             least = np.minimum(cost[at:].min(axis=1), apart)
-            # means are good to 1e-12 of their size, a cost c thus to about 1e-12 sqrt(c) spread
-            tied = least + 1e-12 * (least + np.sqrt(least) * spread[at:])
+            # a cost c is good to about MEAN_ROUNDING sqrt(c) spread
+            tied = least + MEAN_ROUNDING * (least + np.sqrt(least) * spread[at:])
             good = cost[at:] <= tied[:, None]
             best = np.where(good.any(axis=1), good.argmax(axis=1), len(self.mass))
             change = (best != label[at:]) & ~((best == len(self.mass)) & alone)
@@ -602,7 +608,7 @@ class _DivergenceMergeSweep(DivergenceSweep):
         w = mass[others, None]
         joint = mean[a] + w / (mass[a] + w) * (mean[others] - mean[a])
         # 0 only if both are, or the divergence would be infinite
-        joint[(joint == 0.0) & (mean[a] != mean[others])] = 5e-324
+        joint[(joint == 0.0) & (mean[a] != mean[others])] = SMALLEST_POSITIVE
         between = self.rule.between
         return mass[a] * between(mean[a], joint) + mass[others] * between(mean[others], joint)
 
@@ -630,8 +636,8 @@ class _FamilyCriterion:
         loss = error / n
         if self.gamma:
             # -log f = a D + a - a log a + log Gamma(a) + log x; the mean of D is log a - psi(a)
-            mean = min(max(loss / d, 1e-12), 1e5)
-            low, high = 1e-6, 1.0 / mean + 1.0
+            mean = min(max(loss / d, SMALLEST_MEAN), LARGEST_MEAN)
+            low, high = SMALLEST_SHAPE, 1.0 / mean + 1.0
             a = brentq(lambda a: np.log(a) - digamma(a) - mean, low, high)
             loss = a * loss + d * (a - a * np.log(a) + gammaln(a))
         V = u * 2.0 * (loss - float(p @ np.log(p)))

@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._centers.starts import Fit, Start, run_starts
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep, sweep_over
 from smallvar._core.validation import (
     Data,
@@ -192,10 +192,11 @@ class DPMeans(NearestCenters, CenterEstimator):
     lam_: float
     path_: LambdaPath
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_clusters: int = 8,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",

@@ -7,6 +7,10 @@ from smallvar._core.fit_loop import LoopSettings, Progress
 from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
 
 PATH_SWEEPS = 5  # after a merger
+SMALLEST_VARIANCE = 1e-300  # absolute: squares of the roots of smaller ones would leave float64
+# of a variance: a covariance is singular where less of one is left, the columns before it known
+SINGULAR = 1e-14
+PLAIN_SWEEPS = 20  # of a k-means that seeds a start
 
 
 def roots_of(covariances, raise_singular):
@@ -18,7 +22,7 @@ def roots_of(covariances, raise_singular):
         raise_singular(int(np.argmin(np.linalg.eigvalsh(covariances)[:, 0])))
     pivots = np.einsum("kjj->kj", lower)
     left = np.square(pivots) / scale  # of a variance, once the columns before it are known
-    if not (left > 1e-14).all():
+    if not (left > SINGULAR).all():
         raise_singular(int(np.argmin(left.min(axis=1))))
     return np.linalg.inv(lower).transpose(0, 2, 1), 2.0 * np.log(pivots).sum(axis=1)
 
@@ -124,13 +128,20 @@ class Gaussians:
             )
 
         least = float(np.einsum("kjj->kj", covariances).min())
-        if 0.0 < least < 1e-300:  # the squares of the roots would leave float64
+        if 0.0 < least < SMALLEST_VARIANCE:
             raise ValueError(
                 "X, sample_weight, reg_covar and scale must make variances of at least 1e-300, got "
                 f"{least:.3g}: rescale the data or their weights"
             )
         self.covariances = covariances
         self.roots, self.logdet = roots_of(covariances, singular)
+
+    def set_clusters(self, centers, covariances, shares=None):
+        """Have these clusters; ``shares`` of the weight where points pay for them."""
+        self.centers = centers
+        self.set_covariances(covariances)
+        if shares is not None:
+            self.set_shares(shares)
 
     def prior(self):
         """What clusters cost apart from distances: reg tr S_k^-1 + scale log det S_k + lam each."""
@@ -207,6 +218,13 @@ class PointGaussians(Gaussians):
         self.set_covariances(other.covariances)
         self.set_shares(other.shares)
 
+    def set_clusters(self, centers, covariances, shares=None):
+        """Have these clusters; ``shares`` of the weight where points pay for them."""
+        self.centers = centers
+        self.set_covariances(covariances)
+        if shares is not None:
+            self.set_shares(shares)
+
     def prior(self):
         """What clusters cost apart from their points."""
         price = self.lam * len(self.logdet)
@@ -275,37 +293,41 @@ def merge_path(state, label, k):
         k -= 1
 
 
-def plain_clusters(data, seeds, covariance, max_iter=20):
+def plain_clusters(data, seeds, covariance):
     """Labels of a short k-means in the metric of this covariance, and how many there are."""
     state = Gaussians(data.X, data.w, 0.0, 1.0, 0.0, covariance, data)
-    state.centers = seeds.astype(np.float64)
-    state.set_covariances(np.broadcast_to(covariance, (len(seeds), *covariance.shape)))
-    one = GaussianStart(state, len(seeds), None, None)
-    one.label, least = state.assign()
-    one.restart(least)
-    one.run(one.label, True, LoopSettings(max_iter))
-    found, label = np.unique(one.label, return_inverse=True)
+    covariances = np.broadcast_to(covariance, (len(seeds), *covariance.shape))
+    state.set_clusters(seeds.astype(np.float64), covariances)
+    label, least = state.assign()
+    start = GaussianStart(state, len(seeds), label)
+    start.restart(least)
+    start.run(True, LoopSettings(PLAIN_SWEEPS))
+    found, label = np.unique(start.label, return_inverse=True)
     return label.astype(np.int32), len(found)
 
 
 class GaussianStart:
-    """One start of MahalanobisMeans."""
+    """One start of MahalanobisMeans, from ``label`` with ``k`` clusters.
 
-    def __init__(self, gaussians, k, cost, order):
-        self.state, self.k, self.cost, self.order = gaussians, k, cost, order
+    Rows open clusters where there is a ``cost`` for that, in this ``order`` of visit.
+    """
+
+    def __init__(self, gaussians, k, label, cost=None, order=None):
+        self.state, self.k, self.label = gaussians, k, label
+        self.cost, self.order = cost, order
 
     @property
     def objective(self):
         """The objective at the end."""
         return self.progress.objective
 
-    def run(self, label, first, loop):
-        """Sweep from these labels to a fixed point; ``first``: they are the first sweep."""
-        state, self.label = self.state, label
-        progress = self.progress = Progress(loop, len(label))
-        objective = state.refit(label, self.k)
+    def run(self, first, loop):
+        """Sweep from the labels to a fixed point; ``first``: they are the first sweep."""
+        state = self.state
+        progress = self.progress = Progress(loop, len(self.label))
+        objective = state.refit(self.label, self.k)
         if first:
-            self._record(objective, len(label), 0)
+            self._record(objective, len(self.label), 0)
         while progress.goes_on:
             before, least = self.label, None
             self.label, least = state.assign()

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._centers.center_estimator import NearestCenters
 from smallvar._centers.dpmeans import fit_dpmeans
 from smallvar._centers.starts import Fit
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import LoopSettings, Progress, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
@@ -325,11 +325,12 @@ class HDPMeans(ClusterMixin, NearestCenters):
     path_: LambdaPath
     n_iter_: int
 
+    @keywords_only("squared data units")
     def __init__(
         self,
+        *,
         lam_local: float | Literal["auto", "farthest-first"] = "auto",
         lam_global: float | Literal["auto", "farthest-first"] = "auto",
-        *,
         n_local: int = 5,
         n_global: int = 15,
         n_init: int = 1,

@@ -497,14 +497,14 @@ default="auto"
                 yield self._start(data, None, known, reg, lam, cost, None, rng)
                 continue
             state = self._gaussians(data.X, data.w, lam, reg, known, data)
-            one = GaussianStart(state, k, None, None)
-            one.label = label
+            start = GaussianStart(state, k, label)
             if part is not data:
                 path.refit(label, k)
                 state.take(path)
-                one.label, least = state.assign()
-                one.restart(least)
-            yield one.run(one.label, False, self._loop())
+                label, least = state.assign()
+                start = GaussianStart(state, k, label)
+                start.restart(least)
+            yield start.run(False, self._loop())
 
     def _cut_path(self, path, seeds, many, rng):
         """Number of clusters and labels: those wanted, or the best of a path."""
@@ -532,34 +532,29 @@ default="auto"
         X, w = data.X, data.w
         state = self._gaussians(X, w, lam, reg, known, data)
         if seeds is None and cost is not None:
-            one, label = GaussianStart(state, 1, cost, order), np.zeros(len(w), dtype=np.int32)
-            return one.run(label, False, self._loop())
+            label = np.zeros(len(w), dtype=np.int32)
+            return GaussianStart(state, 1, label, cost, order).run(False, self._loop())
         if seeds is None:
             seeds = kmeans_plusplus(X, self.n_clusters, sample_weight=w, random_state=rng)[0]
-        state.centers = seeds.astype(np.float64)
-        first = state.identity if known is None else known
-        state.set_covariances(np.broadcast_to(first, (len(seeds), *state.identity.shape)))
-        if state.by_point:
-            state.set_shares(np.full(len(seeds), 1.0 / len(seeds)))
+        k, first = len(seeds), state.identity if known is None else known
+        shares = np.full(k, 1.0 / k) if state.by_point else None
+        covariances = np.broadcast_to(first, (k, *state.identity.shape))
+        state.set_clusters(seeds.astype(np.float64), covariances, shares)
         label, least = state.assign()
-        one = GaussianStart(state, len(seeds), cost, order)
-        one.label = label
         if cost is None:
-            one.restart(least)
+            start = GaussianStart(state, k, label)
+            start.restart(least)
         else:
             kept, label = np.unique(label, return_inverse=True)
-            one.label, one.k = label.astype(np.int32), len(kept)
-        return one.run(one.label, True, self._loop())
+            start = GaussianStart(state, len(kept), label.astype(np.int32), cost, order)
+        return start.run(True, self._loop())
 
     def _fitted(self, X, reg, w=None):
         """The clusters found, and other data."""
         w = np.ones(X.shape[0]) if w is None else w
         kind = Gaussians if self.weights_ is None else PointGaussians
         state = kind(X, w, self.lam_ or 0.0, float(self.scale), reg, None)
-        state.centers = self.cluster_centers_
-        state.set_covariances(self.covariances_)
-        if self.weights_ is not None:
-            state.set_shares(self.weights_)
+        state.set_clusters(self.cluster_centers_, self.covariances_, self.weights_)
         return state
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:

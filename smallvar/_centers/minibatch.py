@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
-from smallvar._core.estimator import unchanged_on_error
+from smallvar._core.estimator import keywords_only, unchanged_on_error
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.progress import ProgressEvent
@@ -281,10 +281,11 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     n_steps_: int
     path_: LambdaPath
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_clusters: int = 8,
         max_clusters: int | None = None,
         init: Literal["mean"] | ArrayLike = "mean",

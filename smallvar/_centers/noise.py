@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammainccinv, gammaincinv
 from sklearn.utils.random import sample_without_replacement
 
-from smallvar._core.fit_loop import NO_CAP, TIE, Progress
+from smallvar._core.fit_loop import CANCELLATION, NO_CAP, TIE, Progress
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import some_rows
 from smallvar._selection.path import draw
@@ -19,6 +19,7 @@ MIDDLE, UPPER = 0.5, 0.8  # quantiles of squared distances through which the gam
 WIDE = 0.9  # share of the rows whose clusters are no wider than the one that sets the scale
 SHAPES = 0.05, 1e6  # least and largest shape of that law
 SEEDS, JUDGES, TRIED = 200, 2000, 3  # places for a cluster, rows that rate them, the best of them
+SAVING_MARGIN = 1e-9  # of what a cluster saves: rounding of the bounds on it is less
 MOVES = 20  # of a place that is tried; further ones are left to the sweeps
 
 
@@ -135,7 +136,7 @@ class Search:
         self.labels, self.centers = sweep.labels, sweep.centers
         own = sweep.own_distances()
         self.inertia = self.total(own, self.labels >= 0)
-        progress.objective = self.inertia + lam * sweep.k + price * self.lost()
+        progress.correct(self.inertia + lam * sweep.k + price * self.lost())
         return self
 
     def lower_lam(self):
@@ -155,7 +156,7 @@ class Search:
             path = self.progress.path
             path[:] = [v - (self.lam - lam) * k for v, k in zip(path, self.counts, strict=True)]
             self.lam = float(lam)
-            self.progress.objective = self.inertia + lam * sweep.k + self.price * self.lost()
+            self.progress.correct(self.inertia + lam * sweep.k + self.price * self.lost())
 
     def assign(self):
         """Labels for the present centers; returns how many rows moved."""
@@ -188,7 +189,7 @@ class Search:
     def measured(self, error):
         """The objective after a sweep, from the sums where that is accurate enough."""
         sweep = self.sweep
-        if not error > 1e-6 * sweep.total:
+        if not error > CANCELLATION * sweep.total:
             error = self.total(sweep.own_distances(), sweep.labels >= 0)
         return error + self.lam * sweep.k + self.price * self.lost()
 
@@ -212,7 +213,7 @@ class Search:
         centers, least = self.sweep.centers, self.lam - self.band()
         labels, own = self.sweep.labels.copy(), self.sweep.own_distances()
         bound = self.least_savings(labels, own)
-        doubtful = np.flatnonzero(bound < self.lam * (1.0 + 1e-9))
+        doubtful = np.flatnonzero(bound < self.lam * (1.0 + SAVING_MARGIN))
         savings = {k: self.saving(k, labels, own, centers)[0] for k in doubtful}
         left = np.arange(len(centers))
         for k in sorted(savings, key=lambda k: (savings[k], k)):
@@ -241,7 +242,7 @@ class Search:
         saved = np.minimum(self.price, other) - own
         if self.weight is not None:
             saved *= self.weight[rows]
-        return np.bincount(labels, saved, len(centers)) * (1.0 - 1e-9)
+        return np.bincount(labels, saved, len(centers)) * (1.0 - SAVING_MARGIN)
 
     def saving(self, k, labels, own, centers, left=None):
         """What cluster k saves its rows; these, their nearest other centers, and how far those are.

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._centers.noise import Search, labels_and_distances, price_of
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import TIE
 from smallvar._core.validation import (
     Data,
@@ -177,10 +177,11 @@ class RobustDPMeans(CenterEstimator):
     price_: float
     path_: LambdaPath
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto"] = "auto",
         *,
+        lam: float | Literal["auto"] = "auto",
         price: float | Literal["auto"] = "auto",
         max_clusters: int | None = None,
         init: Literal["path"] | ArrayLike = "path",

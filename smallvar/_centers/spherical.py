@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._centers.dpmeans import DPMeans
 from smallvar._centers.minibatch import BatchEstimator
 from smallvar._centers.starts import Start, run_starts
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep, sweep_over
 from smallvar._core.validation import (
     DTYPES,
@@ -33,11 +33,11 @@ from smallvar._core.validation import (
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, cut_guess, farthest_row
+from smallvar._sweeps.dpmeans import ZERO_RESULTANT
 from smallvar._sweeps.seeds import nearest_seed
 
-VANISHED = 2.0**-46  # of a cluster's weight: the sum of its rows is no longer than that
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
-UNIT = 64  # rounding errors by which the squared length of a row may differ from 1
+UNIT = 64  # of the type's epsilon: rows whose squared length is that near to 1 are used as they are
 BLOCK = 1 << 17  # numbers converted at a time
 LOOK = 20_000  # rows of a path's first look: wide clusters are worth a center from some 20 rows on
 
@@ -350,10 +350,11 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     _used_up = ("min_cosine", "lam", "init")
     _dtypes = (*DTYPES, np.float16)
 
+    @keywords_only("units of 1 - cosine")
     def __init__(
         self,
-        min_cosine: float | None = None,
         *,
+        min_cosine: float | None = None,
         lam: float | Literal["auto", "farthest-first"] | None = None,
         n_clusters: int = 8,
         max_clusters: int | None = None,
@@ -513,7 +514,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     def _moved(self, centers, total, weights):
         size = resultants(total, weights)
-        some = size > VANISHED * weights
+        some = size > ZERO_RESULTANT * weights
         centers[some] = total[some] / size[some, None]
         return centers, size
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smallvar._core.fit_loop import NO_CAP, LoopSettings, Progress, best_of
+from smallvar._core.fit_loop import CANCELLATION, NO_CAP, LoopSettings, Progress, best_of
 from smallvar._selection.path import LambdaPath
 
 CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
@@ -65,6 +65,8 @@ class StartPoint:
         How the sweeps go.
     max_clusters : int or None
         The largest number of clusters.
+    path : LambdaPath or None
+        The merge path that the centers are from.
     """
 
     order: NDArray[np.intp] | None
@@ -72,6 +74,7 @@ class StartPoint:
     lam: float
     algorithm: str
     max_clusters: int | None
+    path: LambdaPath | None = None
 
 
 @dataclass(frozen=True)
@@ -166,14 +169,14 @@ class Start:
     ``centers`` are those to begin at; ``are_means``: they are the means of the clusters that the
     labels of the sweep say. ``order`` are the rows that the sweep visits, in this order, None for
     all as given. ``share``: what counts of an error of the sweep, 1/2 for directions, as 1 - cos is
-    half the squared distance. ``path`` is the merge path that the centers are from.
+    half the squared distance.
     """
 
     def __init__(self, point, sweep, centers, are_means, order=None, share=1.0):
         self.sweep, self.order, self.lam = sweep, order, point.lam
         self.algorithm, self.are_means = point.algorithm, are_means
         self.cap = NO_CAP if point.max_clusters is None else point.max_clusters
-        self.share, self.reach, self.path = share, point.lam / share, None
+        self.share, self.reach, self.path = share, point.lam / share, point.path
         sweep.start(centers)
 
     @property
@@ -210,7 +213,7 @@ class Start:
         if not progress.converged and self.algorithm != "collapsed":
             self.finish()
         self.inertia = self.share * sweep.squared_error()
-        progress.objective = self.inertia + self.lam * sweep.k
+        progress.correct(self.inertia + self.lam * sweep.k)
         return self
 
     def step(self):
@@ -232,7 +235,7 @@ class Start:
 
     def measured(self, error):
         """The objective after a sweep, from the sums where that is accurate enough."""
-        if not error > 1e-6 * self.sweep.total:
+        if not error > CANCELLATION * self.sweep.total:
             error = self.sweep.squared_error()
         return self.share * error + self.lam * self.sweep.k
 
@@ -312,16 +315,12 @@ def _starts_of_paths(fit, rng, make_start, find_path, penalty):
             if fit.lam is None:
                 algorithm = "collapsed" if fit.algorithm == "collapsed" else "serial"
                 lam = path.lam if penalty is None else penalty(path)
-                points = [StartPoint(order, path.centers(path.best), lam, algorithm, path.best)]
-            else:
-                points = [
-                    StartPoint(order, path.centers(k), fit.lam, "collapsed", most)
-                    for k in _candidates(path, fit)
-                ]
-            for point in points:
-                start = make_start(point)
-                start.path = path
-                yield start
+                k = path.best
+                yield make_start(StartPoint(order, path.centers(k), lam, algorithm, k, path))
+                continue
+            for k in _candidates(path, fit):
+                centers = path.centers(k)
+                yield make_start(StartPoint(order, centers, fit.lam, "collapsed", most, path))
 
     return starts(), 1 if fit.lam is None else None
 

@@ -1,4 +1,4 @@
-"""Threads and build facts."""
+"""The number of threads, and facts about this build."""
 
 import functools
 import os

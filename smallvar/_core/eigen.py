@@ -15,8 +15,10 @@ from smallvar._core.lapack import eigh, stoppable
 
 DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
 TINY = 16  # rows up to which components are solved together
-ZERO_ROW = 1e-10  # of the longest row of Y: shorter ones are rounding
-TIED = 1e-9  # products of rows of Y closer than that: the first is taken
+ZERO_ROW = 1e-10  # of the longest row of Y, or the largest singular value: less is rounding
+TIED = 1e-9  # absolute, products with rows of length 1: of those that are closer the first is taken
+EQUAL_ENTRIES = 1e-6  # of the largest entry of a vector: of those that are closer the first decides
+LEAST_GAIN = 1e-12  # of the sum of weights: an iteration that gains no more ends the rounding
 SOLVED = 40  # bytes for each entry of a matrix that is made dense to be solved
 ROUNDS = 1000  # of one start: rarely more than 50
 SEEDED = "rng" in inspect.signature(eigsh).parameters
@@ -53,7 +55,7 @@ def eigen_above(K, threshold, random_state, *, least=0, max_memory=np.inf):
     values, vectors = values[order], vectors[:, order]
     # entries of equal size differ by rounding: the first of them decides the sign
     size = np.abs(vectors)
-    first = (size >= (1 - 1e-6) * size.max(axis=0, initial=0)).argmax(axis=0)
+    first = (size >= (1 - EQUAL_ENTRIES) * size.max(axis=0, initial=0)).argmax(axis=0)
     return values, vectors * np.where(vectors[first, np.arange(len(order))] < 0, -1.0, 1.0)
 
 
@@ -194,20 +196,21 @@ def unit_rows(Y):
     return rows / np.where(zero, np.sqrt(max(1, Y.shape[1])), length)[:, None]
 
 
-def yu_shi(Y, random_state, n_init, *, sample_weight=None):
+def yu_shi(Y, random_state, n_init):
     """Label vectors of ``n_init`` starts of Yu and Shi's rounding of the columns of Y.
 
     The first start begins with row 0, the others with random rows. Labels (int32) are numbered by
-    first appearance. With weights, a row counts as that many copies.
+    first appearance.
     """
-    for labels, _ in yu_shi_rounds(
-        unit_rows(Y), check_random_state(random_state), n_init, sample_weight
-    ):
+    for labels, _ in yu_shi_rounds(unit_rows(Y), check_random_state(random_state), n_init, None):
         yield labels
 
 
 def yu_shi_rounds(Y, rng, n_init, weight):
-    """Labels and the number of iterations; the rows of Y have length 1."""
+    """Labels and the number of iterations of each start; the rows of Y have length 1.
+
+    A row of some weight counts as so many copies; None is weight 1 for all rows.
+    """
     n, m = Y.shape
     weight = np.ones(n) if weight is None else weight
     mass = np.cumsum(weight)
@@ -230,7 +233,7 @@ def yu_shi_rounds(Y, rng, n_init, weight):
             U, S, Vt = np.linalg.svd(X.T @ Y)
             U[:, ZERO_ROW * S[0] >= S] = 0.0  # an empty column of X says nothing about R's
             n_iter += 1
-            if not S.sum() > best + 1e-12 * mass[-1]:
+            if not S.sum() > best + LEAST_GAIN * mass[-1]:
                 break
             best, labels, R = S.sum(), new, Vt.T @ U.T
         yield first_appearance(labels), n_iter

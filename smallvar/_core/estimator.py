@@ -1,10 +1,15 @@
 """What all estimators share: their data and threads, undo of a failed fit, warnings."""
 
+import functools
+import inspect
 import os
+import reprlib
 import threading
 import warnings
+from collections.abc import Callable
 from contextlib import contextmanager
-from typing import Any
+from numbers import Real
+from typing import Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +34,52 @@ from smallvar._core.validation import (
     sparse_rows,
 )
 
+P = ParamSpec("P")
+
+# What a number given without a name may have been meant to be.
+MEANINGS = {
+    "min_cosine": "the least cosine of a row with its center",
+    "lam": "a penalty, in {unit}",
+    "lam_switch": "the penalty of a switch, in {unit}",
+    "lam_local": "the penalty of a local cluster, in {unit}",
+    "lam_global": "the penalty of a global cluster, in {unit}",
+    "price": "the penalty of a row that is noise, in {unit}",
+    "n_clusters": 'with lam="farthest-first" a guess of the number of clusters',
+    "n_components": 'with lam="farthest-first" a guess of the number of features',
+    "n_local": 'with lam_local="farthest-first" a guess of the number of clusters in a data set',
+    "n_global": 'with lam_global="farthest-first" a guess of the number of clusters in all',
+}
+
 _changing: dict[int, list[int]] = {}  # id of what is being changed, threads that do it
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_changing.clear)  # a child has none of these threads
+
+
+def keywords_only(unit: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Return a decorator of ``__init__`` that raises for positional arguments, naming keywords.
+
+    Penalties are in the given unit.
+    """
+
+    def decorate(init: Callable[P, None]) -> Callable[P, None]:
+        names = [name for name in inspect.signature(init).parameters if name in MEANINGS]
+
+        @functools.wraps(init)  # inspect.signature, help and get_params see the true signature
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+            if len(args) > 1:
+                given = [reprlib.repr(value) for value in args[1:]]
+                plain = len(given) == 1 and isinstance(args[1], (Real, str))
+                value = given[0] if plain else "..."
+                ways = [f"{name}={value} ({MEANINGS[name].format(unit=unit)})" for name in names]
+                raise TypeError(
+                    f"{type(args[0]).__name__} takes keyword arguments only, got "
+                    f"{', '.join(given)}: write {' or '.join(ways)}"
+                )
+            init(*args, **kwargs)
+
+        return wrapped
+
+    return decorate
 
 
 @contextmanager
@@ -75,6 +123,11 @@ def warn_not_converged(estimator, n_iter, where=""):
 def checked_rows(estimator, X):
     """The rows as the ``fit`` of an estimator takes them, which notes their columns."""
     return estimator._validate(X, reset=True)
+
+
+def check_parameters(estimator):
+    """Raise where a parameter of an estimator is out of its bounds."""
+    estimator._check_parameters()
 
 
 def learned_attributes(estimator):
@@ -146,8 +199,12 @@ class Estimator(CallbackMixin, BaseEstimator):
         return LoopSettings(self.max_iter, float(self.tol), self._callback())
 
     def _check_starts(self):
-        """Check what starts and ends the sweeps."""
-        check_verbose(self.verbose)
-        check_number(self.n_init, "n_init", low=1, integer=True)
-        check_number(self.max_iter, "max_iter", low=1, integer=True)
-        check_number(self.tol, "tol", low=0)
+        check_starts(self)
+
+
+def check_starts(estimator):
+    """Raise unless the parameters that start and end the sweeps are within their bounds."""
+    check_verbose(estimator.verbose)
+    check_number(estimator.n_init, "n_init", low=1, integer=True)
+    check_number(estimator.max_iter, "max_iter", low=1, integer=True)
+    check_number(estimator.tol, "tol", low=0)

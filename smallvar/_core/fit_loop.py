@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from smallvar._core.progress import ProgressEvent
+from smallvar._sweeps.ending import EndRule
 
 TIE = 1e-12  # of an objective: it is not known better than that
+# of the error of all rows about one point: a smaller difference of sums is mostly rounding, so the
+# rows are added up one by one
+CANCELLATION = 1e-6
 PATIENCE = 10.0  # seconds after which the lines printed say how long it may still take
 NO_CAP = 2**31 - 1  # labels are int32
 
@@ -28,7 +32,7 @@ class LoopSettings:
     callback: Callable[[ProgressEvent], Any] | None = None
 
 
-class Progress:
+class Progress(EndRule):
     """The objective after every sweep of a start, and whether there is to be another sweep.
 
     A start is over when a sweep changes nothing (``converged``); when one lowers the objective by
@@ -43,30 +47,18 @@ class Progress:
     """
 
     def __init__(self, settings, n):
-        self.max_iter, self.tol, self.n = settings.max_iter, float(settings.tol), n
-        self.callback = settings.callback
-        self.path, self.n_iter, self.counted = [], 0, 0
-        self.converged = self.enough = False
-        self.begin = time.perf_counter()
-
-    @property
-    def goes_on(self):
-        """Whether there is to be another sweep."""
-        return not self.ended and self.counted < self.max_iter
-
-    @property
-    def ended(self):
-        """Whether it came to an end before ``max_iter``."""
-        return self.converged or self.enough
+        super().__init__(settings.max_iter, settings.tol, n)
+        self.max_iter, self.callback = settings.max_iter, settings.callback
+        self.path, self.begin = [], time.perf_counter()
 
     @property
     def objective(self):
         """The last one."""
         return self.path[-1]
 
-    @objective.setter
-    def objective(self, value):
-        self.path[-1] = value
+    def correct(self, objective):
+        """Replace the last objective, by one measured anew."""
+        self.path[-1] = objective
 
     def record(self, objective, line, *, changed, opened=0, converged=None, n_clusters=None):
         """Record a sweep and its objective, and call the callback.
@@ -75,19 +67,22 @@ class Progress:
         is the last one, None: if it changed nothing. ``line`` says what it did, with a place for
         the objective, ``{}``.
         """
-        path = self.path
-        path.append(objective)
-        self.n_iter += 1
-        fell = len(path) < 2 or path[-1] < path[-2]
-        free = opened and fell and self.n_iter - self.counted <= self.n
-        self.counted += not free
-        self.converged = not changed if converged is None else converged
-        if self.tol > 0 and len(path) > 1 and changed:
-            self.enough = path[-2] - path[-1] <= self.tol * abs(path[0])
+        previous = self.path[-1] if self.path else objective
+        self.path.append(objective)
+        converged = not changed if converged is None else converged
+        self.note(objective, previous, self.path[0], changed, opened, converged)
         if self.callback is not None:
             words = line.format(f"objective {objective:.8g}")
             message = f"sweep {self.n_iter}: {words}{self.pace()}"
             self.callback(ProgressEvent("sweep", self.n_iter, message, n_clusters, objective))
+
+    def resume(self, path):
+        """Go on after an end, with these objectives of the sweeps so far."""
+        self.path, self.converged, self.enough = path, False, False
+
+    def conclude(self):
+        """Count the last sweep as one that changed nothing."""
+        self.converged = True
 
     def pace(self):
         """How long a sweep takes, and all that there may be, in a fit that takes long."""

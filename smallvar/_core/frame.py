@@ -6,16 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from smallvar._core.validation import check_spread
+from smallvar._core.validation import LARGEST_REACH, SMALLEST_REACH, check_spread
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.sparse import SparseSweep
 from smallvar._sweeps.sums import Layout, column_range, round_origin
 
+# of the largest value of a column that varies: how far a mean may be off, some 1e-15 of that value
+COLUMN_ROUNDING = 2.0**-49
+
 
 def column_rounding(low, high):
     """By how much a mean of values between these, in a column each, may be off by rounding."""
-    # some 1e-15 of the largest value; the mean of a constant column is exact
-    return np.where(high > low, np.maximum(np.abs(low), np.abs(high)) * 2.0**-49, 0.0)
+    # the mean of a constant column is exact
+    largest = np.maximum(np.abs(low), np.abs(high))
+    return np.where(high > low, largest * COLUMN_ROUNDING, 0.0)
 
 
 def mean_rounding(low, high):
@@ -50,7 +54,7 @@ class Frame:
         reach = max((high - self.origin).max(), (self.origin - low).max())
         if centers is not None:
             reach = max(reach, np.abs(centers - self.origin).max())
-        if reach > 0 and not 1e-140 < reach < 1e140:
+        if reach > 0 and not SMALLEST_REACH < reach < LARGEST_REACH:
             raise ValueError(
                 f"X must be spread over more than 1e-140 and less than 1e140, got {reach:.3g}: "
                 "squared distances would leave the range of float64; rescale the data"

@@ -1,4 +1,4 @@
-"""Tables of pandas, polars and pyarrow: what scikit-learn takes of them, and what is wrong."""
+"""Tables of pandas, polars and pyarrow as arrays; errors name the column."""
 
 import sys
 from contextlib import contextmanager

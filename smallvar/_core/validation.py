@@ -1,4 +1,4 @@
-"""Checks of parameters and data: what is refused, in which words, and the tolerances."""
+"""Checks of parameters and data, and the messages where they fail."""
 
 import math
 import operator
@@ -19,7 +19,14 @@ Data: TypeAlias = ArrayLike | sparray | spmatrix  # what estimators take that ta
 DTYPES = (np.float64, np.float32)
 LARGEST = 2**63 - 1  # of integers
 MOST_COLUMNS = 2**31 - 1  # of sparse data
-ASYMMETRY = 1e-10  # of the largest entry; float32 is allowed its own rounding
+# tolerances; "absolute": in the unit of the data or weights
+# of the largest entry: symmetric entries that are closer count as equal; 8 epsilon of the type is
+# allowed where that is more
+ASYMMETRY = 1e-10
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-300, 1e100  # absolute: sums and quotients stay in float64
+# absolute, of the largest value of X or its distance from the origin: squares are normal float64
+SMALLEST_REACH, LARGEST_REACH = 1e-140, 1e140
+LARGEST_ERROR = 1e290  # absolute, the sum of weights times the squared spread: stays in float64
 TILE = 1 << 19  # numbers compared at a time
 
 
@@ -224,14 +231,14 @@ def check_sparse(X, name, allowed):
             )
 
 
-def sparse_rows(X, k=1):
+def sparse_rows(X):
     """Checked CSR data as the sweeps read them: columns ascend, each once in a row, as int32.
 
     The arrays are the user's wherever they are so already; entries of the same place are added.
     """
     if X.shape[1] > MOST_COLUMNS:
         raise ValueError(f"X must have at most {MOST_COLUMNS} columns, got {X.shape[1]}")
-    room_for(k, X.shape[1])
+    room_for(1, X.shape[1])
     begin = aligned(X.indptr)
     indices, data = aligned(X.indices[: begin[-1]]), aligned(X.data[: begin[-1]])
     if not is_canonical(begin, indices):
@@ -274,7 +281,7 @@ def check_reach(X):
     """Raise where squares would leave float64."""
     values = X.data if issparse(X) else X
     reach = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
-    if reach > 0 and not 1e-140 < reach < 1e140:
+    if reach > 0 and not SMALLEST_REACH < reach < LARGEST_REACH:
         raise ValueError(
             f"X must have its largest absolute value above 1e-140 and below 1e140, got "
             f"{reach:.3g}: squares would leave the range of float64; rescale the data"
@@ -317,10 +324,10 @@ def as_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     positive = weight[weight > 0]
     if len(positive):
         least, most = float(positive.min()), float(positive.max())
-        if least < 1e-300 or most > 1e100:
+        if least < SMALLEST_WEIGHT or most > LARGEST_WEIGHT:
             raise ValueError(
                 "sample_weight must be 0 or between 1e-300 and 1e100, got "
-                f"{least if least < 1e-300 else most!r}"
+                f"{least if least < SMALLEST_WEIGHT else most!r}"
             )
     return weight
 
@@ -364,7 +371,7 @@ def check_ratio(weight, most, algorithm=None):
 
 def check_spread(mass, reach):
     """Raise where the sum of weights times a squared distance would leave float64."""
-    if mass * reach**2 > 1e290:
+    if mass * reach**2 > LARGEST_ERROR:
         raise ValueError(
             "sample_weight must not take the squared spread of X beyond 1e290, got weights "
             f"that sum to {mass:.3g} for a spread of {reach:.3g}: rescale one of them"

@@ -4,8 +4,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
 
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.config import resolve_threads
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     check_data,
@@ -22,9 +24,12 @@ from smallvar._features.feature_estimator import (
     check_exact,
     check_masses,
     check_named,
+    check_search,
+    new_sweep,
+    run_starts,
+    swaps_of,
 )
-from smallvar._features.feature_path import Steps, choose
-from smallvar._selection.envelope import FeaturePath
+from smallvar._features.feature_path import FeaturePath, Steps, choose
 from smallvar._selection.penalty import check_guess, cut_guess
 
 
@@ -163,10 +168,11 @@ class BPMeans(FeatureEstimator):
 
     lam_: float
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_components: int = 8,
         max_features: int | None = None,
         algorithm: Literal["sweep", "collapsed", "stepwise"] = "sweep",
@@ -197,7 +203,7 @@ class BPMeans(FeatureEstimator):
         check_number(self.n_components, "n_components", low=1, integer=True)
         check_number(self.max_features, "max_features", low=1, integer=True, none=True)
         check_option(self.algorithm, "algorithm", ("sweep", "collapsed", "stepwise"))
-        self._check_common()
+        check_search(self)
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the features of the data.
@@ -240,16 +246,16 @@ class BPMeans(FeatureEstimator):
                     Z, cap = chosen, self.path_.best
             elif isinstance(lam, str):
                 guess = cut_guess(self.n_components, len(rows), "n_components")
-                probe = self._sweep(rows, None, "coordinate", 0.0, guess, 0, n_threads)
+                probe = new_sweep(self, rows, None, "coordinate", 0.0, guess, 0, n_threads)
                 lam = probe.farthest_first()
             lam = float(lam)
             if self.algorithm == "stepwise":
                 sweep, path, converged = self._stepwise(rows, weight, lam, cap, rng, n_threads)
             else:
-                swaps = self._swaps(rows, given=given)
+                swaps = swaps_of(self, rows, given=given)
                 swaps = swaps if given or Z is None else 0  # the path has made them
-                sweep = self._sweep(rows, weight, self.algorithm, lam, cap, swaps, n_threads)
-                self._start(sweep, rng, Z)
+                sweep = new_sweep(self, rows, weight, self.algorithm, lam, cap, swaps, n_threads)
+                run_starts(self, sweep, rng, Z)
                 converged = sweep.converged
             self.lam_ = lam
             self._keep(sweep, X, active, n_threads)
@@ -261,13 +267,13 @@ class BPMeans(FeatureEstimator):
 
     def _stepwise(self, X, weight, lam, cap, rng, n_threads):
         """K-features for K = 0, 1, 2, ... until the objective rises."""
-        swaps, callback = self._swaps(X), self._callback()
-        best = self._sweep(X, weight, "coordinate", 0.0, 0, 0, n_threads)
+        swaps, callback = swaps_of(self, X), self._callback()
+        best = new_sweep(self, X, weight, "coordinate", 0.0, 0, 0, n_threads)
         best.encode(np.zeros((0, X.shape[1])))
         path, converged = [best.error], True
         for k in range(1, cap + 1):
-            sweep = self._sweep(X, weight, "coordinate", 0.0, k, swaps, n_threads)
-            self._start(sweep, rng, None)
+            sweep = new_sweep(self, X, weight, "coordinate", 0.0, k, swaps, n_threads)
+            run_starts(self, sweep, rng, None)
             objective = sweep.error + lam * k
             if callback is not None:
                 message = f"{k} features: objective {objective:.8g}"
@@ -410,18 +416,6 @@ class KFeatures(FeatureEstimator):
         self.n_threads = n_threads
         self.verbose = verbose
 
-    def _check_parameters(self):
-        chosen = isinstance(self.n_components, str)
-        if chosen:
-            check_option(self.n_components, "n_components", ("auto",))
-            check_named(self.init, "n_components='auto'")
-        else:
-            check_number(self.n_components, "n_components", low=1, integer=True)
-        check_option(self.assign, "assign", ("coordinate", "exact"))
-        if self.assign == "exact" and not chosen:
-            check_exact(self.n_components, "n_components")
-        self._check_common()
-
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the features of the data.
 
@@ -441,11 +435,11 @@ class KFeatures(FeatureEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            self._check_parameters()
+            _check_k_features(self)
             rng, n_threads = self._rng(), self._threads()
             X, rows, weight, active = self._prepare(X, sample_weight)
             self._forget_path()
-            k, swaps, Z = self.n_components, self._swaps(rows), None
+            k, swaps, Z = self.n_components, swaps_of(self, rows), None
             if k == "auto":
                 exact = EXACT_LIMIT if self.assign == "exact" else 0
                 most, callback = exact or len(rows), self._callback()
@@ -456,9 +450,9 @@ class KFeatures(FeatureEstimator):
             if not isinstance(self.init, str):
                 Z = check_assignments(self.init, len(X), k, "n_components")
                 Z = Z if active is None else np.ascontiguousarray(Z[active])
-                swaps = self._swaps(rows, given=True)
-            sweep = self._sweep(rows, weight, self.assign, 0.0, k, swaps, n_threads)
-            self._start(sweep, rng, Z)
+                swaps = swaps_of(self, rows, given=True)
+            sweep = new_sweep(self, rows, weight, self.assign, 0.0, k, swaps, n_threads)
+            run_starts(self, sweep, rng, Z)
             self._keep(sweep, X, active, n_threads)
             if not sweep.converged:
                 warn_not_converged(self, self.n_iter_)
@@ -557,7 +551,7 @@ def feature_path(
         raise TypeError("n_components must not be given: it goes from 0 to max_components")
     model = KFeatures(**options)
     check_named(model.init, "feature_path")
-    model._check_parameters()
+    _check_k_features(model)
     if model.assign == "exact":
         check_exact(max_components, "max_components")
     X = check_data(X)
@@ -567,7 +561,9 @@ def feature_path(
         check_masses(X, weight)
         if not weight.all():
             X, weight = np.ascontiguousarray(X[weight > 0]), weight[weight > 0]
-    rng, n_threads = model._rng(), model._threads()
+    rng = check_random_state(model.random_state)
+    check_number(model.n_threads, "n_threads", low=1, integer=True, none=True)
+    n_threads = resolve_threads(model.n_threads)
     exact = EXACT_LIMIT if model.assign == "exact" else 0
     steps = Steps(model, X, weight, exact, rng, n_threads)
     for _ in range(min(max_components, len(X))):
@@ -575,3 +571,17 @@ def feature_path(
     if not steps.converged:
         warn_not_converged(model, steps.n_iter)
     return steps.path()
+
+
+def _check_k_features(model):
+    """Raise unless the parameters of a KFeatures are within their bounds."""
+    chosen = isinstance(model.n_components, str)
+    if chosen:
+        check_option(model.n_components, "n_components", ("auto",))
+        check_named(model.init, "n_components='auto'")
+    else:
+        check_number(model.n_components, "n_components", low=1, integer=True)
+    check_option(model.assign, "assign", ("coordinate", "exact"))
+    if model.assign == "exact" and not chosen:
+        check_exact(model.n_components, "n_components")
+    check_search(model)

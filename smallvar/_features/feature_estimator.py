@@ -6,8 +6,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import Estimator
-from smallvar._core.progress import ProgressEvent
+from smallvar._core.estimator import Estimator, check_starts
+from smallvar._core.progress import ProgressEvent, callback_for
 from smallvar._core.validation import (
     DTYPES,
     as_floats,
@@ -22,6 +22,8 @@ from smallvar._sweeps.features.starts import FeatureSweep
 
 INITS = ("alternate", "mean", "data")
 EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
+# absolute, of weights and of weights times the largest square of X: sums stay within float64
+SMALLEST_WEIGHTED, LARGEST_WEIGHTED = 1e-280, 1e280
 # swaps where n_swaps is "auto": as many, but fewer where so many numbers in X make them slow
 SWAPS, PATH_SWAPS, FEW_SWAPS, SWAP_NUMBERS = 20, 50, 2, 1 << 24
 
@@ -39,7 +41,8 @@ def check_masses(X, weight):
     """Raise where weighted squares would leave float64."""
     reach = max(abs(float(X.max())), abs(float(X.min()))) or 1.0
     low, high = weight[weight > 0].min(), weight.max()
-    if min(low, low * reach**2) < 1e-280 or max(high, high * reach**2) > 1e280:
+    least, most = min(low, low * reach**2), max(high, high * reach**2)
+    if least < SMALLEST_WEIGHTED or most > LARGEST_WEIGHTED:
         raise ValueError(
             "sample_weight must be such that weights, and weights times the largest square in X, "
             f"are above 1e-280 and below 1e280, got {low:.3g} to {high:.3g}; rescale them"
@@ -76,6 +79,80 @@ def check_assignments(init, n_samples, width, name):
     return np.ascontiguousarray(Z, dtype=np.uint8)
 
 
+def check_search(model):
+    """Raise unless the parameters of the starts and swaps are within their bounds."""
+    if isinstance(model.init, str):
+        check_option(model.init, "init", INITS)
+    if isinstance(model.n_swaps, str):
+        check_option(model.n_swaps, "n_swaps", ("auto",))
+    else:
+        check_number(model.n_swaps, "n_swaps", low=0, integer=True)
+    check_starts(model)
+
+
+def swaps_of(model, X, *, given=False, path=False):
+    """Number of swaps after each start: by default as many as pay, none after one of the user's.
+
+    What is too much goes by the size of the data alone: the result is the same anywhere.
+    """
+    if not isinstance(model.n_swaps, str):
+        return min(model.n_swaps, 2**31 - 1)
+    most = PATH_SWAPS if path else SWAPS
+    return 0 if given else max(FEW_SWAPS, min(most, SWAP_NUMBERS // X.size))
+
+
+def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads):
+    """A sweep over these rows with the parameters of an estimator."""
+    return FeatureSweep(
+        X,
+        weight,
+        rule,
+        lam,
+        min(cap, X.shape[0]),
+        min(model.max_iter, 2**31 - 1),
+        model.tol,
+        n_swaps,
+        n_threads,
+        _told(model),
+    )
+
+
+def _told(model):
+    """What compiled starts call after a sweep; None if nobody listens."""
+    callback = callback_for(model.verbose, model)
+    if callback is None:
+        return None
+
+    def tell(start, n_iter, k, objective, changed, created):
+        message = (
+            f"start {start}, sweep {n_iter}: {k} features, objective {objective:.8g}, "
+            f"{changed} rows changed, {created} features created"
+        )
+        callback(ProgressEvent("sweep", n_iter, message, k, objective))
+
+    return tell
+
+
+def run_starts(model, sweep, rng, Z):
+    """Run all starts of a sweep; the best one stays in it."""
+    count = model.n_init if Z is None else 1
+    states = rng.randint(2**63 - 1, size=count, dtype=np.int64)  # of the starts' generators
+    if Z is not None:
+        sweep.run_given(Z, int(states[0]))
+        return
+    init = model.init if isinstance(model.init, str) else INITS[0]
+    modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[init]  # as FeatureSweep.run has it
+    modes = np.resize(np.array(modes, dtype=np.intc), count)
+    sweep.run(states.astype(np.uint64), modes)
+
+
+def rows_of_Z(X, weight, components, n_threads):
+    """The best rows of Z for given features, or the best found where they are many."""
+    k = len(components)
+    sweep = FeatureSweep(X, weight, "coordinate", 0.0, k, 1, 0.0, 0, n_threads, False)
+    return sweep.encode(components)
+
+
 class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Base of estimators whose result is X ~ Z A."""
 
@@ -86,15 +163,6 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
     objective_: float
     objective_path_: NDArray[np.float64]
     n_iter_: int
-
-    def _check_common(self):
-        if isinstance(self.init, str):
-            check_option(self.init, "init", INITS)
-        if isinstance(self.n_swaps, str):
-            check_option(self.n_swaps, "n_swaps", ("auto",))
-        else:
-            check_number(self.n_swaps, "n_swaps", low=0, integer=True)
-        self._check_starts()
 
     def _prepare(
         self, X: ArrayLike, sample_weight: ArrayLike | None
@@ -118,63 +186,6 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
     def _forget_path(self):
         vars(self).pop("path_", None)
 
-    def _swaps(self, X, given=False, path=False):
-        """Swaps after each start; by default as many as pay, and none after one of the user's.
-
-        What is too much goes by the size of the data alone: the result is the same anywhere.
-        """
-        if not isinstance(self.n_swaps, str):
-            return min(self.n_swaps, 2**31 - 1)
-        most = PATH_SWAPS if path else SWAPS
-        return 0 if given else max(FEW_SWAPS, min(most, SWAP_NUMBERS // X.size))
-
-    def _sweep(self, X, weight, rule, lam, cap, n_swaps, n_threads):
-        return FeatureSweep(
-            X,
-            weight,
-            rule,
-            lam,
-            min(cap, X.shape[0]),
-            min(self.max_iter, 2**31 - 1),
-            self.tol,
-            n_swaps,
-            n_threads,
-            self._told(),
-        )
-
-    def _told(self):
-        """What compiled starts call after a sweep; None if nobody listens."""
-        callback = self._callback()
-        if callback is None:
-            return None
-
-        def tell(start, n_iter, k, objective, changed, created):
-            message = (
-                f"start {start}, sweep {n_iter}: {k} features, objective {objective:.8g}, "
-                f"{changed} rows changed, {created} features created"
-            )
-            callback(ProgressEvent("sweep", n_iter, message, k, objective))
-
-        return tell
-
-    def _start(self, sweep, rng, Z):
-        """Run all starts of a sweep; the best one stays in it."""
-        states = self._states(rng, Z is not None)
-        if Z is not None:
-            sweep.run_given(Z, int(states[0]))
-            return
-        sweep.run(states.astype(np.uint64), self._modes(len(states)))
-
-    def _states(self, rng, given):
-        """The states of the generators of the starts."""
-        return rng.randint(2**63 - 1, size=1 if given else self.n_init, dtype=np.int64)
-
-    def _modes(self, count):
-        """How each start is seeded: 0, by the mean; 1, by the data."""
-        init = self.init if isinstance(self.init, str) else INITS[0]
-        modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[init]
-        return np.resize(np.array(modes, dtype=np.intc), count)
-
     def _keep(self, sweep, X, active, n_threads):
         """Learned attributes."""
         self.components_, self.n_components_ = sweep.components(), sweep.k
@@ -192,13 +203,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
     def _encode(self, X, weight, n_threads):
         """Rows of Z for data, and the weighted squared error."""
         components = learned(self, "components_", self.n_components_, X.shape[1])
-        return self._rows_of_Z(X, weight, components, n_threads)
-
-    def _rows_of_Z(self, X, weight, components, n_threads):
-        """The best rows of Z for given features, or the best found where they are many."""
-        k = len(components)
-        sweep = FeatureSweep(X, weight, "coordinate", 0.0, k, 1, 0.0, 0, n_threads, False)
-        return sweep.encode(components)
+        return rows_of_Z(X, weight, components, n_threads)
 
     @property
     def _n_features_out(self):

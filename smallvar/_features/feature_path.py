@@ -1,17 +1,55 @@
 """The feature path: features of every number, which number the data speak for, and its penalty."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smallvar._core.progress import ProgressEvent
+from smallvar._features.feature_estimator import new_sweep, rows_of_Z, run_starts, swaps_of
 from smallvar._selection.criterion import count_distinct
-from smallvar._selection.envelope import FeaturePath, envelope, penalty_within
+from smallvar._selection.envelope import Path, envelope, penalty_within
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
-EXACT_FIT = 1e-20  # share of the data's square that counts as no error
+EXACT_FIT = 1e-20  # of the square of the data: an error, or a column, that counts as none
 BEYOND = 3  # numbers of features tried beyond the best one,
 BEYOND_PART = 3  # or this part of the best one, if that is more
 EXACT = 8  # features up to which rows choose exactly, which then costs little
 NUMBERS, ROWS = 1 << 14, 500  # numbers in the rows that "auto" looks at, but at least so many rows
+
+
+class FeaturePath(Path):
+    """Errors with different numbers of features, found by :func:`feature_path`.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_path,), intp
+        The numbers of features K: 0, 1, 2 and so on. ``n_components`` is another name for it.
+    error : ndarray of shape (n_path,), float64
+        The squared error, in squared data units.
+    criterion : ndarray of shape (n_path,), float64
+        The description length, in nats; infinite for more features than may be chosen.
+    lam_low, lam_high : ndarray of shape (n_path,), float64
+        The penalties between which this K has the lowest objective; NaN for a K that is best for
+        none.
+    best : int
+        The K with the lowest criterion.
+    lam : float
+        A penalty for it.
+    """
+
+    count_name = "number of features"
+    error_name = "squared error, in squared data units"
+    columns = ("n_components", "error", "criterion", "lam_low", "lam_high")
+
+    def __init__(self, counts, error, lam_low, lam_high, criterion, best, lam):
+        self.counts = np.asarray(counts, dtype=np.intp)
+        self.error, self.criterion = error, criterion
+        self.lam_low, self.lam_high = lam_low, lam_high
+        self.best, self.lam = best, lam
+
+    @property
+    def n_components(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
+        """The numbers of features, ``counts``."""
+        return self.counts
 
 
 class DescriptionLength:
@@ -19,9 +57,9 @@ class DescriptionLength:
 
     V = u d log(error / energy) + 2 u sum_k h(p_k) + 2 K (d + 1) log u,
 
-    u the number of distinct rows, d that of the columns that are not all zero or a trifle beside
-    others (but at most u), p_k the share of the rows that have feature k, and h the entropy of a
-    bit, in nats.
+    u the number of distinct rows, d that of the columns whose squares are more than EXACT_FIT of
+    the data's (but at most u), p_k the share of the rows that have feature k, and h the entropy of
+    a bit, in nats.
     """
 
     def __init__(self, X, weight):
@@ -57,7 +95,7 @@ class Steps:
         self.rng, self.n_threads = rng, n_threads
         self.judge = DescriptionLength(X, weight)
         self.n_iter, self.converged = 0, True
-        sweep = model._sweep(X, weight, "coordinate", 0.0, 0, 0, n_threads)
+        sweep = new_sweep(model, X, weight, "coordinate", 0.0, 0, 0, n_threads)
         energy = sweep.measure()
         Z = np.zeros((len(X), 0), dtype=np.uint8)
         self.error, self.criterion = [energy], [self.judge(energy, energy, Z)]
@@ -68,11 +106,11 @@ class Steps:
         k, model = len(self.error), self.model
         more = np.zeros((len(self.X), 1), dtype=np.uint8)
         rule = "exact" if k <= self.exact else "coordinate"
-        swaps = model._swaps(self.X, path=rule == "coordinate")
+        swaps = swaps_of(model, self.X, path=rule == "coordinate")
         starts = []
         for Z in (None, np.ascontiguousarray(np.hstack([self.Z[-1], more]))):
-            sweep = model._sweep(self.X, self.weight, rule, 0.0, k, swaps, self.n_threads)
-            model._start(sweep, self.rng, Z)
+            sweep = new_sweep(model, self.X, self.weight, rule, 0.0, k, swaps, self.n_threads)
+            run_starts(model, sweep, self.rng, Z)
             self.n_iter = max(self.n_iter, sweep.n_iter)
             self.converged &= sweep.converged
             starts.append(sweep)
@@ -124,5 +162,5 @@ def choose(model, X, weight, exact, most, rng, n_threads, callback=None):
             callback(ProgressEvent("features", k, message, k, error))
     Z = steps.Z[steps.best]
     if n > size:
-        Z = model._rows_of_Z(X, None, steps.components[steps.best], n_threads)[0].astype(np.uint8)
+        Z = rows_of_Z(X, None, steps.components[steps.best], n_threads)[0].astype(np.uint8)
     return steps.path(scale), np.ascontiguousarray(Z)

@@ -1,7 +1,7 @@
 """Searches for the clusters of a graph whose penalized cut is lowest."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,10 @@ from smallvar._core.fit_loop import LoopSettings, Progress, best_of
 from smallvar._core.progress import callback_for
 from smallvar._sweeps.graph import BatchSweep, CutSweep, LinkSweep, number_labels
 
-TIE = 1e-12  # costs this close, relative to the largest, are equal
+# of abs(lam) plus the largest cut / size of a node (of modularity: of the largest sum of links):
+# costs, and objectives of starts, that are closer tie
+TIE = 1e-12
+ARPACK_TOLERANCE = 1e-8  # of the largest eigenvalue, for the shift, to which the residual is added
 DENSE = 200  # nodes up to which all eigenvalues are computed
 FEW = 32  # a sweep moves few nodes if it moves no more than one in FEW
 STEPS, REACH = 22, 3.5  # penalties of a chain, and the largest log of kept over cut links in it
@@ -63,7 +66,8 @@ class Descent:
         labels = getattr(self, algorithm)(start.copy())
         self.labels, self.n_clusters = number_labels(labels, None)
         last = self.sweeps(self.graph.arrays, self.labels, self.lam, self.tie)
-        self.progress.objective, self.cut = last.objective(), last.cut
+        self.progress.correct(last.objective())
+        self.cut = last.cut
         return self
 
     def settle(self, graph, labels, order, few=0):
@@ -148,7 +152,8 @@ def kernel_shift(graph):
     if len(graph) <= DENSE:
         return float(eigh(N.toarray(), eigvals_only=True)[-1])
     try:
-        value, vector = eigsh(N, k=1, which="LA", tol=1e-8, v0=np.sqrt(1 + np.arange(len(graph))))
+        v0 = np.sqrt(1 + np.arange(len(graph)))
+        value, vector = eigsh(N, k=1, which="LA", tol=ARPACK_TOLERANCE, v0=v0)
     except ArpackError:
         row = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
         ratio = (
@@ -198,6 +203,17 @@ class Clustering(NamedTuple):
         return cls(labels, int(labels.max()) + 1, sweep.cut)
 
 
+@dataclass
+class LinkCounts:
+    """Links within and between clusters, and what the degrees of the clusters let expect."""
+
+    e_in: float  # twice the links within clusters
+    e_out: float  # and between
+    v_in: float
+    v_out: float
+    sizes: NDArray[np.int64]  # nodes with links in each cluster
+
+
 class DescriptionLength:
     """What it takes to write down the clusters, and the links given the clusters and degrees.
 
@@ -224,31 +240,33 @@ class DescriptionLength:
         self.ends = self.scale * total  # 2E
 
     def _counts(self, labels):
-        """Links within and between clusters, what degrees let expect, and nodes of each."""
+        """The links of these clusters."""
         between = labels[self.row] != labels[self.graph.indices]
         e_out = self.scale * float(self.graph.weight[between].sum())
         degree = self.scale * np.bincount(labels, self.graph.out)
         v_in = float(degree @ degree) / self.ends
-        size = np.bincount(labels[self.linked])
-        return self.ends - e_out, e_out, v_in, self.ends - v_in, size[size > 0]
+        sizes = np.bincount(labels[self.linked])
+        return LinkCounts(self.ends - e_out, e_out, v_in, self.ends - v_in, sizes[sizes > 0])
 
     def __call__(self, labels):
         """The description length of these clusters, in nats."""
         if not self.linked.any():
             return 0.0
-        e_in, e_out, v_in, v_out, size = self._counts(labels)
-        n, k = int(size.sum()), len(size)
-        nats = -(_gain(e_in, v_in) + _gain(e_out, v_out)) / 2
-        nats += gammaln(n + 1) - gammaln(size + 1).sum() + np.log(n)
+        links = self._counts(labels)
+        n, k = int(links.sizes.sum()), len(links.sizes)
+        nats = -(_gain(links.e_in, links.v_in) + _gain(links.e_out, links.v_out)) / 2
+        nats += gammaln(n + 1) - gammaln(links.sizes + 1).sum() + np.log(n)
         nats += gammaln(n) - gammaln(k) - gammaln(n - k + 1)
         return float(nats + (np.log(self.ends / 2 + 1) if k > 1 else 0.0))
 
     def resolution(self, labels):
         """At which modularity's gains are those of the likelihood; None where that is nowhere."""
-        e_in, e_out, v_in, v_out, size = self._counts(labels)
-        if len(size) == 1 or e_out <= 0 or e_in * v_out <= e_out * v_in:
+        links = self._counts(labels)
+        if len(links.sizes) == 1 or links.e_out <= 0:
             return None
-        within, between = e_in / v_in, e_out / v_out
+        if links.e_in * links.v_out <= links.e_out * links.v_in:
+            return None
+        within, between = links.e_in / links.v_in, links.e_out / links.v_out
         return (within - between) / math.log(within / between)
 
 

@@ -1,4 +1,4 @@
-"""The graph that a penalized cut is made of, as it is given and as its parts and clusters."""
+"""Graphs: checks of what is given, connected components, graphs of clusters."""
 
 import sys
 import warnings

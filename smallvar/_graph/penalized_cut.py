@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import sparray, spmatrix
-from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import best_of
 from smallvar._core.progress import CallbackMixin, callback_for
 from smallvar._core.validation import (
@@ -20,6 +19,7 @@ from smallvar._core.validation import (
     check_verbose,
     shown,
 )
+from smallvar._graph.cut_path import Clusterings, CutPath
 from smallvar._graph.cuts import (
     Clustering,
     Descent,
@@ -31,7 +31,6 @@ from smallvar._graph.cuts import (
     tie_of,
 )
 from smallvar._graph.network import check_labels, read_graph, warn_useless
-from smallvar._selection.envelope import CutPath
 
 if TYPE_CHECKING:
     from networkx import Graph
@@ -185,10 +184,11 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: NDArray[Any]
 
+    @keywords_only("units of the cut, negative")
     def __init__(
         self,
-        lam: float | Literal["auto", "plateau"] | None = "auto",
         *,
+        lam: float | Literal["auto", "plateau"] | None = "auto",
         cut: Literal["normalized", "ratio"] = "normalized",
         algorithm: Literal["multilevel", "incremental", "batch"] = "multilevel",
         init: ArrayLike | None = None,
@@ -205,22 +205,6 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
         self.verbose = verbose
-
-    def _check_parameters(self):
-        check_verbose(self.verbose)
-        check_option(self.cut, "cut", ("normalized", "ratio"))
-        check_option(self.algorithm, "algorithm", ("multilevel", "incremental", "batch"))
-        if isinstance(self.lam, str):
-            check_option(self.lam, "lam", LAMS)
-            if self.algorithm != "multilevel":
-                raise ValueError(
-                    f"lam must be a number or None with algorithm={self.algorithm!r}, got "
-                    f"{shown(self.lam)}: only 'multilevel' finds clusters for a range of penalties"
-                )
-        elif not math.isfinite(check_number(self.lam, "lam", none=True) or 0.0):
-            raise ValueError(f"lam must be finite, got {shown(self.lam)}")
-        check_number(self.n_init, "n_init", low=1, integer=True)
-        check_number(self.max_iter, "max_iter", low=1, integer=True)
 
     def fit(self, X: "ArrayLike | sparray | spmatrix | Graph", y: object = None) -> Self:
         """Cluster the nodes of a graph.
@@ -239,7 +223,7 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            self._check_parameters()
+            _check_parameters(self)
             rng = check_random_state(self.random_state)
             graph = read_graph(self, X, self.cut)
             start = check_labels(self.init, graph)
@@ -253,7 +237,7 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
                     lam = -0.5 if self.cut == "normalized" else -0.5 * float(graph.out.mean())
                 elif graph.indices.size:
                     warn_useless(float(lam), graph, self.cut)
-                best = self._solve(graph, start, float(lam), rng)
+                best = _solve(self, graph, start, float(lam), rng)
             self.labels_, self.n_clusters_ = best.labels, best.n_clusters
             self.cut_, self.objective_ = best.cut, best.objective
             self.objective_path_ = np.array(best.progress.path)
@@ -267,15 +251,12 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
         length = DescriptionLength(graph)
         if self.lam == "plateau":
             lams, found = chain(self, graph, start)
-            self.path_ = path = CutPath(lams, found, _trivial(graph), length)
-            if len(path.ranking):
-                path.best = int(path.ranking[0])
-                i = int(np.searchsorted(path.counts, path.best))
-                path.lam = lam = -math.sqrt(path.lam_low[i] * path.lam_high[i])
-                labels = path.labels()
-            else:
+            self.path_ = path = Clusterings(graph, found, length, lams).widest(log=True)
+            if path.best is None:
                 lam = float(lams[-1])
                 labels = path.labels(path.at(lam))
+            else:
+                lam, labels = path.lam, path.labels()
             runs = [Descent(self, graph, lam, None).run("multilevel", labels)]
             for _ in range(self.n_init - 1):
                 order = rng.permutation(len(graph))
@@ -290,24 +271,8 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
         labels = candidates[best][1]
         lam = lam_between(graph, labels, self.cut)
         found = [Clustering.of(graph, labels) for _, labels in candidates.values()]
-        self.path_ = CutPath(None, found, _trivial(graph), length, (best, lam))
+        self.path_ = Clusterings(graph, found, length).chosen(best, lam)
         return Descent(self, graph, lam, None).run("multilevel", labels), lam
-
-    def _solve(self, graph, start, lam, rng):
-        """The best of the starts."""
-        if start is None and self.algorithm == "batch":
-            start = spectral_labels(graph, lam, rng, self.n_init)
-
-        def run(number):
-            order = rng.permutation(len(graph)) if number else None
-            return Descent(self, graph, lam, order).run(self.algorithm, start)
-
-        return best_of(
-            map(run, range(self.n_init)),
-            total=self.n_init,
-            callback=callback_for(self.verbose, self),
-            rounding=tie_of(graph, lam),
-        )
 
     def fit_predict(
         self, X: "ArrayLike | sparray | spmatrix | Graph", y: object = None
@@ -403,8 +368,8 @@ def cut_path(
     if "lam" in options:
         raise TypeError("lam must not be given: it goes over lams")
     check_number(n_lams, "n_lams", low=1, integer=True)
-    model = PenalizedCut(None, **options)
-    model._check_parameters()
+    model = PenalizedCut(lam=None, **options)
+    _check_parameters(model)
     rng = check_random_state(model.random_state)
     graph = read_graph(model, X, model.cut)
     start = check_labels(model.init, graph)
@@ -422,13 +387,42 @@ def cut_path(
         if lams.ndim != 1 or not lams.size or not np.isfinite(lams).all():
             raise ValueError(wanted)
         lams = np.sort(lams)
-    found = [model._solve(graph, start, float(lam), rng) for lam in lams]
+    found = [_solve(model, graph, start, float(lam), rng) for lam in lams]
     if not all(f.converged for f in found):
         warn_not_converged(model, max(f.progress.n_iter for f in found))
-    return CutPath(lams, found, _trivial(graph), DescriptionLength(graph))
+    return Clusterings(graph, found, DescriptionLength(graph), lams).widest(log=False)
 
 
-def _trivial(graph):
-    """Whether so many clusters are one for each node or fewer than one for each connected part."""
-    parts, _ = connected_components(graph.adjacency(), directed=False)
-    return lambda k: not parts < k < len(graph)
+def _check_parameters(model):
+    """Raise unless the parameters of a PenalizedCut are within their bounds."""
+    check_verbose(model.verbose)
+    check_option(model.cut, "cut", ("normalized", "ratio"))
+    check_option(model.algorithm, "algorithm", ("multilevel", "incremental", "batch"))
+    if isinstance(model.lam, str):
+        check_option(model.lam, "lam", LAMS)
+        if model.algorithm != "multilevel":
+            raise ValueError(
+                f"lam must be a number or None with algorithm={model.algorithm!r}, got "
+                f"{shown(model.lam)}: only 'multilevel' finds clusters for a range of penalties"
+            )
+    elif not math.isfinite(check_number(model.lam, "lam", none=True) or 0.0):
+        raise ValueError(f"lam must be finite, got {shown(model.lam)}")
+    check_number(model.n_init, "n_init", low=1, integer=True)
+    check_number(model.max_iter, "max_iter", low=1, integer=True)
+
+
+def _solve(model, graph, start, lam, rng):
+    """The best of the starts."""
+    if start is None and model.algorithm == "batch":
+        start = spectral_labels(graph, lam, rng, model.n_init)
+
+    def run(number):
+        order = rng.permutation(len(graph)) if number else None
+        return Descent(model, graph, lam, order).run(model.algorithm, start)
+
+    return best_of(
+        map(run, range(model.n_init)),
+        total=model.n_init,
+        callback=callback_for(model.verbose, model),
+        rounding=tie_of(graph, lam),
+    )

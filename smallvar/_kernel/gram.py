@@ -1,7 +1,10 @@
-"""Gram matrices: the kernel of an estimator and its matrix, held or made again block by block."""
+"""Gram matrices of kernels, held in memory or computed again block by block."""
 
 import math
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,9 +17,10 @@ from sklearn.metrics.pairwise import (
     pairwise_distances,
     pairwise_kernels,
 )
+from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import Estimator
-from smallvar._core.validation import DTYPES, check_number, check_symmetric, shown
+from smallvar._core.validation import DTYPES, check_data, check_number, check_symmetric, shown
 from smallvar._sweeps.sums import round_origin
 
 BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
@@ -30,6 +34,10 @@ DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
 REMOTE = 1e6
 LARGE = 300.0
 LOST = 1e10  # the same ratio, beyond which at most 6 digits of a distance are left
+# of the largest eigenvalue: Lanczos ends at so small a residual; a kernel, centered, is indefinite
+# with one below -100 times this (or the epsilon of the type)
+ZERO_EIGENVALUE = 1e-10
+EQUAL_ROWS = 1e-10  # of the largest squared distance: sparse rows that are closer are copies
 # kernels of products: what is left of a distance is their rounding, relative to squares of rows
 PRODUCTS = ("linear", "poly", "polynomial", "cosine")
 SHARE = 0.3  # gamma times the typical distance, where gamma is not given
@@ -56,7 +64,7 @@ def typical_distance(X, weight, metric):
             X[rows].astype(np.float64), metric="euclidean" if root else metric
         )
         distance = distance ** (1 + root)
-        distance[distance <= 1e-10 * distance.max(initial=0)] = 0.0  # those of equal rows are off
+        distance[distance <= EQUAL_ROWS * distance.max(initial=0)] = 0.0
     else:
         distance = squareform(pdist(X[rows], metric))
     first = (distance == 0).argmax(axis=1) == np.arange(len(rows))  # of its copies
@@ -124,6 +132,50 @@ def same(value, other):
 def block_size(max_memory):
     """Elements of a block of K: few enough for the budget."""
     return int(min(BLOCK, max(1, max_memory / TEMPORARY)))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel and its arguments. Where there is an ``origin``, it is subtracted from all rows."""
+
+    function: str | Callable[..., ArrayLike]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    origin: NDArray[np.floating] | None = None
+
+    def between(self, X, Y):
+        """The kernel of each row of X with each of Y, float32 or float64."""
+        if self.origin is not None:
+            X, Y = X - self.origin, Y - self.origin
+        gamma = self.arguments.get("gamma", 1.0 / X.shape[1])
+        if isinstance(self.function, str) and self.function == "rbf" and is_remote(X, Y, gamma):
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
+                K = np.exp(-gamma * cdist(X, Y, "sqeuclidean"))
+            K = K.astype(np.result_type(X, Y), copy=False)
+        elif isinstance(self.function, str):
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
+                K = pairwise_kernels(X, Y, metric=self.function, **self.arguments)
+        else:
+            K = np.asarray(self.function(X, Y, **self.arguments))
+            if K.shape != (X.shape[0], Y.shape[0]):
+                raise ValueError(
+                    f"kernel must return a matrix of shape {(X.shape[0], Y.shape[0])} for "
+                    f"{X.shape[0]} and {Y.shape[0]} rows, got {K.shape}"
+                )
+        if K.dtype.kind not in "fiub":
+            raise ValueError(f"kernel must return real numbers, got {K.dtype}")
+        if not np.isfinite(K).all():
+            raise ValueError(
+                f"kernel must return finite numbers, got others from {self.function!r}"
+            )
+        return K if K.dtype in DTYPES else K.astype(np.float64)
+
+    def diagonal(self, X):
+        """The kernel of each row with itself, float64."""
+        # one row at a time would be a Python loop; small squares are nearly as cheap
+        diagonal = np.empty(X.shape[0])
+        for rows in batches(X.shape[0], 256):
+            diagonal[rows] = self.between(X[rows], X[rows]).diagonal()
+        return diagonal
 
 
 class KernelEstimator(Estimator):
@@ -217,41 +269,51 @@ class KernelEstimator(Estimator):
             check_gram(X)
         return X
 
-    def _kernel_between(self, X, Y):
-        """Kernel of each row of X with each of Y, float32 or float64."""
+    def _kernel_of_fit(self):
+        """The kernel with its arguments, ``gamma_`` where a fit has set it."""
         arguments = self._kernel_arguments()
         if "gamma_" in vars(self):  # another may have been set since
             arguments.pop("gamma", None)
             if self.gamma_ is not None:
                 arguments["gamma"] = self.gamma_
-        gamma = arguments.get("gamma", 1.0 / X.shape[1])
-        if isinstance(self.kernel, str) and self.kernel == "rbf" and is_remote(X, Y, gamma):
-            with np.errstate(over="ignore", invalid="ignore"):  # checked below
-                K = np.exp(-gamma * cdist(X, Y, "sqeuclidean"))
-            K = K.astype(np.result_type(X, Y), copy=False)
-        elif isinstance(self.kernel, str):
-            with np.errstate(over="ignore", invalid="ignore"):  # checked below
-                K = pairwise_kernels(X, Y, metric=self.kernel, **arguments)
-        else:
-            K = np.asarray(self.kernel(X, Y, **arguments))
-            if K.shape != (X.shape[0], Y.shape[0]):
-                raise ValueError(
-                    f"kernel must return a matrix of shape {(X.shape[0], Y.shape[0])} for "
-                    f"{X.shape[0]} and {Y.shape[0]} rows, got {K.shape}"
-                )
-        if K.dtype.kind not in "fiub":
-            raise ValueError(f"kernel must return real numbers, got {K.dtype}")
-        if not np.isfinite(K).all():
-            raise ValueError(f"kernel must return finite numbers, got others from {self.kernel!r}")
-        return K if K.dtype in DTYPES else K.astype(np.float64)
+        return Kernel(self.kernel, arguments)
 
-    def _kernel_diagonal(self, X):
-        """Kernel of each row with itself, float64."""
-        # one row at a time would be a Python loop; small squares are nearly as cheap
-        diagonal = np.empty(X.shape[0])
-        for rows in batches(X.shape[0], 256):
-            diagonal[rows] = self._kernel_between(X[rows], X[rows]).diagonal()
-        return diagonal
+    def kernel_matrix(self, X: ArrayLike, Y: ArrayLike | None = None) -> NDArray[np.floating]:
+        """Return the kernel of each row of X with each row of Y, as the fitted estimator has it.
+
+        For the linear kernel of ``KernelDPMeans`` and ``KernelHDPMeans``, fitted to rows far from
+        zero, a point near these is subtracted from all rows: distances stay the same.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+            Rows; names of columns are not compared with those of the fit.
+        Y : array-like of shape (n_samples_Y, n_features), default=None
+            Other rows; None: those of X.
+
+        Returns
+        -------
+        K : ndarray of shape (n_samples_X, n_samples_Y), float32 or float64
+            The kernel, with ``gamma_`` where the estimator has one.
+
+        Raises
+        ------
+        ValueError
+            For ``kernel="precomputed"``, where only the data themselves are the kernel.
+        """
+        check_is_fitted(self)
+        self._check_kernel()
+        if "_learned_by" in vars(self):
+            self._check_same_kernel()
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+            raise ValueError("kernel must not be 'precomputed' for kernel_matrix: X is the matrix")
+        rows = [check_data(Z) for Z in (X, Y) if Z is not None]
+        for name, Z in zip("XY", rows, strict=False):
+            if Z.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"{name} must have {self.n_features_in_} columns, got {Z.shape[1]}"
+                )
+        return self._kernel_of_fit().between(rows[0], rows[-1])
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -266,17 +328,17 @@ class Gram:
     are in float64. ``room`` is what is left of ``max_memory``.
     """
 
-    def __init__(self, estimator, X, max_memory):
+    def __init__(self, kernel, X, max_memory):
         n = X.shape[0]
-        self.X, self.shape, self._between = X, (n, n), estimator._kernel_between
+        self.X, self.shape, self.kernel = X, (n, n), kernel
         size = block_size(max_memory)
         self.step = max(1, size // n)
         fits = n * n * X.dtype.itemsize + size * TEMPORARY <= max_memory
-        given = isinstance(estimator.kernel, str) and estimator.kernel == "precomputed"
+        given = isinstance(kernel.function, str) and kernel.function == "precomputed"
         if given:
             self.K = X if X.flags.c_contiguous else X.T  # rows are what is read
-        elif fits and callable(estimator.kernel):
-            self.K = self._between(X, X)  # a kernel may depend on the whole set
+        elif fits and callable(kernel.function):
+            self.K = self.kernel.between(X, X)  # a kernel may depend on the whole set
         elif fits:
             self.K = self._filled(max(1, math.isqrt(size)))
         else:
@@ -287,7 +349,7 @@ class Gram:
         if self.K is not None:
             self.diagonal = self.K.diagonal().astype(np.float64)
         else:
-            self.diagonal = estimator._kernel_diagonal(X)
+            self.diagonal = kernel.diagonal(X)
 
     def _filled(self, side):
         """K from square tiles on and above the diagonal, so that it is exactly symmetric."""
@@ -295,7 +357,7 @@ class Gram:
         for rows in batches(self.shape[0], side):
             for columns in batches(self.shape[0], side):
                 if columns.start >= rows.start:
-                    tile = self._between(self.X[rows], self.X[columns])
+                    tile = self.kernel.between(self.X[rows], self.X[columns])
                     if columns == rows:
                         tile = np.tril(tile) + np.tril(tile, -1).T
                     K[rows, columns] = tile
@@ -307,13 +369,13 @@ class Gram:
 
     def rows(self, index):
         """Rows of K as float64; ``index`` selects few of them."""
-        K = self._between(self.X[index], self.X) if self.K is None else self.K[index]
+        K = self.kernel.between(self.X[index], self.X) if self.K is None else self.K[index]
         return K.astype(np.float64, copy=False)
 
     def block(self, index, other):
         """Part of K, rows ``index`` and columns ``other`` (arrays, few entries), as float64."""
         if self.K is None:
-            K = self._between(self.X[index], self.X[other])
+            K = self.kernel.between(self.X[index], self.X[other])
         else:
             K = self.K[np.ix_(index, other)]
         return K.astype(np.float64, copy=False)
@@ -354,10 +416,10 @@ def check_gram(K):
     check_symmetric(K, "X must be a symmetric Gram matrix for kernel='precomputed'")
 
 
-def lowest_eigenvalue(gram, *, centered=False):
-    """The least eigenvalue of K, or an upper bound on it, and the largest absolute one found.
+def lowest_eigenvalue(gram):
+    """The least eigenvalue, or an upper bound on it, and the largest absolute one found.
 
-    ``centered``: of K with its row and column means taken out, on which distances depend.
+    Those of K with its row and column means taken out, on which distances depend.
     """
     n = gram.shape[0]
     if n <= DENSE:
@@ -365,9 +427,8 @@ def lowest_eigenvalue(gram, *, centered=False):
     else:  # the eigenvalues of a part of K lie within those of K
         few = np.sort(np.random.default_rng(0).choice(n, DENSE, replace=False))
         K = gram.block(few, few)
-    if centered:
-        K = K - K.mean(axis=0)
-        K -= K.mean(axis=1)[:, None]
+    K = K - K.mean(axis=0)
+    K -= K.mean(axis=1)[:, None]
     values = eigvalsh((K + K.T) / 2)
     low, high = float(values[0]), float(np.abs(values).max())
     if n <= DENSE:
@@ -378,15 +439,15 @@ def lowest_eigenvalue(gram, *, centered=False):
     v = np.random.default_rng(0).standard_normal(n)
     diagonal, off = [], []
     for j in range(steps):
-        v -= centered * v.mean()
+        v -= v.mean()
         basis[j] = v / np.linalg.norm(v)
         v = gram.product(basis[j])
-        v -= centered * v.mean()
+        v -= v.mean()
         diagonal.append(float(v @ basis[j]))
         for _ in range(2):
             v -= basis[: j + 1].T @ (basis[: j + 1] @ v)
         off.append(float(np.linalg.norm(v)))
-        if off[-1] <= 1e-10 * max(map(abs, diagonal)):
+        if off[-1] <= ZERO_EIGENVALUE * max(map(abs, diagonal)):
             break
     values = eigvalsh_tridiagonal(np.array(diagonal), np.array(off[: len(diagonal) - 1]))
     return min(low, float(values[0])), max(high, float(np.abs(values).max()))
@@ -394,9 +455,9 @@ def lowest_eigenvalue(gram, *, centered=False):
 
 def warn_indefinite(estimator, gram):
     """Warn where K belongs to no distance: where it has a negative eigenvalue, once centered."""
-    low, high = lowest_eigenvalue(gram, centered=True)
+    low, high = lowest_eigenvalue(gram)
     high = max(high, float(np.abs(gram.diagonal).max()))
-    if low < -max(1e-10, float(np.finfo(gram.X.dtype).eps)) * 100 * high:
+    if low < -max(ZERO_EIGENVALUE, float(np.finfo(gram.X.dtype).eps)) * 100 * high:
         warnings.warn(
             f"{type(estimator).__name__}: the Gram matrix is indefinite, with an eigenvalue of "
             f"{low:.3g} or below once it is centered (the largest is {high:.3g}); it belongs to no "

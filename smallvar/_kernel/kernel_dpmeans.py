@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.validation import (
     check_flag,
@@ -34,6 +34,8 @@ from smallvar._selection.penalty import cut_guess
 # points whose costs are computed together, as if none moved: at first, and at most
 FIRST_WINDOW, LAST_WINDOW = 16, 4096
 WEIGHTS = 1e6  # largest ratio of weights where rows are taken out of clusters
+COST_TIE = 1e-12  # of the least cost: costs that are closer tie
+LEAST_REST = 1e-15  # of the weight of a row: what a cluster counts as at least without it
 
 
 class _Start(PartitionStart):
@@ -159,14 +161,14 @@ class _Start(PartitionStart):
             factor = w * (s / (w + s))
             # ||x - m|| = ||x - mean|| s / (s - w), s and the mean those with x
             rest = np.where(alone, 1.0, s[own, 0] - w)
-            factor[own, places] = w * (s[own, 0] / np.maximum(rest, 1e-15 * w))
+            factor[own, places] = w * (s[own, 0] / np.maximum(rest, LEAST_REST * w))
             cost = distance * factor
             cost[count[:k] == 0] = np.inf
             cost[own[alone], places[alone]] = np.inf
             least = np.minimum(
                 cost.min(axis=0), np.where(n_used - alone < self.cap, self.lam, np.inf)
             )
-            good = cost <= least + 1e-12 * least + w * (TIE * size + self.rounding)
+            good = cost <= least + COST_TIE * least + w * (TIE * size + self.rounding)
             best = np.where(good.any(axis=0), good.argmax(axis=0), k)
             leaves = np.flatnonzero((best != own) & ~((best == k) & alone))
             if not len(leaves):
@@ -348,10 +350,11 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
 
     lam_: float
 
+    @keywords_only("squared units of the feature space")
     def __init__(
         self,
-        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
+        lam: float | Literal["farthest-first"] = "farthest-first",
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,

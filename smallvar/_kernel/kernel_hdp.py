@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.groups import Groups
 from smallvar._core.validation import check_lam, check_number
 from smallvar._kernel.gram import BLOCK, batches
@@ -339,7 +339,7 @@ class KernelHDPMeans(KernelClusters):
     >>> from smallvar import KernelHDPMeans
     >>> X = np.array([[0.0], [1.0], [10.0], [0.5], [20.0], [21.0]])
     >>> groups = ["a", "a", "a", "b", "b", "b"]
-    >>> model = KernelHDPMeans(2.0, 5.0, kernel="linear").fit(X, groups=groups)
+    >>> model = KernelHDPMeans(lam_local=2.0, lam_global=5.0, kernel="linear").fit(X, groups=groups)
     >>> model.labels_
     array([1, 1, 0, 1, 2, 2], dtype=int32)
     >>> model.predict([[9.0], [1.0]], groups=["a", "b"])
@@ -353,11 +353,12 @@ class KernelHDPMeans(KernelClusters):
     lam_local_: float
     lam_global_: float
 
+    @keywords_only("squared units of the feature space")
     def __init__(
         self,
+        *,
         lam_local: float | Literal["farthest-first"] = "farthest-first",
         lam_global: float | Literal["points", "farthest-first"] = "points",
-        *,
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,

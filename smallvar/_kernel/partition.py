@@ -1,5 +1,8 @@
 """Partitions of points that are known by a kernel: their sums, starts, and a base of estimators."""
 
+from copy import copy
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -20,10 +23,12 @@ from smallvar._kernel.gram import (
 )
 from smallvar._selection.penalty import among, farthest_by
 
-TIE = 1e-13  # rounding of a distance, as a share of the terms that it is the difference of
+# of the terms that a distance is the difference of: its rounding. Distances that are closer tie, a
+# smaller excess over lam opens no cluster, a smaller error is 0
+TIE = 1e-13
 SMALL = 1 << 18  # entries of a table of costs that is looked at as a whole
 TABLES = 24  # bytes for each cluster and point: sums, the sums of the next sweep, temporaries
-FINE = 1e-3  # below this share of the sum of w K_ii an objective needs sums made from scratch
+CANCELLATION = 1e-3  # of the sum of w K_ii: a smaller objective needs sums made from scratch
 # kernels that may have negative eigenvalues; gamma < 0 is not allowed
 INDEFINITE = ("precomputed", "sigmoid", "poly", "polynomial")
 
@@ -60,12 +65,6 @@ class Partition:
         self.label = np.zeros(n, dtype=np.int32)
         self.k, self.sums, self.n_changes = 0, np.zeros((0, n)), 0
         self.put(label, int(label.max()) + 1, exact=True)
-
-    def copy(self):
-        """The same partition, to go on from."""
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        return other
 
     def holds(self, k):
         """Whether there is room for the sums of so many clusters."""
@@ -212,7 +211,7 @@ class PartitionStart:
     """
 
     def __init__(self, clusters, order, rounding):
-        self.clusters, self.order, self.rounding = clusters.copy(), order, rounding
+        self.clusters, self.order, self.rounding = copy(clusters), order, rounding
 
     @property
     def objective(self):
@@ -233,13 +232,13 @@ class PartitionStart:
             label, k, changed = self.sweep()
             opened = k - clusters.k
             if verifying and not changed:
-                progress.converged = True
+                progress.conclude()
                 break
             # updated sums drift: a fixed point counts once it is one of sums from scratch
             verifying = not changed and not was_exact
             if changed or verifying:
                 self.renumber(clusters.put(label, k, exact=verifying))
-                if not clusters.exact and abs(self.measured()) < FINE * clusters.size:
+                if not clusters.exact and abs(self.measured()) < CANCELLATION * clusters.size:
                     # or the rounding of updates could make the objective rise
                     clusters.put(clusters.label, clusters.k, exact=True)
             progress.record(
@@ -252,7 +251,7 @@ class PartitionStart:
             )
         if not clusters.exact:
             clusters.put(clusters.label, clusters.k, exact=True)
-        progress.objective = self.measured()
+        progress.correct(self.measured())
         return self
 
 
@@ -283,7 +282,7 @@ class KernelClusters(ClusterMixin, KernelEstimator):
         self._remember_kernel()
         self._origin = origin_of(X) if self._linear else None
         warn_remote(self, X, PRODUCTS[1:])
-        gram = Gram(self, X, self.max_memory)
+        gram = Gram(self._kernel_of_fit(), X, self.max_memory)
         if callable(self.kernel) or self.kernel in INDEFINITE:
             warn_indefinite(self, gram)
         return gram
@@ -302,10 +301,9 @@ class KernelClusters(ClusterMixin, KernelEstimator):
     def _linear(self):
         return isinstance(self.kernel, str) and self.kernel == "linear"
 
-    def _kernel_between(self, X, Y):
-        if self._linear and self._origin is not None:  # distances are the same from anywhere
-            X, Y = X - self._origin, Y - self._origin
-        return super()._kernel_between(X, Y)
+    def _kernel_of_fit(self):
+        kernel = super()._kernel_of_fit()  # distances are the same from anywhere
+        return replace(kernel, origin=self._origin) if self._linear else kernel
 
     @property
     def _precomputed(self):
@@ -331,14 +329,14 @@ class KernelClusters(ClusterMixin, KernelEstimator):
             raise ValueError(f"center_labels_ must be < {len(norms)}, got {own.max():.0f}")
         used = np.flatnonzero(own >= 0)
         label, coefficient = own[used].astype(np.int32), -2.0 * weights[used]
-        k, size = len(norms), block_size(self.max_memory)
+        k, size, kernel = len(norms), block_size(self.max_memory), self._kernel_of_fit()
         for few in batches(X.shape[0], max(1, min(4096, size // k))):
             cost = np.zeros((k, len(X[few])))
 
             def rows(index, some=X[few]):
                 if self.X_fit_ is None:
                     return some[:, index].T.astype(np.float64, copy=False)
-                K = self._kernel_between(some, self.X_fit_[index])
+                K = kernel.between(some, self.X_fit_[index])
                 return K.T.astype(np.float64, copy=False)
 
             add_rows(cost, used, label, coefficient, rows, max(1, size // cost.shape[1]))
@@ -362,4 +360,4 @@ class KernelClusters(ClusterMixin, KernelEstimator):
                 f"kernel must not be 'precomputed' for {wanted}: the kernel of the new points "
                 "with themselves is not known"
             )
-        return self._kernel_diagonal(X)
+        return self._kernel_of_fit().diagonal(X)

@@ -16,7 +16,7 @@ from smallvar._core.lapack import svd
 from smallvar._selection.penalty import among, farthest_by, farthest_first
 
 DENSE_SOLVER = 48  # bytes that a dense solver takes for each entry of the matrix
-EQUAL = 1e-12  # of the largest: eigenvalues, distances, objectives that differ by less are equal
+EQUAL = 1e-12  # of the largest: eigenvalues, distances, objectives that differ by less tie
 
 Implicit = namedtuple("Implicit", "shape product")
 

@@ -20,7 +20,7 @@ from smallvar._core.eigen import (
     unit_rows,
     yu_shi_rounds,
 )
-from smallvar._core.estimator import unchanged_on_error
+from smallvar._core.estimator import keywords_only, unchanged_on_error
 from smallvar._core.fit_loop import best_of
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.groups import first_appearance
@@ -61,7 +61,7 @@ OF_ROWS = ("linear", *DISTANCES)  # kernels by which near rows are alike
 TRUST = 0.78  # likeness of as many eigenvectors from which "auto" believes in clusters
 LOOKS = 3  # roundings for each number that "auto" looks at
 MOST = 40  # eigenvalues that "auto" looks at
-COPIES = 1e-6  # unit rows of eigenvectors that differ by less are copies
+COPIES = 1e-6  # absolute: rows of eigenvectors, of length 1, that differ by less are copies
 LEAST = 1e-4  # of an eigenvalue: the next one counts as no less, for a penalty between them
 
 
@@ -247,10 +247,11 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     _share = 1.0
 
+    @keywords_only("squared units of the feature space")
     def __init__(
         self,
-        lam: float | Literal["auto", "spectrum", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "spectrum", "farthest-first"] = "auto",
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,
@@ -312,12 +313,12 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             return rows, LinearProblem(X, weight, self.max_memory)
         n, given = len(rows), self._kernel_is("precomputed")
         if not (given and issparse(X)) and n > DENSE and n * n * DENSE_SOLVER > self.max_memory:
-            gram = Gram(self, X, self.max_memory)
+            gram = Gram(self._kernel_of_fit(), X, self.max_memory)
             if callable(self.kernel):
                 self._check_callable(gram.block(*2 * [np.linspace(0, n - 1, DENSE).astype(int)]))
             return rows, BlockProblem(gram, weight, self.max_memory)
         if not given:
-            X = self._kernel_between(X, X)
+            X = self._kernel_of_fit().between(X, X)
             self._check_callable(X)
         return rows, GramProblem(X.astype(np.float64, copy=False), weight, self.max_memory)
 
@@ -465,9 +466,9 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             square = np.square(self._centers).sum(axis=1)
             return np.argmin(square - 2 * (X @ self._centers.T), axis=1).astype(np.int32)
         labels = np.empty(X.shape[0], dtype=np.int32)
-        size = block_size(self.max_memory)
+        size, kernel = block_size(self.max_memory), self._kernel_of_fit()
         for part in gen_batches(X.shape[0], max(1, size // self._coefficients.shape[0])):
-            K = X[part] if self._support is None else self._kernel_between(X[part], self._support)
+            K = X[part] if self._support is None else kernel.between(X[part], self._support)
             to_means = K @ self._coefficients
             if issparse(to_means):
                 to_means = to_means.toarray()

@@ -1,4 +1,4 @@
-"""What all displays share: where they draw, what they say, and in which colors."""
+"""Base of all displays: axes, titles, colors, and which rows are drawn."""
 
 from functools import cache
 from textwrap import wrap
@@ -153,8 +153,9 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def thinned(ax, names, along="x", size=8):
+def thinned(ax, names, along):
     """Positions and names of ticks on an axis of so many names, as many as have room."""
+    size = 8  # of the letters, in points
     width, height = room(ax)
     if along == "x":
         need = (max(map(len, names)) + 1.5) * size * 0.75  # the layout may take some of the room

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CENTERS_NUMBERED = 40  # centers up to which each has its number
 LEGEND = 20  # clusters up to which the legend has their sizes
+FLAT = 1e-9  # of the longer side of a picture: what is left of the shorter one is rounding
 
 
 class ClusterDisplay(Display):
@@ -228,7 +229,7 @@ class ClusterDisplay(Display):
         write_label(ax, "x", self.axis_titles[0])
         write_label(ax, "y", self.axis_titles[1])
         width, height = np.ptp(self.points, axis=0)
-        flat = min(width, height) < 1e-9 * max(width, height)  # what is left there is rounding
+        flat = min(width, height) < FLAT * max(width, height)
         stacked = self.axis_titles[1] == STACKED
         if not stacked and (flat or 1 / 3 < (height or 1) / (width or 1) < 3):
             ax.set_aspect("equal", adjustable="datalim")

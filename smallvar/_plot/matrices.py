@@ -89,7 +89,9 @@ class GramDisplay(Display):
         Parameters
         ----------
         estimator : KernelDPMeans, SpectralDPMeans, PenalizedCut and others
-            An estimator with a kernel or of graphs, fitted to ``X``.
+            An estimator with a kernel or of graphs, fitted to ``X``: with ``labels_``, and, unless
+            its ``kernel`` is "precomputed", with ``kernel_matrix(rows)``, the kernel of rows with
+            each other.
         X : array-like, sparse array or networkx graph
             What it was fitted to.
         max_points : int, default=None
@@ -120,11 +122,7 @@ class GramDisplay(Display):
             return cls.from_predictions(matrix, labels, name=name, ax=ax)
         most = ROWS_OF_KERNEL if max_points is None else max_points
         rows = drawn_rows(matrix.shape[0], 1, most)
-        data = check_data(X)
-        if data.shape[1] != estimator.n_features_in_:
-            raise ValueError(f"X must have {estimator.n_features_in_} columns, got {data.shape[1]}")
-        some = data[rows]
-        K = estimator._kernel_between(some, some)
+        K = estimator.kernel_matrix(check_data(X)[rows])
         name = f"{kernel} kernel" if isinstance(kernel, str) else "kernel"
         return cls._of(K, labels[rows], matrix.shape[0], name).plot(ax)
 

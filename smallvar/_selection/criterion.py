@@ -1,12 +1,13 @@
-"""How good a clustering is for its number of clusters: likelihood, entropy, price of parameters."""
+"""The criterion for the number of clusters: likelihood, entropy, a price of parameters."""
 
 import numpy as np
 
+from smallvar._core.fit_loop import CANCELLATION
 from smallvar._sweeps.merge import MergeSweep, fit_shape
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0  # of a center's coordinate, and of a cluster beside
-SMALL = 1e-9  # of the largest eigenvalue: variances below are none
+ZERO_VARIANCE = 1e-9  # of the largest eigenvalue, or of a determinant: less is rounding
 BLOCK = 4096
 
 
@@ -34,7 +35,7 @@ class Criterion:
         if 1 < self.d < self.distinct:  # fewer rows than columns say nothing of that
             offset = frame.mean - frame.origin
             e = np.linalg.eigvalsh(self.total / self.n - np.outer(offset, offset))
-            self.rank = max(1, int((e > SMALL * e[-1]).sum()))
+            self.rank = max(1, int((e > ZERO_VARIANCE * e[-1]).sum()))
         self.judge, self.n_threads = None, n_threads
 
     def _scatter(self, sweep):
@@ -51,7 +52,7 @@ class Criterion:
         """The pooled covariance within clusters."""
         M = sweep.centers - self.frame.origin
         within = self.total - (M * sweep.weights[:, None]).T @ M
-        if np.trace(within) < 1e-6 * np.trace(self.total):
+        if np.trace(within) < CANCELLATION * np.trace(self.total):
             within = self._scatter(sweep)  # the difference is mostly rounding
         return within / self.n
 
@@ -111,8 +112,8 @@ class Criterion:
 
     def _own(self, sweep):
         """Squared distances by clusters' own covariances, in two columns, and log determinant."""
-        squares, det = sweep.planes(3.0 * self.n / self.distinct, SMALL)
-        if not det.min() > SMALL * det.max():
+        squares, det = sweep.planes(3.0 * self.n / self.distinct, ZERO_VARIANCE)
+        if not det.min() > ZERO_VARIANCE * det.max():
             return None
         logdet = float(sweep.weights @ np.log(det)) / self.n
         return squares, logdet - 4.0 * np.log(self.frame.scale)
@@ -133,7 +134,7 @@ class Criterion:
             return 0, None, None
         q = np.arange(most + 1)
         tail = np.maximum(e.sum() - np.append(0.0, np.cumsum(e[:most])), 0.0) / (d - q)
-        usable = tail > SMALL * e[0]
+        usable = tail > ZERO_VARIANCE * e[0]
         with np.errstate(divide="ignore", invalid="ignore"):
             head = np.append(0.0, np.cumsum(np.log(e[:most])))
             cost = u * (head + (d - q) * np.log(tail))

@@ -12,6 +12,15 @@ import numpy as np
 cdef extern from "_exact.h" nogil:
     void sc_squares(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
 
+cdef extern from *:
+    """
+    #define SMALLVAR_MEAN_ROUNDING 1e-12
+    """
+    # of the length of a row: how far a mean may be off, and costs that follow from it; costs that are closer tie
+    const double C_MEAN_ROUNDING "SMALLVAR_MEAN_ROUNDING"
+
+MEAN_ROUNDING = C_MEAN_ROUNDING  # the same number for Python
+
 
 cdef class CollapsedSweep(DPSweep):
     """A sweep is ``collapse``, and ``move_centers`` ends it."""
@@ -81,11 +90,11 @@ cdef class CollapsedSweep(DPSweep):
                     else:
                         self.cost[k] *= w * (self.mass[k] / (self.mass[k] + w))
                     least = min(least, self.cost[k])
-                # a mean is off by 1e-12 ||x|| at the most, a cost c then by about sqrt(c w) times that
+                # a cost c is off by about sqrt(c w) times what its mean is off by
                 size = 0.0
                 for k in range(s.d):
                     size += row[k] * row[k]
-                allowance = least + 1e-12 * (least + sqrt(least) * sqrt(w * size)) + w * s.rounding
+                allowance = least + C_MEAN_ROUNDING * (least + sqrt(least) * sqrt(w * size)) + w * s.rounding
                 best = 0
                 while best < s.k and not self.cost[best] <= allowance:
                     best += 1

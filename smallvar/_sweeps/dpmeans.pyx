@@ -40,6 +40,7 @@ from smallvar._sweeps.sums cimport (
     wide_read,
     wide_unite,
 )
+from smallvar._sweeps.tolerances cimport BOUND_AT_CENTER, C_ZERO_RESULTANT, DISTANCE_MARGIN, LIMIT_MARGIN
 
 import numpy as np
 
@@ -47,12 +48,7 @@ cdef enum:
     LOT = 64            # clusters opened at a time in an ordered pass, before later points are compared with them
     WIDE = 4096         # columns from which there is no room for more than those
 
-
-cdef extern from *:
-    """
-    #define SMALLVAR_VANISHED 0x1p-46
-    """
-    const double VANISHED "SMALLVAR_VANISHED"  # of a cluster's weight: the sum of its rows is no longer than that
+ZERO_RESULTANT = C_ZERO_RESULTANT  # the same number for Python
 
 
 cdef void move_chunk(const State* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
@@ -165,7 +161,7 @@ cdef int center_of(
     if spherical:
         size = sums_length(sums, k)
         error[0] += mass
-        if size <= VANISHED * mass:
+        if size <= C_ZERO_RESULTANT * mass:
             return -1
         error[0] -= 2.0 * size
     for j in range(sums.d):
@@ -246,7 +242,7 @@ cdef class DPSweep(Engine):
         self.s.swept = True
         self.s.lam = lam
         self.s.seek = self.s.k < max_clusters
-        self.s.limit = min(<double> BIG, sqrt(lam) * self.s.scale * (1.0 - 1e-6)) if self.s.seek else BIG
+        self.s.limit = min(<double> BIG, sqrt(lam) * self.s.scale * (1.0 - LIMIT_MARGIN)) if self.s.seek else BIG
         with nogil:
             while position < self.s.n:
                 end = min(self.s.n, position + min(self.step, self.chunks_at_once() * CHUNK))
@@ -314,7 +310,7 @@ cdef class DPSweep(Engine):
         """Point i was far from all known centers: it joins one of k0.., opened since, or opens its own."""
         cdef State* s = &self.s
         cdef double own = self.distance(i, s.label[i]), least = own, second = own, t
-        cdef double square = s.scale * s.scale * (1.0 - 1e-9)
+        cdef double square = s.scale * s.scale * (1.0 - DISTANCE_MARGIN)
         cdef Py_ssize_t k, best = s.label[i]
         if not is_far(s, i, own):
             return  # it has joined a center of an earlier lot
@@ -331,7 +327,7 @@ cdef class DPSweep(Engine):
             self.open_at(i)
             s.label[i] = <int> s.k - 1
             if s.u != NULL:
-                s.u[i] = <float> 1e-37
+                s.u[i] = <float> BOUND_AT_CENTER
                 set_lower(s, i, lower(least * square))
         else:
             s.label[i] = <int> best
@@ -365,8 +361,8 @@ cdef class DPSweep(Engine):
         self.reserve(s.k + 8)
         self.farthest_point = i
         self.farthest_left = s.label[i]
-        s.u[i] = <float> 1e-37
-        set_lower(s, i, lower(self.distance(i, self.farthest_left) * s.scale * s.scale * (1.0 - 1e-9)))
+        s.u[i] = <float> BOUND_AT_CENTER
+        set_lower(s, i, lower(self.distance(i, self.farthest_left) * s.scale * s.scale * (1.0 - DISTANCE_MARGIN)))
         self.open_at(i)
         s.label[i] = <int> s.k - 1
         with nogil:

@@ -9,6 +9,7 @@ from smallvar._sweeps.rows cimport row_at, weight_of
 from smallvar._sweeps.sums cimport (
     WIDE_DIGITS, Sums, Wide, move_points, sums_total, sums_weight, wide_add, wide_read,
 )
+from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN
 
 from smallvar._sweeps.sums import Layout
 
@@ -16,6 +17,15 @@ import numpy as np
 
 cdef enum:
     OPEN = -2           # proposal: a new cluster
+
+cdef extern from *:
+    """
+    #define SMALLVAR_SPENT_BOUND 1e-4
+    #define SMALLVAR_LARGEST_COST 1e300
+    """
+    # of a bound when it was made: once drift has left no more of it, its rounding counts and it is not used
+    const double SPENT_BOUND "SMALLVAR_SPENT_BOUND"
+    const double LARGEST_COST "SMALLVAR_LARGEST_COST"  # of another cluster, so that the bound stays finite
 
 
 cdef struct Lazy:
@@ -70,9 +80,14 @@ cdef void lazy_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
             k = s.label[i]
             own = square(p, x, s.theta + k * p.d)
             s.own[i] = own
-            # ||x - c'|| >= root of its cost then - how far c' moved since; both are good to far less than 1e-9
+            # ||x - c'|| >= root of its cost then - how far c' moved since; the margin is far more than their rounding
             r = s.bound[i] - s.drift[k]
-            if i >= s.stale and w * own <= s.lam and r > 1e-4 * s.bound[i] and own < r * r * (1 - 1e-9):
+            if (
+                i >= s.stale
+                and w * own <= s.lam
+                and r > SPENT_BOUND * s.bound[i]
+                and own < r * r * (1 - DISTANCE_MARGIN)
+            ):
                 s.proposal[i] = <int> k
                 continue
         if s.factor != NULL:
@@ -80,7 +95,7 @@ cdef void lazy_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
         k = sc_least(x, p.d, t.columns, t.room, t.k, t.offset, factor, p.costs + slot * t.room, &least, &second)
         if k >= 0 and least <= s.lam:
             s.proposal[i] = <int> k
-            s.bound[i] = sqrt(min(second / w, 1e300)) + s.drift[k]
+            s.bound[i] = sqrt(min(second / w, LARGEST_COST)) + s.drift[k]
         else:
             s.proposal[i] = OPEN
 

@@ -85,6 +85,13 @@ cdef class GraphSweep:
         """Whether a node may join cluster c: not if that is a single node without links."""
         return self.clusters[c].count > 1 or self.clusters[c].out > 0
 
+    cdef inline void touch(self, Py_ssize_t c, double link, Py_ssize_t* n_touched) noexcept nogil:
+        """Add a link between the node being visited and cluster c."""
+        if self.clusters[c].link == 0:
+            self.touched[n_touched[0]] = <int> c
+            n_touched[0] += 1
+        self.clusters[c].link += link
+
     cdef double total(self, Py_ssize_t slots) noexcept nogil:
         cdef Py_ssize_t c, k = 0
         cdef double cut = 0.0
@@ -150,12 +157,7 @@ cdef class CutSweep(GraphSweep):
         cdef double alone = o / v + self.lam, stay, best = HUGE_VAL, own_out, own_size
         cdef bint moves
         for e in range(self.indptr[i], self.indptr[i + 1]):
-            c = self.label[self.indices[e]]
-            k = clusters + c
-            if k.link == 0:
-                self.touched[n_touched] = <int> c
-                n_touched += 1
-            k.link += self.weight[e]
+            self.touch(self.label[self.indices[e]], self.weight[e], &n_touched)
         k = clusters + own
         if k.count == 1:
             own_out = own_size = 0.0
@@ -217,12 +219,7 @@ cdef class LinkSweep(CutSweep):
         cdef double o = self.out[i], v = self.size[i], price = self.lam * v, stay, best = HUGE_VAL
         cdef bint moves
         for e in range(self.indptr[i], self.indptr[i + 1]):
-            c = self.label[self.indices[e]]
-            k = clusters + c
-            if k.link == 0:
-                self.touched[n_touched] = <int> c
-                n_touched += 1
-            k.link += self.weight[e]
+            self.touch(self.label[self.indices[e]], self.weight[e], &n_touched)
         k = clusters + own
         stay = price * (k.size - v) - k.link if k.count > 1 else 0.0
         for t in range(n_touched):
@@ -320,13 +317,6 @@ cdef class BatchSweep(GraphSweep):
             for i in range(self.n):
                 self.label[i] = self.new_label[i]
         return moved
-
-    cdef inline void touch(self, Py_ssize_t c, double link, Py_ssize_t* n_touched) noexcept nogil:
-        """Add a link between the node being visited and cluster c."""
-        if self.clusters[c].link == 0:
-            self.touched[n_touched[0]] = <int> c
-            n_touched[0] += 1
-        self.clusters[c].link += link
 
     cdef Py_ssize_t choose(self, Py_ssize_t i, Py_ssize_t lowest) noexcept nogil:
         """The cheapest cluster of node i, its own where that is a tie; -1: a new one is cheaper."""

@@ -1,4 +1,4 @@
-"""The sweep of the merge path: seeds far apart, the cheapest pair merged, what a likelihood needs of the residuals.
+"""Sweeps of the merge path: seeds far apart, mergers of the cheapest pair, residuals for the likelihood.
 
 Merging clusters a and b raises the squared error by Ward's cost
 
@@ -33,7 +33,14 @@ cdef enum:
     SEEDS = 256         # centers opened before all points are compared with them
     LANES = 16          # points of a tile
 
-cdef double SLACK = 1.0 + 2.0 ** -22    # makes a float32 larger by more than its rounding
+cdef extern from *:
+    """
+    #define SMALLVAR_SLACK (1.0 + 0x1p-22)
+    #define SMALLVAR_SMALLEST_UNIT 1e-300
+    """
+    const double SLACK "SMALLVAR_SLACK"  # makes a float32 larger by more than its rounding
+    # a mean squared residual: the least unit that squared residuals are counted in, so that quotients are finite
+    const double SMALLEST_UNIT "SMALLVAR_SMALLEST_UNIT"
 
 
 cdef void residuals_of_chunk(
@@ -497,7 +504,7 @@ def fit_shape(double[::1] squares, const double[::1] weight, const int[::1] labe
             total += value if w == NULL else w[i] * value
             largest = max(largest, value)
             smallest = min(smallest, value)
-        unit = max(total / n / d, 1e-300)
+        unit = max(total / n / d, SMALLEST_UNIT)
     if not (-HUGE_VAL < mean < HUGE_VAL and largest < HUGE_VAL and unit < HUGE_VAL):
         return HUGE_VAL, False
     best = d * (log(2.0 * pi) + 1.0)

@@ -1,4 +1,4 @@
-"""The engine: for each point the nearest center, computing as few distances as the bounds allow.
+"""Nearest centers of all points, with as few distances as the bounds allow.
 
 One sweep visits the points in chunks. A point passes without any distance while
 
@@ -12,7 +12,7 @@ nor on threads nor on the instruction set.
 """
 
 from libc.stdint cimport uintptr_t
-from libc.string cimport memchr, memset
+from libc.string cimport memset
 
 from smallvar._sweeps.opened cimport attract_points, lower_distances
 from smallvar._sweeps.pool cimport PAYS, run
@@ -21,7 +21,20 @@ from smallvar._sweeps.rows cimport poll_signals, real_x, rows_of
 from smallvar._sweeps.scores cimport (
     MAX_TILES, Batch, Close, decide, distances_to, flush, join, pad, place_center, place_centers,
 )
-from smallvar._sweeps.state cimport BIG, CHUNK, WORK, State, exact_distance, is_far, real_c, surely_far, tile_of, upper
+from smallvar._sweeps.state cimport (
+    BIG,
+    CHUNK,
+    WORK,
+    State,
+    exact_distance,
+    is_far,
+    list_far,
+    real_c,
+    surely_far,
+    tile_of,
+    upper,
+)
+from smallvar._sweeps.tolerances cimport FARTHEST_MARGIN
 
 import numpy as np
 
@@ -105,7 +118,6 @@ cdef void assign_chunk(
     """Nearest centers of one chunk."""
     cdef unsigned char flag[CHUNK]
     cdef unsigned short listed[CHUNK + 8]  # sv_list may write 8 entries too many
-    cdef const unsigned char* at
     cdef Batch failed, restless_only
     cdef Close close
     cdef Py_ssize_t start = chunk * CHUNK, size = min(<Py_ssize_t> CHUNK, s.n - start)
@@ -147,11 +159,7 @@ cdef void assign_chunk(
     if close.size > 0:
         decide(x, s, start, &close, tiles, flag)
     if s.seek:
-        at = <const unsigned char*> memchr(flag, 2, size)
-        while at != NULL:
-            s.far[start + s.n_far[chunk]] = <unsigned short> (at - flag)
-            s.n_far[chunk] += 1
-            at = <const unsigned char*> memchr(at + 1, 2, flag + size - at - 1)
+        list_far(s, chunk, flag, size)
     if s.farthest:
         farthest_of_chunk(x, s, chunk)
 
@@ -170,7 +178,7 @@ cdef void farthest_of_chunk(const real_x* x, State* s, Py_ssize_t chunk) noexcep
     """
     cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(s.n, start + CHUNK), first = start, turn
     cdef float widest = -1.0
-    cdef double distance, best = s.lam, largest = -1.0, square = s.scale * s.scale * (1.0 - 1e-6)
+    cdef double distance, best = s.lam, largest = -1.0, square = s.scale * s.scale * (1.0 - FARTHEST_MARGIN)
     s.farthest_index[chunk] = -1
     if s.rows.weight == NULL:  # the common case, as a loop that compilers turn into vector code
         for i in range(start, stop):

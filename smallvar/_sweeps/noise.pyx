@@ -17,6 +17,7 @@ from smallvar._sweeps.sums cimport (
     wide_read,
     wide_unite,
 )
+from smallvar._sweeps.tolerances cimport LIMIT_MARGIN
 
 import numpy as np
 
@@ -119,7 +120,7 @@ cdef class NoiseSweep(DPSweep):
         cdef State* s = &self.s
         s.lam = price
         s.seek = True
-        s.limit = min(<double> BIG, sqrt(price) * s.scale * (1.0 - 1e-6))
+        s.limit = min(<double> BIG, sqrt(price) * s.scale * (1.0 - LIMIT_MARGIN))
         super().assign()
         s.seek = False
         self.mark()

@@ -1,9 +1,10 @@
-"""Centers opened in a sweep: later points are compared with them, tables of distances between centers brought down."""
+"""Assignment of points to centers that were opened in this sweep, and distances between centers."""
 
 from smallvar._sweeps.pool cimport run
 from smallvar._sweeps.rows cimport real_x
 from smallvar._sweeps.scores cimport BATCH, Batch, batch_error, error_bound, exact_nearest, fill, join, score
 from smallvar._sweeps.state cimport CHUNK, State, exact_distance, lower, real_c, reduce_lower, tile_of, upper
+from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN
 
 cdef enum:
     ROWS = 64       # centers whose entries of a table are one item
@@ -28,10 +29,10 @@ cdef void flush_attracted(
         least = b.squares[m] + <double> m1[m]
         second = b.squares[m] + <double> m2[m]
         distance = own * s.scale * s.scale
-        if least - error > distance * (1.0 + 1e-9):
+        if least - error > distance * (1.0 + DISTANCE_MARGIN):
             reduce_lower(s, i, lower(least - error))
             continue
-        if least + error < distance * (1.0 - 1e-9) and second - least > 2.0 * error:
+        if least + error < distance * (1.0 - DISTANCE_MARGIN) and second - least > 2.0 * error:
             label = best[m]
             distance = exact_distance(x, s, i, label)
         else:
@@ -39,7 +40,7 @@ cdef void flush_attracted(
             if not distance < own:
                 reduce_lower(s, i, lower(least - error))
                 continue
-        reduce_lower(s, i, lower(min(own * s.scale * s.scale * (1.0 - 1e-9), second - error)))
+        reduce_lower(s, i, lower(min(own * s.scale * s.scale * (1.0 - DISTANCE_MARGIN), second - error)))
         s.u[i] = upper(distance, s.scale)
         s.label[i] = label
     b.size = 0

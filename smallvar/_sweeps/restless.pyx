@@ -1,4 +1,4 @@
-"""The restless: a few centers that move far and have a bound of their own, so that their drift does not spoil l."""
+"""A lower bound of their own for the few centers that move far (the restless), so that l stays tight for the others."""
 
 from smallvar._sweeps.rows cimport real_x
 from smallvar._sweeps.scores cimport BATCH, Batch, batch_error, fill, pad, score
@@ -14,6 +14,7 @@ from smallvar._sweeps.state cimport (
     surely_far,
     upper,
 )
+from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN
 
 cdef extern from "simd.h" nogil:
     const Py_ssize_t SV_PANEL
@@ -22,6 +23,13 @@ cdef enum:
     MAX_RANKS = 12  # thresholds of the drift that are tried: the centers above one would be restless
     SAMPLE = 1000   # points that the cost of a choice is estimated from
     GATHER = 40     # centers that are scored in the time that it takes to gather a point
+
+cdef extern from *:
+    """
+    #define SMALLVAR_SMALLEST_DRIFT 3e-19
+    """
+    # scaled distance: a center that moved less did not move, since its square is 0 in float32
+    const double SMALLEST_DRIFT "SMALLVAR_SMALLEST_DRIFT"
 
 
 cdef void flush_restless(
@@ -45,9 +53,13 @@ cdef void flush_restless(
         label = s.restless[best[m]]
         # the least score may be that of the own center, if that is restless: then the second counts
         other = b.squares[m] + <double> (m2[m] if label == z else m1[m]) - error
-        if other > own * (1.0 + 1e-9):
+        if other > own * (1.0 + DISTANCE_MARGIN):
             label = z
-        elif label != z and other + 2.0 * error < own * (1.0 - 1e-9) and <double> m2[m] - <double> m1[m] > 2.0 * error:
+        elif (
+            label != z
+            and other + 2.0 * error < own * (1.0 - DISTANCE_MARGIN)
+            and <double> m2[m] - <double> m1[m] > 2.0 * error
+        ):
             distance = exact_distance(x, s, i, label)
         else:
             label = z
@@ -59,7 +71,7 @@ cdef void flush_restless(
                     label = s.restless[q]
             s.n_exact[chunk] += 1
         if label != z:
-            own = own * (1.0 - 1e-9)
+            own = own * (1.0 - DISTANCE_MARGIN)
             other = min(own, b.squares[m] + <double> m2[m] - error)
             s.l[i] = min(s.l[i], lower(own))
             record_move(s, i, label)
@@ -154,7 +166,7 @@ cdef void choose_restless(State* s, Py_ssize_t opened_alone, Py_ssize_t least_k)
             most = max(most, s.p[k])
         threshold = most
         while n_ranks < MAX_RANKS:
-            threshold = threshold * <float> 0.5 if n_ranks < MAX_RANKS - 1 else <float> 3e-19
+            threshold = threshold * <float> 0.5 if n_ranks < MAX_RANKS - 1 else <float> SMALLEST_DRIFT
             m = 0
             slack = 0.0
             for k in range(s.k):

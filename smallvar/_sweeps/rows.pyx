@@ -1,4 +1,4 @@
-"""The one place that knows how data lie in memory: see rows.pxd."""
+"""Access to dense and sparse rows in memory, see rows.pxd."""
 
 from libc.stdint cimport int64_t
 

@@ -1,4 +1,4 @@
-"""Scores of batches of points against centers, and what they decide.
+"""Scores (approximate distances) of batches of points against centers, and the labels that follow.
 
 A score is the squared distance less ||x||^2, approximately, with a known bound on its error. Where scores differ by
 less than the bound, the decision is taken in the deciding arithmetic, squared_distance.
@@ -18,6 +18,7 @@ from smallvar._sweeps.state cimport (
     surely_far,
     upper,
 )
+from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, SCORE_UNDERFLOW
 
 cdef extern from "simd.h" nogil:
     const float HUGE_SCORE_f
@@ -46,9 +47,6 @@ cdef enum:
     CENTER_BYTES = 1 << 17  # of the centers that tiles are scored against at a time: a part of the cache
     PIECE = 48       # centers whose scores decide holds at a time
 
-cdef double EPS_SINGLE = 2.0 ** -24
-cdef double EPS_DOUBLE = 2.0 ** -53
-
 
 cdef double error_bound(const State* s, double squares) noexcept nogil:
     """Bound on |squares + score - deciding distance * scale^2| for a point with ||x||^2 = squares.
@@ -56,9 +54,9 @@ cdef double error_bound(const State* s, double squares) noexcept nogil:
     A score is a chain of d + 1 roundings of terms that sum to at most ||c||^2 + 2 ||x|| ||c|| in size, its inputs
     rounded once each; the deciding distance itself carries d + 2 float64 roundings.
     """
-    cdef double eps = EPS_SINGLE if s.single else EPS_DOUBLE
+    cdef double eps = ROUNDOFF_SINGLE if s.single else ROUNDOFF_DOUBLE
     cdef double size = s.longest + 2.0 * sqrt(squares * s.longest)
-    return (s.d + 8) * (eps * size + 2.0 * EPS_DOUBLE * (squares + s.longest)) + 1e-36
+    return (s.d + 8) * (eps * size + 2.0 * ROUNDOFF_DOUBLE * (squares + s.longest)) + SCORE_UNDERFLOW
 
 
 cdef int exact_nearest(

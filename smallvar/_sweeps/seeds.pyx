@@ -9,11 +9,10 @@ from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.rows cimport Rows, entries_of, entry, point, poll_signals, real_x, rows_of
 from smallvar._sweeps.sparse cimport Tiling, tile_item, tile_numbers
 from smallvar._sweeps.state cimport CHUNK, WORK, squared_distance
+from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE
 
 import numpy as np
 from scipy.sparse import issparse
-
-cdef double EPS = 2.0 ** -53
 
 
 def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1] distance, int n_threads):
@@ -118,7 +117,7 @@ cdef void merge_item(void* context, Py_ssize_t block, int slot) noexcept nogil:
             t = entry(a.rows, q) - a.dense[column[q]]
             total += t * t
             inside += a.dense[column[q]] * a.dense[column[q]]
-        t = 4.0 * EPS * (stop - m + shared) * (total + a.square)
+        t = 4.0 * ROUNDOFF_DOUBLE * (stop - m + shared) * (total + a.square)
         a.out[i] = HUGE_VAL
         if total + (a.square - inside) - t > a.nearest[i]:
             continue

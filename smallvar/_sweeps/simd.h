@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 #include "_sets.h"
+#include "_tolerances.h"
 
 enum { SV_PANEL = 12 }; /* centers whose values lie side by side; a multiple of every block of _tile.h */
 
@@ -15,8 +16,8 @@ enum { SV_PANEL = 12 }; /* centers whose values lie side by side; a multiple of 
 #define HUGE_SCORE_d 1e30
 
 /* One ulp or more outward, so that bounds stay bounds after float32 rounding. */
-#define SV_UP(x) ((x) * 1.0000005f)
-#define SV_DOWN(x) ((x) * 0.9999995f)
+#define SV_UP(x) ((x) * (float)SV_ROUND_UP)
+#define SV_DOWN(x) ((x) * (float)SV_ROUND_DOWN)
 
 /* The deciding distances of rows to one center each, where columns are few; 0 if they are not.
  * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
@@ -276,24 +277,24 @@ static void SV_(sv_gather_dd)(const double *const *rows, ptrdiff_t d, const doub
 
 #undef GATHER
 
-/* Scaled distances from squared ones, as float32 that are not below; 2e-19 as squares below 1e-38 vanish in float32. */
+/* Scaled distances from squared ones, as float32 that are not below. */
 static void SV_(sv_upper)(ptrdiff_t n, const double *squared, double scale, float *out)
 {
-    const V factor = V_SPREAD(scale * scale), up = V_SPREAD(1.0000005), least = V_SPREAD(2e-19);
+    const V factor = V_SPREAD(scale * scale), up = V_SPREAD(SV_ROUND_UP), least = V_SPREAD(SV_SMALLEST_DISTANCE);
     ptrdiff_t i = 0;
     for (; i + V_LANES <= n; i += V_LANES)
         V_STORE_SINGLE(out + i, V_ADD(V_MUL(V_ROOT(V_MUL(V_LOAD(squared + i), factor)), up), least));
-    for (; i < n; i++) out[i] = (float)(sqrt(squared[i] * (scale * scale)) * 1.0000005 + 2e-19);
+    for (; i < n; i++) out[i] = (float)(sqrt(squared[i] * (scale * scale)) * SV_ROUND_UP + SV_SMALLEST_DISTANCE);
 }
 
 /* Distances from squared ones, scaled already, as float32 that are not above; 0 where rounding made them negative. */
 static void SV_(sv_lower)(ptrdiff_t n, const double *squared, float *out)
 {
-    const V down = V_SPREAD(0.9999995), zero = V_SPREAD(0.0);
+    const V down = V_SPREAD(SV_ROUND_DOWN), zero = V_SPREAD(0.0);
     ptrdiff_t i = 0;
     for (; i + V_LANES <= n; i += V_LANES)
         V_STORE_SINGLE(out + i, V_MUL(V_ROOT(V_MOST(V_LOAD(squared + i), zero)), down));
-    for (; i < n; i++) out[i] = (float)(sqrt(squared[i] > 0.0 ? squared[i] : 0.0) * 0.9999995);
+    for (; i < n; i++) out[i] = (float)(sqrt(squared[i] > 0.0 ? squared[i] : 0.0) * SV_ROUND_DOWN);
 }
 
 /* The test once more for points whose u is exact by now:

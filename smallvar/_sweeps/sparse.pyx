@@ -9,7 +9,7 @@ or to a sum of rows, as a 0 would (see Layout in sums.pyx), so these are the sam
 
 from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport int64_t, uintptr_t
-from libc.string cimport memchr, memset
+from libc.string cimport memset
 
 from smallvar._sweeps.dpmeans cimport DPSweep
 from smallvar._sweeps.pool cimport PAYS, run
@@ -21,6 +21,7 @@ from smallvar._sweeps.state cimport (
     WORK,
     State,
     is_far,
+    list_far,
     lower,
     record_move,
     set_lower,
@@ -29,6 +30,14 @@ from smallvar._sweeps.state cimport (
     upper,
 )
 from smallvar._sweeps.sums cimport WIDE_DIGITS, move_entries, sums_t, wide_add
+from smallvar._sweeps.tolerances cimport (
+    BOUND_AT_CENTER,
+    DISTANCE_MARGIN,
+    FARTHEST_MARGIN,
+    ROUNDOFF_DOUBLE,
+    ROUNDOFF_SINGLE,
+    SCORE_UNDERFLOW,
+)
 
 import os
 
@@ -61,8 +70,15 @@ cdef enum:
     COLUMNS = 64        # of the data, whose rows of the table of scores are one item
     TABLES = 6          # numbers of 8 bytes for each center and column, of all there is, at most
 
-cdef double EPS_SINGLE = 2.0 ** -24
-cdef double EPS_DOUBLE = 2.0 ** -53
+cdef extern from *:
+    """
+    #define SMALLVAR_DISTANCE_UNDERFLOW 1e-300
+    #define SMALLVAR_OBJECTIVE_ROUNDING 1e-11
+    """
+    # a squared distance, added to the error bound of ``near``: what float64 loses where products underflow
+    const double DISTANCE_UNDERFLOW "SMALLVAR_DISTANCE_UNDERFLOW"
+    # of a squared distance: what rounding may take from one in the objective; beyond, it is computed exactly
+    const double OBJECTIVE_ROUNDING "SMALLVAR_OBJECTIVE_ROUNDING"
 
 
 cdef struct View:           # what the items of loops need beside the state
@@ -91,7 +107,8 @@ cdef double near(const View* v, Py_ssize_t i, Py_ssize_t k, double* error) noexc
         apart += x * x
         inside += y * y
     distance = max(0.0, apart + (v.square[k] - inside))
-    error[0] = 2.0 * EPS_DOUBLE * ((s.d + 8) * distance + 4.0 * (stop - start + 8) * (apart + v.square[k])) + 1e-300
+    error[0] = 2.0 * ROUNDOFF_DOUBLE * ((s.d + 8) * distance + 4.0 * (stop - start + 8) * (apart + v.square[k]))
+    error[0] += DISTANCE_UNDERFLOW
     return distance
 
 
@@ -174,8 +191,8 @@ cdef void score(const View* v, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t k1, doubl
     out.first, out.second = least[0], least[1]
     # as error_bound in scores.pyx, but for the chain, which has as many terms as there are entries
     t = s.longest + 2.0 * sqrt(out.squares * s.longest)
-    out.error = (size + 8) * (EPS_SINGLE if s.single else EPS_DOUBLE) * t + 1e-36 * (size + 1)
-    out.error += (s.d + 8) * 4.0 * EPS_DOUBLE * (out.squares + s.longest)
+    out.error = (size + 8) * (ROUNDOFF_SINGLE if s.single else ROUNDOFF_DOUBLE) * t + SCORE_UNDERFLOW * (size + 1)
+    out.error += (s.d + 8) * 4.0 * ROUNDOFF_DOUBLE * (out.squares + s.longest)
 
 
 cdef inline double score_of(const View* v, const double* scores, Py_ssize_t k) noexcept nogil:
@@ -233,7 +250,7 @@ cdef void assign_point(
     if s.seek:
         # w distance, scaled, is below this
         square *= weight_of(&s.rows, i)
-        if not square < s.lam * s.scale * s.scale * (1.0 - 1e-9) and far(v, i, label, buffer):
+        if not square < s.lam * s.scale * s.scale * (1.0 - DISTANCE_MARGIN) and far(v, i, label, buffer):
             flag[i - chunk * CHUNK] = 2
 
 
@@ -242,7 +259,6 @@ cdef void assign_chunk(const View* v, Py_ssize_t chunk, double* scores, double* 
     cdef State* s = v.s
     cdef unsigned char flag[CHUNK]
     cdef unsigned short listed[CHUNK + 8]  # sv_list may write 8 entries too many
-    cdef const unsigned char* at
     cdef Py_ssize_t start = chunk * CHUNK, size = min(<Py_ssize_t> CHUNK, s.n - start), q, i, n_listed
     cdef double distance, error
     s.n_moved[chunk] = 0
@@ -273,11 +289,7 @@ cdef void assign_chunk(const View* v, Py_ssize_t chunk, double* scores, double* 
             assign_point(v, i, chunk, scores, buffer, flag)
         s.n_searched[chunk] = size * s.k
     if s.seek:
-        at = <const unsigned char*> memchr(flag, 2, size)
-        while at != NULL:
-            s.far[start + s.n_far[chunk]] = <unsigned short> (at - flag)
-            s.n_far[chunk] += 1
-            at = <const unsigned char*> memchr(at + 1, 2, flag + size - at - 1)
+        list_far(s, chunk, flag, size)
     if s.farthest:
         farthest_of_chunk(v, chunk, buffer)
 
@@ -286,7 +298,7 @@ cdef void farthest_of_chunk(const View* v, Py_ssize_t chunk, double* buffer) noe
     """The point with the largest weighted distance beyond lam, the first of them at a tie."""
     cdef State* s = v.s
     cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(s.n, start + CHUNK), m
-    cdef double distance, error, w, bar = s.lam, best = s.lam, square = s.scale * s.scale * (1.0 - 1e-6)
+    cdef double distance, error, w, bar = s.lam, best = s.lam, square = s.scale * s.scale * (1.0 - FARTHEST_MARGIN)
     cdef double most[CHUNK]
     s.farthest_index[chunk] = -1
     for i in range(start, stop):  # which points may be it
@@ -435,7 +447,7 @@ cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
                 m += 1
         else:
             t = near(a.v, i, s.label[i], &error)
-            if error > 2.0 * EPS_DOUBLE * (s.d + 8) * t + 1e-11 * t:
+            if error > 2.0 * ROUNDOFF_DOUBLE * (s.d + 8) * t + OBJECTIVE_ROUNDING * t:
                 t = exact(a.v, i, s.label[i], <double*> tile_of(s, slot))
         square[i - start] = t * weight_of(&s.rows, i)
     wide_add(a.digits + slot * WIDE_DIGITS, square, size)
@@ -607,7 +619,7 @@ cdef class SparseSweep(DPSweep):
             self.open_at(i)
             s.label[i] = <int> s.k - 1
             if s.u != NULL:
-                s.u[i] = <float> 1e-37
+                s.u[i] = <float> BOUND_AT_CENTER
         elif best != s.label[i]:
             s.label[i] = <int> best
             if s.u != NULL:

@@ -1,8 +1,16 @@
 """The state of a fit: points, centers, and bounds on their distances. Words and letters: see __init__.py."""
 
 from libc.math cimport sqrtf
+from libc.string cimport memchr
 
 from smallvar._sweeps.rows cimport Rows, point, real_x
+from smallvar._sweeps.tolerances cimport (
+    PENALTY_MARGIN,
+    ROUND_DOWN,
+    ROUND_UP,
+    SMALLEST_DISTANCE,
+    SMALLEST_SQUARE,
+)
 
 ctypedef fused real_c:  # element type in which scores are computed
     float
@@ -100,15 +108,15 @@ cdef inline double squared_distance(
 
 
 cdef inline float upper(double squared, double scale) noexcept nogil:
-    """A float32 not below the scaled distance (squares below 1e-38 vanish in float32, hence the term)."""
-    return sqrtf(<float> (squared * scale * scale)) * <float> 1.0000005 + <float> 2e-19
+    """A float32 not below the scaled distance."""
+    return sqrtf(<float> (squared * scale * scale)) * <float> ROUND_UP + <float> SMALLEST_DISTANCE
 
 
 cdef inline float lower(double squared) noexcept nogil:
     """A float32 not above the scaled distance whose square is given."""
-    if not squared > 1e-37:
+    if not squared > SMALLEST_SQUARE:
         return 0.0
-    return sqrtf(<float> squared) * <float> 0.9999995
+    return sqrtf(<float> squared) * <float> ROUND_DOWN
 
 
 cdef inline void set_lower(State* s, Py_ssize_t i, float low) noexcept nogil:
@@ -145,15 +153,24 @@ cdef inline void record_move(State* s, Py_ssize_t i, int label) noexcept nogil:
     s.label[i] = label
 
 
+cdef inline void list_far(State* s, Py_ssize_t chunk, const unsigned char* flag, Py_ssize_t size) noexcept nogil:
+    """List the points of a chunk whose flag is 2 as far."""
+    cdef const unsigned char* at = <const unsigned char*> memchr(flag, 2, size)
+    while at != NULL:
+        s.far[chunk * CHUNK + s.n_far[chunk]] = <unsigned short> (at - flag)
+        s.n_far[chunk] += 1
+        at = <const unsigned char*> memchr(at + 1, 2, flag + size - at - 1)
+
+
 cdef inline Py_ssize_t padded(Py_ssize_t k) noexcept nogil:
     return (k + PAD - 1) // PAD * PAD
 
 
 cdef inline bint surely_far(const real_x* x, const State* s, Py_ssize_t i, double distance) noexcept nogil:
-    """is_far for a distance to the own center that is good to 1e-9."""
+    """is_far for a distance to the own center that is good to DISTANCE_MARGIN."""
     cdef double weighted = distance if s.rows.weight == NULL else s.rows.weight[i] * distance
-    if weighted < s.lam * (1.0 - 1e-8):
+    if weighted < s.lam * (1.0 - PENALTY_MARGIN):
         return False
-    if weighted < s.lam * (1.0 + 1e-8) or distance < 2.0 * s.rounding:
+    if weighted < s.lam * (1.0 + PENALTY_MARGIN) or distance < 2.0 * s.rounding:
         distance = exact_distance(x, s, i, s.label[i])
     return is_far(s, i, distance)

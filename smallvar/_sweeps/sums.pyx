@@ -38,6 +38,17 @@ cdef enum:
     WIDEST = 40         # most bits of a bin
     MOST_BINS = 64
 
+cdef extern from *:
+    """
+    #define SMALLVAR_SMALLEST_POSITIVE 5e-324
+    #define SMALLVAR_LARGEST_TERM 1e300
+    """
+    # the least positive float64: a mean that is not 0 but would round to 0 becomes this
+    const double C_SMALLEST_POSITIVE "SMALLVAR_SMALLEST_POSITIVE"
+    const double LARGEST_TERM "SMALLVAR_LARGEST_TERM"  # of X times weights, so that sums stay within float64
+
+SMALLEST_POSITIVE = C_SMALLEST_POSITIVE  # the same number for Python
+
 
 cdef inline Py_ssize_t rows_of_part(Py_ssize_t d) noexcept nogil:
     return max(<Py_ssize_t> 64, PART // d)
@@ -327,7 +338,7 @@ class Layout:
             bits += int(np.ceil(np.log2(top) - np.log2(extremes[0])))
         with np.errstate(over="ignore"):
             self.unit = np.append(reach * top, top)
-        if not self.unit.max() < 1e300:
+        if not self.unit.max() < LARGEST_TERM:
             raise ValueError("X must stay below 1e300 in size, times sample_weight, got rows whose sums leave float64")
         self.width = max(1, min(WIDEST, 52 - (n - 1).bit_length()))
         self.bins = max(2, (bits + self.width - 1) // self.width)
@@ -462,7 +473,7 @@ cdef class Sums:
             total = sums_total(&self.s, k, j)
             apart = total / mass
             if apart == 0.0 and total != 0.0:  # as in means
-                apart = copysign(5e-324, total)
+                apart = copysign(C_SMALLEST_POSITIVE, total)
             mean[j] = self.s.origin[j] + apart
         return np.asarray(mean), mass
 
@@ -487,7 +498,7 @@ cdef class Sums:
             apart = total / weight[:, None]
         # a mean that is not 0 may be below the least positive float64: it must not become 0
         lost = (apart == 0.0) & (total != 0.0)
-        apart[lost] = np.copysign(5e-324, total[lost])
+        apart[lost] = np.copysign(SMALLEST_POSITIVE, total[lost])
         return self.layout.origin + apart
 
 

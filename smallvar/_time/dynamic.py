@@ -5,15 +5,15 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
+from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP, best_of
 from smallvar._core.validation import check_number, check_reach, learned
 from smallvar._selection.path import LambdaPath, find_path
 from smallvar._selection.penalty import LAMS, farthest_first, resolve_lam
 from smallvar._sweeps.dynamic import DynamicStep
 from smallvar._sweeps.rounds import assign
-from smallvar._time.moving import MovingClusters
+from smallvar._time.moving import ClusteredStep, MovingClusters
 
 
 class DynamicMeans(MovingClusters):
@@ -138,8 +138,8 @@ class DynamicMeans(MovingClusters):
     A row of weight w counts w times in means, objective and ``weights_``: it opens a cluster
     where w times its squared distance exceeds ``lam``, and to revive one costs it Q D + w gamma /
     (w + gamma) times the squared distance. The ratio of weights is at most 1e12. Rows of weight
-    zero take no part, nor do times at which there are no others; their labels are what ``predict``
-    says after the step of their time or the last one before it, -1 where no cluster lives.
+    zero take no part, nor do times at which there are no others; their labels are those of
+    ``predict`` after the step of their time or the last one before it, -1 where no cluster lives.
 
     To tune: first ``lam`` on single batches, then ``t_q`` and ``k_tau`` on the sequence.
 
@@ -167,10 +167,11 @@ class DynamicMeans(MovingClusters):
     n_iter_: int
     path_: LambdaPath
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_clusters: int = 8,
         t_q: float | None = None,
         k_tau: float | None = None,
@@ -231,7 +232,7 @@ class DynamicMeans(MovingClusters):
         best = best_of(map(start, range(self.n_init)))
         labels, centers, mass, _ = best.result()
         self.objective_, self.n_iter_ = best.objective, best.n_iter
-        return labels, mass, centers, best.converged
+        return ClusteredStep(labels, mass, centers, best.converged)
 
     def _no_cluster(self):
         self.objective_, self.n_iter_ = 0.0, 0
@@ -310,39 +311,11 @@ class DynamicMeans(MovingClusters):
         """
         return self._take(X, sample_weight, elapsed)
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Number of the cluster that each row would join, were it one more of the last step.
-
-        A cluster that was seen in that step costs the squared distance to its center; one that
-        lives but was not seen costs what reviving it does, Q (D - 1) + gamma / (1 + gamma) times
-        the squared distance, D being its age by now. No row opens a cluster.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            New data.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,), int64
-            Out of ``cluster_ids_``; at a tie the first.
-        """
-        check_is_fitted(self)
-        self._check_parameters()
-        X = self._validate(X, reset=False)
+    def _validate_new(self, X):
+        X = super()._validate_new(X)
         check_reach(X)
-        if not len(self.cluster_ids_):
-            raise ValueError("no cluster lives, so none can be predicted")
-        return self._nearest(X, self._threads())
+        return X
 
-    def _nearest(self, X, n_threads):
-        """What ``predict`` returns, -1 where no cluster lives."""
-        k = len(self.cluster_ids_)
-        if not k:
-            return np.full(X.shape[0], -1, dtype=np.int64)
-        centers = learned(self, "cluster_centers_", k, X.shape[1])
-        weights, ages = learned(self, "weights_", k), learned(self, "ages_", k)
-        # those of the last step have the age 1 now, so 0 then: no penalty, and they have moved
-        gamma, offset = self._costs(weights, ages - 1)
-        factor = np.where(ages == 1, 1.0, gamma / (1.0 + gamma))
-        return self.cluster_ids_[assign(X, None, centers, offset[None], n_threads, factor=factor)]
+    def _cheapest(self, X, among, offset, factor, n_threads):
+        centers = learned(self, "cluster_centers_", len(among), X.shape[1])[among]
+        return assign(X, None, centers, offset[None], n_threads, factor=factor)

@@ -1,23 +1,23 @@
 """D-Means on points that are known by a kernel: by exchange, and by a spectral relaxation."""
 
 from collections.abc import Callable
-from copy import copy
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.eigen import Rounding, eigen_above, yu_shi
+from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import best_of
 from smallvar._core.groups import first_appearance
 from smallvar._core.validation import check_number, check_symmetric
 from smallvar._kernel.gram import KernelEstimator, warn_remote
 from smallvar._selection.penalty import GUESS, among, farthest_by
 from smallvar._time.exchange import TIE, Batch, Exchange, link_costs, match_clusters, thin
-from smallvar._time.moving import MovingClusters
+from smallvar._time.moving import ClusteredStep, MovingClusters
 
 
 class _KernelMovingClusters(MovingClusters, KernelEstimator):
@@ -49,11 +49,10 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
     def _joint_kernel(self, X):
         """Kernel of the rows of X and the kept points after them."""
         points = np.concatenate([X, *self.kept_points_])
-        source = self
+        kernel = self._kernel_of_fit()
         if callable(self.kernel) and _takes(self.kernel, "n_batch"):
-            source = copy(self)
-            source.kernel = partial(self.kernel, n_batch=X.shape[0])
-        K = source._kernel_between(points, points)
+            kernel = replace(kernel, function=partial(self.kernel, n_batch=X.shape[0]))
+        K = kernel.between(points, points)
         check_symmetric(K, "kernel must return a symmetric matrix for a set of points and itself")
         K = K.astype(np.float64, copy=False)
         return (K + K.T) / 2
@@ -92,7 +91,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
             chosen, a = thin(K[np.ix_(which, which)], a, self.budget)
             points[k : k + 1] = [np.concatenate([X[rows], kept])[chosen]]
             coefficients[k : k + 1] = [a]
-        return labels, counts, (points, coefficients), converged
+        return ClusteredStep(labels, counts, (points, coefficients), converged)
 
     def _no_cluster(self):
         self.objective_ = 0.0
@@ -107,30 +106,15 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         self.kept_points_ = [points[k] for k in which]
         self.kept_coefficients_ = [coefficients[k] for k in which]
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Number of the nearest cluster, in feature space, among those seen in the last step.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            New data. A callable kernel is evaluated on these rows and all kept points.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,), int64
-            Out of ``cluster_ids_``; at a tie the first.
-        """
-        check_is_fitted(self)
-        self._check_parameters()
-        X = self._validate(X, reset=False)
-        seen = self.ages_ == 1
-        if not seen.any():
-            raise ValueError("no cluster was seen in the last step, so none can be predicted")
-        old = np.zeros(len(seen))
-        batch = Batch(self._joint_kernel(X), self.kept_coefficients_, old, old, 0.0)
-        distance = (batch.norm - 2 * batch.cross)[:, seen]
-        least = distance.min(axis=1, keepdims=True) + batch.tie
-        return self.cluster_ids_[seen][(distance <= least).argmax(axis=1)]
+    def _cheapest(self, X, among, offset, factor, n_threads):
+        zero = np.zeros(len(among))
+        lam = 0.0 if factor is None else self.lam_
+        batch = Batch(self._joint_kernel(X), self.kept_coefficients_, zero, zero, lam)
+        cost = (batch.norm - 2 * batch.cross)[:, among]  # and K_ii, which all have in common
+        if factor is not None:
+            cost = offset + factor * (batch.diagonal[:, None] + cost)
+        least = cost.min(axis=1, keepdims=True) + batch.tie
+        return (cost <= least).argmax(axis=1)
 
 
 def _takes(function, name):
@@ -299,10 +283,11 @@ class KernelDynamicMeans(_KernelMovingClusters):
     objective_path_: NDArray[np.float64]
     n_iter_: int
 
+    @keywords_only("squared units of the feature space")
     def __init__(
         self,
-        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
+        lam: float | Literal["farthest-first"] = "farthest-first",
         t_q: float | None = None,
         k_tau: float | None = None,
         q: float | None = None,
@@ -505,10 +490,11 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     bound_: float
     eigenvalues_: NDArray[np.float64]
 
+    @keywords_only("squared units of the feature space")
     def __init__(
         self,
-        lam: float | Literal["farthest-first"] = "farthest-first",
         *,
+        lam: float | Literal["farthest-first"] = "farthest-first",
         t_q: float | None = None,
         k_tau: float | None = None,
         q: float | None = None,

@@ -1,5 +1,7 @@
 """One time step of kernel D-Means (CKH, section 5): costs, links to old clusters, exchange."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
@@ -8,8 +10,11 @@ from sklearn.utils.validation import check_array
 
 from smallvar._core.lapack import eigh
 
-TIE = 1e-12  # of the largest kernel value or penalty: costs that are equal
+# of the largest of lam, K_ii and the squared norms of old centers: costs of a row that are closer
+# tie; times the rows, costs of a step and its starts
+TIE = 1e-12
 LINK = 1e-9  # of the largest gain by a link: gains that HiGHS cannot tell apart tie
+DUAL_TOLERANCE = 1e-10  # of the same: the dual feasibility that HiGHS is asked for
 EXPLAINED = 1e-9  # of ||phi||^2 or of the largest K_ii: greedy selection ends here
 RIDGE = 1e-3  # of the largest K_ii, on changes of the coefficients
 WINDOW = 4096  # most points whose costs are computed together, as if none moved
@@ -85,7 +90,7 @@ def match_clusters(new_costs: ArrayLike, old_costs: ArrayLike) -> NDArray[np.int
             A_ub=at_most_one,
             b_ub=np.ones(sum(gain.shape)),
             method="highs-ds",  # a simplex ends at a vertex
-            options={"dual_feasibility_tolerance": 1e-10},
+            options={"dual_feasibility_tolerance": DUAL_TOLERANCE},
         )
         if found.status != 0:
             raise RuntimeError(f"HiGHS found no matching: {found.message}")
@@ -140,6 +145,17 @@ def thin(K, coefficients, budget):
     return chosen, start + vectors @ (change / (np.abs(values) + ridge))
 
 
+@dataclass
+class ClusterSums:
+    """Sums of the kernel over the points of each of k clusters."""
+
+    sizes: NDArray[np.int64]  # number of points n
+    rows: NDArray[np.float64]  # sum_j K_ij for every point i, of shape (k, n_points)
+    within: NDArray[np.float64]  # sum of K_ij over pairs of its points
+    cross: NDArray[np.float64]  # sum of K_i,phi over its points, of shape (k, n_old)
+    diagonal: NDArray[np.float64]  # sum of K_ii over its points
+
+
 class Batch:
     """What costs follow from: kernel sums of a batch with itself and with the old centers.
 
@@ -164,27 +180,24 @@ class Batch:
         self.tie = TIE * max(lam, float(largest), float(np.abs(self.norm).max(initial=0)))
 
     def sums(self, labels, k):
-        """For each of k clusters: its points, sum_j K_ij, and the sums over its points.
-
-        Those are the sums of K_ij over pairs, of K_i,phi and of K_ii.
-        """
+        """The sums of k clusters with these labels."""
         Z = csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))), (k, len(labels)))
         S = Z @ self.K
         within = np.bincount(labels, weights=S[labels, np.arange(len(labels))], minlength=k)
         own = np.bincount(labels, weights=self.diagonal, minlength=k)
-        return np.bincount(labels, minlength=k), S, within, Z @ self.cross, own
+        return ClusterSums(np.bincount(labels, minlength=k), S, within, Z @ self.cross, own)
 
     def costs(self, labels, k):
         """Cost of each cluster if it is new, and if it continues each of the old ones.
 
         New: lam + sum K_ii - sum K_ij / n. Old: Q D + the line below.
         """
-        n, _, within, cross, own = self.sums(labels, k)
+        sums = self.sums(labels, k)
         # sum K_ii + gamma n / (gamma + n) K_phiphi - (sum K_ij + 2 gamma sum K_i,phi) / (gamma + n)
-        n, total = n[:, None], self.gamma + n[:, None]
-        old = self.penalty + own[:, None] + self.gamma * n / total * self.norm
-        old -= (within[:, None] + 2.0 * self.gamma * cross) / total
-        return self.lam + own - within / n[:, 0], old
+        n, total = sums.sizes[:, None], self.gamma + sums.sizes[:, None]
+        old = self.penalty + sums.diagonal[:, None] + self.gamma * n / total * self.norm
+        old -= (sums.within[:, None] + 2.0 * self.gamma * sums.cross) / total
+        return self.lam + sums.diagonal - sums.within / sums.sizes, old
 
 
 def link_costs(new, old, link):
@@ -228,10 +241,10 @@ class Exchange:
         self.n, self.S = np.zeros(room), np.zeros((room, len(b.diagonal)))
         self.within, self.cross = np.zeros(room), np.zeros(room)
         if self.labels.min() >= 0:
-            n, S, within, cross, _ = b.sums(self.labels, k)
-            self.n[:k], self.S[:k], self.within[:k] = n, S, within
+            sums = b.sums(self.labels, k)
+            self.n[:k], self.S[:k], self.within[:k] = sums.sizes, sums.rows, sums.within
             old = np.arange(self.n_old)
-            self.cross[old] = cross[old, old]
+            self.cross[old] = sums.cross[old, old]
 
     def _grow(self):
         """Twice the room for new clusters."""

@@ -1,15 +1,17 @@
 """Clusters that move: what happens from one time step to the next, however a step is clustered."""
 
 import math
+from collections.abc import Sequence
 from contextlib import contextmanager
-from itertools import repeat
+from dataclasses import dataclass
+from itertools import repeat, starmap
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from smallvar._centers.dpmeans import WEIGHTS
 from smallvar._core.estimator import Estimator, unchanged_on_error, warn_not_converged
@@ -45,14 +47,36 @@ class Seen(NamedTuple):
     revivals: NDArray[np.int64]
 
 
+@dataclass
+class TimeStep:
+    """The rows of a time step."""
+
+    time: Any
+    rows: Sequence[int] | NDArray[np.intp]  # those with weight
+    idle: Sequence[int] | NDArray[np.intp]  # without weight, up to the next step
+    elapsed: int = 1  # steps since the one before
+
+
+@dataclass
+class ClusteredStep:
+    """A clustering of a time step: clusters are the old ones in their order, then the new ones."""
+
+    labels: NDArray[np.intp]
+    weights: NDArray[np.float64]  # of the points of each cluster
+    clusters: Any  # their centers, in the type of the form
+    converged: bool
+
+
 class MovingClusters(ClusterMixin, Estimator):
     """Base of D-Means and its kernel forms: what happens from one time step to the next.
 
-    A form says how a step is clustered: ``_cluster`` returns the labels (old clusters in their
-    order, then the new ones), the masses, the clusters, in a type of its own, and whether its
-    sweeps came to an end. ``_no_cluster`` is a step without data, ``_keep`` makes those
+    A form says how a step is clustered: ``_cluster`` returns a ``ClusteredStep``, its clusters in a
+    type of its own. ``_no_cluster`` is a step without data, ``_keep`` makes those
     that ``alive`` selects the state, ``_mark`` is what tracks say of the seen ones, ``_penalty``
-    is lam from data. Weights are None but for a form whose ``fit`` and ``partial_fit`` take them.
+    is lam from data. ``_cheapest`` returns, for each row, the first of the clusters ``among`` with
+    the least ``offset + factor`` times its squared distance, as an index into them; a ``factor`` of
+    None is 1 for each, without offsets. Weights are None but for a form whose ``fit`` and
+    ``partial_fit`` take them.
     """
 
     _LAMS: tuple[str, ...] = ("farthest-first",)
@@ -170,7 +194,8 @@ class MovingClusters(ClusterMixin, Estimator):
                 self._resolve_penalties(X, weight, n_threads)
             # gamma_k = 1 / (1 / v_k + tau D_k), CKH section 4; then v = gamma + n, D = 1
             gamma, penalty = self._costs(self.weights_, self.ages_)
-            labels, mass, clusters, converged = self._cluster(X, weight, gamma, penalty, n_threads)
+            found = self._cluster(X, weight, gamma, penalty, n_threads)
+            mass, clusters, converged = found.weights, found.clusters, found.converged
             new = len(mass) - old
             seen = mass > 0
             weights, ages = self.weights_, self.ages_
@@ -181,7 +206,7 @@ class MovingClusters(ClusterMixin, Estimator):
                 ages = np.append(ages, np.zeros(new, dtype=np.int64))
             weights = np.where(seen, gamma + mass, weights)
             ages = np.where(seen, 1, ages + 1)
-            self.labels_ = ids[labels]
+            self.labels_ = ids[found.labels]
         else:
             weights, ages, new = self.weights_, self.ages_ + 1, 0
             seen, revived = np.zeros(old, dtype=bool), ids[:0]
@@ -322,6 +347,57 @@ class MovingClusters(ClusterMixin, Estimator):
         """
         return self._fit(X, None, times, step)
 
+    def predict(self, X: ArrayLike, *, dormant: bool = False) -> NDArray[np.int64]:
+        """Return the number of the nearest cluster of those active in the last step, for each row.
+
+        Distances are those of the objective, squared, without a penalty. No row opens a cluster.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data. A callable kernel is evaluated on these rows and all kept points.
+        dormant : bool, default=False
+            Whether dormant clusters, which live but were not active in the last step, take part
+            too. An active one costs the squared distance, a dormant one what it would have cost to
+            revive it in that step, when its age was D = ``ages_`` - 1: Q D + gamma / (1 + gamma)
+            times the squared distance, with gamma = 1 / (1 / v + tau D) and its weight v.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int64
+            Out of ``cluster_ids_``; at a tie the first.
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        check_flag(dormant, "dormant")
+        X = self._validate_new(X)
+        if not len(self.cluster_ids_):
+            raise ValueError("no cluster lives, so none can be predicted")
+        if not (dormant or (self.ages_ == 1).any()):
+            raise ValueError(
+                "no cluster was seen in the last step, so none can be predicted; dormant=True "
+                "includes those that live"
+            )
+        return self._nearest(X, dormant, self._threads())
+
+    def _validate_new(self, X):
+        return self._validate(X, reset=False)
+
+    def _nearest(self, X, dormant, n_threads):
+        """The labels of ``predict``, -1 where there is no cluster to choose."""
+        k = len(self.cluster_ids_)
+        weights, ages = learned(self, "weights_", k), learned(self, "ages_", k)
+        active = ages == 1
+        among = np.ones(k, dtype=bool) if dormant else active
+        if not among.any():
+            return np.full(X.shape[0], -1, dtype=np.int64)
+        offset, factor = np.zeros(among.sum()), None
+        if dormant:
+            # active ones have age 0 in their own step: no penalty, and the center has moved
+            gamma, offset = self._costs(weights, ages - 1)
+            factor = np.where(active, 1.0, gamma / (1.0 + gamma))
+        return self.cluster_ids_[among][self._cheapest(X, among, offset, factor, n_threads)]
+
     def _take(self, X, sample_weight, elapsed):
         """One time step."""
         with unchanged_on_error(self):
@@ -344,8 +420,9 @@ class MovingClusters(ClusterMixin, Estimator):
             check_stays(self, {"random_state": self._state, **self._resolved})
             with self._undone_on_error():
                 elapsed = int(elapsed)
-                steps = [(self.n_steps_ + elapsed - 1, *_active(weight, X.shape[0]), elapsed)]
-                if not self._follow(X, weight, steps, n_threads):
+                time = self.n_steps_ + elapsed - 1
+                step = TimeStep(time, *_active(weight, X.shape[0]), elapsed)
+                if not self._follow(X, weight, [step], n_threads):
                     warn_not_converged(self, self.n_iter_, " of a time step")
         return self
 
@@ -367,14 +444,15 @@ class MovingClusters(ClusterMixin, Estimator):
     def _follow(self, X, weight, steps, n_threads):
         """Take these steps, and label all rows; returns whether all sweeps came to an end."""
         labels, converged = np.empty(len(X), dtype=np.int64), True
-        for time, rows, idle, elapsed in steps:
+        for step in steps:
+            rows = step.rows
             if len(rows) == len(X):  # the only step, and rows as given
-                return self._step(X, weight, n_threads, time, elapsed)
+                return self._step(X, weight, n_threads, step.time, step.elapsed)
             mass = None if weight is None else weight[rows]
-            converged &= self._step(X[rows], mass, n_threads, time, elapsed)
+            converged &= self._step(X[rows], mass, n_threads, step.time, step.elapsed)
             labels[rows] = self.labels_
-            if len(idle):
-                labels[idle] = self._nearest(X[idle], n_threads)
+            if len(step.idle):
+                labels[step.idle] = self._nearest(X[step.idle], False, n_threads)
         self.labels_ = labels
         return converged
 
@@ -402,7 +480,7 @@ def _active(weight, n):
 
 
 def _steps(times, step, n, weight):
-    """For each step: its time, its rows, rows without weight since, steps since the one before."""
+    """The steps of these times, in ascending order."""
     check_number(step, "step", low=1, integer=True, none=True)
     if times is None:
         if step is not None:
@@ -431,7 +509,7 @@ def _steps(times, step, n, weight):
     gaps = [1] * len(values)
     if step is not None:
         gaps[1:] = map(_gap, values[:-1].tolist(), values[1:].tolist(), repeat(int(step)))
-    return zip(values, np.split(order, first[1:]), idle, gaps, strict=True)
+    return starmap(TimeStep, zip(values, np.split(order, first[1:]), idle, gaps, strict=True))
 
 
 def _gap(before, after, step):

@@ -1,8 +1,9 @@
 """Records, which are rows in an order: their noise, their pieces, and states of the pieces."""
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smallvar._core.frame import RowsFrame
 from smallvar._core.validation import unit_of
@@ -15,7 +16,8 @@ from smallvar._sweeps.sums import Sums
 MOST_STEPS = 1 << 16  # differences that the noise is estimated from
 MOST_ENTRIES = 1 << 24  # of these differences in all
 MOST_COLUMNS = 1024  # from so many columns on, as many differences are used for the covariance
-LEAST = 1e-150  # the square of a smaller difference is lost
+SMALLEST_STEP = 1e-150  # absolute: the square of a smaller difference of neighboring rows is lost
+SMALLEST_PRICE, LARGEST_PRICE = 1e-300, 1e300  # of a piece, of the mean weight: costs are finite
 NORMAL = 0.6744897501960817  # median of the absolute value of a standard normal variable
 TRIM, KEPT = 3.0, 0.9733369246625415  # differences beyond so many of their scales are no noise
 SURE = 2.5  # standard errors from which a correlation counts
@@ -23,6 +25,38 @@ MOST_CORRELATED = 0.95  # larger correlations count as this one
 MOST_OPENINGS = 2048  # rows at which a piece may have begun
 MOST_PIECES = 1024  # which are merged all together
 FEW, STEP, SWEEPS = 64, 20, 5  # below FEW states the way down takes single steps
+
+
+@dataclass
+class Segments:
+    """State, neighboring states, mean and weight of each segment of a labeling."""
+
+    states: NDArray[np.int32]
+    before: NDArray[np.int32]  # state of the segment before; -1 at the beginning of a sequence
+    after: NDArray[np.int32]  # and of the one after; -1 at the end
+    means: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+@dataclass
+class Pieces:
+    """Pieces of a record, from which the path of the states begins."""
+
+    numbers: NDArray[np.int32]  # the piece of each row
+    first: NDArray[np.bool_]  # whether a sequence begins with the piece
+    means: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    error: float  # weighted squared error of the rows from the means of their pieces
+
+
+@dataclass
+class Stop:
+    """A clustering of the pieces on the path."""
+
+    k: int  # number of states
+    states: NDArray[np.int32]  # of the pieces
+    loss: float  # squared error and switches
+    disorder: float  # entropy of the states
 
 
 class Record:
@@ -57,7 +91,7 @@ class Record:
         return error_of(self.X, labels, centers, self.n_threads, self.weight)
 
     def segments(self, labels):
-        """What is known of each segment: state, those before and after (-1: none), mean, weight."""
+        """The segments of these labels."""
         opens = self.opens(labels)
         number = np.cumsum(opens, dtype=np.int32) - np.int32(1)
         rows = np.flatnonzero(opens)
@@ -65,8 +99,7 @@ class Record:
         before, after = np.append(-1, state[:-1]), np.append(state[1:], -1)
         before[first] = -1
         after[:-1][first[1:]] = -1
-        mean, mass = self.sums(number, len(rows))
-        return SimpleNamespace(state=state, before=before, after=after, mean=mean, mass=mass)
+        return Segments(state, before, after, *self.sums(number, len(rows)))
 
 
 # ---- noise -------------------------------------------------------------------------------------
@@ -103,7 +136,7 @@ def noise_of(record):
     """
     near = _some(np.flatnonzero(~record.first[1:]), record.X.shape[1])
     steps = np.subtract(record.X[near + 1], record.X[near], dtype=np.float64)
-    steps[np.abs(steps) <= np.maximum(record.frame.column_rounding(), LEAST)] = 0.0
+    steps[np.abs(steps) <= np.maximum(record.frame.column_rounding(), SMALLEST_STEP)] = 0.0
     if not steps.any():
         return _of_covariance(np.asarray(record.X, dtype=np.float64) - record.frame.mean)
     variance, scale = _variance(steps)
@@ -157,21 +190,16 @@ def prices(noise, n):
 
 
 def cut(record, price):
-    """The number of the piece of each row, where pieces begin, their means and weights."""
+    """The pieces of a record at this price of a piece."""
     weight = None if record.weight is None else record.weight / record.unit
     X, begin, frame = record.X, record.begin, record.frame
     with np.errstate(over="ignore", under="ignore"):
-        price = float(np.clip(np.float64(price) / record.unit, 1e-300, 1e300))
+        price = np.float64(price) / record.unit
+    price = float(np.clip(price, SMALLEST_PRICE, LARGEST_PRICE))
     opens = pieces(X, begin, weight, frame.origin, price, MOST_OPENINGS)
     number = np.cumsum(opens, dtype=np.int32) - np.int32(1)
-    mean, mass = record.sums(number, int(number[-1]) + 1)
-    return SimpleNamespace(
-        number=number,
-        first=record.first[opens],
-        mean=mean,
-        mass=mass,
-        within=record.error(number, mean),
-    )
+    means, weights = record.sums(number, int(number[-1]) + 1)
+    return Pieces(number, record.first[opens], means, weights, record.error(number, means))
 
 
 def _descent(mean, mass, n_threads):
@@ -202,14 +230,14 @@ def _united(mean, mass, n_threads):
 
 
 def path_of(record, parts, price):
-    """Stops on the way down: numbers of states k, the state of each piece, error and switches.
+    """Stops on the way down, from few states to many.
 
     From a state for each piece the two are merged whose union adds least to the squared error, with
     sweeps over the pieces after every merger.
     """
-    mean, mass, of = _united(parts.mean, parts.mass / record.unit, record.n_threads)
-    gap = parts.mean - mean[of]
-    within = parts.within + float(parts.mass @ np.einsum("ij,ij->i", gap, gap))
+    mean, mass, of = _united(parts.means, parts.weights / record.unit, record.n_threads)
+    gap = parts.means - mean[of]
+    within = parts.error + float(parts.weights @ np.einsum("ij,ij->i", gap, gap))
     descent = _descent(mean, mass, record.n_threads)
     stops = []
     for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // STEP)), SWEEPS):
@@ -219,7 +247,7 @@ def path_of(record, parts, price):
         opens[1:] |= state[1:] != state[:-1]
         switches = int(opens.sum()) - len(record.begin) + 1
         loss, disorder = error + price * switches, entropy(state[opens], k)
-        stops.append(SimpleNamespace(k=k, state=state, loss=loss, disorder=disorder))
+        stops.append(Stop(k, state, loss, disorder))
     return stops[::-1]
 
 

@@ -1,5 +1,6 @@
 """Segments of records: states that rows stay in for a while, and come back to."""
 
+from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import TIE, Progress, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups, first_appearance
@@ -41,6 +42,21 @@ TRIALS = 3  # pieces that are tried as new states at a fixed point
 LLOYD = 10  # sweeps over the segments of a state that is to become two
 
 
+@dataclass
+class _Labeling:
+    """States of the rows, numbered by first appearance, and what the objective needs of them."""
+
+    labels: NDArray[np.int32]
+    centers: NDArray[np.float64]
+    error: float
+    switches: int
+
+    @property
+    def k(self):
+        """Number of states."""
+        return len(self.centers)
+
+
 class _Start:
     """One start: sweeps, and moves of whole segments, until neither lowers the objective."""
 
@@ -50,29 +66,32 @@ class _Start:
         self.take(self.measured(labels))
 
     def measured(self, labels):
-        """Labels numbered by first appearance, the means of the states, and the objective."""
+        """These labels, numbered by first appearance, with the means of the states."""
         record, labels = self.record, first_appearance(labels)
-        k = int(labels.max()) + 1
-        centers = record.sums(labels, k)[0]
-        error = record.error(labels, centers)
+        centers = record.sums(labels, int(labels.max()) + 1)[0]
+        return self._with_centers(labels, centers)
+
+    def _with_centers(self, labels, centers):
+        record = self.record
         switches = int(np.count_nonzero(record.opens(labels))) - len(record.begin) + 1
-        return labels, centers, error, switches
+        return _Labeling(labels, centers, record.error(labels, centers), switches)
 
-    def take(self, measured):
-        """Have these labels."""
-        self.labels, self.centers, self.error, self.switches = measured
-        self.objective = self.objective_of(measured)
+    def take(self, labeling):
+        """Make this the labeling of the start."""
+        self.labels, self.centers = labeling.labels, labeling.centers
+        self.error, self.switches = labeling.error, labeling.switches
+        self.objective = self.objective_of(labeling)
 
-    def objective_of(self, measured):
-        """The objective of what was measured."""
-        return measured[2] + self.price * measured[3] + self.lam * len(measured[1])
+    def objective_of(self, labeling):
+        """The objective of a labeling."""
+        return labeling.error + self.price * labeling.switches + self.lam * labeling.k
 
     def lower(self, labels):
         """Take these labels if their objective is lower, by more than rounding."""
-        measured = self.measured(labels)
-        lower = self.objective_of(measured) < self.objective - TIE * abs(self.objective)
+        labeling = self.measured(labels)
+        lower = self.objective_of(labeling) < self.objective - TIE * abs(self.objective)
         if lower:
-            self.take(measured)
+            self.take(labeling)
         return lower
 
     @property
@@ -82,11 +101,9 @@ class _Start:
 
     def resume(self, lam, parts):
         """Go on with another penalty, and with moves."""
-        progress = self.progress
         more = (lam - self.lam) * np.array(self.counts)
-        progress.path = (np.array(progress.path) + more).tolist()
-        progress.converged = progress.enough = False
-        self.lam, self.parts, self.objective = lam, parts, progress.path[-1]
+        self.progress.resume((np.array(self.progress.path) + more).tolist())
+        self.lam, self.parts, self.objective = lam, parts, self.progress.objective
 
     def run(self, loop):
         """Sweep to the end."""
@@ -123,9 +140,7 @@ class _Start:
             return
         _, first = np.unique(labels, return_index=True)
         centers = self.centers[labels[np.sort(first)]]
-        labels = record.viterbi(centers, self.price)
-        switches = int(np.count_nonzero(record.opens(labels))) - len(record.begin) + 1
-        self.take((labels, centers, record.error(labels, centers), switches))
+        self.take(self._with_centers(record.viterbi(centers, self.price), centers))
         self.progress.path.append(self.objective)
         self.counts.append(self.k)
 
@@ -134,14 +149,14 @@ class _Start:
         k, segments = self.k, self.record.segments(self.labels)
         if k == 1 or self.lam == 0.0:
             return False
-        cost = np.empty(len(segments.state))
+        cost = np.empty(len(segments.states))
         for some in gen_batches(len(cost), 4096):
             cost[some], _ = self._elsewhere(segments, some)
-        saved = self.lam - np.bincount(segments.state, cost, k)
+        saved = self.lam - np.bincount(segments.states, cost, k)
         least = int(saved.argmax())
         if not saved[least] > 0.0:
             return False
-        to = segments.state.copy()
+        to = segments.states.copy()
         own = np.flatnonzero(to == least)
         for some in gen_batches(len(own), 4096):
             to[own[some]] = self._elsewhere(segments, own[some])[1]
@@ -149,9 +164,9 @@ class _Start:
 
     def _elsewhere(self, segments, some):
         """What segments cost more in the best other state, and which that is."""
-        state, before, after = segments.state[some], segments.before[some], segments.after[some]
-        mass, every = segments.mass[some], np.arange(len(state))
-        squares = mass[:, None] * cdist(segments.mean[some], self.centers, "sqeuclidean")
+        state, before, after = segments.states[some], segments.before[some], segments.after[some]
+        mass, every = segments.weights[some], np.arange(len(state))
+        squares = mass[:, None] * cdist(segments.means[some], self.centers, "sqeuclidean")
         cost = squares - squares[every, state, None]
         for neighbor in (before, after):
             joins = np.flatnonzero(neighbor >= 0)
@@ -169,15 +184,15 @@ class _Start:
         if room < 1:
             return False
         segments = self.record.segments(self.labels)
-        order = np.argsort(segments.state, kind="stable")
-        parts = np.split(order, np.cumsum(np.bincount(segments.state))[:-1])
+        order = np.argsort(segments.states, kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(segments.states))[:-1])
         for own, center in zip(parts, self.centers, strict=True):
             if len(own) > 1:
-                gain, far = _halves(segments.mean[own], segments.mass[own], center)
+                gain, far = _halves(segments.means[own], segments.weights[own], center)
                 if gain > self.lam:
                     found.append((gain, own[far]))
         found.sort(key=lambda pair: -pair[0])
-        to = segments.state.copy()
+        to = segments.states.copy()
         for number, (_, part) in enumerate(found[:room]):
             to[part] = self.k + number
         return bool(found) and self.lower(self._spread(to))
@@ -189,17 +204,17 @@ class _Start:
         record, parts = self.record, self.parts
         # within an atom both the piece and the state are the same
         atom = record.opens(self.labels)
-        atom[1:] |= parts.number[1:] != parts.number[:-1]
+        atom[1:] |= parts.numbers[1:] != parts.numbers[:-1]
         rows = np.flatnonzero(atom)
         number = np.cumsum(atom, dtype=np.int32) - np.int32(1)
         mean, mass = record.sums(number, len(rows))
-        piece, state = parts.number[rows], self.labels[rows]
-        own, new = mean - self.centers[state], mean - parts.mean[piece]
+        piece, state = parts.numbers[rows], self.labels[rows]
+        own, new = mean - self.centers[state], mean - parts.means[piece]
         gain = mass * (np.einsum("ij,ij->i", own, own) - np.einsum("ij,ij->i", new, new))
         gain = np.bincount(piece, gain)
         for best in np.argsort(-gain, kind="stable")[:TRIALS]:
             if gain[best] + 2.0 * self.price > self.lam:
-                centers = np.vstack([self.centers, parts.mean[best]])
+                centers = np.vstack([self.centers, parts.means[best]])
                 if self.lower(record.viterbi(centers, self.price)):
                     return True
         return False
@@ -398,10 +413,11 @@ class SegmentMeans(CenterEstimator):
     lam_: float
     lam_switch_: float
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto"] = "auto",
         *,
+        lam: float | Literal["auto"] = "auto",
         lam_switch: float | Literal["auto"] = "auto",
         max_clusters: int | None = None,
         max_iter: int = 300,
@@ -460,7 +476,7 @@ class SegmentMeans(CenterEstimator):
             n_threads = self._threads()
             X = self._validate(X, reset=True)
             check_reach(X)
-            visit = _Visit(X, check_weights(sample_weight, X.shape[0]), groups)
+            visit = _Visit.of(X, check_weights(sample_weight, X.shape[0]), groups)
             used = visit.active()
             best = self._fit(Record(used.X, used.weight, used.begin, n_threads))
             self.lam_, self.lam_switch_ = best.lam, best.price
@@ -503,7 +519,7 @@ class SegmentMeans(CenterEstimator):
             stops = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
             starts += [(parts, stop) for stop in stops]
         runs = (
-            _Start(record, stop.state[parts.number], lam, price, cap, parts).run(loop)
+            _Start(record, stop.states[parts.numbers], lam, price, cap, parts).run(loop)
             for parts, stop in starts
         )
         return best_of(runs, total=len(starts), callback=loop.callback)
@@ -520,7 +536,7 @@ class SegmentMeans(CenterEstimator):
         some = sorted(stops, key=lambda s: description(s.loss, s.k, s.disorder))[:CANDIDATES]
         best, lowest = None, np.inf
         for stop in some:
-            one = _Start(record, stop.state[parts.number], least, price, cap)
+            one = _Start(record, stop.states[parts.numbers], least, price, cap)
             one.run(loop)
             states = one.labels[record.opens(one.labels)]
             value = description(one.objective - least * one.k, one.k, entropy(states, one.k))
@@ -589,7 +605,7 @@ class SegmentMeans(CenterEstimator):
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         if weight is not None:
             RowsFrame(X, weight, n_threads, centers)  # squares times weights stay within float64
-        visit = _Visit(X, weight, groups)
+        visit = _Visit.of(X, weight, groups)
         return visit, centers, visit.viterbi(centers, float(self.lam_switch_), n_threads)
 
     def score(
@@ -626,29 +642,29 @@ class SegmentMeans(CenterEstimator):
 
 
 class _Visit:
-    """Rows sequence by sequence: these as sorted, rows as given."""
+    """Rows sequence by sequence; ``order`` are their numbers as given, None for 0, 1, 2 ..."""
 
-    def __init__(self, X, weight, groups):
-        sets = Groups(groups, X.shape[0])
-        number, self.order = sets.number, None
-        if (number[1:] < number[:-1]).any():
-            self.order = sets.order()
-            number, X = number[self.order], X[self.order]
-            weight = None if weight is None else weight[self.order]
-        self._have(X, weight, number)
-
-    def _have(self, X, weight, number):
-        self.X, self.weight, self.number = X, weight, number
+    def __init__(self, X, weight, number, order=None):
+        self.X, self.weight, self.number, self.order = X, weight, number, order
         self.begin = np.append(0, np.append(np.flatnonzero(np.diff(number)) + 1, len(number)))
+
+    @classmethod
+    def of(cls, X, weight, groups):
+        """Rows as given, in the order of visit."""
+        sets = Groups(groups, X.shape[0])
+        number = sets.number
+        if (number[1:] >= number[:-1]).all():
+            return cls(X, weight, number)
+        order = sets.order()
+        return cls(X[order], None if weight is None else weight[order], number[order], order)
 
     def active(self):
         """The rows that have weight."""
         if self.weight is None or self.weight.all():
             return self
         rows = np.flatnonzero(self.weight)
-        visit = object.__new__(_Visit)
-        visit._have(self.X[rows], check_weights(self.weight[rows], len(rows)), self.number[rows])
-        return visit
+        weight = check_weights(self.weight[rows], len(rows))
+        return _Visit(self.X[rows], weight, self.number[rows])
 
     def viterbi(self, centers, price, n_threads):
         """The cheapest labels, in the order of visit."""

@@ -5,9 +5,8 @@
 They run on the dask client of the process, or on threads of this process where there is none.
 """
 
-from smallvar.dask._bpmeans import BPMeans
 from smallvar.dask._estimators import DPMeans, SphericalDPMeans
 from smallvar.dask._hdp import HDPMeans
 from smallvar.dask._minibatch import MiniBatchDPMeans
 
-__all__ = ["BPMeans", "DPMeans", "HDPMeans", "MiniBatchDPMeans", "SphericalDPMeans"]
+__all__ = ["DPMeans", "HDPMeans", "MiniBatchDPMeans", "SphericalDPMeans"]

@@ -11,7 +11,7 @@ import smallvar
 from smallvar._centers.center_estimator import at_centers
 from smallvar._centers.spherical import LOOK, as_directions, length_rounding, saving, unit_rows
 from smallvar._centers.starts import Start, run_starts
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.validation import (
     check_flag,
     check_init,
@@ -121,7 +121,7 @@ class OnTeam(Lazy):
 
         together = client, parts, parts.weights, prepare, self.persist, look
         with team_of(*together) as (team, known, sizes):
-            team.numbers = sorted(p for p, size in sizes.items() if size)
+            team.keep(p for p, size in sizes.items() if size)
             self._learn_columns(parts)
             self._dtype = known.dtype
 
@@ -247,10 +247,11 @@ class DPMeans(OnTeam, smallvar.DPMeans):
 
     _local = smallvar.DPMeans
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto"] = "auto",
         *,
+        lam: float | Literal["auto"] = "auto",
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed"] = "serial",
         init: Literal["mean", "sample"] | ArrayLike = "mean",
@@ -318,12 +319,12 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
 
     Parameters
     ----------
-    lam : float, "auto" or None, default=None
-        Penalty for each cluster, > 0. None and "auto": the data choose, on a random sample of
-        200,000 rows, or on all rows if they are no more; if ``min_cosine`` is not given.
     min_cosine : float, default=None
         Instead of ``lam``, which is ``1 - min_cosine``: a row opens a cluster if its largest cosine
         with a center is below. In (-1, 1).
+    lam : float, "auto" or None, default=None
+        Penalty for each cluster, > 0. None and "auto": the data choose, on a random sample of
+        200,000 rows, or on all rows if they are no more; if ``min_cosine`` is not given.
     max_clusters : int, default=None
         Never have more clusters than this.
     algorithm : {"serial", "delayed"}, default="serial"
@@ -404,11 +405,12 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
 
     _local = smallvar.SphericalDPMeans
 
+    @keywords_only("units of 1 - cosine")
     def __init__(
         self,
-        lam: float | Literal["auto"] | None = None,
         *,
         min_cosine: float | None = None,
+        lam: float | Literal["auto"] | None = None,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed"] = "serial",
         init: Literal["first", "sample"] | ArrayLike = "first",
@@ -419,8 +421,8 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         max_opened: int = MOST,
         verbose: int = 0,
     ) -> None:
-        self.lam = lam
         self.min_cosine = min_cosine
+        self.lam = lam
         self.max_clusters = max_clusters
         self.algorithm = algorithm
         self.init = init

@@ -9,7 +9,7 @@ from dask import compute, delayed, is_dask_collection
 
 import smallvar
 from smallvar._centers.hdp import HDPStart, LocalClusters, local_clusters
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.validation import check_lam, check_number, check_option, check_reach
 from smallvar._sweeps.rounds import error_of
 from smallvar.dask._hdp_sweep import TeamSweep, labels_after
@@ -199,11 +199,12 @@ class HDPMeans(Remote, smallvar.HDPMeans):
     random_state = None
     n_threads = None
 
+    @keywords_only("squared data units")
     def __init__(
         self,
+        *,
         lam_local: float,
         lam_global: float,
-        *,
         max_iter: int = 300,
         tol: float = 0.0,
         persist: bool | Literal["auto"] = "auto",
@@ -304,7 +305,7 @@ class HDPMeans(Remote, smallvar.HDPMeans):
             raise ValueError("X must have at least one row, got none in any partition")
         check_reach(np.array([[max(reach for *_, reach in known.values())]]))
         check_whole(known)
-        team.numbers = [p for p, (_, _, names, _) in known.items() if len(names)]
+        team.keep(p for p, (_, _, names, _) in known.items() if len(names))
         if not team.numbers:
             raise ValueError("sample_weight must have a positive entry, got all zeros")
         total = team.call(facts, None, fold=add_facts)[0]

@@ -50,7 +50,7 @@ class Remote:
 
     def _as_local(self):
         """The local estimator with the parameters that it has, not fitted."""
-        known = self._local._get_param_names()
+        known = self._local().get_params(deep=False)
         given = {name: value for name, value in self.get_params().items() if name in known}
         return self._local(**given)
 

@@ -8,7 +8,13 @@ from dask import delayed
 from numpy.typing import ArrayLike, NDArray
 
 import smallvar
-from smallvar._core.estimator import learned_attributes, unchanged_on_error, with_learned
+from smallvar._core.estimator import (
+    check_parameters,
+    keywords_only,
+    learned_attributes,
+    unchanged_on_error,
+    with_learned,
+)
 from smallvar.dask._collection import Parts
 from smallvar.dask._lazy import Lazy, lazily
 from smallvar.dask._team import current_client, guarded, named
@@ -115,10 +121,11 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
     _local = smallvar.MiniBatchDPMeans
     cluster_weights_: NDArray[np.float64]
 
+    @keywords_only("squared data units")
     def __init__(
         self,
-        lam: float | Literal["auto", "farthest-first"] = "auto",
         *,
+        lam: float | Literal["auto", "farthest-first"] = "auto",
         n_clusters: int = 8,
         max_clusters: int | None = None,
         init: Literal["mean"] | ArrayLike = "mean",
@@ -175,7 +182,7 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
 
     def _feed(self, model, X, sample_weight):
         with unchanged_on_error(self):
-            model._check_parameters()
+            check_parameters(model)
             parts = Parts(X, sample_weight)
             with current_client() as client:
                 chain = model

@@ -37,7 +37,7 @@ MOST = 100_000  # clusters that a partition may open in one sweep
 def facts_of(team):
     """Facts about all rows; partitions without rows are left out from then on."""
     known = team.call(facts, None, fold=add_facts)[0]
-    team.numbers = sorted(p for p, size in known.sizes.items() if size)
+    team.keep(p for p, size in known.sizes.items() if size)
     if not team.numbers:
         raise ValueError("X must have at least one row, got none in any partition")
     if known.n == 0:
@@ -81,7 +81,7 @@ def read(digits):
 
 
 class TeamSweep:
-    """A Sweep (see _starts.py) whose rows are the partitions of a team."""
+    """A Sweep (see _core/fit_loop.py) whose rows are the partitions of a team."""
 
     crowded = False  # workers see to that themselves
 

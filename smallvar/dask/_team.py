@@ -137,6 +137,10 @@ class Team:
         self.blocks = client.compute(parts, optimize_graph=False) if persist else parts
         self.where = None
 
+    def keep(self, numbers):
+        """Leave out all partitions but these from the rounds to come."""
+        self.numbers = sorted(numbers)
+
     def groups(self, numbers):
         """Partitions that go into one task, and the worker that has them."""
         if not self.held:

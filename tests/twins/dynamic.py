@@ -123,10 +123,13 @@ class Stream:
         self.next_id += new
         return ids[old:], ids[dead], revived, ids[active], centers[active]
 
-    def predict(self, X):
-        """The cluster that costs least for one more row of the last step; none is opened."""
+    def predict(self, X, dormant=False):
+        """The nearest active cluster; or the cheapest of all for one more row of the last step."""
         X = np.asarray(X, dtype=float)
         cost = squared_distances(X, self.phi)
+        if not dormant:
+            active = self.ages == 1
+            return self.ids[active][cost[:, active].argmin(axis=1)]
         for k, age in enumerate(self.ages - 1):
             if age:
                 gamma = 1 / (1 / self.v[k] + self.tau * age)

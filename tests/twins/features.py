@@ -138,11 +138,6 @@ def _k_features_sweep(X, w, Z, A, exact):
     return Z, A
 
 
-def _collapsed_objective(X, Z, w, lam):
-    """tr X'(I - Z (Z'Z)^-1 Z') X + lam K (MB13 eq. 10)."""
-    return feature_error(X, Z, least_squares(X, Z, w), w) + lam * Z.shape[1]
-
-
 def _collapsed_bp_sweep(X, w, lam, Z, cap):
     """One pass of collapsed BP-means, everything evaluated directly."""
     created = 0

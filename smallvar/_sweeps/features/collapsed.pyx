@@ -33,6 +33,20 @@ from smallvar._sweeps.rows cimport read_row, weight_of
 cdef enum:
     REFRESH = 32        # rank-one updates between two fresh inverses
 
+cdef extern from *:
+    """
+    #define SMALLVAR_COST_ROUNDING 1e-11
+    #define SMALLVAR_ZERO_COST 1e-22
+    #define SMALLVAR_ZERO_ENTRY 1e-7
+    #define SMALLVAR_STRETCH 1e4
+    """
+    # of the root of a cost times that of w times the squares of row and features: costs that are closer tie
+    const double COST_ROUNDING "SMALLVAR_COST_ROUNDING"
+    const double ZERO_COST "SMALLVAR_ZERO_COST"  # of w times these squares: the same where a cost is near 0
+    # of the largest entry of P z: columns with smaller ones have no part in a dependence
+    const double ZERO_ENTRY "SMALLVAR_ZERO_ENTRY"
+    const double STRETCH "SMALLVAR_STRETCH"  # factor of an update beyond which inverses are made afresh
+
 
 cdef void row_of(const Problem* p, Py_ssize_t i, double* out) noexcept nogil:
     cdef Py_ssize_t j
@@ -137,7 +151,7 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
         for j in range(k):
             top = max(top, fabs(pz[j]))
         for j in range(k):
-            if fabs(pz[j]) > 1e-7 * top:
+            if fabs(pz[j]) > ZERO_ENTRY * top:
                 gone = j
         if gone < 0:
             return 0
@@ -169,7 +183,7 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
     old = cost if gone < 0 else p.lam
     for j in range(size):
         xx += gg[j * room + j]
-    margin = 1e-11 * sqrt(max(cost, old)) * sqrt(w * xx) + 1e-22 * w * xx  # what rounding may make of a cost
+    margin = COST_ROUNDING * sqrt(max(cost, old)) * sqrt(w * xx) + ZERO_COST * w * xx
     while flipped and passes < PASSES:
         flipped = False
         passes += 1
@@ -212,7 +226,7 @@ cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
                 pp[j * room + l] -= u[j] * q[l]
                 gg[j * room + l] += u[j] * g[l] + g[j] * u[l] + u[j] * u[l] * rr
         s.updates += 1
-        if s.updates >= max(<Py_ssize_t> REFRESH, k) or f > 1e4 or den > 1e4:
+        if s.updates >= max(<Py_ssize_t> REFRESH, k) or f > STRETCH or den > STRETCH:
             refresh(p, s)
         return 0
     for j in range(size):  # the new row over all columns

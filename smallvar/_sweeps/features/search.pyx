@@ -1,4 +1,4 @@
-"""The best row of Z for given features: a search in depth that leaves out what cannot win.
+"""The best row of Z for given features, by branch and bound.
 
 For z in {0, 1}^k, z_i^2 = z_i, so for any alpha > 0
 
@@ -39,7 +39,7 @@ cdef extern from *:
     const double RIDGE "SMALLVAR_RIDGE"  # alpha, as a share of the mean square of a feature
 
 
-cdef double factor(const Problem* p, Start* s) noexcept nogil:
+cdef double factor(Start* s) noexcept nogil:
     """R, in s.small, for the features in the order s.kept; returns alpha, 0 if the features are.
 
     Of those left the one with the least pivot comes first, so that the bits that decide most are chosen first.
@@ -163,7 +163,7 @@ cdef void search_run(const Pass* a, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) no
 cdef int search(const Problem* p, Start* s) except -1 nogil:
     """The best row for each point, or the best of those met in so many steps; never a worse one than it has."""
     cdef Py_ssize_t start = 0, stop, each = p.d * (2 * s.k + 1) + NODES * s.k
-    s.spare[0] = factor(p, s)
+    s.spare[0] = factor(s)
     if not s.spare[0] > 0.0:
         return 0
     while start < p.n:

@@ -1,4 +1,4 @@
-"""What follows from Z: sums over its rows, and the features, by least squares.
+"""Features by least squares for given Z, and the sums over its rows that this takes.
 
 Z'WZ, Z'WX and the number of users of each feature are kept in bins, exactly, by what each row changes.
 """
@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 from smallvar._sweeps.features.state cimport (
     DEPENDENT,
     LANES,
-    NOTHING,
+    ZERO_SQUARE,
     Pass,
     Problem,
     Scratch,
@@ -380,7 +380,7 @@ cdef double least_squares(const Problem* p, Start* s) noexcept nogil:
         count = 0
         for i in range(rank):
             y = s.features + s.kept[i] * d
-            if s.zz[s.kept[i] * room + s.kept[i]] * sf_dot(d, y, y) > NOTHING * p.energy:
+            if s.zz[s.kept[i] * room + s.kept[i]] * sf_dot(d, y, y) > ZERO_SQUARE * p.energy:
                 s.kept[count] = s.kept[i]
                 count += 1
         if count < k:

@@ -9,6 +9,7 @@ from libc.math cimport HUGE_VAL
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
+from smallvar._sweeps.ending cimport Ending, begin, goes_on, note
 from smallvar._sweeps.features.collapsed cimport collapsed_sweep, refresh
 from smallvar._sweeps.features.search cimport search
 from smallvar._sweeps.features.solver cimport add_feature, least_squares, place_features, read_sums, recount, remove
@@ -18,12 +19,12 @@ from smallvar._sweeps.features.state cimport (
     EXACT,
     FREE,
     LANES,
-    NOTHING,
     PACKED,
     PART,
     PASSES,
     RUN,
     SMALL,
+    ZERO_SQUARE,
     Pass,
     Problem,
     Scratch,
@@ -57,6 +58,16 @@ from smallvar._sweeps.rows cimport rows_of, weight_of
 from smallvar._sweeps.sums import Layout
 
 import numpy as np
+
+cdef extern from *:
+    """
+    #define SMALLVAR_CANCELLATION 1e-3
+    #define SMALLVAR_SWAP_GAIN 1e-12
+    """
+    # of the error before least squares: below, most digits of the difference are lost, and all rows are added up again
+    const double CANCELLATION "SMALLVAR_CANCELLATION"
+    # of the objective, plus the first of the start: what a swap of features must gain
+    const double SWAP_GAIN "SMALLVAR_SWAP_GAIN"
 
 RULES = {"sweep": FREE, "collapsed": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT}
 
@@ -130,7 +141,7 @@ cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
         for i in range(p.n):
             bit(s, i, 0)[0] = 1
     error = evaluate(p, s)
-    while s.k < p.cap and error > NOTHING * p.energy:
+    while s.k < p.cap and error > ZERO_SQUARE * p.energy:
         i = draw(p, s, error)
         residual_of(p, s, i, s.spare)
         add_feature(p, s)
@@ -154,12 +165,12 @@ cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
 
 cdef int converge(const Problem* p, Start* s) except -1 nogil:
     """Sweeps until nothing changes, or tol or max_iter ends them."""
-    cdef int counted = 0
-    cdef bint was_solved, fell
+    cdef Ending ending
+    cdef bint was_solved, fixed_point
     cdef double fall, previous
-    cdef Py_ssize_t begin = s.n_path
+    begin(&ending, p.max_iter, p.tol, p.n)
     s.converged = False
-    while True:
+    while goes_on(&ending):
         was_solved = s.solved
         s.changes = s.created = s.removed = 0
         if p.rule == COLLAPSED:
@@ -173,7 +184,7 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
             previous = total(p, s)
             fall = least_squares(p, s) if s.changes or s.created or s.removed or not was_solved else 0.0
             s.error = previous - fall
-            if s.error < 1e-3 * previous:  # most digits of the difference are lost
+            if s.error < CANCELLATION * previous:
                 s.error = evaluate(p, s)
         check_interrupt(s, p.n)
         s.error = cleared(p, s.error)
@@ -183,17 +194,10 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
         if p.callback != NULL:
             with gil:  # what it raises ends the fit
                 (<object> p.callback)(s.number + 1, s.n_iter, s.k, s.objective, s.changes, s.created)
-        if was_solved and not (s.changes or s.created or s.removed):
-            s.converged = True
-            break
-        if p.tol > 0 and s.n_path > begin + 1 and s.path[s.n_path - 2] - s.objective <= p.tol * s.path[0]:
-            s.converged = True
-            break
-        # sweeps that open features do not count, but no more than n of them: rounding may open features for ever
-        fell = s.n_path == begin + 1 or s.objective < s.path[s.n_path - 2]
-        counted += not (s.created and fell and s.n_path - begin - counted <= p.n)
-        if counted >= p.max_iter:
-            break
+        fixed_point = was_solved and not (s.changes or s.created or s.removed)
+        previous = s.path[s.n_path - 2] if s.n_path > 1 else s.objective
+        note(&ending, s.objective, previous, s.path[0], not fixed_point, s.created > 0, fixed_point)
+    s.converged = ending.converged or ending.enough
     return 0
 
 
@@ -217,7 +221,7 @@ cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
         least_squares(p, s)
     error = evaluate(p, s)
     known = s.k
-    if adds_one and s.k < p.cap and error > NOTHING * p.energy:
+    if adds_one and s.k < p.cap and error > ZERO_SQUARE * p.energy:
         k = draw(p, s, error)
         residual_of(p, s, k, s.spare)
         add_feature(p, s)
@@ -233,7 +237,7 @@ cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
     s.round = round_tiles(p)
     converge(p, s)
     s.n_path = n_path
-    if s.objective < trial.objective - 1e-12 * (trial.objective + s.path[0]):
+    if s.objective < trial.objective - SWAP_GAIN * (trial.objective + s.path[0]):
         push(s, s.objective)
     else:
         copy_state(p, trial, s)
@@ -411,7 +415,7 @@ cdef class FeatureSweep:
         self.best.k = 0
         with nogil:
             set_energy(&self.p, evaluate(&self.p, &self.best))
-        self.p.trifle = NOTHING * self.p.energy / (self.p.n if self.weight is None else self.weight.sum())
+        self.p.zero_square = ZERO_SQUARE * self.p.energy / (self.p.n if self.weight is None else self.weight.sum())
         self.best.k = k
         return self.p.energy
 
@@ -422,7 +426,7 @@ cdef class FeatureSweep:
         """
         cdef Py_ssize_t i, farthest
         cdef double before, after = self.measure(), least = HUGE_VAL
-        while self.best.k < self.p.cap and after > NOTHING * self.p.energy:
+        while self.best.k < self.p.cap and after > ZERO_SQUARE * self.p.energy:
             farthest = 0
             for i in range(self.p.n):
                 if self.best.squares[i] > self.best.squares[farthest]:

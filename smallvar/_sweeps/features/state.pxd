@@ -47,11 +47,13 @@ cdef enum:
 
 cdef extern from *:
     """
-    #define SMALLVAR_NOTHING 1e-26
+    #define SMALLVAR_ZERO_SQUARE 1e-26
     #define SMALLVAR_DEPENDENT 1e-9
     """
-    const double NOTHING "SMALLVAR_NOTHING"         # share of the data's square that counts as zero
-    const double DEPENDENT "SMALLVAR_DEPENDENT"     # share of a column's square that counts as in the others' span
+    # of the weighted square of the data: errors, residuals and features that are no more are rounding
+    const double ZERO_SQUARE "SMALLVAR_ZERO_SQUARE"
+    # of the square of a column of Z: one with less left, the columns before it (or the other rows) known, is dropped
+    const double DEPENDENT "SMALLVAR_DEPENDENT"
 
 # What a sweep does: the "rule" of a problem. MB13 is Broderick, Kulis & Jordan (2013)
 cdef enum:
@@ -68,7 +70,7 @@ cdef struct Problem:            # what all starts share and only read
     Py_ssize_t tiles            # n / LANES, rounded up
     double* packed              # tiles x d x LANES, or NULL
     double energy               # sum of w ||x||^2
-    double trifle               # for the exact best row: what counts as zero of a point's ||x||^2
+    double zero_square          # for the exact best row: what counts as zero of a point's ||x||^2
     double lam                  # penalty of a feature
     double floor                # w ||r||^2 above which a point opens one: lam, or all that counts as zero
     int rule                    # one of those above
@@ -196,12 +198,12 @@ cdef inline unsigned char* bit(Start* s, Py_ssize_t i, Py_ssize_t k) noexcept no
 cdef inline void set_energy(Problem* p, double energy) noexcept nogil:
     """Set what counts as zero; without that, features opened by rounding come and go for ever."""
     p.energy = energy
-    p.floor = max(p.lam, NOTHING * energy)
+    p.floor = max(p.lam, ZERO_SQUARE * energy)
 
 
 cdef inline double cleared(const Problem* p, double error) noexcept nogil:
     """A squared error, or zero where it is nothing but rounding."""
-    return error if error > NOTHING * p.energy else 0.0
+    return error if error > ZERO_SQUARE * p.energy else 0.0
 
 
 cdef inline Py_ssize_t row_work(const Problem* p, const Start* s) noexcept nogil:
@@ -225,8 +227,6 @@ cdef void pack(Problem* p) noexcept nogil
 cdef const double* tile_of(const Problem* p, Py_ssize_t tile, double* space) noexcept nogil
 cdef void residuals(const Problem* p, Start* s, Py_ssize_t tile, Scratch* w) noexcept nogil
 cdef void residual_of(const Problem* p, Start* s, Py_ssize_t i, double* r) noexcept nogil
-cdef double largest_square(const Problem* p, const Start* s) noexcept nogil
-cdef void choose_bins(Start* s, double largest, Py_ssize_t n) noexcept nogil
 cdef double total(const Problem* p, Start* s) noexcept nogil
 cdef double evaluate(const Problem* p, Start* s) noexcept nogil
 cdef void share(

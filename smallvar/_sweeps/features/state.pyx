@@ -264,25 +264,15 @@ cdef void residual_of(const Problem* p, Start* s, Py_ssize_t i, double* r) noexc
         r[j] = w.residual[j * LANES + i % LANES]
 
 
-cdef double largest_square(const Problem* p, const Start* s) noexcept nogil:
-    """The largest w ||r||^2."""
-    return sf_largest(p.n, s.squares, p.rows.weight)
-
-
-cdef void choose_bins(Start* s, double largest, Py_ssize_t n) noexcept nogil:
-    """The bins of a sum of n squares, none above the largest."""
-    cdef int i, bits = 0, exponent
+cdef double total(const Problem* p, Start* s) noexcept nogil:
+    """Sum of w ||r||^2, the same in any order; s.parts are those over PART tiles each."""
+    cdef int t, i, bits = 0, exponent
+    cdef double largest = sf_largest(p.n, s.squares, p.rows.weight)
     frexp(largest, &exponent)
-    while (<Py_ssize_t> 1 << bits) < n:
+    while (<Py_ssize_t> 1 << bits) < p.n:
         bits += 1
     for i in range(3):
         s.magic[i] = ldexp(1.5, exponent + 52 - (i + 1) * min(40, 52 - bits)) if largest > 0.0 else 0.0
-
-
-cdef double total(const Problem* p, Start* s) noexcept nogil:
-    """Sum of w ||r||^2, the same in any order; s.parts are those over PART tiles each."""
-    cdef int t, i
-    choose_bins(s, largest_square(p, s), p.n)
     for t in range(s.threads):
         memset(s.scratch[t].bins, 0, 3 * sizeof(double))
     share(total_run, p, s, 0, p.tiles, 0, 0)

@@ -7,5 +7,4 @@ cdef int keep_better(
 ) noexcept nogil
 cdef bint encode_pass(const Problem* p, Start* s) except -1 nogil
 cdef int fixed_sweep(const Problem* p, Start* s) except -1 nogil
-cdef int free_pass(const Problem* p, Start* s) except -1 nogil
 cdef int free_sweep(const Problem* p, Start* s) except -1 nogil

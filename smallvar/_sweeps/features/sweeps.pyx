@@ -6,9 +6,9 @@ from smallvar._sweeps.features.solver cimport add_feature, add_round, compact, p
 from smallvar._sweeps.features.state cimport (
     EXACT,
     LANES,
-    NOTHING,
     TIE,
     VACANT,
+    ZERO_SQUARE,
     Pass,
     Problem,
     Scratch,
@@ -29,6 +29,16 @@ from smallvar._sweeps.features.state cimport (
     work_tiles,
 )
 from smallvar._sweeps.rows cimport weight_of
+
+cdef extern from *:
+    """
+    #define SMALLVAR_FLIP_ROUNDING 3e-15
+    #define SMALLVAR_RESIDUAL_ROUNDING 1e-12
+    """
+    # of the squares of the features flipped in a row: the rounding error of its squared residual by flips
+    const double FLIP_ROUNDING "SMALLVAR_FLIP_ROUNDING"
+    # of a squared residual: where the flips' rounding error is more, it is computed from the data
+    const double RESIDUAL_ROUNDING "SMALLVAR_RESIDUAL_ROUNDING"
 
 
 cdef void tabulate(Start* s) noexcept nogil:
@@ -58,7 +68,7 @@ cdef int keep_better(
     sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, rr)
     for l in range(LANES):
         if (changed >> l) & 1:
-            if rr[l] < (1.0 - TIE) * before[l] - p.trifle:
+            if rr[l] < (1.0 - TIE) * before[l] - p.zero_square:
                 s.squares[tile * LANES + l] = rr[l]
                 for i in range(s.k):
                     s.z[(tile * s.room + i) * LANES + l] = w.z[i * LANES + l] != 0.0
@@ -110,11 +120,11 @@ cdef int visit(
             if changed:
                 sf_store_bits(s.k, w.z, z)
                 for l in range(LANES):
-                    rough |= swing[l] * 3e-15 > 1e-12 * rr[l]
+                    rough |= swing[l] * FLIP_ROUNDING > RESIDUAL_ROUNDING * rr[l]
                 if rough:  # the features flipped are much longer than the residual: its square is mostly rounding
                     sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, anew)
                     for l in range(LANES):  # whatever points share the tile
-                        if swing[l] * 3e-15 > 1e-12 * rr[l]:
+                        if swing[l] * FLIP_ROUNDING > RESIDUAL_ROUNDING * rr[l]:
                             rr[l] = anew[l]
     for l in range(LANES):
         if (mask >> l) & 1:
@@ -194,7 +204,7 @@ cdef int fixed_sweep(const Problem* p, Start* s) except -1 nogil:
             if weight_of(&p.rows, i) * s.squares[i] > largest:
                 largest = weight_of(&p.rows, i) * s.squares[i]
                 farthest = i
-        if not largest > NOTHING * p.energy:
+        if not largest > ZERO_SQUARE * p.energy:
             break
         residual_of(p, s, farthest, s.spare)
         memcpy(s.features + k * p.d, s.spare, p.d * sizeof(double))
@@ -316,12 +326,9 @@ cdef void vacate(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
     s.removed += 1
 
 
-cdef int free_pass(const Problem* p, Start* s) except -1 nogil:
-    """BP-means (MB13 eq. 6): rounds of proposals, taken up in order. After one that is cut short comes a short one.
-
-    Features that are removed keep their numbers.
-    """
-    cdef Py_ssize_t start = 0, stop, reached, k
+cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
+    """BP-means (MB13 eq. 6): rounds of proposals, taken up in order. After one that is cut short comes a short one."""
+    cdef Py_ssize_t start = 0, stop, reached, i, k
     cdef double* users = s.refund
     while start < p.n:
         stop = min(p.n, (start // LANES + s.round) * LANES)
@@ -336,13 +343,6 @@ cdef int free_pass(const Problem* p, Start* s) except -1 nogil:
         check_interrupt(s, (stop - start) * p.d * (2 * s.k + 1))
         s.round = 1 if reached < stop else min(2 * s.round, work_tiles(p, row_work(p, s)))
         start = reached
-    return 0
-
-
-cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
-    """The same, and numbers are given back."""
-    cdef Py_ssize_t i, k
-    free_pass(p, s)
     if s.vacant:
         k = 0
         for i in range(s.k):

@@ -1,0 +1,41 @@
+/* Tolerances that several compiled modules share: by how much numbers may be off, and why. A tolerance of one module
+ * stands in that module. Macros, so that compilers see constants. "Scaled": of data brought into [-1, 1]. */
+#ifndef SMALLVAR_TOLERANCES_H
+#define SMALLVAR_TOLERANCES_H
+
+/* The unit roundoff: the largest relative error of one operation in float32, and in float64. */
+#define SV_ROUNDOFF_SINGLE 0x1p-24
+#define SV_ROUNDOFF_DOUBLE 0x1p-53
+
+/* Factors by which bounds in float32 are rounded outward: one ulp or more. */
+#define SV_ROUND_UP 1.0000005
+#define SV_ROUND_DOWN 0.9999995
+
+/* Scaled distance, added to upper bounds: squares below 1e-38 are 0 in float32, so their root is off by up to this. */
+#define SV_SMALLEST_DISTANCE 2e-19
+
+/* Scaled squared distance: one below it has the lower bound 0, since float32 may not hold it. */
+#define SV_SMALLEST_SQUARE 1e-37
+
+/* Scaled distance: upper bound of a point at its own center. Not 0, so that it is a normal float32. */
+#define SV_BOUND_AT_CENTER 1e-37
+
+/* Scaled squared distance, added to the error bound of a score: what float32 loses where products underflow. */
+#define SV_SCORE_UNDERFLOW 1e-36
+
+/* Of a squared distance: a float64 distance and one that is rounded otherwise are closer than this. */
+#define SV_DISTANCE_MARGIN 1e-9
+
+/* Of lam: a squared distance this near to it is computed in the deciding arithmetic before it is compared. */
+#define SV_PENALTY_MARGIN 1e-8
+
+/* Of the root of a penalty: the filter keeps the points whose upper bound, in float32, is above the root less this. */
+#define SV_LIMIT_MARGIN 1e-6
+
+/* Of a squared distance: the search for the farthest point passes over points whose bound is below it by this. */
+#define SV_FARTHEST_MARGIN 1e-6
+
+/* Of the weight of a cluster: a sum of rows of length 1 that is no longer than this has no direction. */
+#define SV_ZERO_RESULTANT 0x1p-46
+
+#endif

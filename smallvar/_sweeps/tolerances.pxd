@@ -1,0 +1,16 @@
+"""Tolerances that several compiled modules share. Each is explained in ``_tolerances.h``."""
+
+cdef extern from "_tolerances.h" nogil:
+    const double ROUNDOFF_SINGLE "SV_ROUNDOFF_SINGLE"
+    const double ROUNDOFF_DOUBLE "SV_ROUNDOFF_DOUBLE"
+    const double ROUND_UP "SV_ROUND_UP"
+    const double ROUND_DOWN "SV_ROUND_DOWN"
+    const double SMALLEST_DISTANCE "SV_SMALLEST_DISTANCE"
+    const double SMALLEST_SQUARE "SV_SMALLEST_SQUARE"
+    const double BOUND_AT_CENTER "SV_BOUND_AT_CENTER"
+    const double SCORE_UNDERFLOW "SV_SCORE_UNDERFLOW"
+    const double DISTANCE_MARGIN "SV_DISTANCE_MARGIN"
+    const double PENALTY_MARGIN "SV_PENALTY_MARGIN"
+    const double LIMIT_MARGIN "SV_LIMIT_MARGIN"
+    const double FARTHEST_MARGIN "SV_FARTHEST_MARGIN"
+    const double C_ZERO_RESULTANT "SV_ZERO_RESULTANT"

@@ -1,0 +1,588 @@
+"""Record what every estimator and function returns on some 6,000 problems, and compare two records.
+
+A change that must not change any result is shown to do so by a record from before and one from
+after, made on the same machine with the same versions of all other packages::
+
+    python tools/results.py record before.json --jobs 2
+    python tools/results.py record after.json --jobs 2      # with the other build installed
+    python tools/results.py compare before.json after.json
+
+A record has, for each problem, a short hash of each fitted attribute and of what methods return,
+or the error that was raised. Every bit counts, but errors are compared by their type alone.
+
+``--every 10`` records every tenth problem, ``--only "KernelDPMeans("`` those with that in their
+names, ``--no-dask`` none of those on a dask cluster, whose names begin with ``dask:``. ``compare``
+ends with 1 if anything differs that is in both records, or if they have nothing in common;
+``--ignore`` takes a regular expression of what may differ, searched for in "problem: field".
+
+Only public names are used, and parameters are given by name. The name of a problem tells all of
+it: the call, the data with their type and layout, and the weights; it seeds the random numbers.
+"""
+
+import argparse
+import hashlib
+import json
+import logging
+import multiprocessing
+import re
+import sys
+import time
+import warnings
+from collections import Counter, defaultdict
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from threadpoolctl import threadpool_limits
+
+import smallvar
+
+# Data ---------------------------------------------------------------------------------------
+# As Python text, "|" between them: n is a small number of rows, rng a generator and seed a number.
+
+
+def blobs(rng, n, d, k=5, spacing=10.0):
+    """Points around k centers."""
+    return spacing * rng.random((k, d))[rng.integers(k, size=n)] + rng.normal(size=(n, d))
+
+
+def levels(rng, n, d):
+    """A record: rows stay near one of a few levels for a while."""
+    lasting = np.repeat(rng.integers(0, 4, size=n // 12 + 1), 12)[:n]
+    return 8.0 * rng.random((4, d))[lasting] + rng.normal(size=(n, d))
+
+
+def features(rng, n, d):
+    """Sums of any of a few features, with noise."""
+    return rng.integers(0, 2, size=(n, 4)) @ rng.normal(size=(4, d)) + 0.1 * rng.normal(size=(n, d))
+
+
+POINTS = """
+    blobs(n, 1) | blobs(n, 2) | blobs(n, 3) | blobs(n, 8) | blobs(n, 30) | blobs(15, 40)
+    | blobs(n, 2) + 1e6 | blobs(n, 2) * 1e100 | blobs(n, 2) * 1e-8 | blobs(n, 4) * [1e3, 1, 1, 1e-3]
+    | rng.integers(-4, 5, (n, 1)) | rng.integers(0, 5, (n, 2)) | rng.integers(-1, 2, (n, 4))
+    | blobs(n // 8, 3)[rng.integers(n // 8, size=n)] | np.repeat(rng.random((1, 2)), 20, axis=0)
+    | np.insert(blobs(n, 2), 1, 3.7, axis=1) | np.hstack([blobs(n, 2), rng.integers(0, 2, (n, 3))])
+    | rng.lognormal(sigma=1.5, size=(n, 3)) | rng.normal(size=(n, 3)) | blobs(n, 2).round(1)
+    | blobs(n, 6) * (rng.random((n, 6)) < 0.3) | features(n, 6) | levels(n, 1) | levels(n, 3)
+    | blobs(n, 2) + np.linspace(0, 3, n)[:, None] | blobs(1, 3) | blobs(2, 2) | blobs(5, 2)
+"""
+MIDDLE = "blobs(600, 3) | levels(600, 2) | rng.integers(0, 9, (600, 2))"
+LARGE = """
+    blobs(6000, 2, 12, 30) | blobs(5000, 8, 9, 30) | blobs(20500, 3, 7, 30) | levels(9000, 2)
+    | rng.integers(0, 20, (5000, 2))
+"""
+GRAPHS = """
+    nx.ring_of_cliques(5, 6) | nx.planted_partition_graph(4, 15, 0.5, 0.05, seed=seed)
+    | nx.planted_partition_graph(3, 20, 0.08, 0.01, seed=seed) | nx.gnp_random_graph(50, 0.7, seed)
+    | nx.karate_club_graph() | nx.les_miserables_graph() | nx.grid_2d_graph(6, 7) | nx.star_graph(9)
+    | nx.disjoint_union(nx.ring_of_cliques(3, 4), nx.cycle_graph(9)) | nx.empty_graph(6)
+    | nx.empty_graph(1) | nx.planted_partition_graph(5, 60, 0.3, 0.01, seed=seed)
+    | nx.planted_partition_graph(12, 80, 0.15, 0.003, seed=seed)
+"""
+ON_DASK = "blobs(n, 2) | blobs(n, 8) + 1e6 | rng.integers(0, 5, (n, 2)) | blobs(9000, 3)"
+FORMS = "float64 C | float64 C | float64 C | float64 F | float32 C | float32 F"
+WEIGHTS = {
+    "unweighted": lambda rng, n: None,
+    "random weights": lambda rng, n: rng.gamma(1.0, size=n) + 1e-3,
+    "weights with zeros": lambda rng, n: np.r_[1.0, rng.random(n - 1) * (rng.random(n - 1) < 0.7)],
+    "powers of two": lambda rng, n: 2.0 ** rng.integers(-2, 3, size=n),
+}
+
+
+def mean_square(X):
+    """The mean squared distance of rows from their mean, or 1."""
+    return float(np.square(X - X.mean(axis=0)).sum(axis=1).mean()) or 1.0
+
+
+# Where a call has this in it: what is made of the data, and the unit of a penalty.
+DOMAINS = {
+    "'kl'": (np.abs, lambda X: float(np.abs(X).mean()) or 1.0),
+    "'itakura_saito'": (lambda X: np.abs(X) + 0.1 * np.abs(X).max(), lambda X: X.shape[1]),
+    "'logistic'": (lambda X: np.abs(X) / (np.abs(X).max() or 1.0), lambda X: 0.2 * X.shape[1]),
+    "'chi2'": (np.abs, mean_square),
+    "'precomputed'": (lambda X: X @ X.T, mean_square),
+    "Spherical": (lambda X: np.where(X.any(axis=1, keepdims=True), X, 1.0), mean_square),
+}
+
+
+def cauchy(A, B):
+    """A kernel that is a function."""
+    return 1.0 / (1.0 + np.square(A[:, None] - B).sum(axis=2))
+
+
+def formed(X, form):
+    """The same data in a type and layout."""
+    if form == "frame":
+        return pd.DataFrame(X, columns=[f"column {j}" for j in range(X.shape[1])])
+    if form == "networkx":
+        return nx.from_numpy_array(X)
+    kind, layout = form.split()
+    X = X.astype(kind)
+    return scipy.sparse.csr_array(X) if layout == "csr" else np.asarray(X, order=layout)
+
+
+# Parameters ---------------------------------------------------------------------------------
+# Likewise; a value may bring other parameters along. X are the data as dense float64, n and d their
+# shape, v is the unit of a penalty, and chunk the number of rows of a partition on dask.
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What an estimator or function is tried with; the last are numbers of problems."""
+
+    always: dict  # parameters of every problem
+    sometimes: dict  # those that are drawn for some
+    takes: str = "random_state sample_weight"  # of these, n_threads and csr
+    methods: str = "fit"  # none for a function
+    fit: str = ""  # its arguments besides X
+    partial_fit: str = ""
+    rows: int = 200  # most rows of small data
+    points: int = 0  # for each of POINTS
+    middle: int = 0
+    large: int = 0
+    graphs: int = 0
+    on_dask: int = 0
+
+
+# fmt: off
+GUESSED = "'auto' | 'auto' | 'farthest-first'"
+LAM = {"lam": f"{GUESSED} | 0.05*v | 0.2*v | 0.5*v | 2*v | 0.1*n*v"}
+LAM_0 = {"lam": LAM["lam"] + " | 0, max_clusters=4"}
+MOST = {"tol": "1e-3 | 0.1", "max_iter": "1 | 3 | 20"}
+CAP = {**MOST, "max_clusters": "3 | 4 | 8"}
+CLUSTERS = {**CAP, "n_clusters": "1 | 3 | 5", "init": "X[:1] | X[:3]"}
+STARTS = {**CLUSTERS, "n_init": "2 | 3", "shuffle": "True"}
+PLAIN = {**STARTS, "algorithm": "'serial' | 'delayed' | 'collapsed' | 'merge'"}
+SOME = "random_state sample_weight n_threads"
+ALL = f"{SOME} csr"
+BATCHES = "fit | fit | partial_fit | fit+partial_fit"
+GROUPS = "np.arange(n) % 3 | np.arange(n) * 5 // n | rng.choice(['a', 'b'], n) | X[:, 0] < X[0, 0]"
+BY_GROUP = "groups=" + GROUPS.replace("| ", "| groups=")
+HDP = {**MOST, "n_init": "2 | 3", "n_local": "2 | 4", "n_global": "3 | 8"}
+FEATURES = {**MOST, "n_swaps": "0 | 1 | 4", "init": "'mean' | 'data'"}
+KERNELS = (
+    "'rbf', gamma=0.5/v | 'laplacian' | 'poly', kernel_params={'degree': 2} | cauchy | 'linear'"
+    " | 'sigmoid', gamma=0.1 | 'cosine' | 'chi2', gamma=0.1")
+GRAMS = {"kernel": f"{KERNELS} | 'precomputed' | 'precomputed'", "max_memory": "2e4 | 1e6"}
+KERNEL_LAM = "'farthest-first' | 0.05 | 0.2 | 0.5 | 0.3*v, kernel='linear'"
+MOVING = {
+    "t_q": "2.5, k_tau=1.5 | np.inf, k_tau=1.0 | None, q=0.1*v, tau=0.5 | None, q=0, tau=0",
+    "n_init": "1 | 5", "record": "True"}
+KERNEL_MOVING = {**MOVING, "kernel": KERNELS, "budget": "1 | 5"}
+MOVES = {
+    "methods": "fit | partial_fit", "rows": 80, "partial_fit": "elapsed=1 | elapsed=2",
+    "fit": "times=np.arange(n) * 6 // n | times=rng.integers(0, 5, n) | times=np.arange(n) // 9"
+    " | times=rng.integers(0, 5, n) * 4, step=2 | times=None"}
+CUT = {
+    "cut": "'normalized' | 'ratio'", "algorithm": "'multilevel' | 'incremental' | 'batch'",
+    "init": "np.arange(n) % 3 | np.arange(n)", "n_init": "1 | 2", "max_iter": "1 | 3"}
+PARTITIONS = {**MOST, "persist": "True | False"}
+SAMPLED = {**PARTITIONS, "init": "'sample' | X[:3]", "algorithm": "'delayed'", "max_clusters": "3"}
+
+SUBJECTS = {
+    "DPMeans": Subject(LAM_0, PLAIN, ALL, points=16, large=16),
+    "BregmanDPMeans": Subject(
+        {"divergence": "'kl' | 'itakura_saito' | 'logistic' | 'squared_euclidean'", **LAM_0},
+        PLAIN, SOME, rows=120, points=16, middle=12, large=2),
+    "SphericalDPMeans": Subject(
+        {"min_cosine": "0.5 | 0.9 | -0.3 | None, lam='auto' | None, lam=0.2 | None, lam=0.02"
+         " | None, lam='farthest-first' | None, lam=0, max_clusters=4 | None"},
+        {**STARTS, "algorithm": "'serial' | 'delayed'"}, ALL, BATCHES, points=13, large=10),
+    "MiniBatchDPMeans": Subject(
+        LAM_0, {**CLUSTERS, "batch_size": "7 | 30 | 1000"}, ALL, BATCHES, points=12, large=12),
+    "MahalanobisMeans": Subject(
+        {"n_clusters": "'auto' | 'auto' | 'auto', init=X[:6] | 'auto', lam=2 | 2 | 3, init='merge'"
+         " | 'auto', scale=1, reg_covar='auto', covariances=v*np.eye(d) | 2, init=X[:2]"
+         " | 2, scale=1, reg_covar='auto', covariances=v*np.stack([np.eye(d), 2*np.eye(d)])"
+         " | 3, init='k-means++' | 3, volume='clusters' | 2, volume='clusters', init=X[:2]"
+         " | 3, volume='clusters', lam=0.5, scale=1.0, reg_covar=np.exp(-1)"
+         " | 2, volume='clusters', lam=0.1*n, covariances=v*np.eye(d), reg_covar=v",
+         "n_init": "1 | 2 | 4"},
+        {**MOST, "scale": "0.5 | 3", "reg_covar": "0.1*v | n*v"}, points=12, middle=8, large=2),
+    "RobustDPMeans": Subject(
+        {"lam": "'auto' | 'auto' | 0.1*n*v | 2*v", "price": "'auto' | 'auto' | 0.1*v | v"},
+        {**CAP, "init": "X[:1] | X[:3]"}, SOME, points=9, large=6),
+    "HDPMeans": Subject(
+        {"lam_local": f"{GUESSED} | 0.1*v | v", "lam_global": f"{GUESSED} | 0.2*v | v | n*v"},
+        HDP, SOME, fit=BY_GROUP, points=12, large=6),
+    "SegmentMeans": Subject(
+        {"lam": "'auto' | 'auto' | 0.1*v | 2*v | 0.1*n*v | 0, max_clusters=3",
+         "lam_switch": "'auto' | 'auto' | 0 | 0.2*v | v"}, CAP, "sample_weight n_threads",
+        fit=f"{BY_GROUP} | groups=None | groups=None", points=9, middle=6, large=4),
+    "BPMeans": Subject(
+        {"lam": f"{GUESSED} | v | 3*v | 0.1*n*v | v, init=rng.integers(0, 2, (n, 2))",
+         "n_init": "1 | 2"},
+        {**FEATURES, "algorithm": "'sweep' | 'collapsed' | 'stepwise'", "n_components": "1 | 3",
+         "max_features": "2 | 3"}, SOME, rows=60, points=10, middle=6, large=2),
+    "KFeatures": Subject(
+        {"n_components": "'auto' | 'auto' | 1 | 2 | 3 | 2, init=rng.integers(0, 2, (n, 2))",
+         "n_init": "1 | 2"}, {**FEATURES, "assign": "'coordinate' | 'exact'"},
+        SOME, rows=60, points=8, middle=6, large=2),
+    "DynamicMeans": Subject(
+        LAM, {**MOVING, "n_clusters": "1 | 4", "max_iter": "1 | 2"}, SOME, **MOVES,
+        points=12, middle=6, large=5),
+    "KernelDPMeans": Subject(
+        {"lam": f"{KERNEL_LAM} | 0, max_clusters=3"},
+        {**STARTS, **GRAMS, "algorithm": "'serial' | 'collapsed'", "init": "np.arange(n) % 3"},
+        rows=120, points=12, middle=6),
+    "KernelHDPMeans": Subject(
+        {"lam_local": "'farthest-first' | 0.05 | 0.3 | 0.1*v, kernel='linear'",
+         "lam_global": "'points' | 'farthest-first' | 0.3 | 0.3*v"},
+        {**HDP, **GRAMS}, "random_state", fit=BY_GROUP, rows=100, points=9, middle=4),
+    "KernelDynamicMeans": Subject(
+        {"lam": KERNEL_LAM}, {**KERNEL_MOVING, "max_iter": "1 | 2"}, "random_state", **MOVES,
+        points=8, middle=2),
+    "SpectralDynamicMeans": Subject(
+        {"lam": f"{KERNEL_LAM} | 3.0"}, KERNEL_MOVING, "random_state", **MOVES, points=7, middle=2),
+    "SpectralDPMeans": Subject(
+        {"lam": "'auto' | 'auto' | 'spectrum' | 'farthest-first' | 2.0 | 0.1*n*v, kernel='linear'"
+         " | 'spectrum', max_memory=1e6 | 0.1*n, max_memory=1e6"
+         " | 0.1*n*v, kernel='precomputed', max_memory=1e6",
+         "n_init": "1 | 3"},
+        {"kernel": GRAMS["kernel"], "n_clusters": "1 | 3 | 5", "rounding": "'yu-shi' | 'kmeans'"},
+        "random_state sample_weight csr", rows=120, points=10, middle=12),
+    "PenalizedCut": Subject(
+        {"lam": "'auto' | 'auto' | 'plateau' | None | -0.3 | -0.9 | -1.5, algorithm='multilevel'"
+         " | -0.5, algorithm='batch' | -0.3, algorithm='batch' | -0.6, algorithm='incremental'"},
+        CUT, "random_state csr", graphs=20),
+    "cut_path": Subject(
+        {"n_lams": "2 | 4 | 3, lams=[-0.8, -0.5, -0.2]"}, CUT, "random_state csr", "", graphs=8),
+    "lambda_path": Subject({}, {"max_clusters": "1 | 3"}, ALL, "", points=7, large=6),
+    "feature_path": Subject(
+        {"max_components": "1 | 3 | 4", "n_init": "1 | 2"}, {**FEATURES, "assign": "'exact'"},
+        SOME, "", rows=60, points=5, middle=4, large=2),
+    "farthest_first_lambda": Subject(
+        {"n_clusters": "1 | 2 | 5 | 20"}, {"count_alone": "True"}, "n_threads csr", "",
+        points=4, large=4),
+    "hdp_lambdas": Subject(
+        {"groups": GROUPS, "n_local": "1 | 3", "n_global": "1 | 5 | 20"}, {"count_alone": "True"},
+        "n_threads", "", points=4, large=4),
+    "coreset": Subject(
+        {"n_rows": "1 | 20 | 60 | 500", "lam": "0 | 0.1*v | n*v"}, {}, ALL, "", points=5, large=6),
+    "match_clusters": Subject(
+        {"new_costs": "X[:, 0] | np.ones(n) | 0.01*v*rng.random(n)",
+         "old_costs": "X | X[:, 1:] | X @ X.T | v*rng.random((n, 9)) | rng.integers(0, 2, (n, n))"},
+        {}, "", "", rows=40, points=3),
+    "dask:DPMeans": Subject(
+        {"lam": "'auto' | 'auto' | 0.05*v | 0.2*v | v | 0, max_clusters=4"}, SAMPLED, on_dask=5),
+    "dask:SphericalDPMeans": Subject(
+        {"lam": "'auto' | 0.3 | 0.05 | None, min_cosine=0.9"}, SAMPLED, on_dask=4),
+    "dask:MiniBatchDPMeans": Subject(LAM_0, {"init": "X[:3]"}, methods=BATCHES, on_dask=4),
+    "dask:HDPMeans": Subject(
+        {"lam_local": "0.05*v | 0.3*v", "lam_global": "0.2*v | v"}, PARTITIONS, "sample_weight",
+        fit="groups=np.arange(n) // chunk | groups=np.arange(n) // chunk + (X[:, 0] > X[0, 0]) / 2",
+        on_dask=3),
+}
+# fmt: on
+
+
+# Problems -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A call and its data."""
+
+    subject: str
+    options: str
+    method: str
+    call: str  # arguments of the method besides X
+    data: str
+    form: str
+    weight: str
+
+    @property
+    def name(self):
+        """All that the problem follows from."""
+        method = f".{self.method}({self.call})" if self.method else ""
+        return f"{self.subject}({self.options}){method}: {self.data}, {self.form}, {self.weight}"
+
+
+def split(text):
+    """The alternatives in a table."""
+    return [one.strip() for one in text.split("|")]
+
+
+def generator(text):
+    """Random numbers that a text stands for."""
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
+
+
+def draw(subject, data, number):
+    """A problem."""
+    about, rng = SUBJECTS[subject], generator(f"{subject}, {data}, {number}")
+
+    def pick(values):
+        return values[rng.integers(len(values))]
+
+    options = ", ".join(f"{name}={pick(split(values))}" for name, values in about.always.items())
+    for name, values in about.sometimes.items():
+        if rng.random() < 0.25 and not re.search(rf"\b{name}=", options):
+            options += f", {name}={pick(split(values))}"
+    for name, most in (("random_state", 3), ("n_threads", 2)):
+        if name in about.takes:
+            options += f", {name}={rng.integers(1, most + 1)}"
+    method = pick(split(about.methods))
+    call = pick(split(getattr(about, method))) if method in ("fit", "partial_fit") else ""
+    forms = split(FORMS) + ["frame"] * (not subject.startswith("dask:"))
+    if "csr" in about.takes and not re.search("merge|collapsed", options):
+        forms += ["float64 csr", "float64 csr", "float32 csr"]
+    forms += ["networkx"] * (about.graphs > 0)
+    weight = pick(list(WEIGHTS)) if "sample_weight" in about.takes else "unweighted"
+    return Problem(subject, options.removeprefix(", "), method, call, data, pick(forms), weight)
+
+
+def all_problems():
+    """Every problem once."""
+    tables = {"points": POINTS, "middle": MIDDLE, "large": LARGE, "graphs": GRAPHS}
+    tables["on_dask"] = ON_DASK
+    drawn = (
+        draw(subject, data, number)
+        for subject, about in SUBJECTS.items()
+        for table, texts in tables.items()
+        for data in split(texts)
+        for number in range(getattr(about, table))
+    )
+    return list({problem.name: problem for problem in drawn}.values())
+
+
+# Results ------------------------------------------------------------------------------------
+
+
+def feed(digest, value):
+    """Add a value to a hash; raise a TypeError if it is none that has one."""
+    if hasattr(value, "dask"):
+        value = value.compute()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype.str} {value.shape} ".encode())
+        objects = value.dtype.hasobject
+        digest.update(repr(value.tolist()).encode() if objects else value.tobytes())
+    elif isinstance(value, (list, tuple, dict)):
+        digest.update(f"{len(value)} ".encode())
+        for one in sorted(value.items()) if isinstance(value, dict) else value:
+            feed(digest, one)
+    elif value is None or isinstance(value, (bool, int, float, str)):
+        digest.update(f"{value!r} ".encode())
+    else:
+        raise TypeError(f"no hash of {type(value).__name__}")
+
+
+def told(error):
+    """An error in one line."""
+    return f"{type(error).__name__}: {error}".replace("\n", " ")
+
+
+def hashed(function, *args, **options):
+    """The hash of what a function returns, or the error that it raises."""
+    try:
+        value = function(*args, **options)
+    except Exception as error:
+        return told(error)
+    digest = hashlib.sha256()
+    feed(digest, value)
+    return digest.hexdigest()[:12]
+
+
+def of_value(value, name):
+    """Fields of anything; none of what has no hash, such as other estimators."""
+    if not hasattr(value, "to_dict"):
+        with suppress(TypeError):
+            yield name, hashed(lambda: value)
+        return
+    for column, values in value.to_dict().items():  # of a path
+        yield from of_value(values, f"{name}.{column}")
+    for part in ("best", "lam", "ranking", "linkage", "lams", "longest", "n_samples"):
+        if hasattr(value, part):
+            yield from of_value(getattr(value, part), f"{name}.{part}")
+    kept = [int(k) for k in value.counts if k <= getattr(value, "longest", np.inf)]
+    for part in ("labels", "centers"):
+        if hasattr(value, part):
+            for k in {*kept[:3], kept[len(kept) // 2], value.best} - {None}:
+                yield f"{name}.{part}({k})", hashed(getattr(value, part), k)
+
+
+def of_model(model, X, given):
+    """Fields of a fitted estimator: public attributes, and what its methods return."""
+    for name in dir(model):
+        if name.endswith("_") and not name.startswith("_") and hasattr(model, name):
+            yield from of_value(getattr(model, name), name)
+    groups = {name: given[name] for name in given if name == "groups"}
+    arguments = {"predict": groups, "transform": {}, "score": given}
+    for name, some in arguments.items():
+        if hasattr(model, name):
+            yield name, hashed(getattr(model, name), X, **some)
+    if hasattr(model, "inverse_transform"):
+        yield "inverse_transform", hashed(model.inverse_transform, model.assignments_)
+    if "Spherical" in type(model).__name__:
+        yield "cosines", hashed(model.predict, X, return_cosines=True)
+
+
+def in_batches(model, X, method, call, rng):
+    """Fit batch after batch; return what was found after each."""
+    steps = []
+    for start, stop in pairwise(np.unique([0, X.shape[0], *rng.integers(0, X.shape[0], size=4)])):
+        fit = model.fit if method.startswith("fit") and not steps else model.partial_fit
+        some = {name: rows[start:stop] if np.ndim(rows) else rows for name, rows in call.items()}
+        fit(X[start:stop], **some)
+        steps.append((model.labels_, model.n_clusters_, model.objective_))
+    return steps
+
+
+def results(problem):
+    """Fields of a problem: pairs of a name and a hash."""
+    rng, about = generator(problem.name), SUBJECTS[problem.subject]
+    names = {"np": np, "nx": nx, "cauchy": cauchy, "rng": rng, "seed": int(rng.integers(1000))}
+    names["n"] = int(rng.integers(about.rows // 2, about.rows + 1))
+    names |= {function.__name__: partial(function, rng) for function in (blobs, levels, features)}
+    X = eval(problem.data, names)
+    X = nx.to_numpy_array(X) if isinstance(X, nx.Graph) else X.astype(float)
+    domain = (change for word, change in DOMAINS.items() if word in problem.name)
+    change, unit = next(domain, (np.copy, mean_square))
+    v, X = unit(X), change(X)
+    (n, d), chunk = X.shape, -(-len(X) // 4)
+    names |= {"X": X, "n": n, "d": d, "v": v, "chunk": chunk}
+    options, call = (eval(f"dict({text})", names) for text in (problem.options, problem.call))
+    weight = WEIGHTS[problem.weight](rng, n)
+    weight = {} if weight is None else {"sample_weight": weight}
+    X = formed(X, problem.form)
+    if not about.methods:
+        function = getattr(smallvar, problem.subject)
+        data = () if problem.subject == "match_clusters" else (X,)
+        yield from of_value(function(*data, **options, **weight), "result")
+        return
+    place, call = smallvar, {**call, **weight}
+    if problem.subject.startswith("dask:"):
+        import dask.array as da
+
+        import smallvar.dask as place
+
+        X = da.from_array(X, chunks=(chunk, d))
+        call = {name: da.from_array(rows, chunks=chunk) for name, rows in call.items()}
+    model = getattr(place, problem.subject.removeprefix("dask:"))(**options)
+    if problem.method == "fit":
+        model.fit(X, **call)
+    else:
+        yield "steps", hashed(lambda steps: steps, in_batches(model, X, problem.method, call, rng))
+    yield from of_model(model, X, {k: call[k] for k in ("groups", "sample_weight") if k in call})
+
+
+def cluster():
+    """The client of a dask cluster of threads."""
+    from distributed import Client
+
+    local = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
+    options = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
+    return Client(**options, **local, silence_logs=logging.CRITICAL)
+
+
+def prepare():
+    """Make a worker quiet, and its libraries use one thread."""
+    warnings.simplefilter("ignore")
+    threadpool_limits(1)
+
+
+def solve(problems):
+    """Fields by names of some problems, all of them or none on dask."""
+    found = {}
+    with cluster() if problems[0].subject.startswith("dask:") else nullcontext():
+        for problem in problems:
+            try:
+                found[problem.name] = dict(results(problem))
+            except Exception as error:
+                found[problem.name] = {"error": told(error)}
+    return found
+
+
+# Commands -----------------------------------------------------------------------------------
+
+
+def subject_of(name):
+    """The estimator or function of a problem."""
+    return name.partition("(")[0]
+
+
+def record(options):
+    """Solve the problems asked for and write what was found."""
+    began = time.monotonic()
+    problems = [problem for problem in all_problems() if options.only in problem.name]
+    parts = {True: [], False: []}
+    for problem in problems[:: options.every]:
+        parts[problem.subject.startswith("dask:")].append(problem)
+    chunks = [parts[True]] if parts[True] and options.dask else []
+    chunks += [parts[False][i : i + 20] for i in range(0, len(parts[False]), 20)]
+    context, found = multiprocessing.get_context("spawn"), {}
+    with ProcessPoolExecutor(options.jobs, context, initializer=prepare) as pool:
+        for some in pool.map(solve, chunks):
+            found.update(some)
+    options.file.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n")
+    errors = Counter(subject_of(name) for name, fields in found.items() if "error" in fields)
+    for subject, count in Counter(map(subject_of, found)).items():
+        print(f"{subject}: {count} problems, {errors[subject]} of them errors")
+    print(f"{len(found)} problems in {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def compare(options):
+    """Print what differs between two records."""
+    old, new = (json.loads(path.read_text()) for path in (options.old, options.new))
+    counts = defaultdict(Counter)
+    where = defaultdict(lambda: defaultdict(list))  # names by subject and field
+    for name in {**old, **new}:
+        count = counts[subject_of(name)]
+        if name not in old or name not in new:
+            count["only in new" if name in new else "only in old"] += 1
+            continue
+        differ, reworded = False, False
+        for field in {**old[name], **new[name]}:
+            one, two = (side[name].get(field, "") for side in (old, new))
+            if one == two or (options.ignore and re.search(options.ignore, f"{name}: {field}")):
+                continue
+            if one.partition(":")[0] == two.partition(":")[0]:  # the type of an error
+                reworded = True
+                continue
+            differ = True
+            where[subject_of(name)][field].append(name)
+        count["differ" if differ else "equal"] += 1
+        count["messages changed"] += reworded
+    columns = ("equal", "differ", "only in old", "only in new", "messages changed")
+    for subject, count in counts.items():
+        print(f"{subject}: " + ", ".join(f"{count[column]} {column}" for column in columns))
+        for field, names in where[subject].items():
+            print(f"    {field}: {len(names)} differ", *names[:3], sep="\n        ")
+    total = sum(counts.values(), Counter())
+    print("in all: " + ", ".join(f"{total[column]} {column}" for column in columns))
+    return int(total["differ"] > 0 or total["equal"] == 0)
+
+
+def main():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("record", help="solve the problems and write what was found")
+    one.add_argument("file", type=Path)
+    one.add_argument("--jobs", type=int, default=1, help="processes at the same time")
+    one.add_argument("--every", type=int, default=1, help="only every so many-th problem")
+    one.add_argument("--only", default="", help="only problems that have this in their names")
+    one.add_argument("--no-dask", dest="dask", action="store_false", help="none on dask")
+    one.set_defaults(run=record)
+    two = commands.add_parser("compare", help="print what differs between two records")
+    two.add_argument("old", type=Path)
+    two.add_argument("new", type=Path)
+    two.add_argument("--ignore", help="regular expression of what may differ")
+    two.set_defaults(run=compare)
+    options = parser.parse_args()
+    return options.run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
