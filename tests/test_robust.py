@@ -27,6 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import smallvar
 from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
+from smallvar._centers.divergence import DIVERGENCES
 from smallvar._core.estimator import _changing
 from smallvar._core.lapack import eigh, stoppable
 
@@ -937,7 +938,7 @@ def test_rows_beyond_the_range_of_squares_for_rbf():
 
 
 @pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
-@pytest.mark.parametrize("divergence", ["kl", "itakura_saito", "logistic"])
+@pytest.mark.parametrize("divergence", sorted(DIVERGENCES))
 @pytest.mark.parametrize("least", [5e-324, 1e-300, 1e-150, 1e-130])
 def test_tiny_numbers_next_to_others(least, divergence, algorithm):
     X = np.abs(rows(20)) / 20.0

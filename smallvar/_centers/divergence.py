@@ -167,7 +167,7 @@ class Reference:
 
 
 class DivergenceSweep:
-    """The sweeps of DP-means for a divergence: a ``Sweep`` of ``_starts``.
+    """The sweeps of DP-means for a divergence: a ``Sweep`` of ``starts.py``.
 
     All divergences of a block of rows are one matrix product, with a bound on its rounding; where
     they differ by less, ``between`` decides, so that labels depend on no block and no BLAS.

@@ -20,7 +20,7 @@ def divergences(X, centers, name):
                 total += np.where(x > 0, x * np.log(x / mu) - x + mu, mu)
             elif name == "itakura_saito":
                 total += x / mu - np.log(x / mu) - 1
-            else:
+            elif name == "logistic":
                 total += np.where(x > 0, x * np.log(x / mu), 0)
                 total += np.where(x < 1, (1 - x) * np.log((1 - x) / (1 - mu)), 0)
     return total
