@@ -16,27 +16,11 @@ from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.restless cimport choose_restless
 from smallvar._sweeps.rows cimport entries_of, entry, poll_signals, weight_of
 from smallvar._sweeps.state cimport (
-    BIG,
-    CHUNK,
-    WORK,
-    State,
-    is_far,
-    list_far,
-    lower,
-    record_move,
-    set_lower,
-    squared_distance,
-    tile_of,
-    upper,
+    BIG, CHUNK, WORK, State, is_far, list_far, lower, record_move, set_lower, squared_distance, tile_of, upper,
 )
 from smallvar._sweeps.sums cimport WIDE_DIGITS, move_entries, sums_t, wide_add
 from smallvar._sweeps.tolerances cimport (
-    BOUND_AT_CENTER,
-    DISTANCE_MARGIN,
-    FARTHEST_MARGIN,
-    ROUNDOFF_DOUBLE,
-    ROUNDOFF_SINGLE,
-    SCORE_UNDERFLOW,
+    BOUND_AT_CENTER, DISTANCE_MARGIN, FARTHEST_MARGIN, ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, SCORE_UNDERFLOW,
 )
 
 import os
