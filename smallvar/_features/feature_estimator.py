@@ -149,7 +149,7 @@ def run_starts(model, sweep, rng, Z):
 def rows_of_Z(X, weight, components, n_threads):
     """The best rows of Z for given features, or the best found where they are many."""
     k = len(components)
-    sweep = FeatureSweep(X, weight, "coordinate", 0.0, k, 1, 0.0, 0, n_threads, False)
+    sweep = FeatureSweep(X, weight, "coordinate", 0.0, k, 1, 0.0, 0, n_threads, None)
     return sweep.encode(components)
 
 
