@@ -3,12 +3,15 @@
 import numpy as np
 
 from smallvar._core.fit_loop import CANCELLATION
+from smallvar._selection.columns import recorded_steps
 from smallvar._sweeps.merge import MergeSweep, fit_shape
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0  # of a center's coordinate, and of a cluster beside
 ZERO_VARIANCE = 1e-9  # of the largest eigenvalue, or of a determinant: less is rounding
 BLOCK = 4096
+import os
+MARGIN = float(os.environ.get('MARGIN','.3'))  # of a transformed column, in distinct rows
 
 
 class Criterion:
@@ -30,13 +33,19 @@ class Criterion:
         self.X, self.weight, self.frame = X, weight, frame
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.distinct, self.d = count_distinct(X), X.shape[1]
+        self.floor, recorded = recorded_steps(X, weight)
+        self.recorded = recorded
+        self.cap = self.distinct // 3
+        if recorded.all():
+            self.cap, self.distinct = self.distinct, X.shape[0]
         self.tie = PRICE * np.log(self.distinct)
         self.total, self.rank = self._scatter(None) if self.d > 1 else None, self.d
-        if 1 < self.d < self.distinct:  # fewer rows than columns say nothing of that
+        if 1 < self.d < self.distinct and not recorded.all():  # fewer rows than columns say nothing of that
             offset = frame.mean - frame.origin
             e = np.linalg.eigvalsh(self.total / self.n - np.outer(offset, offset))
             self.rank = max(1, int((e > ZERO_VARIANCE * e[-1]).sum()))
-        self.judge, self.n_threads = None, n_threads
+        self.relabeled, self.n_threads = Relabeled(X, weight, frame, n_threads), n_threads
+        self.constant = 0.0
 
     def _scatter(self, sweep):
         """Sum of w r r', r the residuals of the sweep, or from the origin."""
@@ -54,19 +63,14 @@ class Criterion:
         within = self.total - (M * sweep.weights[:, None]).T @ M
         if np.trace(within) < CANCELLATION * np.trace(self.total):
             within = self._scatter(sweep)  # the difference is mostly rounding
-        return within / self.n
+        return within / self.n + np.diag(self.floor)
 
-    def sweep_of(self, labels, k):
-        """A sweep with these labels, which were found in another metric."""
-        if self.judge is None:
-            label = np.zeros(self.X.shape[0], dtype=np.int32)
-            self.judge = MergeSweep(
-                self.X, self.weight, None, label, self.frame, self.n_threads, 8, False
-            )
-        self.judge.start(np.zeros((k, self.d)))
-        self.judge.labels[:] = labels
-        self.judge.move_centers()
-        return self.judge
+    def charge(self, slope, columns):
+        """Count the rows as transformed: the logarithms of the Jacobian, parameters, a margin."""
+        u = self.distinct
+        total = slope.sum() if self.weight is None else self.weight @ slope
+        self.constant = -2.0 * u / self.n * total
+        self.constant += columns * (2 * PRICE * np.log(u) + MARGIN * u)
 
     def __call__(self, sweep):
         """V, the matrix that makes the clusters round (None if they are), the squared error."""
@@ -81,10 +85,12 @@ class Criterion:
             deviance, shaped = fit_shape(squares, self.weight, sweep.labels, back, n, d)
             return base + u * (deviance + logdet) + unit * (price * parameters + PRICE * shaped)
 
+        floor = self.floor.sum()
         q, e, U = self._directions(sweep) if d > 1 else (0, None, None)
         if not q:
             squares, metric = sweep.residuals()[0], None
             error = self._sum(squares)
+            squares += floor
             V = value(squares, 0.0, 1)
         else:
             # r' S^-1 r from all directions; or r'r / e_d less a sum over the q long ones, if few
@@ -94,18 +100,20 @@ class Criterion:
             W = np.ascontiguousarray(W.T * long, dtype=np.float32)
             squares, image = sweep.residuals(W, 1.0 / long)
             error = self._sum(squares)
+            squares += floor
+            image += np.float32((W.astype(float)**2 @ self.floor).sum() / long**2)
             V = value(squares.copy(), 0.0, 1)
             squares = np.maximum(squares / e[-1] - image, 0.0) if few else image.astype(np.float64)
             V = min(V, value(squares, float(np.log(e).sum()), d * q - q * (q - 1) / 2 + 1))
-        if d == self.d == 2:
+        if d == self.d == 2 and not floor:
             own = self._own(sweep)
             if own is not None:
                 V = min(V, value(*own, 3 * K, PER_COLUMN))
         if K == 1 and d == self.d and self.frame.spread.min() > 0.0:
-            box = 2.0 * u * float(np.log(self.frame.spread).sum()) + unit * PRICE * 2 * d
+            box = 2.0 * u * float(np.log(self.frame.spread + np.sqrt(12*self.floor)).sum()) + unit * PRICE * 2 * d
             if box < V:
                 V, metric = box, None
-        return V, metric, error
+        return V + self.constant, metric, error
 
     def _sum(self, squares):
         return float((squares if self.weight is None else self.weight * squares).sum())
@@ -144,6 +152,24 @@ class Criterion:
             return 0, None, None
         e, U = np.linalg.eigh(S)
         return q, np.append(e[::-1][:q], np.full(d - q, tail[q])), U[:, ::-1][:, :d]
+
+
+class Relabeled:
+    """Sweeps over rows with labels that were found in another metric."""
+
+    def __init__(self, X, weight, frame, n_threads):
+        self.data, self.sweep = (X, weight, frame, n_threads), None
+
+    def __call__(self, labels, k):
+        """A sweep with these labels."""
+        X, weight, frame, n_threads = self.data
+        if self.sweep is None:
+            label = np.zeros(X.shape[0], dtype=np.int32)
+            self.sweep = MergeSweep(X, weight, None, label, frame, n_threads, 8, False)
+        self.sweep.start(np.zeros((k, X.shape[1])))
+        self.sweep.labels[:] = labels
+        self.sweep.move_centers()
+        return self.sweep
 
 
 def count_distinct(X):

@@ -21,7 +21,8 @@ from smallvar._core.validation import (
     some_rows,
     unit_of,
 )
-from smallvar._selection.criterion import BLOCK, Criterion
+from smallvar._selection.criterion import BLOCK, Criterion, Relabeled
+from smallvar._selection.columns import PowerTransform
 from smallvar._selection.envelope import Path, envelope, penalty_within
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.sums import column_range
@@ -33,6 +34,8 @@ FINE, ROWS = 20_000, 20  # rows of the fine way down, or so many for each cluste
 STEPS, FEW = 50, 32
 WIDER, GRAIN = 4, 1.5  # seeds tried for each there is room for; how much more the others must save
 REFINED = 4  # ways down at most, each finer around the best number than the one before
+ROWS_LOOKED_AT = 5000
+FEWEST = 2  # clusters: where no more are found in few rows, more rows are looked at
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
@@ -174,7 +177,7 @@ class _Problem:
 
     def __init__(self, X, weight, n_threads, family, lam, most):
         self.family, self.n_threads, self.lam, self.most = family, n_threads, lam, most
-        self.rows, self.unit = None, unit_of(weight)
+        self.rows, self.unit, self.transform = None, unit_of(weight), None
         if weight is not None:
             self.rows = None if weight.all() else np.flatnonzero(weight)
             weight = weight / self.unit
@@ -187,6 +190,10 @@ class _Problem:
 
     def sample(self, size, rng):
         """So many rows, to go down on."""
+        return _Sample(*self.rows_of(size, rng), self)
+
+    def rows_of(self, size, rng):
+        """So many rows without constant columns, and their weights."""
         rows, X, weight = self.rows, self.X, self.weight
         if size < self.n:
             drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
@@ -197,7 +204,7 @@ class _Problem:
             X = X.toarray()
         if not self.varying.all():
             X = X[:, self.varying]
-        return _Sample(X, weight, self)
+        return X, weight
 
     def whole(self, centers):
         """Centers with the constant columns put back."""
@@ -227,6 +234,7 @@ class Clustering:
     criterion: float = np.inf
     error: float = np.nan
     metric: NDArray[np.float64] | None = None
+    modeled: NDArray[np.float64] | None = None
 
 
 class _Sample:
@@ -239,9 +247,15 @@ class _Sample:
     def __init__(self, X, weight, problem):
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
         self.share /= problem.unit
-        self.turned = False
+        self.turned, self.plain, slope = False, None, None
+        if problem.transform is not None:
+            frame = RowsFrame(X, weight, problem.n_threads)
+            self.plain = Relabeled(X, weight, frame, problem.n_threads)
+            X, slope = problem.transform(X)
         made = problem.family(X, weight, problem.n_threads, problem.unit)
         self.criterion, self.descent = made
+        if slope is not None:
+            self.criterion.charge(slope, len(problem.transform.columns))
 
     def turn(self, metric, centers):
         """From here on go down in this metric; returns what the centers are in it."""
@@ -255,13 +269,19 @@ class _Sample:
         """The clustering at which the descent is now; its criterion and its error where wanted."""
         sweep = self.descent.sweep
         if self.turned:
-            sweep = self.criterion.sweep_of(sweep.labels, sweep.k)
+            sweep = self.criterion.relabeled(sweep.labels, sweep.k)
         found = Clustering(sweep.k, sweep.centers)
-        if judge and found.k <= max(1, self.criterion.distinct // 3):
+        found.modeled = found.centers
+        if judge and found.k <= max(1, self.criterion.cap):
             found.criterion, found.metric, error = self.criterion(sweep)
             found.error = error / self.share
         elif measure:
             found.error = sweep.squared_error() / self.share
+        if self.plain is not None:
+            sweep = self.plain(sweep.labels, sweep.k)
+            found.centers = sweep.centers
+            if judge or measure:
+                found.error = sweep.squared_error() / self.share
         return found
 
 
@@ -284,6 +304,7 @@ def find_path(
     look=None,
     callback=None,
     family=squared_euclidean,
+    transforms=True,
 ):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
 
@@ -305,17 +326,29 @@ def find_path(
         return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread():
         tell = _Reporter(callback)
-        path, metric, sample = _find(problem, rng, init, rough, look, tell)
-        turns = TURNS if lam is None and init is None else 0
-        for _ in range(turns):
-            if metric is None:
-                break
-            start = sample.turn(metric, path.centers(path.longest)[:, problem.varying])
-            other, metric = _descend(problem, sample, start, _fine(0, False))
-            tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
-            if not other.value < path.value - sample.criterion.tie:
-                break
-            path = other
+        path = _find_in_metrics(problem, rng, init, rough, look, tell)
+        if lam is None and init is None and not rough and transforms:
+            problem.transform = PowerTransform(*problem.rows_of(ROWS_LOOKED_AT, rng))
+            if problem.transform.columns:
+                other = _find_in_metrics(problem, rng, init, rough, look, tell)
+                if other.value_per_row < path.value_per_row:
+                    return other
+    return path
+
+
+def _find_in_metrics(problem, rng, init, rough, look, tell):
+    """The best path in the metric of the rows as they are, or in that of the clusters found."""
+    path, metric, sample = _find(problem, rng, init, rough, look, tell)
+    turns = TURNS if problem.lam is None and init is None else 0
+    for _ in range(turns):
+        if metric is None:
+            break
+        start = sample.turn(metric, path.modeled(path.longest))
+        other, metric = _descend(problem, sample, start, _fine(0, False))
+        tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
+        if not other.value < path.value - sample.criterion.tie:
+            break
+        path = other
     return path
 
 
@@ -333,19 +366,38 @@ class _Reporter:
 
 
 def _find(problem, rng, init, rough, look, tell):
-    """First from a few rows and in large steps, then from more rows and in single steps.
+    """The best path, its metric and its rows.
 
-    Rows and clusters are doubled until there are at least twice as many clusters at the top.
+    Clusters of few rows each are lost in a small sample: where one or two clusters are found in
+    one, a larger one is tried.
     """
     if look is None:
         look = max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))
-    size, room = min(problem.n, look), 0
+    size = min(problem.n, look)
+    found = _find_from(problem, rng, init, rough, size, tell)
+    few = found[0].best <= FEWEST and FEWEST != problem.most != 1
+    if few and size < min(problem.n, FINE) and init is None and not rough and problem.lam is None:
+        other = _find_from(problem, rng, init, rough, min(problem.n, FINE), tell, FEWEST)
+        if other is not None and other[0].value_per_row < found[0].value_per_row:
+            return other
+    return found
+
+
+def _find_from(problem, rng, init, rough, size, tell, above=0):
+    """First from ``size`` rows and in large steps, then from more rows and in single steps.
+
+    Rows and clusters are doubled until there are at least twice as many clusters at the top. None
+    where the large steps find no more than ``above`` clusters.
+    """
+    room = 0
     while True:
         sample = problem.sample(size, rng)
         limit = min(size, max(2, size // 2)) if problem.lam is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
-            start, wider = _survey(problem, sample, room, rng, tell)
+            start, wider, best = _survey(problem, sample, room, rng, tell)
+            if best <= above:
+                return None
         else:
             start, wider = init[:, problem.varying], 1
         last = rough or (size == problem.n and room == limit)
@@ -369,7 +421,7 @@ def _find(problem, rng, init, rough, look, tell):
             # the best is among the numbers left out around this one
             above = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
             top = above[0] if len(above) else path.longest
-            start = path.centers(min(top, path.longest))[:, problem.varying]
+            start = path.modeled(min(top, path.longest))
             low, single = path.best - 2 * step, True
         full = path.best > 0.85 * reach and reach != problem.most
         if full and init is None and not last:
@@ -402,7 +454,7 @@ def _survey(problem, sample, room, rng, tell):
     best = min(reversed(problem.allowed(stops.values())), key=problem.value).k
     tell("coarse path", f"{n} rows, {max(stops)} clusters and fewer", best, n)
     wider = WIDER if grain else 2 if best > 0.5 * max(stops) else 1
-    return centers[_top(centers, best)], wider
+    return centers[_top(centers, best)], wider, best
 
 
 def _best(problem, stops, ranges, tie):
@@ -511,8 +563,10 @@ class LambdaPath(Path):
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
         self.value = min(stop.criterion for stop in problem.allowed(stops))
+        self.value_per_row = self.value / n_samples
         self.longest = max(stop.k for stop in stops if stop.centers is not None)
         self._centers = {stop.k: stop.centers for stop in stops}
+        self._modeled = {stop.k: stop.modeled for stop in stops}
         self._X, self._family = problem.X, problem.family
         i = int(np.searchsorted(self.n_clusters, self.best))
         self.lam = penalty_within(self.lam_low[i], self.lam_high[i], 2.0 * self.inertia[0] or 1.0)
@@ -528,7 +582,10 @@ class LambdaPath(Path):
         return self.error
 
     def __getstate__(self):
-        return {name: value for name, value in vars(self).items() if name != "_X"}
+        return {name: value for name, value in vars(self).items() if name not in ("_X", "_modeled")}
+
+    def modeled(self, k):
+        return self._modeled[k]
 
     def centers(self, k: int | np.integer) -> NDArray[np.float64]:
         """Return the centers of the clustering into ``k`` clusters.
