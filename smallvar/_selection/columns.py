@@ -1,149 +1,234 @@
-"""What columns are like: the step in which their values were recorded."""
+"""What the values of a column are like: recorded in steps, filled in, or one-sided."""
 
-import os
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import skew, yeojohnson, yeojohnson_normmax
 
-ROWS = 5000  # rows that a column is looked at in
-SAME = 1e-5  # of the spread of a column: values nearer to each other than this are one
-MANY = 0.5  # of the rows: a column with more distinct values than this has no step
-ATOM = .2
-RARE = 0.05  # of the rows may have values that are not on the grid of the others
+ROWS = 5000  # at most so many rows are looked at, evenly spaced
+SAME = 1e-5  # of the spread of a column: values that are nearer to each other are one value
+DISTINCT = 0.5  # distinct values, of the rows: a column with more was not recorded in steps
+RARE = 0.05  # of the rows: the rarest values, which may be off the grid of the others
+ON_GRID = 0.05  # of a step: how far from the grid a value may be
+FREQUENT = 0.2  # of the rows: a value that so many share, in a column of numbers, is a kind of row
+FILLED = (0.005, 0.2)  # of the rows: a mean or median that so many share was filled in
+CENTRAL = 0.1  # of the standard deviation: how far from mean or median such a value may be
+EXACT = 1e-4  # of the standard deviation: what is nearer to the mean is the mean
+SKEWED = 1.0  # skewness beyond which a column is one-sided
+FEW_VALUES = 10  # a column with fewer distinct values is not transformed
 
 
-def recorded_steps(X, weight):
-    """Return the step in which each column was recorded, 0 where it has none.
+@dataclass
+class Values:
+    """The distinct values of a column, ascending, and the weight of the rows that have each."""
 
-    A column that has few distinct values for its number of rows cannot be described more finely
-    than these lie apart. Its step is the distance of a value to the nearest other one, at the median of the rows; the
-    rarest values, up to RARE of the rows, do not count as others.
-    """
-    n, d = X.shape
-    rows = slice(None, None, -(-n // ROWS))
-    X = np.asarray(X[rows], dtype=np.float64)
-    weight = np.ones(len(X)) if weight is None else weight[rows]
-    step, recorded = np.zeros(d), np.zeros(d, dtype=bool)
-    for j in range(d):
-        step[j], recorded[j] = _step(X[:, j], weight)
-    floor = step**2 / 12.0
-    for group in _one_hot(X):
-        m = len(group) + 1 - int(_on(X[:, group]).any(axis=1).all())
-        floor[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
-    return floor, recorded
+    value: NDArray[np.float64]
+    mass: NDArray[np.float64]
+    n_rows: int
+
+    def without(self, drop):
+        """The others, if these are left out."""
+        rest = self.n_rows * (1.0 - self.mass[drop].sum() / self.mass.sum())
+        return Values(np.delete(self.value, drop), np.delete(self.mass, drop), round(rest))
+
+    @property
+    def continuous(self):
+        """Whether most rows have a value of their own."""
+        return len(self.value) > DISTINCT * self.n_rows
 
 
-def _on(X):
-    return X > 0.5 * (X.min(axis=0) + X.max(axis=0))
-
-
-def _one_hot(X):
-    """Groups of neighboring columns of two values, at most one of them high in a row."""
-    low, high = X.min(axis=0), X.max(axis=0)
-    two = (high > low) & ((np.abs(X - low) < SAME * (high - low)) | (np.abs(X - high) < SAME * (high - low))).all(axis=0)
-    groups, group, taken = [], [], None
-    for j in range(X.shape[1]):
-        on = _on(X[:, j]) if two[j] else None
-        if group and (not two[j] or (taken & on).any()):
-            groups.append(group)
-            group = []
-        if two[j]:
-            taken = taken | on if group else on
-            group = [*group, j]
-            if taken.all():
-                groups.append(group)
-                group = []
-    if group:
-        groups.append(group)
-    return [g for g in groups if len(g) > 1]
-
-
-def _step(column, weight):
+def distinct_values(column, weight):
+    """Return the Values of a column; values that differ by rounding or jitter are one."""
     n = len(column)
     order = np.argsort(column, kind="stable")
     v, w = column[order], weight[order]
-    low, high = v[n // 20], v[-1 - n // 20]
-    spread = high - low or v[-1] - v[0]
+    spread = v[n - 1 - n // 20] - v[n // 20] or v[-1] - v[0]
     first = np.append(0, np.flatnonzero(np.diff(v) > SAME * spread) + 1)
-    if len(first) < 2:
-        return 0.0, False
     mass = np.add.reduceat(w, first)
-    values = np.add.reduceat(w * v, first) / np.where(mass > 0, mass, 1)
-    top = mass.argmax()
-    rest = n - (first[top + 1] if top + 1 < len(first) else n) + first[top]
-    if mass[top] >= ATOM * mass.sum() and len(first) > MANY * rest and rest >= RARE * n:
-        return np.median(np.abs(np.delete(values, top) - values[top])), False
-    if len(first) > MANY * n:
+    # the middle of each run of values
+    middle = v[(first + np.append(first[1:], n) - 1) // 2]
+    return Values(middle[mass > 0.0], mass[mass > 0.0], n)
+
+
+def look_at(X, weight):
+    """Return evenly spaced rows, at most ROWS, and their weights: for a look at the columns."""
+    rows = slice(None, None, -(-X.shape[0] // ROWS))
+    X = np.asarray(X[rows], dtype=np.float64)
+    return X, np.ones(len(X)) if weight is None else weight[rows]
+
+
+def recorded_variance(X, weight):
+    """Return the variance within a step of each column, and whether each was recorded in steps.
+
+    Values recorded in steps of h tell nothing finer: a density of them must not be narrower than
+    one whose variance is h**2 / 12, that within a step. Cutting a column of m equally frequent
+    values into clusters then makes rows likelier by log(m), as much as the labels cost. The step
+    is the distance of a value from the nearest other one, at the median of the rows, so that a few
+    values off the grid do not matter. In a column of numbers of which many rows have the same one
+    (most often zero), the step is the median distance of the others from it. 0: no steps.
+
+    Of columns of two values of which at most one is high in each row (a category in one-hot
+    coding), m levels in all, the variance is that by which a cut into m equally frequent levels
+    makes rows likelier by log(m).
+    """
+    X, weight = look_at(X, weight)
+    d = X.shape[1]
+    step, recorded = np.zeros(d), np.zeros(d, dtype=bool)
+    for j in range(d):
+        step[j], recorded[j] = _step(distinct_values(X[:, j], weight))
+    variance = step**2 / 12.0
+    for group, m in _one_hot(X):
+        variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
+    return variance, recorded
+
+
+def _step(values):
+    """The step of a column, and whether all of it was recorded in steps."""
+    if len(values.value) < 2:
         return 0.0, False
-    by = np.argsort(mass, kind="stable")
-    rare = by[np.cumsum(mass[by]) <= RARE * mass.sum()]
-    kept = np.setdiff1d(np.arange(len(values)), rare)
-    if len(kept) < 2:
-        kept = np.arange(len(values))
-    values, mass = values[kept], mass[kept]
-    gaps = np.diff(values)
+    top = values.mass.argmax()
+    others = values.without(top)
+    often = values.mass[top] >= FREQUENT * values.mass.sum()
+    if often and others.continuous and others.n_rows >= RARE * values.n_rows:
+        return np.median(np.abs(others.value - values.value[top])), False
+    if values.continuous:
+        return 0.0, False
+    _, step = _grid(values)
+    few = len(values.value) <= np.sqrt(values.n_rows)
+    return step, bool(few or _on_grid_all(values))
+
+
+def _grid(values):
+    """The most frequent value, and the distance of values without the rarest."""
+    by_mass = np.argsort(values.mass, kind="stable")
+    rare = by_mass[np.cumsum(values.mass[by_mass]) <= RARE * values.mass.sum()]
+    if len(rare) < len(values.value) - 1:
+        values = values.without(rare)
+    return values.value[values.mass.argmax()], _median_gap(values)
+
+
+def _on_grid_all(values):
+    """Whether almost all rows are on a grid."""
+    on_grid = _on_grid(values.value, *_grid(values))
+    return values.mass[on_grid].sum() >= (1.0 - RARE) * values.mass.sum()
+
+
+def _median_gap(values):
+    """The distance of a value from the nearest other one, at the median of the rows."""
+    gaps = np.diff(values.value)
     nearest = np.minimum(np.append(gaps[0], gaps), np.append(gaps, gaps[-1]))
-    by = np.argsort(nearest, kind="stable")
-    total = np.cumsum(mass[by])
-    h = nearest[by[np.searchsorted(total, float(os.environ.get('GQ','.5')) * total[-1])]]
-    off = (values - values[0]) / h
-    on = np.abs(off - np.round(off)) < 0.05
-    lattice = mass[on].sum() >= 0.95 * mass.sum()
-    return h, bool(lattice or len(values) <= np.sqrt(n))
+    order = np.argsort(nearest, kind="stable")
+    total = np.cumsum(values.mass[order])
+    return nearest[order[np.searchsorted(total, 0.5 * total[-1])]]
 
 
-SKEWED = 1.0  # skewness beyond which a column is one-sided
-FEW_VALUES = 10  # distinct values of a column that is not transformed
+def _on_grid(value, origin, step):
+    steps = (value - origin) / step
+    return np.abs(steps - np.round(steps)) < ON_GRID
+
+
+def _one_hot(X):
+    """Yield neighboring columns that code a category, and the number of its levels."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    near = SAME * (high - low)
+    binary = (high > low) & ((X - low <= near) | (high - X <= near)).all(axis=0)
+    is_high = X > 0.5 * (low + high)
+    group, covered = [], np.zeros(len(X), dtype=bool)
+    for j in range(X.shape[1] + 1):
+        ends = j == X.shape[1] or not binary[j] or (covered & is_high[:, j]).any()
+        if ends or covered.all():
+            if len(group) > 1:
+                yield group, len(group) + (not covered.all())
+            group, covered = [], np.zeros(len(X), dtype=bool)
+        if j < X.shape[1] and binary[j]:
+            group.append(j)
+            covered |= is_high[:, j]
+
+
+def filled_values(X, weight):
+    """Return, for columns in which gaps seem to be filled by their mean or median, that value.
+
+    In a column of numbers it is a value near them that many rows share, though they share no other
+    one; in a column recorded in steps, a value off the grid of the others that is their mean.
+    """
+    rows, weight_of_rows = look_at(X, weight)
+    found = {}
+    for j in range(X.shape[1]):
+        values = distinct_values(rows[:, j], weight_of_rows)
+        if len(values.value) < 3:
+            continue
+        share = values.mass / values.mass.sum()
+        total, deviation = np.cumsum(share), rows[:, j].std()
+        center = np.average(rows[:, j], weights=weight_of_rows)
+        median = values.value[np.searchsorted(total, 0.5)]
+        distance = np.minimum(abs(values.value - center), abs(values.value - median))
+        central = (distance <= CENTRAL * deviation) & (share >= FILLED[0]) & (share <= FILLED[1])
+        if not central.any():
+            continue
+        i = np.where(central, share, 0.0).argmax()
+        others = values.without(i)
+        if others.continuous:
+            if share[i] > 3.0 * np.delete(share, i).max():
+                found[j] = values.value[i]
+        elif _on_grid_all(others) and not _on_grid(values.value[i], *_grid(others)):
+            mean = np.average(np.asarray(X[:, j], dtype=np.float64), weights=weight)
+            if abs(values.value[i] - mean) <= EXACT * deviation:
+                found[j] = values.value[i]
+    return found
+
+
+def rows_filled(X, found):
+    """Return which rows have one of these values."""
+    out = np.zeros(X.shape[0], dtype=bool)
+    for j, value in found.items():
+        column = np.asarray(X[:, j], dtype=np.float64)
+        out |= np.abs(column - value) <= SAME * column.std()
+    return out
 
 
 class PowerTransform:
-    """Yeo-Johnson transforms of the one-sided columns of these rows.
+    """Yeo-Johnson transforms of the one-sided columns of these rows, to the same spread.
 
-    ``columns`` are their numbers.
+    Each is taken from the median or from the least value of the column, by likelihood. ``columns``
+    are their numbers.
     """
 
     def __init__(self, X, weight):
-        n, d = X.shape
-        X = np.asarray(X[:: -(-n // ROWS)], dtype=np.float64)
-        self.columns, self.scale, self.shift, self.power, self.size = [], [], [], [], []
-        for j in range(d):
-            x = X[:, j]
-            s = x.std()
-            if not s > 0 or abs(skew(x)) < SKEWED or len(np.unique(x)) < FEW_VALUES:
+        X, weight = look_at(X, weight)
+        self.columns, self._parts = [], []
+        for j, x in enumerate(X.T):
+            unit = x.std()
+            if not unit > 0.0 or abs(skew(x)) < SKEWED or len(np.unique(x)) < FEW_VALUES:
                 continue
-            best = None
-            for at in (np.median(x), x.min()):
-                z = (x - at) / s
-                try:
-                    power = yeojohnson_normmax(z)
-                except Exception:
-                    continue
-                t = yeojohnson(z, power)
-                size = t.std()
-                if os.environ.get('RAW'): power=np.clip(power,-2,4); t=yeojohnson(z,power); size=t.std()
-                score = _log_slope(z, power).sum() - len(x) * np.log(size)
-                if best is None or score > best[0]:
-                    best = score, at, power, 1.0 if os.environ.get('RAW') else size
-            if best is None:
-                continue
-            self.columns.append(j)
-            self.scale.append(s)
-            self.shift.append(best[1])
-            self.power.append(best[2])
-            self.size.append(best[3])
+            parts = [_fitted(x, origin, unit) for origin in (np.median(x), x.min())]
+            likelihood, *best = max(parts)
+            if likelihood > -np.inf:
+                self.columns.append(j)
+                self._parts.append(best)
 
     def __call__(self, X):
-        """Return the rows with these columns transformed, and the logarithm of the Jacobian."""
+        """Return the rows transformed, and for each the logarithm of the Jacobian."""
         out = np.array(X, dtype=np.float64)
         log_slope = np.zeros(len(out))
-        for j, s, at, power, size in zip(
-            self.columns, self.scale, self.shift, self.power, self.size, strict=True
-        ):
-            z = (out[:, j] - at) / s
-            out[:, j] = s * yeojohnson(z, power) / size
-            log_slope += _log_slope(z, power) - np.log(size)
+        for j, (origin, unit, power, spread) in zip(self.columns, self._parts, strict=True):
+            z = (out[:, j] - origin) / unit
+            out[:, j] = unit / spread * yeojohnson(z, power)
+            log_slope += _log_slope(z, power) - np.log(spread)
         return out, log_slope
 
 
+def _fitted(x, origin, unit):
+    """Log-likelihood of a column as transformed from this origin, and the parameters."""
+    z = (x - origin) / unit
+    power = float(yeojohnson_normmax(z))
+    spread = yeojohnson(z, power).std()
+    likelihood = _log_slope(z, power).sum() - len(x) * np.log(spread) if spread > 0.0 else -np.inf
+    if not np.isfinite(likelihood):
+        likelihood = -np.inf
+    return likelihood, origin, unit, power, spread
+
+
 def _log_slope(z, power):
+    """Logarithm of the derivative of the Yeo-Johnson transform."""
     return (power - 1.0) * np.sign(z) * np.log1p(np.abs(z))

@@ -3,15 +3,14 @@
 import numpy as np
 
 from smallvar._core.fit_loop import CANCELLATION
-from smallvar._selection.columns import recorded_steps
+from smallvar._selection.columns import recorded_variance
 from smallvar._sweeps.merge import MergeSweep, fit_shape
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0  # of a center's coordinate, and of a cluster beside
 ZERO_VARIANCE = 1e-9  # of the largest eigenvalue, or of a determinant: less is rounding
 BLOCK = 4096
-import os
-MARGIN = float(os.environ.get('MARGIN','.3'))  # of a transformed column, in distinct rows
+MARGIN = 0.3  # of a transformed column, in distinct rows
 
 
 class Criterion:
@@ -33,7 +32,7 @@ class Criterion:
         self.X, self.weight, self.frame = X, weight, frame
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.distinct, self.d = count_distinct(X), X.shape[1]
-        self.floor, recorded = recorded_steps(X, weight)
+        self.floor, recorded = recorded_variance(X, weight)
         self.recorded = recorded
         self.cap = self.distinct // 3
         if recorded.all():

@@ -22,7 +22,7 @@ from smallvar._core.validation import (
     unit_of,
 )
 from smallvar._selection.criterion import BLOCK, Criterion, Relabeled
-from smallvar._selection.columns import PowerTransform
+from smallvar._selection.columns import PowerTransform, filled_values, rows_filled
 from smallvar._selection.envelope import Path, envelope, penalty_within
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.sums import column_range
@@ -182,11 +182,24 @@ class _Problem:
             self.rows = None if weight.all() else np.flatnonzero(weight)
             weight = weight / self.unit
         self.X, self.weight = X, weight
+        self._leave_filled_out()
         self.n = X.shape[0] if self.rows is None else len(self.rows)
         self.total = float(X.shape[0] if weight is None else weight.sum())
         low, high = column_range(X, None, n_threads)
         self.varying = low < high
         self.constant = low
+
+    def _leave_filled_out(self):
+        """Leave rows out that have a value filled in, if that leaves most of them."""
+        if issparse(self.X) or self.family is not squared_euclidean or self.lam is not None:
+            return
+        found = filled_values(self.X, self.weight)
+        if not found:
+            return
+        used = np.ones(self.X.shape[0], dtype=bool) if self.weight is None else self.weight > 0.0
+        kept = used & ~rows_filled(self.X, found)
+        if kept.sum() > 0.5 * used.sum():
+            self.rows = np.flatnonzero(kept)
 
     def sample(self, size, rng):
         """So many rows, to go down on."""
