@@ -8,11 +8,24 @@ this: HDBSCAN, a variational mixture of at most 30 Gaussians, and k-means with t
 sets more from M. Gagolewski's Clustering Benchmarks are among them: arrays NAME.X and NAME.y, the
 true clusters from 1 on, 0 for noise. "generated" are mixtures made here.
 
+``--battery FOLDER`` takes the sets of a checkout of github.com/gagolews/clustering-data-v1 instead:
+files FOLDER/group/NAME.data.gz with rows and NAME.labels0.gz with the true clusters, from 1 on, 0
+for noise. A set is compact if k-means from the true means keeps its clusters (ARI of at least 0.8);
+compact sets and the others are summarized apart. The rivals are then HDBSCAN and k-means only.
+
+``--save FILE`` appends each result to a file, as a line of JSON; what the file has already is taken
+from there, so that a run that was ended goes on where it was.
+
+Where a path has a ``confidence``, there is also how often the number found is the true one by
+confidence, and the area under the ROC curve (AUC) of the confidence as a score of that.
+
 Rows of noise are left out of the adjusted Rand index (ARI). A cluster counts if it has at least two
 rows and at least 1% of the rows that a true cluster has on average; none at all counts as one.
 """
 
 import argparse
+import itertools
+import json
 import os
 import time
 import warnings
@@ -22,14 +35,16 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist
 from sklearn import datasets
 from sklearn.cluster import HDBSCAN, KMeans
-from sklearn.metrics import adjusted_rand_score, silhouette_score
+from sklearn.metrics import adjusted_rand_score, roc_auc_score, silhouette_score
 from sklearn.mixture import BayesianGaussianMixture
 from sklearn.preprocessing import scale
 
 from smallvar import DPMeans
 
 NOISE = -1
-COLUMNS = ("exact", "ARI", "over twice", "wrongly 1", "CPU s")
+COMPACT = 0.8  # least ARI of k-means from the true means where clusters are compact
+COLUMNS = ("exact", "within 10%", "over twice", "wrongly 1", "ARI", "CPU s")
+BINS = (0.0, 0.2, 0.5, 0.8, 1.0)  # of confidence
 
 
 def real():
@@ -122,6 +137,56 @@ def generated(seed):
     return sets
 
 
+def gzipped(path):
+    """Whether this is a gzip file, rather than missing or the pointer of a large-file storage."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def names_in(file):
+    """Names of the sets in an .npz file of arrays NAME.X and NAME.y."""
+    with np.load(file) as arrays:
+        return {key[:-2] for key in arrays if key.endswith(".X")}
+
+
+def battery(folder, left_out, most_rows):
+    """Name -> file of rows and true clusters; reason -> names of the sets that are skipped.
+
+    ``left_out`` has names of groups or sets, with or without their group.
+    """
+    sets, skipped = {}, {}
+    for file in sorted(folder.glob("*/*.labels0.gz")):
+        group, name = file.parent.name, file.name.removesuffix(".labels0.gz")
+        data = file.with_name(f"{name}.data.gz")
+        if left_out & {group, name, f"{group}/{name}"}:
+            reason = "left out"
+        elif not gzipped(file) or not gzipped(data):
+            reason = "without a gzip file of rows or labels"
+        elif len(truth := np.loadtxt(file, dtype=int, ndmin=1)) > most_rows:
+            reason = f"of more than {most_rows:,} rows"
+        else:
+            sets[f"{group}/{name}"] = data, truth - 1
+            continue
+        skipped.setdefault(reason, []).append(f"{group}/{name}")
+    return sets, skipped
+
+
+def kind_of(X, truth):
+    """Kind of a set of the battery: "compact" or "other"."""
+    known = truth != NOISE
+    means = np.array([X[truth == c].mean(axis=0) for c in np.unique(truth[known])])
+    labels = KMeans(len(means), init=means, n_init=1).fit_predict(X)
+    return "compact" if adjusted_rand_score(truth[known], labels[known]) >= COMPACT else "other"
+
+
+def dpmeans_labels(X, seed):
+    """Labels by DP-means, and the confidence in their number if the path has one."""
+    model = DPMeans(random_state=seed).fit(X)
+    return model.labels_, getattr(model.path_, "confidence", None)
+
+
 def mixture_labels(X, seed):
     """Labels by a variational mixture of at most 30 Gaussians."""
     most = min(30, len(X) // 2)
@@ -141,7 +206,7 @@ def silhouette_labels(X, seed):
 
 
 FITS = {
-    "smallvar DPMeans()": lambda X, seed: DPMeans(random_state=seed).fit_predict(X),
+    "smallvar DPMeans()": dpmeans_labels,
     "HDBSCAN()": lambda X, seed: HDBSCAN(copy=True).fit_predict(X),
     "BayesianGaussianMixture(30)": mixture_labels,
     "KMeans, best silhouette": silhouette_labels,
@@ -159,34 +224,128 @@ def judge(X, truth, labels):
     return k, found, adjusted_rand_score(truth[known], labels[known])
 
 
-def main():
+def result_of(method, X, truth, seed):
+    """Result of a method on a set: a dict of plain numbers."""
+    begin = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        labels = FITS[method](X, seed)
+    seconds = time.process_time() - begin
+    labels, confidence = labels if isinstance(labels, tuple) else (labels, None)
+    k, found, ari = judge(X, truth, labels)
+    return {
+        "n": len(X),
+        "d": X.shape[1],
+        "k": k,
+        "found": found,
+        "ari": round(float(ari), 6),
+        "seconds": round(seconds, 3),
+        "confidence": None if confidence is None else float(confidence),
+    }
+
+
+def in_words(result):
+    """One line that tells a result."""
+    words = "{method}, {set}: {k}, found {found}, ARI {ari:.3f}, {seconds:.2f} s".format(**result)
+    if result["confidence"] is not None:
+        words += f", confidence {result['confidence']:.2f}"
+    return words
+
+
+def summary_of(results):
+    """Table with a line for each method and kind of set."""
+    lines = [f"{'':48s}" + "".join(f"{column:>12s}" for column in COLUMNS)]
+    for kind in dict.fromkeys(result["kind"] for result in results):
+        for method in dict.fromkeys(result["method"] for result in results):
+            rows = [r for r in results if (r["kind"], r["method"]) == (kind, method)]
+            if not rows:
+                continue
+            k, found, ari, seconds = (
+                np.array([row[name] for row in rows]) for name in ("k", "found", "ari", "seconds")
+            )
+            counts = (found == k, abs(found - k) <= 0.1 * k, found > 2 * k, (found == 1) & (k > 1))
+            lines.append(
+                f"{f'{method}, {len(rows)} {kind}':48s}"
+                + "".join(f"{count.sum():12d}" for count in counts)
+                + f"{ari.mean():12.3f}{seconds.sum():12.1f}"
+            )
+    return "\n".join(lines)
+
+
+def calibration_of(results):
+    """Lines that tell how often the number is the true one, by confidence."""
+    confidence = np.array([result["confidence"] for result in results])
+    exact = np.array([result["found"] == result["k"] for result in results])
+    both = 0 < exact.sum() < len(exact)
+    auc = f"AUC {roc_auc_score(exact, confidence):.3f}" if both else "no AUC: all alike"
+    lines = [f"{len(exact)} sets, {exact.sum()} exact, {auc}"]
+    which = np.digitize(confidence, BINS[1:-1])
+    for i, (low, high) in enumerate(itertools.pairwise(BINS)):
+        chosen = which == i
+        if chosen.any():
+            lines.append(
+                f"    from {low} to {high}: {chosen.sum():4d} sets, {exact[chosen].mean():.2f} "
+                f"of them exact, mean confidence {confidence[chosen].mean():.2f}"
+            )
+    return lines
+
+
+def arguments():
+    """Arguments of the command line, with the sets and methods that they ask for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rivals", action="store_true", help="other estimators too")
-    parser.add_argument("--seed", type=int, default=0, help="of all that is random")
+    add = parser.add_argument
+    add("--rivals", action="store_true", help="other estimators too")
+    add("--seed", type=int, default=0, help="of all that is random")
+    add("--save", type=Path, metavar="FILE", help="append results to this file, repeat none of it")
+    add("--battery", type=Path, metavar="FOLDER", help="a checkout of clustering-data-v1")
+    add("--skip", nargs="+", default=[], metavar="NAME", help="of the battery: sets or groups")
+    add("--known", type=Path, metavar="FILE.npz", help="skip the sets that this file has, too")
+    add("--most-rows", type=int, default=20_000, metavar="N", help="skip sets of more rows")
     options = parser.parse_args()
-    names = list(FITS) if options.rivals else list(FITS)[:1]
-    kinds = {"real": real(), "generated": generated(options.seed)}
-    table = []
-    for kind, sets in kinds.items():
-        for name in names:
-            rows = []
-            for title, (X, truth) in sets.items():
-                begin = time.process_time()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    labels = FITS[name](X, options.seed)
-                seconds = time.process_time() - begin
-                k, found, ari = judge(X, truth, labels)
-                rows.append((found == k, ari, found > 2 * k, found == 1 < k, seconds))
-                line = f"{name}, {title}: {k}, found {found}, ARI {ari:.3f}, {seconds:.2f} s"
-                print(line, flush=True)
-            exact, ari, twice, one, seconds = zip(*rows, strict=True)
-            summary = (sum(exact), np.mean(ari), sum(twice), sum(one), sum(seconds))
-            table.append((f"{name}, {len(sets)} {kind}", summary))
+    methods = list(FITS) if options.rivals else list(FITS)[:1]
+    if options.battery is None:
+        kinds = {"real": real(), "generated": generated(options.seed)}
+        sets = {(kind, title): rows for kind in kinds for title, rows in kinds[kind].items()}
+        return options, methods, sets, {}
+    left_out = set(options.skip) | (names_in(options.known) if options.known else set())
+    sets, skipped = battery(options.battery, left_out, options.most_rows)
+    if not sets and not skipped:
+        parser.error(f"{options.battery} has no files group/NAME.labels0.gz")
+    methods = [method for method in methods if FITS[method] is not mixture_labels]
+    return options, methods, {(None, title): rows for title, rows in sets.items()}, skipped
+
+
+def main():
+    options, methods, sets, skipped = arguments()
+    done, results = {}, []
+    if options.save is not None and options.save.exists():
+        for line in options.save.read_text(encoding="utf-8").splitlines():
+            result = json.loads(line)
+            done[result["set"], result["method"], result["seed"]] = result
+    for (kind, title), (X, truth) in sets.items():
+        for method in methods:
+            result = done.get((title, method, options.seed))
+            if result is None:
+                if isinstance(X, Path):
+                    X = np.loadtxt(X, ndmin=2)
+                kind = kind or kind_of(X, truth)
+                result = {"set": title, "kind": kind, "method": method, "seed": options.seed}
+                result |= result_of(method, X, truth, options.seed)
+                if options.save is not None:
+                    with options.save.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(result) + "\n")
+            results.append(result)
+            print(in_words(result), flush=True)
     print()
-    print(f"{'':48s}" + "".join(f"{column:>12s}" for column in COLUMNS))
-    for name, (exact, ari, twice, one, seconds) in table:
-        print(f"{name:48s}{exact:12d}{ari:12.3f}{twice:12d}{one:12d}{seconds:12.1f}")
+    print(summary_of(results))
+    sure = [result for result in results if result["confidence"] is not None]
+    kinds = dict.fromkeys(result["kind"] for result in sure)
+    for kind in [*kinds, "all"] if len(kinds) > 1 else kinds:
+        chosen = [result for result in sure if kind in (result["kind"], "all")]
+        first, *lines = calibration_of(chosen)
+        print(f"\nconfidence, {kind}: {first}", *lines, sep="\n")
+    for reason, names in skipped.items():
+        print(f"\n{len(names)} sets {reason}: {', '.join(names)}")
 
 
 if __name__ == "__main__":

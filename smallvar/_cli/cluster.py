@@ -15,7 +15,7 @@ from smallvar._cli.arguments import (
     penalty_of,
 )
 from smallvar._cli.batches import cluster_by_batches
-from smallvar._cli.data import load, of_data, scaled
+from smallvar._cli.data import load, of_data, scaled, wines, wines_in_words
 from smallvar._cli.output import (
     in_short,
     out_in_words,
@@ -31,6 +31,9 @@ from smallvar._cli.picture import merge_path_picture, picture
 from smallvar._cli.table import UserError, columns_in_short, counted
 
 WHOLE = float("inf")  # length of --path without a K
+CLEAR = 0.8  # least confidence in a number that is called clear
+ABOUT_AS_WELL = 1 / 3  # of the confidence in the number chosen: others with less are not named
+LISTED = 4  # most numbers, or ranges of numbers, that are named one by one
 
 
 def cluster(argv):
@@ -80,7 +83,7 @@ def cluster(argv):
         const=WHOLE,
         metavar="K",
         help="print the SSE, the criterion and the lam that leads there for 1, 2, ... clusters, "
-        "K at most (if left out, somewhat more than the data speak for); the number chosen among "
+        "K at most (if left out, somewhat more than the data support); the number chosen among "
         "these is marked, and --out writes its labels",
     )
     parser.add_argument(
@@ -147,7 +150,8 @@ def cluster(argv):
             args.max_clusters = args.path
     check_targets(args)
 
-    table, reading = load(args, parser.prog)
+    args.scale = args.scale or args.data is None
+    table, reading = load(args, parser.prog, wines)
     X, scaler = scaled(args, table)
     if args.path is not None:
         show_path(args, table, X, scaler, reading)
@@ -216,6 +220,10 @@ def show_clusters(args, table, X, scaler, reading):
             "picture": args.plot,
         }
     )
+    if table.truth is not None:
+        say(f"\n{wines_in_words(table.truth, model.labels_)}")
+        if args.plot is None:
+            say("Draw the clusters: smallvar --plot wines.png")
 
 
 def show_folder(args):
@@ -334,21 +342,18 @@ class Choice:
         Those with a criterion, the lowest first.
     best : int
         The number chosen.
-    of : dict
-        ``behind``, by the number of clusters.
-    others : list of int
-        ``ranked`` without the one chosen.
+    confidence : float or None
+        How sure the path is of ``best``, from 0 to 1; None if it does not say.
+    alike : list of int
+        The other numbers that fit about as well, ascending; none if ``best`` is clear.
     tie : float
-        A difference that does not count: 2 log(distinct rows), the price of one parameter.
-    tied : list of int
-        Those besides ``best`` that are within ``tie`` of the lowest.
-    beyond : tuple of int and float, or None
-        The best number that was not allowed, and how far ahead of ``best`` it is; if it is by
-        more than ``tie``.
+        The difference in the criterion up to which the range of lam decides.
+    beyond : int or None
+        The best number that was not allowed, if it is ahead of ``best`` by more than ``tie``.
     """
 
     def __init__(self, path, most):
-        self.sample, self.tie = path.n_samples, path.tie
+        self.sample, self.tie = path.n_samples, getattr(path, "tie", 0.0)
         criterion = dict(zip(path.n_clusters.tolist(), path.criterion.tolist(), strict=True))
         known = [k for k in path.ranking.tolist() if np.isfinite(criterion[k])]
         self.best, self.lam, self.most = path.best, path.lam, most
@@ -357,16 +362,14 @@ class Choice:
         self.counts, self.errors = path.n_clusters[allowed], path.inertia[allowed]
         self.low, self.high = path.lam_low[allowed], path.lam_high[allowed]
         self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
-        self.of = dict(zip(self.counts.tolist(), self.behind.tolist(), strict=True))
-        self.others = [k for k in self.ranked if k != self.best]
-        self.tied = [k for k in self.others if self.of[k] <= self.tie]
+        self.confidence, self.alike = getattr(path, "confidence", None), []
+        if self.confidence is not None and self.confidence < CLEAR:
+            self.alike = about_as_good(self.best, self.counts, path.confidences[allowed])
         ahead = criterion[self.best] - criterion[known[0]]
-        self.beyond = None
-        if known[0] not in self.of and ahead > self.tie:
-            self.beyond = known[0], ahead
+        self.beyond = known[0] if known[0] not in self.ranked and ahead > self.tie else None
 
     def in_words(self, found):
-        """Say which number it is, where it comes from, and how far behind the others are.
+        """Say which number it is, where it comes from, and how sure it is.
 
         Parameters
         ----------
@@ -377,31 +380,19 @@ class Choice:
         if found != self.best:
             words = f"{self.best} {words}, fewer after the sweeps"
         if self.beyond:
-            words += f", {self.most} at most: {self.beyond[0]} would be {self.beyond[1]:,.1f} ahead"
-        return f"{found} ({words}; {self.lead_in_words()})"
+            words += f", {self.most} at most: {self.beyond} fits better"
+        certainty = self.certainty()
+        return f"{found} ({words}; {certainty})" if certainty else f"{found} ({words})"
 
-    def lead_in_words(self):
-        """Say how far behind the next best number is, or why there is none."""
-        if not self.others:
+    def certainty(self):
+        """Say how sure the number is, or why there is no other; empty if the path does not say."""
+        if self.ranked == [self.best]:
             if self.most == 1:
                 return "no other was allowed"
-            return "too few distinct rows to speak for another"
-        other = self.others[0]
-        gap = self.of[other] - self.of[self.best]
-        distance = f"{abs(gap):,.1f} {'behind' if gap >= 0 else 'ahead'}"
-        if not self.tied:
-            return f"next best {other}: {distance}, where up to {self.tie:.1f} is a tie"
-        more = len(self.tied) - 1
-        some = f" and {counted(more, 'other')} as close" if more else ""
-        words = f"{other} is {distance}{some}, but up to {self.tie:.1f} is a tie"
-        if self.by_range:
-            words += f", and {self.best} has the wider range of lam"
-        return words
-
-    @property
-    def by_range(self):
-        """Tell whether the range of lam decided a tie; a single cluster takes no part in that."""
-        return self.best > 1 and any(k > 1 for k in self.tied)
+            return "too few distinct rows to support another"
+        if self.confidence is None:
+            return ""
+        return certainty_in_words(self.best, self.confidence, self.counts, self.alike)
 
     def lam_in_words(self):
         """Say what this lam is, and for which the number chosen is best."""
@@ -433,15 +424,70 @@ class Choice:
                 place = f"{f'+{behind:,.1f}':>14}  {self.ranked.index(k) + 1:>4}"
             ends = "(path ends)" if low == 0 and error > 0 else f"{low:.8g}"
             lam = f"{ends:>17}  {high:>14.8g}" if low < high else f"{'-':>17}  {'-':>14}"
-            mark = "  *" if k == self.best else "  =" if k in self.tied else ""
+            mark = "  *" if k == self.best else "  =" if k in self.alike else ""
             lines.append(f"{k:>4}  {error:>14.8g}  {place}  {lam}{mark}")
+        if self.alike:
+            lines.append("   = fits about as well as the one chosen")
         meaning = "the lowest criterion"
-        if self.tied:
-            lines.append(f"   = within {self.tie:.1f} of the lowest criterion, which is a tie")
-            if self.by_range:
-                meaning = "among those in the tie, the widest range of lam"
+        if self.best != self.ranked[0]:
+            meaning = "about the lowest criterion, and of those the widest range of lam"
         lines.append(f"   * chosen: {meaning}")
         return "\n".join([*lines, ""])
+
+
+def about_as_good(best, counts, confidences):
+    """Find the numbers of clusters that fit about as well as the one chosen.
+
+    Parameters
+    ----------
+    best : int
+        The number chosen, one of ``counts``.
+    counts, confidences : ndarray of shape (n,)
+        The numbers, ascending, and the confidence in each.
+
+    Returns
+    -------
+    alike : list of int
+        The others whose confidence is at least a third of that of the one chosen, ascending.
+    """
+    least = ABOUT_AS_WELL * confidences[counts.searchsorted(best)]
+    alike = (confidences >= least) & (confidences > 0) & (counts != best)
+    return counts[alike].tolist()
+
+
+def certainty_in_words(best, confidence, counts, alike):
+    """Say whether a number of clusters is clear, and if not, which others fit about as well.
+
+    Parameters
+    ----------
+    best : int
+        The number chosen.
+    confidence : float
+        How sure it is, from 0 to 1.
+    counts : ndarray of int
+        All numbers, ascending: what stands between two of them was not looked at.
+    alike : list of int
+        Those that fit about as well, from `about_as_good`.
+
+    Returns
+    -------
+    words : str
+        Such as "clear", or "not clear: 16 to 19 fit about as well", the number chosen included.
+    """
+    if confidence >= CLEAR:
+        return "clear"
+    if not alike:
+        return "not clear"
+    numbers = np.sort([best, *alike])
+    gaps = np.diff(counts.searchsorted(numbers)) > 1
+    parts = []
+    for run in np.split(numbers, np.flatnonzero(gaps) + 1):
+        parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
+    if len(parts) > LISTED:
+        parts = [f"{len(numbers)} numbers from {numbers[0]} to {numbers[-1]}"]
+    *first, last = parts
+    words = f"{', '.join(first)} and {last}" if first else last
+    return f"not clear: {words} fit about as well"
 
 
 def note(progress, event):

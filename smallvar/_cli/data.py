@@ -19,7 +19,7 @@ UNEVEN = 10  # times that the columns may differ in spread before the user is wa
 FEW_ROWS, ROWS_LOOKED_AT = 10, 100_000  # fewer do not tell, and more are not needed
 
 
-def load(args, prog, stand_in=None, needed=""):
+def load(args, prog, stand_in, needed=""):
     """Read the data, or take those used when none are given.
 
     Parameters
@@ -28,8 +28,8 @@ def load(args, prog, stand_in=None, needed=""):
         What the user asked for.
     prog : str
         What to type for the command.
-    stand_in : callable, optional
-        Takes the columns wanted and returns a Table and what it is; by default `digits`.
+    stand_in : callable
+        Takes the columns wanted and returns a Table and what it is.
     needed : str
         What to type after the name of a file.
 
@@ -52,7 +52,7 @@ def load(args, prog, stand_in=None, needed=""):
         table = read_table(args.data, wanted)
         return table, perf_counter() - begin
 
-    table, words = (stand_in or digits)(wanted)
+    table, words = stand_in(wanted)
     seconds = perf_counter() - begin
     say(
         f"No DATA given, so these are {words}.\n"
@@ -70,6 +70,45 @@ def digits(wanted):
     picked, titles, _ = pick_columns("the set of digits", wanted, data.feature_names, 64)
     table = Table(data.data[:, picked], titles, "handwritten digits")
     return table, "the handwritten digits that scikit-learn ships"
+
+
+def wines(wanted):
+    """Take the wines of scikit-learn with their cultivars, and say what they are."""
+    from sklearn.datasets import load_wine
+
+    data = load_wine()
+    picked, titles, _ = pick_columns("the set of wines", wanted, data.feature_names, 13)
+    table = Table(data.data[:, picked], titles, "wines", truth=data.target)
+    return table, (
+        f"{len(data.data)} wines of {len(data.target_names)} cultivars that scikit-learn ships, "
+        "their columns scaled (as by --scale)"
+    )
+
+
+def wines_in_words(cultivars, labels):
+    """Say how well clusters of the wines agree with their cultivars.
+
+    Parameters
+    ----------
+    cultivars, labels : ndarray of int, of shape (n,)
+        Of each wine.
+
+    Returns
+    -------
+    words : str
+        The numbers of cultivars and clusters, and of the wines that are in the cluster of their
+        cultivar. Cultivars and clusters are paired, one to one, so that these are the most.
+    """
+    from scipy.optimize import linear_sum_assignment
+    from sklearn.metrics.cluster import contingency_matrix
+
+    counts = contingency_matrix(cultivars, labels)
+    together, n = int(counts[linear_sum_assignment(-counts)].sum()), len(labels)
+    return (
+        f"Known: {counted(counts.shape[0], 'cultivar')}. "
+        f"Found: {counted(counts.shape[1], 'cluster')}, with {together} of {n} wines "
+        f"({together / n:.0%}) in the cluster of their cultivar."
+    )
 
 
 def scaled(args, table):

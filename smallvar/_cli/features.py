@@ -12,7 +12,7 @@ from smallvar._cli.arguments import (
     parse,
     path_and_data,
 )
-from smallvar._cli.data import load, of_data
+from smallvar._cli.data import digits, load, of_data
 from smallvar._cli.output import (
     in_short,
     out_in_words,
@@ -145,7 +145,7 @@ def features(argv):
     refuse_misplaced(args)
     check_targets(args)
 
-    table, reading = load(args, parser.prog)
+    table, reading = load(args, parser.prog, digits)
     chosen = args.columns is not None or args.exclude is not None
     if args.data is None and not chosen and args.shape is None:
         args.shape = DIGITS_SHAPE

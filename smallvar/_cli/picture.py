@@ -164,7 +164,7 @@ def merge_path_picture(table, choice, scaler=None):
         Three panels above each other. The criterion is above the lowest one, on a scale that is
         linear where differences are a tie and logarithmic beyond.
     """
-    n, d = table.X.shape
+    (n, d), certainty = table.X.shape, choice.certainty()
     figure = new_figure(8, 9)
     panels = figure.subplots(3, 1, sharex=True, height_ratios=[3, 2, 2])
     display = PathDisplay(
@@ -179,7 +179,7 @@ def merge_path_picture(table, choice, scaler=None):
     display.plot(panels)
     panels[0].set_title(
         f"{table.name}: n = {n:,}, d = {d:,}{', columns scaled' if scaler else ''}\n"
-        f"K = {choice.best:,}; {choice.lead_in_words()}",
+        f"K = {choice.best:,}{certainty and f', {certainty}'}",
         size=10,
         parse_math=False,
     )

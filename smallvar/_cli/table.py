@@ -50,7 +50,8 @@ class Table:
 
     Where a column of times was asked for, there are also the time of each row, as numbers or
     dates, and the title of that column. Where rows with missing values were dropped, ``kept``
-    marks the others among the rows of the input.
+    marks the others among the rows of the input. ``truth`` are the known groups of the rows, of
+    data that stand in for the user's.
     """
 
     X: np.ndarray
@@ -59,6 +60,7 @@ class Table:
     times: np.ndarray | None = None
     clock: str | None = None
     kept: np.ndarray | None = None
+    truth: np.ndarray | None = None
 
     @property
     def dropped(self):
