@@ -271,7 +271,8 @@ class DPMeans(NearestCenters, CenterEstimator):
             if self.algorithm in ("collapsed", "merge"):
                 check_ratio(weight, WEIGHTS, self.algorithm)
             given = check_init(self.init, X.shape[1], self.max_clusters)
-            best = self._fit(X, weight, given, rng, n_threads)
+            relative = self._relative(weight, isinstance(self.lam, str))
+            best = self._fit(X, relative, given, rng, n_threads)
             if self.algorithm == "collapsed" and weight is not None and not weight.all():
                 # idle rows, of weight zero, are not visited: they get the label of predict
                 idle = np.flatnonzero(weight == 0)
@@ -314,6 +315,9 @@ class DPMeans(NearestCenters, CenterEstimator):
         vars(self).pop("path_", None)
         if fitted.path is not None:
             self.path_ = fitted.path
+        self._multiply("inertia_", "objective_", "objective_path_", "lam_")
+        if fitted.path is not None:
+            self._multiply("path_")
         return fitted
 
     def _reachable(self, X, weight, n_threads):

@@ -238,6 +238,7 @@ class RobustDPMeans(CenterEstimator):
     def _fit(self, X, weight, given, rng, n_threads):
         vars(self).pop("path_", None)
         auto = isinstance(self.lam, str)
+        weight = self._relative(weight, auto)
         lam = None if auto else float(self.lam)
         price = None if isinstance(self.price, str) else float(self.price)
         seed, centers = rng.randint(2**31 - 1), given
@@ -260,6 +261,9 @@ class RobustDPMeans(CenterEstimator):
         self.objective_path_ = np.array(search.progress.path)
         self.lam_, self.price_ = search.lam, price
         self.n_iter_ = search.progress.n_iter
+        self._multiply("inertia_", "noise_weight_", "objective_", "objective_path_", "lam_")
+        if hasattr(self, "path_"):
+            self._multiply("path_")
         self._ended = search.progress.ended
 
     def _survey(self, X, weight, given, lam, price, seed, n_threads):

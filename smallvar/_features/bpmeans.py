@@ -16,6 +16,8 @@ from smallvar._core.validation import (
     check_option,
     check_reach,
     check_weights,
+    mean_weight,
+    relative_weights,
 )
 from smallvar._features.feature_estimator import (
     EXACT_LIMIT,
@@ -226,7 +228,7 @@ class BPMeans(FeatureEstimator):
         with unchanged_on_error(self):
             self._check_parameters()
             rng, n_threads = self._rng(), self._threads()
-            X, rows, weight, active = self._prepare(X, sample_weight)
+            X, rows, weight, active = self._prepare(X, sample_weight, isinstance(self.lam, str))
             cap = len(rows) if self.max_features is None else min(self.max_features, len(rows))
             Z = None
             if not isinstance(self.init, str):
@@ -247,7 +249,7 @@ class BPMeans(FeatureEstimator):
             elif isinstance(lam, str):
                 guess = cut_guess(self.n_components, len(rows), "n_components")
                 probe = new_sweep(self, rows, None, "coordinate", 0.0, guess, 0, n_threads)
-                lam = probe.farthest_first()
+                lam = mean_weight(weight) * probe.farthest_first()
             lam = float(lam)
             if self.algorithm == "stepwise":
                 sweep, path, converged = self._stepwise(rows, weight, lam, cap, rng, n_threads)
@@ -258,9 +260,11 @@ class BPMeans(FeatureEstimator):
                 run_starts(self, sweep, rng, Z)
                 converged = sweep.converged
             self.lam_ = lam
+            self._multiply("lam_")
             self._keep(sweep, X, active, n_threads)
             if self.algorithm == "stepwise":
                 self.objective_, self.objective_path_ = path[-1], np.array(path)
+                self._multiply("objective_", "objective_path_")
             if not converged:
                 warn_not_converged(self, self.n_iter_)
         return self
@@ -437,7 +441,7 @@ class KFeatures(FeatureEstimator):
         with unchanged_on_error(self):
             _check_k_features(self)
             rng, n_threads = self._rng(), self._threads()
-            X, rows, weight, active = self._prepare(X, sample_weight)
+            X, rows, weight, active = self._prepare(X, sample_weight, self.n_components == "auto")
             self._forget_path()
             k, swaps, Z = self.n_components, swaps_of(self, rows), None
             if k == "auto":
@@ -556,11 +560,12 @@ def feature_path(
         check_exact(max_components, "max_components")
     X = check_data(X)
     check_reach(X)
-    weight = check_weights(sample_weight, X.shape[0])
+    weight, unit = check_weights(sample_weight, X.shape[0]), 1.0
     if weight is not None:
         check_masses(X, weight)
         if not weight.all():
             X, weight = np.ascontiguousarray(X[weight > 0]), weight[weight > 0]
+        weight, unit = relative_weights(weight)
     rng = check_random_state(model.random_state)
     check_number(model.n_threads, "n_threads", low=1, integer=True, none=True)
     n_threads = resolve_threads(model.n_threads)
@@ -570,7 +575,7 @@ def feature_path(
         steps.go_on()
     if not steps.converged:
         warn_not_converged(model, steps.n_iter)
-    return steps.path()
+    return steps.path().in_unit(unit)
 
 
 def _check_k_features(model):

@@ -7,7 +7,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import Estimator, check_starts
-from smallvar._core.progress import ProgressEvent, callback_for
+from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     DTYPES,
     as_floats,
@@ -119,7 +119,7 @@ def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads):
 
 def _told(model):
     """What compiled starts call after a sweep; None if nobody listens."""
-    callback = callback_for(model.verbose, model)
+    callback = model._callback()
     if callback is None:
         return None
 
@@ -165,23 +165,27 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
     n_iter_: int
 
     def _prepare(
-        self, X: ArrayLike, sample_weight: ArrayLike | None
+        self, X: ArrayLike, sample_weight: ArrayLike | None, relative: bool
     ) -> tuple[
         NDArray[np.floating],
         NDArray[np.floating],
         NDArray[np.float64] | None,
         NDArray[np.bool_] | None,
     ]:
-        """Checked data without the rows of weight zero, and the weights of the others."""
+        """Checked data without the rows of weight zero, and the weights of the others.
+
+        These are in units of the lightest where they are to be ``relative``.
+        """
         X = self._validate(X, reset=True)
         check_reach(X)
         weight = check_weights(sample_weight, X.shape[0])
         if weight is not None:
             check_masses(X, weight)
+        used = self._relative(weight, relative)
         if weight is None or weight.all():
-            return X, X, weight, None
+            return X, X, used, None
         active = weight > 0
-        return X, np.ascontiguousarray(X[active]), weight[active], active
+        return X, np.ascontiguousarray(X[active]), used[active], active
 
     def _forget_path(self):
         vars(self).pop("path_", None)
@@ -195,9 +199,10 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
             rows[active] = self.assignments_
             rows[~active] = self._encode(np.ascontiguousarray(X[~active]), None, n_threads)[0]
             self.assignments_ = rows
-        self.reconstruction_err_ = float(np.sqrt(sweep.error))
+        self.reconstruction_err_ = float(np.sqrt(sweep.error) * np.sqrt(self._unit))
         self.objective_ = sweep.objective
         self.objective_path_ = sweep.path()
+        self._multiply("objective_", "objective_path_", *(["path_"] if "path_" in vars(self) else []))
         self.n_iter_ = sweep.n_iter
 
     def _encode(self, X, weight, n_threads):

@@ -37,6 +37,7 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
     explained,
+    mean_weight,
 )
 from smallvar._kernel.gram import (
     DISTANCES,
@@ -360,6 +361,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             rng = check_random_state(self.random_state)
             X = self._validate_kernel(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
+            weight = self._relative(weight, isinstance(self.lam, str))
             weight = np.ones(X.shape[0]) if weight is None else weight
             self.gamma_ = self._find_gamma(X, weight)
             self._remember_kernel()
@@ -402,6 +404,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
                 self.labels_[idle] = self._nearest(X[idle])
                 self.labels_ = first_appearance(self.labels_)
                 self._keep_means(X, rows, self.labels_[rows], problem)
+            self._multiply("lam_", "objective_", "bound_", "eigenvalues_")
         return self
 
     def _penalty(self, problem, X, weight, rng):
@@ -414,11 +417,11 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         elif not issparse(X) and isinstance(self.kernel, str) and self.kernel in OF_ROWS:
             guess = find_path(X, weight, rng, resolve_threads(None)).best
         if lam == "farthest-first":
-            return float(problem.farthest_first(guess)), None
+            return mean_weight(weight) * float(problem.farthest_first(guess)), None
         pairs = values, Y = problem.eigen(np.inf, rng, least=min(problem.n, (guess or MOST) + 1))
         rank = int(np.count_nonzero(values > EQUAL * problem.scale))
         if not rank:
-            return 1.0, None
+            return mean_weight(weight), None
         if guess is None:
             guess = self._number(values[:rank], Y[:, :rank], rng, weight[weight > 0])
         last = values[min(guess, rank) - 1]
