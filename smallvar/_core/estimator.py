@@ -159,6 +159,7 @@ class Estimator(CallbackMixin, BaseEstimator):
 
     _takes_sparse = False
     _unit = 1.0  # of weights, in which the fit is computed
+    _varying: NDArray[np.bool_] | None = None  # columns that take part; None: all
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -196,14 +197,18 @@ class Estimator(CallbackMixin, BaseEstimator):
         """What is to be called after every step of the fit; None if nobody listens."""
         return in_unit(callback_for(self.verbose, self), self._unit)
 
-    def _relative(self, weight, relative=True):
+    def _relative(self, weight, relative=True, **options):
         """The weights for a fit: in units of the lightest, unless not ``relative``."""
         vars(self).pop("_unit", None)
         if relative:
-            weight, unit = relative_weights(weight)
+            weight, unit = relative_weights(weight, **options)
             if unit != 1.0:
                 self._unit = unit
         return weight
+
+    def _columns(self, X):
+        """The columns that take part: of rows, of centers or of features."""
+        return X if self._varying is None else np.ascontiguousarray(X[:, self._varying])
 
     def _multiply(self, *names):
         """Bring what was learned, by its names, from the unit of the fit to that of the weights."""
@@ -211,7 +216,9 @@ class Estimator(CallbackMixin, BaseEstimator):
             return
         for name in names:
             value = getattr(self, name)
-            setattr(self, name, value.in_unit(self._unit) if name == "path_" else value * self._unit)
+            setattr(
+                self, name, value.in_unit(self._unit) if name == "path_" else value * self._unit
+            )
             if name.startswith("objective") and not np.isfinite(getattr(self, name)).all():
                 raise ValueError(
                     "sample_weight must not take the objective beyond the range of float64, got "

@@ -369,7 +369,7 @@ def mean_weight(weight):
     return least if least == most else math.fsum(positive) / len(positive)
 
 
-def relative_weights(weight):
+def relative_weights(weight, bits=RELATIVE_BITS):
     """Weights divided by the lightest positive one, None where all are 1, and that divisor.
 
     c * w is rounded, and so is what is divided by c: quotients are rounded to a few bits less, so
@@ -382,7 +382,7 @@ def relative_weights(weight):
     if not weight.max() <= MOST_RELATIVE * unit:
         return weight, 1.0
     mantissa, exponent = np.frexp(weight / unit)
-    relative = np.ldexp(np.rint(np.ldexp(mantissa, RELATIVE_BITS)), exponent - RELATIVE_BITS)
+    relative = np.ldexp(np.rint(np.ldexp(mantissa, bits)), exponent - bits)
     return (None if (relative == 1.0).all() else relative), unit
 
 
@@ -429,6 +429,12 @@ def check_init(init, n_features, max_clusters, start="mean"):
             f"init must have at most max_clusters={max_clusters} rows, got {len(centers)}"
         )
     return centers
+
+
+def varying_columns(X):
+    """Which columns of dense rows have two different values; None if all have, or none has."""
+    varying = X.min(axis=0) < X.max(axis=0)
+    return None if varying.all() or not varying.any() else varying
 
 
 def learned(estimator, name, *shape):

@@ -18,9 +18,11 @@ from smallvar._core.validation import (
     check_weights,
     mean_weight,
     relative_weights,
+    varying_columns,
 )
 from smallvar._features.feature_estimator import (
     EXACT_LIMIT,
+    WEIGHT_BITS,
     FeatureEstimator,
     check_assignments,
     check_exact,
@@ -565,7 +567,10 @@ def feature_path(
         check_masses(X, weight)
         if not weight.all():
             X, weight = np.ascontiguousarray(X[weight > 0]), weight[weight > 0]
-        weight, unit = relative_weights(weight)
+        weight, unit = relative_weights(weight, WEIGHT_BITS)
+    varying = varying_columns(X)
+    if varying is not None:
+        X = np.ascontiguousarray(X[:, varying])
     rng = check_random_state(model.random_state)
     check_number(model.n_threads, "n_threads", low=1, integer=True, none=True)
     n_threads = resolve_threads(model.n_threads)

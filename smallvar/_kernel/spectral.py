@@ -38,6 +38,7 @@ from smallvar._core.validation import (
     check_weights,
     explained,
     mean_weight,
+    varying_columns,
 )
 from smallvar._kernel.gram import (
     DISTANCES,
@@ -363,6 +364,10 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             weight = check_weights(sample_weight, X.shape[0])
             weight = self._relative(weight, isinstance(self.lam, str))
             weight = np.ones(X.shape[0]) if weight is None else weight
+            self._varying = None
+            if isinstance(self.lam, str) and self._kernel_is("linear") and not issparse(X):
+                self._varying = varying_columns(X if weight.all() else X[weight > 0])
+                X = self._columns(X)
             self.gamma_ = self._find_gamma(X, weight)
             self._remember_kernel()
             rows, problem = self._problem(X, weight)
@@ -505,7 +510,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         """
         check_is_fitted(self)
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
-        return self._nearest(self._validate_kernel(X, reset=False))
+        return self._nearest(self._columns(self._validate_kernel(X, reset=False)))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
