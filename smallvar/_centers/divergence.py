@@ -618,9 +618,9 @@ class _FamilyCriterion:
 
     V = (u / n) 2 sum_i w_i D(x_i, mu_{z_i}) - 2 u sum_k p_k log p_k + 2 log(u) (K (d + 1) - 1),
 
-    n the sum of weights, u the number of rows, terms that do not depend on the clusters left out; for "itakura_saito" the
-    shape of the gamma law is one more parameter, fitted. Equal rows count each on
-    their own, since bits and counts repeat.
+    n the sum of weights, u the number of rows, terms that do not depend on the clusters left out;
+    for "itakura_saito" the shape of the gamma law is one more parameter, fitted. Equal rows count
+    each on their own, since bits and counts repeat; all weights times a constant are the same.
     """
 
     def __init__(self, rule, X, weight):

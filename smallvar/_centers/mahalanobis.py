@@ -482,7 +482,8 @@ default="auto"
     @property
     def _counts_rows(self):
         """Whether weights count in units of their mean, so that they add up to the rows."""
-        return self.volume == "points" and self.lam is None and isinstance(self.reg_covar, str)
+        found = self._finds_number and self.lam is None and isinstance(self.reg_covar, str)
+        return found and self.volume == "points"
 
     @property
     def _leaves_out(self):

@@ -211,18 +211,17 @@ class Estimator(CallbackMixin, BaseEstimator):
         return X if self._varying is None else np.ascontiguousarray(X[:, self._varying])
 
     def _multiply(self, *names):
-        """Bring what was learned, by its names, from the unit of the fit to that of the weights."""
-        if self._unit == 1.0:
+        """Bring what was learned from the unit of the fit to that of the weights."""
+        unit = self._unit
+        if unit == 1.0:
             return
         for name in names:
             value = getattr(self, name)
-            setattr(
-                self, name, value.in_unit(self._unit) if name == "path_" else value * self._unit
-            )
+            setattr(self, name, value._in_unit(unit) if name == "path_" else value * unit)
             if name.startswith("objective") and not np.isfinite(getattr(self, name)).all():
                 raise ValueError(
                     "sample_weight must not take the objective beyond the range of float64, got "
-                    f"weights from {self._unit:.3g} on: rescale them"
+                    f"weights from {unit:.3g} on: rescale them"
                 )
 
     def _loop(self):

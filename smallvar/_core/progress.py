@@ -120,7 +120,7 @@ def callback_for(verbose, estimator=None):
 
 
 def in_unit(callback, unit):
-    """A callback for a fit in other units of weight: it is called with objectives times ``unit``."""
+    """A callback for a fit in other units of weight: objectives are multiplied by ``unit``."""
     if callback is None or unit == 1.0:
         return callback
 

@@ -78,7 +78,7 @@ class Path:
             f"best={self.best}, lam={self.lam:.6g})"
         )
 
-    def in_unit(self, unit):
+    def _in_unit(self, unit):
         """The path with errors and penalties multiplied by the unit of the weights."""
         for name in ("error", "lam_low", "lam_high", "lam"):
             setattr(self, name, getattr(self, name) * unit)
