@@ -208,7 +208,8 @@ FOUND = {
     ),
     "SegmentMeans": (SegmentMeans(), record(), {}),
 }
-REPORTED = "lam_ lam_local_ lam_global_ lam_switch_ objective_ inertia_ reg_covar_ bound_".split()
+PENALTIES = ["lam_", "lam_local_", "lam_global_", "lam_switch_"]
+REPORTED = [*PENALTIES, "objective_", "inertia_", "reg_covar_", "bound_"]
 
 
 def some_weights(kind, n):
@@ -247,7 +248,9 @@ def test_weights_times_a_constant(case, kind):
         assert np.array_equal(result_of(one), result_of(clone(model).fit(X, **options)))
 
 
-@pytest.mark.parametrize("case", ["DPMeans auto", "RobustDPMeans", "BPMeans auto", "HDPMeans auto"])
+@pytest.mark.parametrize(
+    "case", ["DPMeans auto", "RobustDPMeans", "BPMeans farthest-first", "HDPMeans auto"]
+)
 def test_objectives_told_are_in_the_unit_of_weights(case):
     model, X, options = FOUND[case]
     events = []

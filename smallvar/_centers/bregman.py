@@ -138,8 +138,9 @@ default="squared_euclidean"
     -----
     "auto" takes the K on the merge path that minimizes minus twice the log-likelihood of rows and
     labels, with the families above (for "itakura_saito" the gamma law, its shape fitted too), plus
-    2 log(n) for each of the K (d + 1) - 1 parameters, n the sum of weights. It takes the unit of
-    the data at its word: counts are counts. For "squared_euclidean" see
+    2 log(n) for each of the K (d + 1) - 1 parameters, n the number of rows of positive weight. It
+    takes the unit of the data at its word: counts are counts; but weights only relative to their
+    mean. For "squared_euclidean" see
     :func:`lambda_path`.
 
     0 log 0 is 0. A center with a component on the border of the domain (all members are 0 there,

@@ -152,7 +152,9 @@ class DPMeans(NearestCenters, CenterEstimator):
     -----
     A point of weight w counts w times in means and objective, and opens a cluster at w * distance
     > ``lam``; rows of weight zero take no part and are labeled as by ``predict``. Ties go to the
-    lowest index.
+    lowest index. With ``lam="auto"`` and "farthest-first" all weights times a constant change no
+    label and multiply ``lam_``: the squared distance of "farthest-first" is multiplied by the mean
+    of the positive weights. (Weights are then divided by the lightest and rounded to 48 bits.)
 
     A warning tells of a fit that ends at a single cluster because ``lam`` exceeds every squared
     distance from the mean, where merging would find a much lower objective.

@@ -284,7 +284,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
     for ``lam_global`` all goes as for numbers, from the mean.
 
     A row of weight w joins a cluster at w times the squared distance, and opens one if that
-    exceeds the penalties. Rows of weight zero take no part; they get the label that ``predict``
+    exceeds the penalties; those that are found go with the weights, "farthest-first" ones with
+    their mean. Rows of weight zero take no part; they get the label that ``predict``
     with the same weights gives them: the nearest of the clusters that their data set has. A data
     set of such rows alone is not among ``groups_``; its local labels are -1.
 

@@ -74,8 +74,10 @@ class MahalanobisMeans(CenterEstimator):
         Who pays for the volume of a cluster: each of its points, or the cluster once, as published.
     lam : float, default=None
         Penalty of a cluster where K is found, >= 0. None is then the price of its parameters by the
-        Bayesian information criterion, (1 + d + d(d + 1) / 2) log(sum of weights), or (1 + d)
-        log(sum of weights) with known covariances. With ``volume="clusters"`` None keeps K fixed,
+        Bayesian information criterion, (1 + d + d(d + 1) / 2) log n, or (1 + d) log n with known
+        covariances, n the number of rows of positive weight if ``reg_covar`` is "auto" (weights
+        then count in units of their mean, so that a constant times them changes no label), else the
+        sum of weights. With ``volume="clusters"`` None keeps K fixed,
         and opening a cluster at a point costs lam_eff = lam + scale d (1 + log(reg / scale)), which
         must be > 0; ``lam`` itself may be negative.
     scale : float, default=1.0
@@ -127,7 +129,8 @@ default="auto"
     covariances_ : ndarray of shape (n_clusters, n_features, n_features), float64
         S_k, covariance matrices in the usual sense, reg included. With ``volume="clusters"`` they
         grow with the number of members: ``scale * covariances_[k]`` over the members' weight is the
-        covariance matrix.
+        covariance matrix. With ``volume="points"``, in columns in which the rows of the fit are
+        constant: reg / ``scale`` on the diagonal, 0 elsewhere.
     weights_ : ndarray of shape (n_clusters,) or None
         Shares p_k of the weight; None with ``volume="clusters"``.
     labels_ : ndarray of shape (n_samples,), int32
@@ -176,6 +179,10 @@ default="auto"
     Each half of a sweep, labels given the rest and the rest given labels, lowers the objective or
     leaves it. A cluster that would lose its last row keeps the one for which staying costs least.
     Of more than 10,000 rows the mergers see a random sample.
+
+    With ``volume="points"`` and no known covariances, columns in which all rows of the fit are
+    equal take no part: d does not count them, and ``predict``, ``transform`` and ``score`` do not
+    look at them, whatever new rows have there (unless all columns are so).
 
     ``volume="clusters"`` minimizes, as published,
 

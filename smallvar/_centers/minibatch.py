@@ -198,7 +198,8 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         clusters that :func:`lambda_path` finds, and with a distance beyond all within them:
         from all data (a sample of them) in ``fit``, from the first batch in ``partial_fit``, where
         the penalty then stays. "farthest-first" derives it likewise, from the guess
-        ``n_clusters``.
+        ``n_clusters``. Both go with the mean weight of the rows: a row of weight w opens a cluster
+        at w times its squared distance.
     n_clusters : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut).

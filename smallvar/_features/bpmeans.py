@@ -137,7 +137,10 @@ class BPMeans(FeatureEstimator):
     Notes
     -----
     A row of weight w counts w times in the objective, and opens a feature at w * residual >
-    ``lam``; rows of weight zero take no part and are encoded as by ``transform``. A feature that
+    ``lam``, which goes with the mean weight where it is found, so that all weights times a constant
+    change no feature. Rows of weight zero take no part and are encoded as by ``transform``. With
+    "auto" constant columns take no part either: ``components_`` are 0 there, and errors leave them
+    out. A feature that
     loses its last user is removed and its penalty refunded; so is one whose column of Z depends
     on earlier columns, for the same fit is had without it. The data are not centered: a feature
     that all rows share is what they have in common.
@@ -305,7 +308,8 @@ class KFeatures(FeatureEstimator):
     ----------
     n_components : int or "auto", default=8
         Number of features, K, at most the number of samples. "auto" chooses it by how short a
-        description of the data they make: see :func:`feature_path`. It may find 0.
+        description of the data they make: see :func:`feature_path`. It may find 0. Constant
+        columns then take no part: ``components_`` are 0 there, and errors leave them out.
     assign : {"coordinate", "exact"}, default="coordinate"
         How a row chooses its features: bit after bit, as in the paper, or the best of all 2^K
         rows, for at most 12 features. "exact" costs 2^K steps a row; a start more often ends in a
@@ -529,7 +533,8 @@ def feature_path(
 
     twice what it takes to tell the data, in nats: residuals of one variance, who has which
     feature, and the features. It charges for rows and not only for features, as ``lam`` does.
-    An error below 1e-20 of ||X||^2 counts as none.
+    An error below 1e-20 of ||X||^2 counts as none. Constant columns take no part at all, unless
+    all are constant; all weights times a constant multiply errors and penalties.
 
     ``BPMeans(lam="auto")`` and ``KFeatures(n_components="auto")`` go on until three numbers of
     features (or a third of the best one) have not lowered the criterion. Up to 8 features rows

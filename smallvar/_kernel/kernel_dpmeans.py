@@ -224,7 +224,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
     lam : float or "farthest-first", default="farthest-first"
         Penalty for each cluster, a squared distance in feature space, > 0 (0 is allowed together
         with ``max_clusters``: that is kernel k-means). "farthest-first" derives it from the data
-        and the guess ``n_clusters``, by the rule of :func:`farthest_first_lambda`.
+        and the guess ``n_clusters``, by the rule of :func:`farthest_first_lambda`, times the mean
+        of the positive weights.
     kernel : str or callable, default="rbf"
         A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`; "precomputed", where the data
         are the Gram matrix; or a function of two arrays, of shapes (n, n_features) and (m,

@@ -215,7 +215,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     Memory beyond the matrix is then O(n n_vectors), but a component with more than one eigenvalue
     above ``lam`` for eight of its rows is made dense, with 40 bytes for an entry.
 
-    A row of weight w counts as w copies. Rows of weight zero take no part and are labeled as by
+    A row of weight w counts as w copies; a ``lam`` that is found goes with the weights. With
+    ``kernel="linear"`` and such a ``lam`` constant columns (of dense rows) take no part. Rows of weight zero take no part and are labeled as by
     ``predict``.
 
     References
@@ -293,13 +294,19 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         if not issparse(X):
             X = super()._validate_kernel(X, reset=reset, least=least)
             if reset:
-                warn_remote(self, X)
+                if reset:
+            self._varying = varying_columns(X) if self._leaves_out(X) else None
+        warn_remote(self, self._columns(X))
         else:
             X = self._validate(X, reset=reset, least=least)
             if reset and self._kernel_is("precomputed"):
                 check_gram(X)
         check_reach(X)
         return X
+
+    def _leaves_out(self, X):
+        """Whether constant columns are left out: other kernels do not see them, or mean them."""
+        return isinstance(self.lam, str) and self._kernel_is("linear") and not issparse(X)
 
     def _kernel_is(self, name):
         return isinstance(self.kernel, str) and self.kernel == name
@@ -364,10 +371,9 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             weight = check_weights(sample_weight, X.shape[0])
             weight = self._relative(weight, isinstance(self.lam, str))
             weight = np.ones(X.shape[0]) if weight is None else weight
-            self._varying = None
-            if isinstance(self.lam, str) and self._kernel_is("linear") and not issparse(X):
-                self._varying = varying_columns(X if weight.all() else X[weight > 0])
-                X = self._columns(X)
+            if self._leaves_out(X) and not weight.all():
+                self._varying = varying_columns(X[weight > 0])
+            X = self._columns(X)
             self.gamma_ = self._find_gamma(X, weight)
             self._remember_kernel()
             rows, problem = self._problem(X, weight)

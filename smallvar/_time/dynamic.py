@@ -53,7 +53,9 @@ class DynamicMeans(MovingClusters):
         Penalty for each step that a revived cluster was not seen, >= 0, in squared data units;
         with ``tau`` instead of ``t_q`` and ``k_tau``.
     tau : float, default=None
-        How fast the weight of an old center fades, >= 0. Both 0: one data set in batches.
+        How fast the weight of an old center fades, >= 0. Both 0: one data set in batches. It is one
+        over a weight; the one that ``t_q`` and ``k_tau`` make is for rows of weight 1, or, where
+        ``lam`` is found, of the mean weight of the first batch.
     n_init : int, default=3
         Orders in which the points of a step are visited, the first as given, the others random.
         The result with the lowest objective goes on.
