@@ -281,8 +281,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         The penalty used; with "auto" one for which the number of clusters chosen is better than
         those next to it on the path: what a cluster must save, and no 1 - cosine.
     min_cosine_ : float
-        Cosine below which ``partial_fit`` opens a cluster: 1 - ``lam_`` (over the mean weight, where
-        ``lam_`` was found); after a ``fit`` with "auto" one between those of rows of one cluster and those with other centers.
+        Cosine below which ``partial_fit`` opens a cluster: 1 - ``lam_``, over the mean weight where
+        ``lam_`` was found; after a ``fit`` with "auto" one between those of rows of one cluster and
+        those with other centers.
     resultant_lengths_ : ndarray of shape (n_clusters,), float64
         Length of the (weighted) sum of the rows each center was given so far.
     n_iter_ : int
@@ -321,10 +322,10 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     becomes the normalized sum of all rows it was ever given. With "auto" the first batch chooses
     the centers to begin at, and ``min_cosine_``. It goes on from a ``fit``, too.
 
-    A row of weight w counts w times, and opens a cluster at w (1 - cos) > ``lam``; a ``lam`` that is
-    found goes with the mean weight, ``min_cosine_`` being for a row of that weight. Rows of weight
-    zero take no part and are labeled as by ``predict``. A cluster whose rows sum to zero has no
-    direction; it is dropped, and its rows go elsewhere.
+    A row of weight w counts w times, and opens a cluster at w (1 - cos) > ``lam``; a ``lam`` that
+    is found goes with the mean weight, ``min_cosine_`` being for a row of that weight. Rows of
+    weight zero take no part and are labeled as by ``predict``. A cluster whose rows sum to zero has
+    no direction; it is dropped, and its rows go elsewhere.
 
     References
     ----------

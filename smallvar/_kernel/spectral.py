@@ -216,8 +216,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     above ``lam`` for eight of its rows is made dense, with 40 bytes for an entry.
 
     A row of weight w counts as w copies; a ``lam`` that is found goes with the weights. With
-    ``kernel="linear"`` and such a ``lam`` constant columns (of dense rows) take no part. Rows of weight zero take no part and are labeled as by
-    ``predict``.
+    ``kernel="linear"`` and such a ``lam`` constant columns (of dense rows) take no part. Rows of
+    weight zero take no part and are labeled as by ``predict``.
 
     References
     ----------
@@ -294,11 +294,11 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         if not issparse(X):
             X = super()._validate_kernel(X, reset=reset, least=least)
             if reset:
-                if reset:
-            self._varying = varying_columns(X) if self._leaves_out(X) else None
-        warn_remote(self, self._columns(X))
+                self._varying = varying_columns(X) if self._leaves_out(X) else None
+                warn_remote(self, self._columns(X))
         else:
             X = self._validate(X, reset=reset, least=least)
+            self._varying = None if reset else self._varying
             if reset and self._kernel_is("precomputed"):
                 check_gram(X)
         check_reach(X)
