@@ -127,7 +127,8 @@ class RobustDPMeans(CenterEstimator):
     given and many clusters wanted the search takes long: each is looked for in all rows; the path
     does not. With ``lam="auto"`` all
     weights times a constant change no label and multiply ``lam_``; ``price`` is for a row of weight
-    1 in any case. Rows of weight zero take no part and are labeled as by ``predict``. At equality a row is in a cluster, the one of the lowest index.
+    1 in any case. Rows of weight zero take no part and are labeled as by ``predict``. At
+    equality a row is in a cluster, the one of the lowest index.
 
     **Before the sweeps** a path is found, clusters with less than 1/30 of the weight of the
     cluster that a row is in on average are dropped (for ``lam`` given: those whose rows would cost
