@@ -627,7 +627,7 @@ def test_stepwise_is_k_features_for_each_k(weighted):
 
 @seeds(20)
 def test_default_penalty(seed):
-    """lam is farthest-first of the rows that have weight, for a guess of n_components."""
+    """lam is farthest-first of the rows that have weight, for a guess, times their mean weight."""
     p = feature_problem(seed) if seed % 2 else tied_feature_problem(seed)
     for k in (1, 3, len(p.X)):
         if k > len(p.X):
@@ -640,6 +640,7 @@ def test_default_penalty(seed):
     model = BPMeans(lam="farthest-first", n_components=2, n_init=1, random_state=0)
     model.fit(p.X, sample_weight=weights)
     expected = twins.penalty.farthest_first_features(p.doubles[weights > 0], 2)
+    expected *= weights[weights > 0].mean()
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
     check_features(model, p.X, weights)
 

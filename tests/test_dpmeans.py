@@ -193,7 +193,7 @@ def test_infinite_lam_gives_one_cluster(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_penalty_for_a_guess(algorithm):
-    """Farthest-first, at n_clusters=8 unless told otherwise, of the rows that have weight."""
+    """Farthest-first, for 8 clusters by default, of rows that have weight, times its mean."""
     rng = np.random.default_rng(5)
     X = blobs(rng, 300, 3, 8)
     model = DPMeans(lam="farthest-first", algorithm=algorithm).fit(X)
@@ -203,8 +203,9 @@ def test_penalty_for_a_guess(algorithm):
     weights = np.where(np.arange(300) < 100, 0.0, rng.gamma(2.0, size=300))
     model = DPMeans(lam="farthest-first", n_clusters=5, algorithm=algorithm)
     model.fit(X, sample_weight=weights)
-    np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(X[100:], 5), rtol=1e-12)
-    np.testing.assert_allclose(model.lam_, farthest_first_lambda(X[100:], 5), rtol=1e-12)
+    lam = model.lam_ / weights[100:].mean()
+    np.testing.assert_allclose(lam, twins.penalty.farthest_first(X[100:], 5), rtol=1e-12)
+    np.testing.assert_allclose(lam, farthest_first_lambda(X[100:], 5), rtol=1e-12)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

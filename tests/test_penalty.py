@@ -184,13 +184,13 @@ def test_too_many_to_be_exceptions(n_far, left_out):
 
 
 def test_rows_of_weight_zero_are_no_company():
-    """Neither for a seed nor in the count of rows; other weights play no part."""
+    """Neither for a seed nor in the count of rows; the penalty goes with the other weights."""
     X = with_outliers(grouped(1), 5, False)
     idle = np.repeat(X[-5:], 30, axis=0)
     weight = np.repeat([3.0, 0.0], [len(X), len(idle)])
     model = DPMeans(lam="farthest-first", n_clusters=6)
     lam = model.fit(np.vstack([X, idle]), sample_weight=weight).lam_
-    np.testing.assert_allclose(lam, farthest_first_lambda(X, 6), rtol=1e-12)
+    np.testing.assert_allclose(lam, 3.0 * farthest_first_lambda(X, 6), rtol=1e-12)
 
 
 def test_all_estimators_leave_lone_rows_out():

@@ -625,7 +625,7 @@ def test_farthest_first_in_feature_space():
         assert model.lam_ == pytest.approx(expected, rel=1e-10)
         w = (np.arange(60) % 3 > 0) * 2.5
         model.fit(data, sample_weight=w)
-        assert model.lam_ == pytest.approx(farthest_first_lambda(X[w > 0], 4), rel=1e-10)
+        assert model.lam_ == pytest.approx(2.5 * farthest_first_lambda(X[w > 0], 4), rel=1e-10)
     few = np.repeat(np.eye(3), 4, axis=0)  # three places for a guess of eight
     model = SpectralDPMeans(lam="farthest-first", kernel="precomputed", random_state=0).fit(
         few @ few.T

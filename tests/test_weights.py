@@ -2,18 +2,25 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from smallvar import (
     BPMeans,
     BregmanDPMeans,
     DPMeans,
+    DynamicMeans,
     HDPMeans,
     KernelDPMeans,
     KFeatures,
+    MahalanobisMeans,
     MiniBatchDPMeans,
     RobustDPMeans,
     SegmentMeans,
+    SpectralDPMeans,
     SphericalDPMeans,
+    coreset,
+    feature_path,
+    progress_callback,
 )
 
 
@@ -89,3 +96,235 @@ def test_score_does_not_depend_on_the_unit_of_weights():
     model.components_ = np.array([[2.0, 0.0], [-1.0, 1.0]])
     for unit in (1.0, 1e27):
         assert model.score([[1.0, 1.0]], sample_weight=[unit]) == 0.0
+
+
+# ---- weights times a constant, where the penalty is found ----------------------------------------
+
+
+def around(places, seed=0, size=40, noise=1.0):
+    rng = np.random.default_rng(seed)
+    X = np.repeat(np.asarray(places, dtype=float), size, axis=0)
+    return (X + noise * rng.normal(size=X.shape))[rng.permutation(len(X))]
+
+
+def blobs_of(seed=0):
+    return around([[-8.0, 0.0], [0.0, 9.0], [7.0, -6.0], [9.0, 8.0]], seed)
+
+
+def counts():
+    rng, rates = np.random.default_rng(0), np.repeat([[2, 30, 5], [40, 3, 8], [9, 9, 60]], 40, 0)
+    return rng.poisson(rates).astype(float)
+
+
+def positive():
+    rng, means = np.random.default_rng(0), np.repeat([[1, 20, 3], [30, 1, 2], [5, 5, 90]], 40, 0)
+    return means * rng.gamma(6.0, 1 / 6, size=means.shape)
+
+
+def fractions():
+    rng = np.random.default_rng(0)
+    shares = np.repeat(rng.choice([0.1, 0.9], size=(3, 8)), 40, axis=0)
+    return (rng.uniform(size=shares.shape) < shares).astype(float)
+
+
+def sums_of_features(seed=0):
+    rng = np.random.default_rng(seed)
+    Z, A = rng.integers(0, 2, size=(100, 3)), 4 * rng.normal(size=(3, 6))
+    return Z @ A + 0.3 * rng.normal(size=(100, 6))
+
+
+def record():
+    rng = np.random.default_rng(0)
+    states = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 7.0]])[np.repeat([0, 1, 2, 0, 2, 1, 0], 20)]
+    return states + rng.normal(size=states.shape)
+
+
+DIRECTIONS = [[3.0, 0.0, 0.0], [0.0, 3.0, 0.0], [-2.0, -2.0, 1.0], [0.0, 0.0, 3.0]]
+FOUND = {
+    **{
+        f"{kind.__name__} {lam}": (kind(lam=lam, random_state=0), data, {})
+        for kind, data in (
+            (DPMeans, blobs_of()),
+            (MiniBatchDPMeans, blobs_of()),
+            (SphericalDPMeans, around(DIRECTIONS, noise=0.3)),
+            (SpectralDPMeans, blobs_of()),
+        )
+        for lam in ("auto", "farthest-first")
+    },
+    **{
+        f"DPMeans {algorithm} {lam}": (
+            DPMeans(lam=lam, algorithm=algorithm, random_state=0),
+            np.round(blobs_of()),
+            {},
+        )
+        for algorithm in ("delayed", "collapsed", "merge")
+        for lam in ("auto", "farthest-first")
+    },
+    **{
+        f"{divergence} {lam}": (
+            BregmanDPMeans(lam=lam, divergence=divergence, random_state=0),
+            data,
+            {},
+        )
+        for divergence, data in (
+            ("squared_euclidean", blobs_of()),
+            ("kl", counts()),
+            ("itakura_saito", positive()),
+            ("logistic", fractions()),
+        )
+        for lam in ("auto", "farthest-first")
+    },
+    **{
+        f"HDPMeans {lam}": (
+            HDPMeans(lam_local=lam, lam_global=lam, random_state=0),
+            np.round(blobs_of()),
+            {"groups": np.arange(160) % 3},
+        )
+        for lam in ("auto", "farthest-first")
+    },
+    **{
+        f"DynamicMeans {lam}": (
+            DynamicMeans(lam=lam, random_state=0),
+            blobs_of(),
+            {"times": np.arange(160) // 40},
+        )
+        for lam in ("auto", "farthest-first")
+    },
+    **{
+        f"BPMeans {lam}": (BPMeans(lam=lam, n_init=3, random_state=0), sums_of_features(), {})
+        for lam in ("auto", "farthest-first")
+    },
+    "KFeatures": (KFeatures("auto", n_init=3, random_state=0), sums_of_features(), {}),
+    "KernelDPMeans": (KernelDPMeans(n_clusters=4), blobs_of(), {}),
+    "KernelDPMeans collapsed": (KernelDPMeans(algorithm="collapsed"), blobs_of(), {}),
+    "RobustDPMeans": (RobustDPMeans(random_state=0), np.round(blobs_of()), {}),
+    "RobustDPMeans price": (RobustDPMeans(price=9.0, random_state=0), blobs_of(), {}),
+    "SpectralDPMeans spectrum": (SpectralDPMeans(lam="spectrum", random_state=0), blobs_of(), {}),
+    "MahalanobisMeans": (MahalanobisMeans(n_init=3, random_state=0), blobs_of(), {}),
+    "MahalanobisMeans known": (
+        MahalanobisMeans(covariances=np.eye(2), n_init=3, random_state=0),
+        blobs_of(),
+        {},
+    ),
+    "SegmentMeans": (SegmentMeans(), record(), {}),
+}
+PENALTIES = ["lam_", "lam_local_", "lam_global_", "lam_switch_"]
+REPORTED = [*PENALTIES, "objective_", "inertia_", "reg_covar_", "bound_"]
+
+
+def some_weights(kind, n):
+    rng = np.random.default_rng(1)
+    return {
+        "equal": lambda: np.ones(n),
+        "whole": lambda: rng.integers(1, 6, size=n).astype(float),
+        "real": lambda: rng.uniform(0.3, 3.0, size=n),
+        "with zeros": lambda: rng.integers(0, 4, size=n).astype(float),
+    }[kind]()
+
+
+def result_of(model):
+    return model.assignments_ if hasattr(model, "assignments_") else model.labels_
+
+
+@pytest.mark.parametrize("kind", ["equal", "whole", "real", "with zeros"])
+@pytest.mark.parametrize("case", FOUND)
+def test_weights_times_a_constant(case, kind):
+    """They change no label, and multiply penalties and objectives."""
+    model, X, options = FOUND[case]
+    weight = some_weights(kind, len(X))
+    one = clone(model).fit(X, sample_weight=weight, **options)
+    reported = [name for name in REPORTED if getattr(one, name, None) is not None]
+    assert "objective_" in reported or hasattr(one, "assignments_")
+    for c in (0.01, 0.1, 10.0, 100.0, 1e-6, 3.0):
+        other = clone(model).fit(X, sample_weight=c * weight, **options)
+        assert np.array_equal(result_of(other), result_of(one))
+        for name in reported:
+            np.testing.assert_allclose(getattr(other, name), c * getattr(one, name), rtol=1e-9)
+        if hasattr(one, "path_"):
+            np.testing.assert_allclose(other.path_.lam, c * one.path_.lam, rtol=1e-9)
+            np.testing.assert_allclose(other.path_.error, c * one.path_.error, 1e-9, 1e-9 * c)
+    if kind == "equal" and result_of(one).ndim == 1:
+        assert len(np.unique(result_of(one))) > 1
+        assert np.array_equal(result_of(one), result_of(clone(model).fit(X, **options)))
+
+
+@pytest.mark.parametrize(
+    "case", ["DPMeans auto", "RobustDPMeans", "BPMeans farthest-first", "HDPMeans auto"]
+)
+def test_objectives_told_are_in_the_unit_of_weights(case):
+    model, X, options = FOUND[case]
+    events = []
+    with progress_callback(events.append):
+        fitted = clone(model).fit(X, sample_weight=np.full(len(X), 0.37), **options)
+    told = [event for event in events if event.stage == "sweep"]
+    if hasattr(fitted, "assignments_"):
+        assert min(e.objective for e in told) == pytest.approx(fitted.objective_, rel=1e-9)
+    else:
+        last = fitted.objective_ if case != "HDPMeans auto" else told[-1].objective
+        assert told[-1].objective == pytest.approx(last, rel=1e-9)
+    assert all(f"{event.objective:.8g}" in event.message for event in told)
+
+
+@pytest.mark.parametrize("kind", ["whole", "real"])
+def test_objectives_are_those_of_the_weights_given(kind):
+    X, weight = blobs_of(), 0.1 * some_weights(kind, 160)
+    for model in (DPMeans(random_state=0), DPMeans(lam="farthest-first"), HDPMeans(random_state=0)):
+        model.fit(X, sample_weight=weight)
+        own = np.square(X - model.cluster_centers_[model.labels_]).sum(axis=1)
+        np.testing.assert_allclose(model.inertia_, weight @ own, rtol=1e-12)
+        np.testing.assert_allclose(model.objective_path_[-1], model.objective_, rtol=1e-12)
+    for model in (MahalanobisMeans(random_state=0), RobustDPMeans(random_state=0)):
+        model.fit(X, sample_weight=weight)
+        score = model.score(X, sample_weight=weight)
+        np.testing.assert_allclose(score, -model.objective_, rtol=1e-9)
+
+
+def test_batches_of_weights_times_a_constant():
+    X, weight = blobs_of(), some_weights("whole", 160)
+    for lam in ("auto", "farthest-first"):
+        models = [MiniBatchDPMeans(lam=lam, random_state=0) for _ in range(2)]
+        cosines = [SphericalDPMeans(lam=lam, random_state=0) for _ in range(2)]
+        for part in np.split(np.arange(160), 4):
+            for pair in (models, cosines):
+                for model, c in zip(pair, (1.0, 10.0), strict=True):
+                    model.partial_fit(X[part], sample_weight=c * weight[part])
+        for one, other in (models, cosines):
+            assert np.array_equal(one.predict(X), other.predict(X))
+            assert other.lam_ == pytest.approx(10.0 * one.lam_)
+        assert cosines[1].min_cosine_ == pytest.approx(cosines[0].min_cosine_)
+
+
+def test_a_coreset_and_a_feature_path_of_weights_times_a_constant():
+    X, weight = blobs_of(), some_weights("whole", 160)
+    for c in (0.1, 100.0, 1e-6):
+        one, other = (
+            coreset(X, 40, 50.0 * unit, sample_weight=weight * unit, random_state=0)
+            for unit in (1.0, c)
+        )
+        assert np.array_equal(one[0], other[0])
+        np.testing.assert_allclose(other[1], c * one[1], rtol=1e-9)
+    X, weight = sums_of_features(), some_weights("whole", 100)
+    one, other = (
+        feature_path(X, 4, sample_weight=weight * c, n_init=2, random_state=0) for c in (1.0, 0.1)
+    )
+    assert one.best == other.best
+    np.testing.assert_allclose(other.error, 0.1 * one.error, rtol=1e-9)
+    np.testing.assert_allclose(other.lam, 0.1 * one.lam, rtol=1e-9)
+
+
+def test_a_given_penalty_is_compared_with_weights_times_distances():
+    X, weight = np.array([[0.0], [1.0], [9.0]]), np.array([1.0, 1.0, 0.1])
+    for lam, k in ((7.0, 1), (6.0, 2)):  # 0.1 * (9 - mean)^2 = 6.6
+        model = DPMeans(lam=lam).fit(X, sample_weight=weight)
+        assert model.lam_ == lam and model.n_clusters_ == k
+        assert DPMeans(lam=lam).fit(X, sample_weight=10 * weight).n_clusters_ > 1
+
+
+def test_global_penalty_of_a_single_cluster():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    groups = np.arange(200) % 3
+    one, scaled = (HDPMeans(random_state=0).fit(c * X, groups=groups) for c in (1.0, 10.0))
+    assert one.n_clusters_ == scaled.n_clusters_ == 1
+    assert scaled.lam_global_ == pytest.approx(100.0 * one.lam_global_, rel=1e-9)
+    heavy = HDPMeans(random_state=0).fit(X, groups=groups, sample_weight=np.full(200, 0.7))
+    assert heavy.lam_global_ == pytest.approx(0.7 * one.lam_global_, rel=1e-9)

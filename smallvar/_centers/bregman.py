@@ -28,6 +28,7 @@ from smallvar._core.validation import (
     check_reach,
     check_weights,
     learned,
+    mean_weight,
 )
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import cut_guess
@@ -137,8 +138,9 @@ default="squared_euclidean"
     -----
     "auto" takes the K on the merge path that minimizes minus twice the log-likelihood of rows and
     labels, with the families above (for "itakura_saito" the gamma law, its shape fitted too), plus
-    2 log(n) for each of the K (d + 1) - 1 parameters, n the sum of weights. It takes the unit of
-    the data at its word: counts are counts. For "squared_euclidean" see
+    2 log(n) for each of the K (d + 1) - 1 parameters, n the number of rows of positive weight. It
+    takes the unit of the data at its word: counts are counts; but weights only relative to their
+    mean. For "squared_euclidean" see
     :func:`lambda_path`.
 
     0 log 0 is 0. A center with a component on the border of the domain (all members are 0 there,
@@ -251,7 +253,8 @@ default="squared_euclidean"
             if given is not None:
                 rule.check(given, "init", self.divergence)
             with at_most_blas_threads(n_threads), np.errstate(over="ignore"):
-                best = self._fit_rule(rule, X, weight, given, rng, n_threads)
+                relative = self._relative(weight, isinstance(self.lam, str))
+                best = self._fit_rule(rule, X, relative, given, rng, n_threads)
             if not best.ended:
                 warn_not_converged(self, self.n_iter_)
         return self
@@ -266,7 +269,7 @@ default="squared_euclidean"
             guess = cut_guess(self.n_clusters, n)
             equal = None if active is None else (weight > 0).astype(np.float64)
             center = mass.mean if weight is None else Masses(X, equal, n_threads).mean
-            lam = farthest_first(rule, X, active, center, guess)
+            lam = mean_weight(weight) * farthest_first(rule, X, active, center, guess)
         about = Reference(rule, X, mass.mean, mass)
         total = float(about.apart.sum() if weight is None else weight @ about.apart)
         if not np.isfinite(total):

@@ -616,21 +616,21 @@ class _DivergenceMergeSweep(DivergenceSweep):
 class _FamilyCriterion:
     """The criterion of a merge path for a divergence: the exact likelihood of its family.
 
-    V = 2 sum_i w_i D(x_i, mu_{z_i}) - 2 n sum_k p_k log p_k + 2 log(n) (K (d + 1) - 1),
+    V = (u / n) 2 sum_i w_i D(x_i, mu_{z_i}) - 2 u sum_k p_k log p_k + 2 log(u) (K (d + 1) - 1),
 
-    n the sum of weights, terms that do not depend on the clusters left out; for "itakura_saito" the
-    shape of the gamma law is one more parameter, fitted. Equal rows count each on
-    their own, since bits and counts repeat.
+    n the sum of weights, u the number of rows, terms that do not depend on the clusters left out;
+    for "itakura_saito" the shape of the gamma law is one more parameter, fitted. Equal rows count
+    each on their own, since bits and counts repeat; all weights times a constant are the same.
     """
 
-    def __init__(self, rule, X, weight, unit):
+    def __init__(self, rule, X, weight):
         self.gamma, self.d = isinstance(rule, _ItakuraSaito), X.shape[1]
         self.n = float(len(X) if weight is None else weight.sum())
-        self.unit, self.distinct = unit, len(X)
-        self.tie = 2.0 * np.log(self.n * unit)
+        self.distinct = len(X)
+        self.tie = 2.0 * np.log(self.distinct)
 
     def __call__(self, sweep):
-        n, d, u, K = self.n, self.d, self.n * self.unit, sweep.k
+        n, d, u, K = self.n, self.d, self.distinct, sweep.k
         p = sweep.weights / n
         error = sweep.squared_error()
         loss = error / n
@@ -654,7 +654,7 @@ class Family:
         mass = Masses(X, weight, n_threads)
         about = Reference(self.rule, X, mass.mean, mass)
         sweep = _DivergenceMergeSweep(self.rule, X, weight, None, about)
-        return _FamilyCriterion(self.rule, X, weight, unit), Descent(X, weight, sweep)
+        return _FamilyCriterion(self.rule, X, weight), Descent(X, weight, sweep)
 
     def labels(self, X, centers):
         """Labels of the nearest centers."""

@@ -152,7 +152,9 @@ class DPMeans(NearestCenters, CenterEstimator):
     -----
     A point of weight w counts w times in means and objective, and opens a cluster at w * distance
     > ``lam``; rows of weight zero take no part and are labeled as by ``predict``. Ties go to the
-    lowest index.
+    lowest index. With ``lam="auto"`` and "farthest-first" all weights times a constant change no
+    label and multiply ``lam_``: the squared distance of "farthest-first" is multiplied by the mean
+    of the positive weights. (Weights are then divided by the lightest and rounded to 48 bits.)
 
     A warning tells of a fit that ends at a single cluster because ``lam`` exceeds every squared
     distance from the mean, where merging would find a much lower objective.
@@ -271,7 +273,8 @@ class DPMeans(NearestCenters, CenterEstimator):
             if self.algorithm in ("collapsed", "merge"):
                 check_ratio(weight, WEIGHTS, self.algorithm)
             given = check_init(self.init, X.shape[1], self.max_clusters)
-            best = self._fit(X, weight, given, rng, n_threads)
+            relative = self._relative(weight, isinstance(self.lam, str))
+            best = self._fit(X, relative, given, rng, n_threads)
             if self.algorithm == "collapsed" and weight is not None and not weight.all():
                 # idle rows, of weight zero, are not visited: they get the label of predict
                 idle = np.flatnonzero(weight == 0)
@@ -314,6 +317,9 @@ class DPMeans(NearestCenters, CenterEstimator):
         vars(self).pop("path_", None)
         if fitted.path is not None:
             self.path_ = fitted.path
+        self._multiply("inertia_", "objective_", "objective_path_", "lam_")
+        if fitted.path is not None:
+            self._multiply("path_")
         return fitted
 
     def _reachable(self, X, weight, n_threads):

@@ -17,7 +17,14 @@ from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not
 from smallvar._core.fit_loop import LoopSettings, Progress, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
-from smallvar._core.validation import check_lam, check_number, check_reach, check_weights, learned
+from smallvar._core.validation import (
+    check_lam,
+    check_number,
+    check_reach,
+    check_weights,
+    learned,
+    mean_weight,
+)
 from smallvar._selection.criterion import count_distinct
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import LambdaPath
@@ -134,8 +141,8 @@ def _local_price(X, inertia, frame):
     rows = count_distinct(X)
     varying = int((frame.spread > 0.0).sum())
     if not inertia > 0.0:
-        return 1.0
-    return PRICE * inertia / (rows * varying) * float(np.log(rows)) or 1.0
+        return 0.0
+    return PRICE * inertia / (rows * varying) * float(np.log(rows))
 
 
 def _worth(X, weight, labels, sets, centers):
@@ -239,7 +246,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
         data set opens a global cluster. Above the second there is a global cluster that no data
         set would open if it were not there; infinite for a single one. ``lam_global_`` is their
         geometric mean, or the first if that is larger; half the second where the first is 0, twice
-        the first where the second is infinite, 1 where both are so.
+        the first where the second is infinite, and where both are so, for a single cluster, twice
+        ``inertia_`` (``lam_local_`` if that is 0).
     path_ : LambdaPath
         With "auto" only: the merge path of all rows together, see :func:`lambda_path`.
     n_iter_ : int
@@ -276,7 +284,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
     for ``lam_global`` all goes as for numbers, from the mean.
 
     A row of weight w joins a cluster at w times the squared distance, and opens one if that
-    exceeds the penalties. Rows of weight zero take no part; they get the label that ``predict``
+    exceeds the penalties; those that are found go with the weights, "farthest-first" ones with
+    their mean. Rows of weight zero take no part; they get the label that ``predict``
     with the same weights gives them: the nearest of the clusters that their data set has. A data
     set of such rows alone is not among ``groups_``; its local labels are -1.
 
@@ -392,12 +401,14 @@ class HDPMeans(ClusterMixin, NearestCenters):
             check_reach(X)
             sets = Groups(groups, X.shape[0])
             weight = check_weights(sample_weight, X.shape[0])
+            found = isinstance(self.lam_local, str) and isinstance(self.lam_global, str)
+            relative = self._relative(weight, found)
             if weight is None or weight.all():
-                ended = self._fit(X, weight, sets, rng, n_threads)
+                ended = self._fit(X, relative, sets, rng, n_threads)
             else:
                 rows = np.flatnonzero(weight)
                 active = Groups(sets.names[sets.number[rows]], len(rows))
-                heavy = check_weights(weight[rows], len(rows))
+                heavy = check_weights(relative[rows], len(rows))
                 ended = self._fit(X[rows], heavy, active, rng, n_threads)
                 labels = np.empty((X.shape[0], 2), dtype=np.int32)
                 labels[rows] = np.column_stack((self.labels_, self.local_labels_))
@@ -419,11 +430,11 @@ class HDPMeans(ClusterMixin, NearestCenters):
             pooled = fit_dpmeans(X, weight, fit, rng, n_threads)
             self.path_ = pooled.path
         if lam_local == "auto":
-            lam_local = _local_price(X, pooled.inertia, frame)
+            lam_local = _local_price(X, pooled.inertia, frame) or mean_weight(weight)
         elif isinstance(lam_local, str):
-            lam_local = local_of_rows(X, sets, self.n_local, n_threads)
+            lam_local = local_of_rows(X, sets, self.n_local, n_threads) * mean_weight(weight)
         if lam_global == "farthest-first":
-            lam_global = global_of_rows(X, sets, self.n_global, n_threads)
+            lam_global = global_of_rows(X, sets, self.n_global, n_threads) * mean_weight(weight)
         lam_local = float(lam_local)
 
         def sweep_of(order, floor):
@@ -450,7 +461,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
             low = max(sweep.split, sweep.farthest - lam_local)
             labels, _, centers, *_ = sweep.result()
             self.lam_global_range_ = low, _worth(X, weight, labels, sets, centers)
-            inside = penalty_within(*self.lam_global_range_)
+            inside = penalty_within(*self.lam_global_range_, 2.0 * sweep.error or lam_local)
             lam_global = max(float(low), inside)  # whatever rounding does
         else:
             lam_global = float(lam_global)
@@ -471,6 +482,11 @@ class HDPMeans(ClusterMixin, NearestCenters):
         self.objective_ = float(self.objective_path_[-1])
         self.lam_local_, self.lam_global_ = lam_local, lam_global
         self.n_iter_ = progress.n_iter
+        self._multiply("inertia_", "objective_path_", "objective_", "lam_local_", "lam_global_")
+        if hasattr(self, "path_"):
+            self._multiply("path_")
+        if hasattr(self, "lam_global_range_"):
+            self.lam_global_range_ = tuple(self._unit * bound for bound in self.lam_global_range_)
         return progress.ended
 
     def predict(

@@ -31,7 +31,9 @@ from smallvar._core.validation import (
     check_reach,
     check_symmetric,
     check_weights,
+    mean_weight,
     shown,
+    varying_columns,
 )
 from smallvar._selection.penalty import GUESS, check_guess
 from smallvar._sweeps.sums import exact_total
@@ -39,6 +41,13 @@ from smallvar._sweeps.sums import exact_total
 PRIOR = 0.1  # of the variance of all rows: that of the points a covariance is pulled toward
 FIRST = 30  # clusters that mergers begin with, at least
 PATH_ROWS = 10_000  # of more rows, mergers see a sample
+
+
+def distant_rows(X, k, w, rng):
+    """Rows drawn by k-means++: from columns that vary, as others have nothing but rounding."""
+    varying = varying_columns(X)
+    columns = X if varying is None else X[:, varying]
+    return X[kmeans_plusplus(columns, k, sample_weight=w, random_state=rng)[1]]
 
 
 class MahalanobisMeans(CenterEstimator):
@@ -65,8 +74,10 @@ class MahalanobisMeans(CenterEstimator):
         Who pays for the volume of a cluster: each of its points, or the cluster once, as published.
     lam : float, default=None
         Penalty of a cluster where K is found, >= 0. None is then the price of its parameters by the
-        Bayesian information criterion, (1 + d + d(d + 1) / 2) log(sum of weights), or (1 + d)
-        log(sum of weights) with known covariances. With ``volume="clusters"`` None keeps K fixed,
+        Bayesian information criterion, (1 + d + d(d + 1) / 2) log n, or (1 + d) log n with known
+        covariances, n the number of rows of positive weight if ``reg_covar`` is "auto" (weights
+        then count in units of their mean, so that a constant times them changes no label), else the
+        sum of weights. With ``volume="clusters"`` None keeps K fixed,
         and opening a cluster at a point costs lam_eff = lam + scale d (1 + log(reg / scale)), which
         must be > 0; ``lam`` itself may be negative.
     scale : float, default=1.0
@@ -118,7 +129,8 @@ default="auto"
     covariances_ : ndarray of shape (n_clusters, n_features, n_features), float64
         S_k, covariance matrices in the usual sense, reg included. With ``volume="clusters"`` they
         grow with the number of members: ``scale * covariances_[k]`` over the members' weight is the
-        covariance matrix.
+        covariance matrix. With ``volume="points"``, in columns in which the rows of the fit are
+        constant: reg / ``scale`` on the diagonal, 0 elsewhere.
     weights_ : ndarray of shape (n_clusters,) or None
         Shares p_k of the weight; None with ``volume="clusters"``.
     labels_ : ndarray of shape (n_samples,), int32
@@ -167,6 +179,10 @@ default="auto"
     Each half of a sweep, labels given the rest and the rest given labels, lowers the objective or
     leaves it. A cluster that would lose its last row keeps the one for which staying costs least.
     Of more than 10,000 rows the mergers see a random sample.
+
+    With ``volume="points"`` and no known covariances, columns in which all rows of the fit are
+    equal take no part: d does not count them, and ``predict``, ``transform`` and ``score`` do not
+    look at them, whatever new rows have there (unless all columns are so).
 
     ``volume="clusters"`` minimizes, as published,
 
@@ -353,14 +369,16 @@ default="auto"
         if not isinstance(self.reg_covar, str):
             return float(self.reg_covar)
         X, w = data.X, data.w
+        varying = varying_columns(X)
+        d = X.shape[1] if varying is None else int(varying.sum())
         mean = data.layout.mean(X, w if data.layout.weighted else None, 1)
         squares = np.empty(len(w))
         for b in blocks(*X.shape):
             squares[b] = np.square(X[b] - mean).sum(axis=1)
         total = exact_total(w * squares)
         if self.volume == "points":
-            return PRIOR * float(self.scale) * total / X.shape[1] / exact_total(w) or 1.0
-        return 0.1 * total / X.shape[1] / (GUESS if self._finds_number else self.n_clusters) or 1.0
+            return PRIOR * float(self.scale) * total / d / exact_total(w) or 1.0
+        return 0.1 * total / d / (GUESS if self._finds_number else self.n_clusters) or 1.0
 
     def _resolve_lam(self, d, data, known):
         """The price of a cluster; None with K fixed."""
@@ -425,24 +443,28 @@ default="auto"
             X = self._validate(X, reset=True)
             check_reach(X)
             n, d = X.shape
-            w = check_weights(sample_weight, n)
-            w = np.ones(n) if w is None else w
+            weight = self._relative(check_weights(sample_weight, n), self._counts_rows)
+            if self._counts_rows and weight is not None:
+                mean = mean_weight(weight)
+                weight, self._unit = weight / mean, mean * self._unit
+            w = np.ones(n) if weight is None else weight
             active = np.flatnonzero(w)
             if not self._number_is_free:
                 check_guess(self.n_clusters, len(active))
             seeds, known = self._check_seeds(d), self._check_covariances(d)
             # rows without weight are few or none: leave them out by a copy
             used = (X, w) if len(active) == n else (X[active], w[active])
-            data = Data(*used, sample_weight is not None)
+            self._varying = varying_columns(used[0]) if self._leaves_out else None
+            seeds = seeds if seeds is None else self._columns(seeds)
+            data = Data(self._columns(used[0]), used[1], weight is not None)
             reg = self._resolve_reg(data)
             cost = self._opening_cost(d, reg, known)
-            lam = self._resolve_lam(d, data, known)
+            lam = self._resolve_lam(data.X.shape[1], data, known)
             total = 1 if seeds is not None and cost is None else self.n_init
             make = self._merged if self._merges(known) else self._begun
             starts = make(data, seeds, known, reg, lam, cost, total, rng)
             best = best_of(starts, total=total, callback=self._callback())
-            self.cluster_centers_ = best.state.centers
-            self.covariances_ = best.state.covariances
+            self._keep(best.state, used[0], reg)
             self.weights_ = best.state.shares if best.state.by_point else None
             self.lam_ = lam
             self.labels_ = best.label
@@ -455,11 +477,36 @@ default="auto"
             self.objective_ = best.objective
             self.objective_path_ = np.array(best.progress.path)
             self.reg_covar_ = reg
+            self._multiply("objective_", "objective_path_", "reg_covar_")
+            if lam is not None:
+                self._multiply("lam_")
             self.lam_eff_ = cost
             self.n_iter_ = best.progress.n_iter
             if not best.progress.ended:
                 warn_not_converged(self, self.n_iter_)
         return self
+
+    @property
+    def _counts_rows(self):
+        """Whether weights count in units of their mean, so that they add up to the rows."""
+        found = self._finds_number and self.lam is None and isinstance(self.reg_covar, str)
+        return found and self.volume == "points"
+
+    @property
+    def _leaves_out(self):
+        """Whether constant columns are left out."""
+        return self.volume == "points" and self.covariances is None
+
+    def _keep(self, state, X, reg):
+        """Learn centers and covariances, those of constant columns included."""
+        self.cluster_centers_, self.covariances_ = state.centers, state.covariances
+        if self._varying is None:
+            return
+        k, d = len(state.centers), X.shape[1]
+        self.cluster_centers_ = np.tile(X[0].astype(np.float64), (k, 1))
+        self.cluster_centers_[:, self._varying] = state.centers
+        self.covariances_ = np.tile(reg / float(self.scale) * np.eye(d), (k, 1, 1))
+        self.covariances_[np.ix_(range(k), self._varying, self._varying)] = state.covariances
 
     def _merges(self, known):
         """Whether starts come down a merge path."""
@@ -509,7 +556,7 @@ default="auto"
     def _cut_path(self, path, seeds, many, rng):
         """Number of clusters and labels: those wanted, or the best of a path."""
         if seeds is None:
-            seeds = kmeans_plusplus(path.X, many, sample_weight=path.w, random_state=rng)[0]
+            seeds = distant_rows(path.X, many, path.w, rng)
         metric = path.identity if path.known is None else path.known
         best, least = (None, None), np.inf
         for k, label, objective in merge_path(path, *plain_clusters(path.data, seeds, metric)):
@@ -535,7 +582,7 @@ default="auto"
             label = np.zeros(len(w), dtype=np.int32)
             return GaussianStart(state, 1, label, cost, order).run(False, self._loop())
         if seeds is None:
-            seeds = kmeans_plusplus(X, self.n_clusters, sample_weight=w, random_state=rng)[0]
+            seeds = distant_rows(X, self.n_clusters, w, rng)
         k, first = len(seeds), state.identity if known is None else known
         shares = np.full(k, 1.0 / k) if state.by_point else None
         covariances = np.broadcast_to(first, (k, *state.identity.shape))
@@ -553,8 +600,11 @@ default="auto"
         """The clusters found, and other data."""
         w = np.ones(X.shape[0]) if w is None else w
         kind = Gaussians if self.weights_ is None else PointGaussians
-        state = kind(X, w, self.lam_ or 0.0, float(self.scale), reg, None)
-        state.set_clusters(self.cluster_centers_, self.covariances_, self.weights_)
+        scale, covariances = float(self.scale) * self._unit, self.covariances_
+        if self._varying is not None:
+            covariances = covariances[:, self._varying][:, :, self._varying]
+        state = kind(self._columns(X), w, self.lam_ or 0.0, scale, reg, None)
+        state.set_clusters(self._columns(self.cluster_centers_), covariances, self.weights_)
         return state
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:

@@ -21,6 +21,7 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
     learned,
+    mean_weight,
     one_row,
     some_rows,
 )
@@ -36,10 +37,9 @@ def _threshold(X, weight, centers, n_threads):
     distance = sweep.own_distances()
     within = float((distance if weight is None else weight * distance).max())
     if len(centers) == 1:
-        return 4.0 * within if within > 0.0 else 1.0
-    between = pdist(centers, "sqeuclidean")
-    if weight is not None:  # a row opens a cluster by its weighted distance
-        between *= weight[weight > 0.0].mean()
+        return 4.0 * within if within > 0.0 else mean_weight(weight)
+    # a row opens a cluster by its weighted distance
+    between = pdist(centers, "sqeuclidean") * mean_weight(weight)
     between = float(between[between > 0.0].min(initial=np.inf))
     return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between)
 
@@ -198,7 +198,8 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         clusters that :func:`lambda_path` finds, and with a distance beyond all within them:
         from all data (a sample of them) in ``fit``, from the first batch in ``partial_fit``, where
         the penalty then stays. "farthest-first" derives it likewise, from the guess
-        ``n_clusters``.
+        ``n_clusters``. Both go with the mean weight of the rows: a row of weight w opens a cluster
+        at w times its squared distance.
     n_clusters : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut).

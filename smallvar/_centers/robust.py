@@ -125,8 +125,10 @@ class RobustDPMeans(CenterEstimator):
     step lowers the objective by what was computed exactly. With ``lam="auto"`` the number of
     clusters stays that of the path, less those that no row is within the price of. With few centers
     given and many clusters wanted the search takes long: each is looked for in all rows; the path
-    does not. Rows of weight zero take no part and are labeled as by
-    ``predict``. At equality a row is in a cluster, the one of the lowest index.
+    does not. With ``lam="auto"`` all
+    weights times a constant change no label and multiply ``lam_``; ``price`` is for a row of weight
+    1 in any case. Rows of weight zero take no part and are labeled as by ``predict``. At
+    equality a row is in a cluster, the one of the lowest index.
 
     **Before the sweeps** a path is found, clusters with less than 1/30 of the weight of the
     cluster that a row is in on average are dropped (for ``lam`` given: those whose rows would cost
@@ -238,6 +240,7 @@ class RobustDPMeans(CenterEstimator):
     def _fit(self, X, weight, given, rng, n_threads):
         vars(self).pop("path_", None)
         auto = isinstance(self.lam, str)
+        weight = self._relative(weight, auto)
         lam = None if auto else float(self.lam)
         price = None if isinstance(self.price, str) else float(self.price)
         seed, centers = rng.randint(2**31 - 1), given
@@ -260,6 +263,9 @@ class RobustDPMeans(CenterEstimator):
         self.objective_path_ = np.array(search.progress.path)
         self.lam_, self.price_ = search.lam, price
         self.n_iter_ = search.progress.n_iter
+        self._multiply("inertia_", "noise_weight_", "objective_", "objective_path_", "lam_")
+        if hasattr(self, "path_"):
+            self._multiply("path_")
         self._ended = search.progress.ended
 
     def _survey(self, X, weight, given, lam, price, seed, n_threads):

@@ -25,6 +25,7 @@ from smallvar._core.validation import (
     check_option,
     check_weights,
     learned,
+    mean_weight,
     one_row,
     shown,
     some_rows,
@@ -99,7 +100,7 @@ def opening_penalty(X, weight, centers, n_threads):
     cosine = 1.0 - float(apart[apart > 0.0].min(initial=1.0))
     between = 1.0 - cosine * (1.0 - float(to_center.mean()))
     lam = np.sqrt(within * max(within, between)) if within > 0.0 else 1.0
-    return max(lam * float(np.mean(mass)), float((mass * to_center).max()))
+    return max(lam * mean_weight(weight), float((mass * to_center).max()))
 
 
 def saving(path, X, weight, n_threads, times=1.0):
@@ -280,8 +281,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         The penalty used; with "auto" one for which the number of clusters chosen is better than
         those next to it on the path: what a cluster must save, and no 1 - cosine.
     min_cosine_ : float
-        Cosine below which ``partial_fit`` opens a cluster: 1 - ``lam_``; after a ``fit`` with
-        "auto" one between those of rows of one cluster and those with other centers.
+        Cosine below which ``partial_fit`` opens a cluster: 1 - ``lam_``, over the mean weight where
+        ``lam_`` was found; after a ``fit`` with "auto" one between those of rows of one cluster and
+        those with other centers.
     resultant_lengths_ : ndarray of shape (n_clusters,), float64
         Length of the (weighted) sum of the rows each center was given so far.
     n_iter_ : int
@@ -320,9 +322,10 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     becomes the normalized sum of all rows it was ever given. With "auto" the first batch chooses
     the centers to begin at, and ``min_cosine_``. It goes on from a ``fit``, too.
 
-    A row of weight w counts w times, and opens a cluster at w (1 - cos) > ``lam``; rows of weight
-    zero take no part and are labeled as by ``predict``. A cluster whose rows sum to zero has no
-    direction; it is dropped, and its rows go elsewhere.
+    A row of weight w counts w times, and opens a cluster at w (1 - cos) > ``lam``; a ``lam`` that
+    is found goes with the mean weight, ``min_cosine_`` being for a row of that weight. Rows of
+    weight zero take no part and are labeled as by ``predict``. A cluster whose rows sum to zero has
+    no direction; it is dropped, and its rows go elsewhere.
 
     References
     ----------
@@ -429,7 +432,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
             given = self._given_centers(X, n_threads)
-            best = self._fit(X, weight, given, rng, n_threads)
+            relative = self._relative(weight, self._finds_penalty)
+            best = self._fit(X, relative, given, rng, n_threads)
             if not best.ended:
                 warn_not_converged(self, self.n_iter_)
         return self
@@ -448,8 +452,19 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         if self.lam == "farthest-first":
             guess = cut_guess(self.n_clusters, X.shape[0])
             about = (first_row(X, weight)[0], length_rounding(X))
-            return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
+            farthest = farthest_row(X, guess, weight, n_threads, about=about) or 2.0
+            return mean_weight(weight) * 0.5 * farthest
         return float(self.lam)
+
+    @property
+    def _finds_penalty(self):
+        """Whether the penalty is not given as a number."""
+        return self.min_cosine is None and (self.lam is None or isinstance(self.lam, str))
+
+    def _note_cosine(self, weight):
+        """The cosine at which a row opens a cluster, one of mean weight where that was found."""
+        typical = mean_weight(weight) if self._finds_penalty else 1.0
+        self.min_cosine_ = 1.0 - self._opening / typical
 
     def _fit(self, X, weight, given, rng, n_threads):
         """Fit checked rows; returns the best start."""
@@ -480,12 +495,13 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     def _learn(self, fitted, X, weight, n_threads):
         """Set the attributes of a fit; X are the rows, or those that the path was found on."""
         super()._learn(fitted)
-        self._opening = self.lam_
+        self._opening = fitted.lam
         if fitted.path is not None:
             self._opening = opening_penalty(X, weight, self.cluster_centers_, n_threads)
-        self.min_cosine_ = 1.0 - self._opening
+        self._note_cosine(weight)
         sums = fitted.sweep.cluster_sums()
         self.resultant_lengths_ = resultants(*(part[: fitted.n_clusters] for part in sums.totals))
+        self._multiply("_opening", "resultant_lengths_")
         self._stream, self.n_steps_ = None, 0
         self._note()
         return fitted
@@ -500,7 +516,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             )
             given = as_directions(path.centers(path.best), X, weight, n_threads)
             lam = opening_penalty(X, weight, given, n_threads)
-        self.lam_, self._opening, self.min_cosine_ = lam, lam, 1.0 - lam
+        self.lam_, self._opening = lam, lam
+        self._note_cosine(weight)
         self.cluster_centers_ = given
         self.resultant_lengths_ = None if given is None else np.zeros(len(given))
         self._stream, self.n_steps_ = None, 0

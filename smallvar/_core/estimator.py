@@ -21,7 +21,7 @@ from sklearn.utils.validation import validate_data
 
 from smallvar._core.config import resolve_threads
 from smallvar._core.fit_loop import LoopSettings
-from smallvar._core.progress import CallbackMixin, callback_for
+from smallvar._core.progress import CallbackMixin, callback_for, in_unit
 from smallvar._core.tables import opened, types_of
 from smallvar._core.validation import (
     DTYPES,
@@ -31,6 +31,7 @@ from smallvar._core.validation import (
     check_verbose,
     explained,
     realigned,
+    relative_weights,
     sparse_rows,
 )
 
@@ -157,6 +158,8 @@ class Estimator(CallbackMixin, BaseEstimator):
     _error_share = 1.0  # of a squared distance in the objective
 
     _takes_sparse = False
+    _unit = 1.0  # of weights, in which the fit is computed
+    _varying: NDArray[np.bool_] | None = None  # columns that take part; None: all
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -192,7 +195,34 @@ class Estimator(CallbackMixin, BaseEstimator):
 
     def _callback(self):
         """What is to be called after every step of the fit; None if nobody listens."""
-        return callback_for(self.verbose, self)
+        return in_unit(callback_for(self.verbose, self), self._unit)
+
+    def _relative(self, weight, relative=True, **options):
+        """The weights for a fit: in units of the lightest, unless not ``relative``."""
+        vars(self).pop("_unit", None)
+        if relative:
+            weight, unit = relative_weights(weight, **options)
+            if unit != 1.0:
+                self._unit = unit
+        return weight
+
+    def _columns(self, X):
+        """The columns that take part: of rows, of centers or of features."""
+        return X if self._varying is None else np.ascontiguousarray(X[:, self._varying])
+
+    def _multiply(self, *names):
+        """Bring what was learned from the unit of the fit to that of the weights."""
+        unit = self._unit
+        if unit == 1.0:
+            return
+        for name in names:
+            value = getattr(self, name)
+            setattr(self, name, value._in_unit(unit) if name == "path_" else value * unit)
+            if name.startswith("objective") and not np.isfinite(getattr(self, name)).all():
+                raise ValueError(
+                    "sample_weight must not take the objective beyond the range of float64, got "
+                    f"weights from {unit:.3g} on: rescale them"
+                )
 
     def _loop(self):
         """When the sweeps of a start end."""

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 try:
@@ -117,6 +117,21 @@ def callback_for(verbose, estimator=None):
             listener(event)
 
     return call_all
+
+
+def in_unit(callback, unit):
+    """A callback for a fit in other units of weight: objectives are multiplied by ``unit``."""
+    if callback is None or unit == 1.0:
+        return callback
+
+    def call(event):
+        if event.objective is not None:
+            shown, value = (f"{number:.8g}" for number in (event.objective, event.objective * unit))
+            message = event.message.replace(shown, value, 1)
+            event = replace(event, objective=event.objective * unit, message=message)
+        callback(event)
+
+    return call
 
 
 def _call_scikit_learn(estimator, event):

@@ -27,6 +27,8 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-300, 1e100  # absolute: sums and quotients 
 # absolute, of the largest value of X or its distance from the origin: squares are normal float64
 SMALLEST_REACH, LARGEST_REACH = 1e-140, 1e140
 LARGEST_ERROR = 1e290  # absolute, the sum of weights times the squared spread: stays in float64
+# weights are taken relative to the lightest up to this ratio, and rounded to so many bits
+MOST_RELATIVE, RELATIVE_BITS = 2.0**40, 48
 TILE = 1 << 19  # numbers compared at a time
 
 
@@ -355,6 +357,35 @@ def unit_of(weight):
     return 1.0 if weight is None else 2.0 ** math.floor(math.log2(weight.mean()))
 
 
+def mean_weight(weight):
+    """The mean of the positive weights, 1 for None: exactly their value where they are equal.
+
+    A squared distance times it is a penalty, which is compared with weights times distances.
+    """
+    if weight is None:
+        return 1.0
+    positive = weight[weight > 0]
+    least, most = float(positive.min()), float(positive.max())
+    return least if least == most else math.fsum(positive) / len(positive)
+
+
+def relative_weights(weight, bits=RELATIVE_BITS):
+    """Weights divided by the lightest positive one, None where all are 1, and that divisor.
+
+    c * w is rounded, and so is what is divided by c: quotients are rounded to a few bits less, so
+    that equal weights, and those that are small multiples of the lightest, are the same numbers
+    for every c. Where the lightest is very light, weights stay as they are.
+    """
+    if weight is None:
+        return None, 1.0
+    unit = float(weight[weight > 0].min())
+    if not weight.max() <= MOST_RELATIVE * unit:
+        return weight, 1.0
+    mantissa, exponent = np.frexp(weight / unit)
+    relative = np.ldexp(np.rint(np.ldexp(mantissa, bits)), exponent - bits)
+    return (None if (relative == 1.0).all() else relative), unit
+
+
 def check_ratio(weight, most, algorithm=None):
     """Raise where rows that leave a cluster would take the light ones with them, by rounding."""
     positive = None if weight is None else weight[weight > 0]
@@ -398,6 +429,12 @@ def check_init(init, n_features, max_clusters, start="mean"):
             f"init must have at most max_clusters={max_clusters} rows, got {len(centers)}"
         )
     return centers
+
+
+def varying_columns(X):
+    """Which columns of dense rows have two different values; None if all have, or none has."""
+    varying = X.min(axis=0) < X.max(axis=0)
+    return None if varying.all() or not varying.any() else varying
 
 
 def learned(estimator, name, *shape):

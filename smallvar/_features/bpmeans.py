@@ -16,9 +16,13 @@ from smallvar._core.validation import (
     check_option,
     check_reach,
     check_weights,
+    mean_weight,
+    relative_weights,
+    varying_columns,
 )
 from smallvar._features.feature_estimator import (
     EXACT_LIMIT,
+    WEIGHT_BITS,
     FeatureEstimator,
     check_assignments,
     check_exact,
@@ -133,7 +137,10 @@ class BPMeans(FeatureEstimator):
     Notes
     -----
     A row of weight w counts w times in the objective, and opens a feature at w * residual >
-    ``lam``; rows of weight zero take no part and are encoded as by ``transform``. A feature that
+    ``lam``, which goes with the mean weight where it is found, so that all weights times a constant
+    change no feature. Rows of weight zero take no part and are encoded as by ``transform``. With
+    "auto" constant columns take no part either: ``components_`` are 0 there, and errors leave them
+    out. A feature that
     loses its last user is removed and its penalty refunded; so is one whose column of Z depends
     on earlier columns, for the same fit is had without it. The data are not centered: a feature
     that all rows share is what they have in common.
@@ -226,7 +233,7 @@ class BPMeans(FeatureEstimator):
         with unchanged_on_error(self):
             self._check_parameters()
             rng, n_threads = self._rng(), self._threads()
-            X, rows, weight, active = self._prepare(X, sample_weight)
+            X, rows, weight, active = self._prepare(X, sample_weight, isinstance(self.lam, str))
             cap = len(rows) if self.max_features is None else min(self.max_features, len(rows))
             Z = None
             if not isinstance(self.init, str):
@@ -247,7 +254,7 @@ class BPMeans(FeatureEstimator):
             elif isinstance(lam, str):
                 guess = cut_guess(self.n_components, len(rows), "n_components")
                 probe = new_sweep(self, rows, None, "coordinate", 0.0, guess, 0, n_threads)
-                lam = probe.farthest_first()
+                lam = mean_weight(weight) * probe.farthest_first()
             lam = float(lam)
             if self.algorithm == "stepwise":
                 sweep, path, converged = self._stepwise(rows, weight, lam, cap, rng, n_threads)
@@ -258,9 +265,11 @@ class BPMeans(FeatureEstimator):
                 run_starts(self, sweep, rng, Z)
                 converged = sweep.converged
             self.lam_ = lam
+            self._multiply("lam_")
             self._keep(sweep, X, active, n_threads)
             if self.algorithm == "stepwise":
                 self.objective_, self.objective_path_ = path[-1], np.array(path)
+                self._multiply("objective_", "objective_path_")
             if not converged:
                 warn_not_converged(self, self.n_iter_)
         return self
@@ -299,7 +308,8 @@ class KFeatures(FeatureEstimator):
     ----------
     n_components : int or "auto", default=8
         Number of features, K, at most the number of samples. "auto" chooses it by how short a
-        description of the data they make: see :func:`feature_path`. It may find 0.
+        description of the data they make: see :func:`feature_path`. It may find 0. Constant
+        columns then take no part: ``components_`` are 0 there, and errors leave them out.
     assign : {"coordinate", "exact"}, default="coordinate"
         How a row chooses its features: bit after bit, as in the paper, or the best of all 2^K
         rows, for at most 12 features. "exact" costs 2^K steps a row; a start more often ends in a
@@ -437,7 +447,7 @@ class KFeatures(FeatureEstimator):
         with unchanged_on_error(self):
             _check_k_features(self)
             rng, n_threads = self._rng(), self._threads()
-            X, rows, weight, active = self._prepare(X, sample_weight)
+            X, rows, weight, active = self._prepare(X, sample_weight, self.n_components == "auto")
             self._forget_path()
             k, swaps, Z = self.n_components, swaps_of(self, rows), None
             if k == "auto":
@@ -523,7 +533,8 @@ def feature_path(
 
     twice what it takes to tell the data, in nats: residuals of one variance, who has which
     feature, and the features. It charges for rows and not only for features, as ``lam`` does.
-    An error below 1e-20 of ||X||^2 counts as none.
+    An error below 1e-20 of ||X||^2 counts as none. Constant columns take no part at all, unless
+    all are constant; all weights times a constant multiply errors and penalties.
 
     ``BPMeans(lam="auto")`` and ``KFeatures(n_components="auto")`` go on until three numbers of
     features (or a third of the best one) have not lowered the criterion. Up to 8 features rows
@@ -556,11 +567,15 @@ def feature_path(
         check_exact(max_components, "max_components")
     X = check_data(X)
     check_reach(X)
-    weight = check_weights(sample_weight, X.shape[0])
+    weight, unit = check_weights(sample_weight, X.shape[0]), 1.0
     if weight is not None:
         check_masses(X, weight)
         if not weight.all():
             X, weight = np.ascontiguousarray(X[weight > 0]), weight[weight > 0]
+        weight, unit = relative_weights(weight, WEIGHT_BITS)
+    varying = varying_columns(X)
+    if varying is not None:
+        X = np.ascontiguousarray(X[:, varying])
     rng = check_random_state(model.random_state)
     check_number(model.n_threads, "n_threads", low=1, integer=True, none=True)
     n_threads = resolve_threads(model.n_threads)
@@ -570,7 +585,7 @@ def feature_path(
         steps.go_on()
     if not steps.converged:
         warn_not_converged(model, steps.n_iter)
-    return steps.path()
+    return steps.path()._in_unit(unit)
 
 
 def _check_k_features(model):

@@ -7,7 +7,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import Estimator, check_starts
-from smallvar._core.progress import ProgressEvent, callback_for
+from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     DTYPES,
     as_floats,
@@ -17,6 +17,7 @@ from smallvar._core.validation import (
     check_weights,
     learned,
     shown,
+    varying_columns,
 )
 from smallvar._sweeps.features.starts import FeatureSweep
 
@@ -24,6 +25,9 @@ INITS = ("alternate", "mean", "data")
 EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
 # absolute, of weights and of weights times the largest square of X: sums stay within float64
 SMALLEST_WEIGHTED, LARGEST_WEIGHTED = 1e-280, 1e280
+# of relative weights: many starts reach the same features in another order, and rounding decides
+# which of them is kept; it is to be the same for all multiples of the weights
+WEIGHT_BITS = 32
 # swaps where n_swaps is "auto": as many, but fewer where so many numbers in X make them slow
 SWAPS, PATH_SWAPS, FEW_SWAPS, SWAP_NUMBERS = 20, 50, 2, 1 << 24
 
@@ -119,7 +123,7 @@ def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads):
 
 def _told(model):
     """What compiled starts call after a sweep; None if nobody listens."""
-    callback = callback_for(model.verbose, model)
+    callback = model._callback()
     if callback is None:
         return None
 
@@ -165,23 +169,29 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
     n_iter_: int
 
     def _prepare(
-        self, X: ArrayLike, sample_weight: ArrayLike | None
+        self, X: ArrayLike, sample_weight: ArrayLike | None, found: bool
     ) -> tuple[
         NDArray[np.floating],
         NDArray[np.floating],
         NDArray[np.float64] | None,
         NDArray[np.bool_] | None,
     ]:
-        """Checked data without the rows of weight zero, and the weights of the others."""
+        """Checked data without the rows of weight zero, and the weights of the others.
+
+        Where the number of features is to be ``found``, constant columns are left out, too, and
+        weights are in units of the lightest.
+        """
         X = self._validate(X, reset=True)
         check_reach(X)
         weight = check_weights(sample_weight, X.shape[0])
         if weight is not None:
             check_masses(X, weight)
-        if weight is None or weight.all():
-            return X, X, weight, None
-        active = weight > 0
-        return X, np.ascontiguousarray(X[active]), weight[active], active
+        used, rows, active = self._relative(weight, found, bits=WEIGHT_BITS), X, None
+        if weight is not None and not weight.all():
+            active = weight > 0
+            rows, used = np.ascontiguousarray(X[active]), used[active]
+        self._varying = varying_columns(rows) if found else None
+        return X, self._columns(rows), used, active
 
     def _forget_path(self):
         vars(self).pop("path_", None)
@@ -189,21 +199,27 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
     def _keep(self, sweep, X, active, n_threads):
         """Learned attributes."""
         self.components_, self.n_components_ = sweep.components(), sweep.k
+        if self._varying is not None:
+            self.components_ = np.zeros((sweep.k, X.shape[1]))
+            self.components_[:, self._varying] = sweep.components()
         self.assignments_ = sweep.assignments()
         if active is not None:
             rows = np.empty((len(active), sweep.k), dtype=np.int32)
             rows[active] = self.assignments_
             rows[~active] = self._encode(np.ascontiguousarray(X[~active]), None, n_threads)[0]
             self.assignments_ = rows
-        self.reconstruction_err_ = float(np.sqrt(sweep.error))
+        self.reconstruction_err_ = float(np.sqrt(sweep.error) * np.sqrt(self._unit))
         self.objective_ = sweep.objective
         self.objective_path_ = sweep.path()
+        self._multiply(
+            "objective_", "objective_path_", *(["path_"] if "path_" in vars(self) else [])
+        )
         self.n_iter_ = sweep.n_iter
 
     def _encode(self, X, weight, n_threads):
         """Rows of Z for data, and the weighted squared error."""
         components = learned(self, "components_", self.n_components_, X.shape[1])
-        return rows_of_Z(X, weight, components, n_threads)
+        return rows_of_Z(self._columns(X), weight, self._columns(components), n_threads)
 
     @property
     def _n_features_out(self):

@@ -17,6 +17,7 @@ from smallvar._core.validation import (
     check_option,
     check_ratio,
     check_weights,
+    mean_weight,
 )
 from smallvar._kernel.gram import batches
 from smallvar._kernel.partition import (
@@ -223,7 +224,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
     lam : float or "farthest-first", default="farthest-first"
         Penalty for each cluster, a squared distance in feature space, > 0 (0 is allowed together
         with ``max_clusters``: that is kernel k-means). "farthest-first" derives it from the data
-        and the guess ``n_clusters``, by the rule of :func:`farthest_first_lambda`.
+        and the guess ``n_clusters``, by the rule of :func:`farthest_first_lambda`, times the mean
+        of the positive weights.
     kernel : str or callable, default="rbf"
         A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`; "precomputed", where the data
         are the Gram matrix; or a function of two arrays, of shapes (n, n_features) and (m,
@@ -423,6 +425,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             label = check_labels(self.init, weight, n, self.max_clusters)
             guess = cut_guess(self.n_clusters, n) if isinstance(self.lam, str) else None
             gram = self._gram(X, weight)
+            weight = self._relative(weight, isinstance(self.lam, str))
             clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.room)
             rounding = kernel_rounding(clusters)
             lam = self._penalty(gram, clusters, guess, rounding)
@@ -439,6 +442,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             self.n_clusters_ = len(best.norm)
             self.inertia_ = best.inertia
             self.lam_ = lam
+            self._multiply("inertia_", "objective_", "objective_path_", "lam_")
             if not best.progress.ended:
                 warn_not_converged(self, self.n_iter_)
         return self
@@ -448,11 +452,12 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         if guess is None:
             return float(self.lam)
         active = clusters.active
-        if (clusters.weight != 1.0).any():  # weights play no part, but for those of zero
+        unit = mean_weight(clusters.weight)
+        if (clusters.weight != 1.0).any():  # which rows are far does not depend on weights > 0
             weight = (clusters.weight > 0).astype(float)
             clusters = Partition(gram, weight, clusters.label, gram.room)
         distance = clusters.nearest()[1][active]
-        return farthest_first(clusters.gram, active, distance, guess, rounding) or 1.0
+        return unit * (farthest_first(clusters.gram, active, distance, guess, rounding) or 1.0)
 
     def fit_predict(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None

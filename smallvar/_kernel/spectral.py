@@ -37,6 +37,8 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
     explained,
+    mean_weight,
+    varying_columns,
 )
 from smallvar._kernel.gram import (
     DISTANCES,
@@ -213,8 +215,9 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     Memory beyond the matrix is then O(n n_vectors), but a component with more than one eigenvalue
     above ``lam`` for eight of its rows is made dense, with 40 bytes for an entry.
 
-    A row of weight w counts as w copies. Rows of weight zero take no part and are labeled as by
-    ``predict``.
+    A row of weight w counts as w copies; a ``lam`` that is found goes with the weights. With
+    ``kernel="linear"`` and such a ``lam`` constant columns (of dense rows) take no part. Rows of
+    weight zero take no part and are labeled as by ``predict``.
 
     References
     ----------
@@ -291,13 +294,19 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         if not issparse(X):
             X = super()._validate_kernel(X, reset=reset, least=least)
             if reset:
-                warn_remote(self, X)
+                self._varying = varying_columns(X) if self._leaves_out(X) else None
+                warn_remote(self, self._columns(X))
         else:
             X = self._validate(X, reset=reset, least=least)
+            self._varying = None if reset else self._varying
             if reset and self._kernel_is("precomputed"):
                 check_gram(X)
         check_reach(X)
         return X
+
+    def _leaves_out(self, X):
+        """Whether constant columns are left out: other kernels do not see them, or mean them."""
+        return isinstance(self.lam, str) and self._kernel_is("linear") and not issparse(X)
 
     def _kernel_is(self, name):
         return isinstance(self.kernel, str) and self.kernel == name
@@ -360,7 +369,11 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             rng = check_random_state(self.random_state)
             X = self._validate_kernel(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
+            weight = self._relative(weight, isinstance(self.lam, str))
             weight = np.ones(X.shape[0]) if weight is None else weight
+            if self._leaves_out(X) and not weight.all():
+                self._varying = varying_columns(X[weight > 0])
+            X = self._columns(X)
             self.gamma_ = self._find_gamma(X, weight)
             self._remember_kernel()
             rows, problem = self._problem(X, weight)
@@ -402,6 +415,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
                 self.labels_[idle] = self._nearest(X[idle])
                 self.labels_ = first_appearance(self.labels_)
                 self._keep_means(X, rows, self.labels_[rows], problem)
+            self._multiply("lam_", "objective_", "bound_", "eigenvalues_")
         return self
 
     def _penalty(self, problem, X, weight, rng):
@@ -414,11 +428,11 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         elif not issparse(X) and isinstance(self.kernel, str) and self.kernel in OF_ROWS:
             guess = find_path(X, weight, rng, resolve_threads(None)).best
         if lam == "farthest-first":
-            return float(problem.farthest_first(guess)), None
+            return mean_weight(weight) * float(problem.farthest_first(guess)), None
         pairs = values, Y = problem.eigen(np.inf, rng, least=min(problem.n, (guess or MOST) + 1))
         rank = int(np.count_nonzero(values > EQUAL * problem.scale))
         if not rank:
-            return 1.0, None
+            return mean_weight(weight), None
         if guess is None:
             guess = self._number(values[:rank], Y[:, :rank], rng, weight[weight > 0])
         last = values[min(guess, rank) - 1]
@@ -502,7 +516,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         """
         check_is_fitted(self)
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
-        return self._nearest(self._validate_kernel(X, reset=False))
+        return self._nearest(self._columns(self._validate_kernel(X, reset=False)))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -78,6 +78,14 @@ class Path:
             f"best={self.best}, lam={self.lam:.6g})"
         )
 
+    def _in_unit(self, unit):
+        """The path with errors and penalties multiplied by the unit of the weights."""
+        for name in ("error", "lam_low", "lam_high", "lam"):
+            setattr(self, name, getattr(self, name) * unit)
+        if hasattr(self, "linkage"):  # its heights are roots of errors
+            self.linkage[:, 2] *= np.sqrt(unit)
+        return self
+
     def at(self, lam: float) -> int:
         """Return the number K that is best for a penalty.
 

@@ -12,6 +12,7 @@ from smallvar._core.validation import (
     check_flag,
     check_number,
     check_reach,
+    mean_weight,
     one_row,
 )
 from smallvar._sweeps.seeds import nearest_seed
@@ -123,11 +124,15 @@ def farthest_first(X, n_clusters, weight, n_threads):
 
 
 def resolve_lam(lam, X, n_clusters, weight, n_threads):
-    """The penalty as a number: a given one, or that of the farthest-first rule."""
+    """The penalty as a number: a given one, or that of the farthest-first rule.
+
+    The rule finds a squared distance. A row opens a cluster at its weight times its distance, so
+    the penalty is that distance times the mean weight.
+    """
     if isinstance(lam, str):
         guess = cut_guess(n_clusters, X.shape[0])
         check_reach(X)
-        return farthest_first(X, guess, weight, n_threads)
+        return mean_weight(weight) * farthest_first(X, guess, weight, n_threads)
     return float(lam)
 
 

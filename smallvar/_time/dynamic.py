@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP, best_of
-from smallvar._core.validation import check_number, check_reach, learned
+from smallvar._core.validation import check_number, check_reach, learned, mean_weight
 from smallvar._selection.path import LambdaPath, find_path
 from smallvar._selection.penalty import LAMS, farthest_first, resolve_lam
 from smallvar._sweeps.dynamic import DynamicStep
@@ -53,7 +53,9 @@ class DynamicMeans(MovingClusters):
         Penalty for each step that a revived cluster was not seen, >= 0, in squared data units;
         with ``tau`` instead of ``t_q`` and ``k_tau``.
     tau : float, default=None
-        How fast the weight of an old center fades, >= 0. Both 0: one data set in batches.
+        How fast the weight of an old center fades, >= 0. Both 0: one data set in batches. It is one
+        over a weight; the one that ``t_q`` and ``k_tau`` make is for rows of weight 1, or, where
+        ``lam`` is found, of the mean weight of the first batch.
     n_init : int, default=3
         Orders in which the points of a step are visited, the first as given, the others random.
         The result with the lowest objective goes on.
@@ -215,11 +217,11 @@ class DynamicMeans(MovingClusters):
         if self.lam == "farthest-first":
             return resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
         self.path_ = find_path(X, weight, self._generator, n_threads)
-        k, typical = self.path_.best, 1.0 if weight is None else float(weight.mean())
+        k = self.path_.best
         # between the distance at which the last of them opens and that of one too many
         guesses = (k, k + 1) if k > 1 else (self.n_clusters,)
         lams = [farthest_first(X, min(guess, len(X)), None, n_threads) for guess in guesses]
-        return typical * lams[-1] * math.sqrt(lams[0] / lams[-1])
+        return mean_weight(weight) * lams[-1] * math.sqrt(lams[0] / lams[-1])
 
     def _cluster(self, X, weight, gamma, penalty, n_threads):
         phi = learned(self, "cluster_centers_", len(gamma), X.shape[1])

@@ -28,6 +28,7 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
     learned,
+    mean_weight,
     shown,
 )
 
@@ -160,6 +161,8 @@ class MovingClusters(ClusterMixin, Estimator):
         # CKH 4.2.3: Q = lam / T_Q, tau = (T_Q (k_tau - 1) + 1) / (T_Q - 1)
         self.q_ = float(self.lam_ / t_q)
         self.tau_ = float(k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1))
+        if isinstance(self.lam, str):  # old weights fade in the unit of the weights, as lam_ is
+            self.tau_ /= mean_weight(weight)
         if not math.isfinite(self.tau_):
             raise ValueError(
                 "t_q and k_tau must make tau = (t_q (k_tau - 1) + 1) / (t_q - 1) finite, got "

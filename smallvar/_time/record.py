@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.frame import RowsFrame
-from smallvar._core.validation import unit_of
+from smallvar._core.validation import mean_weight, unit_of
 from smallvar._selection.path import Descent
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.rounds import error_of
@@ -65,7 +65,7 @@ class Record:
     def __init__(self, X, weight, begin, n_threads):
         self.X, self.weight, self.begin, self.n_threads = X, weight, begin, n_threads
         self.frame = RowsFrame(X, weight, n_threads)
-        self.n, self.mass = len(X), 1.0 if weight is None else float(weight.mean())
+        self.n, self.mass = len(X), mean_weight(weight)
         self.unit = unit_of(weight)
         self.first = np.zeros(self.n, dtype=bool)
         self.first[begin[:-1]] = True

@@ -498,7 +498,7 @@ class SegmentMeans(CenterEstimator):
         # less than a mean may be off by is no noise
         noise = np.maximum(noise_of(record), record.frame.rounding) * record.mass
         for _ in range(ROUNDS):
-            least, price = prices(noise, record.n) if noise[0] > 0.0 else (1.0, 1.0)
+            least, price = prices(noise, record.n) if noise[0] > 0.0 else (record.mass,) * 2
             price = price if self.lam_switch == "auto" else float(self.lam_switch)
             if "auto" not in (self.lam, self.lam_switch):
                 break
