@@ -16,6 +16,8 @@ FILLED = (0.005, 0.2)  # of the rows: a mean or median that so many share was fi
 CENTRAL = 0.1  # of the standard deviation: how far from mean or median such a value may be
 EXACT = 1e-4  # of the standard deviation: what is nearer to the mean is the mean
 SKEWED = 1.0  # skewness beyond which a column is one-sided
+FEW_ROWS, NEIGHBORS = 1000, 3  # rows for the spread of columns; rows compared with each
+BLOCK = 4096
 FEW_VALUES = 10  # a column with fewer distinct values is not transformed
 
 
@@ -56,6 +58,32 @@ def look_at(X, weight):
     rows = slice(None, None, -(-X.shape[0] // ROWS))
     X = np.asarray(X[rows], dtype=np.float64)
     return X, np.ones(len(X)) if weight is None else weight[rows]
+
+
+def count_distinct(X):
+    """Return the number of distinct rows; rows that differ by rounding or jitter are one.
+
+    Rows that are equal have nearly equal projections to a line: of these, neighbors are compared.
+    """
+    n, d = X.shape
+    some = np.asarray(X[:: -(-n // FEW_ROWS)], dtype=np.float64)
+    low, high = np.quantile(some, [0.05, 0.95], axis=0)
+    spread = np.where(high > low, high - low, some.max(axis=0) - some.min(axis=0))
+    same = SAME * np.where(spread > 0.0, spread, 1.0)
+    direction = np.random.default_rng(0).uniform(0.5, 1.0, size=d) / same
+    shift, line = some[0], np.empty(n)
+    for start in range(0, n, BLOCK):
+        rows = slice(start, start + BLOCK)
+        line[rows] = (np.asarray(X[rows], dtype=np.float64) - shift) @ direction
+    order = np.argsort(line, kind="stable")
+    repeated = np.zeros(n, dtype=bool)
+    for step in range(1, NEIGHBORS + 1):
+        near = np.flatnonzero(line[order[step:]] - line[order[:-step]] <= np.sqrt(d))
+        for start in range(0, len(near), BLOCK):
+            i = near[start : start + BLOCK]
+            first, second = X[order[i]], X[order[i + step]]
+            repeated[i + step] |= (np.abs(second - first) <= same).all(axis=1)
+    return n - int(repeated.sum())
 
 
 def recorded_variance(X, weight):
@@ -199,7 +227,9 @@ class PowerTransform:
         self.columns, self._parts = [], []
         for j, x in enumerate(X.T):
             unit = x.std()
-            if not unit > 0.0 or abs(skew(x)) < SKEWED or len(np.unique(x)) < FEW_VALUES:
+            if not unit > 0.0 or abs(skew(x)) < SKEWED:
+                continue
+            if len(distinct_values(x, weight).value) < FEW_VALUES:
                 continue
             parts = [_fitted(x, origin, unit) for origin in (np.median(x), x.min())]
             likelihood, *best = max(parts)

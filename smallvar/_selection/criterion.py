@@ -3,7 +3,7 @@
 import numpy as np
 
 from smallvar._core.fit_loop import CANCELLATION
-from smallvar._selection.columns import recorded_variance
+from smallvar._selection.columns import count_distinct, recorded_variance
 from smallvar._sweeps.merge import MergeSweep, fit_shape
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
@@ -43,6 +43,7 @@ class Criterion:
             offset = frame.mean - frame.origin
             e = np.linalg.eigvalsh(self.total / self.n - np.outer(offset, offset))
             self.rank = max(1, int((e > ZERO_VARIANCE * e[-1]).sum()))
+        self.price_of_cluster = np.log(self.distinct) * (PER_COLUMN * self.rank + PER_CLUSTER)
         self.relabeled, self.n_threads = Relabeled(X, weight, frame, n_threads), n_threads
         self.constant = 0.0
 
@@ -76,7 +77,7 @@ class Criterion:
         K, n, d, u = sweep.k, self.n, self.rank, self.distinct
         mass, unit = sweep.weights, np.log(u)
         base = -2.0 * u / n * float(mass @ np.log(mass / n))
-        base += unit * ((K - 1) * (PER_COLUMN * d + PER_CLUSTER) + PRICE * d)
+        base += (K - 1) * self.price_of_cluster + unit * PRICE * d
         # squares about a mean are too small by 1 / n_k of the variance of its rows: add that
         back = n / (u - K) / mass if u > K else np.zeros(K)
 
@@ -169,15 +170,3 @@ class Relabeled:
         self.sweep.labels[:] = labels
         self.sweep.move_centers()
         return self.sweep
-
-
-def count_distinct(X):
-    """Number of distinct rows, by a hash of 64 bits for each."""
-    odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64) * 2 + 1
-    hashes = np.empty(X.shape[0], dtype=np.uint64)
-    for start in range(0, X.shape[0], BLOCK):
-        rows = np.ascontiguousarray(X[start : start + BLOCK], dtype=np.float64) + 0.0  # no -0.0
-        bits = rows.view(np.uint64)
-        bits = (bits ^ (bits >> np.uint64(29))) * odd
-        hashes[start : start + BLOCK] = (bits ^ (bits >> np.uint64(32))).sum(axis=1)
-    return len(np.unique(hashes))

@@ -35,6 +35,8 @@ STEPS, FEW = 50, 32
 WIDER, GRAIN = 4, 1.5  # seeds tried for each there is room for; how much more the others must save
 REFINED = 4  # ways down at most, each finer around the best number than the one before
 ROWS_LOOKED_AT = 5000
+WIDE = 4.0
+SMALL = 2000
 FEWEST = 2  # clusters: where no more are found in few rows, more rows are looked at
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
@@ -344,7 +346,8 @@ def find_path(
             problem.transform = PowerTransform(*problem.rows_of(ROWS_LOOKED_AT, rng))
             if problem.transform.columns:
                 other = _find_in_metrics(problem, rng, init, rough, look, tell)
-                if other.value_per_row < path.value_per_row:
+                better = other.value_per_row < path.value_per_row
+                if better and (other.best > 1 or other.single_likelier):
                     return other
     return path
 
@@ -452,12 +455,25 @@ def _survey(problem, sample, room, rng, tell):
     """The way down in large steps: where that in single steps begins; how many times more room."""
     descent = sample.descent
     n = descent.X.shape[0]
+    if n <= SMALL and problem.most is None:
+        descent.start(descent.X)
+        k = descent.sweep.k
+        if k > room:
+            descent.merge(k - room)
+        descent.sweep.start(descent.sweep.centers)
+        descent.sweep.assign(); descent.sweep.move_centers(); descent.begin()
+        return _survey_down(problem, sample, n, tell)
     sums = descent.seed(min(n, WIDER * room), rng)
     k = len(sums) - 1
     # seeds beyond the room that lower the sum much more than those before: a finer grain
     grain = k > room and sums[room] > 0.0
     grain = grain and sums[room // WIDER] / sums[room] * (sums[k] / sums[room]) * GRAIN < 1.0
     descent.start(descent.sweep.centers[:room])
+    return _survey_down(problem, sample, n, tell, grain)
+
+
+def _survey_down(problem, sample, n, tell, grain=False):
+    descent = sample.descent
     descent.settle(FIRST_SWEEPS)
     stops, centers = {}, {}
     for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
@@ -483,10 +499,9 @@ def _best(problem, stops, ranges, tie):
     low, high = ranges
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.where((low > 0.0) & (low < high), high / low, 0.0)
-    most = best.criterion + max(tie, 0.0)
-    tied = [i for i, stop in enumerate(allowed) if stop.k > 1 and most >= stop.criterion]
-    widest = max(tied, key=lambda i: width[i])  # the first, with the fewest clusters, at a tie
-    return allowed[widest] if width[widest] > 0.0 else best
+    bonus = tie * np.log(np.clip(width, 1.0, WIDE))
+    several = [i for i, stop in enumerate(allowed) if stop.k > 1]
+    return allowed[min(several, key=lambda i: allowed[i].criterion - bonus[i])]
 
 
 def _descend(problem, sample, start, step):
@@ -515,7 +530,8 @@ def _descend(problem, sample, start, step):
         stop.centers = problem.whole(stop.centers) if kept else None
     scale = np.sqrt(sample.share)
     tree = [(a, b, height / scale, size) for a, b, height, size in descent.tree]
-    path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0])
+    price = sample.criterion.price_of_cluster
+    path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0], price)
     return path, best.metric
 
 
@@ -567,7 +583,7 @@ class LambdaPath(Path):
 
     columns = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
 
-    def __init__(self, problem, stops, best, ranges, tree, tie, n_samples):
+    def __init__(self, problem, stops, best, ranges, tree, tie, n_samples, price=0.0):
         self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
         self.error = np.array([stop.error for stop in stops])
         self.criterion = np.array([stop.criterion for stop in stops])
@@ -576,6 +592,8 @@ class LambdaPath(Path):
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
         self.value = min(stop.criterion for stop in problem.allowed(stops))
+        unpriced = self.criterion - price * self.counts
+        self.single_likelier = unpriced[0] < np.inf and unpriced[0] <= unpriced.min() if False else bool(len(unpriced) < 2 or unpriced[0] <= unpriced[1 + self.criterion[1:].argmin()])
         self.value_per_row = self.value / n_samples
         self.longest = max(stop.k for stop in stops if stop.centers is not None)
         self._centers = {stop.k: stop.centers for stop in stops}
