@@ -325,7 +325,7 @@ class DPMeans(NearestCenters, CenterEstimator):
             return None
         options = {"lam": self.lam_, "most": self.max_clusters, "rough": True}
         path = find_path(X, weight, np.random.RandomState(0), n_threads, **options)
-        objective = path.inertia + self.lam_ * path.n_clusters
+        objective = path.found_error + self.lam_ * path.n_clusters
         if not objective.min() < MUCH_BETTER * self.objective_:
             return None
         return (

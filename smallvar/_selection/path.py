@@ -37,6 +37,9 @@ TURNS = 3  # ways down at most in the metric of the clusters, as long as each is
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
+LAST_SWEEPS = 300  # at most, that bring a clustering of a path to a fixed point
+CHEAP = 1 << 22  # multiply-adds of one sweep for each: so many are no matter, and all are brought
+MARGIN = 0.99  # of an error: what sweeps to a fixed point may leave, when a penalty is chosen
 
 
 class Descent:
@@ -187,17 +190,22 @@ class _Problem:
 
     def sample(self, size, rng):
         """So many rows, to go down on."""
-        rows, X, weight = self.rows, self.X, self.weight
+        rows = self.rows
         if size < self.n:
             drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
             rows = drawn if rows is None else rows[drawn]
+        return self.take(rows)
+
+    def take(self, rows):
+        """These rows, None: all, to go down on."""
+        X, weight = self.X, self.weight
         if rows is not None:
             X, weight = some_rows(X, rows), None if weight is None else weight[rows]
         if issparse(X):
             X = X.toarray()
         if not self.varying.all():
             X = X[:, self.varying]
-        return _Sample(X, weight, self)
+        return _Sample(X, weight, rows, self)
 
     def whole(self, centers):
         """Centers with the constant columns put back."""
@@ -232,16 +240,18 @@ class Clustering:
 class _Sample:
     """Rows, a descent on them, and the criterion.
 
-    ``share`` is what an error of theirs is of that of all rows. Once turned, the descent is on the
-    rows times a matrix; errors, criterion and centers are still those of the rows as they are.
+    ``share`` is what an error of theirs is of that of all rows; ``rows`` are their numbers, None
+    for all. Once turned, the descent is on the rows times a matrix; errors, criterion and centers
+    are still those of the rows as they are, and ``plain`` the descent on these.
     """
 
-    def __init__(self, X, weight, problem):
+    def __init__(self, X, weight, rows, problem):
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
         self.share /= problem.unit
-        self.turned = False
+        self.rows, self.turned = rows, False
         made = problem.family(X, weight, problem.n_threads, problem.unit)
         self.criterion, self.descent = made
+        self.plain = self.descent
 
     def turn(self, metric, centers):
         """From here on go down in this metric; returns what the centers are in it."""
@@ -263,6 +273,54 @@ class _Sample:
         elif measure:
             found.error = sweep.squared_error() / self.share
         return found
+
+    def fixed_point(self, centers):
+        """Centers at which plain sweeps from these end, as many, and the error of the nearest."""
+        sweep, opened = self.plain.sweep, True
+        sweep.start(np.ascontiguousarray(centers))
+        for _ in range(LAST_SWEEPS):
+            sweep.assign()
+            moved = sweep.moved()
+            if sweep.crowded:
+                sweep.use_double()
+            if not (moved or opened):
+                break
+            sweep.move_centers()
+            opened = self._open_farthest(len(centers))
+        else:
+            sweep.assign()
+        if sweep.k < len(centers):  # as many rows are too near to each other to be told apart
+            return centers, self.error_of(centers)
+        return sweep.centers, sweep.squared_error() / self.share
+
+    def _open_farthest(self, size):
+        """Where sweeps have emptied clusters, others open at the farthest rows; whether any did."""
+        sweep, weight, k = self.plain.sweep, self.plain.weight, self.plain.sweep.k
+        while sweep.k < size:
+            distance = sweep.own_distances()
+            distance[distance <= self.plain.rounding] = 0.0
+            row = int((distance if weight is None else weight * distance).argmax())
+            if not distance[row] > 0.0:
+                break
+            sweep.seed(np.array([row]))
+        return sweep.k > k
+
+    def grown(self, centers, size):
+        """These centers, and more at the rows farthest from all of them."""
+        sweep = self.plain.sweep
+        sweep.start(np.ascontiguousarray(centers))
+        sweep.assign()
+        self._open_farthest(size)
+        return sweep.centers
+
+    def error_of(self, centers):
+        """The error of the rows from the nearest of these centers."""
+        sweep = self.plain.sweep
+        sweep.start(np.ascontiguousarray(centers))
+        sweep.assign()
+        if len(centers) == 1:
+            sweep.move_centers()  # a divergence does not begin at a single center itself
+        return sweep.squared_error() / self.share
 
 
 def dense_bytes(X, rough=False):
@@ -290,7 +348,9 @@ def find_path(
     If the clusters found are long, all in the same directions, further ways down measure distances
     as they do; the best one is the path. ``rough``: only few rows are used. ``look``: so many are
     for the first way down, None: as COARSE and NUMBERS say. ``callback`` is called after every way
-    down, unless it is None.
+    down, unless it is None. Where no ``lam`` is given, the clusterings of the path are brought to
+    fixed points of plain sweeps: those that the penalty depends on at once, the others when they
+    are asked for; where it is given, all of them are when they are asked for.
     """
     if issparse(X) and dense_bytes(X, rough) > DENSE_BYTES:
         raise ValueError(
@@ -306,16 +366,18 @@ def find_path(
     with one_blas_thread():
         tell = _Reporter(callback)
         path, metric, sample = _find(problem, rng, init, rough, look, tell)
+        plain = path
         turns = TURNS if lam is None and init is None else 0
         for _ in range(turns):
             if metric is None:
                 break
-            start = sample.turn(metric, path.centers(path.longest)[:, problem.varying])
+            start = sample.turn(metric, path.found(path.longest)[:, problem.varying])
             other, metric = _descend(problem, sample, start, _fine(0, False))
             tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
             if not other.value < path.value - sample.criterion.tie:
                 break
             path = other
+        path.settle(sample, plain)
     return path
 
 
@@ -369,7 +431,7 @@ def _find(problem, rng, init, rough, look, tell):
             # the best is among the numbers left out around this one
             above = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
             top = above[0] if len(above) else path.longest
-            start = path.centers(min(top, path.longest))[:, problem.varying]
+            start = path.found(min(top, path.longest))[:, problem.varying]
             low, single = path.best - 2 * step, True
         full = path.best > 0.85 * reach and reach != problem.most
         if full and init is None and not last:
@@ -504,18 +566,140 @@ class LambdaPath(Path):
 
     def __init__(self, problem, stops, best, ranges, tree, tie, n_samples):
         self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
-        self.error = np.array([stop.error for stop in stops])
         self.criterion = np.array([stop.criterion for stop in stops])
-        self.lam_low, self.lam_high = (np.array(bound) for bound in ranges)
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
         self.value = min(stop.criterion for stop in problem.allowed(stops))
         self.longest = max(stop.k for stop in stops if stop.centers is not None)
+        self.found_error = np.array([stop.error for stop in stops])
+        self._table = self.found_error, *(np.array(bound) for bound in ranges)
         self._centers = {stop.k: stop.centers for stop in stops}
         self._X, self._family = problem.X, problem.family
-        i = int(np.searchsorted(self.n_clusters, self.best))
-        self.lam = penalty_within(self.lam_low[i], self.lam_high[i], 2.0 * self.inertia[0] or 1.0)
+        # what brings the clusterings to fixed points; those that are, or must stay as they are
+        self._problem, self._rows, self._settled = problem, None, set()
+        self._adopted, self._complete = False, not problem.varying.any()
+        self._choose()
+
+    def _choose(self):
+        """The penalty for the best number."""
+        error, low, high = self._table
+        i = int(np.searchsorted(self.counts, self.best))
+        most = high[i] if high[i] > 0.0 else np.inf  # fewer clusters have no larger error
+        self.lam = penalty_within(low[i], most, 2.0 * error[0] or 1.0)
+
+    def found(self, k):
+        """The centers as they were found on the way down, or at a fixed point where that is known.
+
+        Where a penalty is given, those to go on from, as long as nothing else is asked for.
+        """
+        return self._centers[k].copy()
+
+    def settle(self, sample, plain):
+        """After the way down on this sample: other clusterings, and the penalty, follow from it.
+
+        ``plain`` is the path that was found in the metric of the data: where it has a better
+        clustering, that is taken; for the best number only where the other one, at its fixed point,
+        is hardly better than one with fewer clusters. Sweeps to a fixed point are made for the best
+        number, for those around it, and for those on which the range of its penalties depends.
+        """
+        self._rows = sample.rows
+        if self._problem.lam is not None:
+            return
+        if plain is not self:
+            self._take(plain, sample)
+        kept = self.counts[self.counts <= self.longest]
+        if sample.plain.X.size * int(kept.sum()) <= CHEAP:
+            self._settle_all(sample)
+            self._choose()
+        else:
+            self._settle_some(sample)
+
+    def _take(self, plain, sample):
+        """Clusterings of the path in the metric of the data, where they are better."""
+        error, last = self.found_error, min(self.longest, plain.longest)
+        _, mine, others = np.intersect1d(self.counts, plain.counts, return_indices=True)
+        for i, j in zip(mine, others, strict=True):
+            k = int(self.counts[i])
+            if k <= last and k != self.best and plain.found_error[j] < error[i]:
+                self._centers[k], error[i] = plain.found(k), plain.found_error[j]
+        i = int(np.searchsorted(self.counts, self.best))
+        centers, least = (
+            self._centers[self.best][:, self._problem.varying],
+            error[:i].min(initial=np.inf),
+        )
+        centers, error[i] = sample.fixed_point(centers)
+        self._centers[self.best] = self._problem.whole(centers)
+        if error[i] < MARGIN * least:
+            self._settled.add(self.best)
+        elif self.best <= last and self.best in plain.counts:
+            self._centers[self.best] = plain.found(self.best)
+            error[i] = plain.found_error[plain.counts == self.best][0]
+
+    def _settle_some(self, sample):
+        """The best number at its fixed point, and the others that its penalty depends on."""
+        varying, counts = self._problem.varying, self.counts
+        error, last = self.found_error.copy(), int(np.searchsorted(counts, self.longest))
+        i = int(np.searchsorted(counts, self.best))
+        todo = {j for j in (i - 1, i, i + 1) if 0 <= j <= last}
+        while todo:
+            for j in sorted(todo):
+                k = int(counts[j])
+                centers, error[j] = sample.fixed_point(self._centers[k][:, varying])
+                self._centers[k] = self._problem.whole(centers)
+                self._settled.add(k)
+            self._table = error, *envelope(counts, error)
+            self._choose()
+            # those at the ends of the range, and those that might be better at the penalty
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slope = (error[i] - error) / (counts - counts[i])
+            near = MARGIN * error + self.lam * counts <= error[i] + self.lam * counts[i]
+            near[i + 1 :][slope[i + 1 :] >= slope[i + 1 :].max(initial=0.0)] = True
+            near[:i][slope[:i] <= slope[:i].min(initial=np.inf)] = True
+            todo = {j for j in np.flatnonzero(near).tolist() if j <= last}
+            todo = {j for j in todo if int(counts[j]) not in self._settled}
+
+    def _settle_all(self, sample):
+        """All clusterings at fixed points, each with a smaller error than those of fewer clusters.
+
+        The best one, and others that have been at fixed points before, stay as they are.
+        """
+        varying, whole = self._problem.varying, self._problem.whole
+        error, found, lowest = self._table[0].copy(), dict(self._centers), None
+        for i, k in enumerate(self.counts.tolist()):
+            least = np.inf if lowest is None else error[lowest]
+            if found[k] is None:
+                error[i] = min(error[i], least)
+                continue
+            centers = found[k][:, varying]
+            if k == self.best and self._adopted:
+                error[i] = sample.error_of(centers)
+            elif k not in self._settled:
+                centers, error[i] = sample.fixed_point(centers)
+                if not error[i] < least:
+                    fewer = found[int(self.counts[lowest])][:, varying]
+                    centers, error[i] = sample.fixed_point(sample.grown(fewer, k))
+                found[k] = whole(centers)
+            if error[i] < least:
+                lowest = i
+        self._centers, self._settled = found, {k for k in found if found[k] is not None}
+        self._table = error, *envelope(self.counts, error)
+        self._complete = True
+
+    def _completed(self):
+        """Errors, and the penalties from low to high for which each number is best."""
+        if not self._complete:
+            with one_blas_thread():
+                self._settle_all(self._problem.take(self._rows))
+        return self._table
+
+    def adopt(self, centers):
+        """Take the centers of a fit that went on from those of the best number, if as many."""
+        before = self._centers[self.best]
+        if centers.shape == before.shape and not np.array_equal(centers, before):
+            self._centers[self.best] = centers.copy()
+            if self._problem.varying.any():
+                self._adopted, self._complete = True, False
 
     @property
     def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
@@ -527,8 +711,25 @@ class LambdaPath(Path):
         """The sum of squared distances for each number of clusters, ``error``."""
         return self.error
 
+    @property
+    def error(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """The weighted sum of squared distances to the nearest centers."""
+        return self._completed()[0]
+
+    @property
+    def lam_low(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """The lowest penalty for which each number of clusters is best."""
+        return self._completed()[1]
+
+    @property
+    def lam_high(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """The highest penalty for which each number of clusters is best."""
+        return self._completed()[2]
+
     def __getstate__(self):
-        return {name: value for name, value in vars(self).items() if name != "_X"}
+        self._completed()
+        lost = ("_X", "_problem", "_rows")
+        return {name: value for name, value in vars(self).items() if name not in lost}
 
     def centers(self, k: int | np.integer) -> NDArray[np.float64]:
         """Return the centers of the clustering into ``k`` clusters.
@@ -550,6 +751,8 @@ class LambdaPath(Path):
             raise ValueError(f"k must be on the path, got k={k}: {where}")
         if self._centers[k] is None:
             raise ValueError(f"k must be <= {self.longest}, got k={k}: centers beyond are not kept")
+        if k not in self._settled:
+            self._completed()
         return self._centers[k].copy()
 
     def labels(
