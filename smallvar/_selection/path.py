@@ -315,11 +315,10 @@ class _Sample:
 
     def error_of(self, centers):
         """The error of the rows from the nearest of these centers."""
-        sweep = self.plain.sweep
-        sweep.start(np.ascontiguousarray(centers))
+        sweep, centers = self.plain.sweep, np.ascontiguousarray(centers)
+        sweep.start(centers)
+        sweep.set_centers(centers)  # a divergence does not begin at a single center itself
         sweep.assign()
-        if len(centers) == 1:
-            sweep.move_centers()  # a divergence does not begin at a single center itself
         return sweep.squared_error() / self.share
 
 
