@@ -523,10 +523,12 @@ class LambdaPath(Path):
     counts : ndarray of shape (n_path,), intp
         The numbers of clusters K, ascending from 1; ``n_clusters`` is another name for it. All up
         to 32, and those around the best; of
-        others some are left out, above 100 most, and all whose clustering has no smaller error
-        than one with fewer clusters.
+        others some are left out, above 100 most, and all whose clustering, on the way down, had no
+        smaller error than one with fewer clusters.
     error : ndarray of shape (n_path,), float64
-        The weighted sum of squared distances to the centers; ``inertia`` is another name for it.
+        The weighted sum of squared distances of the rows that the path was found on to the nearest
+        of ``centers(k)``; ``inertia`` is another name for it. If there are more rows than
+        ``n_samples``, an estimate of the sum of all.
     criterion : ndarray of shape (n_path,), float64
         The criterion of :func:`lambda_path`, the lower, the better; infinite for more clusters
         than a third of the distinct rows.
@@ -539,19 +541,27 @@ class LambdaPath(Path):
         The number chosen.
     lam : float
         A penalty for it: the geometric mean of its ``lam_low`` and ``lam_high`` (whichever is the
-        larger), or twice ``lam_low`` where it is 1. It is what a cluster must save, of the order of
+        larger), or twice ``lam_low`` where it is 1; of much data nearly so. It is what a cluster must save, of the order of
         the squared error of a whole cluster, and no distance.
     ranking : ndarray of shape (n_path,), intp
         All K, those of the lowest criterion first.
     longest : int
-        The largest K whose centers are kept.
+        The largest K whose centers are kept; of more clusters only what was known on the way down.
     n_samples : int
         The rows that the path was found on: all, or a random sample of them.
     linkage : ndarray of shape (n_leaves - 1, 4), float64
         The mergers, in the format of ``scipy.cluster.hierarchy``: the leaves are the clusters at
         which the way down began, a height is the root of twice what a merger added to the inertia
-        (in the metric of the clusters, where they are long), or that of the merger before where
-        that is more.
+        then (in the metric of the clusters, where they are long), or that of the merger before
+        where that is more.
+
+    Notes
+    -----
+    The clusterings are fixed points of plain k-means sweeps, begun at those of the way down. After
+    a fit with ``lam="auto"``, the one into ``best`` clusters is that of the fit: ``labels(best)``
+    are its ``labels_``. Of much data the others are brought to their fixed points when the path is
+    first asked for them, which takes about as long as finding the path; so the rows must not be
+    changed in between.
     """
 
     tie: float
@@ -741,7 +751,8 @@ class LambdaPath(Path):
         Returns
         -------
         centers : ndarray of shape (k, n_features), float64
-            The means of the clusters (of the rows that the path was found on).
+            The means of the clusters (of the rows that the path was found on, after a fit with
+            ``lam="auto"`` and for the number chosen those of the fit).
         """
         check_number(k, "k", low=1, integer=True)
         if k not in self._centers:
@@ -804,8 +815,8 @@ def lambda_path(
         S(K) = sum_i w_i ||x_i - mu_{z_i}||^2
 
     by merging the pair of clusters that raises it least, (w_a w_b / (w_a + w_b)) ||mu_a - mu_b||^2,
-    from many clusters down to one, with k-means sweeps after every merger. So the K for which
-    S(K) + lam K is least is known for all lam at once. Among all K the one is chosen that
+    from many clusters down to one, with k-means sweeps after every merger, and at last to a fixed
+    point for every K. So the K for which S(K) + lam K is least is known for all lam at once. Among all K the one is chosen that
     minimizes a description length, the ``criterion``: see Notes.
 
     Parameters
@@ -853,8 +864,10 @@ def lambda_path(
     the number of directions in which the rows vary at all: columns that are linear combinations
     of others add none. Where that is the number of columns, a single cluster may also be a uniform
     box, and in two columns each cluster may have a covariance of its own. If clusters are long, the
-    way down is taken again in the metric that makes them round, from the same clusters, and is the
-    path if its criterion is lower by more than 2 log(u), the price of a parameter. Numbers above 1
+    way down is taken again in the metric that makes them round, from the same clusters, and decides
+    if its criterion is lower by more than 2 log(u), the price of a parameter; errors and labels are
+    those of plain sweeps from its clusters into the number chosen, and for other numbers from those
+    of the way before where these are better. Numbers above 1
     whose criteria differ by less are a tie: the one with the widest range ``lam_high / lam_low`` is
     chosen.
 
