@@ -321,7 +321,7 @@ def _starts_of_paths(fit, rng, make_start, find_path, penalty):
                 algorithm = "collapsed" if fit.algorithm == "collapsed" else "serial"
                 lam = path.lam if penalty is None else penalty(path)
                 k = path.best
-                yield make_start(StartPoint(order, path.centers(k), lam, algorithm, k, path))
+                yield make_start(StartPoint(order, path.found(k), lam, algorithm, k, path))
                 continue
             for k in _candidates(path, fit):
                 centers = path.found(k)

@@ -145,6 +145,23 @@ def _coarse(k):
     return max(1, k // 10)
 
 
+class Metric:
+    """A metric that makes clusters round: the distance of rows after a matrix, from an origin."""
+
+    def __init__(self, matrix, origin):
+        self.matrix, self.origin = matrix, origin
+
+    def __call__(self, X):
+        """The rows, less the origin, times the matrix."""
+        out = np.empty((X.shape[0], self.matrix.shape[1]))
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+            for i in range(0, X.shape[0], BLOCK):
+                out[i : i + BLOCK] = (X[i : i + BLOCK] - self.origin) @ self.matrix
+        if not np.isfinite(out).all():
+            raise ValueError("X must be so near the rows of the fit that distances are finite")
+        return out
+
+
 def _fine(low, single):
     """Single steps where few clusters are left, or above ``low`` if asked for; else larger ones."""
 
@@ -256,10 +273,9 @@ class _Sample:
     def turn(self, metric, centers):
         """From here on go down in this metric; returns what the centers are in it."""
         c = self.criterion
-        blocks = range(0, c.X.shape[0], BLOCK)
-        X = np.concatenate([(c.X[i : i + BLOCK] - c.frame.origin) @ metric for i in blocks])
-        self.descent, self.turned = _descent(X, c.weight, c.n_threads), True
-        return (centers - c.frame.origin) @ metric
+        self.metric = Metric(metric, c.frame.origin)
+        self.descent, self.turned = _descent(self.metric(c.X), c.weight, c.n_threads), True
+        return self.metric(centers)
 
     def stop(self, judge, measure):
         """The clustering at which the descent is now; its criterion and its error where wanted."""
@@ -341,6 +357,7 @@ def find_path(
     look=None,
     callback=None,
     family=squared_euclidean,
+    in_metric=False,
 ):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
 
@@ -349,7 +366,8 @@ def find_path(
     for the first way down, None: as COARSE and NUMBERS say. ``callback`` is called after every way
     down, unless it is None. Where no ``lam`` is given, the clusterings of the path are brought to
     fixed points of plain sweeps: those that the penalty depends on at once, the others when they
-    are asked for; where it is given, all of them are when they are asked for.
+    are asked for; where it is given, all of them are when they are asked for. ``in_metric``: where
+    the best path is one in another metric, the sweeps are in that, and so is all of the path.
     """
     if issparse(X) and dense_bytes(X, rough) > DENSE_BYTES:
         raise ValueError(
@@ -365,7 +383,7 @@ def find_path(
     with one_blas_thread():
         tell = _Reporter(callback)
         path, metric, sample = _find(problem, rng, init, rough, look, tell)
-        plain = path
+        plain, turned = path, None
         turns = TURNS if lam is None and init is None else 0
         for _ in range(turns):
             if metric is None:
@@ -375,9 +393,13 @@ def find_path(
             tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
             if not other.value < path.value - sample.criterion.tie:
                 break
-            path = other
-        path.settle(sample, plain)
-    return path
+            path, turned = other, sample.metric
+        if not in_metric or turned is None:
+            path.settle(sample, plain)
+            return path
+        matrix, origin = np.zeros((X.shape[1], turned.matrix.shape[1])), problem.constant.copy()
+        matrix[problem.varying], origin[problem.varying] = turned.matrix, turned.origin
+        return path.moved_to(Metric(matrix, origin), X, weight, sample.rows)
 
 
 class _Reporter:
@@ -541,14 +563,18 @@ class LambdaPath(Path):
         The number chosen.
     lam : float
         A penalty for it: the geometric mean of its ``lam_low`` and ``lam_high`` (whichever is the
-        larger), or twice ``lam_low`` where it is 1; of much data nearly so. It is what a cluster must save, of the order of
-        the squared error of a whole cluster, and no distance.
+        larger), or twice ``lam_low`` where it is 1; of much data nearly so. It is what a cluster
+        must save, of the order of the squared error of a whole cluster, and no distance.
     ranking : ndarray of shape (n_path,), intp
         All K, those of the lowest criterion first.
     longest : int
         The largest K whose centers are kept; of more clusters only what was known on the way down.
     n_samples : int
         The rows that the path was found on: all, or a random sample of them.
+    metric : ndarray of shape (n_features, n_directions) or None
+        Where :class:`DPMeans` was asked for labels in the metric that makes clusters round, and the
+        best path is one in such a metric: the matrix by which rows are multiplied. Centers are then
+        those of rows so multiplied, and errors and penalties are in their squared units.
     linkage : ndarray of shape (n_leaves - 1, 4), float64
         The mergers, in the format of ``scipy.cluster.hierarchy``: the leaves are the clusters at
         which the way down began, a height is the root of twice what a merger added to the inertia
@@ -585,6 +611,7 @@ class LambdaPath(Path):
         self._table = self.found_error, *(np.array(bound) for bound in ranges)
         self._centers = {stop.k: stop.centers for stop in stops}
         self._X, self._family = problem.X, problem.family
+        self._metric = None
         # what brings the clusterings to fixed points; those that are, or must stay as they are
         self._problem, self._rows, self._settled = problem, None, set()
         self._adopted, self._complete = False, not problem.varying.any()
@@ -603,6 +630,39 @@ class LambdaPath(Path):
         Where a penalty is given, those to go on from, as long as nothing else is asked for.
         """
         return self._centers[k].copy()
+
+    def moved_to(self, metric, X, weight, rows):
+        """The same way down with centers, errors, labels and penalties in this metric."""
+        old = self._problem
+        problem = _Problem(metric(X), weight, old.n_threads, old.family, None, old.most)
+        sample, stops = problem.take(rows), []
+        counts = self.counts[self.counts <= self.longest]
+        for k, criterion in zip(counts.tolist(), self.criterion[: len(counts)], strict=True):
+            centers = metric(self._centers[k])
+            error = sample.error_of(centers[:, problem.varying])
+            stops.append(Clustering(k, centers, criterion, error))
+        ranges = envelope(counts, [stop.error for stop in stops])
+        best = stops[int(np.searchsorted(counts, self.best))]
+        path = LambdaPath(problem, stops, best, ranges, self.linkage, self.tie, self.n_samples)
+        path._metric, path._rows = metric, rows
+        path._settle_all(sample)
+        path._choose()
+        return path
+
+    @property
+    def metric(self) -> NDArray[np.float64] | None:  # numpydoc ignore=RT01
+        """The matrix by which rows are multiplied; None: distances are those of the data."""
+        return None if self._metric is None else self._metric.matrix.copy()
+
+    @property
+    def rule(self):
+        """What turns rows into those that distances are measured between; None: nothing."""
+        return self._metric
+
+    @property
+    def rows(self):
+        """The rows that distances are measured between."""
+        return self._X
 
     def settle(self, sample, plain):
         """After the way down on this sample: other clusterings, and the penalty, follow from it.
@@ -721,17 +781,17 @@ class LambdaPath(Path):
         return self.error
 
     @property
-    def error(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+    def error(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The weighted sum of squared distances to the nearest centers."""
         return self._completed()[0]
 
     @property
-    def lam_low(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+    def lam_low(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The lowest penalty for which each number of clusters is best."""
         return self._completed()[1]
 
     @property
-    def lam_high(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+    def lam_high(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The highest penalty for which each number of clusters is best."""
         return self._completed()[2]
 
@@ -751,8 +811,9 @@ class LambdaPath(Path):
         Returns
         -------
         centers : ndarray of shape (k, n_features), float64
-            The means of the clusters (of the rows that the path was found on, after a fit with
-            ``lam="auto"`` and for the number chosen those of the fit).
+            The means of the clusters (of the rows that the path was found on; after a fit with
+            ``lam="auto"``, for the number chosen, those of the fit). In another ``metric`` of shape
+            (k, n_directions): means of the rows multiplied by it.
         """
         check_number(k, "k", low=1, integer=True)
         if k not in self._centers:
@@ -763,7 +824,10 @@ class LambdaPath(Path):
             raise ValueError(f"k must be <= {self.longest}, got k={k}: centers beyond are not kept")
         if k not in self._settled:
             self._completed()
-        return self._centers[k].copy()
+        centers = self._centers[k]
+        if self._metric is not None:
+            return centers + self._metric.origin @ self._metric.matrix
+        return centers.copy()
 
     def labels(
         self, k: int | np.integer, X: Data | None = None, *, n_threads: int | None = None
@@ -784,15 +848,19 @@ class LambdaPath(Path):
         labels : ndarray of shape (n_samples,), int32
             Row of ``centers(k)``.
         """
-        centers = self.centers(k)
+        self.centers(k)
+        centers = self._centers[k]
         if X is None:
             X = getattr(self, "_X", None)
             if X is None:
                 raise ValueError("X must be given: a path that was pickled has lost its rows")
         else:
-            X = check_data(X, sparse=self._family is squared_euclidean)
-            if X.shape[1] != centers.shape[1]:
-                raise ValueError(f"X must have {centers.shape[1]} columns, got {X.shape[1]}")
+            X = check_data(X, sparse=self._family is squared_euclidean and self._metric is None)
+            columns = centers.shape[1] if self._metric is None else len(self._metric.matrix)
+            if X.shape[1] != columns:
+                raise ValueError(f"X must have {columns} columns, got {X.shape[1]}")
+            if self._metric is not None:
+                X = self._metric(X)
         check_number(n_threads, "n_threads", low=1, integer=True, none=True)
         if self._family is not squared_euclidean:
             return self._family.labels(X, centers)
@@ -816,8 +884,8 @@ def lambda_path(
 
     by merging the pair of clusters that raises it least, (w_a w_b / (w_a + w_b)) ||mu_a - mu_b||^2,
     from many clusters down to one, with k-means sweeps after every merger, and at last to a fixed
-    point for every K. So the K for which S(K) + lam K is least is known for all lam at once. Among all K the one is chosen that
-    minimizes a description length, the ``criterion``: see Notes.
+    point for every K. So the K for which S(K) + lam K is least is known for all lam at once. Among
+    all K the one is chosen that minimizes a description length, the ``criterion``: see Notes.
 
     Parameters
     ----------
