@@ -20,6 +20,7 @@ from packaging.version import Version
 from problems import PATH_FAMILIES, blobs, check_state, path_problem
 from scipy.cluster import hierarchy
 from sklearn import datasets
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris, make_blobs
 from sklearn.exceptions import ConvergenceWarning
@@ -1314,13 +1315,11 @@ def check_fixed_points(path, X, weights=None, rows=None, rtol=1e-9):
             np.testing.assert_allclose(centers, means, atol=1e-9 * np.abs(X).max())
 
 
-def long_problem(seed, n=400, d=4, k=5):
-    """Clusters that are long in the same directions, and the best path is one in another metric."""
+def long_problem(seed, n=400):
+    """Clusters longer than they are apart, in the same direction: k-means cuts them across."""
     rng = np.random.default_rng(seed)
-    z = rng.integers(k, size=n)
-    X = rng.normal(size=(n, d)) * np.geomspace(4, 0.3, d)
-    X[:, -1] += 3 * z
-    return X, z
+    z = rng.integers(3, size=n)
+    return rng.normal(size=(n, 4)) * [3.5, 0.3, 0.3, 0.3] + 3 * np.eye(4)[z + 1], z
 
 
 @pytest.mark.parametrize("cheap", [0, path_module.CHEAP])
@@ -1447,3 +1446,114 @@ def test_a_cluster_that_sweeps_empty_opens_elsewhere():
     centers, error = sample.fixed_point(start[:3])
     assert centers.shape == (3, 2)
     assert error > 0  # the centers given, as there are no three rows
+
+
+# Labels in the metric of the path -----------------------------------------------------------
+
+
+def check_metric(model, X, weights=None):
+    """All that the fit says is in its metric, but for the centers."""
+    X = np.asarray(X, dtype=float)
+    w = np.ones(len(X)) if weights is None else weights
+    metric, path, labels, used = model.metric_, model.path_, model.labels_, w > 0
+    Z, k = X @ metric, model.n_clusters_
+    assert metric.shape[0] == X.shape[1] and k == path.best
+    assert np.array_equal(metric, path.metric)
+    means = twins.exact.weighted_means(Z[used], w[used], labels[used])
+    far = 1e-9 * np.abs(Z).max()
+    np.testing.assert_allclose(path.centers(k), means, atol=far)
+    error = twins.exact.sum_of_squares(Z[used], w[used], labels[used], means)
+    np.testing.assert_allclose(model.inertia_, error)
+    np.testing.assert_allclose(path.inertia[path.n_clusters == k], error)
+    np.testing.assert_allclose(model.objective_, error + model.lam_ * k)
+    np.testing.assert_allclose(-model.score(X, sample_weight=weights), model.objective_)
+    assert model.lam_ == path.lam
+    i = list(path.n_clusters).index(k)
+    assert path.lam_low[i] <= path.lam <= path.lam_high[i]
+    assert np.all(np.diff(path.inertia) < 0)
+    own = twins.exact.weighted_means(X[used], w[used], labels[used])
+    np.testing.assert_allclose(model.cluster_centers_, own, atol=1e-9 * np.abs(X).max())
+    for found in (model.predict(X), path.labels(k), path.labels(k, X)):
+        assert np.array_equal(found, labels)
+    squares = ((Z[:, None] - means) ** 2).sum(axis=2)
+    np.testing.assert_allclose(model.transform(X) ** 2, squares, rtol=1e-6, atol=far**2 + 1e-9)
+    assert np.array_equal(squares.argmin(axis=1)[used], labels[used])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("algorithm", ["serial", "collapsed"])
+@seeds(4)
+def test_labels_in_the_metric_of_the_path(algorithm, weighted, seed):
+    X, truth = long_problem(seed)
+    rng = np.random.default_rng(seed)
+    weights = rng.gamma(1.0, size=len(X)) * (rng.random(len(X)) > 0.1) if weighted else None
+    options = {"algorithm": algorithm, "random_state": seed, "n_init": 1 + seed % 2}
+    plain = DPMeans(**options).fit(X, sample_weight=weights)
+    model = DPMeans(metric="auto", **options).fit(X, sample_weight=weights)
+    assert plain.path_.metric is None and not hasattr(plain, "metric_")
+    assert model.path_.best == plain.path_.best == 3
+    assert adjusted_rand_score(truth, model.labels_) > 0.99
+    assert adjusted_rand_score(truth, plain.labels_) < 0.5
+    check_metric(model, X, weights)
+    other = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(other.predict(X), model.labels_)
+    assert np.array_equal(other.path_.labels(4, X), model.path_.labels(4))
+    assert clone(model).metric == "auto"
+
+
+def test_labels_in_a_metric_of_columns_that_follow_from_others():
+    X, truth = long_problem(1)
+    one = DPMeans(metric="auto", random_state=0).fit(X)
+    more = np.column_stack([X[:, 0], np.full(len(X), 7.0), X[:, 1:], X[:, 1:2] * 3, X.sum(axis=1)])
+    frame = pd.DataFrame(more, columns=list("abcdefg"))
+    model = DPMeans(metric="auto", random_state=0).fit(frame)
+    assert model.metric_.shape == (7, 4)
+    assert not model.metric_[1].any()
+    assert model.feature_names_in_.tolist() == list("abcdefg")
+    check_metric(DPMeans(metric="auto", random_state=0).fit(more), more)
+    assert adjusted_rand_score(truth, model.labels_) > 0.99
+    far = one.fit(X + 1e7)
+    check_metric(DPMeans(metric="auto", random_state=0).fit(X.astype(np.float32)), np.float32(X))
+    assert adjusted_rand_score(truth, far.labels_) > 0.99 and np.array_equal(
+        far.predict(X + 1e7), far.labels_
+    )
+    single = DPMeans(metric="auto", random_state=0).fit(np.float32(X))
+    assert single.transform(np.float32(X)).dtype == np.float32
+    names = model.set_output(transform="pandas").transform(frame)
+    assert names.shape == (len(X), 3)
+
+
+def test_labels_in_the_metric_where_the_path_saw_fewer_rows():
+    X, truth = long_problem(0, n=24_000)
+    model = DPMeans(metric="auto", random_state=0).fit(X)
+    path = model.path_
+    assert path.n_samples < len(X) and model.n_clusters_ == path.best == 3
+    assert np.array_equal(path.labels(3), model.labels_)
+    assert np.array_equal(model.predict(X), model.labels_)
+    np.testing.assert_allclose(path.inertia[path.n_clusters == 3], model.inertia_, rtol=0.05)
+    assert adjusted_rand_score(truth, model.labels_) > 0.99
+
+
+def test_no_metric_where_squared_distances_are_best():
+    X = planted(5)[0]
+    one, two = DPMeans(random_state=0).fit(X), DPMeans(metric="auto", random_state=0).fit(X)
+    assert two.metric_ is None
+    assert path_bits(one.path_) == path_bits(two.path_)
+    assert np.array_equal(one.labels_, two.labels_) and one.objective_ == two.objective_
+    two.to_sklearn_kmeans()
+    long = DPMeans(metric="auto", random_state=0).fit(long_problem(0)[0])
+    with pytest.raises(ValueError, match="metric_ must be None for a KMeans"):
+        long.to_sklearn_kmeans()
+    assert not hasattr(long.set_params(metric="euclidean").fit(X), "metric_")
+    assert np.array_equal(long.predict(X), one.labels_)
+    assert DPMeans(metric="auto").fit(np.ones((5, 2))).metric_ is None
+
+
+@pytest.mark.parametrize("lam", [3.0, "farthest-first"])
+def test_a_metric_needs_a_path(lam):
+    with pytest.raises(ValueError, match="metric must be 'euclidean' for a penalty"):
+        DPMeans(lam=lam, metric="auto").fit(X_SMALL)
+    with pytest.raises(ValueError, match="metric must be"):
+        DPMeans(metric="cosine").fit(X_SMALL)
+    with pytest.raises(ValueError, match="metric='auto' takes dense data only"):
+        DPMeans(metric="auto").fit(scipy.sparse.csr_array(X_SMALL))

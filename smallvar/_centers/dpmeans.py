@@ -364,14 +364,39 @@ class DPMeans(NearestCenters, CenterEstimator):
         return metric(X), centers
 
     def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
+        """Return a fitted scikit-learn KMeans with these centers, unless there is a ``metric_``.
+
+        It minimizes the squared error of this number of clusters and no penalty. Whatever takes a
+        fitted ``KMeans`` takes it, ONNX export for one.
+
+        Parameters
+        ----------
+        dtype : {numpy.float64, numpy.float32}, default=None
+            The type of its centers; None means that of the data of the fit. Methods of ``KMeans``
+            take data of the type of its centers only.
+
+        Returns
+        -------
+        kmeans : sklearn.cluster.KMeans
+            With copies of ``cluster_centers_`` and ``labels_``, and the ``inertia_``, ``n_iter_``,
+            ``n_features_in_`` and, if there are any, ``feature_names_in_``. Labels that it predicts
+            are those predicted here but for ties, up to rounding. ``score`` is minus the squared
+            error, without penalties. Fitted again, it begins at these centers.
+
+        Examples
+        --------
+        >>> from smallvar import DPMeans
+        >>> model = DPMeans(lam=4.0).fit([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0]])
+        >>> kmeans = model.to_sklearn_kmeans()
+        >>> kmeans.predict([[8.0, 8.0]])
+        array([1], dtype=int32)
+        """
         if "_in_metric" in vars(self):
             raise ValueError(
                 "metric_ must be None for a KMeans that predicts the same: fit one to the rows "
                 "times metric_, or this with metric='euclidean'"
             )
         return super().to_sklearn_kmeans(dtype)
-
-    to_sklearn_kmeans.__doc__ = NearestCenters.to_sklearn_kmeans.__doc__
 
     def _learn(self, fitted):
         """Set the attributes of a fit; returns it."""

@@ -145,7 +145,7 @@ def _coarse(k):
     return max(1, k // 10)
 
 
-class Metric:
+class Metric:  # numpydoc ignore=PR01
     """A metric that makes clusters round: the distance of rows after a matrix, from an origin."""
 
     def __init__(self, matrix, origin):
@@ -624,14 +624,14 @@ class LambdaPath(Path):
         most = high[i] if high[i] > 0.0 else np.inf  # fewer clusters have no larger error
         self.lam = penalty_within(low[i], most, 2.0 * error[0] or 1.0)
 
-    def found(self, k):
+    def found(self, k):  # numpydoc ignore=PR01,RT01
         """The centers as they were found on the way down, or at a fixed point where that is known.
 
         Where a penalty is given, those to go on from, as long as nothing else is asked for.
         """
         return self._centers[k].copy()
 
-    def moved_to(self, metric, X, weight, rows):
+    def moved_to(self, metric, X, weight, rows):  # numpydoc ignore=PR01,RT01
         """The same way down with centers, errors, labels and penalties in this metric."""
         old = self._problem
         problem = _Problem(metric(X), weight, old.n_threads, old.family, None, old.most)
@@ -655,16 +655,16 @@ class LambdaPath(Path):
         return None if self._metric is None else self._metric.matrix.copy()
 
     @property
-    def rule(self):
+    def rule(self):  # numpydoc ignore=RT01
         """What turns rows into those that distances are measured between; None: nothing."""
         return self._metric
 
     @property
-    def rows(self):
+    def rows(self):  # numpydoc ignore=RT01
         """The rows that distances are measured between."""
         return self._X
 
-    def settle(self, sample, plain):
+    def settle(self, sample, plain):  # numpydoc ignore=PR01
         """After the way down on this sample: other clusterings, and the penalty, follow from it.
 
         ``plain`` is the path that was found in the metric of the data: where it has a better
@@ -762,7 +762,7 @@ class LambdaPath(Path):
                 self._settle_all(self._problem.take(self._rows))
         return self._table
 
-    def adopt(self, centers):
+    def adopt(self, centers):  # numpydoc ignore=PR01
         """Take the centers of a fit that went on from those of the best number, if as many."""
         before = self._centers[self.best]
         if centers.shape == before.shape and not np.array_equal(centers, before):
