@@ -40,7 +40,7 @@ def fit_dpmeans(X, weight, fit, rng, n_threads, in_metric=False):
 
     def make_start(point):
         given, order = point.centers is not None, point.order
-        rows = X if point.path is None else point.path.rows
+        rows = X if point.path is None else point.path.measured()
         frame = RowsFrame(rows, weight, n_threads, point.centers)
         centers = point.centers if given else frame.mean.reshape(1, -1)
         w = weight if order is None or weight is None else weight[order]
@@ -348,20 +348,19 @@ class DPMeans(NearestCenters, CenterEstimator):
         fit = self._described(X.shape[0], lam, given)
         in_metric = self.metric == "auto"
         best = self._learn(fit_dpmeans(X, weight, fit, rng, n_threads, in_metric))
-        for name in ("metric_", "_in_metric"):
+        for name in ("metric_", "_turned_centers"):
             vars(self).pop(name, None)
         if in_metric:
             self.metric_ = self.path_.metric
             if self.metric_ is not None:
-                self._in_metric = self.path_.rule, best.centers
+                self._turned_centers = best.centers
                 self.cluster_centers_ = means_of(X, weight, self.labels_, n_threads)
         return best
 
     def _measured(self, X):
-        if "_in_metric" not in vars(self):
+        if "_turned_centers" not in vars(self):
             return super()._measured(X)
-        metric, centers = self._in_metric
-        return metric(X), centers
+        return self.path_.measured(X), self._turned_centers
 
     def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
         """Return a fitted scikit-learn KMeans with these centers, unless there is a ``metric_``.
@@ -391,7 +390,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         >>> kmeans.predict([[8.0, 8.0]])
         array([1], dtype=int32)
         """
-        if "_in_metric" in vars(self):
+        if "_turned_centers" in vars(self):
             raise ValueError(
                 "metric_ must be None for a KMeans that predicts the same: fit one to the rows "
                 "times metric_, or this with metric='euclidean'"

@@ -399,7 +399,7 @@ def find_path(
             return path
         matrix, origin = np.zeros((X.shape[1], turned.matrix.shape[1])), problem.constant.copy()
         matrix[problem.varying], origin[problem.varying] = turned.matrix, turned.origin
-        return path.moved_to(Metric(matrix, origin), X, weight, sample.rows)
+        return path.in_metric(Metric(matrix, origin), X, weight, sample)
 
 
 class _Reporter:
@@ -599,7 +599,7 @@ class LambdaPath(Path):
 
     columns = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
 
-    def __init__(self, problem, stops, best, ranges, tree, tie, n_samples):
+    def __init__(self, problem, stops, best, ranges, tree, tie, n_samples, metric=None):
         self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
         self.criterion = np.array([stop.criterion for stop in stops])
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
@@ -611,7 +611,7 @@ class LambdaPath(Path):
         self._table = self.found_error, *(np.array(bound) for bound in ranges)
         self._centers = {stop.k: stop.centers for stop in stops}
         self._X, self._family = problem.X, problem.family
-        self._metric = None
+        self._metric = metric
         # what brings the clusterings to fixed points; those that are, or must stay as they are
         self._problem, self._rows, self._settled = problem, None, set()
         self._adopted, self._complete = False, not problem.varying.any()
@@ -624,29 +624,34 @@ class LambdaPath(Path):
         most = high[i] if high[i] > 0.0 else np.inf  # fewer clusters have no larger error
         self.lam = penalty_within(low[i], most, 2.0 * error[0] or 1.0)
 
-    def found(self, k):  # numpydoc ignore=PR01,RT01
+    def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
         """The centers as they were found on the way down, or at a fixed point where that is known.
 
         Where a penalty is given, those to go on from, as long as nothing else is asked for.
         """
         return self._centers[k].copy()
 
-    def moved_to(self, metric, X, weight, rows):  # numpydoc ignore=PR01,RT01
+    def in_metric(
+        self,
+        metric: Metric,
+        X: NDArray[np.floating],
+        weight: NDArray[np.float64] | None,
+        sample: _Sample,
+    ) -> "LambdaPath":  # numpydoc ignore=PR01,RT01
         """The same way down with centers, errors, labels and penalties in this metric."""
         old = self._problem
         problem = _Problem(metric(X), weight, old.n_threads, old.family, None, old.most)
-        sample, stops = problem.take(rows), []
+        turned, stops = problem.take(sample.rows), []
         counts = self.counts[self.counts <= self.longest]
         for k, criterion in zip(counts.tolist(), self.criterion[: len(counts)], strict=True):
             centers = metric(self._centers[k])
-            error = sample.error_of(centers[:, problem.varying])
+            error = turned.error_of(centers[:, problem.varying])
             stops.append(Clustering(k, centers, criterion, error))
         ranges = envelope(counts, [stop.error for stop in stops])
         best = stops[int(np.searchsorted(counts, self.best))]
-        path = LambdaPath(problem, stops, best, ranges, self.linkage, self.tie, self.n_samples)
-        path._metric, path._rows = metric, rows
-        path._settle_all(sample)
-        path._choose()
+        options = self.linkage, self.tie, self.n_samples, metric
+        path = LambdaPath(problem, stops, best, ranges, *options)
+        path.settle(turned, path, everything=True)
         return path
 
     @property
@@ -654,17 +659,17 @@ class LambdaPath(Path):
         """The matrix by which rows are multiplied; None: distances are those of the data."""
         return None if self._metric is None else self._metric.matrix.copy()
 
-    @property
-    def rule(self):  # numpydoc ignore=RT01
-        """What turns rows into those that distances are measured between; None: nothing."""
-        return self._metric
+    def measured(
+        self, X: NDArray[np.floating] | None = None
+    ) -> NDArray[np.floating]:  # numpydoc ignore=PR01,RT01
+        """Return rows as distances are measured between them; None: those of the path."""
+        if X is None:
+            return self._X
+        return X if self._metric is None else self._metric(X)
 
-    @property
-    def rows(self):  # numpydoc ignore=RT01
-        """The rows that distances are measured between."""
-        return self._X
-
-    def settle(self, sample, plain):  # numpydoc ignore=PR01
+    def settle(
+        self, sample: _Sample, plain: "LambdaPath", everything: bool = False
+    ) -> None:  # numpydoc ignore=PR01
         """After the way down on this sample: other clusterings, and the penalty, follow from it.
 
         ``plain`` is the path that was found in the metric of the data: where it has a better
@@ -678,7 +683,7 @@ class LambdaPath(Path):
         if plain is not self:
             self._take(plain, sample)
         kept = self.counts[self.counts <= self.longest]
-        if sample.plain.X.size * int(kept.sum()) <= CHEAP:
+        if everything or sample.plain.X.size * int(kept.sum()) <= CHEAP:
             self._settle_all(sample)
             self._choose()
         else:
@@ -762,7 +767,7 @@ class LambdaPath(Path):
                 self._settle_all(self._problem.take(self._rows))
         return self._table
 
-    def adopt(self, centers):  # numpydoc ignore=PR01
+    def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
         """Take the centers of a fit that went on from those of the best number, if as many."""
         before = self._centers[self.best]
         if centers.shape == before.shape and not np.array_equal(centers, before):
