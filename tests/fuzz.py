@@ -116,6 +116,7 @@ PLAIN = (
     ["'serial'", "'delayed'", "'collapsed'", "'merge'"],
     ["None", "'x'", "3", "np.array(['serial', 'merge'])"],
 )
+METRIC = (["'euclidean'", "'euclidean'", "'auto'"], ["None", "'x'", "3", "np.array(['auto'])"])
 PENALTY = ([*LAM, "'farthest-first'"], LAM_ODD)
 AUTO = ([*LAM, *LAM, "'farthest-first'", "'auto'"], LAM_ODD)
 START = (
@@ -164,7 +165,10 @@ CUT = {
     **LOOP,
 }
 PARAMETERS = {
-    "DPMeans": {**CLUSTER, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG},
+    "DPMeans": {
+        **CLUSTER, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG,
+        "metric": METRIC,
+    },
     "BregmanDPMeans": {
         **CLUSTER, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG,
         "divergence": (["'squared_euclidean'", "'kl'", "'itakura_saito'", "'logistic'"], ["'x'", "None"]),

@@ -19,9 +19,13 @@ from hypothesis import strategies as st
 from packaging.version import Version
 from problems import PATH_FAMILIES, blobs, check_state, path_problem
 from scipy.cluster import hierarchy
+from sklearn import datasets
+from sklearn.base import clone
+from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris, make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
+from sklearn.preprocessing import scale
 from sklearn.utils import check_random_state
 from smallvar._sweeps.merge import fit_shape
 
@@ -29,6 +33,7 @@ from smallvar import (
     BregmanDPMeans,
     DPMeans,
     MiniBatchDPMeans,
+    SphericalDPMeans,
     cut_path,
     feature_path,
     lambda_path,
@@ -93,7 +98,8 @@ def test_equals_twin(family, seed, monkeypatch):
         sizes=p.sizes,
     )
     X = np.asarray(p.X, dtype=float)
-    share = check_share(path, twin)
+    share = twin.sample.share if twin.sample else 1.0
+    check_last_sweeps(model, p, twin, share)
     assert path.n_clusters.tolist() == [stop.k for stop in twin.stops]
     assert path.best == twin.best
     for stop in twin.stops:
@@ -112,7 +118,6 @@ def test_equals_twin(family, seed, monkeypatch):
     if path.inertia[0] > 0:
         assert path.n_samples == twin.n_samples
         np.testing.assert_allclose(path.tie, twin.tie, rtol=1e-12)
-    check_last_sweeps(model, p, path)
 
 
 @pytest.mark.parametrize("far", [1.0, 1e14])
@@ -170,33 +175,30 @@ def test_shape_of_squares_below_zero():
     np.testing.assert_allclose([one[0] for one in found], found[0][0], rtol=1e-9)
 
 
-def check_share(path, twin):
-    """Share of the weight that the rows of the path have."""
-    first = twin.stops[0].error
-    return first / path.inertia[0] if first > 0 else 1.0
-
-
-def check_last_sweeps(model, p, path):
+def check_last_sweeps(model, p, path, share):
     """The fit goes on from the centers of the path, and opens no more clusters, by Algorithm 1.
 
-    For a given lam it is the best of three collapsed ones.
+    For a given lam it is the best of three collapsed ones, from the path as it was on the way down.
+    Else the path has the centers of the fit then.
     """
+    stops = {stop.k: stop for stop in path.stops}
     if p.lam is None:
-        start = {"init": path.centers(path.best), "max_clusters": path.best}
-        twin = twins.dpmeans.serial(p.X, path.lam, weights=p.weights, **start)
+        start = {"init": stops[path.best].centers, "max_clusters": path.best}
+        twin = twins.dpmeans.serial(p.X, model.path_.lam, weights=p.weights, **start)
+        X = np.asarray(p.X, dtype=float)
+        if path.sample is not None:
+            path.adopt(twin.centers, np.ptp(X, axis=0) > 0)
     else:
         cap = np.inf if p.max_clusters is None else p.max_clusters
-        objective = path.inertia + p.lam * path.n_clusters
-        counts = path.n_clusters[np.argsort(objective, kind="stable")]
-        counts = [k for k in counts if k <= cap][:3]
+        found = sorted(path.found, key=lambda stop: stop.error / share + p.lam * stop.k)
         runs = [
             twins.dpmeans.collapsed(
-                p.X, p.lam, weights=p.weights, init=path.centers(k), max_clusters=p.max_clusters
+                p.X, p.lam, weights=p.weights, init=stop.centers, max_clusters=p.max_clusters
             )
-            for k in counts
+            for stop in [stop for stop in found if stop.k <= cap][:3]
         ]
         twin = min(runs, key=lambda twin: twin.objective)
-    assert model.lam_ == (path.lam if p.lam is None else p.lam)
+    assert model.lam_ == (model.path_.lam if p.lam is None else p.lam)
     assert np.array_equal(model.labels_, twin.labels)
     np.testing.assert_allclose(model.objective_path_, twin.objective_path, rtol=1e-9)
     check_state(model, p.X, p.weights)
@@ -1289,3 +1291,269 @@ def test_merge_with_extreme_penalties():
     assert endless.path_.best == 1
     guessed = DPMeans(lam="farthest-first", n_clusters=6, algorithm="merge", random_state=0).fit(X)
     assert guessed.lam_ == pytest.approx(twins.penalty.farthest_first(X, 6))
+
+
+# One clustering for each number of clusters -------------------------------------------------
+
+
+def check_fixed_points(path, X, weights=None, rows=None, rtol=1e-9):
+    """Inertia is that of the labels, on the rows that the path saw, and centers are means."""
+    X = np.asarray(X, dtype=float)
+    w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
+    used = np.flatnonzero(w > 0) if rows is None else rows
+    share = w[used].sum() / w.sum()
+    for k, error in zip(path.n_clusters.tolist(), path.inertia, strict=True):
+        if k > path.longest:
+            continue
+        centers, labels = path.centers(k), path.labels(k)
+        assert len(np.unique(labels[used])) == k == len(centers)
+        value = twins.exact.sum_of_squares(X[used], w[used], labels[used], centers)
+        rounding = 1e-25 * np.square(X).sum() * w.max()
+        np.testing.assert_allclose(value / share, error, rtol=rtol, atol=rounding)
+        if k != path.best or rows is None:
+            means = twins.exact.weighted_means(X[used], w[used], labels[used])
+            np.testing.assert_allclose(centers, means, atol=1e-9 * np.abs(X).max())
+
+
+def long_problem(seed, n=400):
+    """Clusters longer than they are apart, in the same direction: k-means cuts them across."""
+    rng = np.random.default_rng(seed)
+    z = rng.integers(3, size=n)
+    return rng.normal(size=(n, 4)) * [3.5, 0.3, 0.3, 0.3] + 3 * np.eye(4)[z + 1], z
+
+
+@pytest.mark.parametrize("cheap", [0, path_module.CHEAP])
+@pytest.mark.parametrize("make", [long_problem, lambda seed: (path_data_of(seed), None)])
+@pytest.mark.parametrize("weighted", [False, True])
+@seeds(4)
+def test_one_clustering_for_each_number(make, weighted, cheap, seed, monkeypatch):
+    monkeypatch.setattr(path_module, "CHEAP", cheap)
+    X = make(seed)[0]
+    rng = np.random.default_rng(seed)
+    weights = rng.gamma(1.0, size=len(X)) * (rng.random(len(X)) > 0.2) if weighted else None
+    path = lambda_path(X, sample_weight=weights, random_state=seed)
+    check_fixed_points(path, X, weights)
+    assert np.all(np.diff(path.inertia) < 0)
+    for kind in (X, X.astype(np.float32), scipy.sparse.csr_array(X)):
+        model = DPMeans(random_state=seed, n_init=1 + seed % 3).fit(kind, sample_weight=weights)
+        labels = model.path_.labels(model.path_.best)
+        assert np.array_equal(labels, model.labels_)
+        assert np.array_equal(model.path_.centers(model.path_.best), model.cluster_centers_)
+        assert model.lam_ == model.path_.lam
+        dense = kind.toarray() if scipy.sparse.issparse(kind) else kind
+        check_fixed_points(model.path_, dense, weights)
+    other = pickle.loads(pickle.dumps(model.path_))
+    assert path_bits(other) == path_bits(model.path_)
+
+
+def path_data_of(seed):
+    """Round clusters, some of them near each other."""
+    return blobs(np.random.default_rng(seed), 300, 3, 8, spread=0.3)
+
+
+@pytest.mark.parametrize("cheap", [0, 1 << 30])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_clustering_where_the_path_saw_fewer_rows(weighted, cheap, monkeypatch):
+    monkeypatch.setattr(path_module, "CHEAP", cheap)
+    taken = []
+    take = path_module._Problem.take
+
+    def noted(self, rows):
+        taken.append(rows)
+        return take(self, rows)
+
+    monkeypatch.setattr(path_module._Problem, "take", noted)
+    X = make_blobs(30_000, 8, centers=6, random_state=0)[0]
+    weights = np.random.default_rng(1).gamma(1.0, size=len(X)) if weighted else None
+    model = DPMeans(random_state=0).fit(X, sample_weight=weights)
+    path = model.path_
+    assert path.n_samples == len(taken[-1]) < len(X)
+    assert np.array_equal(path.labels(path.best), model.labels_)
+    assert np.array_equal(path.centers(path.best), model.cluster_centers_)
+    check_fixed_points(path, X, weights, taken[-1])
+    alone = lambda_path(X, sample_weight=weights, random_state=0)
+    assert not np.array_equal(alone.centers(alone.best), model.cluster_centers_)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer", "digits"])
+def test_clusterings_are_as_good_as_those_of_k_means(name, scaled):
+    X, truth = getattr(datasets, f"load_{name}")(return_X_y=True)
+    X = scale(X) if scaled else X
+    path = lambda_path(X, random_state=0)
+    for k in {len(np.unique(truth)), 2, 3}:
+        error = path.inertia[path.n_clusters == k][0]
+        assert error <= 1.02 * KMeans(k, n_init=10, random_state=0).fit(X).inertia_
+    assert path.lam > 0
+
+
+@pytest.mark.parametrize("divergence", PLANTED)
+def test_one_clustering_of_divergences(divergence):
+    rates, draw = PLANTED[divergence]
+    mean, _, rng = planted_means(1, 4, 60, rates)
+    X = draw(rng, mean)
+    for lam in ("auto", 30.0):
+        options = {} if lam == "auto" else {"lam": lam, "algorithm": "merge"}
+        model = BregmanDPMeans(divergence=divergence, random_state=0, **options).fit(X)
+        path = model.path_
+        if lam == "auto":
+            assert np.array_equal(path.labels(path.best), model.labels_)
+            assert np.array_equal(path.centers(path.best), model.cluster_centers_)
+        for k, error in zip(path.n_clusters.tolist(), path.inertia, strict=True):
+            other = BregmanDPMeans(lam=1.0, init=path.centers(k), max_clusters=k)
+            other.set_params(divergence=divergence).fit(X)
+            assert np.array_equal(other.labels_, path.labels(k))
+            np.testing.assert_allclose(other.inertia_, error, rtol=1e-9)
+            np.testing.assert_allclose(other.cluster_centers_, path.centers(k), rtol=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ["collapsed", "merge", "delayed"])
+def test_one_clustering_of_other_algorithms(algorithm):
+    X = path_data_of(3)
+    model = DPMeans(algorithm=algorithm, random_state=0).fit(X)
+    assert np.array_equal(model.path_.labels(model.path_.best), model.labels_)
+    np.testing.assert_allclose(
+        model.path_.inertia[model.path_.n_clusters == model.n_clusters_], model.inertia_
+    )
+    merged = DPMeans(lam=5.0, algorithm="merge", random_state=0).fit(X)
+    check_fixed_points(merged.path_, X)
+
+
+def test_a_path_of_directions_is_of_means():
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.eye(4), 50, axis=0) + 0.2 * rng.normal(size=(200, 4))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    model = SphericalDPMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == 4
+    check_fixed_points(model.path_, X, rtol=1e-6)
+
+
+def test_a_cluster_that_sweeps_empty_opens_elsewhere():
+    """Of centers that no row is near; rows that are equal to others give no more."""
+    X = np.r_[planted(3)[0], [[5.0, 5.0]]]
+    sample = path_module._Problem(X, None, 1, path_module.squared_euclidean, None, None).take(None)
+    start = np.array([[0.5, 0.5], [90.0, 90.0], [-90.0, 0.0], [80.0, 0.0]])
+    centers, error = sample.fixed_point(start)
+    assert centers.shape == start.shape
+    labels, squares = twins.exact.nearest(X, centers)
+    assert len(np.unique(labels)) == 4
+    np.testing.assert_allclose(error, squares.sum())
+    np.testing.assert_allclose(centers, twins.exact.weighted_means(X, np.ones(len(X)), labels))
+    few = np.repeat(X[:2], 5, axis=0)
+    sample = path_module._Problem(few, None, 1, path_module.squared_euclidean, None, None).take(
+        None
+    )
+    centers, error = sample.fixed_point(start[:3])
+    assert centers.shape == (3, 2)
+    assert error > 0  # the centers given, as there are no three rows
+
+
+# Labels in the metric of the path -----------------------------------------------------------
+
+
+def check_metric(model, X, weights=None):
+    """All that the fit says is in its metric, but for the centers."""
+    X = np.asarray(X, dtype=float)
+    w = np.ones(len(X)) if weights is None else weights
+    metric, path, labels, used = model.metric_, model.path_, model.labels_, w > 0
+    Z, k = X @ metric, model.n_clusters_
+    assert metric.shape[0] == X.shape[1] and k == path.best
+    assert np.array_equal(metric, path.metric)
+    means = twins.exact.weighted_means(Z[used], w[used], labels[used])
+    far = 1e-9 * np.abs(Z).max()
+    np.testing.assert_allclose(path.centers(k), means, atol=far)
+    error = twins.exact.sum_of_squares(Z[used], w[used], labels[used], means)
+    np.testing.assert_allclose(model.inertia_, error)
+    np.testing.assert_allclose(path.inertia[path.n_clusters == k], error)
+    np.testing.assert_allclose(model.objective_, error + model.lam_ * k)
+    np.testing.assert_allclose(-model.score(X, sample_weight=weights), model.objective_)
+    assert model.lam_ == path.lam
+    i = list(path.n_clusters).index(k)
+    assert path.lam_low[i] <= path.lam <= path.lam_high[i]
+    assert np.all(np.diff(path.inertia) < 0)
+    own = twins.exact.weighted_means(X[used], w[used], labels[used])
+    np.testing.assert_allclose(model.cluster_centers_, own, atol=1e-9 * np.abs(X).max())
+    for found in (model.predict(X), path.labels(k), path.labels(k, X)):
+        assert np.array_equal(found, labels)
+    squares = ((Z[:, None] - means) ** 2).sum(axis=2)
+    np.testing.assert_allclose(model.transform(X) ** 2, squares, rtol=1e-6, atol=far**2 + 1e-9)
+    assert np.array_equal(squares.argmin(axis=1)[used], labels[used])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("algorithm", ["serial", "collapsed"])
+@seeds(4)
+def test_labels_in_the_metric_of_the_path(algorithm, weighted, seed):
+    X, truth = long_problem(seed)
+    rng = np.random.default_rng(seed)
+    weights = rng.gamma(1.0, size=len(X)) * (rng.random(len(X)) > 0.1) if weighted else None
+    options = {"algorithm": algorithm, "random_state": seed, "n_init": 1 + seed % 2}
+    plain = DPMeans(**options).fit(X, sample_weight=weights)
+    model = DPMeans(metric="auto", **options).fit(X, sample_weight=weights)
+    assert plain.path_.metric is None and not hasattr(plain, "metric_")
+    assert model.path_.best == plain.path_.best == 3
+    assert adjusted_rand_score(truth, model.labels_) > 0.99
+    assert adjusted_rand_score(truth, plain.labels_) < 0.5
+    check_metric(model, X, weights)
+    other = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(other.predict(X), model.labels_)
+    assert np.array_equal(other.path_.labels(4, X), model.path_.labels(4))
+    assert clone(model).metric == "auto"
+
+
+def test_labels_in_a_metric_of_columns_that_follow_from_others():
+    X, truth = long_problem(1)
+    one = DPMeans(metric="auto", random_state=0).fit(X)
+    more = np.column_stack([X[:, 0], np.full(len(X), 7.0), X[:, 1:], X[:, 1:2] * 3, X.sum(axis=1)])
+    frame = pd.DataFrame(more, columns=list("abcdefg"))
+    model = DPMeans(metric="auto", random_state=0).fit(frame)
+    assert model.metric_.shape == (7, 4)
+    assert not model.metric_[1].any()
+    assert model.feature_names_in_.tolist() == list("abcdefg")
+    check_metric(DPMeans(metric="auto", random_state=0).fit(more), more)
+    assert adjusted_rand_score(truth, model.labels_) > 0.99
+    far = one.fit(X + 1e7)
+    check_metric(DPMeans(metric="auto", random_state=0).fit(X.astype(np.float32)), np.float32(X))
+    assert adjusted_rand_score(truth, far.labels_) > 0.99 and np.array_equal(
+        far.predict(X + 1e7), far.labels_
+    )
+    single = DPMeans(metric="auto", random_state=0).fit(np.float32(X))
+    assert single.transform(np.float32(X)).dtype == np.float32
+    names = model.set_output(transform="pandas").transform(frame)
+    assert names.shape == (len(X), 3)
+
+
+def test_labels_in_the_metric_where_the_path_saw_fewer_rows():
+    X, truth = long_problem(0, n=24_000)
+    model = DPMeans(metric="auto", random_state=0).fit(X)
+    path = model.path_
+    assert path.n_samples < len(X) and model.n_clusters_ == path.best == 3
+    assert np.array_equal(path.labels(3), model.labels_)
+    assert np.array_equal(model.predict(X), model.labels_)
+    np.testing.assert_allclose(path.inertia[path.n_clusters == 3], model.inertia_, rtol=0.05)
+    assert adjusted_rand_score(truth, model.labels_) > 0.99
+
+
+def test_no_metric_where_squared_distances_are_best():
+    X = planted(5)[0]
+    one, two = DPMeans(random_state=0).fit(X), DPMeans(metric="auto", random_state=0).fit(X)
+    assert two.metric_ is None
+    assert path_bits(one.path_) == path_bits(two.path_)
+    assert np.array_equal(one.labels_, two.labels_) and one.objective_ == two.objective_
+    two.to_sklearn_kmeans()
+    long = DPMeans(metric="auto", random_state=0).fit(long_problem(0)[0])
+    with pytest.raises(ValueError, match="metric_ must be None for a KMeans"):
+        long.to_sklearn_kmeans()
+    assert not hasattr(long.set_params(metric="euclidean").fit(X), "metric_")
+    assert np.array_equal(long.predict(X), one.labels_)
+    assert DPMeans(metric="auto").fit(np.ones((5, 2))).metric_ is None
+
+
+@pytest.mark.parametrize("lam", [3.0, "farthest-first"])
+def test_a_metric_needs_a_path(lam):
+    with pytest.raises(ValueError, match="metric must be 'euclidean' for a penalty"):
+        DPMeans(lam=lam, metric="auto").fit(X_SMALL)
+    with pytest.raises(ValueError, match="metric must be"):
+        DPMeans(metric="cosine").fit(X_SMALL)
+    with pytest.raises(ValueError, match="metric='auto' takes dense data only"):
+        DPMeans(metric="auto").fit(scipy.sparse.csr_array(X_SMALL))

@@ -149,9 +149,12 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             Index into ``cluster_centers_``; at a tie the lowest one.
         """
         check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        X, centers = self._measured(self._validate(X, reset=False))
         return nearest_sweep(X, None, centers, self._threads()).labels
+
+    def _measured(self, X):
+        """Rows and centers as distances are measured between them."""
+        return X, learned(self, "cluster_centers_", None, X.shape[1])
 
     def transform(self, X: Data) -> NDArray[np.floating]:
         """Compute the Euclidean distances (not squared) of each row to each center.
@@ -168,8 +171,9 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        centers = learned(self, "cluster_centers_", None, X.shape[1])
-        distances = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
+        dtype = X.dtype
+        X, centers = self._measured(X)
+        distances = np.empty((X.shape[0], len(centers)), dtype=dtype)
         norms = np.einsum("kj,kj->k", centers, centers) if issparse(X) else None
         for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
             with np.errstate(over="ignore", invalid="ignore"):
@@ -184,7 +188,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             largest = float(np.abs(X.data if issparse(X) else X).max())
             raise ValueError(
                 "X must be so near the centers that squared distances, and distances as "
-                f"{X.dtype}, are finite, got entries up to {largest:.3g}"
+                f"{dtype}, are finite, got entries up to {largest:.3g}"
             )
         return distances
 
@@ -208,7 +212,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         weight = check_weights(sample_weight, X.shape[0])
-        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        X, centers = self._measured(X)
         sweep = nearest_sweep(X, weight, centers, self._threads())
         return -(self._error_share * sweep.squared_error() + self.lam_ * len(centers))
 

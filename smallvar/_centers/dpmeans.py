@@ -1,10 +1,10 @@
 """DP-means: k-means whose number of clusters follows from a penalty."""
 
 import warnings
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import issparse
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
@@ -25,28 +25,45 @@ from smallvar._selection.path import DENSE_BYTES, LambdaPath, dense_bytes, find_
 from smallvar._selection.penalty import LAMS, resolve_lam
 from smallvar._sweeps.collapsed import CollapsedSweep
 
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
+
 WEIGHTS = 1e12  # largest ratio of weights where rows are taken out of clusters
 MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
 
 
-def fit_dpmeans(X, weight, fit, rng, n_threads):
-    """Cluster checked rows by squared distances, as a Fit asks for; returns the best start."""
+def fit_dpmeans(X, weight, fit, rng, n_threads, in_metric=False):
+    """Cluster checked rows by squared distances, as a Fit asks for; returns the best start.
+
+    ``in_metric``: distances are those in the metric of the path.
+    """
 
     def make_start(point):
         given, order = point.centers is not None, point.order
-        frame = RowsFrame(X, weight, n_threads, point.centers)
+        rows = X if point.path is None else point.path.measured()
+        frame = RowsFrame(rows, weight, n_threads, point.centers)
         centers = point.centers if given else frame.mean.reshape(1, -1)
         w = weight if order is None or weight is None else weight[order]
         labels = np.zeros(X.shape[0], dtype=np.int32)
         collapsed = point.algorithm == "collapsed"
         make = CollapsedSweep if collapsed else sweep_over
-        sweep = make(X, w, order, labels, frame, n_threads, len(centers), not collapsed)
+        sweep = make(rows, w, order, labels, frame, n_threads, len(centers), not collapsed)
         return Start(point, sweep, centers, not given, order)
 
     def path(rng, **options):
-        return find_path(X, weight, rng, n_threads, **options)
+        return find_path(X, weight, rng, n_threads, in_metric=in_metric, **options)
 
     return run_starts(fit, rng, make_start, path)
+
+
+def means_of(X, weight, labels, n_threads):
+    """The means of the clusters that these labels say."""
+    k, frame = int(labels.max()) + 1, RowsFrame(X, weight, n_threads)
+    sweep = sweep_over(X, weight, None, labels.copy(), frame, n_threads, k, False)
+    sweep.start(np.zeros((k, X.shape[1])))
+    sweep.labels[:] = labels
+    sweep.move_centers()
+    return sweep.centers
 
 
 class DPMeans(NearestCenters, CenterEstimator):
@@ -86,6 +103,11 @@ class DPMeans(NearestCenters, CenterEstimator):
         them by collapsed sweeps: the lowest objective of all, and the only one for a large ``lam``.
         With ``lam="auto"`` the clusters are those of the merge path, brought to a fixed point by
         plain sweeps, or by collapsed ones with "collapsed": the others are then the same.
+    metric : {"euclidean", "auto"}, default="euclidean"
+        With "auto", and ``lam="auto"``, distances are measured as on the merge path that was best:
+        where clusters are long in the same directions that may be one in the metric that makes
+        them round (see :func:`lambda_path`), and labels are then those that the number of clusters
+        was chosen for. Dense data only.
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
         Starting centers; "mean" is the (weighted) mean of the data. With "auto" and "merge" given
         centers are where the path begins: no more clusters than those are found.
@@ -112,7 +134,7 @@ class DPMeans(NearestCenters, CenterEstimator):
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
-        Means of the clusters, in order of creation.
+        Means of the clusters, in order of creation; in the units of the data, whatever the metric.
     labels_ : ndarray of shape (n_samples,), int32
         Cluster of each row.
     n_clusters_ : int
@@ -131,6 +153,11 @@ class DPMeans(NearestCenters, CenterEstimator):
     path_ : LambdaPath
         The merge path, with "auto" or "merge" only: other numbers of clusters, what they cost, and
         for which penalties they are best. See :func:`lambda_path`.
+    metric_ : ndarray of shape (n_features, n_directions) or None
+        With ``metric="auto"`` only: the matrix by which rows are multiplied before distances are
+        measured; constant columns have zeros. ``inertia_``, ``objective_``, ``lam_``, ``path_``,
+        ``transform`` and ``score`` are in the units of that, and ``predict`` finds the nearest
+        center by it. None where squared Euclidean distances were best.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -193,6 +220,8 @@ class DPMeans(NearestCenters, CenterEstimator):
     objective_path_: NDArray[np.float64]
     lam_: float
     path_: LambdaPath
+    metric: Literal["euclidean", "auto"] = "euclidean"  # of estimators that have no other
+    metric_: NDArray[np.float64] | None
 
     @keywords_only("squared data units")
     def __init__(
@@ -202,6 +231,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         n_clusters: int = 8,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
+        metric: Literal["euclidean", "auto"] = "euclidean",
         init: Literal["mean"] | ArrayLike = "mean",
         shuffle: bool = False,
         n_init: int = 1,
@@ -215,6 +245,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         self.n_clusters = n_clusters
         self.max_clusters = max_clusters
         self.algorithm = algorithm
+        self.metric = metric
         self.init = init
         self.shuffle = shuffle
         self.n_init = n_init
@@ -229,7 +260,7 @@ class DPMeans(NearestCenters, CenterEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         takes_them = isinstance(self.algorithm, str) and self.algorithm in ("serial", "delayed")
-        tags.input_tags.sparse &= takes_them
+        tags.input_tags.sparse &= takes_them and self.metric == "euclidean"
         return tags
 
     def _check_parameters(self):
@@ -237,6 +268,12 @@ class DPMeans(NearestCenters, CenterEstimator):
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
         check_number(self.n_clusters, "n_clusters", low=1, integer=True)
         check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed", "merge"))
+        check_option(self.metric, "metric", ("euclidean", "auto"))
+        if self.metric == "auto" and self.lam != "auto":
+            raise ValueError(
+                f"metric must be 'euclidean' for a penalty that is not \"auto\", got 'auto' and "
+                f"lam={self.lam!r}: a metric is found together with the number of clusters"
+            )
         check_flag(self.shuffle, "shuffle")
         self._check_starts()
 
@@ -269,6 +306,12 @@ class DPMeans(NearestCenters, CenterEstimator):
                     "X: use 'serial' or 'delayed', X.toarray(), or fewer columns by "
                     "sklearn.decomposition.TruncatedSVD"
                 )
+            if issparse(X) and self.metric == "auto":
+                raise ValueError(
+                    "DPMeans with metric='auto' takes dense data only, got sparse X: use "
+                    "'euclidean', X.toarray(), or fewer columns by "
+                    "sklearn.decomposition.TruncatedSVD"
+                )
             weight = check_weights(sample_weight, X.shape[0])
             if self.algorithm in ("collapsed", "merge"):
                 check_ratio(weight, WEIGHTS, self.algorithm)
@@ -278,7 +321,8 @@ class DPMeans(NearestCenters, CenterEstimator):
             if self.algorithm == "collapsed" and weight is not None and not weight.all():
                 # idle rows, of weight zero, are not visited: they get the label of predict
                 idle = np.flatnonzero(weight == 0)
-                self.labels_[idle] = nearest_sweep(X[idle], None, best.centers, n_threads).labels
+                rows, centers = self._measured(X[idle])
+                self.labels_[idle] = nearest_sweep(rows, None, centers, n_threads).labels
             reachable = self._reachable(X, weight, n_threads) if given is None else None
             if reachable:
                 warnings.warn(reachable, UserWarning, stacklevel=2)
@@ -305,7 +349,56 @@ class DPMeans(NearestCenters, CenterEstimator):
         if self.lam != "auto":
             lam = resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
         fit = self._described(X.shape[0], lam, given)
-        return self._learn(fit_dpmeans(X, weight, fit, rng, n_threads))
+        in_metric = self.metric == "auto"
+        best = self._learn(fit_dpmeans(X, weight, fit, rng, n_threads, in_metric))
+        for name in ("metric_", "_turned_centers"):
+            vars(self).pop(name, None)
+        if in_metric:
+            self.metric_ = self.path_.metric
+            if self.metric_ is not None:
+                self._turned_centers = best.centers
+                self.cluster_centers_ = means_of(X, weight, self.labels_, n_threads)
+        return best
+
+    def _measured(self, X):
+        if "_turned_centers" not in vars(self):
+            return super()._measured(X)
+        return self.path_.measured(X), self._turned_centers
+
+    def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
+        """Return a fitted scikit-learn KMeans with these centers, unless there is a ``metric_``.
+
+        It minimizes the squared error of this number of clusters and no penalty. Whatever takes a
+        fitted ``KMeans`` takes it, ONNX export for one.
+
+        Parameters
+        ----------
+        dtype : {numpy.float64, numpy.float32}, default=None
+            The type of its centers; None means that of the data of the fit. Methods of ``KMeans``
+            take data of the type of its centers only.
+
+        Returns
+        -------
+        kmeans : sklearn.cluster.KMeans
+            With copies of ``cluster_centers_`` and ``labels_``, and the ``inertia_``, ``n_iter_``,
+            ``n_features_in_`` and, if there are any, ``feature_names_in_``. Labels that it predicts
+            are those predicted here but for ties, up to rounding. ``score`` is minus the squared
+            error, without penalties. Fitted again, it begins at these centers.
+
+        Examples
+        --------
+        >>> from smallvar import DPMeans
+        >>> model = DPMeans(lam=4.0).fit([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0]])
+        >>> kmeans = model.to_sklearn_kmeans()
+        >>> kmeans.predict([[8.0, 8.0]])
+        array([1], dtype=int32)
+        """
+        if "_turned_centers" in vars(self):
+            raise ValueError(
+                "metric_ must be None for a KMeans that predicts the same: fit one to the rows "
+                "times metric_, or this with metric='euclidean'"
+            )
+        return super().to_sklearn_kmeans(dtype)
 
     def _learn(self, fitted):
         """Set the attributes of a fit; returns it."""
@@ -331,7 +424,7 @@ class DPMeans(NearestCenters, CenterEstimator):
             return None
         options = {"lam": self.lam_, "most": self.max_clusters, "rough": True}
         path = find_path(X, weight, np.random.RandomState(0), n_threads, **options)
-        objective = path.inertia + self.lam_ * path.n_clusters
+        objective = path.found_error + self.lam_ * path.n_clusters
         if not objective.min() < MUCH_BETTER * self.objective_:
             return None
         return (

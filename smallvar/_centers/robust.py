@@ -288,7 +288,7 @@ class RobustDPMeans(CenterEstimator):
                 init=given,
                 callback=self._callback(),
             )
-            centers = path.centers(path.best)
+            centers = path.found(path.best)
             some, share = rows, 1.0
             if len(rows) > JUDGED:
                 drawn = sample_without_replacement(

@@ -490,7 +490,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             return saving(path, X, weight, n_threads)
 
         fit = self._described(X.shape[0], lam, given)
-        return self._learn(run_starts(fit, rng, make_start, path, penalty), X, weight, n_threads)
+        # the directions of this fit are no means, which the path has
+        fitted = run_starts(fit, rng, make_start, path, penalty, adopt=False)
+        return self._learn(fitted, X, weight, n_threads)
 
     def _learn(self, fitted, X, weight, n_threads):
         """Set the attributes of a fit; X are the rows, or those that the path was found on."""

@@ -268,7 +268,7 @@ class Start:
         )
 
 
-def run_starts(fit, rng, make_start, find_path=None, penalty=None):
+def run_starts(fit, rng, make_start, find_path=None, penalty=None, adopt=True):
     """Run the starts of a fit, from a merge path where it asks for one; the best one is returned.
 
     Parameters
@@ -284,6 +284,8 @@ def run_starts(fit, rng, make_start, find_path=None, penalty=None):
         needed where a fit asks for one.
     penalty : callable, default=None
         ``penalty(path)`` is lam where the path chooses; None: ``path.lam``.
+    adopt : bool, default=True
+        Where the path chooses, it takes the centers of the fit for its own.
 
     Returns
     -------
@@ -299,7 +301,10 @@ def run_starts(fit, rng, make_start, find_path=None, penalty=None):
     else:
         starts, total = _starts_of_paths(fit, rng, make_start, find_path, penalty)
     finished = (start.run(fit.loop) for start in starts)
-    return best_of(finished, total=total, callback=fit.loop.callback).result(fit.n_samples)
+    best = best_of(finished, total=total, callback=fit.loop.callback).result(fit.n_samples)
+    if adopt and fit.lam is None:
+        best.path.adopt(best.centers)
+    return best
 
 
 def _starts_of_paths(fit, rng, make_start, find_path, penalty):
@@ -316,10 +321,10 @@ def _starts_of_paths(fit, rng, make_start, find_path, penalty):
                 algorithm = "collapsed" if fit.algorithm == "collapsed" else "serial"
                 lam = path.lam if penalty is None else penalty(path)
                 k = path.best
-                yield make_start(StartPoint(order, path.centers(k), lam, algorithm, k, path))
+                yield make_start(StartPoint(order, path.found(k), lam, algorithm, k, path))
                 continue
             for k in _candidates(path, fit):
-                centers = path.centers(k)
+                centers = path.found(k)
                 yield make_start(StartPoint(order, centers, fit.lam, "collapsed", most, path))
 
     return starts(), 1 if fit.lam is None else None
@@ -327,7 +332,7 @@ def _starts_of_paths(fit, rng, make_start, find_path, penalty):
 
 def _candidates(path, fit):
     """The numbers of clusters with the lowest objectives on a path, best first."""
-    objective = path.inertia + fit.lam * path.n_clusters
+    objective = path.found_error + fit.lam * path.n_clusters
     most = path.longest if fit.max_clusters is None else min(fit.max_clusters, path.longest)
     ranked = path.n_clusters[np.argsort(objective, kind="stable")].tolist()
     return [k for k in ranked if k <= most][:CANDIDATES]

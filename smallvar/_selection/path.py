@@ -42,6 +42,9 @@ TURNS = 3  # ways down at most in the metric of the clusters, as long as each is
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
+LAST_SWEEPS = 300  # at most, that bring a clustering of a path to a fixed point
+CHEAP = 1 << 22  # multiply-adds of one sweep for each: so many are no matter, and all are brought
+MARGIN = 0.99  # of an error: what sweeps to a fixed point may leave, when a penalty is chosen
 
 
 class Descent:
@@ -147,6 +150,23 @@ def _coarse(k):
     return max(1, k // 10)
 
 
+class Metric:  # numpydoc ignore=PR01
+    """A metric that makes clusters round: the distance of rows after a matrix, from an origin."""
+
+    def __init__(self, matrix, origin):
+        self.matrix, self.origin = matrix, origin
+
+    def __call__(self, X):
+        """The rows, less the origin, times the matrix."""
+        out = np.empty((X.shape[0], self.matrix.shape[1]))
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+            for i in range(0, X.shape[0], BLOCK):
+                out[i : i + BLOCK] = (X[i : i + BLOCK] - self.origin) @ self.matrix
+        if not np.isfinite(out).all():
+            raise ValueError("X must be so near the rows of the fit that distances are finite")
+        return out
+
+
 def _fine(low, single):
     """Single steps where few clusters are left, or above ``low`` if asked for; else larger ones."""
 
@@ -205,21 +225,22 @@ class _Problem:
 
     def sample(self, size, rng):
         """So many rows, to go down on."""
-        return _Sample(*self.rows_of(size, rng), self)
-
-    def rows_of(self, size, rng):
-        """So many rows without constant columns, and their weights."""
-        rows, X, weight = self.rows, self.X, self.weight
+        rows = self.rows
         if size < self.n:
             drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
             rows = drawn if rows is None else rows[drawn]
+        return self.take(rows)
+
+    def take(self, rows):
+        """These rows, None: all, to go down on."""
+        X, weight = self.X, self.weight
         if rows is not None:
             X, weight = some_rows(X, rows), None if weight is None else weight[rows]
         if issparse(X):
             X = X.toarray()
         if not self.varying.all():
             X = X[:, self.varying]
-        return X, weight
+        return _Sample(X, weight, rows, self)
 
     def whole(self, centers):
         """Centers with the constant columns put back."""
@@ -255,30 +276,32 @@ class Clustering:
 class _Sample:
     """Rows, a descent on them, and the criterion.
 
-    ``share`` is what an error of theirs is of that of all rows. Once turned, the descent is on the
-    rows times a matrix; errors, criterion and centers are still those of the rows as they are.
+    ``share`` is what an error of theirs is of that of all rows; ``rows`` are their numbers, None
+    for all. Once turned, the descent is on the rows times a matrix; errors, criterion and centers
+    are still those of the rows as they are, and ``plain`` the descent on these.
     """
 
-    def __init__(self, X, weight, problem):
+    def __init__(self, X, weight, rows, problem):
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
         self.share /= problem.unit
-        self.turned, self.plain, slope = False, None, None
+        self.rows, self.turned, self.raw = rows, False, None
+        slope, plain = None, None
         if problem.transform is not None:
-            frame = RowsFrame(X, weight, problem.n_threads)
-            self.plain = Relabeled(X, weight, frame, problem.n_threads)
+            plain = _descent(X, weight, problem.n_threads)
+            self.raw = Relabeled(X, weight, plain.frame, problem.n_threads)
             X, slope = problem.transform(X)
         made = problem.family(X, weight, problem.n_threads, problem.unit)
         self.criterion, self.descent = made
+        self.plain = plain or self.descent
         if slope is not None:
             self.criterion.charge(slope, len(problem.transform.columns))
 
     def turn(self, metric, centers):
         """From here on go down in this metric; returns what the centers are in it."""
         c = self.criterion
-        blocks = range(0, c.X.shape[0], BLOCK)
-        X = np.concatenate([(c.X[i : i + BLOCK] - c.frame.origin) @ metric for i in blocks])
-        self.descent, self.turned = _descent(X, c.weight, c.n_threads), True
-        return (centers - c.frame.origin) @ metric
+        self.metric = Metric(metric, c.frame.origin)
+        self.descent, self.turned = _descent(self.metric(c.X), c.weight, c.n_threads), True
+        return self.metric(centers)
 
     def stop(self, judge, measure):
         """The clustering at which the descent is now; its criterion and its error where wanted."""
@@ -292,12 +315,59 @@ class _Sample:
             found.error = error / self.share
         elif measure:
             found.error = sweep.squared_error() / self.share
-        if self.plain is not None:
-            sweep = self.plain(sweep.labels, sweep.k)
+        if self.raw is not None:
+            sweep = self.raw(sweep.labels, sweep.k)
             found.centers = sweep.centers
             if judge or measure:
                 found.error = sweep.squared_error() / self.share
         return found
+
+    def fixed_point(self, centers):
+        """Centers at which plain sweeps from these end, as many, and the error of the nearest."""
+        sweep, opened = self.plain.sweep, True
+        sweep.start(np.ascontiguousarray(centers))
+        for _ in range(LAST_SWEEPS):
+            sweep.assign()
+            moved = sweep.moved()
+            if sweep.crowded:
+                sweep.use_double()
+            if not (moved or opened):
+                break
+            sweep.move_centers()
+            opened = self._open_farthest(len(centers))
+        else:
+            sweep.assign()
+        if sweep.k < len(centers):  # as many rows are too near to each other to be told apart
+            return centers, self.error_of(centers)
+        return sweep.centers, sweep.squared_error() / self.share
+
+    def _open_farthest(self, size):
+        """Where sweeps have emptied clusters, others open at the farthest rows; whether any did."""
+        sweep, weight, k = self.plain.sweep, self.plain.weight, self.plain.sweep.k
+        while sweep.k < size:
+            distance = sweep.own_distances()
+            distance[distance <= self.plain.rounding] = 0.0
+            row = int((distance if weight is None else weight * distance).argmax())
+            if not distance[row] > 0.0:
+                break
+            sweep.seed(np.array([row]))
+        return sweep.k > k
+
+    def grown(self, centers, size):
+        """These centers, and more at the rows farthest from all of them."""
+        sweep = self.plain.sweep
+        sweep.start(np.ascontiguousarray(centers))
+        sweep.assign()
+        self._open_farthest(size)
+        return sweep.centers
+
+    def error_of(self, centers):
+        """The error of the rows from the nearest of these centers."""
+        sweep, centers = self.plain.sweep, np.ascontiguousarray(centers)
+        sweep.start(centers)
+        sweep.set_centers(centers)  # a divergence does not begin at a single center itself
+        sweep.assign()
+        return sweep.squared_error() / self.share
 
 
 def dense_bytes(X, rough=False):
@@ -319,6 +389,7 @@ def find_path(
     look=None,
     callback=None,
     family=squared_euclidean,
+    in_metric=False,
     transforms=True,
 ):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
@@ -326,7 +397,10 @@ def find_path(
     If the clusters found are long, all in the same directions, further ways down measure distances
     as they do; the best one is the path. ``rough``: only few rows are used. ``look``: so many are
     for the first way down, None: as COARSE and NUMBERS say. ``callback`` is called after every way
-    down, unless it is None.
+    down, unless it is None. Where no ``lam`` is given, the clusterings of the path are brought to
+    fixed points of plain sweeps: those that the penalty depends on at once, the others when they
+    are asked for; where it is given, all of them are when they are asked for. ``in_metric``: where
+    the best path is one in another metric, the sweeps are in that, and so is all of the path.
     """
     if issparse(X) and dense_bytes(X, rough) > DENSE_BYTES:
         raise ValueError(
@@ -341,20 +415,27 @@ def find_path(
         return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread():
         tell = _Reporter(callback)
-        path = _find_in_metrics(problem, rng, init, rough, look, tell)
+        path, plain, sample, turned = _find_in_metrics(problem, rng, init, rough, look, tell)
         if lam is None and init is None and not rough and transforms:
-            problem.transform = PowerTransform(*problem.rows_of(ROWS_LOOKED_AT, rng))
+            problem.transform = PowerTransform(sample.plain.X, sample.plain.weight)
             if problem.transform.columns:
                 other = _find_in_metrics(problem, rng, init, rough, look, tell)
-                better = other.value_per_row < path.value_per_row
-                if better and (other.best > 1 or other.single_likelier):
-                    return other
-    return path
+                better = other[0].value_per_row < path.value_per_row
+                if better and (other[0].best > 1 or other[0].single_likelier):
+                    path, _, sample, turned = other
+            problem.transform = None
+        if not in_metric or turned is None or sample.raw is not None:
+            path.settle(sample, plain)
+            return path
+        matrix, origin = np.zeros((X.shape[1], turned.matrix.shape[1])), problem.constant.copy()
+        matrix[problem.varying], origin[problem.varying] = turned.matrix, turned.origin
+        return path.in_metric(Metric(matrix, origin), X, weight, sample)
 
 
 def _find_in_metrics(problem, rng, init, rough, look, tell):
-    """The best path in the metric of the rows as they are, or in that of the clusters found."""
+    """The best path, that in the metric of the rows, their sample, and the metric of the best."""
     path, metric, sample = _find(problem, rng, init, rough, look, tell)
+    plain, turned = path, None
     turns = TURNS if problem.lam is None and init is None else 0
     for _ in range(turns):
         if metric is None:
@@ -364,8 +445,8 @@ def _find_in_metrics(problem, rng, init, rough, look, tell):
         tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
         if not other.value < path.value - sample.criterion.tie:
             break
-        path = other
-    return path
+        path, turned = other, sample.metric
+    return path, plain, sample, turned
 
 
 class _Reporter:
@@ -531,7 +612,7 @@ def _descend(problem, sample, start, step):
     scale = np.sqrt(sample.share)
     tree = [(a, b, height / scale, size) for a, b, height, size in descent.tree]
     price = sample.criterion.price_of_cluster
-    path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0], price)
+    path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0], price=price)
     return path, best.metric
 
 
@@ -543,10 +624,12 @@ class LambdaPath(Path):
     counts : ndarray of shape (n_path,), intp
         The numbers of clusters K, ascending from 1; ``n_clusters`` is another name for it. All up
         to 32, and those around the best; of
-        others some are left out, above 100 most, and all whose clustering has no smaller error
-        than one with fewer clusters.
+        others some are left out, above 100 most, and all whose clustering, on the way down, had no
+        smaller error than one with fewer clusters.
     error : ndarray of shape (n_path,), float64
-        The weighted sum of squared distances to the centers; ``inertia`` is another name for it.
+        The weighted sum of squared distances of the rows that the path was found on to the nearest
+        of ``centers(k)``; ``inertia`` is another name for it. If there are more rows than
+        ``n_samples``, an estimate of the sum of all.
     criterion : ndarray of shape (n_path,), float64
         The criterion of :func:`lambda_path`, the lower, the better; infinite for more clusters
         than a third of the distinct rows.
@@ -559,19 +642,31 @@ class LambdaPath(Path):
         The number chosen.
     lam : float
         A penalty for it: the geometric mean of its ``lam_low`` and ``lam_high`` (whichever is the
-        larger), or twice ``lam_low`` where it is 1. It is what a cluster must save, of the order of
-        the squared error of a whole cluster, and no distance.
+        larger), or twice ``lam_low`` where it is 1; of much data nearly so. It is what a cluster
+        must save, of the order of the squared error of a whole cluster, and no distance.
     ranking : ndarray of shape (n_path,), intp
         All K, those of the lowest criterion first.
     longest : int
-        The largest K whose centers are kept.
+        The largest K whose centers are kept; of more clusters only what was known on the way down.
     n_samples : int
         The rows that the path was found on: all, or a random sample of them.
+    metric : ndarray of shape (n_features, n_directions) or None
+        Where :class:`DPMeans` was asked for labels in the metric that makes clusters round, and the
+        best path is one in such a metric: the matrix by which rows are multiplied. Centers are then
+        those of rows so multiplied, and errors and penalties are in their squared units.
     linkage : ndarray of shape (n_leaves - 1, 4), float64
         The mergers, in the format of ``scipy.cluster.hierarchy``: the leaves are the clusters at
         which the way down began, a height is the root of twice what a merger added to the inertia
-        (in the metric of the clusters, where they are long), or that of the merger before where
-        that is more.
+        then (in the metric of the clusters, where they are long), or that of the merger before
+        where that is more.
+
+    Notes
+    -----
+    The clusterings are fixed points of plain k-means sweeps, begun at those of the way down. After
+    a fit with ``lam="auto"``, the one into ``best`` clusters is that of the fit: ``labels(best)``
+    are its ``labels_``. Of much data the others are brought to their fixed points when the path is
+    first asked for them, which takes about as long as finding the path; so the rows must not be
+    changed in between.
     """
 
     tie: float
@@ -583,11 +678,11 @@ class LambdaPath(Path):
 
     columns = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
 
-    def __init__(self, problem, stops, best, ranges, tree, tie, n_samples, price=0.0):
+    def __init__(
+        self, problem, stops, best, ranges, tree, tie, n_samples, metric=None, price=0.0
+    ):
         self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
-        self.error = np.array([stop.error for stop in stops])
         self.criterion = np.array([stop.criterion for stop in stops])
-        self.lam_low, self.lam_high = (np.array(bound) for bound in ranges)
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
@@ -596,11 +691,178 @@ class LambdaPath(Path):
         self.single_likelier = unpriced[0] < np.inf and unpriced[0] <= unpriced.min() if False else bool(len(unpriced) < 2 or unpriced[0] <= unpriced[1 + self.criterion[1:].argmin()])
         self.value_per_row = self.value / n_samples
         self.longest = max(stop.k for stop in stops if stop.centers is not None)
+        self.found_error = np.array([stop.error for stop in stops])
+        self._table = self.found_error, *(np.array(bound) for bound in ranges)
         self._centers = {stop.k: stop.centers for stop in stops}
         self._modeled = {stop.k: stop.modeled for stop in stops}
         self._X, self._family = problem.X, problem.family
-        i = int(np.searchsorted(self.n_clusters, self.best))
-        self.lam = penalty_within(self.lam_low[i], self.lam_high[i], 2.0 * self.inertia[0] or 1.0)
+        self._metric = metric
+        # what brings the clusterings to fixed points; those that are, or must stay as they are
+        self._problem, self._rows, self._settled = problem, None, set()
+        self._adopted, self._complete = False, not problem.varying.any()
+        self._choose()
+
+    def _choose(self):
+        """The penalty for the best number."""
+        error, low, high = self._table
+        i = int(np.searchsorted(self.counts, self.best))
+        most = high[i] if high[i] > 0.0 else np.inf  # fewer clusters have no larger error
+        self.lam = penalty_within(low[i], most, 2.0 * error[0] or 1.0)
+
+    def modeled(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
+        """The centers as they were found on the way down, of the rows that it was on."""
+        return self._modeled[k]
+
+    def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
+        """The centers as they were found on the way down, or at a fixed point where that is known.
+
+        Where a penalty is given, those to go on from, as long as nothing else is asked for.
+        """
+        return self._centers[k].copy()
+
+    def in_metric(
+        self,
+        metric: Metric,
+        X: NDArray[np.floating],
+        weight: NDArray[np.float64] | None,
+        sample: _Sample,
+    ) -> "LambdaPath":  # numpydoc ignore=PR01,RT01
+        """The same way down with centers, errors, labels and penalties in this metric."""
+        old = self._problem
+        problem = _Problem(metric(X), weight, old.n_threads, old.family, None, old.most)
+        turned, stops = problem.take(sample.rows), []
+        counts = self.counts[self.counts <= self.longest]
+        for k, criterion in zip(counts.tolist(), self.criterion[: len(counts)], strict=True):
+            centers = metric(self._centers[k])
+            error = turned.error_of(centers[:, problem.varying])
+            stops.append(Clustering(k, centers, criterion, error))
+        ranges = envelope(counts, [stop.error for stop in stops])
+        best = stops[int(np.searchsorted(counts, self.best))]
+        options = self.linkage, self.tie, self.n_samples, metric
+        path = LambdaPath(problem, stops, best, ranges, *options)
+        path.settle(turned, path, everything=True)
+        return path
+
+    @property
+    def metric(self) -> NDArray[np.float64] | None:  # numpydoc ignore=RT01
+        """The matrix by which rows are multiplied; None: distances are those of the data."""
+        return None if self._metric is None else self._metric.matrix.copy()
+
+    def measured(
+        self, X: NDArray[np.floating] | None = None
+    ) -> NDArray[np.floating]:  # numpydoc ignore=PR01,RT01
+        """Return rows as distances are measured between them; None: those of the path."""
+        if X is None:
+            return self._X
+        return X if self._metric is None else self._metric(X)
+
+    def settle(
+        self, sample: _Sample, plain: "LambdaPath", everything: bool = False
+    ) -> None:  # numpydoc ignore=PR01
+        """After the way down on this sample: other clusterings, and the penalty, follow from it.
+
+        ``plain`` is the path that was found in the metric of the data: where it has a better
+        clustering, that is taken; for the best number only where the other one, at its fixed point,
+        is hardly better than one with fewer clusters. Sweeps to a fixed point are made for the best
+        number, for those around it, and for those on which the range of its penalties depends.
+        """
+        self._rows = sample.rows
+        if self._problem.lam is not None:
+            return
+        if plain is not self:
+            self._take(plain, sample)
+        kept = self.counts[self.counts <= self.longest]
+        if everything or sample.plain.X.size * int(kept.sum()) <= CHEAP:
+            self._settle_all(sample)
+            self._choose()
+        else:
+            self._settle_some(sample)
+
+    def _take(self, plain, sample):
+        """Clusterings of the path in the metric of the data, where they are better."""
+        error, last = self.found_error, min(self.longest, plain.longest)
+        _, mine, others = np.intersect1d(self.counts, plain.counts, return_indices=True)
+        for i, j in zip(mine, others, strict=True):
+            k = int(self.counts[i])
+            if k <= last and k != self.best and plain.found_error[j] < error[i]:
+                self._centers[k], error[i] = plain.found(k), plain.found_error[j]
+        i = int(np.searchsorted(self.counts, self.best))
+        centers, least = (
+            self._centers[self.best][:, self._problem.varying],
+            error[:i].min(initial=np.inf),
+        )
+        centers, error[i] = sample.fixed_point(centers)
+        self._centers[self.best] = self._problem.whole(centers)
+        if error[i] < MARGIN * least:
+            self._settled.add(self.best)
+        elif self.best <= last and self.best in plain.counts:
+            self._centers[self.best] = plain.found(self.best)
+            error[i] = plain.found_error[plain.counts == self.best][0]
+
+    def _settle_some(self, sample):
+        """The best number at its fixed point, and the others that its penalty depends on."""
+        varying, counts = self._problem.varying, self.counts
+        error, last = self.found_error.copy(), int(np.searchsorted(counts, self.longest))
+        i = int(np.searchsorted(counts, self.best))
+        todo = {j for j in (i - 1, i, i + 1) if 0 <= j <= last}
+        while todo:
+            for j in sorted(todo):
+                k = int(counts[j])
+                centers, error[j] = sample.fixed_point(self._centers[k][:, varying])
+                self._centers[k] = self._problem.whole(centers)
+                self._settled.add(k)
+            self._table = error, *envelope(counts, error)
+            self._choose()
+            # those at the ends of the range, and those that might be better at the penalty
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slope = (error[i] - error) / (counts - counts[i])
+            near = MARGIN * error + self.lam * counts <= error[i] + self.lam * counts[i]
+            near[i + 1 :][slope[i + 1 :] >= slope[i + 1 :].max(initial=0.0)] = True
+            near[:i][slope[:i] <= slope[:i].min(initial=np.inf)] = True
+            todo = {j for j in np.flatnonzero(near).tolist() if j <= last}
+            todo = {j for j in todo if int(counts[j]) not in self._settled}
+
+    def _settle_all(self, sample):
+        """All clusterings at fixed points, each with a smaller error than those of fewer clusters.
+
+        The best one, and others that have been at fixed points before, stay as they are.
+        """
+        varying, whole = self._problem.varying, self._problem.whole
+        error, found, lowest = self._table[0].copy(), dict(self._centers), None
+        for i, k in enumerate(self.counts.tolist()):
+            least = np.inf if lowest is None else error[lowest]
+            if found[k] is None:
+                error[i] = min(error[i], least)
+                continue
+            centers = found[k][:, varying]
+            if k == self.best and self._adopted:
+                error[i] = sample.error_of(centers)
+            elif k not in self._settled:
+                centers, error[i] = sample.fixed_point(centers)
+                if not error[i] < least:
+                    fewer = found[int(self.counts[lowest])][:, varying]
+                    centers, error[i] = sample.fixed_point(sample.grown(fewer, k))
+                found[k] = whole(centers)
+            if error[i] < least:
+                lowest = i
+        self._centers, self._settled = found, {k for k in found if found[k] is not None}
+        self._table = error, *envelope(self.counts, error)
+        self._complete = True
+
+    def _completed(self):
+        """Errors, and the penalties from low to high for which each number is best."""
+        if not self._complete:
+            with one_blas_thread():
+                self._settle_all(self._problem.take(self._rows))
+        return self._table
+
+    def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
+        """Take the centers of a fit that went on from those of the best number, if as many."""
+        before = self._centers[self.best]
+        if centers.shape == before.shape and not np.array_equal(centers, before):
+            self._centers[self.best] = centers.copy()
+            if self._problem.varying.any():
+                self._adopted, self._complete = True, False
 
     @property
     def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
@@ -612,11 +874,25 @@ class LambdaPath(Path):
         """The sum of squared distances for each number of clusters, ``error``."""
         return self.error
 
-    def __getstate__(self):
-        return {name: value for name, value in vars(self).items() if name not in ("_X", "_modeled")}
+    @property
+    def error(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
+        """The weighted sum of squared distances to the nearest centers."""
+        return self._completed()[0]
 
-    def modeled(self, k):
-        return self._modeled[k]
+    @property
+    def lam_low(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
+        """The lowest penalty for which each number of clusters is best."""
+        return self._completed()[1]
+
+    @property
+    def lam_high(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
+        """The highest penalty for which each number of clusters is best."""
+        return self._completed()[2]
+
+    def __getstate__(self):
+        self._completed()
+        lost = ("_X", "_problem", "_rows", "_modeled")
+        return {name: value for name, value in vars(self).items() if name not in lost}
 
     def centers(self, k: int | np.integer) -> NDArray[np.float64]:
         """Return the centers of the clustering into ``k`` clusters.
@@ -629,7 +905,9 @@ class LambdaPath(Path):
         Returns
         -------
         centers : ndarray of shape (k, n_features), float64
-            The means of the clusters (of the rows that the path was found on).
+            The means of the clusters (of the rows that the path was found on; after a fit with
+            ``lam="auto"``, for the number chosen, those of the fit). In another ``metric`` of shape
+            (k, n_directions): means of the rows multiplied by it.
         """
         check_number(k, "k", low=1, integer=True)
         if k not in self._centers:
@@ -638,7 +916,12 @@ class LambdaPath(Path):
             raise ValueError(f"k must be on the path, got k={k}: {where}")
         if self._centers[k] is None:
             raise ValueError(f"k must be <= {self.longest}, got k={k}: centers beyond are not kept")
-        return self._centers[k].copy()
+        if k not in self._settled:
+            self._completed()
+        centers = self._centers[k]
+        if self._metric is not None:
+            return centers + self._metric.origin @ self._metric.matrix
+        return centers.copy()
 
     def labels(
         self, k: int | np.integer, X: Data | None = None, *, n_threads: int | None = None
@@ -659,15 +942,19 @@ class LambdaPath(Path):
         labels : ndarray of shape (n_samples,), int32
             Row of ``centers(k)``.
         """
-        centers = self.centers(k)
+        self.centers(k)
+        centers = self._centers[k]
         if X is None:
             X = getattr(self, "_X", None)
             if X is None:
                 raise ValueError("X must be given: a path that was pickled has lost its rows")
         else:
-            X = check_data(X, sparse=self._family is squared_euclidean)
-            if X.shape[1] != centers.shape[1]:
-                raise ValueError(f"X must have {centers.shape[1]} columns, got {X.shape[1]}")
+            X = check_data(X, sparse=self._family is squared_euclidean and self._metric is None)
+            columns = centers.shape[1] if self._metric is None else len(self._metric.matrix)
+            if X.shape[1] != columns:
+                raise ValueError(f"X must have {columns} columns, got {X.shape[1]}")
+            if self._metric is not None:
+                X = self._metric(X)
         check_number(n_threads, "n_threads", low=1, integer=True, none=True)
         if self._family is not squared_euclidean:
             return self._family.labels(X, centers)
@@ -690,9 +977,9 @@ def lambda_path(
         S(K) = sum_i w_i ||x_i - mu_{z_i}||^2
 
     by merging the pair of clusters that raises it least, (w_a w_b / (w_a + w_b)) ||mu_a - mu_b||^2,
-    from many clusters down to one, with k-means sweeps after every merger. So the K for which
-    S(K) + lam K is least is known for all lam at once. Among all K the one is chosen that
-    minimizes a description length, the ``criterion``: see Notes.
+    from many clusters down to one, with k-means sweeps after every merger, and at last to a fixed
+    point for every K. So the K for which S(K) + lam K is least is known for all lam at once. Among
+    all K the one is chosen that minimizes a description length, the ``criterion``: see Notes.
 
     Parameters
     ----------
@@ -739,8 +1026,10 @@ def lambda_path(
     the number of directions in which the rows vary at all: columns that are linear combinations
     of others add none. Where that is the number of columns, a single cluster may also be a uniform
     box, and in two columns each cluster may have a covariance of its own. If clusters are long, the
-    way down is taken again in the metric that makes them round, from the same clusters, and is the
-    path if its criterion is lower by more than 2 log(u), the price of a parameter. Numbers above 1
+    way down is taken again in the metric that makes them round, from the same clusters, and decides
+    if its criterion is lower by more than 2 log(u), the price of a parameter; errors and labels are
+    those of plain sweeps from its clusters into the number chosen, and for other numbers from those
+    of the way before where these are better. Numbers above 1
     whose criteria differ by less are a tie: the one with the widest range ``lam_high / lam_low`` is
     chosen.
 

@@ -465,7 +465,7 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
             return saving(path, X, weight, n_threads, times)
 
         fit = self._described(n, None, given)
-        fitted = run_starts(fit, rng, make_start, path, penalty)
+        fitted = run_starts(fit, rng, make_start, path, penalty, adopt=False)
         return self._learn(fitted, X, weight, n_threads).ended
 
     def predict(self, X: Any, *, return_cosines: bool = False) -> Any:

@@ -62,6 +62,103 @@ class Path:
     turned: int = 0  # ways down in the metric of the clusters that were better than the one before
     rounds: int = 1  # looks, each from more clusters than the one before
     descents: int = 1  # fine ways down, each around the best of the one before
+    found: list = ()  # the stops as they were on the way down
+    sample: object = None  # the rows that the path was found on
+    replaced: int = 0  # stops that are those of the path before rows were turned
+    grown: int = 0  # stops that had to begin at those of fewer clusters
+    opened: int = 0  # clusters that were opened on the way to a fixed point
+
+    def penalties(self):
+        """The penalties for which each number of clusters is best, by errors as they are now."""
+        counts, errors = [stop.k for stop in self.stops], [stop.error for stop in self.stops]
+        low, high = best_penalties(counts, errors)
+        self.low, self.high = low / self.sample.share, high / self.sample.share
+
+    def adopt(self, centers, varying):
+        """The best stop is that of a fit; its error is that of the rows of this path."""
+        stop = self.stops[[stop.k for stop in self.stops].index(self.best)]
+        if centers.shape == stop.centers.shape:
+            stop.centers, sample = centers, self.sample
+            labels = nearest(sample.X, centers[:, varying])[0]
+            stop.error = sum_of_squares(sample.X, sample.w, labels, centers[:, varying])
+            self.penalties()
+
+
+def open_farthest(X, w, centers, size):
+    """More centers, each at the row with the largest weighted distance from all before."""
+    while len(centers) < size:
+        apart = nearest(X, centers)[1]
+        claim = w * np.where(apart <= rounding_of(X), 0, apart)
+        if not claim.any():
+            break
+        centers = np.vstack([centers, X[claim.argmax()]])
+    return centers
+
+
+def fixed_point(X, w, centers, path):
+    """k-means from these centers to the end; where a cluster is lost, another one opens."""
+    size, labels = len(centers), None
+    for _ in range(300):
+        before, labels = labels, nearest(X, centers)[0]
+        if before is not None and np.array_equal(before, labels):
+            break
+        centers = weighted_means(X, w, without_gaps(labels)[0])
+        if len(centers) < size:
+            path.opened += 1
+            centers, labels = open_farthest(X, w, centers, size), None
+    labels = nearest(X, centers)[0]
+    return Stop(centers, error=sum_of_squares(X, w, labels, centers))
+
+
+def settle(path, plain, lam, sample):
+    """All stops at fixed points; their penalties, and for no given lam the one for the best.
+
+    A stop of the path before rows were turned is taken where it has a smaller error; as the best
+    only where the turned one is hardly better than one with fewer clusters.
+    """
+    X, w, path.sample = sample.X, sample.w, sample
+    path.found = [Stop(stop.centers, stop.V, stop.error) for stop in path.stops]
+    others = {stop.k: stop for stop in plain.stops} if plain is not path else {}
+    best = None
+    for i, stop in enumerate(path.stops):
+        other = others.get(stop.k)
+        if stop.k == path.best and others:
+            best = fixed_point(X, w, stop.centers, path)
+            if best.error < 0.99 * min([s.error for s in path.stops[:i]], default=np.inf):
+                continue
+            best = None
+        elif other is None or other.error >= stop.error:
+            continue
+        if other is not None:
+            path.stops[i] = Stop(other.centers, stop.V, other.error)
+            path.replaced += 1
+    least = None
+    for i, stop in enumerate(path.stops):
+        settled = best if stop.k == path.best else None
+        if settled is None:
+            settled = fixed_point(X, w, stop.centers, path)
+            if least is not None and not settled.error < least.error:
+                path.grown += 1
+                start = open_farthest(X, w, least.centers, stop.k)
+                settled = fixed_point(X, w, start, path)
+        settled.V = stop.V
+        path.stops[i] = settled
+        if least is None or settled.error < least.error:
+            least = settled
+    path.penalties()
+    if lam is None:
+        path.lam = penalty(path)
+
+
+def penalty(path):
+    """A penalty for the best stop of a path."""
+    i = [stop.k for stop in path.stops].index(path.best)
+    low, high = path.low[i], path.high[i] if path.high[i] > 0 else np.inf
+    if path.stops[0].error == 0:
+        return 1.0
+    if np.isinf(high):
+        return 2 * (low if low > 0 else path.stops[0].error / path.sample.share)
+    return np.sqrt(low * high) if low > 0 else high / 2
 
 
 def law_of_distances(r2, w, u, d, counts, labels):
@@ -335,18 +432,14 @@ class _Search:
             near = [i for i, s in enumerate(allowed) if s.k > 1 and best.V + sample.tie >= s.V]
             widest = max(near, key=lambda i: wide[i])
             best = allowed[widest] if wide[widest] > 0 else best
-        i, share = stops.index(best), sample.share
+        share = sample.share
         low, high = low / share, high / share
-        if stops[0].error == 0:
-            lam = 1.0
-        elif i == 0:
-            lam = 2 * (low[0] if low[0] > 0 else stops[0].error / share)
-        else:
-            lam = np.sqrt(low[i] * high[i]) if low[i] > 0 else high[i] / 2
         tree = np.array(sample.descent.tree).reshape(-1, 4)
         tree[:, 2] /= np.sqrt(share)
         value = min(stop.V for stop in allowed)
-        path = Path(stops, best.k, lam, value, tree, low, high, sample.tie, len(sample.X))
+        path = Path(stops, best.k, 0.0, value, tree, low, high, sample.tie, len(sample.X))
+        path.sample = sample
+        path.lam = penalty(path)
         path.emptied = sample.descent.emptied
         lowest = min(stop.V for stop in every)
         return path, best.metric if lowest + sample.tie >= best.V else None
@@ -417,6 +510,7 @@ def merge_path(
     given = None if init is None else np.asarray(init, dtype=float)[:, varying]
     search = _Search(X, w, rng, lam, max_clusters, sizes or Sizes(), columns)
     path, metric, sample = search.run(given)
+    plain = path
     for turned in range(1, 4):
         if metric is None or init is not None or lam is not None:
             break
@@ -426,7 +520,8 @@ def merge_path(
             break
         other.rounds, other.descents, other.turned = path.rounds, path.descents, turned
         path = other
-    for stop in path.stops:
+    settle(path, plain, lam, sample)
+    for stop in [*path.stops, *path.found]:
         whole = np.tile(first, (stop.k, 1))
         whole[:, varying] = stop.centers
         stop.centers = whole
