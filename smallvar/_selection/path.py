@@ -21,7 +21,7 @@ from smallvar._core.validation import (
     some_rows,
     unit_of,
 )
-from smallvar._selection.criterion import BLOCK, Criterion
+from smallvar._selection.criterion import BLOCK, Criterion, count_distinct
 from smallvar._selection.envelope import Path, envelope, penalty_within
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.sums import column_range
@@ -98,6 +98,27 @@ class Descent:
             if sweep.k < before:
                 self._drop(sweep.remap[:before], centers)
 
+    def grow(self, centers, number):
+        """Clusters of these centers and of rows far from them, ``number`` in all, at a fixed point.
+
+        While there are fewer, the row farthest from its center opens one. The tree stays.
+        """
+        sweep, changed = self.sweep, True
+        sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
+        while changed:
+            before = sweep.k
+            sweep.seek_farthest(0.0, before < number)
+            sweep.assign()
+            if before < number:
+                sweep.open_farthest()
+            if sweep.crowded:
+                sweep.use_double()
+            changed = sweep.moved() > 0 or sweep.k > before
+            if changed:
+                sweep.move_centers()
+        sweep.seek_farthest(0.0, False)
+        check_reached(sweep.k, number)
+
     def _drop(self, remap, centers):
         """Clusters that lost their last row: in the tree they are merged with the nearest one."""
         kept = np.flatnonzero(remap >= 0)
@@ -153,6 +174,33 @@ def _fine(low, single):
     return step
 
 
+def _about(number):
+    """Single steps around this number of clusters and where few are left; else larger ones."""
+    span = 2 * (number // STEPS) + 2
+
+    def step(k):
+        if k <= FEW or abs(k - number) <= span:
+            return 1
+        above = k > number
+        return max(1, min(k - (number + span if above else FEW), k // (STEPS if above else 10)))
+
+    return step
+
+
+def check_distinct(found, number, where=""):
+    """Raise where there are fewer distinct rows than clusters asked for."""
+    if number is not None and found < number:
+        raise ValueError(
+            f"n_clusters must be <= {found}, the number of distinct rows{where}, got "
+            f"n_clusters={number}"
+        )
+
+
+def check_reached(found, number):
+    """Raise where rows that differ are too near each other to make so many clusters."""
+    check_distinct(found, number, " (up to rounding)")
+
+
 def _descent(X, weight, n_threads):
     """A Descent by squared distances."""
     frame, label = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
@@ -169,11 +217,13 @@ def squared_euclidean(X, weight, n_threads, unit):
 class _Problem:
     """The data of a path: rows without weight and constant columns left out, weights near 1.
 
-    And what is wanted: ``lam``, None for the lowest criterion, and at ``most`` so many clusters.
+    And what is wanted: ``lam``, None for the lowest criterion, and at ``most`` so many clusters;
+    or exactly this ``number`` of them.
     """
 
-    def __init__(self, X, weight, n_threads, family, lam, most):
+    def __init__(self, X, weight, n_threads, family, lam, most, number=None):
         self.family, self.n_threads, self.lam, self.most = family, n_threads, lam, most
+        self.number = number
         self.rows, self.unit = None, unit_of(weight)
         if weight is not None:
             self.rows = None if weight.all() else np.flatnonzero(weight)
@@ -186,7 +236,7 @@ class _Problem:
         self.constant = low
 
     def sample(self, size, rng):
-        """So many rows, to go down on."""
+        """So many rows, to go down on; more if too few of them are distinct."""
         rows, X, weight = self.rows, self.X, self.weight
         if size < self.n:
             drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
@@ -197,6 +247,10 @@ class _Problem:
             X = X.toarray()
         if not self.varying.all():
             X = X[:, self.varying]
+        if self.number is not None and (distinct := count_distinct(X)) < self.number:
+            if size < self.n:
+                return self.sample(4 * size, rng)
+            check_distinct(distinct, self.number)
         return _Sample(X, weight, self)
 
     def whole(self, centers):
@@ -210,7 +264,9 @@ class _Problem:
         return stop.criterion if self.lam is None else stop.error + self.lam * stop.k
 
     def allowed(self, stops):
-        """Those with no more clusters than are wanted."""
+        """Those with as many clusters as are wanted, or no more."""
+        if self.number is not None:
+            return [stop for stop in stops if stop.k == self.number]
         return [stop for stop in stops if self.most is None or stop.k <= self.most]
 
 
@@ -279,6 +335,7 @@ def find_path(
     *,
     lam=None,
     most=None,
+    number=None,
     init=None,
     rough=False,
     look=None,
@@ -286,6 +343,8 @@ def find_path(
     family=squared_euclidean,
 ):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
+
+    With a ``number`` of clusters that one is the best: the path is found around it.
 
     If the clusters found are long, all in the same directions, further ways down measure distances
     as they do; the best one is the path. ``rough``: only few rows are used. ``look``: so many are
@@ -299,8 +358,9 @@ def find_path(
             f"for {X.shape[1]} columns, more than {DENSE_BYTES}; or make fewer columns by "
             "sklearn.decomposition.TruncatedSVD"
         )
-    problem = _Problem(X, weight, n_threads, family, lam, most)
+    problem = _Problem(X, weight, n_threads, family, lam, most, number)
     if not problem.varying.any():
+        check_distinct(1, number)
         single = Clustering(1, problem.constant[None], criterion=0.0, error=0.0)
         return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread():
@@ -311,7 +371,8 @@ def find_path(
             if metric is None:
                 break
             start = sample.turn(metric, path.centers(path.longest)[:, problem.varying])
-            other, metric = _descend(problem, sample, start, _fine(0, False))
+            step = _fine(0, False) if number is None else _about(number)
+            other, metric = _descend(problem, sample, start, step)
             tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
             if not other.value < path.value - sample.criterion.tie:
                 break
@@ -339,10 +400,13 @@ def _find(problem, rng, init, rough, look, tell):
     """
     if look is None:
         look = max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))
+    number = problem.number
     size, room = min(problem.n, look), 0
+    if number is not None:
+        size, room = min(problem.n, max(look, 4 * number)), 2 * number
     while True:
         sample = problem.sample(size, rng)
-        limit = min(size, max(2, size // 2)) if problem.lam is None else size
+        limit = min(size, max(2, size // 2)) if problem.lam is number is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
             start, wider = _survey(problem, sample, room, rng, tell)
@@ -358,9 +422,12 @@ def _find(problem, rng, init, rough, look, tell):
         low, single = (0, True) if init is not None else (len(start) // 3, False)
         reach, turns = len(start), REFINED
         while True:
-            path, metric = _descend(problem, sample, start, _fine(low, single))
+            way = _fine(low, single) if number is None else _about(number)
+            path, metric = _descend(problem, sample, start, way)
             words = f"{path.n_samples} rows, {path.longest} clusters and fewer"
             tell("path", words, path.best, path.n_samples)
+            if number is not None:
+                return path, metric, sample
             missed = path.best <= low and path.best > FEW
             step = path.best // (10 if missed else STEPS)
             turns -= 1
@@ -387,7 +454,7 @@ def _survey(problem, sample, room, rng, tell):
     """The way down in large steps: where that in single steps begins; how many times more room."""
     descent = sample.descent
     n = descent.X.shape[0]
-    sums = descent.seed(min(n, WIDER * room), rng)
+    sums = descent.seed(min(n, WIDER * room if problem.number is None else room), rng)
     k = len(sums) - 1
     # seeds beyond the room that lower the sum much more than those before: a finer grain
     grain = k > room and sums[room] > 0.0
@@ -397,8 +464,11 @@ def _survey(problem, sample, room, rng, tell):
     stops, centers = {}, {}
     for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
-        if k == 1 or number % 2 == 0:
+        if problem.number is None and (k == 1 or number % 2 == 0):
             stops[k] = sample.stop(problem.lam is None, problem.lam is not None)
+    if problem.number is not None:
+        tell("coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n)
+        return centers[_top(centers, problem.number)], 1
     best = min(reversed(problem.allowed(stops.values())), key=problem.value).k
     tell("coarse path", f"{n} rows, {max(stops)} clusters and fewer", best, n)
     wider = WIDER if grain else 2 if best > 0.5 * max(stops) else 1
@@ -412,6 +482,8 @@ def _best(problem, stops, ranges, tie):
     above 1 among them, that whose clustering is best over the widest range of penalties is taken.
     """
     allowed = problem.allowed(stops)
+    if problem.number is not None:  # in another metric a path may lack it: it is not taken then
+        return allowed[0] if allowed else stops[0]
     best = min(allowed, key=problem.value)
     if problem.lam is not None or best.k == 1:
         return best
@@ -424,6 +496,20 @@ def _best(problem, stops, ranges, tie):
     return allowed[widest] if width[widest] > 0.0 else best
 
 
+def _completed(problem, sample, found):
+    """The stops, with one at the number asked for whose error is lower than those of fewer."""
+    number = problem.number
+    fewer = [stop for stop in found if number is not None and stop.k < number]
+    if not fewer or sample.turned:
+        return found
+    base = min(fewer, key=lambda stop: stop.error)
+    if any(stop.k == number and stop.error < base.error for stop in found):
+        return found
+    sample.descent.grow(base.centers, number)
+    more = [stop for stop in found if stop.k > number]
+    return [*more, sample.stop(True, True), *fewer]
+
+
 def _descend(problem, sample, start, step):
     """The way down in single steps; the metric of its best clusters, None where that is plain."""
     descent, tie = sample.descent, sample.criterion.tie
@@ -434,11 +520,12 @@ def _descend(problem, sample, start, step):
         found.append(sample.stop(True, True))
         lowest = min(lowest, found[-1].criterion)
         for stop in found:
-            if lowest + tie < stop.criterion:
+            if lowest + tie < stop.criterion and stop.k != problem.number:
                 stop.metric = None
+    found = _completed(problem, sample, found)
     stops, least = [], np.inf
     for stop in reversed(found):  # from few clusters up: one more that saves nothing is left out
-        if stop.error < least:
+        if stop.error < least or (stop.k == problem.number and not sample.turned):
             stops.append(stop)
             least = stop.error
     ranges = envelope([stop.k for stop in stops], [stop.error for stop in stops])
@@ -510,7 +597,7 @@ class LambdaPath(Path):
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
-        self.value = min(stop.criterion for stop in problem.allowed(stops))
+        self.value = min((stop.criterion for stop in problem.allowed(stops)), default=np.inf)
         self.longest = max(stop.k for stop in stops if stop.centers is not None)
         self._centers = {stop.k: stop.centers for stop in stops}
         self._X, self._family = problem.X, problem.family
