@@ -197,7 +197,7 @@ def test_report_is_that_of_the_labels_written(ran, blobs, tmp_path):
 @pytest.mark.parametrize("guess", [2, 3, 8])
 def test_penalty_from_a_guess(ran, blobs, guess):
     path, X = blobs
-    report = ran(path, "--n-clusters", guess)
+    report = ran(path, "--guess", guess)
     value, origin = report["lam"].split(maxsplit=1)
     assert float(value) == pytest.approx(smallvar.farthest_first_lambda(X, guess), rel=1e-7)
     assert origin == f"(farthest-first, for a guess of {guess} clusters)"
@@ -249,10 +249,10 @@ def test_options_reach_the_estimator(ran, blobs, fitted):
         (["--lam", "auto", "--seed", 3], {"random_state": 3}),
         (["--lam", 60], {"lam": 60.0}),
         (["--lam", 60, "--seed", 0], {"lam": 60.0, "random_state": 0, "shuffle": True}),
-        (["--n-clusters", 2], {"lam": "farthest-first", "n_clusters": 2}),
+        (["--guess", 2], {"lam": "farthest-first", "guess": 2}),
         (
-            ["--n-clusters", 2, "--algorithm", "merge"],
-            {"lam": "farthest-first", "n_clusters": 2, "algorithm": "merge", "random_state": 0},
+            ["--guess", 2, "--algorithm", "merge"],
+            {"lam": "farthest-first", "guess": 2, "algorithm": "merge", "random_state": 0},
         ),
         (
             ["--lam", 60, "--algorithm", "merge", "--seed", 5],
@@ -1434,7 +1434,7 @@ def uneven(tmp_path):
 
 def test_scaled_columns(ran, fitted, uneven, tmp_path):
     path, X = uneven
-    report = ran(path, "--scale", "--n-clusters", 2, "--out", tmp_path / "labels.csv")
+    report = ran(path, "--scale", "--guess", 2, "--out", tmp_path / "labels.csv")
     Z = fitted[0][1]
     assert Z[:, :2] == pytest.approx((X - X.mean(axis=0))[:, :2] / X.std(axis=0)[:2])
     assert np.abs(Z[:, 2]).max() < 1e-12
@@ -1515,7 +1515,7 @@ def test_tracks_of_scaled_columns(ran, stream, tmp_path):
         written = rows[rows[:, 1] == cluster]
         assert written[:, 0] == pytest.approx(model.times_[track[:, 0].astype(int)])
         assert written[:, 2:] == pytest.approx(X.mean(axis=0) + track[:, 1:] * X.std(axis=0))
-    lam = ran("track", path, "--time", "t", "--scale", "--n-clusters", 3)["lam"]
+    lam = ran("track", path, "--time", "t", "--scale", "--guess", 3)["lam"]
     assert float(lam.split()[0]) < 1
 
 
@@ -2380,7 +2380,7 @@ def test_tracks_reported_are_those_written(ran, stream, tmp_path):
     assert "picture" not in report
 
 
-@pytest.mark.parametrize(("argv", "guess"), [([], 8), (["--n-clusters", 3], 3)])
+@pytest.mark.parametrize(("argv", "guess"), [([], 8), (["--guess", 3], 3)])
 def test_penalty_from_all_steps(ran, tmp_path, argv, guess):
     rng = np.random.default_rng(0)
     sizes = [2, 1, 15, 15, 9, 12, 15, 3]
@@ -2553,7 +2553,7 @@ def test_bad_times_in_npy(refused, no_fit, tmp_path):
         (["--lam", "0"], "lam"),
         (["--lam", "inf"], "lam must be finite"),
         (["--lam", "2", "--n-clusters", "3"], "not allowed with"),
-        (["--n-clusters", "16"], "16: the largest step (t = 100) has only 15 rows"),
+        (["--guess", "16"], "16: the largest step (t = 100) has only 15 rows"),
         (["--t-q", "3"], "--t-q has no meaning without --k-tau"),
         (["--k-tau", "3"], "--k-tau has no meaning without --t-q"),
         (["--q", "3"], "--q has no meaning without --tau"),
@@ -3002,11 +3002,11 @@ def test_vehicle_silhouettes(ran, refused, tmp_path):
     path = Path(os.environ.get("SMALLVAR_DATA", ""), "uci", "vehicle.csv")
     if not path.is_file():
         pytest.skip("SMALLVAR_DATA is not a folder with uci/vehicle.csv (UCI: Statlog Vehicle)")
-    argv = [path, "--columns", "Comp:Holl.Ra", "--n-clusters", 4, "--out", tmp_path / "l.csv"]
+    argv = [path, "--columns", "Comp:Holl.Ra", "--guess", 4, "--out", tmp_path / "l.csv"]
     report = ran(*argv, warning="column Sc.Var.maxis")
     names = np.loadtxt(path, delimiter=",", max_rows=1, dtype=str)
     X = np.loadtxt(path, delimiter=",", skiprows=1)[:, :-1]
-    model = smallvar.DPMeans(lam="farthest-first", n_clusters=4).fit(X)
+    model = smallvar.DPMeans(lam="farthest-first", guess=4).fit(X)
     assert names[-1] == "class"
     assert (report["n"], report["d"]) == ("846", "18")
     assert float(report["objective"].split()[0]) == pytest.approx(model.objective_, rel=1e-9)
@@ -3158,7 +3158,7 @@ def test_batches_of_columns(ran, run, sorted_blobs, tmp_path):
         )
         assert (report["K"], report["d"]) == ("5", "3")
         assert report["lam"].startswith("4 (")
-        report = ran(path, "--exclude", column, "--batch-size", 500, "--n-clusters", 5)
+        report = ran(path, "--exclude", column, "--batch-size", 500, "--guess", 5)
         assert report["d"] == "3"
     code, out, err = run(path, "--exclude", "c0", "--batch-size", 500, "--out", "-", "--verbose")
     assert code == 0

@@ -223,7 +223,7 @@ class _Problem:
 
     def __init__(self, X, weight, n_threads, family, lam, most, number=None):
         self.family, self.n_threads, self.lam, self.most = family, n_threads, lam, most
-        self.number = number
+        self.number = None if number is None else int(number)
         self.rows, self.unit = None, unit_of(weight)
         if weight is not None:
             self.rows = None if weight.all() else np.flatnonzero(weight)
@@ -371,7 +371,7 @@ def find_path(
             if metric is None:
                 break
             start = sample.turn(metric, path.centers(path.longest)[:, problem.varying])
-            step = _fine(0, False) if number is None else _about(number)
+            step = _fine(0, False) if number is None else _about(problem.number)
             other, metric = _descend(problem, sample, start, step)
             tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
             if not other.value < path.value - sample.criterion.tie:
