@@ -204,6 +204,16 @@ def test_penalty_from_a_guess(ran, blobs, guess):
     assert report["K"].isdigit()
 
 
+@pytest.mark.parametrize("k", [1, 3, 7])
+def test_exact_number(ran, blobs, tmp_path, k):
+    path, X = blobs
+    report = ran(path, "--n-clusters", k, "--out", tmp_path / "labels.npy")
+    model = smallvar.DPMeans(n_clusters=k, random_state=0).fit(X)
+    assert np.array_equal(np.load(tmp_path / "labels.npy"), model.labels_)
+    assert report["K"] == f"{k} (given)"
+    assert float(report["lam"].split()[0]) == pytest.approx(model.lam_, rel=1e-7)
+
+
 def test_without_data_a_real_set_is_clustered(ran, run, fitted):
     report = ran()
     assert np.array_equal(fitted[0][1], load_digits().data)
@@ -249,6 +259,7 @@ def test_options_reach_the_estimator(ran, blobs, fitted):
         (["--lam", "auto", "--seed", 3], {"random_state": 3}),
         (["--lam", 60], {"lam": 60.0}),
         (["--lam", 60, "--seed", 0], {"lam": 60.0, "random_state": 0, "shuffle": True}),
+        (["--n-clusters", 2], {"n_clusters": 2, "random_state": 0}),
         (["--guess", 2], {"lam": "farthest-first", "guess": 2}),
         (
             ["--guess", 2, "--algorithm", "merge"],
@@ -672,7 +683,15 @@ def test_help_is_complete(run, argv):
     code, out, err = run(*argv)
     assert (code, err) == (0, "")
     for option in (
-        *("--lam", "--n-clusters", "--algorithm", "--max-clusters", "--columns", "--out"),
+        *(
+            "--lam",
+            "--n-clusters",
+            "--guess",
+            "--algorithm",
+            "--max-clusters",
+            "--columns",
+            "--out",
+        ),
         *("--plot", "--threads", "--seed", "--verbose", "--version", "--show-config"),
         *("--exclude", "--drop-missing", "--decimal", "--scale", "--path"),
     ):
@@ -701,7 +720,11 @@ def test_show_config(run, capsys):
         (["--lam", "2", "--n-clusters", "3"], "not allowed with"),
         (["--n-clusters", "0"], "argument --n-clusters: must be an integer >= 1, got '0'"),
         (["--n-clusters", "2.5"], "argument --n-clusters: must be an integer >= 1, got '2.5'"),
-        (["--n-clusters", "61"], "n_clusters"),
+        (["--n-clusters", "61"], "n_clusters must be <= 60, the number of distinct rows, got n"),
+        (["--n-clusters", "3", "--max-clusters", "2"], "n_clusters must be <= max_clusters=2, got"),
+        (["--n-clusters", "3", "--guess", "3"], "--guess: not allowed with argument --n-clusters"),
+        (["--guess", "0"], "argument --guess: must be an integer >= 1, got '0'"),
+        (["--guess", "61"], "guess must be <= n_samples=60, got guess=61"),
         (["--max-clusters", "0"], "argument --max-clusters: must be an integer >= 1, got '0'"),
         (["--threads", "0"], "argument --threads: must be an integer >= 1, got '0'"),
         (["--seed", "-1"], "argument --seed: must be an integer >= 0, got '-1'"),
@@ -713,6 +736,7 @@ def test_show_config(run, capsys):
         (["--path", "two"], "argument --path: must be an integer >= 1, got 'two'"),
         (["--path", "--lam", "2"], "argument --lam: not allowed with argument --path"),
         (["--path", "--lam", "auto"], "argument --lam: not allowed with argument --path"),
+        (["--path", "--guess", "2"], "--guess: not allowed with argument --path"),
         (["--path", "--n-clusters", "2"], "--n-clusters: not allowed with argument --path"),
         (["--path", "--algorithm", "merge"], "--algorithm has no meaning with --path"),
         (
@@ -2552,7 +2576,8 @@ def test_bad_times_in_npy(refused, no_fit, tmp_path):
     [
         (["--lam", "0"], "lam"),
         (["--lam", "inf"], "lam must be finite"),
-        (["--lam", "2", "--n-clusters", "3"], "not allowed with"),
+        (["--lam", "2", "--guess", "3"], "not allowed with"),
+        (["--n-clusters", "3"], "unrecognized arguments: --n-clusters 3"),
         (["--guess", "16"], "16: the largest step (t = 100) has only 15 rows"),
         (["--t-q", "3"], "--t-q has no meaning without --k-tau"),
         (["--k-tau", "3"], "--k-tau has no meaning without --t-q"),
@@ -2606,7 +2631,7 @@ def test_help_for_tracks(run, monkeypatch):
     code, out, err = run("track", "--help")
     assert (code, err) == (0, "")
     for option in (
-        *("--time", "--lam", "--n-clusters", "--t-q", "--k-tau", "--q", "--tau", "--starts"),
+        *("--time", "--lam", "--guess", "--t-q", "--k-tau", "--q", "--tau", "--starts"),
         *("--tracks", "--columns", "--out", "--plot", "--threads", "--seed", "--verbose"),
         *("--version", "--show-config", "--exclude", "--drop-missing", "--decimal", "--scale"),
     ):
@@ -2625,7 +2650,7 @@ def test_warning_of_clusters_that_are_hardly_seen_again(run, stream):
     assert code == 0
     assert err == (
         f"smallvar: warning: {clusters} clusters for {len(stream[1])} rows, so most are seen once "
-        "or twice: lam is too small; give a larger --lam or a smaller --n-clusters, or where "
+        "or twice: lam is too small; give a larger --lam or a smaller --guess, or where "
         "clusters move fast a larger --k-tau\n"
     )
     assert run(*argv, 4)[2] == ""
@@ -3160,6 +3185,8 @@ def test_batches_of_columns(ran, run, sorted_blobs, tmp_path):
         assert report["lam"].startswith("4 (")
         report = ran(path, "--exclude", column, "--batch-size", 500, "--guess", 5)
         assert report["d"] == "3"
+        report = ran(path, "--exclude", column, "--batch-size", 500, "--n-clusters", 7)
+        assert report["K"] == "7"
     code, out, err = run(path, "--exclude", "c0", "--batch-size", 500, "--out", "-", "--verbose")
     assert code == 0
     labels = np.array(out.split()[1:], dtype=int)

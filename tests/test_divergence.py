@@ -420,17 +420,13 @@ def test_infinite_divergence_is_far():
 def test_farthest_first(name):
     X = draw(np.random.default_rng(1), name, 200, 3, 6)
     for k in (1, 4, 9):
-        model = BregmanDPMeans(
-            lam="farthest-first", divergence=name, guess=k, max_iter=500
-        ).fit(X)
+        model = BregmanDPMeans(lam="farthest-first", divergence=name, guess=k, max_iter=500).fit(X)
         expected = twins.penalty.bregman_farthest_first(X, k, name)
         np.testing.assert_allclose(model.lam_, expected, rtol=1e-12)
     same = np.tile(X[:1], (9, 1))
     assert BregmanDPMeans(lam="farthest-first", divergence=name, guess=3).fit(same).lam_ == 1.0
     w = np.r_[np.ones(100), np.zeros(100)]
-    half = BregmanDPMeans(lam="farthest-first", divergence=name, guess=4).fit(
-        X, sample_weight=w
-    )
+    half = BregmanDPMeans(lam="farthest-first", divergence=name, guess=4).fit(X, sample_weight=w)
     assert (
         half.lam_
         == BregmanDPMeans(lam="farthest-first", divergence=name, guess=4).fit(X[:100]).lam_

@@ -680,7 +680,7 @@ def test_memory_stays_within_the_budget(dtype, budget, allowed):
 def test_edge_cases(algorithm):
     one = KernelDPMeans(lam=0.5, algorithm=algorithm).fit([[3.0, 1.0]])
     assert one.objective_ == 0.5 and one.labels_.tolist() == [0] and one.n_iter_ == 1
-    assert KernelDPMeans(n_clusters=1, algorithm=algorithm).fit([[3.0]]).lam_ == 1.0
+    assert KernelDPMeans(guess=1, algorithm=algorithm).fit([[3.0]]).lam_ == 1.0
     constant = np.full((50, 3), 1e3 / 3)
     for kernel in ("rbf", "linear", "laplacian", "poly"):
         model = KernelDPMeans(kernel=kernel, algorithm=algorithm).fit(constant)

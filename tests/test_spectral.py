@@ -619,9 +619,9 @@ def test_farthest_first_in_feature_space():
         (X @ X.T, "precomputed"),
         (sp.csr_array(X @ X.T), "precomputed"),
     ):
-        model = SpectralDPMeans(
-            lam="farthest-first", guess=4, kernel=kernel, random_state=0
-        ).fit(data)
+        model = SpectralDPMeans(lam="farthest-first", guess=4, kernel=kernel, random_state=0).fit(
+            data
+        )
         assert model.lam_ == pytest.approx(expected, rel=1e-10)
         w = (np.arange(60) % 3 > 0) * 2.5
         model.fit(data, sample_weight=w)

@@ -55,7 +55,8 @@ class BatchEstimator(CenterEstimator):
     """
 
     _given = "cluster_weights_"
-    _used_up: tuple[str, ...] = ("lam", "n_clusters", "init")  # parameters that only the first data see
+    # parameters that must stay what they were at the first data
+    _used_up: tuple[str, ...] = ("lam", "n_clusters", "init")
     _used: dict[str, Any]
     _stream: Any
     lam: Any

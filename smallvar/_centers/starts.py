@@ -301,8 +301,8 @@ def run_starts(fit, rng, make_start, find_path=None, penalty=None):
     make_start : callable
         ``make_start(point)`` is the Start for a StartPoint.
     find_path : callable, default=None
-        ``find_path(rng, lam=, most=, number=, init=, callback=)`` is a merge path of the rows, or of some;
-        needed where a fit asks for one.
+        ``find_path(rng, lam=, most=, number=, init=, callback=)`` is a merge path of the rows, or
+        of some; needed where a fit asks for one.
     penalty : callable, default=None
         ``penalty(path)`` is lam where the path chooses; None: ``path.lam``.
 

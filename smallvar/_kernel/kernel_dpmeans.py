@@ -239,8 +239,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         Further parameters of the kernel, such as ``degree`` and ``coef0``.
     guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
-        number of rows (to which the default is cut). Not used with a number as ``lam``. There is no exact
-        number to ask for, as there is no merge path of points that are known by a kernel.
+        number of rows (to which the default is cut). Not used with a number as ``lam``. There is
+        no exact number to ask for: points known by a kernel have no merge path.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
     algorithm : {"serial", "collapsed"}, default="serial"
