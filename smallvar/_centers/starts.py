@@ -222,7 +222,9 @@ class Start:
                 opened=opened,
                 n_clusters=sweep.k,
             )
-        if sweep.k < self.exact or not (progress.converged or self.algorithm == "collapsed"):
+        if self.algorithm == "collapsed":
+            self.refill()
+        elif not progress.converged:
             self.finish()
         check_reached(sweep.k, self.exact)
         self.inertia = self.share * sweep.squared_error()
@@ -251,6 +253,13 @@ class Start:
         if not error > CANCELLATION * self.sweep.total:
             error = self.sweep.squared_error()
         return self.share * error + self.lam * max(self.sweep.k, self.exact)
+
+    def refill(self):
+        """Collapsed sweeps until there are as many clusters as there are to be."""
+        sweep, opened = self.sweep, True
+        while sweep.k < self.exact and opened:
+            opened = sweep.collapse(0.0, self.cap)[1] > 0
+            sweep.move_centers()
 
     def finish(self):
         """Labels of the nearest centers where the sweeps did not end at a fixed point."""
