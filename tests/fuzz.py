@@ -213,7 +213,7 @@ PARAMETERS = {
         "max_memory": MEMORY,
     },
     "KernelDPMeans": {
-        **{name: values for name, values in CLUSTER.items() if name != "n_threads"}, **KERNELS,
+        **{name: values for name, values in CLUSTER.items() if name not in ("n_threads", "n_clusters")}, **KERNELS,
         "lam": PENALTY, "algorithm": (["'serial'", "'collapsed'"], ["'merge'", "None", "'x'"]),
         "init": LABELS, "shuffle": FLAG, "max_memory": MEMORY,
     },

@@ -426,6 +426,7 @@ SHARED = [
         "max_clusters max_iter shuffle tol",
         "n_clusters_",
     ),
+    ("BregmanDPMeans DPMeans SphericalDPMeans", "guess n_clusters", "objective_"),
     ("BregmanDPMeans DPMeans HDPMeans KernelDPMeans KernelHDPMeans", "tol verbose", "n_iter_"),
     (
         "KernelDPMeans KernelHDPMeans",

@@ -209,8 +209,9 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     n_clusters : int, default=None
         The exact number of clusters, with "auto" only: the path begins with so many, and no row of
         any batch opens another. At most ``max_clusters`` and the number of distinct rows (of
-        positive weight) in ``fit``, or in the first batch of ``partial_fit``. None: the data choose
-        at first, and later rows open clusters.
+        positive weight) in ``fit``, or in the first batch of ``partial_fit``. Should one be without
+        rows at the end of ``fit``, the row farthest from its center replaces it. None: the data
+        choose at first, and later rows open clusters.
     guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used otherwise.
