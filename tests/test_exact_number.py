@@ -142,6 +142,13 @@ def test_sparse_rows_are_those_of_dense_ones(k):
         assert np.array_equal(sparse.labels_, dense.labels_)
 
 
+def test_sparse_rows_that_are_too_many_as_dense_ones():
+    n, d = 50_000, 3000
+    X = csr_array((np.arange(1.0, n + 1.0), (np.arange(n), np.arange(n) % d)), shape=(n, d))
+    with pytest.raises(ValueError, match="n_clusters must be smaller .* got n_clusters=12000"):
+        DPMeans(n_clusters=12_000, random_state=0).fit(X)
+
+
 def test_no_worse_than_k_means():
     """The path is a good start of k-means: on a cloud of several groups, and cut much finer."""
     from sklearn.cluster import KMeans

@@ -244,6 +244,13 @@ class _Problem:
         if rows is not None:
             X, weight = some_rows(X, rows), None if weight is None else weight[rows]
         if issparse(X):
+            dense = 8 * X.shape[0] * X.shape[1]
+            if self.number is not None and dense > DENSE_BYTES:
+                raise ValueError(
+                    "n_clusters must be smaller for sparse X of this shape (or of so few distinct "
+                    f"rows): the merge path would hold {dense} bytes of dense rows, more than "
+                    f"{DENSE_BYTES}, got n_clusters={self.number}"
+                )
             X = X.toarray()
         if not self.varying.all():
             X = X[:, self.varying]
