@@ -85,6 +85,7 @@ LAM_ODD = [
     "np.longdouble('1e-4000')", "np.longdouble('1e4000')", "np.array(0.5)", "'auto'", "1e-13",
 ]  # fmt: skip
 COUNT = (["1", "2", "3", "5"], [*NO_COUNT, "40", "10**30", "np.uint8(3)", "np.int64(2)", "300"])
+NUMBER = ([*["None"] * 6, "1", "2", "3"], NO_COUNT[1:])
 CAP = (["None", "1", "2", "3", "5", "10**30", "np.int32(4)"], NO_COUNT[1:])
 FEW = (["1", "1", "2", "3"], [*NO_COUNT, "np.int8(2)"])  # what is repeated so many times
 SWEEPS = (["300", "1", "2", "7", "10**30", "np.int16(20)"], NO_COUNT)
@@ -109,7 +110,7 @@ KERNEL_PARAMS = (["None", "{}"], ["{'degree': 2}", "{'nope': 1}", "{'gamma': 1}"
 KERNELS = {"kernel": KERNEL, "gamma": GAMMA, "kernel_params": KERNEL_PARAMS}
 LOOP = {"n_init": FEW, "random_state": SEED, "verbose": VERBOSE}
 CLUSTER = {
-    **LOOP, "n_clusters": COUNT, "max_clusters": CAP, "max_iter": SWEEPS, "tol": TOL,
+    **LOOP, "n_clusters": NUMBER, "guess": COUNT, "max_clusters": CAP, "max_iter": SWEEPS, "tol": TOL,
     "n_threads": THREADS,
 }  # fmt: skip
 PLAIN = (
@@ -216,13 +217,13 @@ PARAMETERS = {
         "max_memory": MEMORY,
     },
     "KernelDPMeans": {
-        **{name: values for name, values in CLUSTER.items() if name != "n_threads"}, **KERNELS,
+        **{name: values for name, values in CLUSTER.items() if name not in ("n_threads", "n_clusters")}, **KERNELS,
         "lam": PENALTY, "algorithm": (["'serial'", "'collapsed'"], ["'merge'", "None", "'x'"]),
         "init": LABELS, "shuffle": FLAG, "max_memory": MEMORY,
     },
     "SpectralDPMeans": {
         **LOOP, **KERNELS, "lam": ([*PENALTY[0], "'auto'", "'spectrum'"], PENALTY[1]),
-        "n_clusters": COUNT, "max_memory": MEMORY,
+        "guess": COUNT, "max_memory": MEMORY,
         "rounding": (["'yu-shi'", "'kmeans'"], ["None", "'x'"]),
     },
     "BPMeans": {
@@ -233,7 +234,7 @@ PARAMETERS = {
         **FEATURES, "n_components": ([*COUNT[0], "'auto'"], [*COUNT[1], "'x'"]),
         "assign": (["'coordinate'", "'exact'"], ["None", "'x'"]),
     },
-    "DynamicMeans": {**MOVING, "lam": AUTO, "n_clusters": COUNT, "max_iter": SWEEPS, "n_threads": THREADS},
+    "DynamicMeans": {**MOVING, "lam": AUTO, "guess": COUNT, "max_iter": SWEEPS, "n_threads": THREADS},
     "KernelDynamicMeans": {**MOVING, **KERNELS, "max_iter": SWEEPS, "budget": BUDGET},
     "SpectralDynamicMeans": {**MOVING, **KERNELS, "budget": BUDGET},
     "PenalizedCut": {

@@ -198,11 +198,21 @@ def test_report_is_that_of_the_labels_written(ran, blobs, tmp_path):
 @pytest.mark.parametrize("guess", [2, 3, 8])
 def test_penalty_from_a_guess(ran, blobs, guess):
     path, X = blobs
-    report = ran(path, "--n-clusters", guess)
+    report = ran(path, "--guess", guess)
     value, origin = report["lam"].split(maxsplit=1)
     assert float(value) == pytest.approx(smallvar.farthest_first_lambda(X, guess), rel=1e-7)
     assert origin == f"(farthest-first, for a guess of {guess} clusters)"
     assert report["K"].isdigit()
+
+
+@pytest.mark.parametrize("k", [1, 3, 7])
+def test_exact_number(ran, blobs, tmp_path, k):
+    path, X = blobs
+    report = ran(path, "--n-clusters", k, "--out", tmp_path / "labels.npy")
+    model = smallvar.DPMeans(n_clusters=k, random_state=0).fit(X)
+    assert np.array_equal(np.load(tmp_path / "labels.npy"), model.labels_)
+    assert report["K"] == f"{k} (given)"
+    assert float(report["lam"].split()[0]) == pytest.approx(model.lam_, rel=1e-7)
 
 
 def test_without_data_a_set_of_known_clusters_is_used(run, fitted, tmp_path):
@@ -281,10 +291,11 @@ def test_options_reach_the_estimator(ran, blobs, fitted):
         (["--lam", "auto", "--seed", 3], {"random_state": 3}),
         (["--lam", 60], {"lam": 60.0}),
         (["--lam", 60, "--seed", 0], {"lam": 60.0, "random_state": 0, "shuffle": True}),
-        (["--n-clusters", 2], {"lam": "farthest-first", "n_clusters": 2}),
+        (["--n-clusters", 2], {"n_clusters": 2, "random_state": 0}),
+        (["--guess", 2], {"lam": "farthest-first", "guess": 2}),
         (
-            ["--n-clusters", 2, "--algorithm", "merge"],
-            {"lam": "farthest-first", "n_clusters": 2, "algorithm": "merge", "random_state": 0},
+            ["--guess", 2, "--algorithm", "merge"],
+            {"lam": "farthest-first", "guess": 2, "algorithm": "merge", "random_state": 0},
         ),
         (
             ["--lam", 60, "--algorithm", "merge", "--seed", 5],
@@ -716,7 +727,15 @@ def test_help_is_complete(run, argv):
     code, out, err = run(*argv)
     assert (code, err) == (0, "")
     for option in (
-        *("--lam", "--n-clusters", "--algorithm", "--max-clusters", "--columns", "--out"),
+        *(
+            "--lam",
+            "--n-clusters",
+            "--guess",
+            "--algorithm",
+            "--max-clusters",
+            "--columns",
+            "--out",
+        ),
         *("--plot", "--threads", "--seed", "--verbose", "--version", "--show-config"),
         *("--exclude", "--drop-missing", "--decimal", "--scale", "--path"),
     ):
@@ -745,7 +764,11 @@ def test_show_config(run, capsys):
         (["--lam", "2", "--n-clusters", "3"], "not allowed with"),
         (["--n-clusters", "0"], "argument --n-clusters: must be an integer >= 1, got '0'"),
         (["--n-clusters", "2.5"], "argument --n-clusters: must be an integer >= 1, got '2.5'"),
-        (["--n-clusters", "61"], "n_clusters"),
+        (["--n-clusters", "61"], "n_clusters must be <= 60, the number of distinct rows, got n"),
+        (["--n-clusters", "3", "--max-clusters", "2"], "n_clusters must be <= max_clusters=2, got"),
+        (["--n-clusters", "3", "--guess", "3"], "--guess: not allowed with argument --n-clusters"),
+        (["--guess", "0"], "argument --guess: must be an integer >= 1, got '0'"),
+        (["--guess", "61"], "guess must be <= n_samples=60, got guess=61"),
         (["--max-clusters", "0"], "argument --max-clusters: must be an integer >= 1, got '0'"),
         (["--threads", "0"], "argument --threads: must be an integer >= 1, got '0'"),
         (["--seed", "-1"], "argument --seed: must be an integer >= 0, got '-1'"),
@@ -757,6 +780,7 @@ def test_show_config(run, capsys):
         (["--path", "two"], "argument --path: must be an integer >= 1, got 'two'"),
         (["--path", "--lam", "2"], "argument --lam: not allowed with argument --path"),
         (["--path", "--lam", "auto"], "argument --lam: not allowed with argument --path"),
+        (["--path", "--guess", "2"], "--guess: not allowed with argument --path"),
         (["--path", "--n-clusters", "2"], "--n-clusters: not allowed with argument --path"),
         (["--path", "--algorithm", "merge"], "--algorithm has no meaning with --path"),
         (
@@ -1478,7 +1502,7 @@ def uneven(tmp_path):
 
 def test_scaled_columns(ran, fitted, uneven, tmp_path):
     path, X = uneven
-    report = ran(path, "--scale", "--n-clusters", 2, "--out", tmp_path / "labels.csv")
+    report = ran(path, "--scale", "--guess", 2, "--out", tmp_path / "labels.csv")
     Z = fitted[0][1]
     assert Z[:, :2] == pytest.approx((X - X.mean(axis=0))[:, :2] / X.std(axis=0)[:2])
     assert np.abs(Z[:, 2]).max() < 1e-12
@@ -1559,7 +1583,7 @@ def test_tracks_of_scaled_columns(ran, stream, tmp_path):
         written = rows[rows[:, 1] == cluster]
         assert written[:, 0] == pytest.approx(model.times_[track[:, 0].astype(int)])
         assert written[:, 2:] == pytest.approx(X.mean(axis=0) + track[:, 1:] * X.std(axis=0))
-    lam = ran("track", path, "--time", "t", "--scale", "--n-clusters", 3)["lam"]
+    lam = ran("track", path, "--time", "t", "--scale", "--guess", 3)["lam"]
     assert float(lam.split()[0]) < 1
 
 
@@ -2427,7 +2451,7 @@ def test_tracks_reported_are_those_written(ran, stream, tmp_path):
     assert "picture" not in report
 
 
-@pytest.mark.parametrize(("argv", "guess"), [([], 8), (["--n-clusters", 3], 3)])
+@pytest.mark.parametrize(("argv", "guess"), [([], 8), (["--guess", 3], 3)])
 def test_penalty_from_all_steps(ran, tmp_path, argv, guess):
     rng = np.random.default_rng(0)
     sizes = [2, 1, 15, 15, 9, 12, 15, 3]
@@ -2599,8 +2623,9 @@ def test_bad_times_in_npy(refused, no_fit, tmp_path):
     [
         (["--lam", "0"], "lam"),
         (["--lam", "inf"], "lam must be finite"),
-        (["--lam", "2", "--n-clusters", "3"], "not allowed with"),
-        (["--n-clusters", "16"], "16: the largest step (t = 100) has only 15 rows"),
+        (["--lam", "2", "--guess", "3"], "not allowed with"),
+        (["--n-clusters", "3"], "unrecognized arguments: --n-clusters 3"),
+        (["--guess", "16"], "16: the largest step (t = 100) has only 15 rows"),
         (["--t-q", "3"], "--t-q has no meaning without --k-tau"),
         (["--k-tau", "3"], "--k-tau has no meaning without --t-q"),
         (["--q", "3"], "--q has no meaning without --tau"),
@@ -2653,7 +2678,7 @@ def test_help_for_tracks(run, monkeypatch):
     code, out, err = run("track", "--help")
     assert (code, err) == (0, "")
     for option in (
-        *("--time", "--lam", "--n-clusters", "--t-q", "--k-tau", "--q", "--tau", "--starts"),
+        *("--time", "--lam", "--guess", "--t-q", "--k-tau", "--q", "--tau", "--starts"),
         *("--tracks", "--columns", "--out", "--plot", "--threads", "--seed", "--verbose"),
         *("--version", "--show-config", "--exclude", "--drop-missing", "--decimal", "--scale"),
     ):
@@ -2672,7 +2697,7 @@ def test_warning_of_clusters_that_are_hardly_seen_again(run, stream):
     assert code == 0
     assert err == (
         f"smallvar: warning: {clusters} clusters for {len(stream[1])} rows, so most are seen once "
-        "or twice: lam is too small; give a larger --lam or a smaller --n-clusters, or where "
+        "or twice: lam is too small; give a larger --lam or a smaller --guess, or where "
         "clusters move fast a larger --k-tau\n"
     )
     assert run(*argv, 4)[2] == ""
@@ -3049,11 +3074,11 @@ def test_vehicle_silhouettes(ran, refused, tmp_path):
     path = Path(os.environ.get("SMALLVAR_DATA", ""), "uci", "vehicle.csv")
     if not path.is_file():
         pytest.skip("SMALLVAR_DATA is not a folder with uci/vehicle.csv (UCI: Statlog Vehicle)")
-    argv = [path, "--columns", "Comp:Holl.Ra", "--n-clusters", 4, "--out", tmp_path / "l.csv"]
+    argv = [path, "--columns", "Comp:Holl.Ra", "--guess", 4, "--out", tmp_path / "l.csv"]
     report = ran(*argv, warning="column Sc.Var.maxis")
     names = np.loadtxt(path, delimiter=",", max_rows=1, dtype=str)
     X = np.loadtxt(path, delimiter=",", skiprows=1)[:, :-1]
-    model = smallvar.DPMeans(lam="farthest-first", n_clusters=4).fit(X)
+    model = smallvar.DPMeans(lam="farthest-first", guess=4).fit(X)
     assert names[-1] == "class"
     assert (report["n"], report["d"]) == ("846", "18")
     assert float(report["objective"].split()[0]) == pytest.approx(model.objective_, rel=1e-9)
@@ -3205,8 +3230,10 @@ def test_batches_of_columns(ran, run, sorted_blobs, tmp_path):
         )
         assert (report["K"], report["d"]) == ("5", "3")
         assert report["lam"].startswith("4 (")
-        report = ran(path, "--exclude", column, "--batch-size", 500, "--n-clusters", 5)
+        report = ran(path, "--exclude", column, "--batch-size", 500, "--guess", 5)
         assert report["d"] == "3"
+        report = ran(path, "--exclude", column, "--batch-size", 500, "--n-clusters", 7)
+        assert report["K"] == "7"
     code, out, err = run(path, "--exclude", "c0", "--batch-size", 500, "--out", "-", "--verbose")
     assert code == 0
     labels = np.array(out.split()[1:], dtype=int)

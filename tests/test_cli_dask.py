@@ -119,6 +119,7 @@ def test_options(ran, run, rows, tmp_path):
     assert report["SSE"] == f"{model.inertia_:.10g}"
     assert report["partitions"] == "12, on 1 thread of this process"
 
+    assert ran(*argv[:-2], "--n-clusters", 3)["K"] == "3 (given)"
     report = ran(*argv[:-2], "--seed", 3)
     model = smallvar.DPMeans(random_state=3).fit(rows)
     assert float(report["lam"].split()[0]) == pytest.approx(model.lam_, rel=1e-7)
@@ -152,7 +153,7 @@ def test_refused(refused, rows, tmp_path):
     folder = save(tmp_path / "rows", rows)
     for *option, words in (
         ("--path", "--path needs the whole table"),
-        ("--n-clusters", 3, "--n-clusters needs the whole table"),
+        ("--guess", 3, "--guess needs the whole table"),
         ("--plot", "x.png", "--plot needs the whole table"),
         ("--scale", "--scale needs the whole table"),
         ("--drop-missing", "--drop-missing needs the whole table"),

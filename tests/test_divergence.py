@@ -123,7 +123,7 @@ def test_squared_euclidean_is_dpmeans(algorithm, seed):
     options |= {"algorithm": algorithm, "random_state": seed, "n_init": 1 + seed % 3}
     if seed % 17 == 0:
         lam = "farthest-first"
-        options["n_clusters"] = min(3, len(X))
+        options["guess"] = min(3, len(X))
     one, other = DPMeans(lam=lam, **options), BregmanDPMeans(lam=lam, **options)
     assert fit(one, X, weights) == fit(other, X, weights)
     for name in ("labels_", "cluster_centers_", "objective_path_", "lam_", "inertia_", "n_iter_"):
@@ -140,7 +140,7 @@ def test_blocks_do_not_matter(name, algorithm, monkeypatch):
     n = 400 if algorithm == "collapsed" else 5000
     X = draw(np.random.default_rng(3), name, n, 5, 12)
     model = BregmanDPMeans(
-        lam="farthest-first", divergence=name, algorithm=algorithm, n_clusters=12, max_iter=3
+        lam="farthest-first", divergence=name, algorithm=algorithm, guess=12, max_iter=3
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -155,7 +155,7 @@ def test_blocks_do_not_matter(name, algorithm, monkeypatch):
 @pytest.mark.long
 def test_threads_do_not_matter():
     X = draw(np.random.default_rng(3), "kl", 6000, 40, 12)
-    model = BregmanDPMeans(lam="farthest-first", divergence="kl", n_clusters=12)
+    model = BregmanDPMeans(lam="farthest-first", divergence="kl", guess=12)
     one, two = (clone(model).set_params(n_threads=t).fit(X) for t in (1, 2))
     assert one.n_clusters_ > 5
     assert np.array_equal(one.labels_, two.labels_)
@@ -420,20 +420,16 @@ def test_infinite_divergence_is_far():
 def test_farthest_first(name):
     X = draw(np.random.default_rng(1), name, 200, 3, 6)
     for k in (1, 4, 9):
-        model = BregmanDPMeans(
-            lam="farthest-first", divergence=name, n_clusters=k, max_iter=500
-        ).fit(X)
+        model = BregmanDPMeans(lam="farthest-first", divergence=name, guess=k, max_iter=500).fit(X)
         expected = twins.penalty.bregman_farthest_first(X, k, name)
         np.testing.assert_allclose(model.lam_, expected, rtol=1e-12)
     same = np.tile(X[:1], (9, 1))
-    assert BregmanDPMeans(lam="farthest-first", divergence=name, n_clusters=3).fit(same).lam_ == 1.0
+    assert BregmanDPMeans(lam="farthest-first", divergence=name, guess=3).fit(same).lam_ == 1.0
     w = np.r_[np.ones(100), np.zeros(100)]
-    half = BregmanDPMeans(lam="farthest-first", divergence=name, n_clusters=4).fit(
-        X, sample_weight=w
-    )
+    half = BregmanDPMeans(lam="farthest-first", divergence=name, guess=4).fit(X, sample_weight=w)
     assert (
         half.lam_
-        == BregmanDPMeans(lam="farthest-first", divergence=name, n_clusters=4).fit(X[:100]).lam_
+        == BregmanDPMeans(lam="farthest-first", divergence=name, guess=4).fit(X[:100]).lam_
     )
 
 
@@ -451,7 +447,7 @@ def test_one_row_and_one_cluster(name, algorithm):
 def test_layouts_and_types(name):
     """float32, Fortran order, read-only, lists: the same labels as of the same values."""
     X = draw(np.random.default_rng(7), name, 300, 4, 5).astype(np.float32)
-    model = BregmanDPMeans(lam="farthest-first", divergence=name, n_clusters=5)
+    model = BregmanDPMeans(lam="farthest-first", divergence=name, guess=5)
     expected = clone(model).fit(X.astype(float))
     frozen = np.asfortranarray(X)
     frozen.setflags(write=False)
@@ -498,8 +494,8 @@ def test_outside_the_domain(name, value, message):
         ({"lam": -1.0}, "lam must be > 0, or 0 if max_clusters is given, got -1.0"),
         ({"algorithm": "lloyd"}, "algorithm must be one of"),
         (
-            {"lam": "farthest-first", "n_clusters": 21},
-            "n_clusters must be <= n_samples=20, got n_clusters=21",
+            {"lam": "farthest-first", "guess": 21},
+            "guess must be <= n_samples=20, got guess=21",
         ),
         ({"init": [[0.5]]}, r"init must have shape \(n_centers, 2\)"),
         ({"max_clusters": 1, "init": [[0.5, 0.5], [0.1, 0.1]]}, "at most max_clusters=1 rows"),

@@ -193,7 +193,7 @@ def test_infinite_lam_gives_one_cluster(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_penalty_for_a_guess(algorithm):
-    """Farthest-first, for 8 clusters by default, of rows that have weight, times its mean."""
+    """Farthest-first, at guess=8 unless told otherwise, of rows that have weight, times its mean."""
     rng = np.random.default_rng(5)
     X = blobs(rng, 300, 3, 8)
     model = DPMeans(lam="farthest-first", algorithm=algorithm).fit(X)
@@ -201,7 +201,7 @@ def test_penalty_for_a_guess(algorithm):
     explicit = DPMeans(lam=model.lam_, algorithm=algorithm).fit(X)
     assert np.array_equal(model.labels_, explicit.labels_)
     weights = np.where(np.arange(300) < 100, 0.0, rng.gamma(2.0, size=300))
-    model = DPMeans(lam="farthest-first", n_clusters=5, algorithm=algorithm)
+    model = DPMeans(lam="farthest-first", guess=5, algorithm=algorithm)
     model.fit(X, sample_weight=weights)
     lam = model.lam_ / weights[100:].mean()
     np.testing.assert_allclose(lam, twins.penalty.farthest_first(X[100:], 5), rtol=1e-12)
@@ -409,7 +409,7 @@ def test_transform_keeps_small_distances_far_from_the_origin():
 def test_transform_of_the_centers(d):
     """A center is at distance 0 from itself, not at the root of a rounding error."""
     X = np.random.default_rng(0).random((200, d)) + 5
-    model = DPMeans(lam="farthest-first", n_clusters=10).fit(X)
+    model = DPMeans(lam="farthest-first", guess=10).fit(X)
     own = np.diag(model.transform(model.cluster_centers_))
     np.testing.assert_allclose(own, 0, atol=1e-12)
 

@@ -183,7 +183,7 @@ def test_farthest_first_is_that_of_the_first_rows(seed):
     """On the first batch that has rows, for a guess, the default cut to its size; then frozen."""
     rng = np.random.default_rng(seed)
     first, k = rng.random((4 + 3 * seed, 2)), 8 if seed % 2 else 3
-    model = DynamicMeans(lam="farthest-first", n_clusters=k).partial_fit(np.zeros((0, 2)))
+    model = DynamicMeans(lam="farthest-first", guess=k).partial_fit(np.zeros((0, 2)))
     assert not hasattr(model, "lam_") and model.n_clusters_ == 0
     model.partial_fit(first)
     expected = twins.penalty.farthest_first(first, min(k, len(first)))
@@ -213,14 +213,14 @@ def test_auto_is_that_of_the_first_rows(seed):
 
 
 @pytest.mark.parametrize(("weight", "unit"), [(None, 1), (np.full(40, 3.0), 3)])
-@pytest.mark.parametrize("n_clusters", [3, 8, 50])
-def test_auto_without_an_answer(weight, unit, n_clusters):
+@pytest.mark.parametrize("guess", [3, 8, 50])
+def test_auto_without_an_answer(weight, unit, guess):
     """A single cluster tells no distance between two: the guess counts, cut to the rows."""
     first = np.random.default_rng(0).normal(size=(40, 2))
-    model = DynamicMeans(n_clusters=n_clusters, random_state=0)
+    model = DynamicMeans(guess=guess, random_state=0)
     model.partial_fit(first, sample_weight=weight)
     assert model.path_.best == 1 < model.n_clusters_
-    expected = unit * twins.penalty.farthest_first(first, min(n_clusters, 40))
+    expected = unit * twins.penalty.farthest_first(first, min(guess, 40))
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
 
 
@@ -1306,18 +1306,18 @@ def test_kernel_forms_take_no_weights():
         KernelDynamicMeans(lam=1.0).partial_fit(line(0, 1), sample_weight=[1, 1])
 
 
-@pytest.mark.parametrize("n_clusters", [2, 9])
-def test_n_clusters_out_of_bounds(n_clusters):
-    model = DynamicMeans(lam="farthest-first", n_clusters=n_clusters)
-    if n_clusters > 3:
-        with pytest.raises(ValueError, match="n_clusters must be <= n_samples=3, got n_clusters=9"):
+@pytest.mark.parametrize("guess", [2, 9])
+def test_n_clusters_out_of_bounds(guess):
+    model = DynamicMeans(lam="farthest-first", guess=guess)
+    if guess > 3:
+        with pytest.raises(ValueError, match="guess must be <= n_samples=3, got guess=9"):
             model.fit(line(0, 1, 2))
     else:
         assert model.fit(line(0, 1, 2)).lam_ > 0
-    with pytest.raises(ValueError, match="n_clusters must be >= 1, got 0"):
-        DynamicMeans(lam=1.0, n_clusters=0).fit(line(0, 1, 2))
-    with pytest.raises(TypeError, match="n_clusters must be an integer, got 2.5"):
-        DynamicMeans(lam=1.0, n_clusters=2.5).fit(line(0, 1, 2))
+    with pytest.raises(ValueError, match="guess must be >= 1, got 0"):
+        DynamicMeans(lam=1.0, guess=0).fit(line(0, 1, 2))
+    with pytest.raises(TypeError, match="guess must be an integer, got 2.5"):
+        DynamicMeans(lam=1.0, guess=2.5).fit(line(0, 1, 2))
 
 
 def test_failed_batch_after_one_without_rows(monkeypatch):
@@ -1341,12 +1341,12 @@ def test_parameters_in_mid_stream():
             model.partial_fit(line(0))
         assert bits(model) == before
         model.set_params(random_state=0)
-    model.set_params(lam=2.0, n_clusters=4).partial_fit(line(0, 1.3))  # nothing was derived before
+    model.set_params(lam=2.0, guess=4).partial_fit(line(0, 1.3))  # nothing was derived before
     assert model.lam_ == 2.0 and model.n_clusters_ == 1
-    model.set_params(n_clusters=5)
-    with pytest.raises(ValueError, match="n_clusters must stay what it was at the first batch, 4"):
+    model.set_params(guess=5)
+    with pytest.raises(ValueError, match="guess must stay what it was at the first batch, 4"):
         model.partial_fit(line(0))
-    model.set_params(n_clusters=4, n_init=1, max_iter=1, n_threads=1, record=False)
+    model.set_params(guess=4, n_init=1, max_iter=1, n_threads=1, record=False)
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         model.partial_fit(line(0, 1, 2, 3, 4))
 

@@ -159,7 +159,9 @@ def positional(estimator):
 
 UNIT = "(a penalty, in squared data units)"
 FEATURE_SPACE = "in squared units of the feature space)"
-GUESS = '(with lam="farthest-first" a guess of the number of clusters)'
+NUMBER = '(with lam="auto" the exact number of clusters)'
+GUESS = 'guess=3 (with lam="farthest-first" a guess of the number of clusters)'
+EITHER = f"n_clusters=3 {NUMBER} or {GUESS}"
 IN_A_SET = '(with lam_local="farthest-first" a guess of the number of clusters in a data set)'
 IN_ALL = '(with lam_global="farthest-first" a guess of the number of clusters in all)'
 COSINE = "(the least cosine of a row with its center)"
@@ -168,22 +170,22 @@ WAYS = {
         f"lam=3 {UNIT} or "
         'n_components=3 (with lam="farthest-first" a guess of the number of features)'
     ),
-    "BregmanDPMeans": f"lam=3 (a penalty, in units of the divergence) or n_clusters=3 {GUESS}",
-    "DPMeans": f"lam=3 {UNIT} or n_clusters=3 {GUESS}",
-    "DynamicMeans": f"lam=3 {UNIT} or n_clusters=3 {GUESS}",
+    "BregmanDPMeans": f"lam=3 (a penalty, in units of the divergence) or {EITHER}",
+    "DPMeans": f"lam=3 {UNIT} or {EITHER}",
+    "DynamicMeans": f"lam=3 {UNIT} or {GUESS}",
     "HDPMeans": (
         "lam_local=3 (the penalty of a local cluster, in squared data units) or "
         "lam_global=3 (the penalty of a global cluster, in squared data units) or "
         f"n_local=3 {IN_A_SET} or n_global=3 {IN_ALL}"
     ),
-    "KernelDPMeans": f"lam=3 (a penalty, {FEATURE_SPACE} or n_clusters=3 {GUESS}",
+    "KernelDPMeans": f"lam=3 (a penalty, {FEATURE_SPACE} or {GUESS}",
     "KernelDynamicMeans": f"lam=3 (a penalty, {FEATURE_SPACE}",
     "KernelHDPMeans": (
         f"lam_local=3 (the penalty of a local cluster, {FEATURE_SPACE} or "
         f"lam_global=3 (the penalty of a global cluster, {FEATURE_SPACE} or "
         f"n_local=3 {IN_A_SET} or n_global=3 {IN_ALL}"
     ),
-    "MiniBatchDPMeans": f"lam=3 {UNIT} or n_clusters=3 {GUESS}",
+    "MiniBatchDPMeans": f"lam=3 {UNIT} or {EITHER}",
     "PenalizedCut": "lam=3 (a penalty, in units of the cut, negative)",
     "RobustDPMeans": (
         f"lam=3 {UNIT} or price=3 (the penalty of a row that is noise, in squared data units)"
@@ -191,15 +193,14 @@ WAYS = {
     "SegmentMeans": (
         f"lam=3 {UNIT} or lam_switch=3 (the penalty of a switch, in squared data units)"
     ),
-    "SpectralDPMeans": f"lam=3 (a penalty, {FEATURE_SPACE} or n_clusters=3 {GUESS}",
+    "SpectralDPMeans": f"lam=3 (a penalty, {FEATURE_SPACE} or {GUESS}",
     "SpectralDynamicMeans": f"lam=3 (a penalty, {FEATURE_SPACE}",
     "SphericalDPMeans": (
-        f"min_cosine=3 {COSINE} or lam=3 (a penalty, in units of 1 - cosine) or "
-        f"n_clusters=3 {GUESS}"
+        f"min_cosine=3 {COSINE} or lam=3 (a penalty, in units of 1 - cosine) or {EITHER}"
     ),
 }
 DASK_WAYS = {
-    "DPMeans": f"lam=3 {UNIT}",
+    "DPMeans": f"lam=3 {UNIT} or n_clusters=3 {NUMBER}",
     "HDPMeans": WAYS["HDPMeans"].partition(" or n_local")[0],
     "MiniBatchDPMeans": WAYS["MiniBatchDPMeans"],
     "SphericalDPMeans": WAYS["SphericalDPMeans"].rpartition(" or ")[0],
@@ -425,6 +426,7 @@ SHARED = [
         "max_clusters max_iter shuffle tol",
         "n_clusters_",
     ),
+    ("BregmanDPMeans DPMeans SphericalDPMeans", "guess n_clusters", "objective_"),
     ("BregmanDPMeans DPMeans HDPMeans KernelDPMeans KernelHDPMeans", "tol verbose", "n_iter_"),
     (
         "KernelDPMeans KernelHDPMeans",

@@ -132,7 +132,7 @@ def test_penalties_of_data_whose_squares_are_infinite():
         for call in (
             lambda x: farthest_first_lambda(x, 3),
             lambda x: hdp_lambdas(x, groups, 2, 3),
-            lambda x: DPMeans(lam="farthest-first", n_clusters=3).fit(x),
+            lambda x: DPMeans(lam="farthest-first", guess=3).fit(x),
         ):
             with pytest.raises(ValueError, match="X must have its largest absolute value"):
                 call(X * scale)
@@ -220,10 +220,13 @@ BAD_PARAMETERS = [
     ("lam", "farthest", ("'farthest'", "'auto'", "'farthest-first'")),
     ("lam", None, ("None", "number")),
     ("lam", [1.0, 2.0], ("1.0, 2.0",)),
+    ("guess", 0, ("0", "1")),
+    ("guess", -2, ("-2", "1")),
+    ("guess", 41, ("41", "40")),
+    ("guess", 2.5, ("2.5",)),
     ("n_clusters", 0, ("0", "1")),
-    ("n_clusters", -2, ("-2", "1")),
-    ("n_clusters", 41, ("41", "40")),
     ("n_clusters", 2.5, ("2.5",)),
+    ("n_clusters", "auto", ("'auto'", "None")),
     ("max_clusters", 0, ("0", "1")),
     ("max_clusters", -1, ("-1", "1")),
     ("max_clusters", 1.5, ("1.5",)),
@@ -259,7 +262,7 @@ BAD_PARAMETERS = [
     ],
 )
 def test_bad_parameter(estimator, name, value, words):
-    arguments = {"lam": "farthest-first" if name == "n_clusters" else 0.5}
+    arguments = {"lam": "farthest-first" if name == "guess" else 0.5}
     if name == "random_state" and estimator is DPMeans:
         arguments["shuffle"] = True
     words = words if name == "random_state" else (name, *words)
@@ -407,7 +410,7 @@ def test_large_numbers_are_numbers():
 def test_bad_values_raise_value_error():
     """TypeError is for a wrong type only."""
     for arguments in (
-        {"lam": -1.0}, {"lam": "none"}, {"lam": 0}, {"n_clusters": 41}, {"algorithm": "x"},
+        {"lam": -1.0}, {"lam": "none"}, {"lam": 0}, {"guess": 41}, {"algorithm": "x"},
         {"init": np.zeros((2, 4))}, {"n_threads": 0}, {"max_iter": 0}, {"max_clusters": 0},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=next(iter(arguments))):
@@ -462,7 +465,7 @@ def test_interrupt(algorithm, fitted, interrupt):
 @pytest.mark.timeout(120, method="thread")
 def test_interrupt_of_the_penalty(interrupt):
     long = np.random.default_rng(0).random((1_000_000, 8))
-    model = DPMeans(lam="farthest-first", n_clusters=900_000)
+    model = DPMeans(lam="farthest-first", guess=900_000)
     before = snapshot(model)
     interrupt(0.5)
     with pytest.raises(KeyboardInterrupt):

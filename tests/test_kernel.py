@@ -119,23 +119,23 @@ def nearest(model, X, new):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("n_clusters", [1, 2, 5, 20])
-def test_farthest_first(algorithm, n_clusters):
+@pytest.mark.parametrize("guess", [1, 2, 5, 20])
+def test_farthest_first(algorithm, guess):
     X, _, _, rng = small(3, 200)
     X = np.vstack([X, rng.random((40, X.shape[1]))])
     weights = (rng.random(len(X)) < 0.8) * rng.random(len(X))
     for weight in (None, weights):
-        options = {"n_clusters": n_clusters, "algorithm": algorithm}
+        options = {"guess": guess, "algorithm": algorithm}
         plain = quiet(DPMeans(lam="farthest-first", **options), X, sample_weight=weight)
         model = KernelDPMeans(kernel="linear", **options).fit(X, sample_weight=weight)
         np.testing.assert_allclose(model.lam_, plain.lam_, rtol=1e-9)
         assert np.array_equal(model.labels_, plain.labels_)
     K, live = rbf_kernel(X, gamma=2.0), np.flatnonzero(weights > 0)
-    model = KernelDPMeans(gamma=2.0, n_clusters=n_clusters).fit(X)
-    expected = twins.penalty.kernel_farthest_first(K, np.arange(len(X)), n_clusters)
+    model = KernelDPMeans(gamma=2.0, guess=guess).fit(X)
+    expected = twins.penalty.kernel_farthest_first(K, np.arange(len(X)), guess)
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
     model.fit(X, sample_weight=(weights > 0).astype(float))
-    expected = twins.penalty.kernel_farthest_first(K, live, n_clusters)
+    expected = twins.penalty.kernel_farthest_first(K, live, guess)
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
 
 
@@ -331,7 +331,7 @@ def test_float32(memory):
 def test_tied_data(algorithm, seed, kernel):
     problem = tied_problem(seed, n=120)
     X, weights = problem.X, problem.weights
-    model = KernelDPMeans(kernel=kernel, algorithm=algorithm, n_clusters=1 + seed % 6)
+    model = KernelDPMeans(kernel=kernel, algorithm=algorithm, guess=1 + seed % 6)
     model.fit(X, sample_weight=weights)
     assert never_rises(model.objective_path_)
     K = rbf_kernel(X, gamma=model.gamma_) if kernel == "rbf" else X @ X.T
@@ -680,7 +680,7 @@ def test_memory_stays_within_the_budget(dtype, budget, allowed):
 def test_edge_cases(algorithm):
     one = KernelDPMeans(lam=0.5, algorithm=algorithm).fit([[3.0, 1.0]])
     assert one.objective_ == 0.5 and one.labels_.tolist() == [0] and one.n_iter_ == 1
-    assert KernelDPMeans(n_clusters=1, algorithm=algorithm).fit([[3.0]]).lam_ == 1.0
+    assert KernelDPMeans(guess=1, algorithm=algorithm).fit([[3.0]]).lam_ == 1.0
     constant = np.full((50, 3), 1e3 / 3)
     for kernel in ("rbf", "linear", "laplacian", "poly"):
         model = KernelDPMeans(kernel=kernel, algorithm=algorithm).fit(constant)
@@ -795,7 +795,7 @@ def test_bad_input(estimator, parameters, X, error, message):
         ({"lam": 0.0}, {}, ValueError, "lam must be > 0, or 0 if max_clusters is given, got 0.0"),
         ({"lam": -1.0}, {}, ValueError, "lam must be > 0, or 0 if max_clusters is given, got -1.0"),
         ({"lam": "far"}, {}, ValueError, "lam must be a number > 0 or one of 'farthest-first'"),
-        ({"n_clusters": 7}, {}, ValueError, "n_clusters must be <= n_samples=6, got n_clusters=7"),
+        ({"guess": 7}, {}, ValueError, "guess must be <= n_samples=6, got guess=7"),
         ({"max_clusters": 0}, {}, ValueError, "max_clusters must be >= 1, got 0"),
         (
             {"algorithm": "delayed"},
@@ -820,7 +820,7 @@ def test_bad_input(estimator, parameters, X, error, message):
 )
 def test_bad_input_of_dp_means(parameters, fit, error, message):
     with pytest.raises(error, match=message):
-        KernelDPMeans(**{"n_clusters": 2, **parameters}).fit(X_BAD, **fit)
+        KernelDPMeans(**{"guess": 2, **parameters}).fit(X_BAD, **fit)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_state_after_partial_fit():
 def test_penalty_for_a_guess_is_frozen_at_the_first_batch():
     rng = np.random.default_rng(0)
     A, B = rng.random((100, 2)), 5 * rng.random((100, 2))
-    model = MiniBatchDPMeans(lam="farthest-first", n_clusters=5).partial_fit(A)
+    model = MiniBatchDPMeans(lam="farthest-first", guess=5).partial_fit(A)
     np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(A, 5), rtol=1e-12)
     model.partial_fit(B)
     np.testing.assert_allclose(model.lam_, twins.penalty.farthest_first(A, 5), rtol=1e-12)
@@ -264,8 +264,8 @@ def test_rows_whose_sums_leave_float64():
     [
         ({"lam": 2.0}, "lam", 3.0),
         ({}, "lam", 3.0),
-        ({"lam": "farthest-first", "n_clusters": 3}, "lam", "auto"),
-        ({"lam": "farthest-first", "n_clusters": 3}, "n_clusters", 4),
+        ({"lam": "farthest-first", "guess": 3}, "lam", "auto"),
+        ({"lam": "farthest-first", "guess": 3}, "guess", 4),
         ({"lam": 2.0}, "init", [[0.0, 0.0]]),
         ({"lam": 2.0, "init": [[0.0, 0.0]]}, "init", "mean"),
         ({"lam": 2.0, "init": [[0.0, 0.0]]}, "init", [[0.0, 1.0]]),
@@ -295,8 +295,8 @@ def test_sparse_centers_do_not_stay():
 
 def test_what_is_honored_in_mid_stream():
     X = np.arange(12.0)[:, None]
-    model = MiniBatchDPMeans(lam=0.5, max_clusters=3, n_clusters=2).partial_fit(X)
+    model = MiniBatchDPMeans(lam=0.5, max_clusters=3, guess=2).partial_fit(X)
     assert model.n_clusters_ == 3
-    model.set_params(max_clusters=5, n_clusters=9, n_threads=1, batch_size=2, max_iter=1)
+    model.set_params(max_clusters=5, guess=9, n_threads=1, batch_size=2, max_iter=1)
     assert model.partial_fit(X).n_clusters_ == 5
     assert model.set_params(max_clusters=2).partial_fit(X).n_clusters_ == 5  # none opens

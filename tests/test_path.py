@@ -1224,7 +1224,7 @@ def test_no_warning_where_none_is_due():
         DPMeans(lam=total), DPMeans(lam=2 * total), DPMeans(lam=np.inf),
         DPMeans(lam=5 * reach, max_clusters=1), DPMeans(lam=0.5 * reach),
         DPMeans(lam=5 * reach, init=X[:1]), DPMeans(max_clusters=1),
-        DPMeans(lam=5 * reach, algorithm="merge"), DPMeans(lam="farthest-first", n_clusters=4),
+        DPMeans(lam=5 * reach, algorithm="merge"), DPMeans(lam="farthest-first", guess=4),
     ):  # fmt: skip
         assert warned(model, X) == []
     one = np.random.default_rng(0).normal(size=(300, 2))
@@ -1289,7 +1289,7 @@ def test_merge_with_extreme_penalties():
     endless = DPMeans(lam=np.inf, algorithm="merge", random_state=0).fit(X)
     assert endless.n_clusters_ == 1 and endless.objective_ == np.inf
     assert endless.path_.best == 1
-    guessed = DPMeans(lam="farthest-first", n_clusters=6, algorithm="merge", random_state=0).fit(X)
+    guessed = DPMeans(lam="farthest-first", guess=6, algorithm="merge", random_state=0).fit(X)
     assert guessed.lam_ == pytest.approx(twins.penalty.farthest_first(X, 6))
 
 

@@ -30,7 +30,7 @@ def test_too_few_distinct_points():
     """A zero distance gives way to the smallest positive one, and that to 1."""
     assert farthest_first_lambda([[0.0], [0], [4], [4]], 3) == 4
     assert farthest_first_lambda(np.full((3, 2), 7.0), 2) == 1
-    assert DPMeans(lam="farthest-first", n_clusters=3).fit(np.full((5, 2), 7.0)).n_clusters_ == 1
+    assert DPMeans(lam="farthest-first", guess=3).fit(np.full((5, 2), 7.0)).n_clusters_ == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -188,7 +188,7 @@ def test_rows_of_weight_zero_are_no_company():
     X = with_outliers(grouped(1), 5, False)
     idle = np.repeat(X[-5:], 30, axis=0)
     weight = np.repeat([3.0, 0.0], [len(X), len(idle)])
-    model = DPMeans(lam="farthest-first", n_clusters=6)
+    model = DPMeans(lam="farthest-first", guess=6)
     lam = model.fit(np.vstack([X, idle]), sample_weight=weight).lam_
     np.testing.assert_allclose(lam, 3.0 * farthest_first_lambda(X, 6), rtol=1e-12)
 
@@ -198,7 +198,7 @@ def test_all_estimators_leave_lone_rows_out():
     X = with_outliers(grouped(2), 5, False)
     X -= X.min(axis=0) - 1.0
     expected = farthest_first_lambda(X, 6)
-    guess = {"lam": "farthest-first", "n_clusters": 6}
+    guess = {"lam": "farthest-first", "guess": 6}
     found = [
         DPMeans(**guess).fit(X).lam_,
         MiniBatchDPMeans(**guess).fit(X).lam_,

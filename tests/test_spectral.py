@@ -619,9 +619,9 @@ def test_farthest_first_in_feature_space():
         (X @ X.T, "precomputed"),
         (sp.csr_array(X @ X.T), "precomputed"),
     ):
-        model = SpectralDPMeans(
-            lam="farthest-first", n_clusters=4, kernel=kernel, random_state=0
-        ).fit(data)
+        model = SpectralDPMeans(lam="farthest-first", guess=4, kernel=kernel, random_state=0).fit(
+            data
+        )
         assert model.lam_ == pytest.approx(expected, rel=1e-10)
         w = (np.arange(60) % 3 > 0) * 2.5
         model.fit(data, sample_weight=w)
@@ -650,7 +650,7 @@ def test_spectrum_lies_between_two_eigenvalues(form, weighted):
     gamma = 0.1 if form == "rbf" else None
     for k in (1, 2, 4, 7):
         model = SpectralDPMeans(
-            lam="spectrum", n_clusters=k, kernel=kernel, gamma=gamma, random_state=0
+            lam="spectrum", guess=k, kernel=kernel, gamma=gamma, random_state=0
         ).fit(data.get(form, X), sample_weight=w)
         after = values[k] if k < len(values) else 1e-4 * values[k - 1]
         assert model.lam_ == pytest.approx(np.sqrt(values[k - 1] * after), rel=1e-6)
@@ -714,7 +714,7 @@ def test_auto_takes_the_number_of_the_merge_path(kernel):
         k = lambda_path(X, sample_weight=weight, random_state=0).best
         assert k > 1
         model, guessed = (
-            SpectralDPMeans(lam=lam, n_clusters=k, kernel=kernel, random_state=0)
+            SpectralDPMeans(lam=lam, guess=k, kernel=kernel, random_state=0)
             for lam in ("auto", "spectrum")
         )
         model.fit(X, sample_weight=weight)
@@ -777,8 +777,8 @@ def test_small_memory_gives_the_same(kernel, weighted, monkeypatch):
     if kernel != "precomputed":
         options["gamma"] = 0.02
     for lam in (3.0, "spectrum", "auto", 1e-3):
-        whole = SpectralDPMeans(lam=lam, n_clusters=5, **options).fit(data, sample_weight=w)
-        few = SpectralDPMeans(lam=lam, n_clusters=5, max_memory=3e5, **options)
+        whole = SpectralDPMeans(lam=lam, guess=5, **options).fit(data, sample_weight=w)
+        few = SpectralDPMeans(lam=lam, guess=5, max_memory=3e5, **options)
         if lam == 1e-3:  # too many eigenvalues are above it
             with pytest.raises(ValueError, match=r"max_memory must be at least .* got"):
                 few.fit(data, sample_weight=w)
@@ -873,7 +873,7 @@ BAD_FITS = {
     "nan": ({"lam": np.nan}, ValueError, "lam must be > 0, got nan"),
     "word": ({"lam": "best"}, ValueError, "'spectrum', 'farthest-first', got 'best'"),
     "none": ({"lam": None}, TypeError, "lam must be a number"),
-    "spectrum": ({"lam": "spectrum", "n_clusters": 7}, ValueError, "n_clusters must be <= n"),
+    "spectrum": ({"lam": "spectrum", "guess": 7}, ValueError, "guess must be <= n"),
     "memory": ({"max_memory": 0}, ValueError, "max_memory must be > 0, got 0"),
     "no memory": ({"max_memory": None}, TypeError, "max_memory must be a number"),
     "n_init": ({"n_init": 0}, ValueError, "n_init must be >= 1, got 0"),
@@ -881,11 +881,11 @@ BAD_FITS = {
     "rounding": ({"rounding": "Yu"}, ValueError, "rounding must be one of 'yu-shi', 'kmeans'"),
     "kernel": ({"kernel": "x"}, ValueError, "kernel must be 'precomputed', a callable or one of"),
     "gamma": ({"gamma": 1.0}, ValueError, "gamma must not be given for kernel='linear'"),
-    "guess": ({"n_clusters": 0}, ValueError, "n_clusters must be >= 1, got 0"),
+    "guess": ({"guess": 0}, ValueError, "guess must be >= 1, got 0"),
     "many": (
-        {"lam": "farthest-first", "n_clusters": 7},
+        {"lam": "farthest-first", "guess": 7},
         ValueError,
-        "n_clusters must be <= n",
+        "guess must be <= n",
     ),
     "odd": (
         {"kernel": lambda A, B: A @ np.triu(np.ones((2, 2))) @ B.T},

@@ -159,7 +159,7 @@ def test_directions_are_found(cosine):
 def test_penalty_for_a_guess():
     """Farthest-first from the first row: half the squared distance at the last seed."""
     X, z = planted(3000, 60, 12, 0.9)
-    model = SphericalDPMeans(lam="farthest-first", n_clusters=12).fit(X)
+    model = SphericalDPMeans(lam="farthest-first", guess=12).fit(X)
     assert adjusted_rand_score(z, model.labels_) == 1
     seeds = X[:1]
     for _ in range(12):
@@ -379,7 +379,7 @@ X = planted(60)[0]
         ({"init": np.ones((1, 3))}, ValueError, "init must have shape"),
         ({"init": np.ones((3, 20)), "max_clusters": 2}, ValueError, "at most max_clusters"),
         ({"shuffle": 1}, TypeError, "shuffle must be"),
-        ({"n_clusters": 100, "lam": "farthest-first"}, ValueError, "n_clusters must be"),
+        ({"guess": 100, "lam": "farthest-first"}, ValueError, "guess must be"),
     ],
 )
 def test_bad_parameters(parameters, error, match):
@@ -437,7 +437,7 @@ def test_sparse_rows_are_the_same_rows(algorithm, seed):
             (S.data, np.append(S.indices, free[0]), np.append(S.indptr[:-1], len(S.data))), S.shape
         ) if len(free) else sp.csr_array(X)  # fmt: skip
     kind = rng.choice(["min_cosine", "farthest-first", "auto"], p=[0.7, 0.2, 0.1])
-    options = {"lam": str(kind), "n_clusters": min(3, n)} if kind != "min_cosine" else {}
+    options = {"lam": str(kind), "guess": min(3, n)} if kind != "min_cosine" else {}
     if kind == "min_cosine":
         options["min_cosine"] = float(rng.choice([-0.5, 0.1, 0.5, 0.9]))
     options |= {"algorithm": algorithm, "random_state": 0, "n_threads": 1 + seed % 3}

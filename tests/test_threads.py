@@ -98,7 +98,7 @@ def test_minibatch_and_penalty_same_bits():
     X = blobs(np.random.default_rng(0), 50_000, 6, 30)
     models = [
         MiniBatchDPMeans(
-            lam="farthest-first", n_clusters=30, random_state=0, max_iter=3, n_threads=t
+            lam="farthest-first", guess=30, random_state=0, max_iter=3, n_threads=t
         ).fit(X)
         for t in THREADS
     ]
@@ -228,7 +228,7 @@ def test_fits_in_several_python_threads():
     def run(job):
         X, algorithm = job
         model = DPMeans(
-            lam="farthest-first", n_clusters=15, algorithm=algorithm, n_threads=2, random_state=0
+            lam="farthest-first", guess=15, algorithm=algorithm, n_threads=2, random_state=0
         )
         return bits(model.fit(X))
 
@@ -264,7 +264,7 @@ def test_fits_of_features_in_several_python_threads():
 
 def test_one_fitted_model_serves_several_threads():
     X = blobs(np.random.default_rng(0), 20_000, 5, 15)
-    model = DPMeans(lam="farthest-first", n_clusters=15, n_threads=2).fit(X)
+    model = DPMeans(lam="farthest-first", guess=15, n_threads=2).fit(X)
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: model.predict(X).tobytes(), range(12)))
     assert set(answers) == {model.labels_.tobytes()}

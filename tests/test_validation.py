@@ -25,7 +25,7 @@ X = np.random.default_rng(0).normal(size=(30, 2))
         (smallvar.DPMeans(max_clusters=np.int64(0)), "max_clusters must be >= 1, got 0$"),
         (
             smallvar.DPMeans(lam=1.0, n_clusters=np.float64(2)),
-            r"n_clusters must be an integer, got 2\.0$",
+            r"n_clusters must be an integer or None, got 2\.0$",
         ),
         (smallvar.DPMeans(shuffle=np.int64(3)), "shuffle must be True or False, got 3$"),
         (smallvar.BPMeans(lam=np.float64("inf")), "lam must be finite, got inf$"),
@@ -53,11 +53,11 @@ def test_weights_are_shown_as_such():
     ("estimator", "name"),
     [
         (smallvar.BPMeans, "n_components"),
-        (smallvar.BregmanDPMeans, "n_clusters"),
-        (smallvar.DPMeans, "n_clusters"),
-        (smallvar.KernelDPMeans, "n_clusters"),
-        (smallvar.MiniBatchDPMeans, "n_clusters"),
-        (smallvar.SpectralDPMeans, "n_clusters"),
+        (smallvar.BregmanDPMeans, "guess"),
+        (smallvar.DPMeans, "guess"),
+        (smallvar.KernelDPMeans, "guess"),
+        (smallvar.MiniBatchDPMeans, "guess"),
+        (smallvar.SpectralDPMeans, "guess"),
     ],
 )
 def test_a_guess_that_nobody_made_is_cut(estimator, name):

@@ -411,7 +411,7 @@ class Kernels(Scaling):
         return blobs(n, d, k)
 
     def ours(self, n, d, k):
-        return KernelDPMeans(lam="farthest-first", n_clusters=k, gamma=0.03 / d)
+        return KernelDPMeans(lam="farthest-first", guess=k, gamma=0.03 / d)
 
     def rival(self, n, d, k):
         return spectral_clustering(k, d)
@@ -423,7 +423,7 @@ class Spectrum(Kernels):
     names = ("SpectralDPMeans", "SpectralClustering")
 
     def ours(self, n, d, k):
-        return SpectralDPMeans(lam="spectrum", n_clusters=k, gamma=0.03 / d, random_state=0)
+        return SpectralDPMeans(lam="spectrum", guess=k, gamma=0.03 / d, random_state=0)
 
 
 class KernelSets(DataSets):

@@ -157,10 +157,10 @@ def kernels():
         estimators = {
             "SP now": SpectralDPMeans,
             "SP matrix": lambda g=1 / median: SpectralDPMeans(kernel=rbf_kernel, gamma=g),
-            "SP guess": lambda k=k: SpectralDPMeans(lam="spectrum", n_clusters=k),
+            "SP guess": lambda k=k: SpectralDPMeans(lam="spectrum", guess=k),
             "SP before": lambda: SpectralDPMeans(lam="farthest-first", kernel="linear"),
             "K now": KernelDPMeans,
-            "K guess": lambda k=k: KernelDPMeans(n_clusters=k),
+            "K guess": lambda k=k: KernelDPMeans(guess=k),
             "K 1/d": lambda g=scikit: KernelDPMeans(gamma=g),
         }
         yield Case(name, X, y, estimators)
@@ -535,7 +535,7 @@ def outliers():
             data = add_outliers(X, n_outliers, where)
             published = farthest_first_lambda(data, k, count_alone=True)
             models = {
-                "now": lambda k=k: DPMeans(lam="farthest-first", n_clusters=k),
+                "now": lambda k=k: DPMeans(lam="farthest-first", guess=k),
                 "before": lambda lam=published: DPMeans(lam=lam),
             }
             label = name if n_outliers == 0 else f"{name}, {n_outliers} {where}"

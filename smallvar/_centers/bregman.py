@@ -61,14 +61,18 @@ class BregmanDPMeans(DPMeans):
     lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each cluster, in units of D, > 0 (0 is allowed together with ``max_clusters``).
         "auto" chooses the number of clusters by the likelihood of the divergence's family along a
-        merge path (see Notes). "farthest-first" derives a penalty from the data and the guess
-        ``n_clusters``, with D as the distance.
+        merge path (see Notes). "farthest-first" derives a penalty from the data and
+        ``guess``, with D as the distance.
     divergence : {"squared_euclidean", "kl", "itakura_saito", "logistic"}, \
 default="squared_euclidean"
         D. With "squared_euclidean" this is :class:`DPMeans`, on the same compiled sweeps.
-    n_clusters : int, default=8
+    n_clusters : int, default=None
+        The exact number of clusters, with "auto" only: the clusters of that number on the merge
+        path, and the penalty for which it is best. At most ``max_clusters`` and the number of
+        distinct rows (of positive weight). None: the data choose.
+    guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
-        number of rows (to which the default is cut). Not used with a number as ``lam``.
+        number of rows (to which the default is cut). Not used otherwise.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
     algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
@@ -179,7 +183,8 @@ default="squared_euclidean"
         divergence: Literal[
             "squared_euclidean", "kl", "itakura_saito", "logistic"
         ] = "squared_euclidean",
-        n_clusters: int = 8,
+        n_clusters: int | None = None,
+        guess: int = 8,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
         init: Literal["mean"] | ArrayLike = "mean",
@@ -194,6 +199,7 @@ default="squared_euclidean"
         super().__init__(
             lam=lam,
             n_clusters=n_clusters,
+            guess=guess,
             max_clusters=max_clusters,
             algorithm=algorithm,
             init=init,
@@ -266,7 +272,7 @@ default="squared_euclidean"
         mass = Masses(X, weight, n_threads)
         lam = None if self.lam == "auto" else self.lam
         if isinstance(lam, str):
-            guess = cut_guess(self.n_clusters, n)
+            guess = cut_guess(self.guess, n)
             equal = None if active is None else (weight > 0).astype(np.float64)
             center = mass.mean if weight is None else Masses(X, equal, n_threads).mean
             lam = mean_weight(weight) * farthest_first(rule, X, active, center, guess)

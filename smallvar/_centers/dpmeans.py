@@ -22,7 +22,7 @@ from smallvar._core.validation import (
     check_weights,
 )
 from smallvar._selection.path import DENSE_BYTES, LambdaPath, dense_bytes, find_path
-from smallvar._selection.penalty import LAMS, resolve_lam
+from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
 from smallvar._sweeps.collapsed import CollapsedSweep
 
 if TYPE_CHECKING:
@@ -87,8 +87,12 @@ class DPMeans(NearestCenters, CenterEstimator):
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
         ``max_clusters``: that is k-means). "auto" chooses the number of clusters, and with it the
         penalty, by how well they describe the data: see :func:`lambda_path`. "farthest-first"
-        derives it from the data and the guess ``n_clusters``, see :func:`farthest_first_lambda`.
-    n_clusters : int, default=8
+        derives it from the data and ``guess``, see :func:`farthest_first_lambda`.
+    n_clusters : int, default=None
+        The exact number of clusters, with "auto" only: the clusters of that number on the merge
+        path, and the penalty for which it is best. At most ``max_clusters`` and the number of
+        distinct rows (of positive weight). None: the data choose.
+    guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used otherwise.
     max_clusters : int, default=None
@@ -102,7 +106,8 @@ class DPMeans(NearestCenters, CenterEstimator):
         two that cost least, takes the three numbers with the lowest objective, and goes on from
         them by collapsed sweeps: the lowest objective of all, and the only one for a large ``lam``.
         With ``lam="auto"`` the clusters are those of the merge path, brought to a fixed point by
-        plain sweeps, or by collapsed ones with "collapsed": the others are then the same.
+        plain sweeps, or by collapsed ones with "collapsed": the others are then the same. Should
+        one of ``n_clusters`` lose its last row there, the row farthest from its center replaces it.
     metric : {"euclidean", "auto"}, default="euclidean"
         With "auto", and ``lam="auto"``, distances are measured as on the merge path that was best:
         where clusters are long in the same directions that may be one in the metric that makes
@@ -110,7 +115,8 @@ class DPMeans(NearestCenters, CenterEstimator):
         was chosen for. Dense data only.
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
         Starting centers; "mean" is the (weighted) mean of the data. With "auto" and "merge" given
-        centers are where the path begins: no more clusters than those are found.
+        centers are where the path begins: no more clusters than those are found, unless
+        ``n_clusters`` says so.
     shuffle : bool, default=False
         Visit the points in random order instead of the given one.
     n_init : int, default=1
@@ -228,7 +234,8 @@ class DPMeans(NearestCenters, CenterEstimator):
         self,
         *,
         lam: float | Literal["auto", "farthest-first"] = "auto",
-        n_clusters: int = 8,
+        n_clusters: int | None = None,
+        guess: int = 8,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
         metric: Literal["euclidean", "auto"] = "euclidean",
@@ -243,6 +250,7 @@ class DPMeans(NearestCenters, CenterEstimator):
     ) -> None:
         self.lam = lam
         self.n_clusters = n_clusters
+        self.guess = guess
         self.max_clusters = max_clusters
         self.algorithm = algorithm
         self.metric = metric
@@ -266,7 +274,7 @@ class DPMeans(NearestCenters, CenterEstimator):
     def _check_parameters(self):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
-        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_number_asked(self)
         check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed", "merge"))
         check_option(self.metric, "metric", ("euclidean", "auto"))
         if self.metric == "auto" and self.lam != "auto":
@@ -338,6 +346,7 @@ class DPMeans(NearestCenters, CenterEstimator):
             self._loop(),
             self.algorithm,
             self.max_clusters,
+            self.n_clusters,
             given,
             self.n_init,
             self.shuffle,
@@ -347,7 +356,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         """Fit checked data; returns the best start."""
         lam = None
         if self.lam != "auto":
-            lam = resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+            lam = resolve_lam(self.lam, X, self.guess, weight, n_threads)
         fit = self._described(X.shape[0], lam, given)
         in_metric = self.metric == "auto"
         best = self._learn(fit_dpmeans(X, weight, fit, rng, n_threads, in_metric))

@@ -25,7 +25,7 @@ from smallvar._core.validation import (
     learned,
     mean_weight,
 )
-from smallvar._selection.criterion import count_distinct
+from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import LambdaPath
 from smallvar._selection.penalty import LAMS, global_of_rows, local_of_rows

@@ -25,8 +25,8 @@ from smallvar._core.validation import (
     one_row,
     some_rows,
 )
-from smallvar._selection.path import LambdaPath, find_path
-from smallvar._selection.penalty import LAMS, resolve_lam
+from smallvar._selection.path import LambdaPath, check_reached, find_path
+from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
 from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import Stream
 
@@ -55,7 +55,8 @@ class BatchEstimator(CenterEstimator):
     """
 
     _given = "cluster_weights_"
-    _used_up: tuple[str, ...] = ("lam", "init")  # parameters that only the first data see
+    # parameters that must stay what they were at the first data
+    _used_up: tuple[str, ...] = ("lam", "n_clusters", "init")
     _used: dict[str, Any]
     _stream: Any
     lam: Any
@@ -63,13 +64,19 @@ class BatchEstimator(CenterEstimator):
     lam_: float
     n_steps_: int
     max_clusters: int | None
+    n_clusters: int | None
     _check_parameters: Callable[[], None]
     _begin: Callable[..., None]
 
     def _note(self):
         """Remember the parameters that are used up when the first data have been seen."""
-        names = {*self._used_up, *(("n_clusters",) if self.lam == "farthest-first" else ())}
+        names = {*self._used_up, *(("guess",) if self.lam == "farthest-first" else ())}
         self._used = {name: getattr(self, name) for name in sorted(names)}
+
+    def _path_options(self):
+        """What a merge path of the first data is to find, and what it calls."""
+        options = {"most": self.max_clusters, "number": self.n_clusters}
+        return options | {"callback": self._callback()}
 
     def _first(self, X, weight, n_threads):
         """The center to begin at where none is given."""
@@ -86,7 +93,8 @@ class BatchEstimator(CenterEstimator):
 
     def _step(self, X, weight, n_threads):
         """One batch: open clusters, move the centers; returns the squared error before the move."""
-        cap = NO_CAP if self.max_clusters is None else self.max_clusters
+        caps = (self.n_clusters, self.max_clusters, NO_CAP)
+        cap = next(cap for cap in caps if cap is not None)
         centers = self.cluster_centers_
         given = getattr(self, self._given)
         if centers is None:
@@ -143,8 +151,8 @@ class BatchEstimator(CenterEstimator):
     ) -> Self:
         """Update the clusters with one batch.
 
-        ``lam`` (``min_cosine`` where there is one; for "farthest-first" ``n_clusters`` too) and
-        ``init`` must stay what they were at the first batch.
+        ``lam`` (``min_cosine`` where there is one; for "farthest-first" ``guess`` too),
+        ``n_clusters`` and ``init`` must stay what they were at the first batch.
 
         Parameters
         ----------
@@ -197,12 +205,18 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         ``max_clusters``): the squared distance at which a cluster opens. "auto" begins with the
         clusters that :func:`lambda_path` finds, and with a distance beyond all within them:
         from all data (a sample of them) in ``fit``, from the first batch in ``partial_fit``, where
-        the penalty then stays. "farthest-first" derives it likewise, from the guess
-        ``n_clusters``. Both go with the mean weight of the rows: a row of weight w opens a cluster
-        at w times its squared distance.
-    n_clusters : int, default=8
+        the penalty then stays. "farthest-first" derives it likewise, from ``guess``.
+        Both go with the mean weight of the rows: a row of weight w opens a cluster at w times its
+        squared distance.
+    n_clusters : int, default=None
+        The exact number of clusters, with "auto" only: the path begins with so many, and no row of
+        any batch opens another. At most ``max_clusters`` and the number of distinct rows (of
+        positive weight) in ``fit``, or in the first batch of ``partial_fit``. Should one be without
+        rows at the end of ``fit``, the row farthest from its center replaces it. None: the data
+        choose at first, and later rows open clusters.
+    guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
-        number of rows (to which the default is cut).
+        number of rows (to which the default is cut). Not used otherwise.
     max_clusters : int, default=None
         Never have more clusters than this.
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
@@ -287,7 +301,8 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         self,
         *,
         lam: float | Literal["auto", "farthest-first"] = "auto",
-        n_clusters: int = 8,
+        n_clusters: int | None = None,
+        guess: int = 8,
         max_clusters: int | None = None,
         init: Literal["mean"] | ArrayLike = "mean",
         batch_size: int = 4096,
@@ -299,6 +314,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     ) -> None:
         self.lam = lam
         self.n_clusters = n_clusters
+        self.guess = guess
         self.max_clusters = max_clusters
         self.init = init
         self.batch_size = batch_size
@@ -314,7 +330,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         check_verbose(self.verbose)
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
-        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_number_asked(self)
         check_number(self.batch_size, "batch_size", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.tol, "tol", low=0)
@@ -325,14 +341,12 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         self._note()
         vars(self).pop("path_", None)
         if isinstance(self.lam, str) and self.lam == "auto":
-            most, callback = self.max_clusters, self._callback()
-            self.path_ = find_path(
-                X, weight, rng, n_threads, most=most, init=given, callback=callback
-            )
+            options = {**self._path_options(), "init": given}
+            self.path_ = find_path(X, weight, rng, n_threads, **options)
             given = self.path_.centers(self.path_.best)
             self.lam_ = _threshold(X, weight, given, n_threads)
         else:
-            self.lam_ = resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+            self.lam_ = resolve_lam(self.lam, X, self.guess, weight, n_threads)
         self.cluster_centers_ = given
         self.cluster_weights_ = None if given is None else np.zeros(len(given))
         self._stream = None
@@ -377,11 +391,33 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             self.n_iter_ = n_iter
             sweep = nearest_sweep(X, weight, self.cluster_centers_, n_threads)
             kept = sweep.cluster_sums().counts[: sweep.k] > 0
-            if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
-                sweep.assign()
-            self._take(self._stream[0].only(kept), sweep.centers, self.cluster_weights_[kept])
+            if self.n_clusters is not None and not kept.all():
+                sweep = self._refilled(X, weight, kept, n_threads)
+            else:
+                if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
+                    sweep.assign()
+                self._take(self._stream[0].only(kept), sweep.centers, self.cluster_weights_[kept])
             self._finish(sweep)
         return self
+
+    def _refilled(self, X, weight, kept, n_threads):
+        """Replace clusters without rows by the rows farthest from their centers; the sweep then."""
+        while True:
+            centers, given = self.cluster_centers_[kept], self.cluster_weights_[kept]
+            sweep = nearest_sweep(X, weight, centers, n_threads)
+            distance = sweep.own_distances()
+            while len(centers) < self.n_clusters:
+                far = int((distance if weight is None else weight * distance).argmax())
+                if not distance[far] > 0.0:
+                    check_reached(len(centers), self.n_clusters)
+                centers = np.vstack([centers, one_row(X, far)])
+                given = np.append(given, 1.0 if weight is None else weight[far])
+                nearest_seed(X, weight, centers[-1], distance, n_threads)
+            self._take(Stream.of(centers, given), centers, given)
+            sweep = nearest_sweep(X, weight, centers, n_threads)
+            kept = sweep.cluster_sums().counts[: sweep.k] > 0
+            if kept.all():
+                return sweep
 
     def _pass(self, X, weight, order, n_threads):
         """All batches once; returns the cost summed over batches, each before its update."""

@@ -21,7 +21,7 @@ from smallvar._core.validation import (
     learned,
     some_rows,
 )
-from smallvar._selection.criterion import count_distinct
+from smallvar._selection.columns import count_distinct
 from smallvar._selection.path import LambdaPath, find_path
 from smallvar._sweeps.sums import exact_total
 

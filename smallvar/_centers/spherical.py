@@ -33,7 +33,7 @@ from smallvar._core.validation import (
 )
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
-from smallvar._selection.penalty import LAMS, cut_guess, farthest_row
+from smallvar._selection.penalty import LAMS, check_number_asked, cut_guess, farthest_row
 from smallvar._sweeps.dpmeans import ZERO_RESULTANT
 from smallvar._sweeps.seeds import nearest_seed
 
@@ -228,9 +228,13 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         Penalty for each cluster in place of ``min_cosine``, > 0 (0 is allowed together with
         ``max_clusters``: that is spherical k-means). "auto" chooses the number of clusters by how
         well they describe the rows of length 1, see :func:`lambda_path`; "farthest-first" derives
-        the penalty from the guess ``n_clusters``. None: 1 - ``min_cosine`` if that is given, else
+        the penalty from ``guess``. None: 1 - ``min_cosine`` if that is given, else
         "auto".
-    n_clusters : int, default=8
+    n_clusters : int, default=None
+        The exact number of clusters, with "auto" only: the clusters of that number on the merge
+        path, and the penalty for which it is best. At most ``max_clusters`` and the number of
+        distinct rows (of positive weight). None: the data choose.
+    guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used otherwise.
     max_clusters : int, default=None
@@ -350,7 +354,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     _error_share = ERROR_SHARE
     _given = "resultant_lengths_"
-    _used_up = ("min_cosine", "lam", "init")
+    _used_up = ("min_cosine", "lam", "n_clusters", "init")
     _dtypes = (*DTYPES, np.float16)
 
     @keywords_only("units of 1 - cosine")
@@ -359,7 +363,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         *,
         min_cosine: float | None = None,
         lam: float | Literal["auto", "farthest-first"] | None = None,
-        n_clusters: int = 8,
+        n_clusters: int | None = None,
+        guess: int = 8,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed"] = "serial",
         init: Literal["first"] | ArrayLike = "first",
@@ -374,6 +379,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         self.min_cosine = min_cosine
         self.lam = lam
         self.n_clusters = n_clusters
+        self.guess = guess
         self.max_clusters = max_clusters
         self.algorithm = algorithm
         self.init = init
@@ -398,7 +404,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
                 )
         elif self.lam is not None:
             check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
-        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_number_asked(self, ("min_cosine", "lam"))
         check_option(self.algorithm, "algorithm", ("serial", "delayed"))
         check_flag(self.shuffle, "shuffle")
         self._check_starts()
@@ -450,7 +456,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         if self.lam is None or self.lam == "auto":
             return None
         if self.lam == "farthest-first":
-            guess = cut_guess(self.n_clusters, X.shape[0])
+            guess = cut_guess(self.guess, X.shape[0])
             about = (first_row(X, weight)[0], length_rounding(X))
             farthest = farthest_row(X, guess, weight, n_threads, about=about) or 2.0
             return mean_weight(weight) * 0.5 * farthest
@@ -512,10 +518,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         given, lam = self._given_centers(X, n_threads), self._penalty(X, weight, n_threads)
         vars(self).pop("path_", None)
         if lam is None:
-            most, callback = self.max_clusters, self._callback()
-            self.path_ = path = find_path(
-                X, weight, rng, n_threads, most=most, init=given, look=LOOK, callback=callback
-            )
+            options = {**self._path_options(), "init": given, "look": LOOK}
+            self.path_ = path = find_path(X, weight, rng, n_threads, **options)
             given = as_directions(path.centers(path.best), X, weight, n_threads)
             lam = opening_penalty(X, weight, given, n_threads)
         self.lam_, self._opening = lam, lam

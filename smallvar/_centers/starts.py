@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.fit_loop import CANCELLATION, NO_CAP, LoopSettings, Progress, best_of
-from smallvar._selection.path import LambdaPath
+from smallvar._selection.path import LambdaPath, check_reached
 
 CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 
@@ -28,6 +28,8 @@ class Fit:
         How the sweeps go.
     max_clusters : int or None
         The largest number of clusters.
+    n_clusters : int or None
+        The exact number of clusters, where lam is None.
     init : ndarray of shape (n_centers, n_features) or None
         The user's centers to begin at.
     n_init, shuffle : int, bool
@@ -39,6 +41,7 @@ class Fit:
     loop: LoopSettings
     algorithm: str = "serial"
     max_clusters: int | None = None
+    n_clusters: int | None = None
     init: NDArray[np.float64] | None = None
     n_init: int = 1
     shuffle: bool = False
@@ -67,6 +70,8 @@ class StartPoint:
         The largest number of clusters.
     path : LambdaPath or None
         The merge path that the centers are from.
+    exact : bool
+        Whether there are to be ``max_clusters``, no fewer.
     """
 
     order: NDArray[np.intp] | None
@@ -75,6 +80,7 @@ class StartPoint:
     algorithm: str
     max_clusters: int | None
     path: LambdaPath | None = None
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,13 +176,19 @@ class Start:
     labels of the sweep say. ``order`` are the rows that the sweep visits, in this order, None for
     all as given. ``share``: what counts of an error of the sweep, 1/2 for directions, as 1 - cos is
     half the squared distance.
+
+    Where the number of clusters is exact, a cluster that lost its last row is replaced: clusters
+    open as they do for lam = 0, up to that number. The penalty in the objective is then that of
+    the exact number in every sweep, so that it never rises.
     """
 
     def __init__(self, point, sweep, centers, are_means, order=None, share=1.0):
         self.sweep, self.order, self.lam = sweep, order, point.lam
         self.algorithm, self.are_means = point.algorithm, are_means
         self.cap = NO_CAP if point.max_clusters is None else point.max_clusters
-        self.share, self.reach, self.path = share, point.lam / share, point.path
+        self.exact = point.max_clusters if point.exact else 0
+        self.share, self.path = share, point.path
+        self.reach = 0.0 if point.exact else point.lam / share
         sweep.start(centers)
 
     @property
@@ -210,8 +222,11 @@ class Start:
                 opened=opened,
                 n_clusters=sweep.k,
             )
-        if not progress.converged and self.algorithm != "collapsed":
+        if self.algorithm == "collapsed":
+            self.refill()
+        elif not progress.converged:
             self.finish()
+        check_reached(sweep.k, self.exact)
         self.inertia = self.share * sweep.squared_error()
         progress.correct(self.inertia + self.lam * sweep.k)
         return self
@@ -220,7 +235,7 @@ class Start:
         """One sweep; returns the points moved and the clusters opened."""
         sweep, before = self.sweep, self.sweep.k
         if self.algorithm == "collapsed":
-            return sweep.collapse(self.lam, self.cap)
+            return sweep.collapse(0.0 if self.exact else self.lam, self.cap)
         if self.algorithm == "serial":
             sweep.create(self.reach, self.cap)
         else:
@@ -237,15 +252,30 @@ class Start:
         """The objective after a sweep, from the sums where that is accurate enough."""
         if not error > CANCELLATION * self.sweep.total:
             error = self.sweep.squared_error()
-        return self.share * error + self.lam * self.sweep.k
+        return self.share * error + self.lam * max(self.sweep.k, self.exact)
+
+    def refill(self):
+        """Collapsed sweeps until there are as many clusters as there are to be."""
+        sweep, opened = self.sweep, True
+        while sweep.k < self.exact and opened:
+            opened = sweep.collapse(0.0, self.cap)[1] > 0
+            sweep.move_centers()
 
     def finish(self):
         """Labels of the nearest centers where the sweeps did not end at a fixed point."""
-        sweep = self.sweep
-        sweep.seek_farthest(self.reach, False)
-        sweep.assign()
-        if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
+        sweep, opened = self.sweep, True
+        while opened:
+            sweep.seek_farthest(self.reach, False)
             sweep.assign()
+            if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
+                sweep.assign()
+            opened, before = False, sweep.k
+            if before < self.exact:
+                sweep.seek_farthest(self.reach, True)
+                sweep.assign()
+                sweep.open_farthest()
+                opened = sweep.k > before
+                sweep.move_centers()
         self.progress.path.append(np.nan)  # run() sets it
 
     def result(self, n_samples):
@@ -280,8 +310,8 @@ def run_starts(fit, rng, make_start, find_path=None, penalty=None, adopt=True):
     make_start : callable
         ``make_start(point)`` is the Start for a StartPoint.
     find_path : callable, default=None
-        ``find_path(rng, lam=, most=, init=, callback=)`` is a merge path of the rows, or of some;
-        needed where a fit asks for one.
+        ``find_path(rng, lam=, most=, number=, init=, callback=)`` is a merge path of the rows, or
+        of some; needed where a fit asks for one.
     penalty : callable, default=None
         ``penalty(path)`` is lam where the path chooses; None: ``path.lam``.
     adopt : bool, default=True
@@ -310,24 +340,33 @@ def run_starts(fit, rng, make_start, find_path=None, penalty=None, adopt=True):
 def _starts_of_paths(fit, rng, make_start, find_path, penalty):
     """The starts at clusterings of merge paths, and how many there are, None: not known yet."""
     most, callback = fit.max_clusters, fit.loop.callback
-    options = {"lam": fit.lam, "most": most, "init": fit.init, "callback": callback}
+    options = {"lam": fit.lam, "most": most, "number": fit.n_clusters}
+    options |= {"init": fit.init, "callback": callback}
     paths = ((order, find_path(rng, **options)) for order in fit.orders(rng))
     if fit.lam is None:  # the objectives of different penalties do not compare
-        paths = [min(paths, key=lambda pair: pair[1].value)]
+        paths = [min(paths, key=lambda pair: _rank(pair[1]))]
 
     def starts():
         for order, path in paths:
             if fit.lam is None:
-                algorithm = "collapsed" if fit.algorithm == "collapsed" else "serial"
+                exact, k = fit.n_clusters is not None, path.best
+                algorithm = "delayed" if exact else "serial"
+                if fit.algorithm == "collapsed":
+                    algorithm = "collapsed"
                 lam = path.lam if penalty is None else penalty(path)
-                k = path.best
-                yield make_start(StartPoint(order, path.found(k), lam, algorithm, k, path))
+                point = StartPoint(order, path.found(k), lam, algorithm, k, path, exact)
+                yield make_start(point)
                 continue
             for k in _candidates(path, fit):
                 centers = path.found(k)
                 yield make_start(StartPoint(order, centers, fit.lam, "collapsed", most, path))
 
     return starts(), 1 if fit.lam is None else None
+
+
+def _rank(path):
+    """The criterion and the error of the clustering that a path chooses: the lower, the better."""
+    return path.value, path.error[path.counts.searchsorted(path.best)]
 
 
 def _candidates(path, fit):

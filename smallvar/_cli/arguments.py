@@ -227,10 +227,10 @@ def length_or_data(text):
 
 
 def penalty_of(args):
-    """The penalty that ``--lam`` and ``--n-clusters`` ask for, or the rule that it comes from."""
+    """The penalty that ``--lam`` and ``--guess`` ask for, or the rule that it comes from."""
     if args.lam is not None:
         return args.lam
-    return "auto" if args.n_clusters is None else "farthest-first"
+    return "auto" if args.guess is None else "farthest-first"
 
 
 def path_and_data(args, length):

@@ -207,13 +207,17 @@ def fit(args, table, sample):
 
     model = MiniBatchDPMeans(
         lam=penalty_of(args),
-        n_clusters=args.n_clusters or min(8, len(sample)),
+        n_clusters=args.n_clusters,
+        guess=args.guess or min(8, len(sample)),
         max_clusters=args.max_clusters,
         random_state=args.seed or 0,
         n_threads=args.threads,
         verbose=args.verbose,
     ).fit(sample)
-    stream = clone(model).set_params(lam=model.lam_, init=model.cluster_centers_)
+    most = args.max_clusters if args.n_clusters is None else args.n_clusters
+    stream = clone(model).set_params(
+        lam=model.lam_, n_clusters=None, max_clusters=most, init=model.cluster_centers_
+    )
     for start, X in table.rows(Progress.current):
         stream.partial_fit(X)
         if args.verbose:

@@ -46,13 +46,14 @@ def cluster(argv):
     """
     parser = new_parser(
         prog="smallvar",
-        usage="smallvar [cluster] [DATA] [--lam L | --n-clusters K | --path [K]] [options]",
+        usage="smallvar [cluster] [DATA] [--n-clusters K | --lam L | --guess K | --path [K]]\n"
+        f"{' ' * len('usage: smallvar ')}[options]",
         description="""
             Cluster the rows of a table with DP-means: k-means that finds the number of
             clusters K by itself. It minimizes SSE + lam K, the sum of squared distances to
-            the cluster centers plus a penalty lam for every cluster. Without --lam and
-            --n-clusters the data choose K, by a criterion of likelihood and description length,
-            and with it lam.""",
+            the cluster centers plus a penalty lam for every cluster. Without --n-clusters,
+            --lam and --guess the data choose K, by a criterion of likelihood and description
+            length, and with it lam.""",
         examples="""
             smallvar measurements.csv --out labels.csv
             smallvar measurements.csv --path --plot path.png
@@ -71,6 +72,13 @@ def cluster(argv):
     )
     penalty.add_argument(
         "--n-clusters",
+        type=number(int, 1),
+        metavar="K",
+        help="the exact number of clusters, at most that of the distinct rows: those that the "
+        "merge path, by which the data otherwise choose K, has at K",
+    )
+    penalty.add_argument(
+        "--guess",
         type=number(int, 1),
         metavar="K",
         help="a guess at the number of clusters, not a bound: lam is then the squared distance "
@@ -171,6 +179,7 @@ def new_model(args):
     lam = penalty_of(args)
     given = {
         "n_clusters": args.n_clusters,
+        "guess": args.guess,
         "max_clusters": args.max_clusters,
         "algorithm": args.algorithm,
         "random_state": args.seed,
@@ -241,6 +250,7 @@ def show_folder(args):
         opening = perf_counter() - begin
         model = DPMeans(
             lam="auto" if args.lam is None else args.lam,
+            n_clusters=args.n_clusters,
             max_clusters=args.max_clusters,
             algorithm=args.algorithm or "serial",
             random_state=args.seed or 0,
@@ -263,17 +273,19 @@ def show_folder(args):
 
 def of_model(args, model, sizes):
     """Say what was found, and by which penalty."""
-    chosen = model.lam == "auto"
-    if chosen:
+    number = model.n_clusters_
+    if model.lam == "auto":
         choice = Choice(model.path_, model.max_clusters)
         origin = choice.lam_in_words()
+        given = model.n_clusters is not None
+        number = f"{number} (given)" if given else choice.in_words(number)
     elif args.lam is None:
-        origin = f"farthest-first, for a guess of {counted(model.n_clusters, 'cluster')}"
+        origin = f"farthest-first, for a guess of {counted(model.guess, 'cluster')}"
     else:
         origin = "given"
     return {
         "lam": f"{model.lam_:.8g} ({origin})",
-        "K": choice.in_words(model.n_clusters_) if chosen else model.n_clusters_,
+        "K": number,
         "sweeps": model.n_iter_,
         "objective": f"{model.objective_:.10g} (SSE + lam K)",
         "SSE": f"{model.inertia_:.10g}",

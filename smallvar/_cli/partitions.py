@@ -11,7 +11,7 @@ from smallvar._cli.output import labels_by_batches
 from smallvar._cli.progress import Progress
 from smallvar._cli.table import UserError, Wanted, counted, not_numeric, pick_columns
 
-WHOLE = ("path", "n_clusters", "plot", "scale", "drop_missing")
+WHOLE = ("path", "guess", "plot", "scale", "drop_missing")
 ALGORITHMS = ("serial", "delayed")
 AT_ONCE = 2  # partitions a thread whose labels are on their way
 # The status pages of Dask in this process: at any free port, for this machine alone.

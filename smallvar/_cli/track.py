@@ -41,7 +41,7 @@ def track(argv):
     margin = " " * len("usage: smallvar track ")
     parser = new_parser(
         prog="smallvar track",
-        usage="smallvar track [DATA --time COLUMN] [--lam L | --n-clusters K]\n"
+        usage="smallvar track [DATA --time COLUMN] [--lam L | --guess K]\n"
         f"{margin}[--t-q T --k-tau K | --q Q --tau TAU] [options]",
         description="""
             Follow clusters that move, disappear and come back, with D-Means. Rows of the same
@@ -69,7 +69,7 @@ def track(argv):
         "from every center opens a cluster",
     )
     penalty.add_argument(
-        "--n-clusters",
+        "--guess",
         type=number(int, 1),
         metavar="K",
         help="a guess at the number of clusters in a step, not a bound: in each step, K points "
@@ -226,11 +226,11 @@ def typical_penalty(args, X, table):
     times, first, sizes = np.unique(
         np.sort(table.times, kind="stable"), return_index=True, return_counts=True
     )
-    guess = args.n_clusters or min(DynamicMeans().n_clusters, int(sizes.max()))
+    guess = args.guess or min(DynamicMeans().guess, int(sizes.max()))
     if guess > sizes.max():
         largest = sizes.argmax()
         raise UserError(
-            f"--n-clusters {guess}: the largest step ({clock_title(table)} = "
+            f"--guess {guess}: the largest step ({clock_title(table)} = "
             f"{moment(times[largest])}) has only {counted(int(sizes[largest]), 'row')}"
         )
 
@@ -255,7 +255,7 @@ def warn_of_fleeting(model):
     if model.n_steps_ > 1 and n >= FEW_ROWS and k > n * FLEETING:
         complain(
             f"warning: {k:,} clusters for {n:,} rows, so most are seen once or twice: lam is too "
-            "small; give a larger --lam or a smaller --n-clusters, or where clusters move fast a "
+            "small; give a larger --lam or a smaller --guess, or where clusters move fast a "
             "larger --k-tau"
         )
 

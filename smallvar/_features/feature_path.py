@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from smallvar._core.progress import ProgressEvent
 from smallvar._features.feature_estimator import new_sweep, rows_of_Z, run_starts, swaps_of
-from smallvar._selection.criterion import count_distinct
+from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import Path, envelope, penalty_within
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)

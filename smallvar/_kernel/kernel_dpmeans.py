@@ -224,8 +224,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
     lam : float or "farthest-first", default="farthest-first"
         Penalty for each cluster, a squared distance in feature space, > 0 (0 is allowed together
         with ``max_clusters``: that is kernel k-means). "farthest-first" derives it from the data
-        and the guess ``n_clusters``, by the rule of :func:`farthest_first_lambda`, times the mean
-        of the positive weights.
+        and ``guess``, by the rule of :func:`farthest_first_lambda`, times the mean of the positive
+        weights.
     kernel : str or callable, default="rbf"
         A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`; "precomputed", where the data
         are the Gram matrix; or a function of two arrays, of shapes (n, n_features) and (m,
@@ -239,9 +239,10 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         if it is not None.
     kernel_params : dict, default=None
         Further parameters of the kernel, such as ``degree`` and ``coef0``.
-    n_clusters : int, default=8
+    guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
-        number of rows (to which the default is cut). Not used with a number as ``lam``.
+        number of rows (to which the default is cut). Not used with a number as ``lam``. There is
+        no exact number to ask for: points known by a kernel have no merge path.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
     algorithm : {"serial", "collapsed"}, default="serial"
@@ -339,7 +340,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
     >>> import numpy as np
     >>> from smallvar import KernelDPMeans
     >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0], [0.0, 9.0]])
-    >>> model = KernelDPMeans(n_clusters=3).fit(X)
+    >>> model = KernelDPMeans(guess=3).fit(X)
     >>> model.labels_
     array([1, 1, 2, 2, 0], dtype=int32)
     >>> round(model.gamma_, 5), round(model.lam_, 2)  # 0.3 / 81.5, the median
@@ -360,7 +361,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,
-        n_clusters: int = 8,
+        guess: int = 8,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "collapsed"] = "serial",
         init: Literal["mean"] | ArrayLike = "mean",
@@ -376,7 +377,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         self.kernel = kernel
         self.gamma = gamma
         self.kernel_params = kernel_params
-        self.n_clusters = n_clusters
+        self.guess = guess
         self.max_clusters = max_clusters
         self.algorithm = algorithm
         self.init = init
@@ -391,7 +392,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
     def _check_parameters(self):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=self.max_clusters is not None)
-        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_number(self.guess, "guess", low=1, integer=True)
         check_option(self.algorithm, "algorithm", ("serial", "collapsed"))
         check_flag(self.shuffle, "shuffle")
         self._check_common()
@@ -423,7 +424,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             if self.algorithm == "collapsed":
                 check_ratio(weight, WEIGHTS, self.algorithm)
             label = check_labels(self.init, weight, n, self.max_clusters)
-            guess = cut_guess(self.n_clusters, n) if isinstance(self.lam, str) else None
+            guess = cut_guess(self.guess, n) if isinstance(self.lam, str) else None
             gram = self._gram(X, weight)
             weight = self._relative(weight, isinstance(self.lam, str))
             clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.room)

@@ -108,10 +108,10 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     lam : float, "auto", "spectrum" or "farthest-first", default="auto"
         Penalty for each cluster, in squared units of the feature space, > 0; also the threshold of
         the eigenvalues. "spectrum" puts it between the eigenvalue of the number that
-        ``n_clusters`` guesses and the next one, at the root of their product. "auto" does so for a
+        ``guess`` says and the next one, at the root of their product. "auto" does so for a
         number that it finds: that of :func:`lambda_path`, or, for sparse data and other kernels
         than "rbf", "laplacian" and "linear", from the eigenvectors, see Notes. "farthest-first"
-        derives it from the guess as :func:`farthest_first_lambda` does, from distances in feature
+        derives it from ``guess`` as :func:`farthest_first_lambda` does, from distances in feature
         space; as a threshold that is often low.
     kernel : str or callable, default="rbf"
         "linear", "precomputed", any other name that scikit-learn's ``pairwise_kernels`` knows, or
@@ -124,9 +124,10 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         with a weight, copies once, of 500 rows if there are more.
     kernel_params : dict, default=None
         Other arguments of the kernel.
-    n_clusters : int, default=8
+    guess : int, default=8
         Guess of the number of clusters for "spectrum" and "farthest-first", at most n_samples (to
-        which the default is cut); not a bound. Not used with "auto" or a number as ``lam``.
+        which the default is cut); not a bound. Not used with "auto" or a number as ``lam``. There
+        is no exact number to ask for: k eigenvectors may round to fewer than k clusters.
     rounding : {"yu-shi", "kmeans"}, default="yu-shi"
         How the eigenvectors become labels. "yu-shi" turns them until they are as close as can be
         to an indicator matrix; "kmeans" is k-means on their rows, with as many clusters as there
@@ -258,7 +259,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,
-        n_clusters: int = 8,
+        guess: int = 8,
         rounding: Literal["yu-shi", "kmeans"] = "yu-shi",
         n_init: int = 10,
         max_memory: float = 2e9,
@@ -269,7 +270,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         self.kernel = kernel
         self.gamma = gamma
         self.kernel_params = kernel_params
-        self.n_clusters = n_clusters
+        self.guess = guess
         self.rounding = rounding
         self.n_init = n_init
         self.max_memory = max_memory
@@ -362,7 +363,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             check_verbose(self.verbose)
             check_lam(self.lam, options=("auto", "spectrum", "farthest-first"))
             check_number(self.max_memory, "max_memory", low=0, low_open=True)
-            check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+            check_number(self.guess, "guess", low=1, integer=True)
             check_option(self.rounding, "rounding", ("yu-shi", "kmeans"))
             check_number(self.n_init, "n_init", low=1, integer=True)
             self._check_kernel()
@@ -424,7 +425,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         if not isinstance(lam, str):
             return float(lam), None
         if lam != "auto":  # rows without weight count for what may be guessed
-            guess = min(cut_guess(self.n_clusters, X.shape[0]), problem.n)
+            guess = min(cut_guess(self.guess, X.shape[0]), problem.n)
         elif not issparse(X) and isinstance(self.kernel, str) and self.kernel in OF_ROWS:
             guess = find_path(X, weight, rng, resolve_threads(None)).best
         if lam == "farthest-first":

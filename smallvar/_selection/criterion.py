@@ -3,7 +3,7 @@
 import numpy as np
 
 from smallvar._core.fit_loop import CANCELLATION
-from smallvar._selection.columns import count_distinct, recorded_variance
+from smallvar._selection.columns import count_different, recorded_variance
 from smallvar._sweeps.merge import MergeSweep, fit_shape
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
@@ -31,7 +31,7 @@ class Criterion:
     def __init__(self, X, weight, frame, n_threads):
         self.X, self.weight, self.frame = X, weight, frame
         self.n = float(X.shape[0] if weight is None else weight.sum())
-        self.distinct, self.d = count_distinct(X), X.shape[1]
+        self.distinct, self.d = count_different(X), X.shape[1]
         self.floor, recorded = recorded_variance(X, weight)
         self.recorded = recorded
         self.cap = self.distinct // 3

@@ -21,8 +21,13 @@ from smallvar._core.validation import (
     some_rows,
     unit_of,
 )
+from smallvar._selection.columns import (
+    PowerTransform,
+    count_distinct,
+    filled_values,
+    rows_filled,
+)
 from smallvar._selection.criterion import BLOCK, Criterion, Relabeled
-from smallvar._selection.columns import PowerTransform, filled_values, rows_filled
 from smallvar._selection.envelope import Path, envelope, penalty_within
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.sums import column_range
@@ -106,6 +111,27 @@ class Descent:
             if sweep.k < before:
                 self._drop(sweep.remap[:before], centers)
 
+    def grow(self, centers, number):
+        """Clusters of these centers and of rows far from them, ``number`` in all, at a fixed point.
+
+        While there are fewer, the row farthest from its center opens one. The tree stays.
+        """
+        sweep, changed = self.sweep, True
+        sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
+        while changed:
+            before = sweep.k
+            sweep.seek_farthest(0.0, before < number)
+            sweep.assign()
+            if before < number:
+                sweep.open_farthest()
+            if sweep.crowded:
+                sweep.use_double()
+            changed = sweep.moved() > 0 or sweep.k > before
+            if changed:
+                sweep.move_centers()
+        sweep.seek_farthest(0.0, False)
+        check_reached(sweep.k, number)
+
     def _drop(self, remap, centers):
         """Clusters that lost their last row: in the tree they are merged with the nearest one."""
         kept = np.flatnonzero(remap >= 0)
@@ -178,6 +204,33 @@ def _fine(low, single):
     return step
 
 
+def _about(number):
+    """Single steps around this number of clusters and where few are left; else larger ones."""
+    span = 2 * (number // STEPS) + 2
+
+    def step(k):
+        if k <= FEW or abs(k - number) <= span:
+            return 1
+        above = k > number
+        return max(1, min(k - (number + span if above else FEW), k // (STEPS if above else 10)))
+
+    return step
+
+
+def check_distinct(found, number, where=""):
+    """Raise where there are fewer distinct rows than clusters asked for."""
+    if number is not None and found < number:
+        raise ValueError(
+            f"n_clusters must be <= {found}, the number of distinct rows{where}, got "
+            f"n_clusters={number}"
+        )
+
+
+def check_reached(found, number):
+    """Raise where rows that differ are too near each other to make so many clusters."""
+    check_distinct(found, number, " (up to rounding)")
+
+
 def _descent(X, weight, n_threads):
     """A Descent by squared distances."""
     frame, label = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
@@ -194,11 +247,13 @@ def squared_euclidean(X, weight, n_threads, unit):
 class _Problem:
     """The data of a path: rows without weight and constant columns left out, weights near 1.
 
-    And what is wanted: ``lam``, None for the lowest criterion, and at ``most`` so many clusters.
+    And what is wanted: ``lam``, None for the lowest criterion, and at ``most`` so many clusters;
+    or exactly this ``number`` of them.
     """
 
-    def __init__(self, X, weight, n_threads, family, lam, most):
+    def __init__(self, X, weight, n_threads, family, lam, most, number=None):
         self.family, self.n_threads, self.lam, self.most = family, n_threads, lam, most
+        self.number = None if number is None else int(number)
         self.rows, self.unit, self.transform = None, unit_of(weight), None
         if weight is not None:
             self.rows = None if weight.all() else np.flatnonzero(weight)
@@ -213,7 +268,7 @@ class _Problem:
 
     def _leave_filled_out(self):
         """Leave rows out that have a value filled in, if that leaves most of them."""
-        if issparse(self.X) or self.family is not squared_euclidean or self.lam is not None:
+        if issparse(self.X) or self.family is not squared_euclidean or not self.lam is self.number is None:
             return
         found = filled_values(self.X, self.weight)
         if not found:
@@ -224,12 +279,19 @@ class _Problem:
             self.rows = np.flatnonzero(kept)
 
     def sample(self, size, rng):
-        """So many rows, to go down on."""
+        """So many rows, to go down on; more if too few of them are distinct."""
         rows = self.rows
         if size < self.n:
             drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
             rows = drawn if rows is None else rows[drawn]
-        return self.take(rows)
+        sample = self.take(rows)
+        if self.number is not None:
+            distinct = count_distinct(sample.plain.X)
+            if distinct < self.number:
+                if size < self.n:
+                    return self.sample(4 * size, rng)
+                check_distinct(distinct, self.number)
+        return sample
 
     def take(self, rows):
         """These rows, None: all, to go down on."""
@@ -237,6 +299,13 @@ class _Problem:
         if rows is not None:
             X, weight = some_rows(X, rows), None if weight is None else weight[rows]
         if issparse(X):
+            dense = 8 * X.shape[0] * X.shape[1]
+            if self.number is not None and dense > DENSE_BYTES:
+                raise ValueError(
+                    "n_clusters must be smaller for sparse X of this shape (or of so few distinct "
+                    f"rows): the merge path would hold {dense} bytes of dense rows, more than "
+                    f"{DENSE_BYTES}, got n_clusters={self.number}"
+                )
             X = X.toarray()
         if not self.varying.all():
             X = X[:, self.varying]
@@ -253,7 +322,9 @@ class _Problem:
         return stop.criterion if self.lam is None else stop.error + self.lam * stop.k
 
     def allowed(self, stops):
-        """Those with no more clusters than are wanted."""
+        """Those with as many clusters as are wanted, or no more."""
+        if self.number is not None:
+            return [stop for stop in stops if stop.k == self.number]
         return [stop for stop in stops if self.most is None or stop.k <= self.most]
 
 
@@ -384,6 +455,7 @@ def find_path(
     *,
     lam=None,
     most=None,
+    number=None,
     init=None,
     rough=False,
     look=None,
@@ -393,6 +465,8 @@ def find_path(
     transforms=True,
 ):
     """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
+
+    With a ``number`` of clusters that one is the best: the path is found around it.
 
     If the clusters found are long, all in the same directions, further ways down measure distances
     as they do; the best one is the path. ``rough``: only few rows are used. ``look``: so many are
@@ -409,14 +483,15 @@ def find_path(
             f"for {X.shape[1]} columns, more than {DENSE_BYTES}; or make fewer columns by "
             "sklearn.decomposition.TruncatedSVD"
         )
-    problem = _Problem(X, weight, n_threads, family, lam, most)
+    problem = _Problem(X, weight, n_threads, family, lam, most, number)
     if not problem.varying.any():
+        check_distinct(1, number)
         single = Clustering(1, problem.constant[None], criterion=0.0, error=0.0)
         return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread():
         tell = _Reporter(callback)
         path, plain, sample, turned = _find_in_metrics(problem, rng, init, rough, look, tell)
-        if lam is None and init is None and not rough and transforms:
+        if lam is None and init is None and not rough and transforms and number is None:
             problem.transform = PowerTransform(sample.plain.X, sample.plain.weight)
             if problem.transform.columns:
                 other = _find_in_metrics(problem, rng, init, rough, look, tell)
@@ -441,7 +516,8 @@ def _find_in_metrics(problem, rng, init, rough, look, tell):
         if metric is None:
             break
         start = sample.turn(metric, path.modeled(path.longest))
-        other, metric = _descend(problem, sample, start, _fine(0, False))
+        step = _fine(0, False) if problem.number is None else _about(problem.number)
+        other, metric = _descend(problem, sample, start, step)
         tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
         if not other.value < path.value - sample.criterion.tie:
             break
@@ -470,9 +546,9 @@ def _find(problem, rng, init, rough, look, tell):
     """
     if look is None:
         look = max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))
-    size = min(problem.n, look)
+    size = min(problem.n, look if problem.number is None else max(look, 4 * problem.number))
     found = _find_from(problem, rng, init, rough, size, tell)
-    few = found[0].best <= FEWEST and FEWEST != problem.most != 1
+    few = found[0].best <= FEWEST and problem.number is None and FEWEST != problem.most != 1
     if few and size < min(problem.n, FINE) and init is None and not rough and problem.lam is None:
         other = _find_from(problem, rng, init, rough, min(problem.n, FINE), tell, FEWEST)
         if other is not None and other[0].value_per_row < found[0].value_per_row:
@@ -486,10 +562,11 @@ def _find_from(problem, rng, init, rough, size, tell, above=0):
     Rows and clusters are doubled until there are at least twice as many clusters at the top. None
     where the large steps find no more than ``above`` clusters.
     """
-    room = 0
+    number = problem.number
+    room = 0 if number is None else 2 * number
     while True:
         sample = problem.sample(size, rng)
-        limit = min(size, max(2, size // 2)) if problem.lam is None else size
+        limit = min(size, max(2, size // 2)) if problem.lam is number is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
             start, wider, best = _survey(problem, sample, room, rng, tell)
@@ -507,9 +584,12 @@ def _find_from(problem, rng, init, rough, size, tell, above=0):
         low, single = (0, True) if init is not None else (len(start) // 3, False)
         reach, turns = len(start), REFINED
         while True:
-            path, metric = _descend(problem, sample, start, _fine(low, single))
+            way = _fine(low, single) if number is None else _about(number)
+            path, metric = _descend(problem, sample, start, way)
             words = f"{path.n_samples} rows, {path.longest} clusters and fewer"
             tell("path", words, path.best, path.n_samples)
+            if number is not None:
+                return path, metric, sample
             missed = path.best <= low and path.best > FEW
             step = path.best // (10 if missed else STEPS)
             turns -= 1
@@ -536,31 +616,32 @@ def _survey(problem, sample, room, rng, tell):
     """The way down in large steps: where that in single steps begins; how many times more room."""
     descent = sample.descent
     n = descent.X.shape[0]
-    if n <= SMALL and problem.most is None:
+    if n <= SMALL and problem.lam is problem.number is None:
         descent.start(descent.X)
-        k = descent.sweep.k
-        if k > room:
-            descent.merge(k - room)
-        descent.sweep.start(descent.sweep.centers)
-        descent.sweep.assign(); descent.sweep.move_centers(); descent.begin()
-        return _survey_down(problem, sample, n, tell)
-    sums = descent.seed(min(n, WIDER * room), rng)
+        descent.merge(max(0, descent.sweep.k - room))
+        descent.begin()
+        return _survey_down(problem, sample, tell)
+    sums = descent.seed(min(n, WIDER * room if problem.number is None else room), rng)
     k = len(sums) - 1
     # seeds beyond the room that lower the sum much more than those before: a finer grain
     grain = k > room and sums[room] > 0.0
     grain = grain and sums[room // WIDER] / sums[room] * (sums[k] / sums[room]) * GRAIN < 1.0
     descent.start(descent.sweep.centers[:room])
-    return _survey_down(problem, sample, n, tell, grain)
+    return _survey_down(problem, sample, tell, grain)
 
 
-def _survey_down(problem, sample, n, tell, grain=False):
-    descent = sample.descent
+def _survey_down(problem, sample, tell, grain=False):
+    """From where the descent is; ``grain``: whether there may be many more clusters."""
+    descent, n = sample.descent, sample.descent.X.shape[0]
     descent.settle(FIRST_SWEEPS)
     stops, centers = {}, {}
     for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
-        if k == 1 or number % 2 == 0:
+        if problem.number is None and (k == 1 or number % 2 == 0):
             stops[k] = sample.stop(problem.lam is None, problem.lam is not None)
+    if problem.number is not None:
+        tell("coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n)
+        return centers[_top(centers, problem.number)], 1, problem.number
     best = min(reversed(problem.allowed(stops.values())), key=problem.value).k
     tell("coarse path", f"{n} rows, {max(stops)} clusters and fewer", best, n)
     wider = WIDER if grain else 2 if best > 0.5 * max(stops) else 1
@@ -574,6 +655,8 @@ def _best(problem, stops, ranges, tie):
     above 1 among them, that whose clustering is best over the widest range of penalties is taken.
     """
     allowed = problem.allowed(stops)
+    if problem.number is not None:  # in another metric a path may lack it: it is not taken then
+        return allowed[0] if allowed else stops[0]
     best = min(allowed, key=problem.value)
     if problem.lam is not None or best.k == 1:
         return best
@@ -583,6 +666,20 @@ def _best(problem, stops, ranges, tie):
     bonus = tie * np.log(np.clip(width, 1.0, WIDE))
     several = [i for i, stop in enumerate(allowed) if stop.k > 1]
     return allowed[min(several, key=lambda i: allowed[i].criterion - bonus[i])]
+
+
+def _completed(problem, sample, found):
+    """The stops, with one at the number asked for whose error is lower than those of fewer."""
+    number = problem.number
+    fewer = [stop for stop in found if number is not None and stop.k < number]
+    if not fewer or sample.turned:
+        return found
+    base = min(fewer, key=lambda stop: stop.error)
+    if any(stop.k == number and stop.error < base.error for stop in found):
+        return found
+    sample.descent.grow(base.centers, number)
+    more = [stop for stop in found if stop.k > number]
+    return [*more, sample.stop(True, True), *fewer]
 
 
 def _descend(problem, sample, start, step):
@@ -595,11 +692,12 @@ def _descend(problem, sample, start, step):
         found.append(sample.stop(True, True))
         lowest = min(lowest, found[-1].criterion)
         for stop in found:
-            if lowest + tie < stop.criterion:
+            if lowest + tie < stop.criterion and stop.k != problem.number:
                 stop.metric = None
+    found = _completed(problem, sample, found)
     stops, least = [], np.inf
     for stop in reversed(found):  # from few clusters up: one more that saves nothing is left out
-        if stop.error < least:
+        if stop.error < least or (stop.k == problem.number and not sample.turned):
             stops.append(stop)
             least = stop.error
     ranges = envelope([stop.k for stop in stops], [stop.error for stop in stops])
@@ -686,7 +784,7 @@ class LambdaPath(Path):
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
-        self.value = min(stop.criterion for stop in problem.allowed(stops))
+        self.value = min((stop.criterion for stop in problem.allowed(stops)), default=np.inf)
         unpriced = self.criterion - price * self.counts
         self.single_likelier = unpriced[0] < np.inf and unpriced[0] <= unpriced.min() if False else bool(len(unpriced) < 2 or unpriced[0] <= unpriced[1 + self.criterion[1:].argmin()])
         self.value_per_row = self.value / n_samples

@@ -14,25 +14,26 @@ from smallvar._core.validation import (
     check_reach,
     mean_weight,
     one_row,
+    shown,
 )
 from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import Layout
 
 LAMS = ("auto", "farthest-first")  # what lam may be besides a number
-GUESS = 8  # default of n_clusters, n_components
+GUESS = 8  # default of guess, n_components
 COMPANY = 10  # of the rows of an average cluster: fewer are no company for a seed
 FAR = 9.0  # squared distance, in penalties, beyond which seeds without company do not count
 MOST_ALONE = 100  # such seeds; where there are more, they are no exceptions, and all seeds count
 
 
-def check_guess(guess, n_samples, name="n_clusters"):
+def check_guess(guess, n_samples, name="guess"):
     """Raise unless so many clusters (or what ``name`` counts) can be had from this many samples."""
     check_number(guess, name, low=1, integer=True)
     if guess > n_samples:
         raise ValueError(f"{name} must be <= n_samples={n_samples}, got {name}={guess}")
 
 
-def cut_guess(guess, n_samples, name="n_clusters"):
+def cut_guess(guess, n_samples, name="guess"):
     """The guess to use: the default, which is not the user's, is cut to the number of samples."""
     if guess == GUESS:
         return min(GUESS, n_samples)
@@ -123,14 +124,40 @@ def farthest_first(X, n_clusters, weight, n_threads):
     return farthest_row(X, n_clusters, weight, n_threads) or 1.0
 
 
-def resolve_lam(lam, X, n_clusters, weight, n_threads):
+def check_number_asked(estimator, given=("lam",)):
+    """Raise unless ``n_clusters`` and ``guess`` of an estimator are in bounds, and fit its penalty.
+
+    ``given`` names the parameters that make a penalty, of which each is None where it does not.
+    """
+    number, most = estimator.n_clusters, estimator.max_clusters
+    check_number(number, "n_clusters", low=1, integer=True, none=True)
+    check_number(estimator.guess, "guess", low=1, integer=True)
+    if number is None:
+        return
+    for name in given:
+        value = getattr(estimator, name)
+        if isinstance(value, str) and value == "farthest-first":
+            raise ValueError(
+                f"n_clusters must be None with {name}='farthest-first', got {number}: use guess, "
+                "which is no exact number"
+            )
+        if value is not None and not isinstance(value, str):
+            raise ValueError(
+                f"n_clusters must be None where {name} is a number, from which the number of "
+                f"clusters follows, got n_clusters={number} and {name}={shown(value)}"
+            )
+    if most is not None and number > most:
+        raise ValueError(f"n_clusters must be <= max_clusters={most}, got n_clusters={number}")
+
+
+def resolve_lam(lam, X, guess, weight, n_threads):
     """The penalty as a number: a given one, or that of the farthest-first rule.
 
     The rule finds a squared distance. A row opens a cluster at its weight times its distance, so
     the penalty is that distance times the mean weight.
     """
     if isinstance(lam, str):
-        guess = cut_guess(n_clusters, X.shape[0])
+        guess = cut_guess(guess, X.shape[0])
         check_reach(X)
         return mean_weight(weight) * farthest_first(X, guess, weight, n_threads)
     return float(lam)
@@ -198,7 +225,7 @@ def farthest_first_lambda(
     """
     X = check_data(X, sparse=True)
     check_reach(X)
-    check_guess(n_clusters, X.shape[0])
+    check_guess(n_clusters, X.shape[0], "n_clusters")
     check_flag(count_alone, "count_alone")
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     threads = resolve_threads(n_threads)

@@ -34,14 +34,14 @@ class DynamicMeans(MovingClusters):
     lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each new cluster, in squared data units, > 0 and finite: the squared distance at
         which a cluster opens. Both words derive it from the first batch that is not empty, and
-        there it stays. "farthest-first" goes by the guess ``n_clusters``, see
+        there it stays. "farthest-first" goes by ``guess``, see
         :func:`farthest_first_lambda`. "auto" lets :func:`lambda_path` count: the geometric mean of
         what that function says for as many clusters and for one more, times the mean weight of
-        the rows. Where the path finds a single cluster, the guess is used.
-    n_clusters : int, default=8
+        the rows. Where the path finds a single cluster, ``guess`` is used.
+    guess : int, default=8
         Guess of the number of clusters in the first batch, for "farthest-first" and where "auto"
         finds a single one. At most the number of rows, to which the default, and that of
-        "auto", is cut.
+        "auto", is cut. There is no exact number to ask for: clusters open and die in every step.
     t_q : float, default=None
         Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
         for never. Q = lam / t_q.
@@ -174,7 +174,7 @@ class DynamicMeans(MovingClusters):
         self,
         *,
         lam: float | Literal["auto", "farthest-first"] = "auto",
-        n_clusters: int = 8,
+        guess: int = 8,
         t_q: float | None = None,
         k_tau: float | None = None,
         q: float | None = None,
@@ -187,7 +187,7 @@ class DynamicMeans(MovingClusters):
         verbose: int = 0,
     ) -> None:
         self.lam = lam
-        self.n_clusters = n_clusters
+        self.guess = guess
         self.t_q = t_q
         self.k_tau = k_tau
         self.q = q
@@ -203,7 +203,7 @@ class DynamicMeans(MovingClusters):
 
     def _check_parameters(self):
         super()._check_parameters()
-        check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        check_number(self.guess, "guess", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
 
     def _begin(self, d, recording):
@@ -215,11 +215,11 @@ class DynamicMeans(MovingClusters):
 
     def _penalty(self, X, weight, n_threads):
         if self.lam == "farthest-first":
-            return resolve_lam(self.lam, X, self.n_clusters, weight, n_threads)
+            return resolve_lam(self.lam, X, self.guess, weight, n_threads)
         self.path_ = find_path(X, weight, self._generator, n_threads)
         k = self.path_.best
         # between the distance at which the last of them opens and that of one too many
-        guesses = (k, k + 1) if k > 1 else (self.n_clusters,)
+        guesses = (k, k + 1) if k > 1 else (self.guess,)
         lams = [farthest_first(X, min(guess, len(X)), None, n_threads) for guess in guesses]
         return mean_weight(weight) * lams[-1] * math.sqrt(lams[0] / lams[-1])
 
@@ -291,7 +291,7 @@ class DynamicMeans(MovingClusters):
     ) -> Self:
         """Take in one time step.
 
-        ``lam``, ``n_clusters``, ``t_q``, ``k_tau``, ``q`` and ``tau`` must stay what they were at
+        ``lam``, ``guess``, ``t_q``, ``k_tau``, ``q`` and ``tau`` must stay what they were at
         the first batch that was not empty, ``random_state`` what it was at the first.
 
         Parameters

@@ -146,7 +146,7 @@ class MovingClusters(ClusterMixin, Estimator):
 
     def _resolve_penalties(self, X, weight, n_threads):
         """The penalties lam, Q and tau as numbers, from the first data."""
-        names = ("lam", "n_clusters", "t_q", "k_tau", "q", "tau")
+        names = ("lam", "guess", "t_q", "k_tau", "q", "tau")
         self._resolved = {name: getattr(self, name) for name in names if hasattr(self, name)}
         lam = self.lam
         if isinstance(lam, str):

@@ -20,6 +20,7 @@ from smallvar._core.validation import (
     some_rows,
 )
 from smallvar._selection.path import find_path
+from smallvar._selection.penalty import GUESS
 from smallvar.dask._collection import Parts, prepared
 from smallvar.dask._lazy import Lazy, lazily
 from smallvar.dask._sweep import MOST, TeamFrame, TeamSweep, facts_of, mean_of
@@ -60,7 +61,7 @@ class OnTeam(Lazy):
 
     n_init = 1
     shuffle = False
-    n_clusters = 8
+    guess = GUESS
     n_threads: int | None = None
 
     def _check_parameters(self):
@@ -159,6 +160,9 @@ class DPMeans(OnTeam, smallvar.DPMeans):
         ``max_clusters``). "auto" chooses the number of clusters on a random sample of 200,000 rows,
         or on all rows if they are no more: see :func:`smallvar.lambda_path`. Its centers then are
         where the sweeps over all rows begin.
+    n_clusters : int, default=None
+        The exact number of clusters, with "auto" only. At most ``max_clusters`` and the number of
+        distinct rows in the sample. None: the data choose.
     max_clusters : int, default=None
         Never have more clusters than this.
     algorithm : {"serial", "delayed"}, default="serial"
@@ -252,6 +256,7 @@ class DPMeans(OnTeam, smallvar.DPMeans):
         self,
         *,
         lam: float | Literal["auto"] = "auto",
+        n_clusters: int | None = None,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed"] = "serial",
         init: Literal["mean", "sample"] | ArrayLike = "mean",
@@ -263,6 +268,7 @@ class DPMeans(OnTeam, smallvar.DPMeans):
         verbose: int = 0,
     ) -> None:
         self.lam = lam
+        self.n_clusters = n_clusters
         self.max_clusters = max_clusters
         self.algorithm = algorithm
         self.init = init
@@ -325,6 +331,9 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
     lam : float, "auto" or None, default=None
         Penalty for each cluster, > 0. None and "auto": the data choose, on a random sample of
         200,000 rows, or on all rows if they are no more; if ``min_cosine`` is not given.
+    n_clusters : int, default=None
+        The exact number of clusters, with "auto" only. At most ``max_clusters`` and the number of
+        distinct rows in the sample. None: the data choose.
     max_clusters : int, default=None
         Never have more clusters than this.
     algorithm : {"serial", "delayed"}, default="serial"
@@ -411,6 +420,7 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         *,
         min_cosine: float | None = None,
         lam: float | Literal["auto"] | None = None,
+        n_clusters: int | None = None,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed"] = "serial",
         init: Literal["first", "sample"] | ArrayLike = "first",
@@ -423,6 +433,7 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
     ) -> None:
         self.min_cosine = min_cosine
         self.lam = lam
+        self.n_clusters = n_clusters
         self.max_clusters = max_clusters
         self.algorithm = algorithm
         self.init = init

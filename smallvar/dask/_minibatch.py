@@ -50,7 +50,11 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
         ``max_clusters``): the squared distance at which a cluster opens. "auto" and
         "farthest-first" derive it from the first partition, where it then stays.
-    n_clusters : int, default=8
+    n_clusters : int, default=None
+        The exact number of clusters, with "auto" only: the path of the first partition with rows
+        begins with so many, and no row opens another. At most ``max_clusters`` and the number of
+        distinct rows there. None: the data choose at first, and later rows open clusters.
+    guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``.
     max_clusters : int, default=None
         Never have more clusters than this.
@@ -126,7 +130,8 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
         self,
         *,
         lam: float | Literal["auto", "farthest-first"] = "auto",
-        n_clusters: int = 8,
+        n_clusters: int | None = None,
+        guess: int = 8,
         max_clusters: int | None = None,
         init: Literal["mean"] | ArrayLike = "mean",
         random_state: int | np.random.RandomState | None = None,
@@ -134,6 +139,7 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
     ) -> None:
         self.lam = lam
         self.n_clusters = n_clusters
+        self.guess = guess
         self.max_clusters = max_clusters
         self.init = init
         self.random_state = random_state
