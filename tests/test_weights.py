@@ -195,7 +195,7 @@ FOUND = {
         for lam in ("auto", "farthest-first")
     },
     "KFeatures": (KFeatures("auto", n_init=3, random_state=0), sums_of_features(), {}),
-    "KernelDPMeans": (KernelDPMeans(n_clusters=4), blobs_of(), {}),
+    "KernelDPMeans": (KernelDPMeans(guess=4), blobs_of(), {}),
     "KernelDPMeans collapsed": (KernelDPMeans(algorithm="collapsed"), blobs_of(), {}),
     "RobustDPMeans": (RobustDPMeans(random_state=0), np.round(blobs_of()), {}),
     "RobustDPMeans price": (RobustDPMeans(price=9.0, random_state=0), blobs_of(), {}),

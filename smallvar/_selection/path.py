@@ -342,6 +342,7 @@ class Clustering:
     error: float = np.nan
     metric: NDArray[np.float64] | None = None
     modeled: NDArray[np.float64] | None = None
+    own_error: float = np.nan
 
 
 class _Sample:
@@ -377,6 +378,7 @@ class _Sample:
     def stop(self, judge, measure):
         """The clustering at which the descent is now; its criterion and its error where wanted."""
         sweep = self.descent.sweep
+        own = sweep.squared_error() if (judge or measure) and (self.turned or self.raw) else None
         if self.turned:
             sweep = self.criterion.relabeled(sweep.labels, sweep.k)
         found = Clustering(sweep.k, sweep.centers)
@@ -391,6 +393,7 @@ class _Sample:
             found.centers = sweep.centers
             if judge or measure:
                 found.error = sweep.squared_error() / self.share
+        found.own_error = found.error if own is None else own
         return found
 
     def fixed_point(self, centers):
@@ -495,8 +498,7 @@ def find_path(
             problem.transform = PowerTransform(sample.plain.X, sample.plain.weight)
             if problem.transform.columns:
                 other = _find_in_metrics(problem, rng, init, rough, look, tell)
-                better = other[0].value_per_row < path.value_per_row
-                if better and (other[0].best > 1 or other[0].single_likelier):
+                if other[0].value_per_row < path.value_per_row and other[0].plausible:
                     path, _, sample, turned = other
             problem.transform = None
         if not in_metric or turned is None or sample.raw is not None:
@@ -701,6 +703,8 @@ def _descend(problem, sample, start, step):
             stops.append(stop)
             least = stop.error
     ranges = envelope([stop.k for stop in stops], [stop.error for stop in stops])
+    counts = [stop.k for stop in stops]
+    own = envelope(counts, [stop.own_error for stop in stops])
     best = _best(problem, stops, ranges, tie)
     taken = 0
     for stop in stops:
@@ -711,6 +715,8 @@ def _descend(problem, sample, start, step):
     tree = [(a, b, height / scale, size) for a, b, height, size in descent.tree]
     price = sample.criterion.price_of_cluster
     path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0], price=price)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        path._width = own[1] / own[0]
     return path, best.metric
 
 
@@ -785,8 +791,7 @@ class LambdaPath(Path):
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
         self.value = min((stop.criterion for stop in problem.allowed(stops)), default=np.inf)
-        unpriced = self.criterion - price * self.counts
-        self.single_likelier = unpriced[0] < np.inf and unpriced[0] <= unpriced.min() if False else bool(len(unpriced) < 2 or unpriced[0] <= unpriced[1 + self.criterion[1:].argmin()])
+        self._price = price
         self.value_per_row = self.value / n_samples
         self.longest = max(stop.k for stop in stops if stop.centers is not None)
         self.found_error = np.array([stop.error for stop in stops])
@@ -806,6 +811,15 @@ class LambdaPath(Path):
         i = int(np.searchsorted(self.counts, self.best))
         most = high[i] if high[i] > 0.0 else np.inf  # fewer clusters have no larger error
         self.lam = penalty_within(low[i], most, 2.0 * error[0] or 1.0)
+
+    @property
+    def plausible(self):  # numpydoc ignore=RT01
+        """Whether a single cluster, where that is best, is also likelier than the next best."""
+        if self.best > 1 or len(self.counts) == 1:
+            return True
+        second = 1 + self.criterion[1:].argmin()
+        priced = self._price * (self.counts[second] - 1)
+        return bool(self.criterion[0] < self.criterion[second] - priced)
 
     def modeled(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
         """The centers as they were found on the way down, of the rows that it was on."""
