@@ -208,6 +208,7 @@ PARAMETERS = {
     "KernelHDPMeans": {
         **HDP,
         "lam_global": ([*PENALTY[0], "'points'"], PENALTY[1]),
+        "init": (["'auto'", "'mean'", "'merge'"], ["None", "'x'"]),
         **KERNELS,
         "max_memory": MEMORY,
     },
