@@ -25,18 +25,12 @@ from smallvar._core.validation import (
 from smallvar._selection.envelope import envelope, penalty_within
 from smallvar._sweeps.rounds import error_of
 from smallvar._sweeps.segments import viterbi
-from smallvar._time.record import (
-    Record,
-    cut,
-    entropy,
-    noise_of,
-    path_of,
-    prices,
-    slow_noise,
-)
+from smallvar._time.description import Description
+from smallvar._time.record import Record, cut, noise_of, path_of, prices
 
 CANDIDATES = 3  # numbers of states on the path from which a fit goes on
-ROUNDS, MORE = 10, 1.1  # of penalties, while the noise left asks for so much more
+LEVELS = 1.0, 2.0, 4.0, 8.0, 16.0  # variances of the noise that are tried, in estimated ones
+ALL, RATIO = 16, 1.25  # numbers of states up to ALL are compared; above, some of this ratio
 SHARES = 1.0, 0.25  # of what a piece costs beside a switch, where lam is given
 TRIALS = 3  # pieces that are tried as new states at a fixed point
 LLOYD = 10  # sweeps over the segments of a state that is to become two
@@ -243,6 +237,20 @@ def _halves(mean, mass, center):
     return heavy * (rest / (heavy + rest)) * float(gap @ gap), far
 
 
+def _prices(noise, n):
+    """The least price of a state, and that of a switch; 1 where there is no noise."""
+    return prices(noise, n) if noise[0] > 0.0 else (1.0, 1.0)
+
+
+def _apart(stops):
+    """The stops with few states, and some of the others."""
+    found = []
+    for stop in stops:
+        if stop.k <= ALL or stop.k >= RATIO * found[-1].k:
+            found.append(stop)
+    return found
+
+
 def _between(best, stops, least):
     """A penalty for which this start's number of states is best among the stops of the path."""
     loss = {stop.k: stop.loss for stop in stops}
@@ -358,18 +366,18 @@ class SegmentMeans(CenterEstimator):
     differences of neighboring rows, halved, without those beyond three of their scales (from the
     median of the absolute values), so states must last for some rows; where most differences are
     0, the variance is that of rounding to the least of the others. Where no row has a neighbor,
-    the covariance is that of all rows: give penalties then. Where what is left by the states
-    then found is autocorrelated, so that sum_t r_t' r_{t+1} = rho sum_t ||r_t||^2 over neighbors
-    in a segment, the covariance is multiplied so that its trace is the mean of ||r_t||^2 times
-    (1 + rho) / (1 - rho), the variance of autoregressive noise over long times, and states are
-    found again, until it grows no more. ``lam="auto"`` chooses the number of states that minimizes
-    ::
+    the covariance is that of all rows: give penalties then. ``lam="auto"`` and
+    ``lam_switch="auto"`` try states at both prices, and at 2, 4, 8 and 16 times this noise, and
+    choose those with the shortest description of the record ::
 
-        inertia + lam_switch_ * switches + least * K - 2 e_1 sum_k s_k log(s_k / s),
+        -2 sum_t log f(e_t) + 2 log C(n - q, S) + 2 S log(K - 1) + 2 q log(K) + 2 d K log(n),
 
-    s_k of s segments being in state k: the last term is what it takes to say which state each
-    segment is in. ``lam_`` is between the penalties for which that number of states is best,
-    and at least ``least``.
+    with S switches and n rows of d columns in q sequences. f is the density of t distributions,
+    of the degrees of freedom that fit best, as noise may have heavy tails, and e_t are the errors of predicting what
+    the states leave of the rows: r_t itself, or, where they are smaller by the price of two
+    parameters, r_t - phi r_{t-1} for autocorrelated noise, or r_t less an exponentially weighted
+    mean of the rows before it for levels that drift slowly. ``lam_`` is between the penalties for
+    which that number of states is best, and at least ``least`` at the noise chosen.
 
     A row of weight w counts w times in means and objective. Rows of weight zero take no part, and
     get the state of the row after them in their sequence, or else of the one before. Penalties that
@@ -497,19 +505,12 @@ class SegmentMeans(CenterEstimator):
         loop, cap = self._loop(), record.n if self.max_clusters is None else self.max_clusters
         # less than a mean may be off by is no noise
         noise = np.maximum(noise_of(record), record.frame.rounding) * record.mass
-        for _ in range(ROUNDS):
-            least, price = prices(noise, record.n) if noise[0] > 0.0 else (1.0, 1.0)
-            price = price if self.lam_switch == "auto" else float(self.lam_switch)
-            if "auto" not in (self.lam, self.lam_switch):
-                break
-            best, stops, parts = self._choose(record, noise, least, price, cap, loop)
-            slow = slow_noise(record, best.labels, best.centers) * record.mass
-            if not slow > MORE * noise.sum():
-                break
-            noise *= slow / noise.sum()
+        if "auto" in (self.lam, self.lam_switch):
+            best, least, price = self._choose(record, noise, cap, loop)
+        else:
+            least, price = _prices(noise, record.n)[0], float(self.lam_switch)
         if self.lam == "auto":
-            best.resume(_between(best, stops, least), parts)
-            return best.run(loop)
+            return best
         lam = float(self.lam)
         share = min(lam or np.inf, 0.5 * (noise.sum() + least))
         starts = []
@@ -524,25 +525,37 @@ class SegmentMeans(CenterEstimator):
         )
         return best_of(runs, total=len(starts), callback=loop.callback)
 
-    def _choose(self, record, noise, least, price, cap, loop):
-        """The number of states with the shortest description; the path, and its pieces."""
-        # a mean for every piece takes up the noise of its columns
-        parts = cut(record, price + 0.5 * (noise.sum() + least))
-        stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
+    def _choose(self, record, noise, cap, loop):
+        """The start whose states have the shortest description, and the prices it is found at.
 
-        def description(loss, k, disorder):
-            return loss + least * k + 2.0 * noise[0] * disorder
-
-        some = sorted(stops, key=lambda s: description(s.loss, s.k, s.disorder))[:CANDIDATES]
-        best, lowest = None, np.inf
-        for stop in some:
-            one = _Start(record, stop.states[parts.numbers], least, price, cap)
-            one.run(loop)
-            states = one.labels[record.opens(one.labels)]
-            value = description(one.objective - least * one.k, one.k, entropy(states, one.k))
-            if value < lowest:
-                best, lowest = one, value
-        return best, stops, parts
+        At each level of the noise, those stops on the path go on that describe the record best.
+        """
+        description, lowest = Description(record, noise), np.inf
+        most = min(cap, max(1, record.n // 3))
+        for level in LEVELS:
+            least, price = _prices(level * noise, record.n)
+            price = price if self.lam_switch == "auto" else float(self.lam_switch)
+            # a mean for every piece takes up the noise of its columns
+            parts = cut(record, price + 0.5 * (level * noise.sum() + least))
+            stops = [stop for stop in path_of(record, parts, price) if stop.k <= most]
+            some = [
+                (description(stop.states[parts.numbers], stop.k), stop.k, stop)
+                for stop in _apart(stops)
+            ]
+            for _, _, stop in sorted(some, key=lambda each: each[:2])[:CANDIDATES]:
+                one = _Start(record, stop.states[parts.numbers], least, price, cap)
+                one.run(loop)
+                value = description(one.labels, one.k)
+                if value < lowest:
+                    lowest, chosen = value, (one, stops, parts, least, price)
+        best, stops, parts, least, price = chosen
+        if self.lam == "auto":
+            lam, labels = _between(best, stops, least), best.labels
+            best.resume(lam, parts)
+            best.run(loop)
+            if description(best.labels, best.k) > lowest:  # states that moves have made
+                best = _Start(record, labels, lam, price, cap).run(loop)
+        return best, least, price
 
     def fit_predict(
         self,
