@@ -21,20 +21,25 @@ LEAST = 0.01  # of the variance of the noise: errors that are smaller are roundi
 WINDOW, WINDOWS = 4096, 16  # of more rows, so many stretches of this length are looked at
 
 
+def _mean(values, weight):
+    """The weighted mean; not by BLAS, whose sums depend on its threads."""
+    return float(np.einsum("i,i->", weight, values))
+
+
 def t_deviance(squares, weight, d):
     """Minus twice the mean log density of t distributed rows, by their squared lengths.
 
     ``weight`` are the shares of the rows; variances are at least LEAST. Normal where that is best,
     else with the best number of degrees of freedom.
     """
-    variance = max(float(weight @ squares) / d, LEAST)
-    lowest = d * np.log(2.0 * np.pi * variance) + float(weight @ squares) / variance
+    variance = max(_mean(squares, weight) / d, LEAST)
+    lowest = d * np.log(2.0 * np.pi * variance) + _mean(squares, weight) / variance
     for nu in DEGREES if variance > LEAST else ():
         for _ in range(STEPS):
-            variance *= (nu + d) / d * float(weight @ (squares / (nu * variance + squares)))
+            variance *= (nu + d) / d * _mean(squares / (nu * variance + squares), weight)
             variance = max(variance, LEAST)
         norm = gammaln((nu + d) / 2.0) - gammaln(nu / 2.0) - d / 2.0 * np.log(nu * np.pi * variance)
-        value = (nu + d) * float(weight @ np.log1p(squares / (nu * variance))) - 2.0 * norm
+        value = (nu + d) * _mean(np.log1p(squares / (nu * variance)), weight) - 2.0 * norm
         if value > lowest + WORSE:
             break
         lowest = min(lowest, value)
@@ -94,5 +99,5 @@ class Description:
     def _spread(self, errors, scale):
         """The sum of log variances, of errors without the largest."""
         clipped = np.clip(errors / scale, -CLIP, CLIP)
-        variance = np.maximum(self.weight @ np.square(clipped), LEAST)
+        variance = np.maximum(np.einsum("i,ij->j", self.weight, np.square(clipped)), LEAST)
         return float((np.log(variance) + 2.0 * np.log(scale)).sum())

@@ -373,10 +373,10 @@ class SegmentMeans(CenterEstimator):
         -2 sum_t log f(e_t) + 2 log C(n - q, S) + 2 S log(K - 1) + 2 q log(K) + 2 d K log(n),
 
     with S switches and n rows of d columns in q sequences. f is the density of t distributions,
-    of the degrees of freedom that fit best, as noise may have heavy tails, and e_t are the errors of predicting what
-    the states leave of the rows: r_t itself, or, where they are smaller by the price of two
-    parameters, r_t - phi r_{t-1} for autocorrelated noise, or r_t less an exponentially weighted
-    mean of the rows before it for levels that drift slowly. ``lam_`` is between the penalties for
+    of the degrees of freedom that fit best, as noise may have heavy tails, and e_t are the errors
+    of predicting what the states leave of the rows: r_t itself, or, where they are smaller by the
+    price of two parameters, r_t - phi r_{t-1} for autocorrelated noise, or r_t less an
+    exponentially weighted mean of the rows before it for levels that drift slowly. ``lam_`` is between the penalties for
     which that number of states is best, and at least ``least`` at the noise chosen.
 
     A row of weight w counts w times in means and objective. Rows of weight zero take no part, and
