@@ -376,8 +376,9 @@ class SegmentMeans(CenterEstimator):
     of the degrees of freedom that fit best, as noise may have heavy tails, and e_t are the errors
     of predicting what the states leave of the rows: r_t itself, or, where they are smaller by the
     price of two parameters, r_t - phi r_{t-1} for autocorrelated noise, or r_t less an
-    exponentially weighted mean of the rows before it for levels that drift slowly. ``lam_`` is between the penalties for
-    which that number of states is best, and at least ``least`` at the noise chosen.
+    exponentially weighted mean of the rows before it for levels that drift slowly. ``lam_`` is
+    between the penalties for which that number of states is best, and at least ``least`` at the
+    noise chosen.
 
     A row of weight w counts w times in means and objective. Rows of weight zero take no part, and
     get the state of the row after them in their sequence, or else of the one before. Penalties that
