@@ -204,6 +204,7 @@ PARAMETERS = {
         "lam": ([*LAM, "'auto'", "'auto'"], LAM_ODD),
         "lam_switch": ([*LAM, "'auto'", "'auto'", "0", "0.0"], LAM_ODD),
         **{name: CLUSTER[name] for name in ("max_clusters", "max_iter", "tol", "n_threads", "verbose")},
+        "n_init": CLUSTER["n_init"],
     },
     "KernelHDPMeans": {
         **HDP,

@@ -1,7 +1,7 @@
 """SegmentMeans: equal to its twin, best of all answers of tiny records, noise, bad input."""
 
 import warnings
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -473,6 +473,22 @@ def test_description_of_drift():
         found = described(np.zeros(2000, dtype=np.int32), 1)
         plain = 2000 * (np.log(2 * np.pi * X.var()) + 1.0) + PRICE * np.log(2000)
         assert (found < plain - 100.0) if longer else found == pytest.approx(plain, abs=15.0)
+
+
+def test_more_starts_are_never_worse():
+    """The default reaches what two starts do not."""
+    lower = 0
+    for seed in range(6, 12):
+        rng = np.random.default_rng([seed, 7])
+        X, truth = hard_record("normal", 2 + seed % 5, seed)
+        X = (X + 0.5 * rng.normal(size=X.shape))[:600]
+        found = [
+            SegmentMeans(lam=60.0, lam_switch=8.0, n_init=n).fit(X).objective_ for n in (1, 2, 3, 6)
+        ]
+        assert all(b <= a * (1 + 1e-12) for a, b in pairwise(found))
+        assert SegmentMeans(lam=60.0, lam_switch=8.0).fit(X).objective_ == found[2]
+        lower += found[-1] < found[0] * (1 - 1e-9)
+    assert lower > 0
 
 
 def test_record_without_noise():

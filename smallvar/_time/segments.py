@@ -31,7 +31,7 @@ from smallvar._time.record import Record, cut, noise_of, path_of, prices
 CANDIDATES = 3  # numbers of states on the path from which a fit goes on
 LEVELS = 1.0, 2.0, 4.0, 8.0, 16.0  # variances of the noise that are tried, in estimated ones
 ALL, RATIO = 16, 1.25  # numbers of states up to ALL are compared; above, some of this ratio
-SHARES = 1.0, 0.25  # of what a piece costs beside a switch, where lam is given
+SHARE = 4.0  # between what pieces of different starts cost beside a switch
 TRIALS = 3  # pieces that are tried as new states at a fixed point
 LLOYD = 10  # sweeps over the segments of a state that is to become two
 
@@ -282,6 +282,9 @@ class SegmentMeans(CenterEstimator):
         from the noise between neighboring rows: see Notes.
     max_clusters : int, default=None
         Never have more states than this.
+    n_init : int, default=3
+        Number of prices at which pieces are made that starts begin with. The start with the lowest
+        objective is kept.
     max_iter : int, default=300
         Largest number of sweeps; those that open states do not
         count, but there are at most ``max_iter + n_samples``.
@@ -349,8 +352,8 @@ class SegmentMeans(CenterEstimator):
     last piece may have begun are left, up to rounding where some rows are some 10^8 times as far
     as others), and goes on from states for which pieces are merged, as
     clusters are on the path of :func:`lambda_path`. With a number for ``lam`` pieces are made at
-    two prices, three numbers of states of each are tried, and the lowest objective is kept. There
-    is nothing random in it.
+    ``n_init`` prices, three numbers of states of each are tried, and the lowest objective is kept;
+    with "auto" that is done for the number of states chosen. There is nothing random in it.
 
     The paper's objective has, in place of ``lam_switch``, the negative logarithms of transition
     probabilities, estimated along with the states, and a price for every pair of states between
@@ -429,6 +432,7 @@ class SegmentMeans(CenterEstimator):
         lam: float | Literal["auto"] = "auto",
         lam_switch: float | Literal["auto"] = "auto",
         max_clusters: int | None = None,
+        n_init: int = 3,
         max_iter: int = 300,
         tol: float = 0.0,
         n_threads: int | None = None,
@@ -437,6 +441,7 @@ class SegmentMeans(CenterEstimator):
         self.lam = lam
         self.lam_switch = lam_switch
         self.max_clusters = max_clusters
+        self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
         self.n_threads = n_threads
@@ -447,6 +452,7 @@ class SegmentMeans(CenterEstimator):
         check_lam(self.lam, capped=self.max_clusters is not None, finite=True, options=("auto",))
         check_lam(self.lam_switch, capped=True, finite=True, name="lam_switch", options=("auto",))
         check_verbose(self.verbose)
+        check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.tol, "tol", low=0)
 
@@ -513,10 +519,8 @@ class SegmentMeans(CenterEstimator):
         if self.lam == "auto":
             return best
         lam = float(self.lam)
-        share = min(lam or np.inf, 0.5 * (noise.sum() + least))
         starts = []
-        for part in SHARES:
-            parts = cut(record, price + part * share)
+        for parts in self._pieces(record, noise, lam, least, price):
             stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
             stops = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
             starts += [(parts, stop) for stop in stops]
@@ -525,6 +529,13 @@ class SegmentMeans(CenterEstimator):
             for parts, stop in starts
         )
         return best_of(runs, total=len(starts), callback=loop.callback)
+
+    def _pieces(self, record, noise, lam, least, price):
+        """The pieces that the starts begin with, at ``n_init`` prices."""
+        share = min(lam or np.inf, 0.5 * (noise.sum() + least))
+        for number in range(self.n_init):  # 1, 1/4, 4, 1/16, 16 ...
+            power = (number + 1) // 2 * (-1.0 if number % 2 else 1.0)
+            yield cut(record, price + SHARE**power * share)
 
     def _choose(self, record, noise, cap, loop):
         """The start whose states have the shortest description, and the prices it is found at.
@@ -556,6 +567,13 @@ class SegmentMeans(CenterEstimator):
             best.run(loop)
             if description(best.labels, best.k) > lowest:  # states that moves have made
                 best = _Start(record, labels, lam, price, cap).run(loop)
+            runs = [best]
+            for parts in self._pieces(record, noise, lam, least, price):
+                for stop in path_of(record, parts, price):
+                    if stop.k == best.k:
+                        states = stop.states[parts.numbers]
+                        runs.append(_Start(record, states, lam, price, cap).run(loop))
+            best = best_of([run for run in runs if run.k == best.k])
         return best, least, price
 
     def fit_predict(
