@@ -49,7 +49,12 @@ def t_deviance(squares, weight, d):
 class Description:
     """Length of a description of a record, twice in nats, given states of its rows.
 
-    ``noise`` is the variance of the noise in a few directions.
+    Parameters
+    ----------
+    record : Record
+        The record.
+    noise : ndarray
+        Eigenvalues of the covariance of its noise, times the mean weight.
     """
 
     def __init__(self, record, noise):
