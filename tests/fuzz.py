@@ -209,10 +209,12 @@ PARAMETERS = {
         "lam": ([*LAM, "'auto'", "'auto'"], LAM_ODD),
         "lam_switch": ([*LAM, "'auto'", "'auto'", "0", "0.0"], LAM_ODD),
         **{name: CLUSTER[name] for name in ("max_clusters", "max_iter", "tol", "n_threads", "verbose")},
+        "n_init": CLUSTER["n_init"],
     },
     "KernelHDPMeans": {
         **HDP,
         "lam_global": ([*PENALTY[0], "'points'"], PENALTY[1]),
+        "init": (["'auto'", "'mean'", "'merge'"], ["None", "'x'"]),
         **KERNELS,
         "max_memory": MEMORY,
     },

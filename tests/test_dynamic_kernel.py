@@ -9,8 +9,11 @@ import twins.kernel
 from helpers import never_rises, seeds
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import minimum_spanning_tree, shortest_path
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics import normalized_mutual_info_score as nmi
+from sklearn.metrics.pairwise import rbf_kernel
 
 from smallvar import (
     DynamicMeans,
@@ -436,6 +439,66 @@ def test_pickle_goes_on_where_it_stopped(estimator, record):
     copy = pickle.loads(pickle.dumps(model))
     for Y in batches[5:]:
         assert bits(model.partial_fit(Y)) == bits(copy.partial_fit(Y))
+
+
+def blobs(scale=1.0):
+    """Five blobs in a square, in random order."""
+    rng = np.random.default_rng(3)
+    means = 20 * np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0]])
+    truth = rng.permutation(np.arange(5).repeat(16))
+    return scale * (means[truth] + rng.standard_normal((80, 2))), truth
+
+
+@BOTH
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_default_gamma_goes_with_the_scale(estimator, kernel):
+    """The clusters are the same for any unit of the data."""
+    X, _ = blobs()
+    times = np.arange(80) // 20
+    model = estimator(kernel=kernel, random_state=0).fit(X, times=times)
+    share = 0.3 if estimator is KernelDynamicMeans else 1.0
+    distances = pdist(X[:20], "sqeuclidean" if kernel == "rbf" else "cityblock")
+    assert model.gamma_ == pytest.approx(share / np.median(distances))
+    for scale in (1e-3, 10.0, 1e3):
+        other = estimator(kernel=kernel, random_state=0).fit(scale * X, times=times)
+        assert np.array_equal(other.labels_, model.labels_)
+
+
+@BOTH
+def test_default_gamma_finds_blobs(estimator):
+    X, truth = blobs(1e3)
+    assert nmi(truth, estimator(random_state=0).fit(X).labels_) > 0.9
+
+
+@BOTH
+def test_default_gamma_is_of_the_first_batch_with_rows(estimator):
+    X, _ = blobs()
+    model = estimator(random_state=0).partial_fit(X[:0])
+    assert not hasattr(model, "gamma_")
+    first = model.partial_fit(X[:40]).gamma_
+    assert model.partial_fit(1e3 * X[40:]).gamma_ == first
+    assert np.array_equal(model.kernel_matrix(X), rbf_kernel(X, gamma=first))
+    copy = pickle.loads(pickle.dumps(model))
+    assert copy.gamma_ == first and bits(copy.partial_fit(X)) == bits(model.partial_fit(X))
+    assert not hasattr(clone(model), "gamma_")
+    assert model.fit(1e3 * X).gamma_ < 1e-4 * first  # afresh
+    assert estimator(kernel="linear").fit(X).gamma_ is None
+    assert estimator(gamma=2.0).fit(X).gamma_ == 2.0
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "options",
+    [{"gamma": 2.0}, {"kernel": "linear"}, {"kernel": "poly", "kernel_params": {"degree": 2}}],
+)
+def test_kernel_must_stay(estimator, options):
+    X, _ = blobs()
+    model = estimator(random_state=0).partial_fit(X).set_params(**options)
+    before = bits(model)
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must stay what it was"):
+        model.partial_fit(X)
+    assert bits(model) == before
+    model.fit(X)  # from scratch
 
 
 @BOTH

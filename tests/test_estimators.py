@@ -311,7 +311,7 @@ class TestEstimator:
         X, model = data(estimator), made(estimator)
         start = STARTS.get(estimator.__name__, X[:3])
         init = start.copy()
-        if "init" in model.get_params():
+        if "init" in model.get_params() and estimator.__name__ != "KernelHDPMeans":  # takes names
             model.set_params(init=init)
         before = model.get_params()
         model.fit(X)

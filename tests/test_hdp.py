@@ -4,6 +4,7 @@ import _thread
 import pickle
 import signal
 import threading
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,7 +18,10 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from smallvar import DPMeans, HDPMeans, farthest_first_lambda, hdp_lambdas
 from smallvar._centers import hdp as hdp_module
+from smallvar._centers import hdp_choice
 from smallvar._core.frame import RowsFrame
+from smallvar._core.groups import Groups
+from smallvar._selection.criterion import Criterion
 
 LEARNED = (
     "labels_",
@@ -429,6 +433,121 @@ def test_auto_finds_planted_clusters(d, sets, per):
         assert model.n_clusters_ == len(np.unique(truth))
         assert model.n_local_clusters_.tolist() == [3] * sets
         assert normalized_mutual_info_score(truth, model.labels_) == pytest.approx(1.0)
+
+
+def overlapping(seed, **kind):
+    """Section 6.3 of the paper: data sets of 5 of 15 Gaussians in the unit square."""
+    kind = {"sets": 50, "per": 5, "sd": 0.1} | kind
+    rng = np.random.default_rng(seed)
+    means = rng.random((15, 2))
+    truth = np.concatenate(
+        [rng.permutation(15)[:5].repeat(kind["per"]) for _ in range(kind["sets"])]
+    )
+    X = means[truth] + kind["sd"] * rng.standard_normal((len(truth), 2))
+    return X, np.arange(kind["sets"]).repeat(5 * kind["per"]), truth
+
+
+@pytest.mark.parametrize("kind", [{}, {"sd": 0.07}, {"per": 10}, {"sets": 150}])
+def test_auto_tells_clusters_that_overlap_apart_by_data_sets(kind):
+    found = []
+    for seed in range(4):
+        X, groups, truth = overlapping(seed, **kind)
+        models = HDPMeans(random_state=0), HDPMeans(**FARTHEST)
+        found.append(
+            [normalized_mutual_info_score(truth, m.fit(X, groups=groups).labels_) for m in models]
+        )
+        assert models[0].n_clusters_ > models[0].path_.best or kind
+    auto, guesses = np.mean(found, axis=0)
+    assert auto > guesses + 0.01
+
+
+@pytest.mark.parametrize("kind", ["normal", "t", "uniform"])
+@pytest.mark.parametrize(("sets", "per"), [(40, 10), (100, 5), (10, 50)])
+def test_auto_leaves_one_cluster_whole(kind, sets, per):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = (
+            rng.standard_t(3, (sets * per, 2))
+            if kind == "t"
+            else getattr(rng, kind)(size=(sets * per, 2))
+        )
+        assert HDPMeans(random_state=0).fit(X, groups=np.arange(sets).repeat(per)).n_clusters_ == 1
+
+
+def test_code_of_labels_is_a_code():
+    """Over all labels of a data set, exp(-length) adds up to 1 for each number of clusters."""
+    for n, k in [(1, 1), (3, 2), (4, 3), (3, 5), (5, 4)]:
+        total = np.zeros(k)
+        for labels in product(range(k), repeat=n):
+            counts = np.bincount(labels)
+            counts = counts[counts > 0]
+            sets = np.zeros(len(counts), dtype=int)
+            total[len(counts) - 1] += np.exp(-hdp_choice.label_code(counts, sets, k))
+        assert total == pytest.approx((np.arange(k) < n).astype(float))
+    both = hdp_choice.label_code(np.array([3, 1, 2]), np.array([0, 0, 1]), 4)
+    alone = [
+        hdp_choice.label_code(np.array(counts), np.zeros(len(counts), dtype=int), 4)
+        for counts in ([3, 1], [2])
+    ]
+    assert both == pytest.approx(sum(alone))
+    assert np.isfinite(hdp_choice.label_code(np.array([0.2, 0.1]), np.zeros(2, dtype=int), 4))
+
+
+def test_criterion_of_data_sets():
+    X, groups, truth = overlapping(0)
+    labels = truth.astype(np.int32)
+    criterion = Criterion(X, None, RowsFrame(X, None, 1), 1)
+    pooled = criterion(criterion.sweep_of(labels, 15))[0]
+
+    def shared(groups):
+        return hdp_choice.shared_criterion(criterion, labels, 15, Groups(groups, len(X)))
+
+    assert shared(None) == pooled
+    anyhow = shared(np.arange(len(X)) % 50)  # each data set has most of them
+    assert anyhow <= pooled and pooled - shared(groups) > 10.0 * (pooled - anyhow)
+    twice = np.full(len(X), 2.0)
+    heavy = Criterion(X, twice, RowsFrame(X, twice, 1), 1)
+    value = hdp_choice.shared_criterion(heavy, labels, 15, Groups(groups, len(X)))
+    assert value == pytest.approx(shared(groups), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_auto_with_another_number_than_that_of_the_path(seed):
+    X, groups, _ = overlapping(seed, sets=30)
+    weights = np.random.default_rng(seed).integers(1, 3, len(X)).astype(float) if seed % 2 else None
+    model = HDPMeans(random_state=0).fit(X, groups=groups, sample_weight=weights)
+    path, w = model.path_, np.ones(len(X)) if weights is None else weights
+    found = []
+    for k in path.n_clusters:
+        start = path.centers(k)
+        plain = DPMeans(lam=1.0, max_clusters=k, init=start).fit(X, sample_weight=weights)
+        price = twins.hdp.local_price(X, w, plain.inertia_, hdp_module.PRICE)
+        begin = plain.labels_, plain.cluster_centers_
+        twin = twins.hdp.hdp(X, groups, price, np.inf, weights=weights, begin=begin)
+        if np.array_equal(twin.labels, model.labels_):
+            found.append(k)
+            np.testing.assert_allclose(model.lam_local_, price, rtol=1e-12)
+    assert found and path.best not in found
+    check(model, X, groups, weights)
+    alone = HDPMeans(random_state=0).fit(X, sample_weight=weights)  # a single data set
+    assert alone.n_clusters_ == alone.path_.best
+
+
+def test_numbers_are_compared_on_some_data_sets(monkeypatch):
+    X, groups, truth = overlapping(1, sets=150)
+    seen = []
+
+    def noted(criterion, labels, k, sets):
+        seen.append((len(labels), len(sets)))
+        return original(criterion, labels, k, sets)
+
+    original = hdp_choice.shared_criterion
+    monkeypatch.setattr(hdp_choice, "shared_criterion", noted)
+    monkeypatch.setattr(hdp_choice, "ROWS", 1300)
+    model, other = (HDPMeans(random_state=3, n_threads=t).fit(X, groups=groups) for t in (1, 2))
+    assert set(seen) == {(1300, 52)}  # whole data sets
+    assert model.labels_.tobytes() == other.labels_.tobytes()
+    assert normalized_mutual_info_score(truth, model.labels_) > 0.55
 
 
 def test_auto_drops_local_clusters_for_strays():

@@ -27,6 +27,9 @@ from smallvar import (
     SpectralDPMeans,
     SpectralDynamicMeans,
 )
+from smallvar._core.groups import Groups
+from smallvar._kernel import kernel_hdp
+from smallvar._kernel.gram import Gram, Kernel
 from smallvar._kernel.partition import Partition
 
 ALGORITHMS = ("serial", "collapsed")
@@ -166,7 +169,8 @@ def test_linear_kernel_is_hdp_means(seed):
         "tol": 0.01 * (seed % 7 == 2),
     }
     plain = HDPMeans(**penalties, **options).fit(X, groups=groups)
-    model = KernelHDPMeans(**penalties, kernel="linear", **options).fit(X, groups=groups)
+    model = KernelHDPMeans(**penalties, kernel="linear", init="mean", **options)
+    model.fit(X, groups=groups)
     np.testing.assert_allclose(model.lam_local_, plain.lam_local_, rtol=1e-8)
     np.testing.assert_allclose(model.lam_global_, plain.lam_global_, rtol=1e-8)
     np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-8)
@@ -353,6 +357,76 @@ def test_tied_data_hdp(seed):
     assert never_rises(model.objective_path_)
     again = KernelHDPMeans(kernel="linear").fit(problem.X, groups=groups)
     assert never_rises(again.objective_path_)
+
+
+# Where starts of the HDP begin ---------------------------------------------------------------
+
+
+def hdp_objective(K, groups, labels, lam_local, lam_global):
+    """The objective of labels, each cluster by itself."""
+    error = np.trace(K)
+    for c in np.unique(labels):
+        own = labels == c
+        error -= K[np.ix_(own, own)].sum() / own.sum()
+    n_local = len(np.unique(np.column_stack([groups, labels]), axis=0))
+    return error + lam_local * n_local + lam_global * len(np.unique(labels))
+
+
+@pytest.mark.parametrize(
+    ("d", "sets", "per", "clusters", "used"),
+    [(2, 12, 12, 8, 3), (2, 12, 12, 8, 6), (3, 50, 5, 15, 5), (3, 10, 10, 15, 8)],
+)
+def test_hdp_reaches_the_objective_of_separated_clusters(d, sets, per, clusters, used):
+    from test_hdp import blobs as separated
+
+    for seed in range(3):
+        X, groups, truth = separated(seed, d, sets, per, clusters, used)
+        model = KernelHDPMeans().fit(X, groups=groups)
+        best = hdp_objective(
+            model.kernel_matrix(X), groups, truth, model.lam_local_, model.lam_global_
+        )
+        assert model.objective_ <= best * (1 + 1e-9)
+        published = KernelHDPMeans(init="mean").fit(X, groups=groups)
+        assert published.lam_global_ == model.lam_global_
+        assert published.objective_ > best
+
+
+@seeds(12)
+def test_merging_is_its_twin(seed):
+    """Every union is tried, and its objective computed from scratch."""
+    X, _, groups, rng = small(seed, 40)
+    K = rbf_kernel(X, gamma=1.0)
+    lam_local, lam_global = rng.uniform(0.01, 0.3, 2)
+    gram = Gram(Kernel("precomputed"), K, np.inf)
+    clusters = Partition(gram, None, np.zeros(len(X), dtype=np.int32))
+    found = kernel_hdp.merged(clusters, Groups(groups, len(X)), lam_local, lam_global)
+    assert (clusters.label == 0).all()
+    expected = twins.kernel.merged(
+        K, groups, lam_local, lam_global, kernel_hdp.FEWEST, kernel_hdp.ROOT, kernel_hdp.SWEEPS
+    )
+    assert np.array_equal(renumbered(found.label), renumbered(expected))
+
+
+def test_init_of_hdp():
+    X, _, groups, _ = small(4, 150)
+
+    def fit(**options):
+        return KernelHDPMeans(gamma=2.0, random_state=0, **options).fit(X, groups=groups)
+
+    def same(one, other):
+        return np.array_equal(one.labels_, other.labels_) and one.objective_ == other.objective_
+
+    rules = fit(n_init=2)
+    numbers = {"lam_local": rules.lam_local_, "lam_global": rules.lam_global_}
+    mean, merge = (fit(init=init, **numbers) for init in ("mean", "merge"))
+    assert same(fit(**numbers), mean) and not same(mean, merge)
+    assert same(fit(lam_local=rules.lam_local_), fit())  # one of them is a rule
+    assert same(fit(init="mean"), mean) and same(fit(init="merge"), merge)
+    assert fit().objective_ == min(mean.objective_, merge.objective_)
+    assert rules.objective_ <= fit().objective_
+    assert never_rises(merge.objective_path_)
+    blocks = fit(init="merge", max_memory=1e5)
+    assert np.array_equal(blocks.labels_, merge.labels_)
 
 
 # The default gamma ----------------------------------------------------------------------------
@@ -830,6 +904,7 @@ def test_bad_input_of_dp_means(parameters, fit, error, message):
         ({"lam_local": "points"}, {}, ValueError, "lam_local must .* one of 'farthest-first', got"),
         ({"lam_global": np.inf}, {}, ValueError, "lam_global must be finite"),
         ({"lam_global": "auto"}, {}, ValueError, "lam_global must .* one of 'points', 'farthest-f"),
+        ({"init": "points"}, {}, ValueError, "init must be one of 'auto', 'mean', 'merge'"),
         ({"n_local": 0}, {}, ValueError, "n_local must be >= 1"),
         ({}, {"groups": [1, 2]}, ValueError, r"groups must have shape \(6,\), got \(2,\)"),
         ({}, {"groups": [1, 2, 3, np.nan, 1, 1]}, ValueError, "groups must not be missing"),

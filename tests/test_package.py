@@ -94,11 +94,19 @@ LAYERS = {
     "_selection": ("penalty", "criterion", "envelope", "path"),
     "_centers": (
         *("center_estimator", "starts", "dpmeans", "coreset", "minibatch", "noise", "robust"),
-        *("divergence", "bregman", "spherical", "gaussians", "mahalanobis", "hdp"),
+        *("divergence", "bregman", "spherical", "gaussians", "mahalanobis", "hdp_choice", "hdp"),
     ),
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
-    "_time": ("moving", "dynamic", "exchange", "dynamic_kernel", "record", "segments"),
+    "_time": (
+        "moving",
+        "dynamic",
+        "exchange",
+        "dynamic_kernel",
+        "record",
+        "description",
+        "segments",
+    ),
     "_graph": ("network", "cuts", "cut_path", "penalized_cut"),
 }
 

@@ -1,13 +1,14 @@
 """SegmentMeans: equal to its twin, best of all answers of tiny records, noise, bad input."""
 
 import warnings
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 import twins.exact
 import twins.segments
 from helpers import all_partitions, assert_refuses, never_rises, seeds
+from scipy import stats
 from scipy.signal import lfilter
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import adjusted_rand_score
@@ -16,6 +17,7 @@ from smallvar._sweeps.segments import pieces, viterbi
 from smallvar import SegmentMeans
 from smallvar._core import config
 from smallvar._core.fit_loop import LoopSettings
+from smallvar._time.description import PRICE, Description, t_deviance
 from smallvar._time.record import Record, cut, noise_of, path_of, prices
 from smallvar._time.segments import _Start
 
@@ -410,6 +412,79 @@ def test_states_are_found(k, d, seed):
     assert model.n_clusters_ == len(np.unique(truth))
     assert adjusted_rand_score(truth, model.labels_) > 0.97
     assert np.array_equal(model.predict(X), model.labels_)
+
+
+def hard_record(kind, k, seed, n=1000, gap=4.0, stay=50):
+    """States some standard deviations apart, with noise of this kind."""
+    rng = np.random.default_rng([seed, k])
+    levels, truth = gap * rng.permutation(k), np.empty(n, dtype=int)
+    truth[0] = rng.integers(k)
+    for t in range(1, n):
+        truth[t] = truth[t - 1]
+        if rng.random() < 1 / stay:
+            truth[t] = (truth[t] + 1 + rng.integers(k - 1)) % k
+    noise = rng.standard_t(3, n) / np.sqrt(3) if kind == "t" else rng.normal(size=n)
+    if kind == "drift":
+        noise += np.cumsum(rng.normal(size=n)) * 2.0 / np.sqrt(n)
+    if kind == "sine":
+        noise += np.sin(2.0 * np.pi * np.arange(n) / n)
+    return (levels[truth] + noise)[:, None], truth
+
+
+@pytest.mark.parametrize(
+    ("kind", "least", "exact"),
+    [("normal", 0.99, 1.0), ("t", 0.98, 0.8), ("sine", 0.92, 0.8), ("drift", 0.8, 0.6)],
+)
+def test_number_of_states_with_noise_of_any_kind(kind, least, exact):
+    score, right = [], []
+    for k in (2, 3, 4, 6):
+        for seed in range(3):
+            X, truth = hard_record(kind, k, seed)
+            model = SegmentMeans().fit(X)
+            score.append(adjusted_rand_score(truth, model.labels_))
+            right.append(model.n_clusters_ == len(np.unique(truth)))
+    assert np.mean(score) >= least and np.mean(right) >= exact
+
+
+def test_deviance_of_t_distributed_rows():
+    """Against scipy's maximum likelihood."""
+    rng = np.random.default_rng(0)
+    for nu in (3.0, 10.0):
+        x = 1.7 * rng.standard_t(nu, 4000)
+        found = t_deviance(np.square(x), np.full(4000, 1 / 4000), 1)
+        best = -2.0 * stats.t.logpdf(x, *stats.t.fit(x, floc=0.0)).mean()
+        assert best - 1e-9 <= found <= best + 0.005
+    normal = rng.normal(size=(4000, 3))
+    found = t_deviance(np.square(normal).sum(axis=1), np.full(4000, 1 / 4000), 3)
+    assert found <= 3 * (np.log(2 * np.pi * np.square(normal).mean()) + 1.0) + 1e-12
+    few = np.array([1.0, 50.0])
+    assert t_deviance(few, np.array([2 / 3, 1 / 3]), 1) == pytest.approx(
+        t_deviance(few[[0, 0, 1]], np.full(3, 1 / 3), 1)
+    )
+
+
+def test_description_of_drift():
+    """A random walk is told cheaper by what was before, independent noise is not."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(2000, 1))
+    for walk, longer in ((0.1, True), (0.0, False)):
+        X = noise + walk * np.cumsum(rng.normal(size=noise.shape), axis=0)
+        record = Record(X, None, np.array([0, 2000]), 1)
+        described = Description(record, noise_of(record))
+        found = described(np.zeros(2000, dtype=np.int32), 1)
+        plain = 2000 * (np.log(2 * np.pi * X.var()) + 1.0) + PRICE * np.log(2000)
+        assert (found < plain - 100.0) if longer else found == pytest.approx(plain, abs=15.0)
+
+
+def test_more_starts_are_never_worse():
+    """The default reaches what two starts do not."""
+    for seed, k in ((6, 3), (9, 6)):
+        X, _ = hard_record("normal", k, seed, gap=2.5, stay=25)
+        auto = SegmentMeans().fit(X)
+        lams = {"lam": auto.lam_, "lam_switch": auto.lam_switch_}
+        found = [SegmentMeans(**lams, n_init=n).fit(X).objective_ for n in (1, 2, 3, 6)]
+        assert all(b <= a * (1 + 1e-12) for a, b in pairwise(found))
+        assert SegmentMeans(**lams).fit(X).objective_ == found[2] < found[1] * (1 - 1e-6)
 
 
 def test_record_without_noise():

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import NearestCenters
 from smallvar._centers.dpmeans import fit_dpmeans
+from smallvar._centers.hdp_choice import choose_number, pooled_clusters
 from smallvar._centers.starts import Fit
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import LoopSettings, Progress, best_of
@@ -32,7 +33,7 @@ from smallvar._selection.penalty import LAMS, global_of_rows, local_of_rows
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar._sweeps.rounds import assign, error_of
 
-PRICE = 4.0  # of a local cluster, in variances times log(distinct rows)
+PRICE = 3.0  # of a local cluster, in variances times log(distinct rows)
 
 
 class HDPStart:
@@ -188,8 +189,9 @@ class HDPMeans(ClusterMixin, NearestCenters):
         :func:`hdp_lambdas`.
     lam_global : float, "auto" or "farthest-first", default="auto"
         Penalty for each global cluster, in squared data units, > 0. With "auto" the global
-        clusters are those that :class:`DPMeans` finds in all rows together, of which data sets
-        then give up what does not save them ``lam_local``: see Notes. "farthest-first" derives it
+        clusters are those of a merge path of all rows together, of which data sets then give up
+        what does not save them ``lam_local``; their number is the one that the data sets, few
+        clusters in each, support best: see Notes. "farthest-first" derives it
         from the data and the guess ``n_global``.
     n_local : int, default=5
         Guess of the number of clusters in a data set, cut to its size; not a bound.
@@ -207,8 +209,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
-        Generator of the random orders, and of the first clusters (and, of many rows, the sample)
-        of a merge path, see :func:`lambda_path`.
+        Generator of the random orders, and of the first clusters (and, of many rows, the samples)
+        of a merge path, see :func:`lambda_path`, and of the choice of the number of clusters.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
@@ -270,15 +272,26 @@ class HDPMeans(ClusterMixin, NearestCenters):
 
     Notes
     -----
-    With ``lam_global="auto"`` the fit begins at the clusters of ``DPMeans(lam="auto")`` for all
-    rows, whose number is on ``path_`` the best by its criterion. Each data set then drops its
+    With ``lam_global="auto"`` the fit begins at pooled clusters: those of ``path_``, a merge path
+    of all rows together, after plain sweeps. Each data set then drops its
     cheapest local cluster, whose rows go to the nearest one that it keeps, while that adds less
     than ``lam_local`` to the squared error; sweeps of Algorithm 2 that open no global cluster
     follow, and both take turns until nothing changes. ``lam_local="auto"`` is ::
 
-        lam_local_ = 4 s^2 log(u),  s^2 = (weighted squared error of the pooled clusters) / (u d)
+        lam_local_ = 3 s^2 log(u),  s^2 = (weighted squared error of the pooled clusters) / (u d)
 
-    with u distinct rows and d columns that vary. What ``lam_global_`` then means is that the
+    with u distinct rows and d columns that vary. The number of pooled clusters minimizes the
+    criterion V of :func:`lambda_path`, taken of the labels that data sets end at, plus
+    2 min(0, sum_j L_j - L), where L_j is the length of a code for the labels of data set j by
+    itself, ::
+
+        L_j = log C(K, m_j) + log C(n_j - 1, m_j - 1) + log(n_j! / prod_c n_jc!),
+
+    for n_j rows in m_j of the K clusters, n_jc in each, and L is that of all rows as one data set:
+    where data sets have few clusters each, a further global cluster makes their labels hardly
+    longer. ``path_.best``, which is chosen without a look at the data sets, is kept unless another
+    number is better by more than ``path_.tie``. Of more than 20,000 rows, numbers are compared on
+    so many, of data sets drawn at random. What ``lam_global_`` then means is that the
     result is a fixed point of Algorithm 2 at both penalties; the number of global clusters has
     been chosen before, and Algorithm 2 from the mean need not find it again at them. With a number
     for ``lam_global`` all goes as for numbers, from the mean.
@@ -424,22 +437,26 @@ class HDPMeans(ClusterMixin, NearestCenters):
         lam_local, lam_global, loop = self.lam_local, self.lam_global, self._loop()
         for name in ("path_", "lam_global_range_"):
             vars(self).pop(name, None)
+        pooled = None
         if "auto" in (lam_local, lam_global):
             pooling = LoopSettings(self.max_iter, callback=loop.callback)
             fit = Fit(X.shape[0], None, pooling, n_init=self.n_init)
             pooled = fit_dpmeans(X, weight, fit, rng, n_threads)
             self.path_ = pooled.path
-        if lam_local == "auto":
-            lam_local = _local_price(X, pooled.inertia, frame) or mean_weight(weight)
-        elif isinstance(lam_local, str):
-            lam_local = local_of_rows(X, sets, self.n_local, n_threads) * mean_weight(weight)
+        given = lam_local
+        if lam_local == "farthest-first":
+            given = local_of_rows(X, sets, self.n_local, n_threads) * mean_weight(weight)
         if lam_global == "farthest-first":
             lam_global = global_of_rows(X, sets, self.n_global, n_threads) * mean_weight(weight)
-        lam_local = float(lam_local)
 
-        def sweep_of(order, floor):
+        def local_price(rows, frame, pooled):
+            if given != "auto":
+                return float(given)
+            return float(_local_price(rows, pooled.inertia, frame) or mean_weight(weight))
+
+        def sweep_of(rows, weight, sets, frame, lam_local, order, floor):
             return HDPSweep(
-                X,
+                rows,
                 order,
                 sets.number[order],
                 len(sets),
@@ -451,13 +468,27 @@ class HDPMeans(ClusterMixin, NearestCenters):
                 None if weight is None else weight[order],
             )
 
-        def run(start):
-            return start.run(X.shape[0], loop)
+        def dropped(rows, weight, sets, frame, pooled, loop):
+            """The start from pooled clusters, in which data sets drop local ones."""
+            lam_local = local_price(rows, frame, pooled)
+            sweep = sweep_of(rows, weight, sets, frame, lam_local, sets.order(), np.inf)
+            sweep.start(pooled.centers, pooled.labels)
+            return HDPStart(sweep, lam_local, 0.0, drops=True).run(rows.shape[0], loop)
+
+        def refine(rows, weight, sets, pooled):
+            frame = RowsFrame(rows, weight, n_threads)
+            quiet = LoopSettings(self.max_iter)
+            sweep = dropped(rows, weight, sets, frame, pooled, quiet).sweep
+            return sweep.result()[0], sweep.k
 
         if lam_global == "auto":
-            sweep = sweep_of(sets.order(), np.inf)
-            sweep.start(pooled.centers, pooled.labels)
-            best = run(HDPStart(sweep, lam_local, 0.0, drops=True))
+            path = self.path_
+            k = choose_number(X, weight, sets, path, refine, rng, n_threads)
+            if k != path.best:
+                most = self.max_iter
+                pooled = pooled_clusters(X, weight, path.centers(k), most, n_threads, loop.callback)
+            best = dropped(X, weight, sets, frame, pooled, loop)
+            sweep, lam_local = best.sweep, best.lam_local
             low = max(sweep.split, sweep.farthest - lam_local)
             labels, _, centers, *_ = sweep.result()
             self.lam_global_range_ = low, _worth(X, weight, labels, sets, centers)
@@ -465,11 +496,14 @@ class HDPMeans(ClusterMixin, NearestCenters):
             lam_global = max(float(low), inside)  # whatever rounding does
         else:
             lam_global = float(lam_global)
+            lam_local = local_price(X, frame, pooled)
             # the global penalty, or more than rounding alone can make
             floor = max(lam_global, frame.rounding * frame.center[1])
-            orders = (sets.order(rng if i else None) for i in range(self.n_init))
             starts = (
-                run(HDPStart(sweep_of(order, floor), lam_local, lam_global)) for order in orders
+                HDPStart(
+                    sweep_of(X, weight, sets, frame, lam_local, order, floor), lam_local, lam_global
+                ).run(X.shape[0], loop)
+                for order in (sets.order(rng if i else None) for i in range(self.n_init))
             )
             best = best_of(starts, total=self.n_init, callback=loop.callback)
         sweep, progress = best.sweep, best.progress

@@ -437,7 +437,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
                 order = rng.permutation(n) if number or self.shuffle else None
                 return _Start(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
 
-            best = self._best_start(start)
+            best = self._best_start(map(start, range(self.n_init)), self.n_init)
             self._keep(X, best.center_label, clusters.weight, best.mass, best.norm)
             self.labels_ = best.label
             self.n_clusters_ = len(best.norm)

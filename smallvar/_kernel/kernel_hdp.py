@@ -1,6 +1,7 @@
 """The hard HDP on points that are known by a kernel."""
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.groups import Groups
-from smallvar._core.validation import check_lam, check_number
+from smallvar._core.validation import check_lam, check_number, check_option
 from smallvar._kernel.gram import BLOCK, batches
 from smallvar._kernel.partition import (
     KernelClusters,
@@ -22,7 +23,10 @@ from smallvar._kernel.partition import (
 from smallvar._selection.penalty import global_lambda, local_lambda
 
 RULES = ("points", "farthest-first")  # for lam_global
+INITS = ("auto", "mean", "merge")
 TILE = 256  # rows of the local clusters whose kernel is taken at once
+FEWEST, ROOT = 20, 4.0  # clusters that are merged: at least FEWEST, and ROOT times sqrt(n_samples)
+SWEEPS = 3  # sweeps before they are merged
 
 
 class _Start(PartitionStart):
@@ -250,9 +254,14 @@ class KernelHDPMeans(KernelClusters):
         Guess of the number of clusters in a data set, cut to its size; not a bound.
     n_global : int, default=15
         Guess of the number of clusters in all, cut to the number of rows; not a bound.
+    init : {"auto", "mean", "merge"}, default="auto"
+        Where starts begin. "mean": at one cluster of all points, as in the paper. "merge": at the
+        clusters that merging leads to, see Notes. "auto": at "mean" if both penalties are numbers,
+        else at each of the two, and the lower objective is kept.
     n_init : int, default=1
-        Number of starts: the first visits data sets in sorted order and their rows as given, the
-        others in random orders. The one with the lowest objective is kept.
+        Number of starts at each place where they begin: the first visits data sets in sorted order
+        and their rows as given, the others in random orders. The one with the lowest objective is
+        kept.
     max_iter : int, default=300
         Largest number of sweeps; those that open global clusters do not
         count, but there are at most ``max_iter + n_samples``.
@@ -326,6 +335,13 @@ class KernelHDPMeans(KernelClusters):
 
     Notes
     -----
+    Algorithm 2 from a single cluster opens none where no point is farther from the mean than
+    ``lam_local + lam_global``, and clusters that it has opened never merge. With ``init="merge"``
+    a start begins elsewhere: about 4 sqrt(n_samples) farthest-first points, at least 20, become
+    clusters, with three sweeps in which points go to the nearest mean. Then always the two clusters
+    are merged whose union changes the objective, penalties included, by least, down to one. Of all
+    these clusterings the one with the lowest objective is where the sweeps of Algorithm 2 begin.
+
     Indefinite Gram matrices and ``kernel="precomputed"``: see :class:`KernelDPMeans`.
 
     References
@@ -364,6 +380,7 @@ class KernelHDPMeans(KernelClusters):
         kernel_params: dict[str, Any] | None = None,
         n_local: int = 5,
         n_global: int = 15,
+        init: Literal["auto", "mean", "merge"] = "auto",
         n_init: int = 1,
         max_iter: int = 300,
         tol: float = 0.0,
@@ -378,6 +395,7 @@ class KernelHDPMeans(KernelClusters):
         self.kernel_params = kernel_params
         self.n_local = n_local
         self.n_global = n_global
+        self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -390,6 +408,7 @@ class KernelHDPMeans(KernelClusters):
         check_lam(self.lam_global, finite=True, name="lam_global", options=RULES)
         check_number(self.n_local, "n_local", low=1, integer=True)
         check_number(self.n_global, "n_global", low=1, integer=True)
+        check_option(self.init, "init", INITS)
         self._check_common()
 
     def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None) -> Self:
@@ -430,11 +449,21 @@ class KernelHDPMeans(KernelClusters):
                 lam_global = global_of_gram(clusters, sets, self.n_global, rounding)
             lam_local, lam_global = float(lam_local), float(lam_global)
 
-            def start(number):
-                order = sets.order(rng if number else None)
-                return _Start(clusters, order, sets.number, lam_local, lam_global, rounding)
+            inits: tuple[str, ...] = (self.init,)
+            if self.init == "auto":
+                rules = isinstance(self.lam_local, str) or isinstance(self.lam_global, str)
+                inits = ("mean", "merge") if rules else ("mean",)
 
-            best = self._best_start(start)
+            def starts():
+                for init in inits:
+                    begin = clusters
+                    if init == "merge":
+                        begin = merged(clusters, sets, lam_local, lam_global)
+                    for number in range(self.n_init):
+                        order = sets.order(rng if number else None)
+                        yield _Start(begin, order, sets.number, lam_local, lam_global, rounding)
+
+            best = self._best_start(starts(), len(inits) * self.n_init)
             found = best.clusters
             self._keep(X, found.label, found.weight, found.mass, found.norm)
             self.labels_, self.groups_ = found.label, sets.names
@@ -472,6 +501,69 @@ class KernelHDPMeans(KernelClusters):
         for j, used in enumerate(self.local_clusters_):
             opens[j, used] = False
         return self._assign(X, lambda few: self.lam_local_ * opens[group[few]].T)[0]
+
+
+def _farthest_points(clusters, k):
+    """Up to ``k`` points, each the farthest from those before; the first from the mean."""
+    found, distance = [], clusters.nearest()[1]
+    for _ in range(k):
+        i = int(distance.argmax())
+        to_i = clusters.to_point(i, clusters.gram.rows(np.array([i]))[0])
+        if found and not distance[i] > 0.0:
+            break
+        nearer = to_i < distance if found else np.ones(len(distance), dtype=bool)
+        distance = np.where(nearer, to_i, distance)
+        distance[i] = 0.0
+        found.append((i, nearer))
+    label = np.zeros(len(distance), dtype=np.int32)
+    for number, (i, nearer) in enumerate(found):
+        label[nearer] = number
+        label[i] = number
+    return label, len(found)
+
+
+def merged(clusters, sets, lam_local, lam_global):
+    """The partition with the lowest objective on the way from many clusters to one, by merging.
+
+    ``clusters`` has all points in one.
+    """
+    n = len(clusters.label)
+    label, k = _farthest_points(clusters, min(n, max(FEWEST, round(ROOT * np.sqrt(n)))))
+    found = copy(clusters)
+    found.put(label, k)
+    for _ in range(SWEEPS):
+        found.put(found.nearest()[0], found.k)
+    k, label, mass = found.k, found.label, found.mass.copy()
+    inner = np.zeros((k, k))  # sum of K over pairs of a point of the one and a point of the other
+    for few, sums in found.parts():
+        inner += np.array([np.bincount(label[few], row, k) for row in sums])
+    has = np.zeros((len(sets), k), dtype=np.float32)  # which data sets have a local cluster there
+    has[sets.number, label] = 1.0
+
+    def changes(a):
+        # the squared error is sum K_ii - sum over clusters of inner_aa / mass_a
+        own = inner.diagonal() / mass
+        union = (inner[a, a] + 2.0 * inner[a] + inner.diagonal()) / (mass[a] + mass)
+        return own[a] + own - union - lam_global - lam_local * (has[:, a] @ has)
+
+    change = np.array([changes(a) for a in range(k)])
+    alive, number = np.ones(k, dtype=bool), np.arange(k)
+    total, lowest, best = 0.0, 0.0, number.copy()
+    np.fill_diagonal(change, np.inf)
+    for _ in range(k - 1):
+        a, b = sorted(divmod(int(change.argmin()), k))
+        total += change[a, b]
+        inner[a] += inner[b]
+        inner[:, a] += inner[:, b]
+        mass[a] += mass[b]
+        has[:, a] = np.maximum(has[:, a], has[:, b])
+        number[number == b], alive[b] = a, False
+        change[b], change[:, b] = np.inf, np.inf
+        change[a] = change[:, a] = np.where(alive & (np.arange(k) != a), changes(a), np.inf)
+        if total < lowest:
+            lowest, best = total, number.copy()
+    found.put(best[label].astype(np.int32), k)
+    return found
 
 
 def local_of_gram(gram, groups, n_local, rounding):

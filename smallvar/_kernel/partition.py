@@ -287,12 +287,11 @@ class KernelClusters(ClusterMixin, KernelEstimator):
             warn_indefinite(self, gram)
         return gram
 
-    def _best_start(self, start):
-        """Run ``start(number)`` for all starts; the path of the best one becomes the result's."""
-        starts = (start(number) for number in range(self.n_init))
+    def _best_start(self, starts, total):
+        """Run all of the ``total`` starts; the path of the best one becomes the result's."""
         loop = self._loop()
-        finished = (one.run(loop) for one in starts)
-        best = best_of(finished, total=self.n_init, callback=loop.callback)
+        finished = (start.run(loop) for start in starts)
+        best = best_of(finished, total=total, callback=loop.callback)
         self.objective_, self.objective_path_ = best.objective, np.array(best.progress.path)
         self.n_iter_ = best.progress.n_iter
         return best

@@ -717,6 +717,7 @@ def _descend(problem, sample, start, step):
     path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0], price=price)
     with np.errstate(divide="ignore", invalid="ignore"):
         path._width = own[1] / own[0]
+        path._scores = np.array([stop.criterion for stop in stops]) - tie * np.log(np.clip(np.where(ranges[0]>0, ranges[1] / ranges[0],0), 1.0, WIDE)) * (np.array(counts) > 1)
     return path, best.metric
 
 

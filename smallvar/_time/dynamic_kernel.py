@@ -25,6 +25,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
 
     kept_points_: list[NDArray[np.float64]]
     kept_coefficients_: list[NDArray[np.float64]]
+    gamma_: float | None
 
     def _check_parameters(self):
         super()._check_parameters()
@@ -39,8 +40,18 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
     def _begin(self, d, recording):
         super()._begin(d, recording)
         self.kept_points_, self.kept_coefficients_ = [], []
+        for name in ("gamma_", "_learned_by"):
+            vars(self).pop(name, None)
+
+    def _resolve_penalties(self, X, weight, n_threads):
+        self.gamma_ = self._find_gamma(X)
+        self._remember_kernel()
+        super()._resolve_penalties(X, weight, n_threads)
+        self._resolved["gamma"] = self.gamma
 
     def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.float64]:
+        if not reset and "_learned_by" in vars(self):  # a parameter may have been set since
+            self._check_same_kernel()
         X = super()._validate(X, reset=reset, least=least).astype(np.float64, copy=False)
         if len(X):
             warn_remote(self, X)
@@ -164,8 +175,12 @@ class KernelDynamicMeans(_KernelMovingClusters):
         batch, then the kept points. So it may depend on the whole set. A callable with a parameter
         ``n_batch`` is told by it how many of the rows are the batch.
     gamma : float, default=None
-        Parameter of the kernels "rbf", "laplacian", "poly", "sigmoid" and "chi2"; None means 1 /
-        n_features (1 for "chi2").
+        Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
+        "rbf", 0.3 / (median squared distance between rows); for "laplacian", the same with the
+        distance that it is made of, the sum of absolute differences; for the others, and where all
+        rows are equal, scikit-learn's default, for most 1 / n_features. The median is over the rows
+        of the first batch that has any, copies once, of 500 rows if there are more; there the value
+        stays. A function is given ``gamma`` if it is not None.
     kernel_params : dict, default=None
         Further arguments of the kernel.
     budget : int, default=100
@@ -210,6 +225,8 @@ class KernelDynamicMeans(_KernelMovingClusters):
         Time steps so far, those of gaps included.
     lam_ : float
         The penalty used.
+    gamma_ : float or None
+        The ``gamma`` used; None where the kernel has none.
     q_ : float
         Q.
     tau_ : float
@@ -376,8 +393,12 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         batch, then the kept points. So it may depend on the whole set. A callable with a parameter
         ``n_batch`` is told by it how many of the rows are the batch.
     gamma : float, default=None
-        Parameter of the kernels "rbf", "laplacian", "poly", "sigmoid" and "chi2"; None means 1 /
-        n_features (1 for "chi2").
+        Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
+        "rbf", 1 / (median squared distance between rows); for "laplacian", the same with the
+        distance that it is made of, the sum of absolute differences; for the others, and where all
+        rows are equal, scikit-learn's default, for most 1 / n_features. The median is over the rows
+        of the first batch that has any, copies once, of 500 rows if there are more; there the value
+        stays. A function is given ``gamma`` if it is not None.
     kernel_params : dict, default=None
         Further arguments of the kernel.
     budget : int, default=100
@@ -419,6 +440,8 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         Time steps so far, those of gaps included.
     lam_ : float
         The penalty used.
+    gamma_ : float or None
+        The ``gamma`` used; None where the kernel has none.
     q_ : float
         Q.
     tau_ : float
@@ -489,6 +512,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
 
     bound_: float
     eigenvalues_: NDArray[np.float64]
+    _share = 1.0
 
     @keywords_only("squared units of the feature space")
     def __init__(

@@ -298,8 +298,8 @@ class MovingClusters(ClusterMixin, Estimator):
     def partial_fit(self, X: ArrayLike, y: object = None, *, elapsed: int = 1) -> Self:
         """Take in one time step.
 
-        ``lam``, ``t_q``, ``k_tau``, ``q`` and ``tau`` must stay what they were at the first batch
-        that was not empty, ``random_state`` what it was at the first.
+        ``lam``, ``t_q``, ``k_tau``, ``q``, ``tau`` and the kernel must stay what they were at the
+        first batch that was not empty, ``random_state`` what it was at the first.
 
         Parameters
         ----------

@@ -20,8 +20,6 @@ SMALLEST_STEP = 1e-150  # absolute: the square of a smaller difference of neighb
 SMALLEST_PRICE, LARGEST_PRICE = 1e-300, 1e300  # of a piece, of the mean weight: costs are finite
 NORMAL = 0.6744897501960817  # median of the absolute value of a standard normal variable
 TRIM, KEPT = 3.0, 0.9733369246625415  # differences beyond so many of their scales are no noise
-SURE = 2.5  # standard errors from which a correlation counts
-MOST_CORRELATED = 0.95  # larger correlations count as this one
 MOST_OPENINGS = 2048  # rows at which a piece may have begun
 MOST_PIECES = 1024  # which are merged all together
 FEW, STEP, SWEEPS = 64, 20, 5  # below FEW states the way down takes single steps
@@ -56,7 +54,6 @@ class Stop:
     k: int  # number of states
     states: NDArray[np.int32]  # of the pieces
     loss: float  # squared error and switches
-    disorder: float  # entropy of the states
 
 
 class Record:
@@ -146,25 +143,6 @@ def noise_of(record):
     return _of_covariance(steps)
 
 
-def slow_noise(record, labels, centers):
-    """The sum of variances, over long times, of what the states leave of the rows.
-
-    It is that of first-order autoregressive noise, s^2 (1 + rho) / (1 - rho). 0 where neighboring
-    rows of a segment are not alike, but for chance.
-    """
-    same = np.flatnonzero((labels[1:] == labels[:-1]) & ~record.first[1:])
-    same = _some(same, record.X.shape[1])
-    left, right = (record.X[same + i] - centers[labels[same]] for i in (0, 1))
-    # the spread of a sum of products that are of mean 0, however columns go together
-    each = np.einsum("ij,ij->i", left, right)
-    product, unit = float(each.sum()), float(np.abs(each).max(initial=0.0))
-    if not unit > 0.0 or not product > SURE * unit * np.sqrt(np.square(each / unit).sum()):
-        return 0.0
-    total = 0.5 * float(np.square(left).sum() + np.square(right).sum())
-    correlation = min(product / total, MOST_CORRELATED)
-    return total / len(same) * (1.0 + correlation) / (1.0 - correlation)
-
-
 def _of_covariance(steps):
     """Eigenvalues of the mean of r r' over these rows r, descending."""
     if steps.shape[1] > MOST_COLUMNS:
@@ -246,13 +224,5 @@ def path_of(record, parts, price):
         opens = parts.first.copy()
         opens[1:] |= state[1:] != state[:-1]
         switches = int(opens.sum()) - len(record.begin) + 1
-        loss, disorder = error + price * switches, entropy(state[opens], k)
-        stops.append(Stop(k, state, loss, disorder))
+        stops.append(Stop(k, state, error + price * switches))
     return stops[::-1]
-
-
-def entropy(states, k):
-    """Of the shares that the states have in the segments, in nats, times the segments."""
-    count = np.bincount(states, minlength=k)
-    count = count[count > 0]
-    return float(-(count * np.log(count / count.sum())).sum())

@@ -25,19 +25,13 @@ from smallvar._core.validation import (
 from smallvar._selection.envelope import envelope, penalty_within
 from smallvar._sweeps.rounds import error_of
 from smallvar._sweeps.segments import viterbi
-from smallvar._time.record import (
-    Record,
-    cut,
-    entropy,
-    noise_of,
-    path_of,
-    prices,
-    slow_noise,
-)
+from smallvar._time.description import Description
+from smallvar._time.record import Record, cut, noise_of, path_of, prices
 
 CANDIDATES = 3  # numbers of states on the path from which a fit goes on
-ROUNDS, MORE = 10, 1.1  # of penalties, while the noise left asks for so much more
-SHARES = 1.0, 0.25  # of what a piece costs beside a switch, where lam is given
+LEVELS = 1.0, 2.0, 4.0, 8.0, 16.0  # variances of the noise that are tried, in estimated ones
+ALL, RATIO = 16, 1.25  # numbers of states up to ALL are compared; above, some of this ratio
+SHARE = 4.0  # between what pieces of different starts cost beside a switch
 TRIALS = 3  # pieces that are tried as new states at a fixed point
 LLOYD = 10  # sweeps over the segments of a state that is to become two
 
@@ -243,6 +237,20 @@ def _halves(mean, mass, center):
     return heavy * (rest / (heavy + rest)) * float(gap @ gap), far
 
 
+def _prices(noise, record):
+    """The least price of a state, and that of a switch; the mean weight where there is no noise."""
+    return prices(noise, record.n) if noise[0] > 0.0 else (record.mass, record.mass)
+
+
+def _apart(stops):
+    """The stops with few states, and some of the others."""
+    found = []
+    for stop in stops:
+        if stop.k <= ALL or stop.k >= RATIO * found[-1].k:
+            found.append(stop)
+    return found
+
+
 def _between(best, stops, least):
     """A penalty for which this start's number of states is best among the stops of the path."""
     loss = {stop.k: stop.loss for stop in stops}
@@ -274,6 +282,9 @@ class SegmentMeans(CenterEstimator):
         from the noise between neighboring rows: see Notes.
     max_clusters : int, default=None
         Never have more states than this.
+    n_init : int, default=3
+        Number of prices at which pieces are made that starts begin with. The start with the lowest
+        objective is kept.
     max_iter : int, default=300
         Largest number of sweeps; those that open states do not
         count, but there are at most ``max_iter + n_samples``.
@@ -341,8 +352,8 @@ class SegmentMeans(CenterEstimator):
     last piece may have begun are left, up to rounding where some rows are some 10^8 times as far
     as others), and goes on from states for which pieces are merged, as
     clusters are on the path of :func:`lambda_path`. With a number for ``lam`` pieces are made at
-    two prices, three numbers of states of each are tried, and the lowest objective is kept. There
-    is nothing random in it.
+    ``n_init`` prices, three numbers of states of each are tried, and the lowest objective is kept;
+    with "auto" that is done for the number of states chosen. There is nothing random in it.
 
     The paper's objective has, in place of ``lam_switch``, the negative logarithms of transition
     probabilities, estimated along with the states, and a price for every pair of states between
@@ -358,18 +369,19 @@ class SegmentMeans(CenterEstimator):
     differences of neighboring rows, halved, without those beyond three of their scales (from the
     median of the absolute values), so states must last for some rows; where most differences are
     0, the variance is that of rounding to the least of the others. Where no row has a neighbor,
-    the covariance is that of all rows: give penalties then. Where what is left by the states
-    then found is autocorrelated, so that sum_t r_t' r_{t+1} = rho sum_t ||r_t||^2 over neighbors
-    in a segment, the covariance is multiplied so that its trace is the mean of ||r_t||^2 times
-    (1 + rho) / (1 - rho), the variance of autoregressive noise over long times, and states are
-    found again, until it grows no more. ``lam="auto"`` chooses the number of states that minimizes
-    ::
+    the covariance is that of all rows: give penalties then. ``lam="auto"`` and
+    ``lam_switch="auto"`` try states at both prices, and at 2, 4, 8 and 16 times this noise, and
+    choose those with the shortest description of the record ::
 
-        inertia + lam_switch_ * switches + least * K - 2 e_1 sum_k s_k log(s_k / s),
+        -2 sum_t log f(e_t) + 2 log C(n - q, S) + 2 S log(K - 1) + 2 q log(K) + 2 d K log(n),
 
-    s_k of s segments being in state k: the last term is what it takes to say which state each
-    segment is in. ``lam_`` is between the penalties for which that number of states is best,
-    and at least ``least``.
+    with S switches and n rows of d columns in q sequences. f is the density of t distributions,
+    of the degrees of freedom that fit best, as noise may have heavy tails, and e_t are the errors
+    of predicting what the states leave of the rows: r_t itself, or, where they are smaller by the
+    price of two parameters, r_t - phi r_{t-1} for autocorrelated noise, or r_t less an
+    exponentially weighted mean of the rows before it for levels that drift slowly. ``lam_`` is
+    between the penalties for which that number of states is best, and at least ``least`` at the
+    noise chosen.
 
     A row of weight w counts w times in means and objective. Rows of weight zero take no part, and
     get the state of the row after them in their sequence, or else of the one before. Penalties that
@@ -420,6 +432,7 @@ class SegmentMeans(CenterEstimator):
         lam: float | Literal["auto"] = "auto",
         lam_switch: float | Literal["auto"] = "auto",
         max_clusters: int | None = None,
+        n_init: int = 3,
         max_iter: int = 300,
         tol: float = 0.0,
         n_threads: int | None = None,
@@ -428,6 +441,7 @@ class SegmentMeans(CenterEstimator):
         self.lam = lam
         self.lam_switch = lam_switch
         self.max_clusters = max_clusters
+        self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
         self.n_threads = n_threads
@@ -438,6 +452,7 @@ class SegmentMeans(CenterEstimator):
         check_lam(self.lam, capped=self.max_clusters is not None, finite=True, options=("auto",))
         check_lam(self.lam_switch, capped=True, finite=True, name="lam_switch", options=("auto",))
         check_verbose(self.verbose)
+        check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.tol, "tol", low=0)
 
@@ -497,24 +512,15 @@ class SegmentMeans(CenterEstimator):
         loop, cap = self._loop(), record.n if self.max_clusters is None else self.max_clusters
         # less than a mean may be off by is no noise
         noise = np.maximum(noise_of(record), record.frame.rounding) * record.mass
-        for _ in range(ROUNDS):
-            least, price = prices(noise, record.n) if noise[0] > 0.0 else (record.mass,) * 2
-            price = price if self.lam_switch == "auto" else float(self.lam_switch)
-            if "auto" not in (self.lam, self.lam_switch):
-                break
-            best, stops, parts = self._choose(record, noise, least, price, cap, loop)
-            slow = slow_noise(record, best.labels, best.centers) * record.mass
-            if not slow > MORE * noise.sum():
-                break
-            noise *= slow / noise.sum()
+        if "auto" in (self.lam, self.lam_switch):
+            best, least, price = self._choose(record, noise, cap, loop)
+        else:
+            least, price = _prices(noise, record)[0], float(self.lam_switch)
         if self.lam == "auto":
-            best.resume(_between(best, stops, least), parts)
-            return best.run(loop)
+            return best
         lam = float(self.lam)
-        share = min(lam or np.inf, 0.5 * (noise.sum() + least))
         starts = []
-        for part in SHARES:
-            parts = cut(record, price + part * share)
+        for parts in self._pieces(record, noise, lam, least, price):
             stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
             stops = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
             starts += [(parts, stop) for stop in stops]
@@ -524,25 +530,51 @@ class SegmentMeans(CenterEstimator):
         )
         return best_of(runs, total=len(starts), callback=loop.callback)
 
-    def _choose(self, record, noise, least, price, cap, loop):
-        """The number of states with the shortest description; the path, and its pieces."""
-        # a mean for every piece takes up the noise of its columns
-        parts = cut(record, price + 0.5 * (noise.sum() + least))
-        stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
+    def _pieces(self, record, noise, lam, least, price):
+        """The pieces that the starts begin with, at ``n_init`` prices."""
+        share = min(lam or np.inf, 0.5 * (noise.sum() + least))
+        for number in range(self.n_init):  # 1, 1/4, 4, 1/16, 16 ...
+            power = (number + 1) // 2 * (-1.0 if number % 2 else 1.0)
+            yield cut(record, price + SHARE**power * share)
 
-        def description(loss, k, disorder):
-            return loss + least * k + 2.0 * noise[0] * disorder
+    def _choose(self, record, noise, cap, loop):
+        """The start whose states have the shortest description, and the prices it is found at.
 
-        some = sorted(stops, key=lambda s: description(s.loss, s.k, s.disorder))[:CANDIDATES]
-        best, lowest = None, np.inf
-        for stop in some:
-            one = _Start(record, stop.states[parts.numbers], least, price, cap)
-            one.run(loop)
-            states = one.labels[record.opens(one.labels)]
-            value = description(one.objective - least * one.k, one.k, entropy(states, one.k))
-            if value < lowest:
-                best, lowest = one, value
-        return best, stops, parts
+        At each level of the noise, those stops on the path go on that describe the record best.
+        """
+        description, lowest = Description(record, noise), np.inf
+        most = min(cap, max(1, record.n // 3))
+        for level in LEVELS:
+            least, price = _prices(level * noise, record)
+            price = price if self.lam_switch == "auto" else float(self.lam_switch)
+            # a mean for every piece takes up the noise of its columns
+            parts = cut(record, price + 0.5 * (level * noise.sum() + least))
+            stops = [stop for stop in path_of(record, parts, price) if stop.k <= most]
+            some = [
+                (description(stop.states[parts.numbers], stop.k), stop.k, stop)
+                for stop in _apart(stops)
+            ]
+            for _, _, stop in sorted(some, key=lambda each: each[:2])[:CANDIDATES]:
+                one = _Start(record, stop.states[parts.numbers], least, price, cap)
+                one.run(loop)
+                value = description(one.labels, one.k)
+                if value < lowest:
+                    lowest, chosen = value, (one, stops, parts, least, price)
+        best, stops, parts, least, price = chosen
+        if self.lam == "auto":
+            lam, labels = _between(best, stops, least), best.labels
+            best.resume(lam, parts)
+            best.run(loop)
+            if description(best.labels, best.k) > lowest:  # states that moves have made
+                best = _Start(record, labels, lam, price, cap).run(loop)
+            runs = [best]
+            for parts in self._pieces(record, noise, lam, least, price):
+                for stop in path_of(record, parts, price):
+                    if stop.k == best.k:
+                        states = stop.states[parts.numbers]
+                        runs.append(_Start(record, states, lam, price, cap).run(loop))
+            best = best_of([run for run in runs if run.k == best.k])
+        return best, least, price
 
     def fit_predict(
         self,

@@ -89,7 +89,8 @@ class HDPMeans(Remote, smallvar.HDPMeans):
 
     as :class:`smallvar.HDPMeans` does with numbers for both penalties: labels, centers and the
     objective after every sweep are the same, bit for bit. Each data set must lie whole in one
-    partition, whichever.
+    partition, whichever. There is no "auto" here, nor "farthest-first": both penalties must be
+    numbers. Those that :class:`smallvar.HDPMeans` finds in some whole data sets are a beginning.
 
     Parameters
     ----------

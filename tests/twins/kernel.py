@@ -129,6 +129,43 @@ def kernel_hdp(K, groups, lam_local, lam_global, *, max_iter=300):
     return labels, np.array(path), n_iter
 
 
+def merged(K, groups, lam_local, lam_global, fewest, root, sweeps):
+    """Where a start of the HDP begins with init="merge"; objectives are computed from scratch."""
+    n = len(K)
+
+    def distances(labels):
+        A = mean_coefficients(labels, np.ones(n))
+        return np.diag(K) - 2 * A @ K + np.einsum("ci,ij,cj->c", A, K, A)[:, None]
+
+    def objective(labels):
+        error = gram_error(K, labels, np.ones(n), mean_coefficients(labels, np.ones(n)))
+        pairs = set(zip(groups.tolist(), labels.tolist(), strict=True))
+        return error + lam_local * len(pairs) + lam_global * len(set(labels.tolist()))
+
+    points, least = [], distances(np.zeros(n, dtype=int))[0]
+    for _ in range(min(n, max(fewest, round(root * np.sqrt(n))))):
+        if points and not least.max() > 0:
+            break
+        points.append(int(least.argmax()))
+        apart = np.diag(K) - 2 * K[points] + np.diag(K)[points][:, None]
+        apart[np.arange(len(points)), points] = 0
+        least = apart.min(axis=0)
+    labels = without_gaps(apart.argmin(axis=0))[0]
+    for _ in range(sweeps):
+        labels = without_gaps(distances(labels).argmin(axis=0))[0]
+    best, lowest = labels, objective(labels)
+    while labels.max() > 0:
+        unions = []
+        for a in range(labels.max() + 1):
+            for b in range(a + 1, labels.max() + 1):
+                union = without_gaps(np.where(labels == b, a, labels))[0]
+                unions.append((objective(union), union))
+        value, labels = min(unions, key=lambda pair: pair[0])
+        if value < lowest:
+            best, lowest = labels, value
+    return best
+
+
 def padded_matching(new, old):
     """Link of each cluster (-1: new) by the Hungarian method: every cluster may stay alone."""
     from scipy.optimize import linear_sum_assignment
