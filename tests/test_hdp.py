@@ -497,7 +497,7 @@ def test_criterion_of_data_sets():
     X, groups, truth = overlapping(0)
     labels = truth.astype(np.int32)
     criterion = Criterion(X, None, RowsFrame(X, None, 1), 1)
-    pooled = criterion(criterion.sweep_of(labels, 15))[0]
+    pooled = criterion(criterion.relabeled(labels, 15))[0]
 
     def shared(groups):
         return hdp_choice.shared_criterion(criterion, labels, 15, Groups(groups, len(X)))

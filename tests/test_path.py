@@ -219,7 +219,7 @@ def test_criterion_equals_twin(family, seed):
             break
         centers = X[np.random.default_rng(seed).choice(len(X), K, replace=False)]
         labels = twins.exact.without_gaps(twins.exact.nearest(X, centers)[0])[0]
-        sweep = criterion.sweep_of(labels, labels.max() + 1)
+        sweep = criterion.relabeled(labels, labels.max() + 1)
         V, metric, error = criterion(sweep)
         assert error == pytest.approx(sweep.squared_error(), rel=1e-12)
         expected, rounder = twins.path.path_criterion(X, w[rows], labels, u)

@@ -42,7 +42,7 @@ def shared_criterion(criterion, labels, n_clusters, sets):
     It is that of the pooled rows, with a code for the labels of each data set by itself in place of
     one for all rows together, where that is shorter. With one data set both are the same.
     """
-    sweep = criterion.sweep_of(labels, n_clusters)
+    sweep = criterion.relabeled(labels, n_clusters)
     V = criterion(sweep)[0]
     share = criterion.distinct / criterion.n
     pairs, of = np.unique(sets.number.astype(np.int64) * n_clusters + labels, return_inverse=True)

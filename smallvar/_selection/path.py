@@ -519,7 +519,14 @@ def _find_in_metrics(problem, rng, init, rough, look, tell):
             break
         start = sample.turn(metric, path.modeled(path.longest))
         step = _fine(0, False) if problem.number is None else _about(problem.number)
-        other, metric = _descend(problem, sample, start, step)
+        other, next_metric = _descend(problem, sample, start, step)
+        n = sample.descent.X.shape[0]
+        if n <= SMALL and problem.number is None and sample.criterion.floor.any():
+            start, _, _ = _survey(problem, sample, max(20, int(4 * np.sqrt(n))), rng, tell)
+            again, again_metric = _descend(problem, sample, start, step)
+            if again.value < other.value:
+                other, next_metric = again, again_metric
+        metric = next_metric
         tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
         if not other.value < path.value - sample.criterion.tie:
             break
