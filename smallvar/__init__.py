@@ -45,6 +45,7 @@ from smallvar._plot.groups import GroupDisplay
 from smallvar._plot.matrices import GramDisplay
 from smallvar._plot.paths import DendrogramDisplay, PathDisplay
 from smallvar._plot.tracks import TrackDisplay
+from smallvar._selection.confidence import UnclearNumberWarning
 from smallvar._selection.path import lambda_path
 from smallvar._selection.penalty import farthest_first_lambda, hdp_lambdas
 from smallvar._time.dynamic import DynamicMeans
@@ -77,6 +78,7 @@ __all__ = [
     "SpectralDynamicMeans",
     "SphericalDPMeans",
     "TrackDisplay",
+    "UnclearNumberWarning",
     "__version__",
     "coreset",
     "cut_path",

@@ -30,6 +30,7 @@ from smallvar._core.validation import (
     learned,
     mean_weight,
 )
+from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import cut_guess
 
@@ -263,6 +264,7 @@ default="squared_euclidean"
                 best = self._fit_rule(rule, X, relative, given, rng, n_threads)
             if not best.ended:
                 warn_not_converged(self, self.n_iter_)
+            warn_if_unclear(self)
         return self
 
     def _fit_rule(self, rule, X, weight, given, rng, n_threads):

@@ -21,6 +21,7 @@ from smallvar._core.validation import (
     check_ratio,
     check_weights,
 )
+from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.path import DENSE_BYTES, LambdaPath, dense_bytes, find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
 from smallvar._sweeps.collapsed import CollapsedSweep
@@ -336,6 +337,7 @@ class DPMeans(NearestCenters, CenterEstimator):
                 warnings.warn(reachable, UserWarning, stacklevel=2)
             if not best.ended:
                 warn_not_converged(self, self.n_iter_)
+            warn_if_unclear(self)
         return self
 
     def _described(self, n_samples, lam, given):

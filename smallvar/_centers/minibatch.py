@@ -25,6 +25,7 @@ from smallvar._core.validation import (
     one_row,
     some_rows,
 )
+from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.path import LambdaPath, check_reached, find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
 from smallvar._sweeps.seeds import nearest_seed
@@ -184,6 +185,8 @@ class BatchEstimator(CenterEstimator):
                 self.cluster_centers_ = centers
             self._step(X, weight, n_threads)
             self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
+            if first:
+                warn_if_unclear(self)
         return self
 
 
@@ -398,6 +401,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
                     sweep.assign()
                 self._take(self._stream[0].only(kept), sweep.centers, self.cluster_weights_[kept])
             self._finish(sweep)
+            warn_if_unclear(self)
         return self
 
     def _refilled(self, X, weight, kept, n_threads):

@@ -22,6 +22,7 @@ from smallvar._core.validation import (
     some_rows,
 )
 from smallvar._selection.columns import count_distinct
+from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.path import LambdaPath, find_path
 from smallvar._sweeps.sums import exact_total
 
@@ -235,6 +236,7 @@ class RobustDPMeans(CenterEstimator):
             self._fit(X, weight, given, rng, n_threads)
             if not self._ended:
                 warn_not_converged(self, self.n_iter_)
+            warn_if_unclear(self)
         return self
 
     def _fit(self, X, weight, given, rng, n_threads):

@@ -31,6 +31,7 @@ from smallvar._core.validation import (
     some_rows,
     sparse_rows,
 )
+from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, cut_guess, farthest_row
@@ -442,6 +443,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             best = self._fit(X, relative, given, rng, n_threads)
             if not best.ended:
                 warn_not_converged(self, self.n_iter_)
+            warn_if_unclear(self)
         return self
 
     def _given_centers(self, X, n_threads):
@@ -490,7 +492,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             return Start(point, sweep, centers, False, order, self._error_share)
 
         def path(rng, **options):
-            return find_path(X, weight, rng, n_threads, look=LOOK, **options)
+            return find_path(X, weight, rng, n_threads, look=LOOK, transforms=False, **options)
 
         def penalty(path):
             return saving(path, X, weight, n_threads)
@@ -518,7 +520,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         given, lam = self._given_centers(X, n_threads), self._penalty(X, weight, n_threads)
         vars(self).pop("path_", None)
         if lam is None:
-            options = {**self._path_options(), "init": given, "look": LOOK}
+            options = {**self._path_options(), "init": given, "look": LOOK, "transforms": False}
             self.path_ = path = find_path(X, weight, rng, n_threads, **options)
             given = as_directions(path.centers(path.best), X, weight, n_threads)
             lam = opening_penalty(X, weight, given, n_threads)

@@ -427,7 +427,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         if lam != "auto":  # rows without weight count for what may be guessed
             guess = min(cut_guess(self.guess, X.shape[0]), problem.n)
         elif not issparse(X) and isinstance(self.kernel, str) and self.kernel in OF_ROWS:
-            guess = find_path(X, weight, rng, resolve_threads(None)).best
+            guess = find_path(X, weight, rng, resolve_threads(None), transforms=False).best
         if lam == "farthest-first":
             return mean_weight(weight) * float(problem.farthest_first(guess)), None
         pairs = values, Y = problem.eigen(np.inf, rng, least=min(problem.n, (guess or MOST) + 1))

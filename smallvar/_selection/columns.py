@@ -18,7 +18,7 @@ EXACT = 1e-4  # of the standard deviation: what is nearer to the mean is the mea
 SKEWED = 1.0  # skewness beyond which a column is one-sided
 FEW_ROWS, NEIGHBORS = 1000, 3  # rows for the spread of columns; rows compared with each
 BLOCK = 4096
-FEW_VALUES = 10  # a column with fewer distinct values is not transformed
+FEW_VALUES = 10  # a column with fewer distinct values has few
 
 
 @dataclass
@@ -99,7 +99,7 @@ def count_different(X):
 
 
 def recorded_variance(X, weight):
-    """Return the variance within a step of each column, and whether each was recorded in steps.
+    """Return the variance within a step of each column; which were recorded, which have few values.
 
     Values recorded in steps of h tell nothing finer: a density of them must not be narrower than
     one whose variance is h**2 / 12, that within a step. Cutting a column of m equally frequent
@@ -114,13 +114,15 @@ def recorded_variance(X, weight):
     """
     X, weight = look_at(X, weight)
     d = X.shape[1]
-    step, recorded = np.zeros(d), np.zeros(d, dtype=bool)
+    step, recorded, few = np.zeros(d), np.zeros(d, dtype=bool), np.zeros(d, dtype=bool)
     for j in range(d):
-        step[j], recorded[j] = _step(distinct_values(X[:, j], weight))
+        values = distinct_values(X[:, j], weight)
+        step[j], recorded[j] = _step(values)
+        few[j] = len(values.value) < FEW_VALUES
     variance = step**2 / 12.0
     for group, m in _one_hot(X):
         variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
-    return variance, recorded
+    return variance, recorded, few
 
 
 def _step(values):
@@ -173,7 +175,7 @@ def _one_hot(X):
     low, high = X.min(axis=0), X.max(axis=0)
     near = SAME * (high - low)
     binary = (high > low) & ((X - low <= near) | (high - X <= near)).all(axis=0)
-    is_high = X > 0.5 * (low + high)
+    is_high = X - low > high - X
     group, covered = [], np.zeros(len(X), dtype=bool)
     for j in range(X.shape[1] + 1):
         ends = j == X.shape[1] or not binary[j] or (covered & is_high[:, j]).any()

@@ -32,14 +32,15 @@ class Criterion:
         self.X, self.weight, self.frame = X, weight, frame
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.distinct, self.d = count_different(X), X.shape[1]
-        self.floor, recorded = recorded_variance(X, weight)
-        self.recorded = recorded
+        self.floor, recorded, self.few_valued = recorded_variance(X, weight)
         self.cap = self.distinct // 3
         if recorded.all():
             self.cap, self.distinct = self.distinct, X.shape[0]
         self.tie = PRICE * np.log(self.distinct)
         self.total, self.rank = self._scatter(None) if self.d > 1 else None, self.d
-        if 1 < self.d < self.distinct and not recorded.all():  # fewer rows than columns say nothing of that
+        if (
+            1 < self.d < self.distinct and not recorded.all()
+        ):  # fewer rows than columns say nothing of that
             offset = frame.mean - frame.origin
             e = np.linalg.eigvalsh(self.total / self.n - np.outer(offset, offset))
             self.rank = max(1, int((e > ZERO_VARIANCE * e[-1]).sum()))
@@ -101,7 +102,7 @@ class Criterion:
             squares, image = sweep.residuals(W, 1.0 / long)
             error = self._sum(squares)
             squares += floor
-            image += np.float32((W.astype(float)**2 @ self.floor).sum() / long**2)
+            image += np.float32((W.astype(float) ** 2 @ self.floor).sum() / long**2)
             V = value(squares.copy(), 0.0, 1)
             squares = np.maximum(squares / e[-1] - image, 0.0) if few else image.astype(np.float64)
             V = min(V, value(squares, float(np.log(e).sum()), d * q - q * (q - 1) / 2 + 1))
@@ -110,7 +111,10 @@ class Criterion:
             if own is not None:
                 V = min(V, value(*own, 3 * K, PER_COLUMN))
         if K == 1 and d == self.d and self.frame.spread.min() > 0.0:
-            box = 2.0 * u * float(np.log(self.frame.spread + np.sqrt(12*self.floor)).sum()) + unit * PRICE * 2 * d
+            box = (
+                2.0 * u * float(np.log(self.frame.spread + np.sqrt(12 * self.floor)).sum())
+                + unit * PRICE * 2 * d
+            )
             if box < V:
                 V, metric = box, None
         return V + self.constant, metric, error

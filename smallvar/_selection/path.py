@@ -27,6 +27,7 @@ from smallvar._selection.columns import (
     filled_values,
     rows_filled,
 )
+from smallvar._selection.confidence import of_several, of_single, shares
 from smallvar._selection.criterion import BLOCK, Criterion, Relabeled
 from smallvar._selection.envelope import Path, envelope, penalty_within
 from smallvar._sweeps.merge import MergeSweep
@@ -268,7 +269,11 @@ class _Problem:
 
     def _leave_filled_out(self):
         """Leave rows out that have a value filled in, if that leaves most of them."""
-        if issparse(self.X) or self.family is not squared_euclidean or not self.lam is self.number is None:
+        if (
+            issparse(self.X)
+            or self.family is not squared_euclidean
+            or not self.lam is self.number is None
+        ):
             return
         found = filled_values(self.X, self.weight)
         if not found:
@@ -496,11 +501,14 @@ def find_path(
         path, plain, sample, turned = _find_in_metrics(problem, rng, init, rough, look, tell)
         if lam is None and init is None and not rough and transforms and number is None:
             problem.transform = PowerTransform(sample.plain.X, sample.plain.weight)
-            if problem.transform.columns:
+            skewed = problem.transform.columns
+            if skewed:
                 other = _find_in_metrics(problem, rng, init, rough, look, tell)
                 if other[0].value_per_row < path.value_per_row and other[0].plausible:
                     path, _, sample, turned = other
             problem.transform = None
+            columns = np.flatnonzero(problem.varying)
+            path.skewed, path.few_valued = columns[skewed], columns[sample.criterion.few_valued]
         if not in_metric or turned is None or sample.raw is not None:
             path.settle(sample, plain)
             return path
@@ -657,11 +665,28 @@ def _survey_down(problem, sample, tell, grain=False):
     return centers[_top(centers, best)], wider, best
 
 
-def _best(problem, stops, ranges, tie):
-    """The stop with the lowest objective, or criterion.
+def _ratios(ranges):
+    """The largest penalty for which each number is best over the smallest; 0 if it never is."""
+    low, high = ranges
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((low > 0.0) & (low < high), high / low, 0.0)
 
-    Criteria that differ by less than the price of a parameter are as good as equal: of the numbers
-    above 1 among them, that whose clustering is best over the widest range of penalties is taken.
+
+def _scores(stops, ranges, tie):
+    """The criterion of each number, less a bonus if it is best over a wide range of penalties.
+
+    Criteria that differ by less than ``tie``, the price of a parameter, are nearly as good as
+    equal: the number is preferred whose clustering stands out.
+    """
+    bonus = tie * np.log(np.clip(_ratios(ranges), 1.0, WIDE))
+    several = np.array([stop.k > 1 for stop in stops])
+    return np.array([stop.criterion for stop in stops]) - bonus * several
+
+
+def _best(problem, stops, scores):
+    """The stop with the number asked for, the lowest objective, or the lowest criterion.
+
+    Where the lowest criterion is not that of a single cluster, scores decide.
     """
     allowed = problem.allowed(stops)
     if problem.number is not None:  # in another metric a path may lack it: it is not taken then
@@ -669,12 +694,9 @@ def _best(problem, stops, ranges, tie):
     best = min(allowed, key=problem.value)
     if problem.lam is not None or best.k == 1:
         return best
-    low, high = ranges
-    with np.errstate(divide="ignore", invalid="ignore"):
-        width = np.where((low > 0.0) & (low < high), high / low, 0.0)
-    bonus = tie * np.log(np.clip(width, 1.0, WIDE))
-    several = [i for i, stop in enumerate(allowed) if stop.k > 1]
-    return allowed[min(several, key=lambda i: allowed[i].criterion - bonus[i])]
+    allowed = {stop.k for stop in allowed}
+    several = [i for i, stop in enumerate(stops) if stop.k > 1 and stop.k in allowed]
+    return stops[min(several, key=lambda i: scores[i])]
 
 
 def _completed(problem, sample, found):
@@ -710,9 +732,8 @@ def _descend(problem, sample, start, step):
             stops.append(stop)
             least = stop.error
     ranges = envelope([stop.k for stop in stops], [stop.error for stop in stops])
-    counts = [stop.k for stop in stops]
-    own = envelope(counts, [stop.own_error for stop in stops])
-    best = _best(problem, stops, ranges, tie)
+    scores = _scores(stops, ranges, tie)
+    best = _best(problem, stops, scores)
     taken = 0
     for stop in stops:
         taken += stop.centers.size
@@ -720,11 +741,8 @@ def _descend(problem, sample, start, step):
         stop.centers = problem.whole(stop.centers) if kept else None
     scale = np.sqrt(sample.share)
     tree = [(a, b, height / scale, size) for a, b, height, size in descent.tree]
-    price = sample.criterion.price_of_cluster
-    path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0], price=price)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        path._width = own[1] / own[0]
-        path._scores = np.array([stop.criterion for stop in stops]) - tie * np.log(np.clip(np.where(ranges[0]>0, ranges[1] / ranges[0],0), 1.0, WIDE)) * (np.array(counts) > 1)
+    path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0])
+    path.weigh(stops, scores, ranges, sample)
     return path, best.metric
 
 
@@ -790,16 +808,18 @@ class LambdaPath(Path):
 
     columns = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
 
-    def __init__(
-        self, problem, stops, best, ranges, tree, tie, n_samples, metric=None, price=0.0
-    ):
+    def __init__(self, problem, stops, best, ranges, tree, tie, n_samples, metric=None):
         self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
         self.criterion = np.array([stop.criterion for stop in stops])
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
         self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
         self.value = min((stop.criterion for stop in problem.allowed(stops)), default=np.inf)
-        self._price = price
+        single = len(stops) == 1
+        self.confidence = 1.0 if single else np.nan
+        self.confidences = np.full(len(stops), self.confidence)
+        self.few_valued = self.skewed = np.empty(0, dtype=np.intp)
+        self.plausible = True
         self.value_per_row = self.value / n_samples
         self.longest = max(stop.k for stop in stops if stop.centers is not None)
         self.found_error = np.array([stop.error for stop in stops])
@@ -820,14 +840,33 @@ class LambdaPath(Path):
         most = high[i] if high[i] > 0.0 else np.inf  # fewer clusters have no larger error
         self.lam = penalty_within(low[i], most, 2.0 * error[0] or 1.0)
 
-    @property
-    def plausible(self):  # numpydoc ignore=RT01
-        """Whether a single cluster, where that is best, is also likelier than the next best."""
-        if self.best > 1 or len(self.counts) == 1:
-            return True
-        second = 1 + self.criterion[1:].argmin()
-        priced = self._price * (self.counts[second] - 1)
-        return bool(self.criterion[0] < self.criterion[second] - priced)
+    def weigh(
+        self,
+        stops: list[Clustering],
+        scores: NDArray[np.float64],
+        ranges: tuple[NDArray[np.float64], NDArray[np.float64]],
+        sample: _Sample,
+    ) -> None:  # numpydoc ignore=PR01
+        """Say how sure the number is, after the way down on this sample."""
+        problem, criterion = self._problem, sample.criterion
+        given = not problem.lam is problem.number is None
+        if given or problem.family is not squared_euclidean or len(stops) == 1:
+            return
+        i = int(np.searchsorted(self.counts, self.best))
+        others = np.delete(scores, i)
+        if self.best > 1:
+            own = envelope(self.counts, [stop.own_error for stop in stops])
+            gap = (others.min() - scores[i]) / criterion.tie
+            confidence = of_several(_ratios(own)[i], _ratios(ranges)[i], gap)
+        else:
+            second = 1 + int(self.criterion[1:].argmin())
+            gap = self.criterion[second] - self.criterion[0]
+            gap -= criterion.price_of_cluster * (self.counts[second] - 1)
+            gap = gap / criterion.distinct if np.isfinite(gap) else np.inf
+            self.plausible = bool(gap > 0.0)
+            confidence = of_single(gap, criterion.distinct, sample.raw is not None)
+        self.confidence = confidence
+        self.confidences = shares(scores, i, confidence, criterion.tie)
 
     def modeled(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
         """The centers as they were found on the way down, of the rows that it was on."""

@@ -470,7 +470,7 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         X, weight, times = self._draw(team, known, rng)
 
         def path(rng, **options):
-            return find_path(X, weight, rng, n_threads, look=LOOK, **options)
+            return find_path(X, weight, rng, n_threads, look=LOOK, transforms=False, **options)
 
         def penalty(path):
             return saving(path, X, weight, n_threads, times)

@@ -1,0 +1,136 @@
+"""How likely the number of clusters that a merge path chose is right, and the warning if it is not.
+
+The coefficients are those of logistic regressions on some 1,000 data sets whose number of clusters
+is known: generated ones, round, long, overlapping and of other shapes, tables with flags, codes and
+skewed columns, and real ones.
+"""
+
+import warnings
+
+import numpy as np
+
+CLEAR = 0.5  # confidence below which a number is not clear
+# of log(ratio of penalties) in the metric of the path and of the data, of log(1 + gap), and of 1
+SEVERAL = (0.8, 1.2, 1.6, -4.1)
+RATIOS = (0.5, 30.0)  # what a ratio of penalties counts at least and at most
+# of the gap without prices times sqrt(rows), of a transform having been taken, and of 1
+SINGLE = (0.085, 2.5, -0.25)
+GAPS = (-10.0, 25.0)
+LEAST, MOST = 0.1, 0.98  # share that is right of the numbers that least, and most, speaks for
+SPREAD = 4.0  # ties by which a number must be worse to be e times less likely than another
+SIMILAR = 1 / 3  # of the confidence of the chosen number: others that have as much fit as well
+PIECES = 5  # of so many clusters and more some may be pieces of one that is not compact
+
+
+class UnclearNumberWarning(UserWarning):
+    """The number of clusters that the data were to decide on is not clear.
+
+    ``path_.confidence`` is below 0.5. It can be silenced by ``warnings.filterwarnings("ignore",
+    category=smallvar.UnclearNumberWarning)``, or by giving ``n_clusters`` or a number for ``lam``.
+    """
+
+
+def of_several(own_ratio, ratio, gap):
+    """Return the confidence in a number above 1.
+
+    Parameters
+    ----------
+    own_ratio, ratio : float
+        The largest penalty for which the number is best over the smallest: in the metric in which
+        the path was found, and in that of the data.
+    gap : float
+        By how much the next best number is worse by the criterion, in ties.
+    """
+    own, data = (
+        np.log(np.clip(r, *RATIOS)) if r == r else np.log(RATIOS[0]) for r in (own_ratio, ratio)
+    )
+    a, b, c, one = SEVERAL
+    return _logistic(a * own + b * data + c * np.log1p(max(gap, 0.0)) + one)
+
+
+def of_single(gap, n_distinct, transformed):
+    """Return the confidence in a single cluster.
+
+    Parameters
+    ----------
+    gap : float
+        By how much the next best number is worse by the criterion without the price of clusters,
+        for each distinct row.
+    n_distinct : int
+        Number of distinct rows.
+    transformed : bool
+        Whether columns were transformed.
+    """
+    a, b, one = SINGLE
+    return _logistic(a * np.clip(gap * np.sqrt(n_distinct), *GAPS) + b * transformed + one)
+
+
+def _logistic(x):
+    return float(LEAST + (MOST - LEAST) / (1.0 + np.exp(-x)))
+
+
+def shares(scores, best, confidence, tie):
+    """Return the confidence in every number: the others share what is left by their criteria."""
+    behind = (scores - scores[best]) / max(tie, 1e-300) / SPREAD
+    weight = np.exp(-np.clip(behind, 0.0, 700.0))
+    weight[best] = 0.0
+    total = weight.sum()
+    out = (1.0 - confidence) * weight / total if total > 0.0 else weight
+    out[best] = confidence if total > 0.0 else 1.0
+    return out
+
+
+def as_good(counts, confidences, best):
+    """Return the numbers, besides the chosen one, that fit about as well."""
+    least = SIMILAR * confidences[counts == best][0]
+    others = counts[(confidences >= least) & (counts != best)]
+    return others if len(others) else counts[np.argsort(-confidences, kind="stable")][:2][1:]
+
+
+def warn_if_unclear(estimator):
+    """Warn where an estimator's number of clusters was found on a path, and is not clear.
+
+    Not where the estimator was given the number, or as many clusters as it allows were found.
+    """
+    path = getattr(estimator, "path_", None)
+    if path is None or not path.confidence < CLEAR:
+        return
+    most = getattr(estimator, "max_clusters", None)
+    if most is not None and path.best >= most:
+        return
+    names = getattr(estimator, "feature_names_in_", None)
+
+    def listed(columns):
+        words = [str(j) if names is None else repr(str(names[j])) for j in columns[:5]]
+        return ", ".join(words) + (", ..." if len(columns) > 5 else "")
+
+    others = np.sort(as_good(path.counts, path.confidences, path.best)).tolist()
+    fit = f"{', '.join(map(str, others[:5]))} fit{'s' if len(others) == 1 else ''} about as well"
+    reasons = []
+    if len(path.few_valued):
+        reasons.append(
+            f"columns with few values ({listed(path.few_valued)}) may be what splits the rows: "
+            "compare the clusters without them"
+        )
+    if len(path.skewed):
+        reasons.append(
+            f"columns are skewed ({listed(path.skewed)}): their logarithm may be better to cluster"
+        )
+    if not reasons and path.best == 1:
+        reasons.append(
+            "clusters that overlap or are not compact may look like one: see path_.labels(2), or "
+            "sklearn.cluster.HDBSCAN for clusters of any shape"
+        )
+    elif not reasons and path.best >= PIECES:
+        reasons.append(
+            "some may be pieces of clusters that are not compact: sklearn.cluster.HDBSCAN, or "
+            "smallvar.PenalizedCut on a graph of neighbors, finds clusters of any shape"
+        )
+    elif not reasons:
+        reasons.append(f"clusters overlap: compare path_.labels({others[0] if others else 2})")
+    warnings.warn(
+        f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "
+        f"{fit}; {'; '.join(reasons)}. With n_clusters the number is given",
+        UnclearNumberWarning,
+        stacklevel=4,  # of the call of fit, which follows callbacks
+    )
