@@ -118,6 +118,24 @@ def test_no_confidence_for_other_divergences(divergence):
     assert np.all(np.isnan(model.path_.confidences))
 
 
+@pytest.mark.parametrize("name", ["iris", "cancer"])
+def test_confidence_where_labels_are_in_the_metric_of_the_clusters(name):
+    X = stable_tables()[name]
+    path, other = (DPMeans(metric=m, random_state=0).fit(X).path_ for m in ("euclidean", "auto"))
+    assert other.metric is not None and path.metric is None
+    assert (other.best, other.confidence) == (path.best, path.confidence)
+    assert np.array_equal(other.skewed, path.skewed)
+    assert len(unclear(lambda: DPMeans(metric="auto", random_state=0).fit(X))[0]) == 1
+
+
+@pytest.mark.parametrize("algorithm", ["delayed", "collapsed", "merge"])
+def test_confidence_is_that_of_the_path_for_all_algorithms(algorithm):
+    path = DPMeans(random_state=0).fit(MOONS).path_
+    found, model = unclear(lambda: DPMeans(algorithm=algorithm, random_state=0).fit(MOONS))
+    assert len(found) == 1
+    assert model.path_.confidence == path.confidence
+
+
 # the warning
 
 
