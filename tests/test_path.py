@@ -1000,7 +1000,7 @@ def test_auto_from_given_centers():
 
 
 def test_starts_keep_the_path_of_the_lowest_criterion():
-    X = blobs(np.random.default_rng(2), 500, 2, 25, spread=0.09)
+    X = blobs(np.random.default_rng(2), 2500, 2, 25, spread=0.09)
     rng, found = check_random_state(3), []
     for start in range(4):
         if start:
