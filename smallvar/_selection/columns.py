@@ -8,12 +8,12 @@ from scipy.stats import skew, yeojohnson, yeojohnson_normmax
 
 ROWS = 5000  # at most so many rows are looked at, evenly spaced
 SAME = 1e-5  # of the spread of a column: values that are nearer to each other are one value
-QUICK, EQUAL = 512, 2  # rows that tell a column of numbers: at most so many are equal to others
+QUICK, EQUAL = 512, 8  # rows that tell a column of numbers: at most so many are equal to others
 DISTINCT = 0.5  # distinct values, of the rows: a column with more was not recorded in steps
 RARE = 0.05  # of the rows: the rarest values, which may be off the grid of the others
 ON_GRID = 0.05  # of a step: how far from the grid a value may be
 FREQUENT = 0.2  # of the rows: a value that so many share, in a column of numbers, is a kind of row
-FILLED = (0.01, 0.2)  # of the rows: a mean or median that so many share was filled in
+FILLED = (0.03, 0.2)  # of the rows: a mean or median that so many share was filled in
 CENTRAL = 0.1  # of the standard deviation: how far from mean or median such a value may be
 EXACT = 1e-4  # of the standard deviation: what is nearer to the mean is the mean
 SKEWED = 1.0  # skewness beyond which a column is one-sided
@@ -275,11 +275,12 @@ class PowerTransform:
     def __init__(self, X, weight):
         X, weight = look_at(X, weight)
         self.columns, self._parts = [], []
-        for j, x in enumerate(X.T):
-            unit = np.ptp(x)
-            if not unit > 0.0 or abs(skew((x - x[0]) / unit)) < SKEWED:
-                continue
-            unit *= ((x - x[0]) / unit).std()
+        low, size = X.min(axis=0), np.ptp(X, axis=0)
+        scaled = (X - low) / np.where(size > 0.0, size, 1.0)
+        with np.errstate(invalid="ignore"):
+            one_sided = (size > 0.0) & (np.abs(skew(scaled, axis=0)) >= SKEWED)
+        for j in np.flatnonzero(one_sided):
+            x, unit = X[:, j], size[j] * scaled[:, j].std()
             if len(distinct_values(x, weight).value) < FEW_VALUES:
                 continue
             parts = [_fitted(x, origin, unit) for origin in (np.median(x), x.min())]
