@@ -24,6 +24,9 @@ class Criterion:
     for a single cluster, a uniform box. The entropy of p makes this a likelihood of rows *and*
     labels: by it a Gaussian, of any covariance, never gains by being cut.
 
+    A column that was recorded in steps has at least the variance within a step in every f but the
+    clusters' own covariances, which are left out then.
+
     f is a density in the directions in which rows vary at all, of which there are ``rank``: a
     column that others determine says nothing of its own, and would make every cut look better.
     """
