@@ -71,7 +71,7 @@ def _logistic(x):
 
 def shares(scores, best, confidence, tie):
     """Return the confidence in every number: the others share what is left by their criteria."""
-    behind = (scores - scores[best]) / max(tie, 1e-300) / SPREAD
+    behind = (scores - scores[best]) / (tie if tie > 0.0 else 1.0) / SPREAD
     weight = np.exp(-np.clip(behind, 0.0, 700.0))
     weight[best] = 0.0
     total = weight.sum()
