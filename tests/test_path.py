@@ -39,7 +39,10 @@ from smallvar import (
     lambda_path,
 )
 from smallvar._features.feature_path import FeaturePath
+from smallvar._selection import descent as descent_module
+from smallvar._selection import lambda_path as lambda_path_module
 from smallvar._selection import path as path_module
+from smallvar._selection import sample as sample_module
 from smallvar._selection.envelope import Path, envelope
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
@@ -213,7 +216,7 @@ def test_criterion_equals_twin(family, seed):
     X = X[rows][:, np.ptp(X[rows], axis=0) > 0]
     weight = None if p.weights is None else w[rows]
     u = len(np.unique(X, axis=0))
-    criterion, _ = path_module.squared_euclidean(X, weight, 1, 1.0)
+    criterion, _ = sample_module.squared_euclidean(X, weight, 1, 1.0)
     for K in (1, 2, 5, 12):
         if u // 3 < K != 1:
             break
@@ -243,7 +246,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
     n, d = 2600, 1 + seed
     X = blobs(rng, n, d, 25, spread=0.3).astype(np.float32 if seed % 2 else np.float64)
     w = rng.gamma(1.0, size=n) + 0.01 if seed % 3 == 0 else None
-    _, descent = path_module.squared_euclidean(X, w, 1 + seed % 3, 1.0)
+    _, descent = sample_module.squared_euclidean(X, w, 1 + seed % 3, 1.0)
     twin = twins.path._Descent(X.astype(float), np.ones(n) if w is None else w)
     centers = X[rng.choice(n, 70, replace=False)].astype(float)
     descent.start(centers)
@@ -265,7 +268,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
 @seeds(6)
 def test_sweeps_after_seeding_find_the_nearest_center(seed):
     p = path_problem("float32", seed, n_max=400)
-    _, descent = path_module.squared_euclidean(p.X, None, 1, 1.0)
+    _, descent = sample_module.squared_euclidean(p.X, None, 1, 1.0)
     descent.seed(len(p.X) // 4, check_random_state(seed))
     for _ in range(6):
         centers = descent.sweep.centers
@@ -451,7 +454,9 @@ def ways_down(centers, *rows):
     """For each (rows, weights): labels, criterion and the tree so far, at every K."""
     found = []
     for X, weight in rows:
-        criterion, descent = path_module.squared_euclidean(np.ascontiguousarray(X), weight, 1, 1.0)
+        criterion, descent = sample_module.squared_euclidean(
+            np.ascontiguousarray(X), weight, 1, 1.0
+        )
         descent.start(centers)
         descent.settle(5)
         found.append([])
@@ -589,13 +594,13 @@ def test_linkage_of_blobs():
 def test_linkage_where_a_sweep_empties_a_cluster(seed, monkeypatch):
     """From given centers, where that happens; the tree hands it to the nearest one."""
     emptied = []
-    drop = path_module.Descent._drop
+    drop = descent_module.Descent._drop
 
     def noted(self, remap, centers):
         emptied.append(np.count_nonzero(remap < 0))
         drop(self, remap, centers)
 
-    monkeypatch.setattr(path_module.Descent, "_drop", noted)
+    monkeypatch.setattr(descent_module.Descent, "_drop", noted)
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(20, 60)), int(rng.integers(1, 4))
     X = rng.normal(size=(n, d))
@@ -1322,12 +1327,12 @@ def long_problem(seed, n=400):
     return rng.normal(size=(n, 4)) * [3.5, 0.3, 0.3, 0.3] + 3 * np.eye(4)[z + 1], z
 
 
-@pytest.mark.parametrize("cheap", [0, path_module.CHEAP])
+@pytest.mark.parametrize("cheap", [0, lambda_path_module.CHEAP])
 @pytest.mark.parametrize("make", [long_problem, lambda seed: (path_data_of(seed), None)])
 @pytest.mark.parametrize("weighted", [False, True])
 @seeds(4)
 def test_one_clustering_for_each_number(make, weighted, cheap, seed, monkeypatch):
-    monkeypatch.setattr(path_module, "CHEAP", cheap)
+    monkeypatch.setattr(lambda_path_module, "CHEAP", cheap)
     X = make(seed)[0]
     rng = np.random.default_rng(seed)
     weights = rng.gamma(1.0, size=len(X)) * (rng.random(len(X)) > 0.2) if weighted else None
@@ -1354,15 +1359,15 @@ def path_data_of(seed):
 @pytest.mark.parametrize("cheap", [0, 1 << 30])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_one_clustering_where_the_path_saw_fewer_rows(weighted, cheap, monkeypatch):
-    monkeypatch.setattr(path_module, "CHEAP", cheap)
+    monkeypatch.setattr(lambda_path_module, "CHEAP", cheap)
     taken = []
-    take = path_module._Problem.take
+    take = sample_module.Problem.take
 
     def noted(self, rows):
         taken.append(rows)
         return take(self, rows)
 
-    monkeypatch.setattr(path_module._Problem, "take", noted)
+    monkeypatch.setattr(sample_module.Problem, "take", noted)
     X = make_blobs(30_000, 8, centers=6, random_state=0)[0]
     weights = np.random.default_rng(1).gamma(1.0, size=len(X)) if weighted else None
     model = DPMeans(random_state=0).fit(X, sample_weight=weights)
@@ -1431,7 +1436,9 @@ def test_a_path_of_directions_is_of_means():
 def test_a_cluster_that_sweeps_empty_opens_elsewhere():
     """Of centers that no row is near; rows that are equal to others give no more."""
     X = np.r_[planted(3)[0], [[5.0, 5.0]]]
-    sample = path_module._Problem(X, None, 1, path_module.squared_euclidean, None, None).take(None)
+    sample = sample_module.Problem(X, None, 1, sample_module.squared_euclidean, None, None).take(
+        None
+    )
     start = np.array([[0.5, 0.5], [90.0, 90.0], [-90.0, 0.0], [80.0, 0.0]])
     centers, error = sample.fixed_point(start)
     assert centers.shape == start.shape
@@ -1440,7 +1447,7 @@ def test_a_cluster_that_sweeps_empty_opens_elsewhere():
     np.testing.assert_allclose(error, squares.sum())
     np.testing.assert_allclose(centers, twins.exact.weighted_means(X, np.ones(len(X)), labels))
     few = np.repeat(X[:2], 5, axis=0)
-    sample = path_module._Problem(few, None, 1, path_module.squared_euclidean, None, None).take(
+    sample = sample_module.Problem(few, None, 1, sample_module.squared_euclidean, None, None).take(
         None
     )
     centers, error = sample.fixed_point(start[:3])

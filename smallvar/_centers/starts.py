@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.fit_loop import CANCELLATION, NO_CAP, LoopSettings, Progress, best_of
-from smallvar._selection.path import LambdaPath, check_reached
+from smallvar._selection.descent import check_reached
+from smallvar._selection.lambda_path import LambdaPath
 
 CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 
