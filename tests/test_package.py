@@ -91,7 +91,10 @@ LAYERS = {
         *("config", "progress", "tables", "validation", "fit_loop", "estimator", "groups"),
         *("lapack", "eigen", "frame"),
     ),
-    "_selection": ("penalty", "columns", "confidence", "criterion", "envelope", "path"),
+    "_selection": (
+        *("penalty", "columns", "confidence", "criterion", "envelope", "descent", "sample"),
+        *("lambda_path", "path"),
+    ),
     "_centers": (
         *("center_estimator", "starts", "dpmeans", "coreset", "minibatch", "noise", "robust"),
         *("divergence", "bregman", "spherical", "gaussians", "mahalanobis", "hdp_choice", "hdp"),
