@@ -98,8 +98,30 @@ def count_different(X):
     return n - int(repeated.sum())
 
 
-def recorded_variance(X, weight):
-    """Return the variance within a step of each column; which were recorded, which have few values.
+@dataclass
+class Recorded:
+    """How the values of each column were recorded.
+
+    Attributes
+    ----------
+    variance : ndarray of shape (n_columns,), float64
+        The variance within a step, 0 for columns of numbers.
+    in_steps : ndarray of shape (n_columns,), bool
+        Whether almost all values are on a grid, or are few for the number of rows.
+    repeated : ndarray of shape (n_columns,), bool
+        Whether they are few for the number of rows: at most its root.
+    few : ndarray of shape (n_columns,), bool
+        Whether there are fewer than FEW_VALUES values.
+    """
+
+    variance: NDArray[np.float64]
+    in_steps: NDArray[np.bool_]
+    repeated: NDArray[np.bool_]
+    few: NDArray[np.bool_]
+
+
+def recorded(X, weight):
+    """Return how the columns were recorded.
 
     Values recorded in steps of h tell nothing finer: a density of them must not be narrower than
     one whose variance is h**2 / 12, that within a step. Cutting a column of m equally frequent
@@ -113,32 +135,27 @@ def recorded_variance(X, weight):
     makes rows likelier by log(m).
     """
     X, weight = look_at(X, weight)
-    d = X.shape[1]
-    step, recorded, few = np.zeros(d), np.zeros(d, dtype=bool), np.zeros(d, dtype=bool)
-    for j in range(d):
-        values = distinct_values(X[:, j], weight)
-        step[j], recorded[j] = _step(values)
-        few[j] = len(values.value) < FEW_VALUES
+    columns = [distinct_values(column, weight) for column in X.T]
+    step = np.array([_step(values) for values in columns])
     variance = step**2 / 12.0
     for group, m in _one_hot(X):
         variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
-    return variance, recorded, few
+    counts = np.array([len(values.value) for values in columns])
+    repeated = (counts > 1) & (counts <= np.sqrt(len(X)))
+    grid = [not values.continuous and _on_grid_all(values) for values in columns]
+    return Recorded(variance, repeated | np.array(grid), repeated, counts < FEW_VALUES)
 
 
 def _step(values):
-    """The step of a column, and whether all of it was recorded in steps."""
+    """The step in which a column was recorded, 0 for numbers."""
     if len(values.value) < 2:
-        return 0.0, False
+        return 0.0
     top = values.mass.argmax()
     others = values.without(top)
     often = values.mass[top] >= FREQUENT * values.mass.sum()
     if often and others.continuous and others.n_rows >= RARE * values.n_rows:
-        return np.median(np.abs(others.value - values.value[top])), False
-    if values.continuous:
-        return 0.0, False
-    _, step = _grid(values)
-    few = len(values.value) <= np.sqrt(values.n_rows)
-    return step, bool(few or _on_grid_all(values))
+        return float(np.median(np.abs(others.value - values.value[top])))
+    return 0.0 if values.continuous else _grid(values)[1]
 
 
 def _grid(values):
@@ -152,6 +169,8 @@ def _grid(values):
 
 def _on_grid_all(values):
     """Whether almost all rows are on a grid."""
+    if len(values.value) < 2:
+        return False
     on_grid = _on_grid(values.value, *_grid(values))
     return values.mass[on_grid].sum() >= (1.0 - RARE) * values.mass.sum()
 
@@ -189,7 +208,7 @@ def _one_hot(X):
 
 
 def filled_values(X, weight):
-    """Return, for columns in which gaps seem to be filled by their mean or median, that value.
+    """Return, for columns whose gaps seem to be filled by a mean or median, it and a tolerance.
 
     In a column of numbers it is a value near them that many rows share, though they share no other
     one; in a column recorded in steps, a value off the grid of the others that is their mean.
@@ -198,10 +217,11 @@ def filled_values(X, weight):
     found = {}
     for j in range(X.shape[1]):
         values = distinct_values(rows[:, j], weight_of_rows)
-        if len(values.value) < 3:
+        if len(values.value) < 3:  # one filled in, and two others
             continue
         share = values.mass / values.mass.sum()
-        total, deviation = np.cumsum(share), rows[:, j].std()
+        total, unit = np.cumsum(share), values.value[-1] - values.value[0]
+        deviation = unit * ((rows[:, j] - values.value[0]) / unit).std()
         center = np.average(rows[:, j], weights=weight_of_rows)
         median = values.value[np.searchsorted(total, 0.5)]
         distance = np.minimum(abs(values.value - center), abs(values.value - median))
@@ -212,20 +232,19 @@ def filled_values(X, weight):
         others = values.without(i)
         if others.continuous:
             if share[i] > 3.0 * np.delete(share, i).max():
-                found[j] = values.value[i]
+                found[j] = values.value[i], SAME * deviation
         elif _on_grid_all(others) and not _on_grid(values.value[i], *_grid(others)):
             mean = np.average(np.asarray(X[:, j], dtype=np.float64), weights=weight)
             if abs(values.value[i] - mean) <= EXACT * deviation:
-                found[j] = values.value[i]
+                found[j] = values.value[i], SAME * deviation
     return found
 
 
 def rows_filled(X, found):
     """Return which rows have one of these values."""
     out = np.zeros(X.shape[0], dtype=bool)
-    for j, value in found.items():
-        column = np.asarray(X[:, j], dtype=np.float64)
-        out |= np.abs(column - value) <= SAME * column.std()
+    for j, (value, same) in found.items():
+        out |= np.abs(np.asarray(X[:, j], dtype=np.float64) - value) <= same
     return out
 
 
@@ -240,9 +259,10 @@ class PowerTransform:
         X, weight = look_at(X, weight)
         self.columns, self._parts = [], []
         for j, x in enumerate(X.T):
-            unit = x.std()
-            if not unit > 0.0 or abs(skew(x)) < SKEWED:
+            unit = np.ptp(x)
+            if not unit > 0.0 or abs(skew((x - x[0]) / unit)) < SKEWED:
                 continue
+            unit *= ((x - x[0]) / unit).std()
             if len(distinct_values(x, weight).value) < FEW_VALUES:
                 continue
             parts = [_fitted(x, origin, unit) for origin in (np.median(x), x.min())]
@@ -265,12 +285,12 @@ class PowerTransform:
 def _fitted(x, origin, unit):
     """Log-likelihood of a column as transformed from this origin, and the parameters."""
     z = (x - origin) / unit
-    power = float(yeojohnson_normmax(z))
-    spread = yeojohnson(z, power).std()
-    likelihood = _log_slope(z, power).sum() - len(x) * np.log(spread) if spread > 0.0 else -np.inf
-    if not np.isfinite(likelihood):
-        likelihood = -np.inf
-    return likelihood, origin, unit, power, spread
+    with np.errstate(all="ignore"):
+        power = float(yeojohnson_normmax(z))
+        spread = yeojohnson(z, power).std()
+        likelihood = _log_slope(z, power).sum() - len(x) * np.log(spread)
+    usable = np.isfinite(likelihood) and spread > 0.0
+    return likelihood if usable else -np.inf, origin, unit, power, spread
 
 
 def _log_slope(z, power):

@@ -294,6 +294,11 @@ class LambdaPath(Path):
                 self._settle_all(self._problem.take(self._rows))
         return self._table
 
+    def _column(self, i):
+        """Errors, lower or upper ends of penalties, in the unit of the weights."""
+        column = self._completed()[i]
+        return column if self._unit == 1.0 else column * self._unit
+
     def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
         """Take the centers of a fit that went on from those of the best number, if as many."""
         before = self._centers[self.best]
@@ -315,17 +320,17 @@ class LambdaPath(Path):
     @property
     def error(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The weighted sum of squared distances to the nearest centers."""
-        return self._completed()[0] * self._unit
+        return self._column(0)
 
     @property
     def lam_low(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The lowest penalty for which each number of clusters is best."""
-        return self._completed()[1] * self._unit
+        return self._column(1)
 
     @property
     def lam_high(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The highest penalty for which each number of clusters is best."""
-        return self._completed()[2] * self._unit
+        return self._column(2)
 
     def _in_unit(self, unit):
         """The path with errors and penalties multiplied by the unit of the weights."""

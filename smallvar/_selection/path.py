@@ -113,7 +113,8 @@ def find_path(
     with one_blas_thread():
         tell = _Reporter(callback)
         path, plain, sample, turned = _find_in_metrics(problem, rng, init, rough, look, tell)
-        if lam is None and init is None and not rough and transforms and number is None:
+        plain_rows = transforms and family is squared_euclidean and not rough
+        if plain_rows and lam is init is number is None:
             problem.transform = PowerTransform(sample.plain.X, sample.plain.weight)
             skewed = problem.transform.columns
             if skewed:
