@@ -8,11 +8,12 @@ from scipy.stats import skew, yeojohnson, yeojohnson_normmax
 
 ROWS = 5000  # at most so many rows are looked at, evenly spaced
 SAME = 1e-5  # of the spread of a column: values that are nearer to each other are one value
+QUICK, EQUAL = 512, 2  # rows that tell a column of numbers: at most so many are equal to others
 DISTINCT = 0.5  # distinct values, of the rows: a column with more was not recorded in steps
 RARE = 0.05  # of the rows: the rarest values, which may be off the grid of the others
 ON_GRID = 0.05  # of a step: how far from the grid a value may be
 FREQUENT = 0.2  # of the rows: a value that so many share, in a column of numbers, is a kind of row
-FILLED = (0.005, 0.2)  # of the rows: a mean or median that so many share was filled in
+FILLED = (0.01, 0.2)  # of the rows: a mean or median that so many share was filled in
 CENTRAL = 0.1  # of the standard deviation: how far from mean or median such a value may be
 EXACT = 1e-4  # of the standard deviation: what is nearer to the mean is the mean
 SKEWED = 1.0  # skewness beyond which a column is one-sided
@@ -58,6 +59,19 @@ def look_at(X, weight):
     rows = slice(None, None, -(-X.shape[0] // ROWS))
     X = np.asarray(X[rows], dtype=np.float64)
     return X, np.ones(len(X)) if weight is None else weight[rows]
+
+
+def not_numbers(X):
+    """Return the columns in which some rows have equal values: all but columns of numbers."""
+    n = X.shape[0]
+    if n <= 2 * QUICK:
+        return range(X.shape[1])
+    few = np.sort(X[:: n // QUICK], axis=0)
+    n = len(few)
+    spread = few[n - 1 - n // 20] - few[n // 20]
+    spread = np.where(spread > 0.0, spread, few[-1] - few[0])
+    distinct = 1 + (np.diff(few, axis=0) > SAME * spread).sum(axis=0)
+    return np.flatnonzero(distinct < n - EQUAL)
 
 
 def count_distinct(X):
@@ -135,15 +149,18 @@ def recorded(X, weight):
     makes rows likelier by log(m).
     """
     X, weight = look_at(X, weight)
-    columns = [distinct_values(column, weight) for column in X.T]
-    step = np.array([_step(values) for values in columns])
+    n, d = X.shape
+    step, count, in_steps = np.zeros(d), np.full(d, n), np.zeros(d, dtype=bool)
+    for j in not_numbers(X):
+        values = distinct_values(X[:, j], weight)
+        step[j], count[j] = _step(values), len(values.value)
+        in_steps[j] = not values.continuous and _on_grid_all(values)
+    repeated = (count > 1) & (count <= np.sqrt(n))
     variance = step**2 / 12.0
-    for group, m in _one_hot(X):
-        variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
-    counts = np.array([len(values.value) for values in columns])
-    repeated = (counts > 1) & (counts <= np.sqrt(len(X)))
-    grid = [not values.continuous and _on_grid_all(values) for values in columns]
-    return Recorded(variance, repeated | np.array(grid), repeated, counts < FEW_VALUES)
+    if (count == 2).sum() > 1:
+        for group, m in _one_hot(X):
+            variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
+    return Recorded(variance, repeated | in_steps, repeated, count < FEW_VALUES)
 
 
 def _step(values):
@@ -215,7 +232,7 @@ def filled_values(X, weight):
     """
     rows, weight_of_rows = look_at(X, weight)
     found = {}
-    for j in range(X.shape[1]):
+    for j in not_numbers(rows):
         values = distinct_values(rows[:, j], weight_of_rows)
         if len(values.value) < 3:  # one filled in, and two others
             continue
