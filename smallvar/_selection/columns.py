@@ -81,7 +81,9 @@ def count_different(X):
     some = np.asarray(X[:: -(-n // FEW_ROWS)], dtype=np.float64)
     low, high = np.quantile(some, [0.05, 0.95], axis=0)
     spread = np.where(high > low, high - low, some.max(axis=0) - some.min(axis=0))
-    same = SAME * np.where(spread > 0.0, spread, 1.0)
+    for j in np.flatnonzero(spread == 0.0):
+        spread[j] = float(X[:, j].max()) - float(X[:, j].min()) or 1.0
+    same = SAME * spread
     direction = np.random.default_rng(0).uniform(0.5, 1.0, size=d) / same
     shift, line = some[0], np.empty(n)
     for start in range(0, n, BLOCK):
@@ -107,9 +109,9 @@ class Recorded:
     variance : ndarray of shape (n_columns,), float64
         The variance within a step, 0 for columns of numbers.
     in_steps : ndarray of shape (n_columns,), bool
-        Whether almost all values are on a grid, or are few for the number of rows.
+        Whether almost all values are on a grid, or are few for the number of rows, or one.
     repeated : ndarray of shape (n_columns,), bool
-        Whether they are few for the number of rows: at most its root.
+        Whether they are few for the number of rows: at most its root, or one.
     few : ndarray of shape (n_columns,), bool
         Whether there are fewer than FEW_VALUES values.
     """
@@ -141,7 +143,7 @@ def recorded(X, weight):
     for group, m in _one_hot(X):
         variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
     counts = np.array([len(values.value) for values in columns])
-    repeated = (counts > 1) & (counts <= np.sqrt(len(X)))
+    repeated = counts <= np.sqrt(len(X))
     grid = [not values.continuous and _on_grid_all(values) for values in columns]
     return Recorded(variance, repeated | np.array(grid), repeated, counts < FEW_VALUES)
 

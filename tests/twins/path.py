@@ -7,6 +7,7 @@ from scipy.special import gammaln
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
+import twins.columns
 from twins.exact import (
     nearest,
     prepare,
@@ -183,30 +184,65 @@ def law_of_distances(r2, w, u, d, counts, labels):
     return min(gauss, *values) + d * np.log(unit), min(values) < gauss
 
 
-def path_criterion(X, w, labels, u):
+@dataclass
+class Described:
+    """What the criterion knows of rows before they are in clusters.
+
+    ``u`` is the number of rows that count, ``cap`` that of clusters that are judged, ``floor`` the
+    variance within a step of each column; the rows vary in the directions ``basis``.
+    """
+
+    u: int
+    cap: int
+    floor: np.ndarray
+    basis: np.ndarray
+    few_valued: np.ndarray
+
+    @property
+    def price(self):
+        """What one more cluster must save."""
+        return np.log(self.u) * (1.6 * self.basis.shape[1] + 3)
+
+
+def described(X, w):
+    """Rows that are equal count once, but where all columns were recorded in steps."""
+    columns, different = twins.columns.recorded(X, w), twins.columns.count_different(X)
+    u, cap = different, different // 3
+    if columns.in_steps.all():
+        u, cap = len(X), different
+    basis = np.eye(X.shape[1])
+    if 1 < X.shape[1] < u and not columns.repeated.all():
+        centered = X - w @ X / w.sum()
+        e, V = np.linalg.eigh((centered * w[:, None]).T @ centered)
+        rank = max(1, (e > 1e-9 * e[-1]).sum())
+        basis = basis if rank == len(e) else V[:, -rank:]
+    return Described(u, cap, columns.variance, basis, columns.few_valued)
+
+
+def path_criterion(X, w, labels, about=None):
     """V of these labels, and the matrix that makes the clusters round (None: they are).
 
     V = (u / n) (-2 sum_i w_i log f(x_i) - 2 n sum_k p_k log p_k) + log(u) x the price of K
     centers and of f: spherical, spherical but for some directions, in the plane with a
     covariance for each cluster, and a box where there is one cluster. d is the number of
-    directions in which the rows vary, if there are more distinct rows than columns.
+    directions in which the rows vary, if there are more rows than columns. A row is anywhere
+    within its step: f is by its expected squares.
     """
-    columns, counts = X.shape[1], np.bincount(labels, w)
-    n, K, unit = w.sum(), len(counts), np.log(u)
-    centered = X - w @ X / n
-    e = np.linalg.eigvalsh((centered * w[:, None]).T @ centered)
-    d = max(1, (e > 1e-9 * e[-1]).sum()) if u > columns else columns
-    R = X - weighted_means(X, w, labels)[labels]
-    base = -2 * u * (counts / n) @ np.log(counts / n) + unit * ((K - 1) * (1.6 * d + 3) + 2 * d)
+    about = described(X, w) if about is None else about
+    columns, counts, u, floor = X.shape[1], np.bincount(labels, w), about.u, about.floor
+    n, K, unit, d = w.sum(), len(counts), np.log(about.u), about.basis.shape[1]
+    means = weighted_means(X, w, labels)
+    R = (X - means[labels]) @ about.basis
+    F = about.basis.T @ np.diag(floor) @ about.basis  # covariance within a step
+    base = -2 * u * (counts / n) @ np.log(counts / n) + about.price * (K - 1) + unit * 2 * d
 
     def value(r2, logdet, price):
         deviance, is_t = law_of_distances(r2, w, u, d, counts, labels)
         return base + u * (deviance + logdet) + unit * (price + 2 * is_t)
 
-    candidates, metric = [value(np.square(R).sum(axis=1), 0, 2)], None
-    S = (R * w[:, None]).T @ R / n
-    e, U = np.linalg.eigh(S)
-    e, U = e[::-1][:d].clip(0), U[:, ::-1][:, :d]
+    candidates, metric = [value(np.square(R).sum(axis=1) + np.trace(F), 0, 2)], None
+    e, U = np.linalg.eigh((R * w[:, None]).T @ R / n + F)
+    e, U = e[::-1].clip(0), U[:, ::-1]
     best = np.inf, 0, None  # cost, long directions, variances
     for q in range(max(0, min(d - 1, u // 3 - K)) + 1):
         variances = np.append(e[:q], np.full(d - q, e[q:].mean()))
@@ -219,8 +255,11 @@ def path_criterion(X, w, labels, u):
     if best[1] > 0:
         variances = best[2]
         metric = U / np.sqrt(variances)
-        candidates.append(value(np.square(R @ metric).sum(axis=1), np.log(variances).sum(), price))
-    if columns == d == 2:  # the pooled covariance counts as 3 n / u rows in each cluster
+        r2 = np.square(R @ metric).sum(axis=1) + np.trace(metric.T @ F @ metric)
+        candidates.append(value(r2, np.log(variances).sum(), price))
+        metric = about.basis @ metric
+    if columns == d == 2 and not floor.any():
+        # the pooled covariance counts as 3 n / u rows in each cluster
         scale = 1 / max(np.abs(R).max(), 1e-300)
         own = np.zeros((K, 2, 2))
         np.add.at(own, labels, w[:, None, None] * (R * scale)[:, :, None] * (R * scale)[:, None, :])
@@ -233,7 +272,8 @@ def path_criterion(X, w, labels, u):
             logdet = counts @ np.log(det) / n - 4 * np.log(scale)
             candidates.append(value(r2, logdet, 1.6 * 3 * K))
     if K == 1 and columns == d and np.ptp(X, axis=0).all():
-        box = 2 * u * np.log(np.ptp(X, axis=0)).sum() + unit * 2 * 2 * d
+        sides = np.ptp(X, axis=0) + np.sqrt(12 * floor)  # with half a step at both ends
+        box = 2 * u * np.log(sides).sum() + unit * 2 * 2 * d
         if box < min(candidates):
             return box, None
     return min(candidates), metric
