@@ -123,6 +123,16 @@ def test_equals_twin(family, seed, monkeypatch):
     if path.inertia[0] > 0:
         assert path.n_samples == twin.n_samples
         np.testing.assert_allclose(path.tie, twin.tie, rtol=1e-12)
+    if p.lam is None:
+        check_confidence(path, twin)
+
+
+def check_confidence(path, twin):
+    assert path.plausible == twin.plausible
+    np.testing.assert_allclose(path.confidence, twin.confidence, rtol=0, atol=5e-3)
+    np.testing.assert_allclose(path.confidences, twin.confidences, rtol=0, atol=5e-3)
+    assert np.array_equal(path.few_valued, twin.few_valued)
+    assert np.array_equal(path.skewed, twin.skewed)
 
 
 @pytest.mark.parametrize("far", [1.0, 1e14])
