@@ -95,7 +95,9 @@ def count_different(X):
     some = np.asarray(X[:: -(-n // FEW_ROWS)], dtype=np.float64)
     low, high = np.quantile(some, [0.05, 0.95], axis=0)
     spread = np.where(high > low, high - low, some.max(axis=0) - some.min(axis=0))
-    same = SAME * np.where(spread > 0.0, spread, 1.0)
+    for j in np.flatnonzero(spread == 0.0):
+        spread[j] = float(X[:, j].max()) - float(X[:, j].min()) or 1.0
+    same = SAME * spread
     direction = np.random.default_rng(0).uniform(0.5, 1.0, size=d) / same
     shift, line = some[0], np.empty(n)
     for start in range(0, n, BLOCK):
@@ -121,9 +123,9 @@ class Recorded:
     variance : ndarray of shape (n_columns,), float64
         The variance within a step, 0 for columns of numbers.
     in_steps : ndarray of shape (n_columns,), bool
-        Whether almost all values are on a grid, or are few for the number of rows.
+        Whether almost all values are on a grid, or are few for the number of rows, or one.
     repeated : ndarray of shape (n_columns,), bool
-        Whether they are few for the number of rows: at most its root.
+        Whether they are few for the number of rows: at most its root, or one.
     few : ndarray of shape (n_columns,), bool
         Whether there are fewer than FEW_VALUES values.
     """
@@ -155,7 +157,7 @@ def recorded(X, weight):
         values = distinct_values(X[:, j], weight)
         step[j], count[j] = _step(values), len(values.value)
         in_steps[j] = not values.continuous and _on_grid_all(values)
-    repeated = (count > 1) & (count <= np.sqrt(n))
+    repeated = count <= np.sqrt(n)
     variance = step**2 / 12.0
     if (count == 2).sum() > 1:
         for group, m in _one_hot(X):

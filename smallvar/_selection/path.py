@@ -230,8 +230,8 @@ def _find_from(problem, rng, init, rough, size, tell, above=0):
             if step < 2 or (single and not missed) or not turns:
                 break
             # the best is among the numbers left out around this one
-            above = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
-            top = above[0] if len(above) else path.longest
+            higher = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
+            top = higher[0] if len(higher) else path.longest
             start = path.modeled(min(top, path.longest))
             low, single = path.best - 2 * step, True
         full = path.best > 0.85 * reach and reach != problem.most
