@@ -367,7 +367,7 @@ def _starts_of_paths(fit, rng, make_start, find_path, penalty):
 
 def _rank(path):
     """The criterion and the error of the clustering that a path chooses: the lower, the better."""
-    return path.value, path.error[path.counts.searchsorted(path.best)]
+    return path.value, path.found_error[path.counts.searchsorted(path.best)]
 
 
 def _candidates(path, fit):

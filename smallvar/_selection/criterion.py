@@ -3,7 +3,7 @@
 import numpy as np
 
 from smallvar._core.fit_loop import CANCELLATION
-from smallvar._selection.columns import count_different, recorded_variance
+from smallvar._selection.columns import count_different, recorded
 from smallvar._sweeps.merge import MergeSweep, fit_shape
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
@@ -32,15 +32,15 @@ class Criterion:
         self.X, self.weight, self.frame = X, weight, frame
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.distinct, self.d = count_different(X), X.shape[1]
-        self.floor, recorded, self.few_valued = recorded_variance(X, weight)
+        columns = recorded(X, weight)
+        self.floor, self.few_valued = columns.variance, columns.few
         self.cap = self.distinct // 3
-        if recorded.all():
+        if columns.in_steps.all():  # then equal rows are to be expected
             self.cap, self.distinct = self.distinct, X.shape[0]
         self.tie = PRICE * np.log(self.distinct)
         self.total, self.rank = self._scatter(None) if self.d > 1 else None, self.d
-        if (
-            1 < self.d < self.distinct and not recorded.all()
-        ):  # fewer rows than columns say nothing of that
+        # fewer rows than columns say nothing of the rank, nor do rows that are all repeated
+        if 1 < self.d < self.distinct and not columns.repeated.all():
             offset = frame.mean - frame.origin
             e = np.linalg.eigvalsh(self.total / self.n - np.outer(offset, offset))
             self.rank = max(1, int((e > ZERO_VARIANCE * e[-1]).sum()))

@@ -201,8 +201,9 @@ class LambdaPath(Path):
 
         ``plain`` is the path that was found in the metric of the data: where it has a better
         clustering, that is taken; for the best number only where the other one, at its fixed point,
-        is hardly better than one with fewer clusters. Sweeps to a fixed point are made for the best
-        number, for those around it, and for those on which the range of its penalties depends.
+        is hardly better than one with fewer clusters. Where rows are few, all clusterings are
+        brought to fixed points; else when the path is first asked for them, and the penalty is
+        that of the way down.
         """
         self._rows = sample.rows
         if self._problem.lam is not None:
@@ -213,8 +214,6 @@ class LambdaPath(Path):
         if everything or sample.plain.X.size * int(kept.sum()) <= CHEAP:
             self._settle_all(sample)
             self._choose()
-        else:
-            self._settle_some(sample)
 
     def _take(self, plain, sample):
         """Clusterings of the path in the metric of the data, where they are better."""
@@ -236,29 +235,6 @@ class LambdaPath(Path):
         elif self.best <= last and self.best in plain.counts:
             self._centers[self.best] = plain.found(self.best)
             error[i] = plain.found_error[plain.counts == self.best][0]
-
-    def _settle_some(self, sample):
-        """The best number at its fixed point, and the others that its penalty depends on."""
-        varying, counts = self._problem.varying, self.counts
-        error, last = self.found_error.copy(), int(np.searchsorted(counts, self.longest))
-        i = int(np.searchsorted(counts, self.best))
-        todo = {j for j in (i - 1, i, i + 1) if 0 <= j <= last}
-        while todo:
-            for j in sorted(todo):
-                k = int(counts[j])
-                centers, error[j] = sample.fixed_point(self._centers[k][:, varying])
-                self._centers[k] = self._problem.whole(centers)
-                self._settled.add(k)
-            self._table = error, *envelope(counts, error)
-            self._choose()
-            # those at the ends of the range, and those that might be better at the penalty
-            with np.errstate(divide="ignore", invalid="ignore"):
-                slope = (error[i] - error) / (counts - counts[i])
-            near = MARGIN * error + self.lam * counts <= error[i] + self.lam * counts[i]
-            near[i + 1 :][slope[i + 1 :] >= slope[i + 1 :].max(initial=0.0)] = True
-            near[:i][slope[:i] <= slope[:i].min(initial=np.inf)] = True
-            todo = {j for j in np.flatnonzero(near).tolist() if j <= last}
-            todo = {j for j in todo if int(counts[j]) not in self._settled}
 
     def _settle_all(self, sample):
         """All clusterings at fixed points, each with a smaller error than those of fewer clusters.
@@ -294,6 +270,11 @@ class LambdaPath(Path):
                 self._settle_all(self._problem.take(self._rows))
         return self._table
 
+    def _column(self, i):
+        """Errors, lower or upper ends of penalties, in the unit of the weights."""
+        column = self._completed()[i]
+        return column if self._unit == 1.0 else column * self._unit
+
     def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
         """Take the centers of a fit that went on from those of the best number, if as many."""
         before = self._centers[self.best]
@@ -315,17 +296,17 @@ class LambdaPath(Path):
     @property
     def error(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The weighted sum of squared distances to the nearest centers."""
-        return self._completed()[0] * self._unit
+        return self._column(0)
 
     @property
     def lam_low(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The lowest penalty for which each number of clusters is best."""
-        return self._completed()[1] * self._unit
+        return self._column(1)
 
     @property
     def lam_high(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The highest penalty for which each number of clusters is best."""
-        return self._completed()[2] * self._unit
+        return self._column(2)
 
     def _in_unit(self, unit):
         """The path with errors and penalties multiplied by the unit of the weights."""

@@ -30,6 +30,7 @@ REFINED = 4  # ways down at most, each finer around the best number than the one
 WIDE = 4.0
 SMALL = 2000
 FEWEST = 2  # clusters: where no more are found in few rows, more rows are looked at
+SURE = 0.9  # confidence beyond which no transforms are tried
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
@@ -113,10 +114,11 @@ def find_path(
     with one_blas_thread():
         tell = _Reporter(callback)
         path, plain, sample, turned = _find_in_metrics(problem, rng, init, rough, look, tell)
-        if lam is None and init is None and not rough and transforms and number is None:
+        plain_rows = transforms and family is squared_euclidean and not rough
+        if plain_rows and lam is init is number is None:
             problem.transform = PowerTransform(sample.plain.X, sample.plain.weight)
             skewed = problem.transform.columns
-            if skewed:
+            if skewed and not (path.best > 1 and path.confidence > SURE):
                 other = _find_in_metrics(problem, rng, init, rough, look, tell)
                 if other[0].value_per_row < path.value_per_row and other[0].plausible:
                     path, _, sample, turned = other
