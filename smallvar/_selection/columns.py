@@ -162,7 +162,8 @@ def recorded(X, weight):
     if (count == 2).sum() > 1:
         for group, m in _one_hot(X):
             variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
-    return Recorded(variance, repeated | in_steps, repeated, count < FEW_VALUES)
+    few = (count < FEW_VALUES) & (count <= DISTINCT * n)
+    return Recorded(variance, repeated | in_steps, repeated, few)
 
 
 def _step(values):

@@ -203,7 +203,8 @@ def _find_from(problem, rng, init, rough, size, tell, above=0):
         limit = min(size, max(2, size // 2)) if problem.lam is number is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
-            start, wider, best = _survey(problem, sample, room, rng, tell)
+            every = 1 if above else 2
+            start, wider, best = _survey(problem, sample, room, rng, tell, every)
             if best <= above:
                 return None
         else:
@@ -246,7 +247,7 @@ def _top(counts, best):
     return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
 
 
-def _survey(problem, sample, room, rng, tell):
+def _survey(problem, sample, room, rng, tell, every=2):
     """The way down in large steps: where that in single steps begins; how many times more room."""
     descent = sample.descent
     n = descent.X.shape[0]
@@ -261,17 +262,20 @@ def _survey(problem, sample, room, rng, tell):
     grain = k > room and sums[room] > 0.0
     grain = grain and sums[room // WIDER] / sums[room] * (sums[k] / sums[room]) * GRAIN < 1.0
     descent.start(descent.sweep.centers[:room])
-    return _survey_down(problem, sample, tell, grain)
+    return _survey_down(problem, sample, tell, grain, every)
 
 
-def _survey_down(problem, sample, tell, grain=False):
-    """From where the descent is; ``grain``: whether there may be many more clusters."""
+def _survey_down(problem, sample, tell, grain=False, every=2):
+    """From where the descent is; ``grain``: whether there may be many more clusters.
+
+    The criterion is computed at ``every`` first, second, ... stop.
+    """
     descent, n = sample.descent, sample.descent.X.shape[0]
     descent.settle(FIRST_SWEEPS)
     stops, centers = {}, {}
     for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
-        if problem.number is None and (k == 1 or number % 2 == 0):
+        if problem.number is None and (k == 1 or number % every == 0):
             stops[k] = sample.stop(problem.lam is None, problem.lam is not None)
     if problem.number is not None:
         tell("coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n)

@@ -117,7 +117,8 @@ class Clustering:
 
     ``metric`` is the matrix in whose metric the clusters are round, None if they are so in that of
     the data; ``modeled`` are the centers of the rows that the criterion is of, and ``own_error`` is
-    the error in the metric of the way down. A criterion or an error that was not computed is infinite or NaN.
+    the error in the metric of the way down. A criterion or an error that was not computed is
+    infinite or NaN.
     """
 
     k: int
