@@ -141,6 +141,8 @@ class LambdaPath(Path):
         if given or problem.family is not squared_euclidean or len(stops) == 1:
             return
         i = int(np.searchsorted(self.counts, self.best))
+        most = np.inf if problem.most is None else problem.most
+        scores = np.where(self.counts <= most, scores, np.inf)
         others = np.delete(scores, i)
         if self.best > 1:
             own = envelope(self.counts, [stop.own_error for stop in stops])
