@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy
+import twins.columns
 import twins.dpmeans
 import twins.exact
 import twins.path
@@ -43,6 +44,7 @@ from smallvar._selection import descent as descent_module
 from smallvar._selection import lambda_path as lambda_path_module
 from smallvar._selection import path as path_module
 from smallvar._selection import sample as sample_module
+from smallvar._selection.columns import PowerTransform
 from smallvar._selection.envelope import Path, envelope
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
@@ -121,6 +123,16 @@ def test_equals_twin(family, seed, monkeypatch):
     if path.inertia[0] > 0:
         assert path.n_samples == twin.n_samples
         np.testing.assert_allclose(path.tie, twin.tie, rtol=1e-12)
+    if p.lam is None:
+        check_confidence(path, twin)
+
+
+def check_confidence(path, twin):
+    assert path.plausible == twin.plausible
+    np.testing.assert_allclose(path.confidence, twin.confidence, rtol=0, atol=5e-3)
+    np.testing.assert_allclose(path.confidences, twin.confidences, rtol=0, atol=5e-3)
+    assert np.array_equal(path.few_valued, twin.few_valued)
+    assert np.array_equal(path.skewed, twin.skewed)
 
 
 @pytest.mark.parametrize("far", [1.0, 1e14])
@@ -130,13 +142,14 @@ def test_rows_on_a_line_in_the_plane(far):
     X = np.outer(rng.integers(-3, 4, size=12), rng.normal(size=2))
     X[-1] *= far
     path = DPMeans(random_state=0).fit(X).path_
-    u, judged = len(np.unique(X, axis=0)), np.isfinite(path.criterion)
-    assert judged.sum() == u // 3
+    about, judged = twins.path.described(X, np.ones(12)), np.isfinite(path.criterion)
+    assert judged.sum() == min(about.cap, path.n_clusters[-1])
     V = [
-        twins.path.path_criterion(X, np.ones(12), path.labels(k), u)[0]
+        twins.path.path_criterion(X, np.ones(12), path.labels(k), about)[0]
         for k in path.n_clusters[judged]
     ]
-    np.testing.assert_allclose(path.criterion[judged], V, rtol=0, atol=V_BOUND_LONG * np.log(u))
+    bound = V_BOUND_LONG * np.log(about.u)
+    np.testing.assert_allclose(path.criterion[judged], V, rtol=0, atol=bound)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -214,29 +227,51 @@ def test_criterion_equals_twin(family, seed):
     p = path_problem(family, seed, n_max=300)
     X, w, rows = twins.exact.prepare(p.X, p.weights, None)
     X = X[rows][:, np.ptp(X[rows], axis=0) > 0]
-    weight = None if p.weights is None else w[rows]
-    u = len(np.unique(X, axis=0))
-    criterion, _ = sample_module.squared_euclidean(X, weight, 1, 1.0)
-    for K in (1, 2, 5, 12):
-        if u // 3 < K != 1:
-            break
-        centers = X[np.random.default_rng(seed).choice(len(X), K, replace=False)]
-        labels = twins.exact.without_gaps(twins.exact.nearest(X, centers)[0])[0]
-        sweep = criterion.relabeled(labels, labels.max() + 1)
-        V, metric, error = criterion(sweep)
-        assert error == pytest.approx(sweep.squared_error(), rel=1e-12)
-        expected, rounder = twins.path.path_criterion(X, w[rows], labels, u)
-        bound = V_BOUND
-        assert (metric is None) == (rounder is None)
-        if metric is not None:
-            variances = 1 / np.square(rounder).sum(axis=0)
-            if 50 < variances.max() / variances.min() < 2e4:
-                bound = V_BOUND_LONG
-            # the signs of directions are free, and among those of equal length all
-            np.testing.assert_allclose(
-                metric @ metric.T, rounder @ rounder.T, atol=1e-6 * np.square(rounder).max()
-            )
-        np.testing.assert_allclose(V, expected, rtol=0, atol=bound * np.log(max(u, 2)))
+    w, weight = w[rows], None if p.weights is None else w[rows]
+    for transformed in (False, True):
+        volume = 0.0
+        if transformed:
+            transform, twin = PowerTransform(X, weight), twins.columns.Transform(X, w)
+            assert transform.columns == list(twin.parts)
+            if not twin.parts:
+                break
+            X, slope = transform(X)
+            volume = slope.sum() if weight is None else w @ slope
+        about = twins.path.described(X, w)
+        criterion, _ = sample_module.squared_euclidean(X, weight, 1, 1.0)
+        assert (criterion.distinct, criterion.cap) == (about.u, about.cap)
+        assert criterion.rank == about.basis.shape[1]
+        np.testing.assert_allclose(criterion.floor, about.floor, rtol=1e-9)
+        assert np.array_equal(criterion.few_valued, about.few_valued)
+        charge = -2 * about.u * volume / w.sum()
+        if transformed:
+            charge += len(twin.parts) * (4 * np.log(about.u) + 0.3 * about.u)
+            criterion.charge(slope, len(twin.parts))
+        for K in (1, 2, 5, 12):
+            if about.cap < K != 1:
+                break
+            centers = X[np.random.default_rng(seed).choice(len(X), K, replace=False)]
+            labels = twins.exact.without_gaps(twins.exact.nearest(X, centers)[0])[0]
+            check_value(criterion, X, w, labels, about, charge)
+
+
+def check_value(criterion, X, w, labels, about, charge):
+    sweep = criterion.relabeled(labels, labels.max() + 1)
+    V, metric, error = criterion(sweep)
+    assert error == pytest.approx(sweep.squared_error(), rel=1e-12)
+    expected, rounder = twins.path.path_criterion(X, w, labels, about)
+    bound = V_BOUND
+    assert (metric is None) == (rounder is None)
+    if metric is not None:
+        variances = 1 / np.square(rounder).sum(axis=0)
+        if 50 < variances.max() / variances.min() < 2e4:
+            bound = V_BOUND_LONG
+        # the signs of directions are free, and among those of equal length all
+        np.testing.assert_allclose(
+            metric @ metric.T, rounder @ rounder.T, atol=1e-6 * np.square(rounder).max()
+        )
+    bound *= np.log(max(about.u, 2))
+    np.testing.assert_allclose(V, expected + charge, rtol=0, atol=bound)
 
 
 @seeds(8)

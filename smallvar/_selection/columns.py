@@ -8,12 +8,12 @@ from scipy.stats import skew, yeojohnson, yeojohnson_normmax
 
 ROWS = 5000  # at most so many rows are looked at, evenly spaced
 SAME = 1e-5  # of the spread of a column: values that are nearer to each other are one value
-QUICK, EQUAL = 512, 2  # rows that tell a column of numbers: at most so many are equal to others
+QUICK, EQUAL = 512, 8  # rows that tell a column of numbers: at most so many are equal to others
 DISTINCT = 0.5  # distinct values, of the rows: a column with more was not recorded in steps
 RARE = 0.05  # of the rows: the rarest values, which may be off the grid of the others
 ON_GRID = 0.05  # of a step: how far from the grid a value may be
 FREQUENT = 0.2  # of the rows: a value that so many share, in a column of numbers, is a kind of row
-FILLED = (0.01, 0.2)  # of the rows: a mean or median that so many share was filled in
+FILLED = (0.03, 0.2)  # of the rows: a mean or median that so many share was filled in
 CENTRAL = 0.1  # of the standard deviation: how far from mean or median such a value may be
 EXACT = 1e-4  # of the standard deviation: what is nearer to the mean is the mean
 SKEWED = 1.0  # skewness beyond which a column is one-sided
@@ -95,7 +95,9 @@ def count_different(X):
     some = np.asarray(X[:: -(-n // FEW_ROWS)], dtype=np.float64)
     low, high = np.quantile(some, [0.05, 0.95], axis=0)
     spread = np.where(high > low, high - low, some.max(axis=0) - some.min(axis=0))
-    same = SAME * np.where(spread > 0.0, spread, 1.0)
+    for j in np.flatnonzero(spread == 0.0):
+        spread[j] = float(X[:, j].max()) - float(X[:, j].min()) or 1.0
+    same = SAME * spread
     direction = np.random.default_rng(0).uniform(0.5, 1.0, size=d) / same
     shift, line = some[0], np.empty(n)
     for start in range(0, n, BLOCK):
@@ -121,9 +123,9 @@ class Recorded:
     variance : ndarray of shape (n_columns,), float64
         The variance within a step, 0 for columns of numbers.
     in_steps : ndarray of shape (n_columns,), bool
-        Whether almost all values are on a grid, or are few for the number of rows.
+        Whether almost all values are on a grid, or are few for the number of rows, or one.
     repeated : ndarray of shape (n_columns,), bool
-        Whether they are few for the number of rows: at most its root.
+        Whether they are few for the number of rows: at most its root, or one.
     few : ndarray of shape (n_columns,), bool
         Whether there are fewer than FEW_VALUES values.
     """
@@ -155,12 +157,13 @@ def recorded(X, weight):
         values = distinct_values(X[:, j], weight)
         step[j], count[j] = _step(values), len(values.value)
         in_steps[j] = not values.continuous and _on_grid_all(values)
-    repeated = (count > 1) & (count <= np.sqrt(n))
+    repeated = count <= np.sqrt(n)
     variance = step**2 / 12.0
     if (count == 2).sum() > 1:
         for group, m in _one_hot(X):
             variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
-    return Recorded(variance, repeated | in_steps, repeated, count < FEW_VALUES)
+    few = (count < FEW_VALUES) & (count <= DISTINCT * n)
+    return Recorded(variance, repeated | in_steps, repeated, few)
 
 
 def _step(values):
@@ -275,11 +278,12 @@ class PowerTransform:
     def __init__(self, X, weight):
         X, weight = look_at(X, weight)
         self.columns, self._parts = [], []
-        for j, x in enumerate(X.T):
-            unit = np.ptp(x)
-            if not unit > 0.0 or abs(skew((x - x[0]) / unit)) < SKEWED:
-                continue
-            unit *= ((x - x[0]) / unit).std()
+        low, size = X.min(axis=0), np.ptp(X, axis=0)
+        scaled = (X - low) / np.where(size > 0.0, size, 1.0)
+        with np.errstate(invalid="ignore"):
+            one_sided = (size > 0.0) & (np.abs(skew(scaled, axis=0)) >= SKEWED)
+        for j in np.flatnonzero(one_sided):
+            x, unit = X[:, j], size[j] * scaled[:, j].std()
             if len(distinct_values(x, weight).value) < FEW_VALUES:
                 continue
             parts = [_fitted(x, origin, unit) for origin in (np.median(x), x.min())]

@@ -71,11 +71,12 @@ def _logistic(x):
 
 def shares(scores, best, confidence, tie):
     """Return the confidence in every number: the others share what is left by their criteria."""
-    behind = (scores - scores[best]) / max(tie, 1e-300) / SPREAD
+    behind = (scores - scores[best]) / (tie if tie > 0.0 else 1.0) / SPREAD
     weight = np.exp(-np.clip(behind, 0.0, 700.0))
     weight[best] = 0.0
     total = weight.sum()
     out = (1.0 - confidence) * weight / total if total > 0.0 else weight
+    out = np.minimum(out, confidence)
     out[best] = confidence if total > 0.0 else 1.0
     return out
 
@@ -114,7 +115,8 @@ def warn_if_unclear(estimator):
         )
     if len(path.skewed):
         reasons.append(
-            f"columns are skewed ({listed(path.skewed)}): their logarithm may be better to cluster"
+            f"columns are skewed ({listed(path.skewed)}), or have a few values far away: transforms "
+            "of them, such as the logarithm, may be better to cluster"
         )
     if not reasons and path.best == 1:
         reasons.append(
@@ -123,11 +125,14 @@ def warn_if_unclear(estimator):
         )
     elif not reasons and path.best >= PIECES:
         reasons.append(
-            "some may be pieces of clusters that are not compact: sklearn.cluster.HDBSCAN, or "
-            "smallvar.PenalizedCut on a graph of neighbors, finds clusters of any shape"
+            "some may be pieces of clusters that are not compact: sklearn.cluster.HDBSCAN finds "
+            "clusters of any shape, smallvar.MahalanobisMeans long ones"
         )
     elif not reasons:
-        reasons.append(f"clusters overlap: compare path_.labels({others[0] if others else 2})")
+        reasons.append(
+            f"clusters overlap, or differ in shape: compare path_.labels({others[0]}) and "
+            "smallvar.MahalanobisMeans"
+        )
     warnings.warn(
         f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "
         f"{fit}; {'; '.join(reasons)}. With n_clusters the number is given",

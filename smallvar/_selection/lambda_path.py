@@ -40,12 +40,20 @@ class LambdaPath(Path):
         The criterion of :func:`lambda_path`, the lower, the better; infinite for more clusters
         than a third of the distinct rows.
     tie : float
-        Criteria that differ by less are as good as equal.
+        The price of a parameter: criteria that differ by less are nearly as good as equal.
     lam_low, lam_high : ndarray of shape (n_path,), float64
         Between these penalties ``inertia + lam * K`` is lowest for this K. Where ``lam_low`` is not
         below ``lam_high``, another K is always better. ``lam_low`` is 0 at the end of the path.
     best : int
         The number chosen.
+    confidence : float
+        How likely this number is right, from 0 to 1, judged by data sets whose number is known: by
+        the range of its penalties, and how far the next best number is behind. NaN where the
+        number or the penalty was given, and for divergences other than squared distances.
+    confidences : ndarray of shape (n_path,), float64
+        The confidence in every number; what ``confidence`` leaves is shared by the criterion.
+    few_valued, skewed : ndarray of intp
+        Columns with fewer than ten values, and one-sided ones.
     lam : float
         A penalty for it: the geometric mean of its ``lam_low`` and ``lam_high`` (whichever is the
         larger), or twice ``lam_low`` where it is 1; of much data nearly so. It is what a cluster
@@ -77,6 +85,10 @@ class LambdaPath(Path):
 
     tie: float
     best: int
+    confidence: float
+    confidences: NDArray[np.float64]
+    few_valued: NDArray[np.intp]
+    skewed: NDArray[np.intp]
     ranking: NDArray[np.intp]
     longest: int
     n_samples: int

@@ -27,10 +27,10 @@ FINE, ROWS = 20_000, 20  # rows of the fine way down, or so many for each cluste
 STEPS, FEW = 50, 32
 WIDER, GRAIN = 4, 1.5  # seeds tried for each there is room for; how much more the others must save
 REFINED = 4  # ways down at most, each finer around the best number than the one before
-WIDE = 4.0
-SMALL = 2000
+WIDE = 4.0  # ratio of penalties beyond which a number stands out no more
+SMALL = 2000  # rows that are merged from single rows on
 FEWEST = 2  # clusters: where no more are found in few rows, more rows are looked at
-SURE = 0.9  # confidence beyond which no transforms are tried
+SURE = 0.95  # confidence beyond which no transforms are tried
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
@@ -92,7 +92,8 @@ def find_path(
     With a ``number`` of clusters that one is the best: the path is found around it.
 
     If the clusters found are long, all in the same directions, further ways down measure distances
-    as they do; the best one is the path. ``rough``: only few rows are used. ``look``: so many are
+    as they do; the best one is the path. ``transforms``: one-sided columns are transformed where
+    that describes the rows better. ``rough``: only few rows are used. ``look``: so many are
     for the first way down, None: as COARSE and NUMBERS say. ``callback`` is called after every way
     down, unless it is None. Where no ``lam`` is given, the clusterings of the path are brought to
     fixed points of plain sweeps: those that the penalty depends on at once, the others when they
@@ -202,7 +203,8 @@ def _find_from(problem, rng, init, rough, size, tell, above=0):
         limit = min(size, max(2, size // 2)) if problem.lam is number is None else size
         room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
         if init is None:
-            start, wider, best = _survey(problem, sample, room, rng, tell)
+            every = 1 if above else 2
+            start, wider, best = _survey(problem, sample, room, rng, tell, every)
             if best <= above:
                 return None
         else:
@@ -229,8 +231,8 @@ def _find_from(problem, rng, init, rough, size, tell, above=0):
             if step < 2 or (single and not missed) or not turns:
                 break
             # the best is among the numbers left out around this one
-            above = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
-            top = above[0] if len(above) else path.longest
+            higher = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
+            top = higher[0] if len(higher) else path.longest
             start = path.modeled(min(top, path.longest))
             low, single = path.best - 2 * step, True
         full = path.best > 0.85 * reach and reach != problem.most
@@ -245,7 +247,7 @@ def _top(counts, best):
     return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
 
 
-def _survey(problem, sample, room, rng, tell):
+def _survey(problem, sample, room, rng, tell, every=2):
     """The way down in large steps: where that in single steps begins; how many times more room."""
     descent = sample.descent
     n = descent.X.shape[0]
@@ -260,17 +262,20 @@ def _survey(problem, sample, room, rng, tell):
     grain = k > room and sums[room] > 0.0
     grain = grain and sums[room // WIDER] / sums[room] * (sums[k] / sums[room]) * GRAIN < 1.0
     descent.start(descent.sweep.centers[:room])
-    return _survey_down(problem, sample, tell, grain)
+    return _survey_down(problem, sample, tell, grain, every)
 
 
-def _survey_down(problem, sample, tell, grain=False):
-    """From where the descent is; ``grain``: whether there may be many more clusters."""
+def _survey_down(problem, sample, tell, grain=False, every=2):
+    """From where the descent is; ``grain``: whether there may be many more clusters.
+
+    The criterion is computed at ``every`` first, second, ... stop.
+    """
     descent, n = sample.descent, sample.descent.X.shape[0]
     descent.settle(FIRST_SWEEPS)
     stops, centers = {}, {}
     for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
-        if problem.number is None and (k == 1 or number % 2 == 0):
+        if problem.number is None and (k == 1 or number % every == 0):
             stops[k] = sample.stop(problem.lam is None, problem.lam is not None)
     if problem.number is not None:
         tell("coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n)
@@ -396,8 +401,8 @@ def lambda_path(
     -------
     path : LambdaPath
         Arrays ``counts``, ``error``, ``criterion``, ``lam_low``, ``lam_high``, ``ranking``,
-        ``linkage``; the number chosen, ``best``, and a penalty for it, ``lam``; centers and labels
-        by ``path.centers(k)`` and ``path.labels(k)``.
+        ``linkage``; the number chosen, ``best``, how likely it is right, ``confidence``, and a
+        penalty for it, ``lam``; centers and labels by ``path.centers(k)`` and ``path.labels(k)``.
 
     Raises
     ------
@@ -419,23 +424,44 @@ def lambda_path(
     freedom) or Gaussian, round, or long in q directions (probabilistic principal components). d is
     the number of directions in which the rows vary at all: columns that are linear combinations
     of others add none. Where that is the number of columns, a single cluster may also be a uniform
-    box, and in two columns each cluster may have a covariance of its own. If clusters are long, the
-    way down is taken again in the metric that makes them round, from the same clusters, and decides
-    if its criterion is lower by more than 2 log(u), the price of a parameter; errors and labels are
-    those of plain sweeps from its clusters into the number chosen, and for other numbers from those
-    of the way before where these are better. Numbers above 1
-    whose criteria differ by less are a tie: the one with the widest range ``lam_high / lam_low`` is
-    chosen.
+    box, and in two columns each cluster may have a covariance of its own.
 
-    Rows of weight zero and constant columns take no part. At most a third as many clusters as
-    distinct rows are chosen. Of more than 20,000 rows (and 20 for each cluster) a random sample
-    is used; penalties and inertia are those of all rows.
+    *Values recorded in steps.* A column recorded in steps of h (flags, years, counts, rounded
+    measurements) tells nothing finer: h**2 / 12, the variance within a step, is added to its
+    variance in f. So cutting rows by the m values of a column gains log(m) a row, which is what the
+    labels cost. In a column of numbers where many rows share one value, h is the distance of the
+    others from it; for categories in one-hot coding it is such that m levels gain log(m). Where all
+    columns are recorded in steps, u is the number of rows.
+
+    *One-sided columns.* If columns are skewed by more than 1, and the number is not clear, the path
+    is found again with their Yeo-Johnson transforms. It decides on the number if its criterion,
+    with the Jacobian, two parameters and .3 u for each such column, is lower. Centers, errors,
+    labels and penalties are those of the rows as given.
+
+    *Long clusters.* The way down is taken again in the metric that makes clusters round, from the
+    same clusters, and decides if its criterion is lower by more than 2 log(u), the price of a
+    parameter; errors and labels are those of plain sweeps from its clusters into the number chosen,
+    and for other numbers from those of the way before where these are better.
+
+    *Nearly equal criteria.* From each criterion above K = 1 is taken the price of a parameter times
+    log(lam_high / lam_low), which counts up to log(4): of two numbers that are about as good, that
+    one is chosen whose clustering is best over the wider range of penalties.
+
+    *Rows.* Rows of weight zero and constant columns take no part, nor do rows in which a gap seems
+    to be filled: by the mean or median of a column, a value that 3% of the rows and more share, but
+    that is off the grid of the others, or the only one that is shared. At most a third as many
+    clusters as distinct rows are chosen (all, where all columns are recorded in steps). Up to 2,000
+    rows are merged from single rows on, so that the number does not depend on ``random_state``.
+    More rows begin at some 4 sqrt(n) of them, drawn far apart: of 5,000, and where no more than two
+    clusters are found, of 20,000. Of more than 20,000 rows (and 20 for each cluster) a random
+    sample is used; penalties and inertia are those of all rows.
 
     References
     ----------
     Ward (1963), Hierarchical grouping to optimize an objective function. Biernacki, Celeux &
     Govaert (2000), Assessing a mixture model for clustering with the integrated completed
     likelihood. Tipping & Bishop (1999), Mixtures of probabilistic principal component analyzers.
+    Yeo & Johnson (2000), A new family of power transformations to improve normality or symmetry.
     The penalty is that of Kulis & Jordan (2012), Revisiting k-means, section 3.
 
     Examples

@@ -116,7 +116,9 @@ class Clustering:
     """A clustering on the way down: its number of clusters, centers, criterion and error.
 
     ``metric`` is the matrix in whose metric the clusters are round, None if they are so in that of
-    the data. A criterion or an error that was not computed is infinite or NaN.
+    the data; ``modeled`` are the centers of the rows that the criterion is of, and ``own_error`` is
+    the error in the metric of the way down. A criterion or an error that was not computed is
+    infinite or NaN.
     """
 
     k: int
@@ -132,8 +134,9 @@ class Sample:
     """Rows, a descent on them, and the criterion.
 
     ``share`` is what an error of theirs is of that of all rows; ``rows`` are their numbers, None
-    for all. Once turned, the descent is on the rows times a matrix; errors, criterion and centers
-    are still those of the rows as they are, and ``plain`` the descent on these.
+    for all. Where the problem has a transform, criterion and descent are of the rows transformed;
+    once turned, the descent is on these times a matrix. Errors and centers are always those of the
+    rows as they are; ``plain`` is the descent on them.
     """
 
     def __init__(self, X, weight, rows, problem):
@@ -155,10 +158,8 @@ class Sample:
         """From here on go down in this metric; returns what the centers are in it."""
         c = self.criterion
         self.metric = Metric(metric, c.frame.origin)
-        self.descent, self.turned = (
-            descent_by_squares(self.metric(c.X), c.weight, c.n_threads),
-            True,
-        )
+        self.descent = descent_by_squares(self.metric(c.X), c.weight, c.n_threads)
+        self.turned = True
         return self.metric(centers)
 
     def stop(self, judge, measure):
