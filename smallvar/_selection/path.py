@@ -30,6 +30,7 @@ REFINED = 4  # ways down at most, each finer around the best number than the one
 WIDE = 4.0
 SMALL = 2000
 FEWEST = 2  # clusters: where no more are found in few rows, more rows are looked at
+ROUNDING = 1e-3  # ties by which values of the same clusters, numbered otherwise, may differ
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
@@ -147,7 +148,7 @@ def _find_in_metrics(problem, rng, init, rough, look, tell):
         if n <= SMALL and problem.number is None and sample.criterion.floor.any():
             start, _, _ = _survey(problem, sample, max(20, int(4 * np.sqrt(n))), rng, tell)
             again, again_metric = _descend(problem, sample, start, step)
-            if again.value < other.value:
+            if again.value < other.value - ROUNDING * sample.criterion.tie:
                 other, next_metric = again, again_metric
         metric = next_metric
         tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)

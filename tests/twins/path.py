@@ -1,6 +1,6 @@
 """The way from many clusters down to one, the criterion on it, and the best range of lam."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import gammaln
@@ -69,6 +69,7 @@ class Path:
     found: list = ()  # the stops as they were on the way down
     sample: object = None  # the rows that the path was found on
     replaced: int = 0  # stops that are those of the path before rows were turned
+    tied: set = field(default_factory=set)  # numbers for which both have the same error, up to rounding
     grown: int = 0  # stops that had to begin at those of fewer clusters
     opened: int = 0  # clusters that were opened on the way to a fixed point
     surveyed: int = 0  # ways down in the metric of the clusters that a look in it was better for
@@ -136,6 +137,8 @@ def settle(path, plain, lam, sample):
         others = {s.k: Stop(s.centers, error=s.error * unit) for s in plain.stops}
     for i, stop in enumerate(path.stops):
         other = others.get(stop.k)
+        if other is not None and abs(other.error - stop.error) <= 1e-12 * stop.error:
+            path.tied.add(stop.k)
         if stop.k == path.best and others:
             best = fixed_point(X, w, stop.centers, path)
             if best.error < 0.99 * min([s.error for s in path.stops[:i]], default=np.inf):
@@ -656,7 +659,7 @@ class _Search:
             if len(sample.X) <= self.sizes.small and sample.about.floor.any():
                 start = self.look(sample, max(20, int(4 * np.sqrt(len(sample.X)))))[0]
                 again, again_metric = self.fine_way(sample, start, 0, False)
-                if again.value < other.value:
+                if again.value < other.value - 1e-3 * sample.tie:
                     other, metric, other.surveyed = again, again_metric, other.surveyed + 1
             if not other.value < path.value - sample.tie:
                 break
