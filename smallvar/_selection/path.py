@@ -120,7 +120,10 @@ def find_path(
             skewed = problem.transform.columns
             if skewed:
                 other = _find_in_metrics(problem, rng, init, rough, look, tell)
-                if other[0].value_per_row < path.value_per_row and other[0].plausible:
+                # densities in as many directions can be compared
+                same = other[2].criterion.rank == sample.criterion.rank
+                lower = same and other[0].value_per_row < path.value_per_row
+                if lower and other[0].plausible:
                     path, _, sample, turned = other
             problem.transform = None
             columns = np.flatnonzero(problem.varying)
@@ -351,6 +354,7 @@ def _descend(problem, sample, start, step):
     scale = np.sqrt(sample.share)
     tree = [(a, b, height / scale, size) for a, b, height, size in descent.tree]
     path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0])
+    path.value_per_row = path.value / sample.criterion.distinct
     path.weigh(stops, scores, ranges, sample)
     return path, best.metric
 

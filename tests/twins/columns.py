@@ -132,7 +132,9 @@ def recorded(X, w):
     step = np.array([step_of(table) for table in tables])
     variance = step**2 / 12
     for group in one_hot(X):
-        rest = (X[:, group] - X[:, group].min(axis=0) <= np.ptp(X[:, group], axis=0) / 2).all(axis=1)
+        rest = (X[:, group] - X[:, group].min(axis=0) <= np.ptp(X[:, group], axis=0) / 2).all(
+            axis=1
+        )
         m = len(group) + rest.any()
         variance[group] = step[group] ** 2 / (m ** ((m + 1) / (m - 1)) - m)
     count = np.array([len(table.value) for table in tables])
