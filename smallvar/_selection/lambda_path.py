@@ -108,7 +108,7 @@ class LambdaPath(Path):
         self.confidences = np.full(len(stops), self.confidence)
         self.few_valued = self.skewed = np.empty(0, dtype=np.intp)
         self.plausible = True
-        self.value_per_row = self.value / n_samples
+        self.value_per_row = self.value
         self.longest = max(stop.k for stop in stops if stop.centers is not None)
         self.found_error = np.array([stop.error for stop in stops])
         self._table = self.found_error, *(np.array(bound) for bound in ranges)
