@@ -5,7 +5,7 @@ is known: generated ones, round, long, overlapping and of other shapes, tables w
 skewed columns, and real ones.
 """
 
-import sys
+import inspect
 import warnings
 
 import numpy as np
@@ -91,7 +91,7 @@ def as_good(counts, confidences, best):
 
 def _level_of_caller():
     """The level of the first call from outside of smallvar and scikit-learn, for a warning."""
-    level, frame = 0, sys._getframe(1)
+    level, frame = 0, inspect.currentframe().f_back
     while frame.f_back is not None:
         name = frame.f_globals.get("__name__", "")
         if name.partition(".")[0] not in ("smallvar", "sklearn"):
