@@ -140,7 +140,8 @@ def recorded(X, w):
     count = np.array([len(table.value) for table in tables])
     repeated = count <= np.sqrt(len(X))
     grid = np.array([not table.numbers and on_a_grid(table) for table in tables])
-    return Recorded(variance, repeated | grid | (count == 1), repeated | (count == 1), count < 10)
+    few_valued = (count < 10) & (count <= len(X) / 2)
+    return Recorded(variance, repeated | grid | (count == 1), repeated | (count == 1), few_valued)
 
 
 def count_different(X):
@@ -169,7 +170,7 @@ def filled(X, w):
         share, mean = table.mass / table.mass.sum(), v @ x / v.sum()
         median = table.value[np.cumsum(share) >= 0.5][0]
         off = np.minimum(np.abs(table.value - mean), np.abs(table.value - median))
-        central = (off <= 0.1 * deviation) & (share >= 0.005) & (share <= 0.2)
+        central = (off <= 0.1 * deviation) & (share >= 0.03) & (share <= 0.2)
         if not central.any():
             continue
         i = np.where(central, share, 0).argmax()

@@ -459,12 +459,16 @@ def logistic(x):
     return 0.1 + 0.88 / (1 + np.exp(-x))
 
 
-def weigh(path, scores, own_ranges, ranges):
+def weigh(path, scores, own_ranges, ranges, most):
     """The confidence in the best number and in the others, which share what it leaves.
 
-    A single cluster that likelihood alone speaks against is not plausible.
+    Those of more than ``most`` clusters have none. A single cluster that likelihood alone speaks
+    against is not plausible.
     """
     stops, about, tie = path.stops, path.sample.about, path.tie
+    scores = [
+        np.inf if stop.k > (most or np.inf) else s for stop, s in zip(stops, scores, strict=True)
+    ]
     path.confidences = np.ones(len(stops))
     if len(stops) == 1:
         return
@@ -483,6 +487,7 @@ def weigh(path, scores, own_ranges, ranges):
     weight[i] = 0
     if weight.any():
         path.confidences = weight / weight.sum() * (1 - path.confidence)
+        path.confidences = np.minimum(path.confidences, path.confidence)
         path.confidences[i] = path.confidence
 
 
@@ -512,7 +517,7 @@ class _Search:
     def allowed(self, stops):
         return [stop for stop in stops if self.most is None or stop.k <= self.most]
 
-    def look(self, sample, room):
+    def look(self, sample, room, every=2):
         """From many clusters in steps of a tenth: where the way in single steps begins.
 
         How many times as many clusters are wanted: 4 where seeds beyond the room save much
@@ -535,7 +540,7 @@ class _Search:
         for _ in descent.down(lambda k: max(1, k // 10), 2):
             stops.append(sample.stop())
             centers.append(descent.centers)
-        judged = [stop for i, stop in enumerate(stops) if i % 2 == 0 or stop.k == 1]
+        judged = [stop for i, stop in enumerate(stops) if i % every == 0 or stop.k == 1]
         best = min(self.allowed(judged[::-1]), key=lambda stop: self.value(stop, sample)).k
         beyond = [c for c in centers if len(c) >= best + best // 4 + 10]
         start = (beyond or centers[:1])[-1]
@@ -578,7 +583,8 @@ class _Search:
         path.lam = penalty(path)
         path.emptied = sample.descent.emptied
         if self.lam is None:
-            weigh(path, scores, widths(counts, [s.own_error for s in stops]), ranges)
+            own = widths(counts, [s.own_error for s in stops])
+            weigh(path, scores, own, ranges, self.most)
         lowest = min(stop.V for stop in every)
         return path, best.metric if lowest + sample.tie >= best.V else None
 
@@ -614,7 +620,7 @@ class _Search:
             room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
             start, wider = init, 1
             if init is None:
-                start, wider, best = self.look(sample, room)
+                start, wider, best = self.look(sample, room, 1 if least else 2)
                 if best < least:
                     return None
             last = size == n and room == limit
@@ -708,7 +714,7 @@ def merge_path(
     if lam is init is None:
         search.transform = twins.columns.Transform(path.sample.X, path.sample.w)
         skewed = list(search.transform.parts)
-        if skewed:
+        if skewed and not (path.best > 1 and path.confidence > 0.95):
             other, _ = search.run(None)
             ranks = [p.sample.about.basis.shape[1] for p in (path, other)]
             if ranks[0] == ranks[1] and per_row(other) < per_row(path) and other.plausible:
