@@ -460,7 +460,7 @@ PATH_FAMILIES = (
     "plain", "uniform", "long", "own shapes", "heavy tails", "tiny", "weights", "zero weights",
     "float32", "constant columns", "repeated rows", "far", "max_clusters", "lam", "init",
     "subsample", "many", "steps", "everything", "flags", "years", "zeros", "one-hot", "skewed",
-    "filled", "table", "small clusters",
+    "filled", "table", "rounded", "small clusters",
 )
 # fmt: on
 
@@ -539,11 +539,20 @@ def path_problem(family, seed, n_max=400):
         problem.sizes.steps, problem.sizes.few = int(rng.integers(6, 20)), int(rng.integers(1, 9))
     if family in ("flags", "years", "zeros", "one-hot", "skewed", "filled", "table"):
         problem.X, problem.weights = _table(rng, family, seed, problem.X, z)
+    if family == "rounded":  # long clusters, recorded in steps, most beside a column of numbers
+        n, k, step = 240, int(rng.integers(3, 8)), rng.choice([0.05, 0.3])
+        X = rng.normal(size=(n, 4)) * [10.0, 0.4, 0.4, 0.4]
+        X += 3.0 * rng.normal(size=(k, 4))[rng.integers(k, size=n)] * [0.0, 1.0, 1.0, 1.0]
+        columns = 4 - seed % 2
+        X[:, :columns] = step * np.rint(X[:, :columns] / step)
+        problem.X = X + 1e-8 * step * rng.random(X.shape)
     if family == "small clusters":  # of which too few rows are in the first sample
-        z = np.where(rng.random(n_max) < 0.75, 0, rng.integers(1, 9, size=n_max))
-        centers = 8.0 * rng.normal(size=(9, 3))
+        z = np.where(rng.random(n_max) < 0.95, 0, rng.integers(1, 5, size=n_max))
+        centers = 20.0 * rng.normal(size=(5, 3))
         problem.X = centers[z] + rng.normal(size=(n_max, 3))
-        problem.sizes.coarse, problem.sizes.fine = 36 + seed, n_max - seed
+        problem.sizes.coarse, problem.sizes.fine = 16 + seed, n_max - seed
+    if seed % 2:  # clusters to begin with are drawn
+        problem.sizes.small = int(rng.integers(0, n_max))
     return problem
 
 

@@ -5,6 +5,7 @@ is known: generated ones, round, long, overlapping and of other shapes, tables w
 skewed columns, and real ones.
 """
 
+import inspect
 import warnings
 
 import numpy as np
@@ -88,6 +89,17 @@ def as_good(counts, confidences, best):
     return others if len(others) else counts[np.argsort(-confidences, kind="stable")][:2][1:]
 
 
+def _level_of_caller():
+    """The level of the first call from outside of smallvar and scikit-learn, for a warning."""
+    level, frame = 0, inspect.currentframe().f_back
+    while frame.f_back is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name.partition(".")[0] not in ("smallvar", "sklearn"):
+            break
+        level, frame = level + 1, frame.f_back
+    return level + 1
+
+
 def warn_if_unclear(estimator):
     """Warn where an estimator's number of clusters was found on a path, and is not clear.
 
@@ -97,7 +109,7 @@ def warn_if_unclear(estimator):
     if path is None or not path.confidence < CLEAR:
         return
     most = getattr(estimator, "max_clusters", None)
-    if most is not None and path.best >= most:
+    if most is not None and max(path.best, path.ranking[0]) >= most:
         return
     names = getattr(estimator, "feature_names_in_", None)
 
@@ -115,8 +127,8 @@ def warn_if_unclear(estimator):
         )
     if len(path.skewed):
         reasons.append(
-            f"columns are skewed ({listed(path.skewed)}), or have a few values far away: transforms "
-            "of them, such as the logarithm, may be better to cluster"
+            f"columns are skewed ({listed(path.skewed)}), or have values far away: transforms of "
+            "them, such as the logarithm, may be better to cluster"
         )
     if not reasons and path.best == 1:
         reasons.append(
@@ -137,5 +149,5 @@ def warn_if_unclear(estimator):
         f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "
         f"{fit}; {'; '.join(reasons)}. With n_clusters the number is given",
         UnclearNumberWarning,
-        stacklevel=4,  # of the call of fit, which follows callbacks
+        stacklevel=_level_of_caller(),
     )

@@ -43,8 +43,11 @@ class Criterion:
         self.tie = PRICE * np.log(self.distinct)
         self.total, self.rank = self._scatter(None) if self.d > 1 else None, self.d
         self.basis = None  # of the directions in which rows vary, where steps vary in others too
+        self.varying = frame.spread > 0.0  # not all may be so in these rows
         # fewer rows than columns say nothing of the rank, nor do rows that are all repeated
-        if 1 < self.d < self.distinct and not columns.repeated.all():
+        if 1 < self.d < self.distinct and columns.repeated.all():
+            self.rank = max(1, int(self.varying.sum()))
+        elif 1 < self.d < self.distinct:
             offset = frame.mean - frame.origin
             S = self.total / self.n - np.outer(offset, offset)
             e = np.linalg.eigvalsh(S)
@@ -119,11 +122,9 @@ class Criterion:
             own = self._own(sweep)
             if own is not None:
                 V = min(V, value(*own, 3 * K, PER_COLUMN))
-        if K == 1 and d == self.d and self.frame.spread.min() > 0.0:
-            box = (
-                2.0 * u * float(np.log(self.frame.spread + np.sqrt(12 * self.floor)).sum())
-                + unit * PRICE * 2 * d
-            )
+        if K == 1 and d == self.varying.sum():
+            sides = (self.frame.spread + np.sqrt(12 * self.floor))[self.varying]
+            box = 2.0 * u * float(np.log(sides).sum()) + unit * PRICE * 2 * d
             if box < V:
                 V, metric = box, None
         return V + self.constant, metric, error

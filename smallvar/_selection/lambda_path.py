@@ -108,7 +108,7 @@ class LambdaPath(Path):
         self.confidences = np.full(len(stops), self.confidence)
         self.few_valued = self.skewed = np.empty(0, dtype=np.intp)
         self.plausible = True
-        self.value_per_row = self.value / n_samples
+        self.value_per_row = self.value
         self.longest = max(stop.k for stop in stops if stop.centers is not None)
         self.found_error = np.array([stop.error for stop in stops])
         self._table = self.found_error, *(np.array(bound) for bound in ranges)
@@ -141,6 +141,8 @@ class LambdaPath(Path):
         if given or problem.family is not squared_euclidean or len(stops) == 1:
             return
         i = int(np.searchsorted(self.counts, self.best))
+        most = np.inf if problem.most is None else problem.most
+        scores = np.where(self.counts <= most, scores, np.inf)
         others = np.delete(scores, i)
         if self.best > 1:
             own = envelope(self.counts, [stop.own_error for stop in stops])

@@ -31,6 +31,7 @@ WIDE = 4.0  # ratio of penalties beyond which a number stands out no more
 SMALL = 2000  # rows that are merged from single rows on
 FEWEST = 2  # clusters: where no more are found in few rows, more rows are looked at
 SURE = 0.95  # confidence beyond which no transforms are tried
+ROUNDING = 1e-3  # ties by which values of the same clusters, numbered otherwise, may differ
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
@@ -121,7 +122,10 @@ def find_path(
             skewed = problem.transform.columns
             if skewed and not (path.best > 1 and path.confidence > SURE):
                 other = _find_in_metrics(problem, rng, init, rough, look, tell)
-                if other[0].value_per_row < path.value_per_row and other[0].plausible:
+                # densities in as many directions can be compared
+                same = other[2].criterion.rank == sample.criterion.rank
+                lower = same and other[0].value_per_row < path.value_per_row
+                if lower and other[0].plausible:
                     path, _, sample, turned = other
             problem.transform = None
             columns = np.flatnonzero(problem.varying)
@@ -149,7 +153,7 @@ def _find_in_metrics(problem, rng, init, rough, look, tell):
         if n <= SMALL and problem.number is None and sample.criterion.floor.any():
             start, _, _ = _survey(problem, sample, max(20, int(4 * np.sqrt(n))), rng, tell)
             again, again_metric = _descend(problem, sample, start, step)
-            if again.value < other.value:
+            if again.value < other.value - ROUNDING * sample.criterion.tie:
                 other, next_metric = again, again_metric
         metric = next_metric
         tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
@@ -356,6 +360,7 @@ def _descend(problem, sample, start, step):
     scale = np.sqrt(sample.share)
     tree = [(a, b, height / scale, size) for a, b, height, size in descent.tree]
     path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0])
+    path.value_per_row = path.value / sample.criterion.distinct
     path.weigh(stops, scores, ranges, sample)
     return path, best.metric
 

@@ -53,7 +53,10 @@ class Problem:
             or not self.lam is self.number is None
         ):
             return
-        found = filled_values(self.X, self.weight)
+        if self.rows is None:
+            found = filled_values(self.X, self.weight)
+        else:
+            found = filled_values(self.X[self.rows], self.weight[self.rows])
         if not found:
             return
         used = np.ones(self.X.shape[0], dtype=bool) if self.weight is None else self.weight > 0.0

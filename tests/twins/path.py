@@ -1,6 +1,6 @@
 """The way from many clusters down to one, the criterion on it, and the best range of lam."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import gammaln
@@ -69,6 +69,9 @@ class Path:
     found: list = ()  # the stops as they were on the way down
     sample: object = None  # the rows that the path was found on
     replaced: int = 0  # stops that are those of the path before rows were turned
+    tied: set = field(
+        default_factory=set
+    )  # numbers for which both have the same error, up to rounding
     grown: int = 0  # stops that had to begin at those of fewer clusters
     opened: int = 0  # clusters that were opened on the way to a fixed point
     surveyed: int = 0  # ways down in the metric of the clusters that a look in it was better for
@@ -136,6 +139,8 @@ def settle(path, plain, lam, sample):
         others = {s.k: Stop(s.centers, error=s.error * unit) for s in plain.stops}
     for i, stop in enumerate(path.stops):
         other = others.get(stop.k)
+        if other is not None and abs(other.error - stop.error) <= 1e-12 * stop.error:
+            path.tied.add(stop.k)
         if stop.k == path.best and others:
             best = fixed_point(X, w, stop.centers, path)
             if best.error < 0.99 * min([s.error for s in path.stops[:i]], default=np.inf):
@@ -224,7 +229,9 @@ def described(X, w):
     if columns.in_steps.all():
         u, cap = len(X), different
     basis = np.eye(X.shape[1])
-    if 1 < X.shape[1] < u and not columns.repeated.all():
+    if 1 < X.shape[1] < u and columns.repeated.all():
+        basis = basis[:, np.ptp(X, axis=0) > 0]
+    elif 1 < X.shape[1] < u:
         centered = X - w @ X / w.sum()
         e, V = np.linalg.eigh((centered * w[:, None]).T @ centered)
         rank = max(1, (e > 1e-9 * e[-1]).sum())
@@ -284,9 +291,10 @@ def path_criterion(X, w, labels, about=None):
             r2 = np.einsum("ij,ijk,ik->i", R * scale, np.linalg.inv(own)[labels], R * scale)
             logdet = counts @ np.log(det) / n - 4 * np.log(scale)
             candidates.append(value(r2, logdet, 1.6 * 3 * K))
-    if K == 1 and columns == d and np.ptp(X, axis=0).all():
+    varying = np.ptp(X, axis=0) > 0
+    if K == 1 and d == varying.sum():
         sides = np.ptp(X, axis=0) + np.sqrt(12 * floor)  # with half a step at both ends
-        box = 2 * u * np.log(sides).sum() + unit * 2 * 2 * d
+        box = 2 * u * np.log(sides[varying]).sum() + unit * 2 * 2 * d
         if box < min(candidates):
             return box, None
     return min(candidates), metric
@@ -656,7 +664,7 @@ class _Search:
             if len(sample.X) <= self.sizes.small and sample.about.floor.any():
                 start = self.look(sample, max(20, int(4 * np.sqrt(len(sample.X)))))[0]
                 again, again_metric = self.fine_way(sample, start, 0, False)
-                if again.value < other.value:
+                if again.value < other.value - 1e-3 * sample.tie:
                     other, metric, other.surveyed = again, again_metric, other.surveyed + 1
             if not other.value < path.value - sample.tie:
                 break
@@ -702,7 +710,8 @@ def merge_path(
         skewed = list(search.transform.parts)
         if skewed:
             other, _ = search.run(None)
-            if per_row(other) < per_row(path) and other.plausible:
+            ranks = [p.sample.about.basis.shape[1] for p in (path, other)]
+            if ranks[0] == ranks[1] and per_row(other) < per_row(path) and other.plausible:
                 path, path.transformed = other, True
                 few_valued = np.flatnonzero(path.sample.about.few_valued)
     numbers = np.flatnonzero(varying)
