@@ -101,7 +101,8 @@ def one_hot(X):
     """Lists of at least two neighboring columns of two values of which at most one is high."""
     low, high = X.min(axis=0), X.max(axis=0)
     apart = np.minimum(X - low, high - X).max(axis=0)
-    two_valued, is_high = (high > low) & (apart <= 1e-5 * (high - low)), X > low / 2 + high / 2
+    two_valued = (high > low) & (apart <= 1e-5 * (high - low))
+    is_high = X - low > high - X
     groups, open_group = [], []
     for j in range(X.shape[1]):
         highs = is_high[:, open_group].sum(axis=1)
@@ -132,9 +133,8 @@ def recorded(X, w):
     step = np.array([step_of(table) for table in tables])
     variance = step**2 / 12
     for group in one_hot(X):
-        rest = (X[:, group] - X[:, group].min(axis=0) <= np.ptp(X[:, group], axis=0) / 2).all(
-            axis=1
-        )
+        low, high = X[:, group].min(axis=0), X[:, group].max(axis=0)
+        rest = (X[:, group] <= low / 2 + high / 2).all(axis=1)
         m = len(group) + rest.any()
         variance[group] = step[group] ** 2 / (m ** ((m + 1) / (m - 1)) - m)
     count = np.array([len(table.value) for table in tables])
