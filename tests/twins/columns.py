@@ -132,9 +132,8 @@ def recorded(X, w):
     step = np.array([step_of(table) for table in tables])
     variance = step**2 / 12
     for group in one_hot(X):
-        rest = (X[:, group] - X[:, group].min(axis=0) <= np.ptp(X[:, group], axis=0) / 2).all(
-            axis=1
-        )
+        low, high = X[:, group].min(axis=0), X[:, group].max(axis=0)
+        rest = (X[:, group] <= low / 2 + high / 2).all(axis=1)
         m = len(group) + rest.any()
         variance[group] = step[group] ** 2 / (m ** ((m + 1) / (m - 1)) - m)
     count = np.array([len(table.value) for table in tables])

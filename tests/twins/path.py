@@ -69,9 +69,7 @@ class Path:
     found: list = ()  # the stops as they were on the way down
     sample: object = None  # the rows that the path was found on
     replaced: int = 0  # stops that are those of the path before rows were turned
-    tied: set = field(
-        default_factory=set
-    )  # numbers for which both have the same error, up to rounding
+    tied: set = field(default_factory=set)  # numbers for which both have one error
     grown: int = 0  # stops that had to begin at those of fewer clusters
     opened: int = 0  # clusters that were opened on the way to a fixed point
     surveyed: int = 0  # ways down in the metric of the clusters that a look in it was better for
