@@ -259,7 +259,7 @@ def _survey(problem, sample, room, rng, tell, every=2):
         descent.start(descent.X)
         descent.merge(max(0, descent.sweep.k - room))
         descent.begin()
-        return _survey_down(problem, sample, tell)
+        return _survey_down(problem, sample, tell, every=every)
     sums = descent.seed(min(n, WIDER * room if problem.number is None else room), rng)
     k = len(sums) - 1
     # seeds beyond the room that lower the sum much more than those before: a finer grain
