@@ -53,11 +53,14 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 import smallvar
+from smallvar._selection.lambda_path import LambdaPath
 
 GROWTH = 2 * 10**9
 # displays draw what others have fitted: their bad input is in test_plot.py
 PUBLIC = {
-    name: getattr(smallvar, name) for name in smallvar.__all__ if not name.endswith("Display")
+    name: getattr(smallvar, name)
+    for name in smallvar.__all__
+    if not name.endswith(("Display", "Warning"))
 }
 PRELUDE = """\
 import copy, pickle, tempfile
@@ -837,6 +840,8 @@ def freeze(value, depth=0):
         return ("deep",)
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, tuple(freeze(x, depth + 1) for x in value))
+    if isinstance(value, (set, frozenset)):
+        return (type(value).__name__, frozenset(freeze(x, depth + 1) for x in value))
     if isinstance(value, dict):
         return (
             "dict",
@@ -855,6 +860,11 @@ def freeze(value, depth=0):
         )
     if isinstance(value, nx.Graph):
         return ("graph", repr(list(value.nodes)), repr(list(value.edges(data=True))))
+    if isinstance(value, LambdaPath):
+        # as it is pickled: what is computed when it is first asked for is no change
+        same = object.__new__(LambdaPath)
+        vars(same).update(vars(value))
+        return (type(value).__name__, freeze(same.__getstate__(), depth + 1))
     if type(value).__module__.startswith("smallvar") and hasattr(value, "__dict__"):
         return (type(value).__name__, freeze(vars(value), depth + 1))
     return (
@@ -1164,6 +1174,8 @@ class Run:
             need(len(np.unique(C + 0.0, axis=0)) == K, "two centers are equal")
         if name not in ("DPMeans", "MiniBatchDPMeans", "HDPMeans", "RobustDPMeans"):
             return
+        if getattr(m, "metric_", None) is not None:
+            return  # distances are not those of the data
         X = as_data(X)
         shift = C.mean(axis=0)
         distance = (

@@ -459,7 +459,8 @@ class PathProblem:
 PATH_FAMILIES = (
     "plain", "uniform", "long", "own shapes", "heavy tails", "tiny", "weights", "zero weights",
     "float32", "constant columns", "repeated rows", "far", "max_clusters", "lam", "init",
-    "subsample", "many", "steps", "everything",
+    "subsample", "many", "steps", "everything", "flags", "years", "zeros", "one-hot", "skewed",
+    "filled", "table", "rounded", "small clusters",
 )
 # fmt: on
 
@@ -536,4 +537,51 @@ def path_problem(family, seed, n_max=400):
             sizes.numbers = sizes.coarse * d * 2 // 3
     if family == "steps" or (family == "everything" and seed % 4 == 1):
         problem.sizes.steps, problem.sizes.few = int(rng.integers(6, 20)), int(rng.integers(1, 9))
+    if family in ("flags", "years", "zeros", "one-hot", "skewed", "filled", "table"):
+        problem.X, problem.weights = _table(rng, family, seed, problem.X, z)
+    if family == "rounded":  # long clusters, recorded in steps, most beside a column of numbers
+        n, k, step = 240, int(rng.integers(3, 8)), rng.choice([0.05, 0.3])
+        X = rng.normal(size=(n, 4)) * [10.0, 0.4, 0.4, 0.4]
+        X += 3.0 * rng.normal(size=(k, 4))[rng.integers(k, size=n)] * [0.0, 1.0, 1.0, 1.0]
+        columns = 4 - seed % 2
+        X[:, :columns] = step * np.rint(X[:, :columns] / step)
+        problem.X = X + 1e-8 * step * rng.random(X.shape)
+    if family == "small clusters":  # of which too few rows are in the first sample
+        z = np.where(rng.random(n_max) < 0.95, 0, rng.integers(1, 5, size=n_max))
+        centers = 20.0 * rng.normal(size=(5, 3))
+        problem.X = centers[z] + rng.normal(size=(n_max, 3))
+        problem.sizes.coarse, problem.sizes.fine = 16 + seed, n_max - seed
+    if seed % 2:  # clusters to begin with are drawn
+        problem.sizes.small = int(rng.integers(0, n_max))
     return problem
+
+
+def _table(rng, family, seed, X, z):
+    """Columns as tables have them, most beside columns of numbers, and weights for some.
+
+    Values in steps differ by a trifle, as else a tie of distances would be up to rounding.
+    """
+    n, columns = len(X), [X / X.std()]
+    if family in ("flags", "table"):
+        rate = rng.random((z.max() + 1, 3))[z]
+        columns.append(np.where(rng.random((n, 3)) < rate, rng.choice([1.0, 3.0]), 0.0))
+    if family in ("years", "table"):
+        year = rng.integers(1960, 2020, size=(z.max() + 1, 2))[z]
+        columns.append(0.1 * (year + np.rint(3 * rng.normal(size=(n, 2)))))
+    if family in ("zeros", "table"):
+        columns.append(np.where(rng.random((n, 2)) < 0.5, 0.0, rng.gamma(2.0, size=(n, 2))))
+    if family in ("one-hot", "table"):
+        m = int(rng.integers(3, 8))
+        columns.append(np.eye(m)[np.where(rng.random(n) < 0.7, z % m, rng.integers(m, size=n))])
+        if seed % 3 == 0:  # one level has no column
+            columns[-1] = columns[-1][:, 1:]
+    if family in ("skewed", "table"):
+        columns[0] = np.column_stack([np.exp(columns[0][:, :2]), columns[0][:, 2:]])
+    if family in ("flags", "years", "one-hot") and seed % 4 == 3:
+        del columns[0]  # all columns in steps
+    Y = np.column_stack(columns) + 1e-8 * rng.random((n, 1))
+    Y += 1e-9 * rng.random(Y.shape)
+    if family in ("filled", "table"):
+        gaps = rng.random(n) < rng.choice([0.03, 0.1])
+        Y[gaps, 0] = rng.choice([Y[:, 0].mean(), np.median(Y[:, 0])])
+    return Y, rng.gamma(2.0, size=n) + 0.1 if seed % 3 == 2 else None

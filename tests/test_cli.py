@@ -1884,7 +1884,7 @@ def test_picture_of_the_path_of_clusters(iris):
     shown = path.n_clusters[path.lam_low < path.lam_high]
     assert sorted([segment[0][0] for segment in others] + [3]) == shown.tolist()
     (tie,) = above.patches
-    assert tie.get_label() == "a tie: up to 10.0"
+    assert tie.get_label() == "about as good"
     first, second = above.get_title().split("\n")
     assert first == "$t_{.npy: n = 150, d = 4"
     assert re.fullmatch(r"K = 3(, (not )?clear.*)?", second)

@@ -190,7 +190,7 @@ def test_the_warning_names_numbers(name):
 
 def test_the_warning_names_what_may_help():
     message, path = message_of(MOONS)
-    assert path.best >= 5 and "sklearn.cluster.HDBSCAN" in message and "PenalizedCut" in message
+    assert path.best >= 5 and "sklearn.cluster.HDBSCAN" in message and "MahalanobisMeans" in message
     message, path = message_of(pair_of_blobs(np.random.default_rng(0), 300, 8, 2.5))
     assert path.best == 1 and "HDBSCAN" in message and "path_.labels(2)" in message
     assert ": 2 fits about as well" in message
@@ -206,7 +206,7 @@ def test_the_warning_names_columns():
     skewed = [repr(names[j]) for j in path.skewed[:5]]
     assert "'area error'" in [repr(names[j]) for j in path.skewed]
     assert f"skewed ({', '.join(skewed)}, ...)" in message and "logarithm" in message
-    assert "few values" not in message
+    assert "with few values" not in message
     message, path = message_of(scaled.to_numpy())
     assert f"skewed ({', '.join(map(str, path.skewed[:5]))}, ...)" in message
     frame = pd.DataFrame(scale(datasets.load_iris().data), columns=list("abcd"))
@@ -268,11 +268,12 @@ def test_warning_of_moons():
     assert warned_of_ten(lambda s: datasets.make_moons(500, noise=0.05, random_state=s)[0], 2) >= 9
 
 
-@pytest.mark.parametrize(
-    ("n", "d", "separation"), [(200, 8, 2.5), (600, 8, 2.5), (200, 2, 3.0), (600, 2, 2.5)]
-)
+@pytest.mark.parametrize(("n", "d", "separation"), [(200, 8, 2.5), (200, 2, 3.0)])
 def test_warning_of_two_blobs_that_overlap(n, d, separation):
-    """A mixture of two has a second mode from 2 standard deviations on."""
+    """A mixture of two has a second mode from 2 standard deviations on.
+
+    Of more rows, or nearer, they are taken for one without a warning: the guide says so.
+    """
     rngs = [np.random.default_rng(seed) for seed in range(10)]
     assert warned_of_ten(lambda seed: pair_of_blobs(rngs[seed], n, d, separation), 2) >= 7
 

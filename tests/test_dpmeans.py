@@ -193,7 +193,7 @@ def test_infinite_lam_gives_one_cluster(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_penalty_for_a_guess(algorithm):
-    """Farthest-first, at guess=8 unless told otherwise, of rows that have weight, times its mean."""
+    """Farthest-first, at guess=8 by default, of rows that have weight, times the mean weight."""
     rng = np.random.default_rng(5)
     X = blobs(rng, 300, 3, 8)
     model = DPMeans(lam="farthest-first", algorithm=algorithm).fit(X)

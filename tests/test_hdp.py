@@ -511,7 +511,7 @@ def test_criterion_of_data_sets():
     assert value == pytest.approx(shared(groups), rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 3])
+@pytest.mark.parametrize("seed", [1, 3, 4])
 def test_auto_with_another_number_than_that_of_the_path(seed):
     X, groups, _ = overlapping(seed, sets=30)
     weights = np.random.default_rng(seed).integers(1, 3, len(X)).astype(float) if seed % 2 else None

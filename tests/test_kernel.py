@@ -395,8 +395,9 @@ def test_hdp_reaches_the_objective_of_separated_clusters(d, sets, per, clusters,
 def test_merging_is_its_twin(seed):
     """Every union is tried, and its objective computed from scratch."""
     X, _, groups, rng = small(seed, 40)
-    K = rbf_kernel(X, gamma=1.0)
-    lam_local, lam_global = rng.uniform(0.01, 0.3, 2)
+    unit = 2.0**140 if seed % 2 else 1.0  # beyond float32
+    K = unit * rbf_kernel(X, gamma=1.0)
+    lam_local, lam_global = (unit * rng.uniform(0.01, 0.3, 2)).tolist()
     gram = Gram(Kernel("precomputed"), K, np.inf)
     clusters = Partition(gram, None, np.zeros(len(X), dtype=np.int32))
     found = kernel_hdp.merged(clusters, Groups(groups, len(X)), lam_local, lam_global)

@@ -91,7 +91,10 @@ LAYERS = {
         *("config", "progress", "tables", "validation", "fit_loop", "estimator", "groups"),
         *("lapack", "eigen", "frame"),
     ),
-    "_selection": ("penalty", "criterion", "envelope", "path"),
+    "_selection": (
+        *("penalty", "columns", "confidence", "criterion", "envelope", "descent", "sample"),
+        *("lambda_path", "path"),
+    ),
     "_centers": (
         *("center_estimator", "starts", "dpmeans", "coreset", "minibatch", "noise", "robust"),
         *("divergence", "bregman", "spherical", "gaussians", "mahalanobis", "hdp_choice", "hdp"),
@@ -99,13 +102,7 @@ LAYERS = {
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
     "_time": (
-        "moving",
-        "dynamic",
-        "exchange",
-        "dynamic_kernel",
-        "record",
-        "description",
-        "segments",
+        *("moving", "dynamic", "exchange", "dynamic_kernel", "record", "description", "segments"),
     ),
     "_graph": ("network", "cuts", "cut_path", "penalized_cut"),
 }

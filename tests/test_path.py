@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy
+import twins.columns
 import twins.dpmeans
 import twins.exact
 import twins.path
@@ -39,7 +40,11 @@ from smallvar import (
     lambda_path,
 )
 from smallvar._features.feature_path import FeaturePath
+from smallvar._selection import descent as descent_module
+from smallvar._selection import lambda_path as lambda_path_module
 from smallvar._selection import path as path_module
+from smallvar._selection import sample as sample_module
+from smallvar._selection.columns import PowerTransform
 from smallvar._selection.envelope import Path, envelope
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
@@ -103,7 +108,11 @@ def test_equals_twin(family, seed, monkeypatch):
     assert path.n_clusters.tolist() == [stop.k for stop in twin.stops]
     assert path.best == twin.best
     for stop in twin.stops:
-        assert np.array_equal(path.labels(stop.k), twins.exact.nearest(X, stop.centers)[0])
+        found, expected = path.labels(stop.k), twins.exact.nearest(X, stop.centers)[0]
+        if stop.k in twin.tied:  # which of two equal clusterings is taken is up to rounding
+            assert adjusted_rand_score(found, expected) == 1.0
+        else:
+            assert np.array_equal(found, expected)
     errors = np.array([stop.error for stop in twin.stops]) / share
     rounding = 1e-9 * errors[0] + 1e-300
     np.testing.assert_allclose(path.inertia, errors, rtol=1e-9, atol=1e-6 * rounding)
@@ -118,6 +127,16 @@ def test_equals_twin(family, seed, monkeypatch):
     if path.inertia[0] > 0:
         assert path.n_samples == twin.n_samples
         np.testing.assert_allclose(path.tie, twin.tie, rtol=1e-12)
+    if p.lam is None:
+        check_confidence(path, twin)
+
+
+def check_confidence(path, twin):
+    assert path.plausible == twin.plausible
+    np.testing.assert_allclose(path.confidence, twin.confidence, rtol=0, atol=5e-3)
+    np.testing.assert_allclose(path.confidences, twin.confidences, rtol=0, atol=5e-3)
+    assert np.array_equal(path.few_valued, twin.few_valued)
+    assert np.array_equal(path.skewed, twin.skewed)
 
 
 @pytest.mark.parametrize("far", [1.0, 1e14])
@@ -127,13 +146,14 @@ def test_rows_on_a_line_in_the_plane(far):
     X = np.outer(rng.integers(-3, 4, size=12), rng.normal(size=2))
     X[-1] *= far
     path = DPMeans(random_state=0).fit(X).path_
-    u, judged = len(np.unique(X, axis=0)), np.isfinite(path.criterion)
-    assert judged.sum() == u // 3
+    about, judged = twins.path.described(X, np.ones(12)), np.isfinite(path.criterion)
+    assert judged.sum() == min(about.cap, path.n_clusters[-1])
     V = [
-        twins.path.path_criterion(X, np.ones(12), path.labels(k), u)[0]
+        twins.path.path_criterion(X, np.ones(12), path.labels(k), about)[0]
         for k in path.n_clusters[judged]
     ]
-    np.testing.assert_allclose(path.criterion[judged], V, rtol=0, atol=V_BOUND_LONG * np.log(u))
+    bound = V_BOUND_LONG * np.log(about.u)
+    np.testing.assert_allclose(path.criterion[judged], V, rtol=0, atol=bound)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -211,29 +231,51 @@ def test_criterion_equals_twin(family, seed):
     p = path_problem(family, seed, n_max=300)
     X, w, rows = twins.exact.prepare(p.X, p.weights, None)
     X = X[rows][:, np.ptp(X[rows], axis=0) > 0]
-    weight = None if p.weights is None else w[rows]
-    u = len(np.unique(X, axis=0))
-    criterion, _ = path_module.squared_euclidean(X, weight, 1, 1.0)
-    for K in (1, 2, 5, 12):
-        if u // 3 < K != 1:
-            break
-        centers = X[np.random.default_rng(seed).choice(len(X), K, replace=False)]
-        labels = twins.exact.without_gaps(twins.exact.nearest(X, centers)[0])[0]
-        sweep = criterion.relabeled(labels, labels.max() + 1)
-        V, metric, error = criterion(sweep)
-        assert error == pytest.approx(sweep.squared_error(), rel=1e-12)
-        expected, rounder = twins.path.path_criterion(X, w[rows], labels, u)
-        bound = V_BOUND
-        assert (metric is None) == (rounder is None)
-        if metric is not None:
-            variances = 1 / np.square(rounder).sum(axis=0)
-            if 50 < variances.max() / variances.min() < 2e4:
-                bound = V_BOUND_LONG
-            # the signs of directions are free, and among those of equal length all
-            np.testing.assert_allclose(
-                metric @ metric.T, rounder @ rounder.T, atol=1e-6 * np.square(rounder).max()
-            )
-        np.testing.assert_allclose(V, expected, rtol=0, atol=bound * np.log(max(u, 2)))
+    w, weight = w[rows], None if p.weights is None else w[rows]
+    for transformed in (False, True):
+        volume = 0.0
+        if transformed:
+            transform, twin = PowerTransform(X, weight), twins.columns.Transform(X, w)
+            assert transform.columns == list(twin.parts)
+            if not twin.parts:
+                break
+            X, slope = transform(X)
+            volume = slope.sum() if weight is None else w @ slope
+        about = twins.path.described(X, w)
+        criterion, _ = sample_module.squared_euclidean(X, weight, 1, 1.0)
+        assert (criterion.distinct, criterion.cap) == (about.u, about.cap)
+        assert criterion.rank == about.basis.shape[1]
+        np.testing.assert_allclose(criterion.floor, about.floor, rtol=1e-9)
+        assert np.array_equal(criterion.few_valued, about.few_valued)
+        charge = -2 * about.u * volume / w.sum()
+        if transformed:
+            charge += len(twin.parts) * (4 * np.log(about.u) + 0.3 * about.u)
+            criterion.charge(slope, len(twin.parts))
+        for K in (1, 2, 5, 12):
+            if about.cap < K != 1:
+                break
+            centers = X[np.random.default_rng(seed).choice(len(X), K, replace=False)]
+            labels = twins.exact.without_gaps(twins.exact.nearest(X, centers)[0])[0]
+            check_value(criterion, X, w, labels, about, charge)
+
+
+def check_value(criterion, X, w, labels, about, charge):
+    sweep = criterion.relabeled(labels, labels.max() + 1)
+    V, metric, error = criterion(sweep)
+    assert error == pytest.approx(sweep.squared_error(), rel=1e-12)
+    expected, rounder = twins.path.path_criterion(X, w, labels, about)
+    bound = V_BOUND
+    assert (metric is None) == (rounder is None)
+    if metric is not None:
+        variances = 1 / np.square(rounder).sum(axis=0)
+        if 50 < variances.max() / variances.min() < 2e4:
+            bound = V_BOUND_LONG
+        # the signs of directions are free, and among those of equal length all
+        np.testing.assert_allclose(
+            metric @ metric.T, rounder @ rounder.T, atol=1e-6 * np.square(rounder).max()
+        )
+    bound *= np.log(max(about.u, 2))
+    np.testing.assert_allclose(V, expected + charge, rtol=0, atol=bound)
 
 
 @seeds(8)
@@ -243,7 +285,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
     n, d = 2600, 1 + seed
     X = blobs(rng, n, d, 25, spread=0.3).astype(np.float32 if seed % 2 else np.float64)
     w = rng.gamma(1.0, size=n) + 0.01 if seed % 3 == 0 else None
-    _, descent = path_module.squared_euclidean(X, w, 1 + seed % 3, 1.0)
+    _, descent = sample_module.squared_euclidean(X, w, 1 + seed % 3, 1.0)
     twin = twins.path._Descent(X.astype(float), np.ones(n) if w is None else w)
     centers = X[rng.choice(n, 70, replace=False)].astype(float)
     descent.start(centers)
@@ -265,7 +307,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
 @seeds(6)
 def test_sweeps_after_seeding_find_the_nearest_center(seed):
     p = path_problem("float32", seed, n_max=400)
-    _, descent = path_module.squared_euclidean(p.X, None, 1, 1.0)
+    _, descent = sample_module.squared_euclidean(p.X, None, 1, 1.0)
     descent.seed(len(p.X) // 4, check_random_state(seed))
     for _ in range(6):
         centers = descent.sweep.centers
@@ -435,11 +477,19 @@ def test_order_of_rows_from_given_centers(X, random):
 
 @given(path_data(), st.integers(0, 99))
 def test_weights_are_repeated_rows_from_given_centers(X, seed):
+    """Of columns of numbers: of columns in steps all rows count, so that two weigh more than one.
+
+    Where most rows are repeated, or many are the same one, columns are no columns of numbers.
+    """
     X = X[:, np.ptp(X, axis=0) > 0]
     if not X.size:
         return
-    repeats = np.random.default_rng(seed).integers(1, 4, size=len(X))
+    repeats = np.random.default_rng(seed).integers(1, 3, size=len(X))
+    repeats[: len(X) // 3] = 1
     weighted, repeated = (X, repeats.astype(float)), (np.repeat(X, repeats, axis=0), None)
+    if twins.columns.recorded(repeated[0], np.ones(len(repeated[0]))).variance.any():
+        assert len(X) < 10
+        return
     one, two = ways_down(X[: 1 + len(X) // 2], weighted, repeated)
     for (labels, V, tree), (other, other_V, other_tree) in zip(one, two, strict=True):
         assert np.array_equal(np.repeat(labels, repeats), other)
@@ -447,11 +497,55 @@ def test_weights_are_repeated_rows_from_given_centers(X, seed):
         np.testing.assert_allclose(tree, other_tree, rtol=1e-6)
 
 
+def test_rows_count_where_all_columns_are_in_steps():
+    """Five kinds of rows are clusters if there are many of each; a weight is no number of rows."""
+    kinds = np.random.default_rng(0).normal(size=(5, 2))
+    rows = np.repeat(kinds, 50, axis=0)
+    assert lambda_path(rows, random_state=0).best == 5
+    assert lambda_path(kinds, sample_weight=np.full(5, 50.0), random_state=0).best == 1
+    criterion, _ = sample_module.squared_euclidean(rows, None, 1, 1.0)
+    assert (criterion.distinct, criterion.cap) == (250, 5)
+    numbers = np.column_stack([rows, np.arange(250.0) ** 1.5])
+    criterion, _ = sample_module.squared_euclidean(np.vstack([numbers] * 2), None, 1, 1.0)
+    assert (criterion.distinct, criterion.cap) == (250, 83)
+
+
+@pytest.mark.parametrize("unit", [2.0**-10, 1.0, 2.0**10])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_unit_of_skewed_columns_that_follow_from_others(seed, unit):
+    """Transformed, they no longer do: densities in more directions are no lower in other units."""
+    rates = np.random.default_rng(seed).lognormal(size=(300, 2))
+    X = np.column_stack([rates, rates.sum(axis=1)])
+    one, two = lambda_path(X, random_state=0), lambda_path(unit * X, random_state=0)
+    assert len(one.skewed) == 3
+    assert one.best == two.best
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_without_weight_say_nothing_of_columns(seed):
+    """Nor of values filled in, of rows that differ, or of a column in steps."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(200, 2)) + 6.0 * rng.integers(2, size=(200, 1))
+    X[rng.random(200) < 0.06, 0] = X[:, 0].mean()
+    steps = np.column_stack([rng.integers(4, size=(200, 2)), np.full(200, 2.0)])
+    for rows in (X, steps):
+        other = rows.max() * rng.normal(size=(300, rows.shape[1]))
+        both, weight = np.vstack([rows, other]), np.r_[np.ones(200), np.zeros(300)]
+        order = rng.permutation(500)
+        one = lambda_path(both[order], sample_weight=weight[order], random_state=0)
+        two = lambda_path(rows[order[order < 200]], random_state=0)
+        assert np.array_equal(one.n_clusters, two.n_clusters)
+        assert (one.best, one.n_samples) == (two.best, two.n_samples)
+        np.testing.assert_allclose(one.criterion, two.criterion, rtol=1e-6, atol=1e-2)
+
+
 def ways_down(centers, *rows):
     """For each (rows, weights): labels, criterion and the tree so far, at every K."""
     found = []
     for X, weight in rows:
-        criterion, descent = path_module.squared_euclidean(np.ascontiguousarray(X), weight, 1, 1.0)
+        criterion, descent = sample_module.squared_euclidean(
+            np.ascontiguousarray(X), weight, 1, 1.0
+        )
         descent.start(centers)
         descent.settle(5)
         found.append([])
@@ -589,13 +683,13 @@ def test_linkage_of_blobs():
 def test_linkage_where_a_sweep_empties_a_cluster(seed, monkeypatch):
     """From given centers, where that happens; the tree hands it to the nearest one."""
     emptied = []
-    drop = path_module.Descent._drop
+    drop = descent_module.Descent._drop
 
     def noted(self, remap, centers):
         emptied.append(np.count_nonzero(remap < 0))
         drop(self, remap, centers)
 
-    monkeypatch.setattr(path_module.Descent, "_drop", noted)
+    monkeypatch.setattr(descent_module.Descent, "_drop", noted)
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(20, 60)), int(rng.integers(1, 4))
     X = rng.normal(size=(n, d))
@@ -831,19 +925,19 @@ def test_layouts_and_types(constant, tmp_path):
 
 
 def test_rows_repeated_a_thousand_times():
-    """Only distinct rows count as evidence."""
+    """Few values, each a thousand times, are clusters themselves; weights say nothing of that."""
     X = planted(4, 8)[0]
     one = DPMeans(random_state=0).fit(X)
     many = DPMeans(random_state=0).fit(np.repeat(X, 1000, axis=0))
-    assert one.n_clusters_ == many.n_clusters_ == 4
+    assert one.n_clusters_ == 4 and many.n_clusters_ == 32
     assert np.array_equal(many.labels_[::1000], many.predict(X))
     weighted = DPMeans(random_state=0).fit(X, sample_weight=np.full(32, 1000.0))
     assert weighted.n_clusters_ == 4
     apart = DPMeans(lam=1e-6, algorithm="merge", random_state=0).fit(np.repeat(X, 1000, axis=0))
     assert apart.n_clusters_ == 32 and apart.inertia_ < 1e-20
-    for count in (3, 29):  # few distinct rows: few or no clusters
+    for count in (3, 29):  # all columns are in steps, so that all rows count
         few = lambda_path(np.repeat(X[:count], 1000, axis=0), random_state=0)
-        assert few.n_clusters[-1] <= count and few.best <= max(1, count // 3)
+        assert few.n_clusters[-1] == few.best == count
 
 
 def test_a_column_that_varies_in_few_rows():
@@ -861,13 +955,14 @@ def test_a_column_that_varies_in_few_rows():
 
 
 def test_rows_that_differ_are_few():
-    """So few that those drawn to begin with are all equal."""
+    """So few that those drawn to begin with are all equal: then each value is a cluster."""
     X = np.zeros((10_000, 2))
     X[3], X[5] = [1.0, 2.0], [4.0, 5.0]
     path = lambda_path(X, random_state=0)
     np.testing.assert_allclose(path.inertia[0], X.var(axis=0).sum() * 10_000, rtol=0.5)
-    model = DPMeans(random_state=0).fit(X)
-    np.testing.assert_allclose(model.inertia_, X.var(axis=0).sum() * 10_000)
+    for unit in (1.0, 1e-6, 1e6):
+        model = DPMeans(random_state=0).fit(X * unit)
+        assert model.n_clusters_ == 3 and model.inertia_ == 0.0
 
 
 def test_long_clusters_far_from_the_origin():
@@ -995,7 +1090,7 @@ def test_auto_from_given_centers():
 
 
 def test_starts_keep_the_path_of_the_lowest_criterion():
-    X = blobs(np.random.default_rng(2), 500, 2, 25, spread=0.09)
+    X = blobs(np.random.default_rng(2), 2500, 2, 25, spread=0.09)
     rng, found = check_random_state(3), []
     for start in range(4):
         if start:
@@ -1179,7 +1274,10 @@ def test_merge_of_divergences(divergence):
         assert merged.objective_ <= serial.objective_ * (1 + 1e-9)
     weights = rng.integers(0, 3, size=len(X)).astype(float)
     weighted = BregmanDPMeans(**options).fit(X, sample_weight=weights)
-    assert weighted.n_clusters_ == auto.n_clusters_
+    if divergence == "logistic":  # of few different rows
+        assert 2 <= weighted.n_clusters_ <= auto.n_clusters_ == 5
+    else:
+        assert weighted.n_clusters_ == auto.n_clusters_
     assert np.array_equal(weighted.labels_, weighted.predict(X))
     capped = BregmanDPMeans(max_clusters=2, **options).fit(X)
     assert capped.n_clusters_ == 2
@@ -1322,12 +1420,12 @@ def long_problem(seed, n=400):
     return rng.normal(size=(n, 4)) * [3.5, 0.3, 0.3, 0.3] + 3 * np.eye(4)[z + 1], z
 
 
-@pytest.mark.parametrize("cheap", [0, path_module.CHEAP])
+@pytest.mark.parametrize("cheap", [0, lambda_path_module.CHEAP])
 @pytest.mark.parametrize("make", [long_problem, lambda seed: (path_data_of(seed), None)])
 @pytest.mark.parametrize("weighted", [False, True])
 @seeds(4)
 def test_one_clustering_for_each_number(make, weighted, cheap, seed, monkeypatch):
-    monkeypatch.setattr(path_module, "CHEAP", cheap)
+    monkeypatch.setattr(lambda_path_module, "CHEAP", cheap)
     X = make(seed)[0]
     rng = np.random.default_rng(seed)
     weights = rng.gamma(1.0, size=len(X)) * (rng.random(len(X)) > 0.2) if weighted else None
@@ -1354,15 +1452,15 @@ def path_data_of(seed):
 @pytest.mark.parametrize("cheap", [0, 1 << 30])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_one_clustering_where_the_path_saw_fewer_rows(weighted, cheap, monkeypatch):
-    monkeypatch.setattr(path_module, "CHEAP", cheap)
+    monkeypatch.setattr(lambda_path_module, "CHEAP", cheap)
     taken = []
-    take = path_module._Problem.take
+    take = sample_module.Problem.take
 
     def noted(self, rows):
         taken.append(rows)
         return take(self, rows)
 
-    monkeypatch.setattr(path_module._Problem, "take", noted)
+    monkeypatch.setattr(sample_module.Problem, "take", noted)
     X = make_blobs(30_000, 8, centers=6, random_state=0)[0]
     weights = np.random.default_rng(1).gamma(1.0, size=len(X)) if weighted else None
     model = DPMeans(random_state=0).fit(X, sample_weight=weights)
@@ -1431,7 +1529,9 @@ def test_a_path_of_directions_is_of_means():
 def test_a_cluster_that_sweeps_empty_opens_elsewhere():
     """Of centers that no row is near; rows that are equal to others give no more."""
     X = np.r_[planted(3)[0], [[5.0, 5.0]]]
-    sample = path_module._Problem(X, None, 1, path_module.squared_euclidean, None, None).take(None)
+    sample = sample_module.Problem(X, None, 1, sample_module.squared_euclidean, None, None).take(
+        None
+    )
     start = np.array([[0.5, 0.5], [90.0, 90.0], [-90.0, 0.0], [80.0, 0.0]])
     centers, error = sample.fixed_point(start)
     assert centers.shape == start.shape
@@ -1440,7 +1540,7 @@ def test_a_cluster_that_sweeps_empty_opens_elsewhere():
     np.testing.assert_allclose(error, squares.sum())
     np.testing.assert_allclose(centers, twins.exact.weighted_means(X, np.ones(len(X)), labels))
     few = np.repeat(X[:2], 5, axis=0)
-    sample = path_module._Problem(few, None, 1, path_module.squared_euclidean, None, None).take(
+    sample = sample_module.Problem(few, None, 1, sample_module.squared_euclidean, None, None).take(
         None
     )
     centers, error = sample.fixed_point(start[:3])

@@ -155,10 +155,10 @@ class Subject:
 # fmt: off
 GUESSED = "'auto' | 'auto' | 'farthest-first'"
 LAM = {"lam": f"{GUESSED} | 0.05*v | 0.2*v | 0.5*v | 2*v | 0.1*n*v"}
-LAM_0 = {"lam": LAM["lam"] + " | 0, max_clusters=4"}
+LAM_0 = {"lam": LAM["lam"] + " | 'auto', n_clusters=3 | 'auto', n_clusters=7 | 0, max_clusters=4"}
 MOST = {"tol": "1e-3 | 0.1", "max_iter": "1 | 3 | 20"}
 CAP = {**MOST, "max_clusters": "3 | 4 | 8"}
-CLUSTERS = {**CAP, "n_clusters": "1 | 3 | 5", "init": "X[:1] | X[:3]"}
+CLUSTERS = {**CAP, "guess": "1 | 3 | 5", "init": "X[:1] | X[:3]"}
 STARTS = {**CLUSTERS, "n_init": "2 | 3", "shuffle": "True"}
 PLAIN = {**STARTS, "algorithm": "'serial' | 'delayed' | 'collapsed' | 'merge'"}
 SOME = "random_state sample_weight n_threads"
@@ -188,13 +188,16 @@ PARTITIONS = {**MOST, "persist": "True | False"}
 SAMPLED = {**PARTITIONS, "init": "'sample' | X[:3]", "algorithm": "'delayed'", "max_clusters": "3"}
 
 SUBJECTS = {
-    "DPMeans": Subject(LAM_0, PLAIN, ALL, points=16, large=16),
+    "DPMeans": Subject(
+        {"lam": LAM_0["lam"] + " | 'auto', metric='auto' | 'auto', n_clusters=4, metric='auto'"},
+        PLAIN, ALL, points=18, large=18),
     "BregmanDPMeans": Subject(
         {"divergence": "'kl' | 'itakura_saito' | 'logistic' | 'squared_euclidean'", **LAM_0},
         PLAIN, SOME, rows=120, points=16, middle=12, large=2),
     "SphericalDPMeans": Subject(
         {"min_cosine": "0.5 | 0.9 | -0.3 | None, lam='auto' | None, lam=0.2 | None, lam=0.02"
-         " | None, lam='farthest-first' | None, lam=0, max_clusters=4 | None"},
+         " | None, lam='farthest-first' | None, lam=0, max_clusters=4 | None"
+         " | None, lam='auto', n_clusters=3"},
         {**STARTS, "algorithm": "'serial' | 'delayed'"}, ALL, BATCHES, points=13, large=10),
     "MiniBatchDPMeans": Subject(
         LAM_0, {**CLUSTERS, "batch_size": "7 | 30 | 1000"}, ALL, BATCHES, points=12, large=12),
@@ -215,7 +218,8 @@ SUBJECTS = {
         HDP, SOME, fit=BY_GROUP, points=12, large=6),
     "SegmentMeans": Subject(
         {"lam": "'auto' | 'auto' | 0.1*v | 2*v | 0.1*n*v | 0, max_clusters=3",
-         "lam_switch": "'auto' | 'auto' | 0 | 0.2*v | v"}, CAP, "sample_weight n_threads",
+         "lam_switch": "'auto' | 'auto' | 0 | 0.2*v | v"},
+        {**CAP, "n_init": "1 | 3"}, "sample_weight n_threads",
         fit=f"{BY_GROUP} | groups=None | groups=None", points=9, middle=6, large=4),
     "BPMeans": Subject(
         {"lam": f"{GUESSED} | v | 3*v | 0.1*n*v | v, init=rng.integers(0, 2, (n, 2))",
@@ -227,7 +231,7 @@ SUBJECTS = {
          "n_init": "1 | 2"}, {**FEATURES, "assign": "'coordinate' | 'exact'"},
         SOME, rows=60, points=8, middle=6, large=2),
     "DynamicMeans": Subject(
-        LAM, {**MOVING, "n_clusters": "1 | 4", "max_iter": "1 | 2"}, SOME, **MOVES,
+        LAM, {**MOVING, "guess": "1 | 4", "max_iter": "1 | 2"}, SOME, **MOVES,
         points=12, middle=6, large=5),
     "KernelDPMeans": Subject(
         {"lam": f"{KERNEL_LAM} | 0, max_clusters=3"},
@@ -236,7 +240,8 @@ SUBJECTS = {
     "KernelHDPMeans": Subject(
         {"lam_local": "'farthest-first' | 0.05 | 0.3 | 0.1*v, kernel='linear'",
          "lam_global": "'points' | 'farthest-first' | 0.3 | 0.3*v"},
-        {**HDP, **GRAMS}, "random_state", fit=BY_GROUP, rows=100, points=9, middle=4),
+        {**HDP, **GRAMS, "init": "'mean' | 'merge'"}, "random_state", fit=BY_GROUP, rows=100,
+        points=9, middle=4),
     "KernelDynamicMeans": Subject(
         {"lam": KERNEL_LAM}, {**KERNEL_MOVING, "max_iter": "1 | 2"}, "random_state", **MOVES,
         points=8, middle=2),
@@ -247,7 +252,7 @@ SUBJECTS = {
          " | 'spectrum', max_memory=1e6 | 0.1*n, max_memory=1e6"
          " | 0.1*n*v, kernel='precomputed', max_memory=1e6",
          "n_init": "1 | 3"},
-        {"kernel": GRAMS["kernel"], "n_clusters": "1 | 3 | 5", "rounding": "'yu-shi' | 'kmeans'"},
+        {"kernel": GRAMS["kernel"], "guess": "1 | 3 | 5", "rounding": "'yu-shi' | 'kmeans'"},
         "random_state sample_weight csr", rows=120, points=10, middle=12),
     "PenalizedCut": Subject(
         {"lam": "'auto' | 'auto' | 'plateau' | None | -0.3 | -0.9 | -1.5, algorithm='multilevel'"
@@ -333,7 +338,7 @@ def draw(subject, data, number):
     method = pick(split(about.methods))
     call = pick(split(getattr(about, method))) if method in ("fit", "partial_fit") else ""
     forms = split(FORMS) + ["frame"] * (not subject.startswith("dask:"))
-    if "csr" in about.takes and not re.search("merge|collapsed", options):
+    if "csr" in about.takes and not re.search("merge|collapsed|metric", options):
         forms += ["float64 csr", "float64 csr", "float32 csr"]
     forms += ["networkx"] * (about.graphs > 0)
     weight = pick(list(WEIGHTS)) if "sample_weight" in about.takes else "unweighted"
@@ -401,7 +406,10 @@ def of_value(value, name):
         return
     for column, values in value.to_dict().items():  # of a path
         yield from of_value(values, f"{name}.{column}")
-    for part in ("best", "lam", "ranking", "linkage", "lams", "longest", "n_samples"):
+    for part in (
+        *("best", "lam", "ranking", "linkage", "lams", "longest", "n_samples"),
+        *("confidence", "confidences", "metric"),
+    ):
         if hasattr(value, part):
             yield from of_value(getattr(value, part), f"{name}.{part}")
     kept = [int(k) for k in value.counts if k <= getattr(value, "longest", np.inf)]

@@ -8,7 +8,8 @@ center. :class:`~smallvar.RobustDPMeans` has a price for being in none.
 """
 
 # %%
-# The rows anywhere are drawn evenly over a square.
+# The rows anywhere are drawn evenly over a square. With them the number of clusters is less clear,
+# and the fit of all rows warns of that.
 
 import matplotlib.pyplot as plt
 import numpy as np

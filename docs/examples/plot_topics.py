@@ -49,6 +49,9 @@ print(f"{len(docs)} texts, {weights.shape[1]} words, points in {X.shape[1]} dime
 # %%
 # Clusters
 # --------
+#
+# With so many topics, a few more or fewer fit about as well: the fit warns that the number is not
+# clear.
 
 model = DPMeans(random_state=0).fit(X)
 print(f"{model.n_clusters_} topics of {np.bincount(model.labels_).min()} texts and more")

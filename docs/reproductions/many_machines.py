@@ -135,6 +135,10 @@ class Players:
 
     # what a Team does
 
+    def keep(self, numbers):
+        """Leave out all partitions but these from the rounds to come."""
+        self.numbers = sorted(numbers)
+
     def groups(self, numbers):
         """Partitions that go into one task, and the worker that is thought to have them."""
         if self.where is None:

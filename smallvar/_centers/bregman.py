@@ -297,7 +297,8 @@ default="squared_euclidean"
             return Start(point, sweep, point.centers if given else mass.mean[None], not given, rows)
 
         def path(rng, **options):
-            return find_path(X, weight, rng, n_threads, family=Family(rule), **options)
+            options |= {"family": Family(rule), "transforms": False}
+            return find_path(X, weight, rng, n_threads, **options)
 
         lam = None if lam is None else float(lam)
         fit = self._described(n, lam, given)

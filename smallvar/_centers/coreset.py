@@ -19,7 +19,7 @@ from smallvar._core.validation import (
     some_rows,
     unit_of,
 )
-from smallvar._selection.path import draw
+from smallvar._selection.descent import draw
 
 ROWS_A_SEED = 32  # rows drawn for each: with fewer a mean of theirs would be off by more than 3 %
 

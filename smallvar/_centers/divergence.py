@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
-from smallvar._selection.path import Descent
+from smallvar._selection.descent import Descent
 from smallvar._selection.penalty import among, farthest_by
 from smallvar._sweeps.collapsed import MEAN_ROUNDING
 from smallvar._sweeps.sums import SMALLEST_POSITIVE, Layout, Sums, cluster_range, exact_total
@@ -626,7 +626,7 @@ class _FamilyCriterion:
     def __init__(self, rule, X, weight):
         self.gamma, self.d = isinstance(rule, _ItakuraSaito), X.shape[1]
         self.n = float(len(X) if weight is None else weight.sum())
-        self.distinct = len(X)
+        self.distinct, self.cap = len(X), len(X) // 3
         self.tie = 2.0 * np.log(self.distinct)
 
     def __call__(self, sweep):

@@ -22,8 +22,10 @@ from smallvar._core.validation import (
     check_weights,
 )
 from smallvar._selection.confidence import warn_if_unclear
-from smallvar._selection.path import DENSE_BYTES, LambdaPath, dense_bytes, find_path
+from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.path import dense_bytes, find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
+from smallvar._selection.sample import DENSE_BYTES
 from smallvar._sweeps.collapsed import CollapsedSweep
 
 if TYPE_CHECKING:

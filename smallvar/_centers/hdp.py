@@ -28,7 +28,7 @@ from smallvar._core.validation import (
 )
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import penalty_within
-from smallvar._selection.path import LambdaPath
+from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.penalty import LAMS, global_of_rows, local_of_rows
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar._sweeps.rounds import assign, error_of

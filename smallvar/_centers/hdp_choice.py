@@ -76,7 +76,7 @@ class _Sample:
     def value(self, centers, refine):
         """The criterion with these pooled centers to begin at."""
         k = len(centers)
-        if k > max(1, self.criterion.distinct // 3):
+        if k > max(1, self.criterion.cap):
             return np.inf
         pooled = pooled_clusters(self.X, self.weight, centers, SWEEPS, self.n_threads)
         labels, k = refine(self.X, self.weight, self.sets, pooled)

@@ -450,7 +450,7 @@ default="auto"
             w = np.ones(n) if weight is None else weight
             active = np.flatnonzero(w)
             if not self._number_is_free:
-                check_guess(self.n_clusters, len(active))
+                check_guess(self.n_clusters, len(active), "n_clusters")
             seeds, known = self._check_seeds(d), self._check_covariances(d)
             # rows without weight are few or none: leave them out by a copy
             used = (X, w) if len(active) == n else (X[active], w[active])

@@ -26,7 +26,9 @@ from smallvar._core.validation import (
     some_rows,
 )
 from smallvar._selection.confidence import warn_if_unclear
-from smallvar._selection.path import LambdaPath, check_reached, find_path
+from smallvar._selection.descent import check_reached
+from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
 from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import Stream

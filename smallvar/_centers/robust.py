@@ -23,7 +23,8 @@ from smallvar._core.validation import (
 )
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.confidence import warn_if_unclear
-from smallvar._selection.path import LambdaPath, find_path
+from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.path import find_path
 from smallvar._sweeps.sums import exact_total
 
 TURNS = 4  # paths at most, each without the rows that are far from the clusters of the one before

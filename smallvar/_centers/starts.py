@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.fit_loop import CANCELLATION, NO_CAP, LoopSettings, Progress, best_of
-from smallvar._selection.path import LambdaPath, check_reached
+from smallvar._selection.descent import check_reached
+from smallvar._selection.lambda_path import LambdaPath
 
 CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 
@@ -366,7 +367,7 @@ def _starts_of_paths(fit, rng, make_start, find_path, penalty):
 
 def _rank(path):
     """The criterion and the error of the clustering that a path chooses: the lower, the better."""
-    return path.value, path.error[path.counts.searchsorted(path.best)]
+    return path.value, path.found_error[path.counts.searchsorted(path.best)]
 
 
 def _candidates(path, fit):

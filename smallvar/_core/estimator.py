@@ -132,6 +132,11 @@ def check_parameters(estimator):
     estimator._check_parameters()
 
 
+def callback_of(estimator):
+    """What an estimator calls after every step of its fit; None if nobody listens."""
+    return estimator._callback()
+
+
 def learned_attributes(estimator):
     """What ``fit`` has set on an estimator: all but its parameters and callbacks."""
     parameters, callbacks = estimator.get_params(deep=False), ("_skl_", "_callback_", "_parent_")

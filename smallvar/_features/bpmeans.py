@@ -585,7 +585,7 @@ def feature_path(
         steps.go_on()
     if not steps.converged:
         warn_not_converged(model, steps.n_iter)
-    return steps.path()._in_unit(unit)
+    return steps.path(unit)
 
 
 def _check_k_features(model):

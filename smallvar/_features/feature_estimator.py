@@ -6,7 +6,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import Estimator, check_starts
+from smallvar._core.estimator import Estimator, callback_of, check_starts
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     DTYPES,
@@ -123,7 +123,7 @@ def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads):
 
 def _told(model):
     """What compiled starts call after a sweep; None if nobody listens."""
-    callback = model._callback()
+    callback = callback_of(model)
     if callback is None:
         return None
 

@@ -126,7 +126,7 @@ class Steps:
         return int(np.argmin(self.criterion))
 
     def path(self, scale=1.0):
-        """What ``feature_path`` returns; the rows are so small a share of all."""
+        """What ``feature_path`` returns, with errors times ``scale``."""
         K, errors = np.arange(len(self.error)), np.array(self.error) * scale
         low, high = envelope(K, errors)
         k = self.best

@@ -544,7 +544,8 @@ def merged(clusters, sets, lam_local, lam_global):
         # the squared error is sum K_ii - sum over clusters of inner_aa / mass_a
         own = inner.diagonal() / mass
         union = (inner[a, a] + 2.0 * inner[a] + inner.diagonal()) / (mass[a] + mass)
-        return own[a] + own - union - lam_global - lam_local * (has[:, a] @ has)
+        shared = (has[:, a] @ has).astype(np.float64)  # local clusters that a union saves
+        return own[a] + own - union - lam_global - lam_local * shared
 
     change = np.array([changes(a) for a in range(k)])
     alive, number = np.ones(k, dtype=bool), np.arange(k)

@@ -253,7 +253,7 @@ class PathDisplay(Display):
         scale, top = self.tie or 1.0, behind[known].max()
         ax.set_yscale("symlog", linthresh=scale, linscale=0.5)
         if self.tie:
-            ax.axhspan(0, scale, color="#eeeeee", label=f"a tie: up to {scale:.1f}", zorder=0)
+            ax.axhspan(0, scale, color="#eeeeee", label="about as good", zorder=0)
         ax.set_ylim(-0.35 * scale, max(2 * scale, 2 * top))
         few = top >= 100 * scale or room(ax)[1] < 90
         steps = (1,) if few else (1, 2, 5)

@@ -8,11 +8,12 @@ from scipy.stats import skew, yeojohnson, yeojohnson_normmax
 
 ROWS = 5000  # at most so many rows are looked at, evenly spaced
 SAME = 1e-5  # of the spread of a column: values that are nearer to each other are one value
+QUICK, EQUAL = 512, 8  # rows that tell a column of numbers: at most so many are equal to others
 DISTINCT = 0.5  # distinct values, of the rows: a column with more was not recorded in steps
 RARE = 0.05  # of the rows: the rarest values, which may be off the grid of the others
 ON_GRID = 0.05  # of a step: how far from the grid a value may be
 FREQUENT = 0.2  # of the rows: a value that so many share, in a column of numbers, is a kind of row
-FILLED = (0.005, 0.2)  # of the rows: a mean or median that so many share was filled in
+FILLED = (0.03, 0.2)  # of the rows: a mean or median that so many share was filled in
 CENTRAL = 0.1  # of the standard deviation: how far from mean or median such a value may be
 EXACT = 1e-4  # of the standard deviation: what is nearer to the mean is the mean
 SKEWED = 1.0  # skewness beyond which a column is one-sided
@@ -60,6 +61,19 @@ def look_at(X, weight):
     return X, np.ones(len(X)) if weight is None else weight[rows]
 
 
+def not_numbers(X):
+    """Return the columns in which some rows have equal values: all but columns of numbers."""
+    n = X.shape[0]
+    if n <= 2 * QUICK:
+        return range(X.shape[1])
+    few = np.sort(X[:: n // QUICK], axis=0)
+    n = len(few)
+    spread = few[n - 1 - n // 20] - few[n // 20]
+    spread = np.where(spread > 0.0, spread, few[-1] - few[0])
+    distinct = 1 + (np.diff(few, axis=0) > SAME * spread).sum(axis=0)
+    return np.flatnonzero(distinct < n - EQUAL)
+
+
 def count_distinct(X):
     """Return the number of distinct rows, by a hash of 64 bits for each."""
     odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64) * 2 + 1
@@ -81,7 +95,9 @@ def count_different(X):
     some = np.asarray(X[:: -(-n // FEW_ROWS)], dtype=np.float64)
     low, high = np.quantile(some, [0.05, 0.95], axis=0)
     spread = np.where(high > low, high - low, some.max(axis=0) - some.min(axis=0))
-    same = SAME * np.where(spread > 0.0, spread, 1.0)
+    for j in np.flatnonzero(spread == 0.0):
+        spread[j] = float(X[:, j].max()) - float(X[:, j].min()) or 1.0
+    same = SAME * spread
     direction = np.random.default_rng(0).uniform(0.5, 1.0, size=d) / same
     shift, line = some[0], np.empty(n)
     for start in range(0, n, BLOCK):
@@ -98,8 +114,30 @@ def count_different(X):
     return n - int(repeated.sum())
 
 
-def recorded_variance(X, weight):
-    """Return the variance within a step of each column; which were recorded, which have few values.
+@dataclass
+class Recorded:
+    """How the values of each column were recorded.
+
+    Attributes
+    ----------
+    variance : ndarray of shape (n_columns,), float64
+        The variance within a step, 0 for columns of numbers.
+    in_steps : ndarray of shape (n_columns,), bool
+        Whether almost all values are on a grid, or are few for the number of rows, or one.
+    repeated : ndarray of shape (n_columns,), bool
+        Whether they are few for the number of rows: at most its root, or one.
+    few : ndarray of shape (n_columns,), bool
+        Whether there are fewer than FEW_VALUES values.
+    """
+
+    variance: NDArray[np.float64]
+    in_steps: NDArray[np.bool_]
+    repeated: NDArray[np.bool_]
+    few: NDArray[np.bool_]
+
+
+def recorded(X, weight):
+    """Return how the columns were recorded.
 
     Values recorded in steps of h tell nothing finer: a density of them must not be narrower than
     one whose variance is h**2 / 12, that within a step. Cutting a column of m equally frequent
@@ -113,32 +151,31 @@ def recorded_variance(X, weight):
     makes rows likelier by log(m).
     """
     X, weight = look_at(X, weight)
-    d = X.shape[1]
-    step, recorded, few = np.zeros(d), np.zeros(d, dtype=bool), np.zeros(d, dtype=bool)
-    for j in range(d):
+    n, d = X.shape
+    step, count, in_steps = np.zeros(d), np.full(d, n), np.zeros(d, dtype=bool)
+    for j in not_numbers(X):
         values = distinct_values(X[:, j], weight)
-        step[j], recorded[j] = _step(values)
-        few[j] = len(values.value) < FEW_VALUES
+        step[j], count[j] = _step(values), len(values.value)
+        in_steps[j] = not values.continuous and _on_grid_all(values)
+    repeated = count <= np.sqrt(n)
     variance = step**2 / 12.0
-    for group, m in _one_hot(X):
-        variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
-    return variance, recorded, few
+    if (count == 2).sum() > 1:
+        for group, m in _one_hot(X):
+            variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
+    few = (count < FEW_VALUES) & (count <= DISTINCT * n)
+    return Recorded(variance, repeated | in_steps, repeated, few)
 
 
 def _step(values):
-    """The step of a column, and whether all of it was recorded in steps."""
+    """The step in which a column was recorded, 0 for numbers."""
     if len(values.value) < 2:
-        return 0.0, False
+        return 0.0
     top = values.mass.argmax()
     others = values.without(top)
     often = values.mass[top] >= FREQUENT * values.mass.sum()
     if often and others.continuous and others.n_rows >= RARE * values.n_rows:
-        return np.median(np.abs(others.value - values.value[top])), False
-    if values.continuous:
-        return 0.0, False
-    _, step = _grid(values)
-    few = len(values.value) <= np.sqrt(values.n_rows)
-    return step, bool(few or _on_grid_all(values))
+        return float(np.median(np.abs(others.value - values.value[top])))
+    return 0.0 if values.continuous else _grid(values)[1]
 
 
 def _grid(values):
@@ -152,6 +189,8 @@ def _grid(values):
 
 def _on_grid_all(values):
     """Whether almost all rows are on a grid."""
+    if len(values.value) < 2:
+        return False
     on_grid = _on_grid(values.value, *_grid(values))
     return values.mass[on_grid].sum() >= (1.0 - RARE) * values.mass.sum()
 
@@ -189,19 +228,20 @@ def _one_hot(X):
 
 
 def filled_values(X, weight):
-    """Return, for columns in which gaps seem to be filled by their mean or median, that value.
+    """Return, for columns whose gaps seem to be filled by a mean or median, it and a tolerance.
 
     In a column of numbers it is a value near them that many rows share, though they share no other
     one; in a column recorded in steps, a value off the grid of the others that is their mean.
     """
     rows, weight_of_rows = look_at(X, weight)
     found = {}
-    for j in range(X.shape[1]):
+    for j in not_numbers(rows):
         values = distinct_values(rows[:, j], weight_of_rows)
-        if len(values.value) < 3:
+        if len(values.value) < 3:  # one filled in, and two others
             continue
         share = values.mass / values.mass.sum()
-        total, deviation = np.cumsum(share), rows[:, j].std()
+        total, unit = np.cumsum(share), values.value[-1] - values.value[0]
+        deviation = unit * ((rows[:, j] - values.value[0]) / unit).std()
         center = np.average(rows[:, j], weights=weight_of_rows)
         median = values.value[np.searchsorted(total, 0.5)]
         distance = np.minimum(abs(values.value - center), abs(values.value - median))
@@ -212,20 +252,19 @@ def filled_values(X, weight):
         others = values.without(i)
         if others.continuous:
             if share[i] > 3.0 * np.delete(share, i).max():
-                found[j] = values.value[i]
+                found[j] = values.value[i], SAME * deviation
         elif _on_grid_all(others) and not _on_grid(values.value[i], *_grid(others)):
             mean = np.average(np.asarray(X[:, j], dtype=np.float64), weights=weight)
             if abs(values.value[i] - mean) <= EXACT * deviation:
-                found[j] = values.value[i]
+                found[j] = values.value[i], SAME * deviation
     return found
 
 
 def rows_filled(X, found):
     """Return which rows have one of these values."""
     out = np.zeros(X.shape[0], dtype=bool)
-    for j, value in found.items():
-        column = np.asarray(X[:, j], dtype=np.float64)
-        out |= np.abs(column - value) <= SAME * column.std()
+    for j, (value, same) in found.items():
+        out |= np.abs(np.asarray(X[:, j], dtype=np.float64) - value) <= same
     return out
 
 
@@ -239,10 +278,12 @@ class PowerTransform:
     def __init__(self, X, weight):
         X, weight = look_at(X, weight)
         self.columns, self._parts = [], []
-        for j, x in enumerate(X.T):
-            unit = x.std()
-            if not unit > 0.0 or abs(skew(x)) < SKEWED:
-                continue
+        low, size = X.min(axis=0), np.ptp(X, axis=0)
+        scaled = (X - low) / np.where(size > 0.0, size, 1.0)
+        with np.errstate(invalid="ignore"):
+            one_sided = (size > 0.0) & (np.abs(skew(scaled, axis=0)) >= SKEWED)
+        for j in np.flatnonzero(one_sided):
+            x, unit = X[:, j], size[j] * scaled[:, j].std()
             if len(distinct_values(x, weight).value) < FEW_VALUES:
                 continue
             parts = [_fitted(x, origin, unit) for origin in (np.median(x), x.min())]
@@ -265,12 +306,12 @@ class PowerTransform:
 def _fitted(x, origin, unit):
     """Log-likelihood of a column as transformed from this origin, and the parameters."""
     z = (x - origin) / unit
-    power = float(yeojohnson_normmax(z))
-    spread = yeojohnson(z, power).std()
-    likelihood = _log_slope(z, power).sum() - len(x) * np.log(spread) if spread > 0.0 else -np.inf
-    if not np.isfinite(likelihood):
-        likelihood = -np.inf
-    return likelihood, origin, unit, power, spread
+    with np.errstate(all="ignore"):
+        power = float(yeojohnson_normmax(z))
+        spread = yeojohnson(z, power).std()
+        likelihood = _log_slope(z, power).sum() - len(x) * np.log(spread)
+    usable = np.isfinite(likelihood) and spread > 0.0
+    return likelihood if usable else -np.inf, origin, unit, power, spread
 
 
 def _log_slope(z, power):

@@ -5,6 +5,7 @@ is known: generated ones, round, long, overlapping and of other shapes, tables w
 skewed columns, and real ones.
 """
 
+import inspect
 import warnings
 
 import numpy as np
@@ -71,11 +72,12 @@ def _logistic(x):
 
 def shares(scores, best, confidence, tie):
     """Return the confidence in every number: the others share what is left by their criteria."""
-    behind = (scores - scores[best]) / max(tie, 1e-300) / SPREAD
+    behind = (scores - scores[best]) / (tie if tie > 0.0 else 1.0) / SPREAD
     weight = np.exp(-np.clip(behind, 0.0, 700.0))
     weight[best] = 0.0
     total = weight.sum()
     out = (1.0 - confidence) * weight / total if total > 0.0 else weight
+    out = np.minimum(out, confidence)
     out[best] = confidence if total > 0.0 else 1.0
     return out
 
@@ -87,6 +89,17 @@ def as_good(counts, confidences, best):
     return others if len(others) else counts[np.argsort(-confidences, kind="stable")][:2][1:]
 
 
+def _level_of_caller():
+    """The level of the first call from outside of smallvar and scikit-learn, for a warning."""
+    level, frame = 0, inspect.currentframe().f_back
+    while frame.f_back is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name.partition(".")[0] not in ("smallvar", "sklearn"):
+            break
+        level, frame = level + 1, frame.f_back
+    return level + 1
+
+
 def warn_if_unclear(estimator):
     """Warn where an estimator's number of clusters was found on a path, and is not clear.
 
@@ -96,7 +109,7 @@ def warn_if_unclear(estimator):
     if path is None or not path.confidence < CLEAR:
         return
     most = getattr(estimator, "max_clusters", None)
-    if most is not None and path.best >= most:
+    if most is not None and max(path.best, path.ranking[0]) >= most:
         return
     names = getattr(estimator, "feature_names_in_", None)
 
@@ -114,7 +127,8 @@ def warn_if_unclear(estimator):
         )
     if len(path.skewed):
         reasons.append(
-            f"columns are skewed ({listed(path.skewed)}): their logarithm may be better to cluster"
+            f"columns are skewed ({listed(path.skewed)}), or have values far away: transforms of "
+            "them, such as the logarithm, may be better to cluster"
         )
     if not reasons and path.best == 1:
         reasons.append(
@@ -123,14 +137,17 @@ def warn_if_unclear(estimator):
         )
     elif not reasons and path.best >= PIECES:
         reasons.append(
-            "some may be pieces of clusters that are not compact: sklearn.cluster.HDBSCAN, or "
-            "smallvar.PenalizedCut on a graph of neighbors, finds clusters of any shape"
+            "some may be pieces of clusters that are not compact: sklearn.cluster.HDBSCAN finds "
+            "clusters of any shape, smallvar.MahalanobisMeans long ones"
         )
     elif not reasons:
-        reasons.append(f"clusters overlap: compare path_.labels({others[0] if others else 2})")
+        reasons.append(
+            f"clusters overlap, or differ in shape: compare path_.labels({others[0]}) and "
+            "smallvar.MahalanobisMeans"
+        )
     warnings.warn(
         f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "
         f"{fit}; {'; '.join(reasons)}. With n_clusters the number is given",
         UnclearNumberWarning,
-        stacklevel=4,  # of the call of fit, which follows callbacks
+        stacklevel=_level_of_caller(),
     )

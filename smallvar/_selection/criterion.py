@@ -3,7 +3,7 @@
 import numpy as np
 
 from smallvar._core.fit_loop import CANCELLATION
-from smallvar._selection.columns import count_different, recorded_variance
+from smallvar._selection.columns import count_different, recorded
 from smallvar._sweeps.merge import MergeSweep, fit_shape
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
@@ -24,6 +24,9 @@ class Criterion:
     for a single cluster, a uniform box. The entropy of p makes this a likelihood of rows *and*
     labels: by it a Gaussian, of any covariance, never gains by being cut.
 
+    A column that was recorded in steps has at least the variance within a step in every f but the
+    clusters' own covariances, which are left out then.
+
     f is a density in the directions in which rows vary at all, of which there are ``rank``: a
     column that others determine says nothing of its own, and would make every cut look better.
     """
@@ -32,18 +35,25 @@ class Criterion:
         self.X, self.weight, self.frame = X, weight, frame
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.distinct, self.d = count_different(X), X.shape[1]
-        self.floor, recorded, self.few_valued = recorded_variance(X, weight)
+        columns = recorded(X, weight)
+        self.floor, self.few_valued = columns.variance, columns.few
         self.cap = self.distinct // 3
-        if recorded.all():
+        if columns.in_steps.all():  # then equal rows are to be expected
             self.cap, self.distinct = self.distinct, X.shape[0]
         self.tie = PRICE * np.log(self.distinct)
         self.total, self.rank = self._scatter(None) if self.d > 1 else None, self.d
-        if (
-            1 < self.d < self.distinct and not recorded.all()
-        ):  # fewer rows than columns say nothing of that
+        self.basis = None  # of the directions in which rows vary, where steps vary in others too
+        self.varying = frame.spread > 0.0  # not all may be so in these rows
+        # fewer rows than columns say nothing of the rank, nor do rows that are all repeated
+        if 1 < self.d < self.distinct and columns.repeated.all():
+            self.rank = max(1, int(self.varying.sum()))
+        elif 1 < self.d < self.distinct:
             offset = frame.mean - frame.origin
-            e = np.linalg.eigvalsh(self.total / self.n - np.outer(offset, offset))
+            S = self.total / self.n - np.outer(offset, offset)
+            e = np.linalg.eigvalsh(S)
             self.rank = max(1, int((e > ZERO_VARIANCE * e[-1]).sum()))
+            if self.rank < self.d and self.floor.any():
+                self.basis = np.linalg.eigh(S)[1][:, self.d - self.rank :]
         self.price_of_cluster = np.log(self.distinct) * (PER_COLUMN * self.rank + PER_CLUSTER)
         self.relabeled, self.n_threads = Relabeled(X, weight, frame, n_threads), n_threads
         self.constant = 0.0
@@ -87,6 +97,8 @@ class Criterion:
             return base + u * (deviance + logdet) + unit * (price * parameters + PRICE * shaped)
 
         floor = self.floor.sum()
+        if self.basis is not None:
+            floor = float((self.basis**2).sum(axis=1) @ self.floor)
         q, e, U = self._directions(sweep) if d > 1 else (0, None, None)
         if not q:
             squares, metric = sweep.residuals()[0], None
@@ -110,11 +122,9 @@ class Criterion:
             own = self._own(sweep)
             if own is not None:
                 V = min(V, value(*own, 3 * K, PER_COLUMN))
-        if K == 1 and d == self.d and self.frame.spread.min() > 0.0:
-            box = (
-                2.0 * u * float(np.log(self.frame.spread + np.sqrt(12 * self.floor)).sum())
-                + unit * PRICE * 2 * d
-            )
+        if K == 1 and d == self.varying.sum():
+            sides = (self.frame.spread + np.sqrt(12 * self.floor))[self.varying]
+            box = 2.0 * u * float(np.log(sides).sum()) + unit * PRICE * 2 * d
             if box < V:
                 V, metric = box, None
         return V + self.constant, metric, error
@@ -141,6 +151,8 @@ class Criterion:
         if most < 1:
             return 0, None, None
         S = self._covariance(sweep)
+        if self.basis is not None:
+            S = self.basis.T @ S @ self.basis
         e = np.linalg.eigvalsh(S)[::-1][:d].clip(0.0)
         if not e[0] > 0.0:
             return 0, None, None
@@ -155,6 +167,8 @@ class Criterion:
         if q == 0:
             return 0, None, None
         e, U = np.linalg.eigh(S)
+        if self.basis is not None:
+            U = self.basis @ U
         return q, np.append(e[::-1][:q], np.full(d - q, tail[q])), U[:, ::-1][:, :d]
 
 

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP, best_of
 from smallvar._core.validation import check_number, check_reach, learned, mean_weight
-from smallvar._selection.path import LambdaPath, find_path
+from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, farthest_first, resolve_lam
 from smallvar._sweeps.dynamic import DynamicStep
 from smallvar._sweeps.rounds import assign

@@ -376,7 +376,7 @@ class MovingClusters(ClusterMixin, Estimator):
         X = self._validate_new(X)
         if not len(self.cluster_ids_):
             raise ValueError("no cluster lives, so none can be predicted")
-        if not (dormant or (self.ages_ == 1).any()):
+        if not (dormant or (learned(self, "ages_", len(self.cluster_ids_)) == 1).any()):
             raise ValueError(
                 "no cluster was seen in the last step, so none can be predicted; dormant=True "
                 "includes those that live"

@@ -1,12 +1,13 @@
 """The way from many clusters down to one, the criterion on it, and the best range of lam."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import gammaln
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
+import twins.columns
 from twins.exact import (
     nearest,
     prepare,
@@ -28,6 +29,7 @@ class Sizes:
     rows: int = 20  # so many for each cluster
     steps: int = 50  # of so many clusters one is left out
     few: int = 32  # clusters among which none is left out
+    small: int = 2000  # rows of which each is a cluster to begin with
 
 
 @dataclass(eq=False)
@@ -38,6 +40,8 @@ class Stop:
     V: float = np.inf
     error: float = np.nan
     metric: np.ndarray | None = None
+    modeled: np.ndarray | None = None  # centers of the rows of which V is, transformed or not
+    own_error: float = np.nan  # in the metric of the way down
 
     @property
     def k(self):
@@ -65,8 +69,17 @@ class Path:
     found: list = ()  # the stops as they were on the way down
     sample: object = None  # the rows that the path was found on
     replaced: int = 0  # stops that are those of the path before rows were turned
+    tied: set = field(default_factory=set)  # numbers for which both have one error
     grown: int = 0  # stops that had to begin at those of fewer clusters
     opened: int = 0  # clusters that were opened on the way to a fixed point
+    surveyed: int = 0  # ways down in the metric of the clusters that a look in it was better for
+    looks: int = 1  # of which the second one was at more rows
+    transformed: bool = False  # whether the best path is one of transformed rows
+    confidence: float = 1.0
+    confidences: np.ndarray = None
+    plausible: bool = True
+    few_valued: np.ndarray = ()
+    skewed: np.ndarray = ()
 
     def penalties(self):
         """The penalties for which each number of clusters is best, by errors as they are now."""
@@ -118,10 +131,14 @@ def settle(path, plain, lam, sample):
     """
     X, w, path.sample = sample.X, sample.w, sample
     path.found = [Stop(stop.centers, stop.V, stop.error) for stop in path.stops]
-    others = {stop.k: stop for stop in plain.stops} if plain is not path else {}
-    best = None
+    others, best = {}, None
+    if plain is not path:
+        unit = sample.share / plain.sample.share
+        others = {s.k: Stop(s.centers, error=s.error * unit) for s in plain.stops}
     for i, stop in enumerate(path.stops):
         other = others.get(stop.k)
+        if other is not None and abs(other.error - stop.error) <= 1e-12 * stop.error:
+            path.tied.add(stop.k)
         if stop.k == path.best and others:
             best = fixed_point(X, w, stop.centers, path)
             if best.error < 0.99 * min([s.error for s in path.stops[:i]], default=np.inf):
@@ -183,30 +200,67 @@ def law_of_distances(r2, w, u, d, counts, labels):
     return min(gauss, *values) + d * np.log(unit), min(values) < gauss
 
 
-def path_criterion(X, w, labels, u):
+@dataclass
+class Described:
+    """What the criterion knows of rows before they are in clusters.
+
+    ``u`` is the number of rows that count, ``cap`` that of clusters that are judged, ``floor`` the
+    variance within a step of each column; the rows vary in the directions ``basis``.
+    """
+
+    u: int
+    cap: int
+    floor: np.ndarray
+    basis: np.ndarray
+    few_valued: np.ndarray
+
+    @property
+    def price(self):
+        """What one more cluster must save."""
+        return np.log(self.u) * (1.6 * self.basis.shape[1] + 3)
+
+
+def described(X, w):
+    """Rows that are equal count once, but where all columns were recorded in steps."""
+    columns, different = twins.columns.recorded(X, w), twins.columns.count_different(X)
+    u, cap = different, different // 3
+    if columns.in_steps.all():
+        u, cap = len(X), different
+    basis = np.eye(X.shape[1])
+    if 1 < X.shape[1] < u and columns.repeated.all():
+        basis = basis[:, np.ptp(X, axis=0) > 0]
+    elif 1 < X.shape[1] < u:
+        centered = X - w @ X / w.sum()
+        e, V = np.linalg.eigh((centered * w[:, None]).T @ centered)
+        rank = max(1, (e > 1e-9 * e[-1]).sum())
+        basis = basis if rank == len(e) else V[:, -rank:]
+    return Described(u, cap, columns.variance, basis, columns.few_valued)
+
+
+def path_criterion(X, w, labels, about=None):
     """V of these labels, and the matrix that makes the clusters round (None: they are).
 
     V = (u / n) (-2 sum_i w_i log f(x_i) - 2 n sum_k p_k log p_k) + log(u) x the price of K
     centers and of f: spherical, spherical but for some directions, in the plane with a
     covariance for each cluster, and a box where there is one cluster. d is the number of
-    directions in which the rows vary, if there are more distinct rows than columns.
+    directions in which the rows vary, if there are more rows than columns. A row is anywhere
+    within its step: f is by its expected squares.
     """
-    columns, counts = X.shape[1], np.bincount(labels, w)
-    n, K, unit = w.sum(), len(counts), np.log(u)
-    centered = X - w @ X / n
-    e = np.linalg.eigvalsh((centered * w[:, None]).T @ centered)
-    d = max(1, (e > 1e-9 * e[-1]).sum()) if u > columns else columns
-    R = X - weighted_means(X, w, labels)[labels]
-    base = -2 * u * (counts / n) @ np.log(counts / n) + unit * ((K - 1) * (1.6 * d + 3) + 2 * d)
+    about = described(X, w) if about is None else about
+    columns, counts, u, floor = X.shape[1], np.bincount(labels, w), about.u, about.floor
+    n, K, unit, d = w.sum(), len(counts), np.log(about.u), about.basis.shape[1]
+    means = weighted_means(X, w, labels)
+    R = (X - means[labels]) @ about.basis
+    F = about.basis.T @ np.diag(floor) @ about.basis  # covariance within a step
+    base = -2 * u * (counts / n) @ np.log(counts / n) + about.price * (K - 1) + unit * 2 * d
 
     def value(r2, logdet, price):
         deviance, is_t = law_of_distances(r2, w, u, d, counts, labels)
         return base + u * (deviance + logdet) + unit * (price + 2 * is_t)
 
-    candidates, metric = [value(np.square(R).sum(axis=1), 0, 2)], None
-    S = (R * w[:, None]).T @ R / n
-    e, U = np.linalg.eigh(S)
-    e, U = e[::-1][:d].clip(0), U[:, ::-1][:, :d]
+    candidates, metric = [value(np.square(R).sum(axis=1) + np.trace(F), 0, 2)], None
+    e, U = np.linalg.eigh((R * w[:, None]).T @ R / n + F)
+    e, U = e[::-1].clip(0), U[:, ::-1]
     best = np.inf, 0, None  # cost, long directions, variances
     for q in range(max(0, min(d - 1, u // 3 - K)) + 1):
         variances = np.append(e[:q], np.full(d - q, e[q:].mean()))
@@ -219,8 +273,11 @@ def path_criterion(X, w, labels, u):
     if best[1] > 0:
         variances = best[2]
         metric = U / np.sqrt(variances)
-        candidates.append(value(np.square(R @ metric).sum(axis=1), np.log(variances).sum(), price))
-    if columns == d == 2:  # the pooled covariance counts as 3 n / u rows in each cluster
+        r2 = np.square(R @ metric).sum(axis=1) + np.trace(metric.T @ F @ metric)
+        candidates.append(value(r2, np.log(variances).sum(), price))
+        metric = about.basis @ metric
+    if columns == d == 2 and not floor.any():
+        # the pooled covariance counts as 3 n / u rows in each cluster
         scale = 1 / max(np.abs(R).max(), 1e-300)
         own = np.zeros((K, 2, 2))
         np.add.at(own, labels, w[:, None, None] * (R * scale)[:, :, None] * (R * scale)[:, None, :])
@@ -232,8 +289,10 @@ def path_criterion(X, w, labels, u):
             r2 = np.einsum("ij,ijk,ik->i", R * scale, np.linalg.inv(own)[labels], R * scale)
             logdet = counts @ np.log(det) / n - 4 * np.log(scale)
             candidates.append(value(r2, logdet, 1.6 * 3 * K))
-    if K == 1 and columns == d and np.ptp(X, axis=0).all():
-        box = 2 * u * np.log(np.ptp(X, axis=0)).sum() + unit * 2 * 2 * d
+    varying = np.ptp(X, axis=0) > 0
+    if K == 1 and d == varying.sum():
+        sides = np.ptp(X, axis=0) + np.sqrt(12 * floor)  # with half a step at both ends
+        box = 2 * u * np.log(sides[varying]).sum() + unit * 2 * 2 * d
         if box < min(candidates):
             return box, None
     return min(candidates), metric
@@ -287,6 +346,10 @@ class _Descent:
     def start(self, centers):
         self.labels = without_gaps(nearest(self.Y, centers)[0])[0]
         self.centers = weighted_means(self.Y, self.w, self.labels)
+        self.begin()
+
+    def begin(self):
+        """The tree begins at the clusters as they are."""
         self.ids, self.tree, self.height = list(range(len(self.centers))), [], 0.0
         self.size = [1] * len(self.centers)
 
@@ -345,40 +408,106 @@ class _Descent:
 
 
 class _Sample:
-    """Some rows X of those of a search, and the way down on them, in a metric or plainly."""
+    """Some rows X of those of a search, and the way down on them, in a metric or plainly.
 
-    def __init__(self, X, w, share):
-        self.X, self.w, self.share = X, w, share
-        self.u = len(np.unique(X, axis=0))
-        self.tie = 2 * np.log(self.u)
-        self.descent = _Descent(X, w)
+    V is that of the rows Y: X, or X transformed.
+    """
+
+    def __init__(self, X, w, share, transform):
+        self.X, self.w, self.share, self.Y, self.charge = X, w, share, X, 0.0
+        if transform is not None:
+            self.Y, log_volume = transform(X)
+        self.about = described(self.Y, w)
+        u = self.about.u
+        if transform is not None:
+            parameters, margin = 2 * len(transform.parts), 0.3 * u * len(transform.parts)
+            self.charge = 2 * np.log(u) * parameters + margin - 2 * u * (w @ log_volume) / w.sum()
+        self.tie = 2 * np.log(u)
+        self.descent = _Descent(self.Y, w)
 
     def turn(self, metric, centers):
         """Rows and centers by this metric."""
-        self.descent = _Descent((self.X - self.X.mean(axis=0)) @ metric, self.w)
-        return (centers - self.X.mean(axis=0)) @ metric
+        self.descent = _Descent((self.Y - self.Y.mean(axis=0)) @ metric, self.w)
+        return (centers - self.Y.mean(axis=0)) @ metric
 
     def stop(self):
-        labels = self.descent.labels
-        stop = Stop(weighted_means(self.X, self.w, labels))
-        stop.error = sum_of_squares(self.X, self.w, labels, stop.centers)
-        if stop.k <= max(1, self.u // 3):
-            stop.V, stop.metric = path_criterion(self.X, self.w, labels, self.u)
+        labels, w = self.descent.labels, self.w
+        stop = Stop(weighted_means(self.X, w, labels), modeled=weighted_means(self.Y, w, labels))
+        stop.error = sum_of_squares(self.X, w, labels, stop.centers)
+        stop.own_error = sum_of_squares(self.descent.Y, w, labels, self.descent.centers)
+        if stop.k <= max(1, self.about.cap):
+            stop.V, stop.metric = path_criterion(self.Y, w, labels, self.about)
+            stop.V += self.charge
         return stop
 
 
-class _Search:
-    """The search for a path on rows X (constant columns left out)."""
+def confidence_of_several(own_range, plain_range, gap):
+    """How likely a number above 1 is right, by what ranges of penalties and the next best say."""
+    x = 0.8 * np.log(np.clip(own_range, 0.5, 30)) + 1.2 * np.log(np.clip(plain_range, 0.5, 30))
+    return logistic(x + 1.6 * np.log(1 + max(gap, 0)) - 4.1)
 
-    def __init__(self, X, w, rng, lam, most, sizes, columns):
-        self.X, self.w, self.rng, self.columns = X, w, rng, columns
-        self.lam, self.most, self.sizes = lam, most, sizes
+
+def confidence_of_one(gap, u, transformed):
+    """How likely a single cluster is right, by the gap of likelihood to the next best."""
+    return logistic(0.085 * np.clip(gap * np.sqrt(u), -10, 25) + 2.5 * transformed - 0.25)
+
+
+def logistic(x):
+    """Between 0.1 and 0.98."""
+    return 0.1 + 0.88 / (1 + np.exp(-x))
+
+
+def weigh(path, scores, own_ranges, ranges, most):
+    """The confidence in the best number and in the others, which share what it leaves.
+
+    Those of more than ``most`` clusters have none. A single cluster that likelihood alone speaks
+    against is not plausible.
+    """
+    stops, about, tie = path.stops, path.sample.about, path.tie
+    scores = [
+        np.inf if stop.k > (most or np.inf) else s for stop, s in zip(stops, scores, strict=True)
+    ]
+    path.confidences = np.ones(len(stops))
+    if len(stops) == 1:
+        return
+    i = [stop.k for stop in stops].index(path.best)
+    if path.best > 1:
+        gap = (min(scores[:i] + scores[i + 1 :]) - scores[i]) / tie
+        path.confidence = confidence_of_several(own_ranges[i], ranges[i], gap)
+    else:
+        second = min(stops[1:], key=lambda stop: stop.V)
+        gap = (second.V - about.price * (second.k - 1) - stops[0].V) / about.u
+        path.plausible = gap > 0
+        transformed = path.sample.Y is not path.sample.X
+        path.confidence = confidence_of_one(gap, about.u, transformed)
+    far = np.array(scores) - scores[i]
+    weight = np.exp(-np.clip(far / tie / 4, 0, 700))
+    weight[i] = 0
+    if weight.any():
+        path.confidences = weight / weight.sum() * (1 - path.confidence)
+        path.confidences = np.minimum(path.confidences, path.confidence)
+        path.confidences[i] = path.confidence
+
+
+def widths(counts, errors):
+    """The largest over the smallest penalty for which each number is best, 0 where it never is."""
+    low, high = best_penalties(counts, errors)
+    return [b / a if 0 < a < b else 0.0 for a, b in zip(low, high, strict=True)]
+
+
+class _Search:
+    """The search for a path on rows X (constant columns left out), of ``total`` weight and more."""
+
+    def __init__(self, X, w, total, rng, lam, most, sizes, columns):
+        self.X, self.w, self.total, self.rng, self.columns = X, w, total, rng, columns
+        self.lam, self.most, self.sizes, self.transform = lam, most, sizes, None
 
     def sample(self, size):
         rows = np.arange(len(self.X))
         if size < len(self.X):
             rows = np.sort(sample_without_replacement(len(rows), size, random_state=self.rng))
-        return _Sample(self.X[rows], self.w[rows], self.w[rows].sum() / self.w.sum())
+        share = self.w[rows].sum() / self.total
+        return _Sample(self.X[rows], self.w[rows], share, self.transform)
 
     def value(self, stop, sample):
         return stop.V if self.lam is None else stop.error / sample.share + self.lam * stop.k
@@ -386,33 +515,41 @@ class _Search:
     def allowed(self, stops):
         return [stop for stop in stops if self.most is None or stop.k <= self.most]
 
-    def look(self, sample, room):
+    def look(self, sample, room, every=2):
         """From many clusters in steps of a tenth: where the way in single steps begins.
 
-        And how many times as many clusters are wanted: 4 where seeds beyond the room save much
-        more than those before, 2 where the best is in the upper half.
+        How many times as many clusters are wanted: 4 where seeds beyond the room save much
+        more than those before, 2 where the best is in the upper half; and the best.
         """
-        descent = sample.descent
-        seeds, sums = descent.seed(min(len(sample.X), 4 * room), self.rng)
-        grain = len(sums) > room + 1 and sums[room] > 0
-        if grain:
-            before, here, after = sums[room // 4], sums[room], sums[-1]
-            grain = before / here * (after / here) * 1.5 < 1
-        descent.start(seeds[:room])
+        descent, grain = sample.descent, False
+        if len(sample.X) <= self.sizes.small and self.lam is None:
+            descent.start(descent.Y)
+            descent.merge(max(0, len(descent.centers) - room))
+            descent.begin()
+        else:
+            seeds, sums = descent.seed(min(len(sample.X), 4 * room), self.rng)
+            grain = len(sums) > room + 1 and sums[room] > 0
+            if grain:
+                before, here, after = sums[room // 4], sums[room], sums[-1]
+                grain = before / here * (after / here) * 1.5 < 1
+            descent.start(seeds[:room])
         descent.settle(5)
-        stops = [sample.stop() for _ in descent.down(lambda k: max(1, k // 10), 2)]
-        judged = [stop for i, stop in enumerate(stops) if i % 2 == 0 or stop.k == 1]
+        stops, centers = [], []
+        for _ in descent.down(lambda k: max(1, k // 10), 2):
+            stops.append(sample.stop())
+            centers.append(descent.centers)
+        judged = [stop for i, stop in enumerate(stops) if i % every == 0 or stop.k == 1]
         best = min(self.allowed(judged[::-1]), key=lambda stop: self.value(stop, sample)).k
-        beyond = [stop for stop in stops if stop.k >= best + best // 4 + 10]
-        start = (beyond or stops[:1])[-1].centers
-        return start, 4 if grain else 2 if best > 0.5 * stops[0].k else 1
+        beyond = [c for c in centers if len(c) >= best + best // 4 + 10]
+        start = (beyond or centers[:1])[-1]
+        return start, 4 if grain else 2 if best > 0.5 * stops[0].k else 1, best
 
     def fine_way(self, sample, start, low, single):
         """All numbers of clusters but for steps; those that save nothing are left out.
 
         Steps leave a 50th of the clusters out above ``low`` (none if ``single``), a tenth below.
         """
-        sizes = self.sizes
+        sizes, share = self.sizes, sample.share
 
         def step(k):
             if k <= sizes.few or (single and k > low):
@@ -423,16 +560,18 @@ class _Search:
         sample.descent.settle(5)
         every = [sample.stop() for _ in sample.descent.down(step, 5)][::-1]
         stops = [s for i, s in enumerate(every) if all(s.error < t.error for t in every[:i])]
-        low, high = best_penalties([s.k for s in stops], [s.error for s in stops])
+        counts, errors = [s.k for s in stops], [s.error for s in stops]
+        ranges = widths(counts, errors)
+        scores = [stop.V for stop in stops]
+        for i, wide in enumerate(ranges):  # a wide range of penalties is worth something
+            if stops[i].k > 1:
+                scores[i] -= sample.tie * np.log(min(max(wide, 1), 4))
         allowed = self.allowed(stops)
         best = min(allowed, key=lambda stop: self.value(stop, sample))
         if self.lam is None and best.k > 1:
-            # as good: less than the price of a parameter apart; of these the widest range of lam
-            wide = [b / a if 0 < a < b else 0.0 for a, b in zip(low, high, strict=True)]
-            near = [i for i, s in enumerate(allowed) if s.k > 1 and best.V + sample.tie >= s.V]
-            widest = max(near, key=lambda i: wide[i])
-            best = allowed[widest] if wide[widest] > 0 else best
-        share = sample.share
+            several = [i for i, stop in enumerate(stops) if stop.k > 1 and stop in allowed]
+            best = stops[min(several, key=lambda i: scores[i])]
+        low, high = best_penalties(counts, errors)
         low, high = low / share, high / share
         tree = np.array(sample.descent.tree).reshape(-1, 4)
         tree[:, 2] /= np.sqrt(share)
@@ -441,6 +580,9 @@ class _Search:
         path.sample = sample
         path.lam = penalty(path)
         path.emptied = sample.descent.emptied
+        if self.lam is None:
+            own = widths(counts, [s.own_error for s in stops])
+            weigh(path, scores, own, ranges, self.most)
         lowest = min(stop.V for stop in every)
         return path, best.metric if lowest + sample.tie >= best.V else None
 
@@ -459,20 +601,26 @@ class _Search:
             if step < 2 or (single and not below) or descents == 4:
                 return path, metric
             above = [stop for stop in path.stops if stop.k >= path.best + 2 * step + 2]
-            start = (above or path.stops[-1:])[0].centers
+            start = (above or path.stops[-1:])[0].modeled
             low, single = path.best - 2 * step, True
 
-    def run(self, init):
-        """More rows and clusters until there are enough of them above the best."""
+    def find_from(self, size, init, least):
+        """More rows and clusters until there are enough of them above the best.
+
+        None where a look finds fewer than ``least`` clusters.
+        """
         n, sizes = len(self.X), self.sizes
-        size = min(n, max(sizes.coarse // 2, min(sizes.coarse, sizes.numbers // self.columns)))
         room, rounds = 0, 0
         while True:
             rounds += 1
             sample = self.sample(size)
             limit = size if self.lam is not None else min(size, max(2, size // 2))
             room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
-            start, wider = (init, 1) if init is not None else self.look(sample, room)
+            start, wider = init, 1
+            if init is None:
+                start, wider, best = self.look(sample, room, 1 if least else 2)
+                if best < least:
+                    return None
             last = size == n and room == limit
             if wider > 1 and not last:
                 size, room = min(n, 4 * size), wider * room
@@ -485,8 +633,54 @@ class _Search:
             path.rounds = rounds
             few = path.best > 0.85 * len(start) and len(start) != self.most
             if not (few and init is None and not last):
-                return path, metric, sample
+                return path, metric
             size, room = min(n, 4 * size), 2 * room
+
+    def find(self, init):
+        """From a few rows; from more where there seem to be only one or two clusters in these."""
+        n, sizes = len(self.X), self.sizes
+        size = min(n, max(sizes.coarse // 2, min(sizes.coarse, sizes.numbers // self.columns)))
+        found, more = self.find_from(size, init, 0), min(n, sizes.fine)
+        allowed = self.most is None or self.most > 2
+        if found[0].best > 2 or not allowed or size >= more or not init is self.lam is None:
+            return found
+        other = self.find_from(more, init, 3)
+        if other is not None and per_row(other[0]) < per_row(found[0]):
+            other[0].looks = 2
+            return other
+        return found
+
+    def run(self, init):
+        """The best path, in a metric or plainly, and the one found plainly.
+
+        Where the best clusters are long in shared directions, there are up to three more ways down
+        in the metric that makes them round, each from the clusters at the top of the one before;
+        taken as long as V is lower by more than the price of a parameter. Of few rows recorded in
+        steps, a way down in the metric begins once more with a look.
+        """
+        path, metric = self.find(init)
+        plain, sample = path, path.sample
+        for turned in range(1, 4):
+            if metric is None or init is not None or self.lam is not None:
+                break
+            start = sample.turn(metric, path.stops[-1].modeled)
+            other, metric = self.fine_way(sample, start, 0, False)
+            if len(sample.X) <= self.sizes.small and sample.about.floor.any():
+                start = self.look(sample, max(20, int(4 * np.sqrt(len(sample.X)))))[0]
+                again, again_metric = self.fine_way(sample, start, 0, False)
+                if again.value < other.value - 1e-3 * sample.tie:
+                    other, metric, other.surveyed = again, again_metric, other.surveyed + 1
+            if not other.value < path.value - sample.tie:
+                break
+            for name in ("rounds", "descents", "looks"):
+                setattr(other, name, getattr(path, name))
+            other.turned, path = turned, other
+        return path, plain
+
+
+def per_row(path):
+    """V for each row that counts."""
+    return path.value / path.sample.about.u
 
 
 def merge_path(
@@ -494,33 +688,39 @@ def merge_path(
 ):
     """k-means on the way from many clusters down to one, best by V or for a given lam.
 
-    Where the best clusters are long in shared directions, there are up to three more ways down in
-    the metric that makes them round, each from the clusters at the top of the one before; taken as
-    long as V is lower by more than the price of a parameter.
+    Rows with a value filled in are left out; where columns are one-sided, there is a second search
+    on rows transformed.
     """
     X = np.asarray(X, dtype=float)
     first, varying = X[0], np.ptp(X, axis=0) > 0
     columns = X.shape[1]
     X, w, rows = prepare(X, weights, None)
-    rng = check_random_state(random_state)
+    rng, total = check_random_state(random_state), w[rows].sum()
+    if lam is None:
+        complete = rows[~twins.columns.filled(X, w)[rows]]
+        rows = complete if 2 * len(complete) > len(rows) else rows
     X, w = X[rows][:, varying], w[rows]
     if not varying.any():
         one = Stop(first[None], V=0.0, error=0.0)
-        return Path([one], 1, 1.0, 0.0, np.empty((0, 4)), np.zeros(1), np.full(1, np.inf))
+        path = Path([one], 1, 1.0, 0.0, np.empty((0, 4)), np.zeros(1), np.full(1, np.inf))
+        path.confidences = np.ones(1)
+        return path
     given = None if init is None else np.asarray(init, dtype=float)[:, varying]
-    search = _Search(X, w, rng, lam, max_clusters, sizes or Sizes(), columns)
-    path, metric, sample = search.run(given)
-    plain = path
-    for turned in range(1, 4):
-        if metric is None or init is not None or lam is not None:
-            break
-        start = sample.turn(metric, path.stops[-1].centers)
-        other, metric = search.fine_way(sample, start, 0, False)
-        if not other.value < path.value - sample.tie:
-            break
-        other.rounds, other.descents, other.turned = path.rounds, path.descents, turned
-        path = other
-    settle(path, plain, lam, sample)
+    search = _Search(X, w, total, rng, lam, max_clusters, sizes or Sizes(), columns)
+    path, plain = search.run(given)
+    skewed, few_valued = [], np.flatnonzero(path.sample.about.few_valued)
+    if lam is init is None:
+        search.transform = twins.columns.Transform(path.sample.X, path.sample.w)
+        skewed = list(search.transform.parts)
+        if skewed and not (path.best > 1 and path.confidence > 0.95):
+            other, _ = search.run(None)
+            ranks = [p.sample.about.basis.shape[1] for p in (path, other)]
+            if ranks[0] == ranks[1] and per_row(other) < per_row(path) and other.plausible:
+                path, path.transformed = other, True
+                few_valued = np.flatnonzero(path.sample.about.few_valued)
+    numbers = np.flatnonzero(varying)
+    path.skewed, path.few_valued = numbers[skewed], numbers[few_valued]
+    settle(path, plain, lam, path.sample)
     for stop in [*path.stops, *path.found]:
         whole = np.tile(first, (stop.k, 1))
         whole[:, varying] = stop.centers

@@ -1,0 +1,167 @@
+"""The way down from many clusters to one: mergers of the cheapest pair, and sweeps between."""
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from smallvar._core.config import one_blas_thread
+from smallvar._core.frame import RowsFrame
+from smallvar._selection.columns import BLOCK
+from smallvar._sweeps.merge import MergeSweep
+
+
+class Descent:
+    """Rows, clusters on them, and the way down to a single one.
+
+    ``ids`` are the clusters as they stood at the top, ``tree`` the mergers since: rows (id, id,
+    height, clusters of the top in it), as in scipy's linkages.
+    """
+
+    def __init__(self, X, weight, sweep, frame=None):
+        self.X, self.weight, self.sweep, self.frame = X, weight, sweep, frame
+        self.rounding = 0.0 if frame is None else frame.rounding
+
+    def seed(self, size, rng):
+        """Centers at ``size`` rows far apart, drawn in rounds by weight times squared distance.
+
+        Returns the sum of these for every number of centers.
+        """
+        sweep, n = self.sweep, self.X.shape[0]
+        total = np.arange(1.0, n + 1.0) if self.weight is None else np.cumsum(self.weight)
+        (row,) = draw(total, 1, rng)
+        sweep.start(np.array(self.X[row : row + 1], dtype=np.float64))
+        sweep.assign()
+        sums = [0.0]
+        while sweep.k < size:
+            distance = sweep.own_distances()
+            distance[distance <= self.rounding] = 0.0
+            total = np.cumsum(distance if self.weight is None else self.weight * distance)
+            sums += [total[-1]] * (sweep.k + 1 - len(sums))
+            if not total[-1] > 0.0:
+                break  # every row is equal to a seed
+            sweep.seed(draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng))
+        return sums
+
+    def start(self, centers):
+        """The clusters of the nearest of these centers."""
+        self.sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
+        self.sweep.assign()
+        self.sweep.move_centers()
+        self.begin()
+
+    def begin(self):
+        """Where the clusters are now is the top of the tree."""
+        self.ids, self.tree, self.height = np.arange(self.sweep.k), [], 0.0
+        self.leaves = np.ones(self.sweep.k)
+
+    def settle(self, most):
+        """Sweeps until no row moves, ``most`` at the most."""
+        sweep = self.sweep
+        for _ in range(most):
+            before, centers = sweep.k, sweep.centers
+            sweep.assign()
+            moved = sweep.moved()
+            if sweep.crowded:
+                sweep.use_double()
+            if moved == 0:
+                break
+            sweep.move_centers()
+            if sweep.k < before:
+                self._drop(sweep.remap[:before], centers)
+
+    def grow(self, centers, number):
+        """Clusters of these centers and of rows far from them, ``number`` in all, at a fixed point.
+
+        While there are fewer, the row farthest from its center opens one. The tree stays.
+        """
+        sweep, changed = self.sweep, True
+        sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
+        while changed:
+            before = sweep.k
+            sweep.seek_farthest(0.0, before < number)
+            sweep.assign()
+            if before < number:
+                sweep.open_farthest()
+            if sweep.crowded:
+                sweep.use_double()
+            changed = sweep.moved() > 0 or sweep.k > before
+            if changed:
+                sweep.move_centers()
+        sweep.seek_farthest(0.0, False)
+        check_reached(sweep.k, number)
+
+    def _drop(self, remap, centers):
+        """Clusters that lost their last row: in the tree they are merged with the nearest one."""
+        kept = np.flatnonzero(remap >= 0)
+        for k in np.flatnonzero(remap < 0):
+            nearest = kept[cdist(centers[k : k + 1], centers[kept])[0].argmin()]
+            self._join(nearest, k, 0.0)
+        self.ids = self.ids[kept]
+
+    def _join(self, a, b, cost):
+        """Note in the tree that b went into a; heights never fall."""
+        self.height = max(self.height, np.sqrt(2.0 * cost))
+        first, second = sorted((self.ids[a], self.ids[b]))
+        size = self.leaves[first] + self.leaves[second]
+        self.tree.append((first, second, self.height, size))
+        self.ids[a] = len(self.leaves)
+        self.leaves = np.append(self.leaves, size)
+
+    def merge(self, count):
+        """The cheapest pair of clusters becomes one, ``count`` times over."""
+        pairs, costs = self.sweep.merge(count)
+        for (a, b), cost in zip(pairs, costs, strict=True):
+            self._join(a, b, cost)
+        self.ids = np.delete(self.ids, pairs[:, 1])
+
+    def down(self, step, sweeps):
+        """Yield at every stop on the way down: the number of clusters."""
+        while True:
+            yield self.sweep.k
+            if self.sweep.k == 1:
+                return
+            self.merge(step(self.sweep.k))
+            self.settle(sweeps)
+
+
+def draw(total, size, rng):
+    """Distinct rows, drawn by the steps of this cumulated sum; fewer where one is drawn twice."""
+    rows = np.searchsorted(total, rng.uniform(size=size) * total[-1], side="right")
+    return np.unique(np.minimum(rows, len(total) - 1))
+
+
+def check_distinct(found, number, where=""):
+    """Raise where there are fewer distinct rows than clusters asked for."""
+    if number is not None and found < number:
+        raise ValueError(
+            f"n_clusters must be <= {found}, the number of distinct rows{where}, got "
+            f"n_clusters={number}"
+        )
+
+
+def check_reached(found, number):
+    """Raise where rows that differ are too near each other to make so many clusters."""
+    check_distinct(found, number, " (up to rounding)")
+
+
+class Metric:  # numpydoc ignore=PR01
+    """A metric that makes clusters round: the distance of rows after a matrix, from an origin."""
+
+    def __init__(self, matrix, origin):
+        self.matrix, self.origin = matrix, origin
+
+    def __call__(self, X):
+        """The rows, less the origin, times the matrix."""
+        out = np.empty((X.shape[0], self.matrix.shape[1]))
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+            for i in range(0, X.shape[0], BLOCK):
+                out[i : i + BLOCK] = (X[i : i + BLOCK] - self.origin) @ self.matrix
+        if not np.isfinite(out).all():
+            raise ValueError("X must be so near the rows of the fit that distances are finite")
+        return out
+
+
+def descent_by_squares(X, weight, n_threads):
+    """A Descent by squared distances."""
+    frame, label = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
+    sweep = MergeSweep(X, weight, None, label, frame, n_threads, 8, True)
+    return Descent(X, weight, sweep, frame)

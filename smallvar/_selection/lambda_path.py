@@ -1,0 +1,401 @@
+"""What a merge path is when it has been found: clusterings, penalties and confidences."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallvar._core.config import one_blas_thread, resolve_threads
+from smallvar._core.frame import nearest_sweep
+from smallvar._core.validation import Data, check_data, check_number
+from smallvar._selection.confidence import of_several, of_single, shares
+from smallvar._selection.descent import Metric
+from smallvar._selection.envelope import Path, envelope, penalty_within
+from smallvar._selection.sample import Clustering, Problem, Sample, squared_euclidean
+
+CHEAP = 1 << 22  # multiply-adds of one sweep for each: so many are no matter, and all are brought
+MARGIN = 0.99  # of an error: what sweeps to a fixed point may leave, when a penalty is chosen
+
+
+def ratios(ranges):
+    """The largest penalty for which each number is best over the smallest; 0 if it never is."""
+    low, high = ranges
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((low > 0.0) & (low < high), high / low, 0.0)
+
+
+class LambdaPath(Path):
+    """Clusterings of the same rows into many numbers of clusters, found by :func:`lambda_path`.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_path,), intp
+        The numbers of clusters K, ascending from 1; ``n_clusters`` is another name for it. All up
+        to 32, and those around the best; of
+        others some are left out, above 100 most, and all whose clustering, on the way down, had no
+        smaller error than one with fewer clusters.
+    error : ndarray of shape (n_path,), float64
+        The weighted sum of squared distances of the rows that the path was found on to the nearest
+        of ``centers(k)``; ``inertia`` is another name for it. If there are more rows than
+        ``n_samples``, an estimate of the sum of all.
+    criterion : ndarray of shape (n_path,), float64
+        The criterion of :func:`lambda_path`, the lower, the better; infinite for more clusters
+        than a third of the distinct rows.
+    tie : float
+        The price of a parameter: criteria that differ by less are nearly as good as equal.
+    lam_low, lam_high : ndarray of shape (n_path,), float64
+        Between these penalties ``inertia + lam * K`` is lowest for this K. Where ``lam_low`` is not
+        below ``lam_high``, another K is always better. ``lam_low`` is 0 at the end of the path.
+    best : int
+        The number chosen.
+    confidence : float
+        How likely this number is right, from 0 to 1, judged by data sets whose number is known: by
+        the range of its penalties, and how far the next best number is behind. NaN where the
+        number or the penalty was given, and for divergences other than squared distances.
+    confidences : ndarray of shape (n_path,), float64
+        The confidence in every number; what ``confidence`` leaves is shared by the criterion.
+    few_valued, skewed : ndarray of intp
+        Columns with fewer than ten values, and one-sided ones.
+    lam : float
+        A penalty for it: the geometric mean of its ``lam_low`` and ``lam_high`` (whichever is the
+        larger), or twice ``lam_low`` where it is 1; of much data nearly so. It is what a cluster
+        must save, of the order of the squared error of a whole cluster, and no distance.
+    ranking : ndarray of shape (n_path,), intp
+        All K, those of the lowest criterion first.
+    longest : int
+        The largest K whose centers are kept; of more clusters only what was known on the way down.
+    n_samples : int
+        The rows that the path was found on: all, or a random sample of them.
+    metric : ndarray of shape (n_features, n_directions) or None
+        Where :class:`DPMeans` was asked for labels in the metric that makes clusters round, and the
+        best path is one in such a metric: the matrix by which rows are multiplied. Centers are then
+        those of rows so multiplied, and errors and penalties are in their squared units.
+    linkage : ndarray of shape (n_leaves - 1, 4), float64
+        The mergers, in the format of ``scipy.cluster.hierarchy``: the leaves are the clusters at
+        which the way down began, a height is the root of twice what a merger added to the inertia
+        then (in the metric of the clusters, where they are long), or that of the merger before
+        where that is more.
+
+    Notes
+    -----
+    The clusterings are fixed points of plain k-means sweeps, begun at those of the way down. After
+    a fit with ``lam="auto"``, the one into ``best`` clusters is that of the fit: ``labels(best)``
+    are its ``labels_``. Of much data the others are brought to their fixed points when the path is
+    first asked for them, which takes about as long as finding the path; so the rows must not be
+    changed in between.
+    """
+
+    tie: float
+    best: int
+    confidence: float
+    confidences: NDArray[np.float64]
+    few_valued: NDArray[np.intp]
+    skewed: NDArray[np.intp]
+    ranking: NDArray[np.intp]
+    longest: int
+    n_samples: int
+    linkage: NDArray[np.float64]
+
+    columns = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
+
+    def __init__(self, problem, stops, best, ranges, tree, tie, n_samples, metric=None):
+        self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
+        self.criterion = np.array([stop.criterion for stop in stops])
+        self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
+        self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
+        self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
+        self.value = min((stop.criterion for stop in problem.allowed(stops)), default=np.inf)
+        single = len(stops) == 1
+        self.confidence = 1.0 if single else np.nan
+        self.confidences = np.full(len(stops), self.confidence)
+        self.few_valued = self.skewed = np.empty(0, dtype=np.intp)
+        self.plausible = True
+        self.value_per_row = self.value
+        self.longest = max(stop.k for stop in stops if stop.centers is not None)
+        self.found_error = np.array([stop.error for stop in stops])
+        self._table = self.found_error, *(np.array(bound) for bound in ranges)
+        self._centers = {stop.k: stop.centers for stop in stops}
+        self._modeled = {stop.k: stop.modeled for stop in stops}
+        self._X, self._family = problem.X, problem.family
+        self._metric, self._unit = metric, 1.0
+        # what brings the clusterings to fixed points; those that are, or must stay as they are
+        self._problem, self._rows, self._settled = problem, None, set()
+        self._adopted, self._complete = False, not problem.varying.any()
+        self._choose()
+
+    def _choose(self):
+        """The penalty for the best number."""
+        error, low, high = self._table
+        i = int(np.searchsorted(self.counts, self.best))
+        most = high[i] if high[i] > 0.0 else np.inf  # fewer clusters have no larger error
+        self.lam = penalty_within(low[i], most, 2.0 * error[0] or 1.0)
+
+    def weigh(
+        self,
+        stops: list[Clustering],
+        scores: NDArray[np.float64],
+        ranges: tuple[NDArray[np.float64], NDArray[np.float64]],
+        sample: Sample,
+    ) -> None:  # numpydoc ignore=PR01
+        """Say how sure the number is, after the way down on this sample."""
+        problem, criterion = self._problem, sample.criterion
+        given = not problem.lam is problem.number is None
+        if given or problem.family is not squared_euclidean or len(stops) == 1:
+            return
+        i = int(np.searchsorted(self.counts, self.best))
+        most = np.inf if problem.most is None else problem.most
+        scores = np.where(self.counts <= most, scores, np.inf)
+        others = np.delete(scores, i)
+        if self.best > 1:
+            own = envelope(self.counts, [stop.own_error for stop in stops])
+            gap = (others.min() - scores[i]) / criterion.tie
+            confidence = of_several(ratios(own)[i], ratios(ranges)[i], gap)
+        else:
+            second = 1 + int(self.criterion[1:].argmin())
+            gap = self.criterion[second] - self.criterion[0]
+            gap -= criterion.price_of_cluster * (self.counts[second] - 1)
+            gap = gap / criterion.distinct if np.isfinite(gap) else np.inf
+            self.plausible = bool(gap > 0.0)
+            confidence = of_single(gap, criterion.distinct, sample.raw is not None)
+        self.confidence = confidence
+        self.confidences = shares(scores, i, confidence, criterion.tie)
+
+    def modeled(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
+        """The centers as they were found on the way down, of the rows that it was on."""
+        return self._modeled[k]
+
+    def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
+        """The centers as they were found on the way down, or at a fixed point where that is known.
+
+        Where a penalty is given, those to go on from, as long as nothing else is asked for.
+        """
+        return self._centers[k].copy()
+
+    def in_metric(
+        self,
+        metric: Metric,
+        X: NDArray[np.floating],
+        weight: NDArray[np.float64] | None,
+        sample: Sample,
+    ) -> "LambdaPath":  # numpydoc ignore=PR01,RT01
+        """The same way down with centers, errors, labels and penalties in this metric."""
+        old = self._problem
+        problem = Problem(metric(X), weight, old.n_threads, old.family, None, old.most)
+        turned, stops = problem.take(sample.rows), []
+        counts = self.counts[self.counts <= self.longest]
+        for k, criterion in zip(counts.tolist(), self.criterion[: len(counts)], strict=True):
+            centers = metric(self._centers[k])
+            error = turned.error_of(centers[:, problem.varying])
+            stops.append(Clustering(k, centers, criterion, error))
+        ranges = envelope(counts, [stop.error for stop in stops])
+        best = stops[int(np.searchsorted(counts, self.best))]
+        options = self.linkage, self.tie, self.n_samples, metric
+        path = LambdaPath(problem, stops, best, ranges, *options)
+        for name in ("confidence", "confidences", "few_valued", "skewed"):
+            value = getattr(self, name)
+            setattr(path, name, value[: len(counts)] if name == "confidences" else value)
+        path.settle(turned, path, everything=True)
+        return path
+
+    @property
+    def metric(self) -> NDArray[np.float64] | None:  # numpydoc ignore=RT01
+        """The matrix by which rows are multiplied; None: distances are those of the data."""
+        return None if self._metric is None else self._metric.matrix.copy()
+
+    def measured(
+        self, X: NDArray[np.floating] | None = None
+    ) -> NDArray[np.floating]:  # numpydoc ignore=PR01,RT01
+        """Return rows as distances are measured between them; None: those of the path."""
+        if X is None:
+            return self._X
+        return X if self._metric is None else self._metric(X)
+
+    def settle(
+        self, sample: Sample, plain: "LambdaPath", everything: bool = False
+    ) -> None:  # numpydoc ignore=PR01
+        """After the way down on this sample: other clusterings, and the penalty, follow from it.
+
+        ``plain`` is the path that was found in the metric of the data: where it has a better
+        clustering, that is taken; for the best number only where the other one, at its fixed point,
+        is hardly better than one with fewer clusters. Where rows are few, all clusterings are
+        brought to fixed points; else when the path is first asked for them, and the penalty is
+        that of the way down.
+        """
+        self._rows = sample.rows
+        if self._problem.lam is not None:
+            return
+        if plain is not self:
+            self._take(plain, sample)
+        kept = self.counts[self.counts <= self.longest]
+        if everything or sample.plain.X.size * int(kept.sum()) <= CHEAP:
+            self._settle_all(sample)
+            self._choose()
+
+    def _take(self, plain, sample):
+        """Clusterings of the path in the metric of the data, where they are better."""
+        error, last = self.found_error, min(self.longest, plain.longest)
+        _, mine, others = np.intersect1d(self.counts, plain.counts, return_indices=True)
+        for i, j in zip(mine, others, strict=True):
+            k = int(self.counts[i])
+            if k <= last and k != self.best and plain.found_error[j] < error[i]:
+                self._centers[k], error[i] = plain.found(k), plain.found_error[j]
+        i = int(np.searchsorted(self.counts, self.best))
+        centers, least = (
+            self._centers[self.best][:, self._problem.varying],
+            error[:i].min(initial=np.inf),
+        )
+        centers, error[i] = sample.fixed_point(centers)
+        self._centers[self.best] = self._problem.whole(centers)
+        if error[i] < MARGIN * least:
+            self._settled.add(self.best)
+        elif self.best <= last and self.best in plain.counts:
+            self._centers[self.best] = plain.found(self.best)
+            error[i] = plain.found_error[plain.counts == self.best][0]
+
+    def _settle_all(self, sample):
+        """All clusterings at fixed points, each with a smaller error than those of fewer clusters.
+
+        The best one, and others that have been at fixed points before, stay as they are.
+        """
+        varying, whole = self._problem.varying, self._problem.whole
+        error, found, lowest = self._table[0].copy(), dict(self._centers), None
+        for i, k in enumerate(self.counts.tolist()):
+            least = np.inf if lowest is None else error[lowest]
+            if found[k] is None:
+                error[i] = min(error[i], least)
+                continue
+            centers = found[k][:, varying]
+            if k == self.best and self._adopted:
+                error[i] = sample.error_of(centers)
+            elif k not in self._settled:
+                centers, error[i] = sample.fixed_point(centers)
+                if not error[i] < least:
+                    fewer = found[int(self.counts[lowest])][:, varying]
+                    centers, error[i] = sample.fixed_point(sample.grown(fewer, k))
+                found[k] = whole(centers)
+            if error[i] < least:
+                lowest = i
+        self._centers, self._settled = found, {k for k in found if found[k] is not None}
+        self._table = error, *envelope(self.counts, error)
+        self._complete = True
+
+    def _completed(self):
+        """Errors, and the penalties from low to high for which each number is best."""
+        if not self._complete:
+            with one_blas_thread():
+                self._settle_all(self._problem.take(self._rows))
+        return self._table
+
+    def _column(self, i):
+        """Errors, lower or upper ends of penalties, in the unit of the weights."""
+        column = self._completed()[i]
+        return column if self._unit == 1.0 else column * self._unit
+
+    def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
+        """Take the centers of a fit that went on from those of the best number, if as many."""
+        before = self._centers[self.best]
+        if centers.shape == before.shape and not np.array_equal(centers, before):
+            self._centers[self.best] = centers.copy()
+            if self._problem.varying.any():
+                self._adopted, self._complete = True, False
+
+    @property
+    def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
+        """The numbers of clusters, ``counts``."""
+        return self.counts
+
+    @property
+    def inertia(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """The sum of squared distances for each number of clusters, ``error``."""
+        return self.error
+
+    @property
+    def error(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
+        """The weighted sum of squared distances to the nearest centers."""
+        return self._column(0)
+
+    @property
+    def lam_low(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
+        """The lowest penalty for which each number of clusters is best."""
+        return self._column(1)
+
+    @property
+    def lam_high(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
+        """The highest penalty for which each number of clusters is best."""
+        return self._column(2)
+
+    def _in_unit(self, unit):
+        """The path with errors and penalties multiplied by the unit of the weights."""
+        self._unit *= unit
+        self.lam *= unit
+        self.linkage[:, 2] *= np.sqrt(unit)  # its heights are roots of errors
+        return self
+
+    def __getstate__(self):
+        self._completed()
+        lost = ("_X", "_problem", "_rows", "_modeled")
+        return {name: value for name, value in vars(self).items() if name not in lost}
+
+    def centers(self, k: int | np.integer) -> NDArray[np.float64]:
+        """Return the centers of the clustering into ``k`` clusters.
+
+        Parameters
+        ----------
+        k : int
+            One of ``n_clusters``.
+
+        Returns
+        -------
+        centers : ndarray of shape (k, n_features), float64
+            The means of the clusters (of the rows that the path was found on; after a fit with
+            ``lam="auto"``, for the number chosen, those of the fit). In another ``metric`` of shape
+            (k, n_directions): means of the rows multiplied by it.
+        """
+        check_number(k, "k", low=1, integer=True)
+        if k not in self._centers:
+            last = self.n_clusters[-1]
+            where = f"the path ends at {last}" if k > last else "see n_clusters"
+            raise ValueError(f"k must be on the path, got k={k}: {where}")
+        if self._centers[k] is None:
+            raise ValueError(f"k must be <= {self.longest}, got k={k}: centers beyond are not kept")
+        if k not in self._settled:
+            self._completed()
+        centers = self._centers[k]
+        if self._metric is not None:
+            return centers + self._metric.origin @ self._metric.matrix
+        return centers.copy()
+
+    def labels(
+        self, k: int | np.integer, X: Data | None = None, *, n_threads: int | None = None
+    ) -> NDArray[np.int32]:
+        """Label rows by the nearest of the centers of ``k`` clusters.
+
+        Parameters
+        ----------
+        k : int
+            One of ``n_clusters``.
+        X : array-like of shape (n_samples, n_features), default=None
+            Rows; None means those that the path was found for. They are not pickled along.
+        n_threads : int, default=None
+            Threads; None means all that this process may use.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Row of ``centers(k)``.
+        """
+        self.centers(k)
+        centers = self._centers[k]
+        if X is None:
+            X = getattr(self, "_X", None)
+            if X is None:
+                raise ValueError("X must be given: a path that was pickled has lost its rows")
+        else:
+            X = check_data(X, sparse=self._family is squared_euclidean and self._metric is None)
+            columns = centers.shape[1] if self._metric is None else len(self._metric.matrix)
+            if X.shape[1] != columns:
+                raise ValueError(f"X must have {columns} columns, got {X.shape[1]}")
+            if self._metric is not None:
+                X = self._metric(X)
+        check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+        if self._family is not squared_euclidean:
+            return self._family.labels(X, centers)
+        return nearest_sweep(X, None, centers, resolve_threads(n_threads)).labels

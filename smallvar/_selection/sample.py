@@ -1,0 +1,234 @@
+"""The rows that a merge path is found on, and clusterings of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.utils.random import sample_without_replacement
+
+from smallvar._core.validation import some_rows, unit_of
+from smallvar._selection.columns import count_distinct, filled_values, rows_filled
+from smallvar._selection.criterion import Criterion, Relabeled
+from smallvar._selection.descent import Metric, check_distinct, descent_by_squares
+from smallvar._sweeps.sums import column_range
+
+DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
+LAST_SWEEPS = 300  # at most, that bring a clustering of a path to a fixed point
+
+
+def squared_euclidean(X, weight, n_threads, unit):
+    """Criterion and descent for squared distances, which do not depend on the unit of weights."""
+    descent = descent_by_squares(X, weight, n_threads)
+    return Criterion(X, weight, descent.frame, n_threads), descent
+
+
+class Problem:
+    """The data of a path: rows without weight and constant columns left out, weights near 1.
+
+    And what is wanted: ``lam``, None for the lowest criterion, and at ``most`` so many clusters;
+    or exactly this ``number`` of them.
+    """
+
+    def __init__(self, X, weight, n_threads, family, lam, most, number=None):
+        self.family, self.n_threads, self.lam, self.most = family, n_threads, lam, most
+        self.number = None if number is None else int(number)
+        self.rows, self.unit, self.transform = None, unit_of(weight), None
+        if weight is not None:
+            self.rows = None if weight.all() else np.flatnonzero(weight)
+            weight = weight / self.unit
+        self.X, self.weight = X, weight
+        self._leave_filled_out()
+        self.n = X.shape[0] if self.rows is None else len(self.rows)
+        self.total = float(X.shape[0] if weight is None else weight.sum())
+        low, high = column_range(X, None, n_threads)
+        self.varying = low < high
+        self.constant = low
+
+    def _leave_filled_out(self):
+        """Leave rows out that have a value filled in, if that leaves most of them."""
+        if (
+            issparse(self.X)
+            or self.family is not squared_euclidean
+            or not self.lam is self.number is None
+        ):
+            return
+        if self.rows is None:
+            found = filled_values(self.X, self.weight)
+        else:
+            found = filled_values(self.X[self.rows], self.weight[self.rows])
+        if not found:
+            return
+        used = np.ones(self.X.shape[0], dtype=bool) if self.weight is None else self.weight > 0.0
+        kept = used & ~rows_filled(self.X, found)
+        if kept.sum() > 0.5 * used.sum():
+            self.rows = np.flatnonzero(kept)
+
+    def sample(self, size, rng):
+        """So many rows, to go down on; more if too few of them are distinct."""
+        rows = self.rows
+        if size < self.n:
+            drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
+            rows = drawn if rows is None else rows[drawn]
+        sample = self.take(rows)
+        if self.number is not None:
+            distinct = count_distinct(sample.plain.X)
+            if distinct < self.number:
+                if size < self.n:
+                    return self.sample(4 * size, rng)
+                check_distinct(distinct, self.number)
+        return sample
+
+    def take(self, rows):
+        """These rows, None: all, to go down on."""
+        X, weight = self.X, self.weight
+        if rows is not None:
+            X, weight = some_rows(X, rows), None if weight is None else weight[rows]
+        if issparse(X):
+            dense = 8 * X.shape[0] * X.shape[1]
+            if self.number is not None and dense > DENSE_BYTES:
+                raise ValueError(
+                    "n_clusters must be smaller for sparse X of this shape (or of so few distinct "
+                    f"rows): the merge path would hold {dense} bytes of dense rows, more than "
+                    f"{DENSE_BYTES}, got n_clusters={self.number}"
+                )
+            X = X.toarray()
+        if not self.varying.all():
+            X = X[:, self.varying]
+        return Sample(X, weight, rows, self)
+
+    def whole(self, centers):
+        """Centers with the constant columns put back."""
+        out = np.tile(self.constant, (len(centers), 1))
+        out[:, self.varying] = centers
+        return out
+
+    def value(self, stop):
+        """The criterion that is compared: the lower, the better."""
+        return stop.criterion if self.lam is None else stop.error + self.lam * stop.k
+
+    def allowed(self, stops):
+        """Those with as many clusters as are wanted, or no more."""
+        if self.number is not None:
+            return [stop for stop in stops if stop.k == self.number]
+        return [stop for stop in stops if self.most is None or stop.k <= self.most]
+
+
+@dataclass
+class Clustering:
+    """A clustering on the way down: its number of clusters, centers, criterion and error.
+
+    ``metric`` is the matrix in whose metric the clusters are round, None if they are so in that of
+    the data; ``modeled`` are the centers of the rows that the criterion is of, and ``own_error`` is
+    the error in the metric of the way down. A criterion or an error that was not computed is
+    infinite or NaN.
+    """
+
+    k: int
+    centers: NDArray[np.float64] | None
+    criterion: float = np.inf
+    error: float = np.nan
+    metric: NDArray[np.float64] | None = None
+    modeled: NDArray[np.float64] | None = None
+    own_error: float = np.nan
+
+
+class Sample:
+    """Rows, a descent on them, and the criterion.
+
+    ``share`` is what an error of theirs is of that of all rows; ``rows`` are their numbers, None
+    for all. Where the problem has a transform, criterion and descent are of the rows transformed;
+    once turned, the descent is on these times a matrix. Errors and centers are always those of the
+    rows as they are; ``plain`` is the descent on them.
+    """
+
+    def __init__(self, X, weight, rows, problem):
+        self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
+        self.share /= problem.unit
+        self.rows, self.turned, self.raw = rows, False, None
+        slope, plain = None, None
+        if problem.transform is not None:
+            plain = descent_by_squares(X, weight, problem.n_threads)
+            self.raw = Relabeled(X, weight, plain.frame, problem.n_threads)
+            X, slope = problem.transform(X)
+        made = problem.family(X, weight, problem.n_threads, problem.unit)
+        self.criterion, self.descent = made
+        self.plain = plain or self.descent
+        if slope is not None:
+            self.criterion.charge(slope, len(problem.transform.columns))
+
+    def turn(self, metric, centers):
+        """From here on go down in this metric; returns what the centers are in it."""
+        c = self.criterion
+        self.metric = Metric(metric, c.frame.origin)
+        self.descent = descent_by_squares(self.metric(c.X), c.weight, c.n_threads)
+        self.turned = True
+        return self.metric(centers)
+
+    def stop(self, judge, measure):
+        """The clustering at which the descent is now; its criterion and its error where wanted."""
+        sweep = self.descent.sweep
+        own = sweep.squared_error() if (judge or measure) and (self.turned or self.raw) else None
+        if self.turned:
+            sweep = self.criterion.relabeled(sweep.labels, sweep.k)
+        found = Clustering(sweep.k, sweep.centers)
+        found.modeled = found.centers
+        if judge and found.k <= max(1, self.criterion.cap):
+            found.criterion, found.metric, error = self.criterion(sweep)
+            found.error = error / self.share
+        elif measure:
+            found.error = sweep.squared_error() / self.share
+        if self.raw is not None:
+            sweep = self.raw(sweep.labels, sweep.k)
+            found.centers = sweep.centers
+            if judge or measure:
+                found.error = sweep.squared_error() / self.share
+        found.own_error = found.error if own is None else own
+        return found
+
+    def fixed_point(self, centers):
+        """Centers at which plain sweeps from these end, as many, and the error of the nearest."""
+        sweep, opened = self.plain.sweep, True
+        sweep.start(np.ascontiguousarray(centers))
+        for _ in range(LAST_SWEEPS):
+            sweep.assign()
+            moved = sweep.moved()
+            if sweep.crowded:
+                sweep.use_double()
+            if not (moved or opened):
+                break
+            sweep.move_centers()
+            opened = self._open_farthest(len(centers))
+        else:
+            sweep.assign()
+        if sweep.k < len(centers):  # as many rows are too near to each other to be told apart
+            return centers, self.error_of(centers)
+        return sweep.centers, sweep.squared_error() / self.share
+
+    def _open_farthest(self, size):
+        """Where sweeps have emptied clusters, others open at the farthest rows; whether any did."""
+        sweep, weight, k = self.plain.sweep, self.plain.weight, self.plain.sweep.k
+        while sweep.k < size:
+            distance = sweep.own_distances()
+            distance[distance <= self.plain.rounding] = 0.0
+            row = int((distance if weight is None else weight * distance).argmax())
+            if not distance[row] > 0.0:
+                break
+            sweep.seed(np.array([row]))
+        return sweep.k > k
+
+    def grown(self, centers, size):
+        """These centers, and more at the rows farthest from all of them."""
+        sweep = self.plain.sweep
+        sweep.start(np.ascontiguousarray(centers))
+        sweep.assign()
+        self._open_farthest(size)
+        return sweep.centers
+
+    def error_of(self, centers):
+        """The error of the rows from the nearest of these centers."""
+        sweep, centers = self.plain.sweep, np.ascontiguousarray(centers)
+        sweep.start(centers)
+        sweep.set_centers(centers)  # a divergence does not begin at a single center itself
+        sweep.assign()
+        return sweep.squared_error() / self.share

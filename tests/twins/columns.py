@@ -1,0 +1,224 @@
+"""How the values of columns were recorded, rows that are equal, values filled in, transforms."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+from scipy.stats import yeojohnson, yeojohnson_normmax
+
+
+@dataclass
+class Table:
+    """The different values of a column, their weights, and the number of rows."""
+
+    value: np.ndarray
+    mass: np.ndarray
+    rows: int
+
+    @property
+    def numbers(self):
+        """More than half of the rows have a value of their own."""
+        return len(self.value) > self.rows / 2
+
+    def but(self, left_out):
+        """The table without some values, given as a mask."""
+        share = self.mass[left_out].sum() / self.mass.sum()
+        return Table(self.value[~left_out], self.mass[~left_out], round(self.rows * (1 - share)))
+
+
+def some(X, w):
+    """Every row of at most 5,000, every second of 10,000, and so on."""
+    step = int(np.ceil(len(X) / 5000))
+    return X[::step], w[::step]
+
+
+def table_of(x, w):
+    """Values nearer than 1e-5 of the range of the inner nine tenths are one: the middle of them."""
+    n, order = len(x), np.argsort(x, kind="stable")
+    x, w, cut = x[order], w[order], n // 20
+    spread = x[n - 1 - cut] - x[cut]
+    if spread == 0:
+        spread = np.ptp(x)
+    runs = np.split(np.arange(n), np.flatnonzero(np.diff(x) > 1e-5 * spread) + 1)
+    value = np.array([x[run[(len(run) - 1) // 2]] for run in runs])
+    mass = np.array([w[run].sum() for run in runs])
+    return Table(value[mass > 0], mass[mass > 0], n)
+
+
+def weighted_median(x, w):
+    """The least value that at least half of the weight does not exceed."""
+    order = np.argsort(x, kind="stable")
+    total = np.cumsum(w[order])
+    return x[order][total >= total[-1] / 2][0]
+
+
+def grid_of(table):
+    """Origin and step of a grid, by the values without the rarest (5% of the rows)."""
+    order = np.argsort(table.mass, kind="stable")
+    rare = np.zeros(len(order), dtype=bool)
+    rare[order] = np.cumsum(table.mass[order]) <= 0.05 * table.mass.sum()
+    kept = table.but(rare) if (~rare).sum() > 1 else table
+    apart = np.abs(kept.value[:, None] - kept.value)
+    np.fill_diagonal(apart, np.inf)
+    return kept.value[kept.mass.argmax()], weighted_median(apart.min(axis=1), kept.mass)
+
+
+def near_grid(value, origin, step):
+    """Whether values are within a twentieth of a step of a point of the grid."""
+    place = (value - origin) / step
+    return np.abs(place - np.rint(place)) < 0.05
+
+
+def on_a_grid(table):
+    """Whether 95% of the rows are near points of a grid."""
+    if len(table.value) == 1:
+        return False
+    near = near_grid(table.value, *grid_of(table))
+    return table.mass[near].sum() >= 0.95 * table.mass.sum()
+
+
+def step_of(table):
+    """0 for numbers, else the distance of neighboring values.
+
+    Of numbers of which a fifth are the same one, the median distance of the others from that.
+    """
+    if len(table.value) == 1:
+        return 0.0
+    top = np.arange(len(table.value)) == table.mass.argmax()
+    others = table.but(top)
+    if (
+        table.mass[top][0] >= 0.2 * table.mass.sum()
+        and others.numbers
+        and others.rows >= 0.05 * table.rows
+    ):
+        return float(np.median(np.abs(others.value - table.value[top])))
+    return 0.0 if table.numbers else grid_of(table)[1]
+
+
+def one_hot(X):
+    """Lists of at least two neighboring columns of two values of which at most one is high."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    apart = np.minimum(X - low, high - X).max(axis=0)
+    two_valued, is_high = (high > low) & (apart <= 1e-5 * (high - low)), low / 2 + high / 2 < X
+    groups, open_group = [], []
+    for j in range(X.shape[1]):
+        highs = is_high[:, open_group].sum(axis=1)
+        fits = two_valued[j] and (highs + is_high[:, j] <= 1).all() and not (highs == 1).all()
+        if open_group and not fits:
+            groups.append(open_group)
+            open_group = []
+        if two_valued[j]:
+            open_group = [*open_group, j]
+    groups.append(open_group)
+    return [group for group in groups if len(group) > 1]
+
+
+@dataclass
+class Recorded:
+    """Of each column: the variance within a step, and whether its values are on a grid or few."""
+
+    variance: np.ndarray
+    in_steps: np.ndarray
+    repeated: np.ndarray
+    few_valued: np.ndarray
+
+
+def recorded(X, w):
+    """How the columns were recorded."""
+    X, w = some(X, w)
+    tables = [table_of(x, w) for x in X.T]
+    step = np.array([step_of(table) for table in tables])
+    variance = step**2 / 12
+    for group in one_hot(X):
+        low, high = X[:, group].min(axis=0), X[:, group].max(axis=0)
+        rest = (X[:, group] <= low / 2 + high / 2).all(axis=1)
+        m = len(group) + rest.any()
+        variance[group] = step[group] ** 2 / (m ** ((m + 1) / (m - 1)) - m)
+    count = np.array([len(table.value) for table in tables])
+    repeated = count <= np.sqrt(len(X))
+    grid = np.array([not table.numbers and on_a_grid(table) for table in tables])
+    few_valued = (count < 10) & (count <= len(X) / 2)
+    return Recorded(variance, repeated | grid | (count == 1), repeated | (count == 1), few_valued)
+
+
+def count_different(X):
+    """Rows, those counted once that are within 1e-5 of the spread of each other in every column.
+
+    Or of one between. The spread is the range of the inner nine tenths; of all, where that is 0.
+    """
+    part = X[:: int(np.ceil(len(X) / 1000))]
+    spread = np.quantile(part, 0.95, axis=0) - np.quantile(part, 0.05, axis=0)
+    spread = np.where(spread > 0, spread, np.ptp(part, axis=0))
+    spread = np.where(spread > 0, spread, np.ptp(X, axis=0))
+    Z = (X - X[0]) / (1e-5 * np.where(spread > 0, spread, 1))
+    near = cKDTree(Z).query_pairs(1.0, p=np.inf, output_type="ndarray")
+    graph = coo_array((np.ones(len(near)), near.T), shape=(len(X), len(X)))
+    return connected_components(graph, directed=False)[0]
+
+
+def filled(X, w):
+    """Which rows have a value that seems to stand for a missing one."""
+    some_rows, v = some(X[w > 0], w[w > 0])
+    out = np.zeros(len(X), dtype=bool)
+    for j, x in enumerate(some_rows.T):
+        table, deviation = table_of(x, v), x.std()
+        if len(table.value) < 3:
+            continue
+        share, mean = table.mass / table.mass.sum(), v @ x / v.sum()
+        median = table.value[np.cumsum(share) >= 0.5][0]
+        off = np.minimum(np.abs(table.value - mean), np.abs(table.value - median))
+        central = (off <= 0.1 * deviation) & (share >= 0.03) & (share <= 0.2)
+        if not central.any():
+            continue
+        i = np.where(central, share, 0).argmax()
+        value, this = table.value[i], np.arange(len(share)) == i
+        others = table.but(this)
+        if others.numbers:
+            found = share[i] > 3 * share[~this].max()
+        else:
+            found = on_a_grid(others) and not near_grid(value, *grid_of(others))
+            found = found and abs(value - w @ X[:, j] / w.sum()) <= 1e-4 * deviation
+        if found:
+            out |= np.abs(X[:, j] - value) <= 1e-5 * deviation
+    return out
+
+
+class Transform:
+    """Yeo-Johnson transforms of the columns of skewness 1 and more, in their own spread."""
+
+    def __init__(self, X, w):
+        X, w = some(X, w)
+        self.parts = {}
+        for j, x in enumerate(X.T):
+            if np.ptp(x) == 0 or len(table_of(x, w).value) < 10:
+                continue
+            centered = (x - x.mean()) / x.std()
+            if abs((centered**3).mean()) < 1:
+                continue
+            found = [self._fit(x, origin, x.std()) for origin in (np.median(x), x.min())]
+            if max(found)[0] > -np.inf:
+                self.parts[j] = max(found)[1:]
+
+    def _fit(self, x, origin, unit):
+        z = (x - origin) / unit
+        with np.errstate(all="ignore"):
+            power = yeojohnson_normmax(z)
+            y = yeojohnson(z, power)
+            likelihood = log_derivative(z, power).sum() - len(x) * np.log(y.std())
+        return likelihood if np.isfinite(likelihood) else -np.inf, origin, unit, power, y.std()
+
+    def __call__(self, X):
+        """Transformed rows, and the logarithm of what volumes are multiplied by at each."""
+        Y, log_volume = X.copy(), np.zeros(len(X))
+        for j, (origin, unit, power, spread) in self.parts.items():
+            z = (X[:, j] - origin) / unit
+            Y[:, j] = yeojohnson(z, power) * unit / spread
+            log_volume += log_derivative(z, power) - np.log(spread)
+        return Y, log_volume
+
+
+def log_derivative(z, power):
+    """Of ((1 + z)^power - 1) / power, and of its mirror image for z < 0."""
+    return np.where(z < 0, 1 - power, power - 1) * np.log1p(np.abs(z))
