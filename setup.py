@@ -3,9 +3,8 @@
 Environment variables read at build time:
 
 SMALLVAR_OPENMP
-    OpenMP is asked how many threads to use; the threads are the library's own.
-    ``auto`` (default): if the compiler has it; fail where it always should (Linux
-    with gcc). ``1``: fail loudly without it. ``0``: build without it.
+    ``auto`` (default): use it if the compiler has it; fail where it always should (Linux
+    with gcc). ``1``: fail loudly without it. ``0``: build without it, with one thread.
 SMALLVAR_SIMD
     ``v4`` (default), ``v3`` or ``v2``: the highest instruction set the inner loops are compiled
     for on x86-64 (AVX-512, AVX2 with FMA, SSE2). The lower ones are always built, and the best
@@ -66,8 +65,8 @@ class BuildExt(build_ext):
                 "initializedcheck": False,
                 "cdivision": True,
                 "embedsignature": True,
-                # No sweep has state that another could touch: what is shared by all is the pool
-                # of threads, atomic operations only.
+                # No sweep has state that another could touch: what outlives a call belongs to the
+                # calling thread, but for a flag that is set once, after a fork.
                 "freethreading_compatible": True,
             },
             force=True,
@@ -104,9 +103,8 @@ class BuildExt(build_ext):
             else:
                 compile_args += ["-g0"]  # symbols for a debugger are four fifths of a wheel
         for ext in self.extensions:
-            asks = ext.name == ASKS_OPENMP
-            ext.extra_compile_args = compile_args + openmp * asks
-            ext.extra_link_args = link_args + openmp_link * asks
+            ext.extra_compile_args = compile_args + openmp
+            ext.extra_link_args = link_args + openmp_link
             ext.define_macros += [("SMALLVAR_SIMD", SIMD[1])]
         # Without force, setuptools keeps objects that were built with other flags.
         self.force = True
@@ -125,9 +123,9 @@ class BuildExt(build_ext):
         if OPENMP == "1" or (sys.platform == "linux" and "gcc" in self.c_compiler_version()):
             raise SystemExit(
                 "smallvar: the C compiler cannot build an OpenMP program. Install its OpenMP "
-                "runtime, or set SMALLVAR_OPENMP=0 for a build that threadpoolctl cannot limit."
+                "runtime, or set SMALLVAR_OPENMP=0 for a build with one thread."
             )
-        print("smallvar: no OpenMP found, threadpoolctl will not limit threads", file=sys.stderr)
+        print("smallvar: no OpenMP found, building with one thread", file=sys.stderr)
         return [], []
 
     def links(self, compile_args, link_args):
@@ -171,6 +169,7 @@ def extension(name):
 
 MODULES = (
     "pool",
+    "parallel",
     "ending",
     "rows",
     "sums",
@@ -199,8 +198,6 @@ MODULES = (
 
 # What Cython adds for memoryviews is compiled once instead of in every module: a third of the time.
 SHARED = "smallvar._sweeps._cyutility"
-
-ASKS_OPENMP = "smallvar._sweeps.pool"  # for the number of threads, and nobody else does
 
 setup(
     ext_modules=[

@@ -1,0 +1,176 @@
+"""OpenMP loops over chunks, and the rule for when the caller works alone.
+
+At the end of a loop OpenMP waits for every thread of the team, also for one that has not begun because another process
+has its core: up to some ten milliseconds, which beside busy processes makes loops of tens of microseconds many times
+slower than one thread. So loops are timed. The chunks of the caller tell how long it would have taken alone. What a
+loop took longer than that is added to a debt, what it saved is taken off. While there is debt the caller works alone,
+which pays off 1 / SHARE of the time that it works: beside busy processes at most that share of the time is lost.
+The number of threads never changes a result.
+"""
+
+cdef extern from *:
+    """
+    #ifdef _OPENMP
+    #include <omp.h>
+    #define SMALLVAR_OPENMP _OPENMP
+    #else
+    #define SMALLVAR_OPENMP 0
+    static int omp_get_max_threads(void) { return 0; }
+    static int omp_get_thread_num(void) { return 0; }
+    static int omp_in_parallel(void) { return 0; }
+    static double omp_get_wtime(void) { return 0.0; }
+    #endif
+
+    /* atomic operations, each of which all threads see in the same order */
+    #if defined(_MSC_VER) && !defined(__clang__)
+    #include <intrin.h>
+    #define SMALLVAR_THREAD_LOCAL __declspec(thread)
+    #ifdef _WIN64
+    #define smallvar_atomic_add(number, value) \\
+        ((Py_ssize_t)_InterlockedExchangeAdd64((volatile __int64 *)(number), (value)))
+    #else
+    #define smallvar_atomic_add(number, value) \\
+        ((Py_ssize_t)_InterlockedExchangeAdd((volatile long *)(number), (value)))
+    #endif
+    #else
+    #define SMALLVAR_THREAD_LOCAL _Thread_local
+    #define smallvar_atomic_add(number, value) __atomic_fetch_add((number), (value), __ATOMIC_SEQ_CST)
+    #endif
+
+    static SMALLVAR_THREAD_LOCAL double smallvar_debt;          /* seconds, of this caller */
+    static SMALLVAR_THREAD_LOCAL int smallvar_team_size;        /* threads of the last loop of this caller */
+    static volatile int smallvar_is_forked;
+
+    static double *smallvar_debt_of_caller(void) { return &smallvar_debt; }
+
+    #ifdef _WIN32
+    static void smallvar_watch_forks(void) {}
+    static void smallvar_make_team(int threads) { (void)threads; }
+    #else
+    #include <pthread.h>
+    #include <signal.h>
+
+    /* A forked child has none of the threads of its parent, and a team of OpenMP that is made there may wait for them
+       for ever: it works with one thread. */
+    static void smallvar_forked(void) { smallvar_is_forked = 1; }
+    static void smallvar_watch_forks(void) { pthread_atfork(NULL, NULL, smallvar_forked); }
+
+    /* Have OpenMP start its threads now, with signals blocked, which they keep: signals are for the threads of Python.
+       Not blocked are faults, which belong to the thread that caused them. */
+    static void smallvar_make_team(int threads) {
+    #ifdef _OPENMP
+        sigset_t blocked, before;
+        if (smallvar_team_size == threads) return;
+        sigfillset(&blocked);
+        sigdelset(&blocked, SIGSEGV);
+        sigdelset(&blocked, SIGBUS);
+        sigdelset(&blocked, SIGFPE);
+        sigdelset(&blocked, SIGILL);
+        sigdelset(&blocked, SIGABRT);
+        pthread_sigmask(SIG_SETMASK, &blocked, &before);
+        #pragma omp parallel num_threads(threads)
+        { smallvar_team_size = threads; }
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    #else
+        (void)threads;
+    #endif
+    }
+    #endif
+    """
+    int SMALLVAR_OPENMP
+    int omp_get_max_threads()
+    int omp_get_thread_num() nogil
+    int omp_in_parallel() nogil
+    double omp_get_wtime() nogil
+    Py_ssize_t smallvar_atomic_add(Py_ssize_t*, Py_ssize_t) nogil
+    double* smallvar_debt_of_caller() nogil
+    int smallvar_is_forked
+    void smallvar_watch_forks()
+    void smallvar_make_team(int) nogil
+
+MOST_THREADS = 1024     # of one loop
+
+cdef extern from *:
+    """
+    #define SMALLVAR_MOST_SAVED 0.002
+    #define SMALLVAR_MOST_LOST 0.2
+    """
+    # seconds: what was saved counts up to here, so that a core that is taken away is noticed after a few loops
+    const double MOST_SAVED "SMALLVAR_MOST_SAVED"
+    # seconds: what was lost counts up to here, so that threads are tried again after a few seconds
+    const double MOST_LOST "SMALLVAR_MOST_LOST"
+
+cdef enum:
+    SHARE = 20
+
+
+def openmp_version():
+    """Date of the OpenMP standard of this build (201511 is 4.5), 0 without OpenMP."""
+    return SMALLVAR_OPENMP
+
+
+def max_threads():
+    """Threads OpenMP would use now: OMP_NUM_THREADS, affinity and surrounding limits respected; 0 without OpenMP."""
+    return omp_get_max_threads()
+
+
+def is_forked():
+    """Whether this process is the child of a fork, where loops have one thread."""
+    return bool(smallvar_is_forked)
+
+
+cdef ParallelLoop begin_loop(Py_ssize_t n_chunks, int threads) noexcept nogil:
+    """The number of threads for a loop over so many chunks: ``threads``, or 1 where more would be a loss.
+
+    A loop inside of another one has one thread. Never a number between: OpenMP ends and restarts the threads of teams
+    whose size changes.
+    """
+    cdef ParallelLoop loop
+    loop.threads, loop.n_chunks, loop.caller_chunks, loop.start = 1, n_chunks, 0, 0.0
+    if SMALLVAR_OPENMP == 0 or threads < 2 or n_chunks < 2 or smallvar_is_forked or omp_in_parallel():
+        return loop
+    loop.start = omp_get_wtime()
+    if smallvar_debt_of_caller()[0] <= 0.0:
+        loop.threads = threads
+        smallvar_make_team(threads)
+    return loop
+
+
+cdef int begin_chunk(ParallelLoop* loop) noexcept nogil:
+    """The number of this thread in the loop, below loop.threads; 0 is the caller. To be called as each chunk begins."""
+    cdef int thread = omp_get_thread_num()
+    if thread == 0:
+        loop.last_chunk = omp_get_wtime()
+        if loop.caller_chunks == 0:
+            loop.first_chunk = loop.last_chunk
+        loop.caller_chunks += 1
+    return thread
+
+
+cdef void end_loop(ParallelLoop* loop) noexcept nogil:
+    """Set off what the loop has saved against the debt, or add what it has lost."""
+    cdef double elapsed, saved
+    cdef double* debt
+    if loop.start == 0.0:
+        return
+    debt = smallvar_debt_of_caller()
+    elapsed = omp_get_wtime() - loop.start
+    if loop.threads == 1:
+        debt[0] -= elapsed / SHARE
+    elif loop.caller_chunks != 1:  # of one chunk there is no telling how long it took
+        saved = -elapsed
+        if loop.caller_chunks > 1:
+            saved += loop.n_chunks * (loop.last_chunk - loop.first_chunk) / (loop.caller_chunks - 1)
+        debt[0] = min(MOST_LOST, max(-MOST_SAVED, debt[0] - saved))
+
+
+cdef Py_ssize_t atomic_read(Py_ssize_t* number) noexcept nogil:
+    return smallvar_atomic_add(number, 0)
+
+
+cdef Py_ssize_t atomic_increment(Py_ssize_t* number) noexcept nogil:
+    """Raise a number by one; returns what it was. Safe where several threads do so at the same time."""
+    return smallvar_atomic_add(number, 1)
+
+
+smallvar_watch_forks()
