@@ -98,13 +98,13 @@ SV_CHOOSE(tile_scores_f)
 SV_CHOOSE(tile_scores_d)
 SV_CHOOSE(sv_images)
 SV_CHOOSE(sv_upper)
-SV_CHOOSE(sv_second)
+SV_CHOOSE(sv_filter_again)
 SV_CHOOSE(sv_lower)
 SV_CHOOSE(sv_filter)
-SV_CHOOSE(sv_filter_restless)
+SV_CHOOSE(sv_filter_fast)
 SV_CHOOSE(sv_filter_opened)
-SV_CHOOSE(sv_own_distances_f)
-SV_CHOOSE(sv_own_distances_d)
+SV_CHOOSE(sv_assigned_distances_f)
+SV_CHOOSE(sv_assigned_distances_d)
 SV_CHOOSE(sv_gather_ff)
 SV_CHOOSE(sv_gather_fd)
 SV_CHOOSE(sv_gather_df)
@@ -194,7 +194,7 @@ static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_R
 /* Drift of g, the bound for the restless centers, and its test, u < max(g - rg_z, h_z), u as it is
  * after the filter. Some of them may have been opened in the last sweep.
  * IN u, label, rg, h, fresh, p.  INOUT g, fail. */
-static void SV_(sv_filter_restless)(ptrdiff_t n, const float *SV_RESTRICT u, float *SV_RESTRICT g,
+static void SV_(sv_filter_fast)(ptrdiff_t n, const float *SV_RESTRICT u, float *SV_RESTRICT g,
                                     const int *SV_RESTRICT label, const float *SV_RESTRICT rg,
                                     const float *SV_RESTRICT h, const float *SV_RESTRICT fresh, int opened,
                                     unsigned char *SV_RESTRICT fail)
@@ -301,7 +301,7 @@ static void SV_(sv_lower)(ptrdiff_t n, const double *squared, float *out)
  *     passes    u < max(min(l, g), h_z)  (and, where centers were opened in this sweep, u < hd_z)
  *     restless  u < l: only restless centers can be nearer
  * IN label, u, l, g: n.  OUT verdict: n, 0: passes, 1: restless, 2: neither. */
-static void SV_(sv_second)(ptrdiff_t n, const int *SV_RESTRICT label, const float *SV_RESTRICT u,
+static void SV_(sv_filter_again)(ptrdiff_t n, const int *SV_RESTRICT label, const float *SV_RESTRICT u,
                            const float *SV_RESTRICT l, const float *SV_RESTRICT g, const float *SV_RESTRICT h,
                            const float *SV_RESTRICT hd, int opened, int *SV_RESTRICT verdict)
 {
@@ -329,7 +329,7 @@ static void SV_(sv_second)(ptrdiff_t n, const int *SV_RESTRICT label, const floa
  * Several rows go side by side, because the additions of one row wait for each other. Vectors of 64 bytes would
  * leave too many columns over at the end of a row.
  * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
-#define OWN_DISTANCES(X, TAKE, PREFETCHED)                                                         \
+#define ASSIGNED_DISTANCES(X, TAKE, PREFETCHED)                                                         \
     ptrdiff_t q = 0, j, m;                                                                         \
     for (; q + ROWS <= n; q += ROWS) {                                                                   \
         const X *const *x = rows + q;                                                              \
@@ -370,19 +370,19 @@ static void SV_(sv_second)(ptrdiff_t n, const int *SV_RESTRICT label, const floa
 #define TAKE_D(m) { const V t = V_SUB(V_LOAD(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
 #define TAKE_F(m) { const V t = V_SUB(V_LOAD_SINGLE(x[m] + j), V_LOAD(y[m] + j)); s##m = V_MULADD(t, t, s##m); }
 
-static void SV_(sv_own_distances_d)(ptrdiff_t n, const double *const *rows, const int *z, const double *c,
+static void SV_(sv_assigned_distances_d)(ptrdiff_t n, const double *const *rows, const int *z, const double *c,
                                     ptrdiff_t d, double *out)
 {
-    OWN_DISTANCES(double, TAKE_D, 8)
+    ASSIGNED_DISTANCES(double, TAKE_D, 8)
 }
 
-static void SV_(sv_own_distances_f)(ptrdiff_t n, const float *const *rows, const int *z, const double *c,
+static void SV_(sv_assigned_distances_f)(ptrdiff_t n, const float *const *rows, const int *z, const double *c,
                                     ptrdiff_t d, double *out)
 {
-    OWN_DISTANCES(float, TAKE_F, 16)
+    ASSIGNED_DISTANCES(float, TAKE_F, 16)
 }
 
-#undef OWN_DISTANCES
+#undef ASSIGNED_DISTANCES
 #undef ROWS
 #undef FOR_ROWS
 #undef CLEAR

@@ -1,25 +1,19 @@
-"""The state of a fit: points, centers, and bounds on their distances. Words and letters: see __init__.py."""
+"""What the sweeps over nearest centers work on: points, centers, and bounds on the distances between them.
+
+Bounds, and tables of distances between centers, are float32 distances (not squared) times ``Frame.scale``, rounded
+outward. "Exact" is one arithmetic: float64 differences, squared and summed in the order of the columns. All that a
+result depends on is decided in it, so that it depends neither on threads nor on the instruction set.
+"""
 
 from libc.math cimport sqrtf
-from libc.string cimport memchr
 
-from smallvar._sweeps.rows cimport Rows, point, real_x
-from smallvar._sweeps.tolerances cimport (
-    PENALTY_MARGIN,
-    ROUND_DOWN,
-    ROUND_UP,
-    SMALLEST_DISTANCE,
-    SMALLEST_SQUARE,
-)
-
-ctypedef fused real_c:  # element type in which scores are computed
-    float
-    double
+from smallvar._sweeps.rows cimport Rows, real_x
+from smallvar._sweeps.tolerances cimport ROUND_DOWN, ROUND_UP, SMALLEST_DISTANCE, SMALLEST_SQUARE
 
 cdef enum:
-    CHUNK = 1024    # points scanned by one thread at a time; results do not depend on it
-    WORK = 1 << 29  # multiply-adds, or elements read, between two checks for signals
-
+    CHUNK = 1024            # points that a thread handles at a time; results do not depend on it
+    WORK = 1 << 29          # multiply-adds, or elements read, between two checks for signals
+    BATCH = 64              # points whose distances to all centers are approximated together, at most
 
 cdef extern from *:
     """
@@ -28,149 +22,207 @@ cdef extern from *:
     const float BIG "SMALLVAR_BIG"  # as a distance: above every real one, its square still a float32
 
 
-cdef enum:
-    PAD = 6         # centers are padded to a multiple of this, that of all but one block of the kernels
+cdef struct Frame:              # brings the data into [-1, 1] before distances are approximated
+    const double* origin        # d: taken from every row
+    double scale                # a power of two, which every row is multiplied by
+    double tolerance            # squared distance of the data: up to here it may be the rounding of a mean
+
+
+cdef struct Points:
+    Rows rows
+    Py_ssize_t n                # as in rows
+    Py_ssize_t d
+    int* labels                 # n: the assigned center of each point
+
+
+cdef struct Packed:             # some centers as approximate distances need them, in float32 or float64
+    void* values                # -2 scale (c - origin), side by side; see the backends
+    void* norms                 # ||scale (c - origin)||^2, one a center
+    Py_ssize_t stride           # of sparse rows: centers there is room for in each row of values
+
+
+cdef struct Centers:
+    Py_ssize_t n
+    double* coordinates         # n x d
+    Packed packed
+    double largest_norm         # of packed.norms
+    double* squared_norms       # of sparse rows: ||c||^2 in float64
+    bint single                 # packed in float32, else in float64
+
+
+cdef struct FastCenters:        # the few centers that move far and have a lower bound of their own
+    Py_ssize_t n
+    int* indices                # n
+    unsigned char* is_fast      # of every center
+    Packed packed
+    bint has_new                # the one center opened in the last sweep is among them
+
+
+cdef struct Bounds:
+    # of each point; NULL where every sweep computes all distances
+    float* upper_bounds         # of the distance to the assigned center
+    float* lower_bounds         # of the distance to every other center, but for fast ones
+    float* lower_bounds_fast    # of the distance to every other fast center; BIG where there are none
+    # of each center
+    float* center_shift         # how far it moved in the last update
+    float* max_other_shift      # how far any other one moved, but for fast ones
+    float* max_other_shift_fast     # how far any other fast one moved
+    float* center_half_distances    # half the distance to the nearest other center
+    float* new_center_half_distances    # half the distance to the nearest center opened in this sweep
+    float* last_new_center_distances    # distance to the nearest center opened in the sweep before
+    float* batch_distances      # distance to the nearest center of the batch that was opened last
+    bint valid                  # bounds hold once the shifts are taken off
+    bint up_to_date             # a sweep has taken the shifts off
+    bint opened                 # a center was opened in this sweep or in the one before
+
+
+cdef struct Penalty:
+    double lam                  # of a cluster
+    float limit                 # scale sqrt(lam), rounded down; BIG where no cluster may be opened
+    bint find_exceeding         # list the points beyond the penalty from every center
+    bint find_farthest          # find the one of them with the largest weighted squared distance
+
+
+cdef struct ChunkResults:       # of each chunk, or at the place of its first point
+    unsigned short* moved       # points with a new label, counted from the first of the chunk
+    int* moved_from             # the labels these had
+    int* n_moved
+    unsigned short* exceeding   # points beyond the penalty from every center, likewise
+    int* n_exceeding
+    double* farthest_distance   # largest weighted squared distance beyond the penalty
+    Py_ssize_t* farthest        # the first point that has it, or -1
+    Py_ssize_t* n_approximate   # distances that were approximated
+    int* n_ambiguous            # points that approximate distances could not decide
+
+
+cdef struct Scratch:            # memory of each thread, on cache lines of its own
+    char* memory                # for the backend
+    Py_ssize_t size             # bytes of it
+    double* distances           # of sparse rows: one distance to each center, and some more
+    Py_ssize_t stride           # numbers of it
+    Py_ssize_t batch            # points in a batch
+
+
+cdef struct Batch:              # points whose distances to many centers are approximated together
+    Py_ssize_t size
+    Py_ssize_t points[BATCH]    # which ones these are
+    double assigned[BATCH]      # squared distance to the assigned center, good to DISTANCE_MARGIN; -1: not known
+    # what the approximation finds: squared distances, times scale squared
+    double least[BATCH]         # to the nearest center,
+    int nearest[BATCH]          # which is this one,
+    double second[BATCH]        # and to the second nearest
+    double error[BATCH]         # of each of the two, at most
+
+
+cdef struct Backend
 
 
 cdef struct State:
-    # data
-    Rows rows
-    Py_ssize_t n            # points, as in rows
-    Py_ssize_t d            # columns, likewise
-    const double* shift     # d: origin of the scores
-    double scale            # power of two that brings the data into [-1, 1]
-    # centers
-    double* c               # capacity x d: the centers, as they are
-    void* scaled            # the same for the scores, in panels: -2 * (c - shift) * scale
-    void* norm              # squared norms of (c - shift) * scale
-    double longest          # largest of those norms
-    bint single             # scores in float32
-    Py_ssize_t k            # number of centers
-    # the restless: a few centers that move far, with a bound of their own
-    Py_ssize_t n_restless
-    int* restless           # which centers these are
-    unsigned char* is_restless  # of every center
-    void* restless_scaled   # their rows of scaled and norm, padded likewise
-    void* restless_norm
-    # state of every point
-    int* label              # number of the own center, the one that the point is labeled with
-    float* u                # upper bound of the distance to the own center, scaled
-    float* l                # lower bound of the distance to every other center that is calm, scaled
-    float* g                # the same for the restless: BIG as long as there are none
-    # tables over centers, scaled distances
-    float* p                # how far a center moved
-    float* r                # how far any other calm center moved, at most
-    float* rg               # how far any other restless center moved, at most
-    float* h                # half the distance to the nearest other center
-    float* hd               # half the distance to the nearest center opened in this sweep
-    float* fresh            # distance to the nearest center opened in the last sweep
-    float* near             # distance to the nearest center of the lot just opened
-    bint lazy               # u + p, l - r and g - rg are bounds, so the filter may be used
-    bint swept              # a sweep has brought the bounds up to date with p, r and rg
-    bint opened             # a center was opened in this sweep or the last one: hd or fresh matter
-    bint opened_restless    # the one center opened in the last sweep is among the restless
-    double lam              # penalty of a cluster
-    double limit            # sqrt(lam), scaled, rounded down; BIG where no cluster may be opened
-    double rounding         # a squared distance up to this may be the rounding of a mean
-    bint seek               # list the points that are far
-    bint farthest           # find the point with the largest weighted distance beyond lam
-    # lists of each chunk, at the chunk's own place
-    unsigned short* moved   # points with a new label, from the beginning of the chunk
-    int* moved_from         # their old labels
-    unsigned short* far     # points that are far
-    int* n_moved
-    int* n_far
-    Py_ssize_t* n_searched  # scores computed
-    int* n_exact            # points that were close
-    double* farthest_distance   # of the point with the largest weighted distance beyond lam
-    Py_ssize_t* farthest_index  # that point, or -1
-    # memory of each thread for the tiles of a batch, on cache lines of its own
-    char* tiles
-    Py_ssize_t tile_size    # bytes of it
-    Py_ssize_t batch        # points that are scored together
+    Frame frame
+    Points points
+    Centers centers
+    FastCenters fast
+    Bounds bounds
+    Penalty penalty
+    ChunkResults results
+    Scratch scratch
+    const Backend* backend
 
 
-cdef inline char* tile_of(const State* s, int slot) noexcept nogil:
-    """The memory for tiles of the thread that has this slot."""
-    return s.tiles + slot * s.tile_size
+# Rows are dense or sparse: what they do not share. Functions of a point and a thread may use that thread's scratch.
+cdef struct Backend:
+    bint center_distances       # whether distances between centers are known (not worth while for sparse rows)
+    # approximate distances of a batch to centers first..last-1 of a packed table
+    void (*two_nearest)(
+        const State*, Batch*, const Packed*, Py_ssize_t first, Py_ssize_t last, int thread
+    ) noexcept nogil
+    # nearest of centers first..last-1 for each point of a batch: exactly, the lowest index at a tie. Left out may be
+    # centers whose approximate distance, squared and scaled, is above the cutoff of the point. In the batch, nearest is
+    # that center and assigned the squared distance to it, or slightly more
+    void (*nearest_exactly)(
+        const State*, Batch*, const double* cutoffs, Py_ssize_t first, Py_ssize_t last, int thread
+    ) noexcept nogil
+    # squared distances of one point to centers first..last-1, and how far each may be from the exact one
+    void (*distances)(
+        const State*, Py_ssize_t i, Py_ssize_t first, Py_ssize_t last, double* out, double* error
+    ) noexcept nogil
+    # squared distances of points start + offsets to one center each, good to DISTANCE_MARGIN or slightly too large
+    void (*assigned_distances)(
+        const State*, Py_ssize_t start, const unsigned short* offsets, Py_ssize_t n, const int* centers, double* out
+    ) noexcept nogil
+    double (*exact_distance)(const State*, Py_ssize_t i, Py_ssize_t k, int thread) noexcept nogil
+    # squared distances of a chunk's points to their centers, or to one place where that is not NULL, for objectives:
+    # exact, or closer to it than what rounding leaves of a sum
+    void (*squares)(const State*, Py_ssize_t chunk, const double* place, double* out, int thread) noexcept nogil
+    void (*pack)(State*, Py_ssize_t first, int threads) noexcept nogil   # centers first.. into centers.packed
+    void (*copy_fast)(State*) noexcept nogil                             # fast centers into fast.packed
+
+
+cdef inline char* memory_of(const State* state, int thread) noexcept nogil:
+    """The scratch memory of a thread."""
+    return state.scratch.memory + thread * state.scratch.size
+
+
+cdef inline void add_to_batch(Batch* batch, Py_ssize_t i, double assigned) noexcept nogil:
+    batch.points[batch.size] = i
+    batch.assigned[batch.size] = assigned
+    batch.size += 1
 
 
 cdef inline double squared_distance(
-    const real_x* x, Py_ssize_t col, const double* c, Py_ssize_t d
+    const real_x* x, Py_ssize_t stride, const double* c, Py_ssize_t d
 ) noexcept nogil:
-    """The deciding distance: float64 differences, squared and summed in index order."""
+    """The exact squared distance: float64 differences, squared and summed in the order of the columns."""
     cdef double total = 0.0, t
     cdef Py_ssize_t j
     for j in range(d):
-        t = <double> x[j * col] - c[j]
+        t = <double> x[j * stride] - c[j]
         total += t * t
     return total
 
 
-cdef inline float upper(double squared, double scale) noexcept nogil:
+cdef inline float upper_bound(double squared, double scale) noexcept nogil:
     """A float32 not below the scaled distance."""
     return sqrtf(<float> (squared * scale * scale)) * <float> ROUND_UP + <float> SMALLEST_DISTANCE
 
 
-cdef inline float lower(double squared) noexcept nogil:
+cdef inline float lower_bound(double squared) noexcept nogil:
     """A float32 not above the scaled distance whose square is given."""
     if not squared > SMALLEST_SQUARE:
         return 0.0
     return sqrtf(<float> squared) * <float> ROUND_DOWN
 
 
-cdef inline void set_lower(State* s, Py_ssize_t i, float low) noexcept nogil:
+cdef inline void set_lower_bounds(State* state, Py_ssize_t i, float bound) noexcept nogil:
     """All other centers are at least so far from point i."""
-    s.l[i] = low
-    if s.n_restless > 0:
-        s.g[i] = low
+    state.bounds.lower_bounds[i] = bound
+    if state.fast.n > 0:
+        state.bounds.lower_bounds_fast[i] = bound
 
 
-cdef inline void reduce_lower(State* s, Py_ssize_t i, float low) noexcept nogil:
+cdef inline void reduce_lower_bounds(State* state, Py_ssize_t i, float bound) noexcept nogil:
     """A center at least so far from point i has become one of the others."""
-    s.l[i] = min(s.l[i], low)
-    if s.n_restless > 0:
-        s.g[i] = min(s.g[i], low)
+    state.bounds.lower_bounds[i] = min(state.bounds.lower_bounds[i], bound)
+    if state.fast.n > 0:
+        state.bounds.lower_bounds_fast[i] = min(state.bounds.lower_bounds_fast[i], bound)
 
 
-cdef inline bint is_far(const State* s, Py_ssize_t i, double distance) noexcept nogil:
+cdef inline double weight_at(const State* state, Py_ssize_t i) noexcept nogil:
+    return 1.0 if state.points.rows.weight == NULL else state.points.rows.weight[i]
+
+
+cdef inline bint is_beyond(const State* state, Py_ssize_t i, double squared) noexcept nogil:
     """The test of KJ12, Algorithm 1: w ||x - c||^2 > lam (and above what rounding makes of zero)."""
-    return (distance if s.rows.weight == NULL else s.rows.weight[i] * distance) > s.lam and distance > s.rounding
+    return weight_at(state, i) * squared > state.penalty.lam and squared > state.frame.tolerance
 
 
-cdef inline double exact_distance(const real_x* x, const State* s, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
-    return squared_distance(point(x, &s.rows, i), s.rows.col, s.c + k * s.d, s.d)
-
-
-cdef inline void record_move(State* s, Py_ssize_t i, int label) noexcept nogil:
+cdef inline void record_move(State* state, Py_ssize_t i, int label) noexcept nogil:
     """Give point i its new label and list the move (points of weight zero move nothing)."""
+    cdef ChunkResults* results = &state.results
     cdef Py_ssize_t chunk = i // CHUNK, place
-    if s.rows.weight == NULL or s.rows.weight[i] > 0.0:
-        place = chunk * CHUNK + s.n_moved[chunk]
-        s.moved[place] = <unsigned short> (i - chunk * CHUNK)
-        s.moved_from[place] = s.label[i]
-        s.n_moved[chunk] += 1
-    s.label[i] = label
-
-
-cdef inline void list_far(State* s, Py_ssize_t chunk, const unsigned char* flag, Py_ssize_t size) noexcept nogil:
-    """List the points of a chunk whose flag is 2 as far."""
-    cdef const unsigned char* at = <const unsigned char*> memchr(flag, 2, size)
-    while at != NULL:
-        s.far[chunk * CHUNK + s.n_far[chunk]] = <unsigned short> (at - flag)
-        s.n_far[chunk] += 1
-        at = <const unsigned char*> memchr(at + 1, 2, flag + size - at - 1)
-
-
-cdef inline Py_ssize_t padded(Py_ssize_t k) noexcept nogil:
-    return (k + PAD - 1) // PAD * PAD
-
-
-cdef inline bint surely_far(const real_x* x, const State* s, Py_ssize_t i, double distance) noexcept nogil:
-    """is_far for a distance to the own center that is good to DISTANCE_MARGIN."""
-    cdef double weighted = distance if s.rows.weight == NULL else s.rows.weight[i] * distance
-    if weighted < s.lam * (1.0 - PENALTY_MARGIN):
-        return False
-    if weighted < s.lam * (1.0 + PENALTY_MARGIN) or distance < 2.0 * s.rounding:
-        distance = exact_distance(x, s, i, s.label[i])
-    return is_far(s, i, distance)
+    if state.points.rows.weight == NULL or state.points.rows.weight[i] > 0.0:
+        place = chunk * CHUNK + results.n_moved[chunk]
+        results.moved[place] = <unsigned short> (i - chunk * CHUNK)
+        results.moved_from[place] = state.points.labels[i]
+        results.n_moved[chunk] += 1
+    state.points.labels[i] = label
