@@ -183,6 +183,7 @@ MODULES = (
     "sparse",
     "seeds",
     "merge",
+    "residual_density",
     "rounds",
     "dynamic",
     "hdp",

@@ -437,7 +437,7 @@ def prediction(rates, d, k, n, workers, share):
 
 def layout(d, n):
     """The bins of the sums of so many rows."""
-    return Layout.of_parts(-np.ones(d), np.ones(d), n, None, lambda *_: np.zeros(d))
+    return Layout.of_statistics(-np.ones(d), np.ones(d), n, None, lambda *_: np.zeros(d))
 
 
 def main():

@@ -1,14 +1,16 @@
 /* Sums that depend neither on the order of the rows nor on how they were shared out.
  *
- * Each row is cut, column by column, into pieces that are multiples of the grains of a few bins, and each bin adds
- * integers times its grain: exactly, as long as they stay below 2^53. With unit a power of two >= |t|,
- * t = w (x - origin), and grain_b = unit 2^(-width (b + 1)),
+ * Column by column, each row is cut into pieces, one for each bin, that are multiples of the grain of the bin. A bin
+ * adds up its pieces: integers times its grain, so exactly, as long as the sum stays below 2^53 grains. With unit a
+ * power of two >= |t|, t = w (x - origin), and grain_b = unit 2^(-width (b + 1)), b = 0, 1, ...,
  *
  *     piece_b = t rounded to a multiple of grain_b = (t + magic_b) - magic_b,   magic_b = 1.5 2^52 grain_b,
  *     t <- t - piece_b   (exact; at most grain_b / 2 is left)
  *
- * so that a bin holds 2^(53 - width) rows and what is cut off a row is at most half the last grain. Every operation
- * must be rounded as written: no contraction, no reassociation.
+ * t + magic_b lies between 2^52 and 2^53 grains, where float64 numbers are one grain apart: that rounds t. A piece is at
+ * most 2^width grains, so a bin holds the pieces of 2^(53 - width) rows, and at most half the last grain of a row is cut
+ * off. Every operation must be rounded as written: no contraction, no reassociation. (After the bins of Ahrens, Demmel &
+ * Nguyen 2020, Algorithms for efficient reproducible floating point summation, with grains that are fixed beforehand.)
  */
 #ifndef SV_SET
 
@@ -85,9 +87,9 @@ static inline void sums_copy(const sums_t *s, ptrdiff_t a, ptrdiff_t b)
     s->count[a] = s->count[b];
 }
 
-/* A sum of any float64 numbers, exactly: integers of 32 bits and room for carries, digit q counting 2^(32 q - 1075)
- * (after Neal 2015, Fast exact summation using small and large superaccumulators). A window of the digits
- * first..first+size-1 is enough where the numbers allow. */
+/* An accumulator: the exact sum of any float64 numbers, as an integer in digits of 32 bits, digit q counting
+ * 2^(32 q - 1075) (after Neal 2015, Fast exact summation using small and large superaccumulators). Digits are stored in
+ * 64 bits, so that carries can wait. Where the numbers allow, only the digits first..first+size-1 are stored. */
 #define WIDE_DIGITS 68
 #define WIDE_RUN 1024 /* numbers that may be added between two carries */
 

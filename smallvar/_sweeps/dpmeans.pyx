@@ -487,7 +487,7 @@ cdef class DPSweep(Engine):
             self.sums = Sums(self.space.layout, k)
         self.sums.reserve(k)
         if self.remap_array is None or len(self.remap_array) < k:
-            self.remap_array = remap = np.zeros(self.sums.room, dtype=np.int32)
+            self.remap_array = remap = np.zeros(self.sums.capacity, dtype=np.int32)
             self.remap = &remap[0]
 
     cdef add_up(self):

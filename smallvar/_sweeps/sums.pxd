@@ -81,7 +81,7 @@ cdef struct Wide:       # an exact sum, see _sums.h
 cdef class Sums:
     cdef sums_t s
     cdef readonly object layout
-    cdef object arrays              # cells (room, bins, d + 1) and counts (room,)
-    cdef readonly Py_ssize_t room
+    cdef object arrays              # cells (capacity, bins, d + 1) and counts (capacity,)
+    cdef readonly Py_ssize_t capacity   # clusters there is memory for
 
     cpdef reserve(self, Py_ssize_t k)

@@ -59,7 +59,9 @@ class TeamFrame(Frame):
         def count(origin, limit):
             return team.call(small, (weighted, origin, limit), fold=sum)[0]
 
-        self.layout = Layout.of_parts(*known.used, known.n, extremes, count, origin=self.sums_from)
+        self.layout = Layout.of_statistics(
+            *known.used, known.n, extremes, count, origin=self.sums_from
+        )
 
 
 def mean_of(team, frame):
