@@ -12,10 +12,10 @@ the former search all clusters again, for the latter the costs of the union with
 *Numbers.* During a call of ``merge`` clusters keep their numbers: the union has that of a < b, and b has the weight 0,
 which makes its costs infinite. In the end the unions are numbered in their order, without gaps.
 
-*Bounds.* Let the center c_k of a cluster be at the distance e_k from the center of its union. A point of cluster k is at
-most u + e_k away from it, u its upper bound. A point of another union, with the lower bound l for all the clusters in
-it, is at least l - e_k away from it, for any k of these: so the least e_k of a union is how far its center "moved", as in
-other sweeps, and what e_k is above that is added to the upper bounds of the points of k at once.
+*Bounds.* Let e_k be the distance from the center of cluster k to that of its union U. A point of cluster k, with the
+upper bound u, is at most u + e_k away from the latter. A point of another union, with the lower bound l for all other
+clusters, is at least l - e_k away from it, for any k in U. So bounds stay valid if the center of U counts as moved by
+the least e_k in U, as after any sweep, and what e_k is above that is added to the upper bounds of the points of k.
 
 The sweeps between mergers, sums and means are in dpmeans.pyx and nearest.pyx; how many mergers follow each other, and
 which number of clusters is best, is decided in smallvar/_selection.

@@ -90,7 +90,7 @@ cdef Py_ssize_t count_squares(
 
 
 cdef double best_t_deviance(const double* share, const double* mean, Py_ssize_t size, Py_ssize_t d) noexcept nogil:
-    """The least mean of -2 log f over t densities, for squared lengths ``mean`` that have these shares of the weight."""
+    """The least mean of -2 log f over t densities, for squared lengths ``mean`` with these shares of the weight."""
     cdef double best = HUGE_VAL, s2 = 1.0, total, nu, value
     cdef Py_ssize_t m, b
     for m in range(N_SHAPES):
@@ -197,10 +197,7 @@ cdef void shrink_covariances(double* S, Py_ssize_t n_clusters, double prior) noe
 
 
 cdef double divide_by_determinant(double* S, double zero) noexcept nogil:
-    """Divide a covariance by its determinant, and return that; 0 where one variance is at most ``zero`` times the other.
-
-    Elements are then finite, but of no use.
-    """
+    """Divide a covariance by its determinant, which is returned; 0 for a line (see own_covariance_distances)."""
     cdef double determinant = S[0] * S[2] - S[1] * S[1], trace = S[0] + S[2]
     cdef Py_ssize_t i
     for i in range(3):

@@ -2,8 +2,8 @@
 
 A sum of float64 numbers is exact as long as all of them are multiples of one power of two, the *grain*, and the sum
 stays below 2^53 grains. So each w (x - origin) is cut into two pieces (three or more where the data need it), the first
-a multiple of a coarse grain, the second of a grain 2^width finer, and each has a sum of its own, a *bin*. What is left of
-a number after that, at most 2^-50 times the largest of its column, is dropped, and depends on that number alone.
+a multiple of a coarse grain, the second of a grain 2^width finer, and each is added to a sum of its own, a *bin*. What
+is left of a number after that, at most 2^-50 times the largest of its column, is dropped, whatever the other numbers.
 ``Layout`` chooses origin, grains and bins for the rows of a fit, ``Sums`` adds rows up, ``Stream`` goes on over batches
 whose bins differ, and ``exact_total`` adds any numbers. The equations are in _sums.h.
 """
@@ -246,7 +246,7 @@ def count_small(X, weight, origin, limit, int n_threads):
 
 
 cdef small_of_entries(X, const double[::1] weight, const double[::1] origin, const double[::1] limit):
-    """count_small of sparse rows. An entry that is not stored is on the origin of its column: that is 0 (see Layout)."""
+    """count_small of sparse rows. Entries that are not stored are on the origin of their column, 0 (see Layout)."""
     cdef Rows r = rows_of(X, weight, None)
     cdef double[::1] small = np.zeros(r.d)
     cdef Py_ssize_t i, j, m, stop
@@ -324,8 +324,8 @@ class Layout:
     """The bins in which the rows of some data are summed; it depends on the set of rows, not on their order.
 
     ``unit`` (d + 1,), powers of two, bound each column's w |x - origin|, and the weights. ``bins`` bins of ``width``
-    bits keep 50 bits of every number, except in a share ``rare`` of the rows of a column, which may lie too near to its
-    origin. ``magic`` (bins, d + 1) are the numbers that cut off the pieces, see _sums.h.
+    bits keep 50 bits of every number, except in a share ``rare`` of the rows of a column, which may lie too near to
+    its origin. ``magic`` (bins, d + 1) are the numbers that cut off the pieces, see _sums.h.
 
     X : IN array (n, d), float32 or float64, or sparse rows;  weight : IN array (n,) or None
     origin : IN array (d,), or None: a round point near the data. Of sparse rows it is 0 in every column in which a row
