@@ -85,7 +85,7 @@ static double draw(void) /* in [-1, 1) */
             for (j = 0; j < d; j++) c[AT(k - 1, j)] = c[AT(1, j)];                                  \
             norm[k - 1] = norm[1];                                                                  \
         }                                                                                           \
-        tile_scores_##T(x, d, c, norm, 0, k, scores);                                               \
+        tile_distances_##T(x, d, c, norm, 0, k, scores);                                            \
         tile_top2_##T(x, d, c, norm, 0, k / 2, 0, m1, m2, best);                                    \
         if (k / 2 < k) /* the others later */                                                       \
             tile_top2_##T(x, d, c, norm, k / 2, k, 1, m1, m2, best);                                \
@@ -95,7 +95,7 @@ static double draw(void) /* in [-1, 1) */
             for (i = 0; i < k; i++) {                                                               \
                 double s = norm[i];                                                                 \
                 for (j = 0; j < d; j++) s += (double)x[j * LANES + l] * c[AT(i, j)];                \
-                check("tile_scores_" #T, scores[i * LANES + l], s, TOLERANCE);                      \
+                check("tile_distances_" #T, scores[i * LANES + l], s, TOLERANCE);                   \
                 if (s < least) { second = least; least = s; arg = i; }                              \
                 else if (s < second) second = s;                                                    \
             }                                                                                       \

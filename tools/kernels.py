@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ["-O3", "-ffp-contract=off", "-fopenmp-simd", "-Wall", "-Wno-unused-function"]
 INCLUDE = f"-I{ROOT / 'smallvar' / '_sweeps'}"
-KERNEL = re.compile(r"(tile_top2|tile_scores|sv|sf|sc|times)_\w+")
+KERNEL = re.compile(r"(tile_top2|tile_distances|sv|sf|sc|times)_\w+")
 
 # what kernels.c takes from the C library, for a compiler that comes without one
 STUBS = {

@@ -91,11 +91,11 @@ static inline void sums_copy(const sums_t *sums, ptrdiff_t a, ptrdiff_t b)
 /* An accumulator: the exact sum of any float64 numbers, as an integer in digits of 32 bits, digit q counting
  * 2^(32 q - 1075) (after Neal 2015, Fast exact summation using small and large superaccumulators). Digits are stored in
  * 64 bits, so that carries can wait. Where the numbers allow, only the digits first..first+size-1 are stored. */
-#define WIDE_DIGITS 68
-#define WIDE_RUN 1024 /* numbers that are added between two carries: far less than 2^31 of them fill a digit */
+#define ACCUMULATOR_DIGITS 68
+#define ADDS_PER_CARRY 1024 /* numbers that are added between two carries; a digit could take 2^31 */
 
 /* Add the 53 bits of one number to the two digits that they lie in. */
-static inline void wide_add_one(int64_t *digit, ptrdiff_t first, double value)
+static inline void accumulator_add_one(int64_t *digit, ptrdiff_t first, double value)
 {
     uint64_t bits, mantissa;
     int64_t low, high;
@@ -114,7 +114,7 @@ static inline void wide_add_one(int64_t *digit, ptrdiff_t first, double value)
 }
 
 /* Bring every digit but the last into 0..2^32-1. */
-static inline void wide_carry(int64_t *digit, ptrdiff_t size)
+static inline void accumulator_carry(int64_t *digit, ptrdiff_t size)
 {
     ptrdiff_t q;
     for (q = 0; q < size - 1; q++) {
@@ -124,38 +124,38 @@ static inline void wide_carry(int64_t *digit, ptrdiff_t size)
 }
 
 /* Add n numbers to all digits of an accumulator. */
-static inline void wide_add(int64_t *digit, const double *values, ptrdiff_t n)
+static inline void accumulator_add(int64_t *digit, const double *values, ptrdiff_t n)
 {
     ptrdiff_t i, stop;
     for (i = 0; i < n;) {
-        stop = i + WIDE_RUN < n ? i + WIDE_RUN : n;
-        for (; i < stop; i++) wide_add_one(digit, 0, values[i]);
-        wide_carry(digit, WIDE_DIGITS);
+        stop = i + ADDS_PER_CARRY < n ? i + ADDS_PER_CARRY : n;
+        for (; i < stop; i++) accumulator_add_one(digit, 0, values[i]);
+        accumulator_carry(digit, ACCUMULATOR_DIGITS);
     }
 }
 
 /* Add another accumulator. */
-static inline void wide_unite(int64_t *digit, const int64_t *other)
+static inline void accumulator_merge(int64_t *digit, const int64_t *other)
 {
     ptrdiff_t q;
-    for (q = 0; q < WIDE_DIGITS; q++) digit[q] += other[q];
-    wide_carry(digit, WIDE_DIGITS);
+    for (q = 0; q < ACCUMULATOR_DIGITS; q++) digit[q] += other[q];
+    accumulator_carry(digit, ACCUMULATOR_DIGITS);
 }
 
 /* The nearest float64, at a tie the even one.  INOUT digit: carried. */
-static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
+static inline double accumulator_round(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
 {
     ptrdiff_t q, top = size - 1;
     uint64_t lead, next, bits, rest = 0;
     int exponent, shift = 0;
     double power;
-    wide_carry(digit, size);
+    accumulator_carry(digit, size);
     if (digit[size - 1] < 0) {
         double value;
         for (q = 0; q < size; q++) digit[q] = -digit[q];
-        value = -wide_read(digit, first, size);
+        value = -accumulator_round(digit, first, size);
         for (q = 0; q < size; q++) digit[q] = -digit[q];
-        wide_carry(digit, size);
+        accumulator_carry(digit, size);
         return value;
     }
     while (top > 0 && digit[top] == 0) top--;

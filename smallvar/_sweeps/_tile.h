@@ -70,7 +70,7 @@
     }
 #define RANK_BLOCK(REST, p)                                                       \
     {                                                                             \
-        V least = s0_##p, second = V_SPREAD(T(HUGE_SCORE)), before;               \
+        V least = s0_##p, second = V_SPREAD(T(HUGE_DISTANCE)), before;               \
         VI index = VI_SPREAD(0), arg;                                             \
         V_MASK below;                                                             \
         REST(RANK, p)                                                             \
@@ -84,8 +84,8 @@
         memcpy(first + p * sizeof(V), &arg, sizeof(V));                           \
     }
 #define CLEAR(_, p)                                    \
-    V_STORE(out1 + p * V_LANES, V_SPREAD(T(HUGE_SCORE))); \
-    V_STORE(out2 + p * V_LANES, V_SPREAD(T(HUGE_SCORE)));
+    V_STORE(out1 + p * V_LANES, V_SPREAD(T(HUGE_DISTANCE))); \
+    V_STORE(out2 + p * V_LANES, V_SPREAD(T(HUGE_DISTANCE)));
 
 #define COMPARE(COUNT)                                     \
     {                                                      \
@@ -142,7 +142,7 @@ static void SV_(T(tile_top2))(const REAL *x, ptrdiff_t d, const REAL *c, const R
 #define STORE(b, _) FOR_PARTS(STORE_PART, b)
 
 /* These distances themselves, of centers k0..k1-1, k0 the first of a block.  OUT distance: (k1 - k0) x LANES. */
-static void SV_(T(tile_scores))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k0,
+static void SV_(T(tile_distances))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k0,
                                 ptrdiff_t k1, REAL *distance)
 {
     ptrdiff_t q, i, j;

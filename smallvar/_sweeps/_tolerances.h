@@ -21,7 +21,7 @@
 #define SV_BOUND_AT_CENTER 1e-37
 
 /* Scaled squared distance, added to the error bound of an approximate one: what float32 loses by underflow. */
-#define SV_SCORE_UNDERFLOW 1e-36
+#define SV_PRODUCT_UNDERFLOW 1e-36
 
 /* Of a squared distance: a float64 distance and one that is rounded otherwise are closer than this. */
 #define SV_DISTANCE_MARGIN 1e-9

@@ -46,9 +46,9 @@ cdef class CollapsedSweep(DPSweep):
 
     cdef void set_column(self, Py_ssize_t k) noexcept nogil:
         cdef Py_ssize_t j
-        cdef double mass = sums_weight(&self.sums.s, k)
+        cdef double mass = sums_weight(&self.sums.table, k)
         for j in range(self.s.d):
-            self.columns[j * self.room + k] = sums_total(&self.sums.s, k, j) / mass
+            self.columns[j * self.room + k] = sums_total(&self.sums.table, k, j) / mass
         self.mass[k] = mass
 
     def collapse(self, double lam, Py_ssize_t max_clusters):
@@ -79,11 +79,11 @@ cdef class CollapsedSweep(DPSweep):
                 for k in range(s.d):
                     row[k] = value_of(&s.rows, i, k) - s.shift[k]
                 own = s.label[i]
-                alone = self.sums.s.count[own] == 1.0
+                alone = self.sums.table.count[own] == 1.0
                 sc_squares(row, s.d, self.columns, self.room, s.k, self.cost)
                 least = lam if n_used - alone < max_clusters else HUGE_VAL
                 for k in range(s.k):
-                    if self.sums.s.count[k] == 0.0 or (alone and k == own):
+                    if self.sums.table.count[k] == 0.0 or (alone and k == own):
                         self.cost[k] = HUGE_VAL
                     elif k == own:  # ||x - m|| = ||x - mean|| W / (W - w), W and mean those with i
                         self.cost[k] *= w * (self.mass[k] / (self.mass[k] - w))
@@ -107,7 +107,7 @@ cdef class CollapsedSweep(DPSweep):
                     s.k += 1
                     n_used += 1
                     opened += 1
-                    sums_clear(&self.sums.s, best, s.k)
+                    sums_clear(&self.sums.table, best, s.k)
                 moved += 1
                 n_used -= alone
                 self.move_point(i, <int> own, <int> best)

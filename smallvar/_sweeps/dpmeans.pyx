@@ -24,8 +24,8 @@ from smallvar._sweeps.state cimport (
     upper,
 )
 from smallvar._sweeps.sums cimport (
-    MOST_PARTS,
-    WIDE_DIGITS,
+    MAX_SUM_THREADS,
+    ACCUMULATOR_DIGITS,
     Sums,
     move_points,
     move_rows,
@@ -36,9 +36,9 @@ from smallvar._sweeps.sums cimport (
     sums_total,
     sums_unite,
     sums_weight,
-    wide_add,
-    wide_read,
-    wide_unite,
+    accumulator_add,
+    accumulator_round,
+    accumulator_merge,
 )
 from smallvar._sweeps.tolerances cimport BOUND_AT_CENTER, C_ZERO_RESULTANT, DISTANCE_MARGIN, LIMIT_MARGIN
 
@@ -77,7 +77,7 @@ cdef void squares_of_chunk(
         )
         if s.rows.weight != NULL:
             square[i] *= s.rows.weight[start + i]
-    wide_add(digits, square, size)
+    accumulator_add(digits, square, size)
 
 
 # ---- items of the loops that threads share out: a chunk, which writes to its points or to what its slot owns ---------
@@ -132,9 +132,9 @@ cdef void relabel_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
 cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const Squares* a = <const Squares*> context
     if a.s.rows.single:
-        squares_of_chunk(<const float*> a.s.rows.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
+        squares_of_chunk(<const float*> a.s.rows.x, a.s, c, a.about, a.digits + slot * ACCUMULATOR_DIGITS)
     else:
-        squares_of_chunk(<const double*> a.s.rows.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
+        squares_of_chunk(<const double*> a.s.rows.x, a.s, c, a.about, a.digits + slot * ACCUMULATOR_DIGITS)
 
 
 cdef void add_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
@@ -186,15 +186,15 @@ def next_centers(Sums sums, const double[:, ::1] centers, double total, bint sph
     cdef int[::1] remap = np.full(centers.shape[0], -1, dtype=np.int32)
     cdef int found
     for k in range(centers.shape[0]):
-        found = center_of(&sums.s, k, spherical, &after[kept, 0], &error)
+        found = center_of(&sums.table, k, spherical, &after[kept, 0], &error)
         if found > 0:
             remap[k] = <int> kept
             kept += 1
         elif found < 0:
-            adrift += <Py_ssize_t> sums.s.count[k]
+            adrift += <Py_ssize_t> sums.table.count[k]
             first = k if first < 0 else first
     if first >= 0 and kept == 0:  # as in shift_centers
-        adrift -= <Py_ssize_t> sums.s.count[first]
+        adrift -= <Py_ssize_t> sums.table.count[first]
         after[0] = centers[first]
         remap[first] = 0
         kept = 1
@@ -388,7 +388,7 @@ cdef class DPSweep(Engine):
         cdef double error
         self.present_sums()
         if self.total < 0.0:
-            self.total = self.reduce(self.sums.s.origin)
+            self.total = self.reduce(self.sums.table.origin)
         with nogil:
             error = self.shift_centers()
         self.n_before = self.s.k
@@ -414,8 +414,8 @@ cdef class DPSweep(Engine):
         self.add_up()
         cdef Py_ssize_t k, j, kept = 0, old_k = self.s.k
         for k in range(old_k):
-            self.remap[k] = <int> kept if self.sums.s.count[k] > 0.0 else -1
-            if self.sums.s.count[k] > 0.0:
+            self.remap[k] = <int> kept if self.sums.table.count[k] > 0.0 else -1
+            if self.sums.table.count[k] > 0.0:
                 for j in range(self.s.d):
                     self.s.c[kept * self.s.d + j] = self.s.c[k * self.s.d + j]
                 kept += 1
@@ -451,17 +451,17 @@ cdef class DPSweep(Engine):
 
         Those of several parts of the rows can be added; see Stream.
         """
-        return self.add_all_squares(NULL if own else self.sums.s.origin)
+        return self.add_all_squares(NULL if own else self.sums.table.origin)
 
     cdef double reduce(self, const double* about) except? -1.0:
         """Sum of the squared distances to the own centers (about NULL) or to one place."""
         cdef int64_t[::1] digits = self.add_all_squares(about)
-        return wide_read(&digits[0], 0, WIDE_DIGITS)
+        return accumulator_round(&digits[0], 0, ACCUMULATOR_DIGITS)
 
     cdef add_all_squares(self, const double* about):
         cdef State* s = &self.s
         cdef int threads = self.threads_for(s.n)
-        cdef int64_t[:, ::1] wide = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
+        cdef int64_t[:, ::1] wide = np.zeros((threads, ACCUMULATOR_DIGITS), dtype=np.int64)
         cdef Py_ssize_t t, first = 0, last
         with nogil:
             while first < self.n_chunks:
@@ -470,7 +470,7 @@ cdef class DPSweep(Engine):
                 self.check_signals((last - first) * CHUNK)
                 first = last
             for t in range(1, threads):
-                wide_unite(&wide[0, 0], &wide[t, 0])
+                accumulator_merge(&wide[0, 0], &wide[t, 0])
         return np.asarray(wide[0])
 
     cdef void add_squares(
@@ -493,7 +493,7 @@ cdef class DPSweep(Engine):
     cdef add_up(self):
         """Sums of all points."""
         self.grow_sums(self.s.k)
-        sums_clear(&self.sums.s, 0, self.s.k)
+        sums_clear(&self.sums.table, 0, self.s.k)
         self.account(False, self.s.n)
         self.have_sums = True
 
@@ -503,7 +503,7 @@ cdef class DPSweep(Engine):
         cdef Py_ssize_t k = s.k, chunk, m
         cdef bint listed = False
         self.grow_sums(k)
-        sums_clear(&self.sums.s, self.n_before, k)
+        sums_clear(&self.sums.table, self.n_before, k)
         self.account(True, moved)
         if self.farthest_point >= 0:  # it is listed if it had moved before it opened its own cluster
             chunk = self.farthest_point // CHUNK
@@ -514,14 +514,14 @@ cdef class DPSweep(Engine):
 
     cdef account(self, bint moves, Py_ssize_t points):
         """Add the points of all chunks, or only the moves that these list, to the sums: ``points`` in all."""
-        cdef sums_t[MOST_PARTS] part
+        cdef sums_t[MAX_SUM_THREADS] part
         cdef Adding a = Adding(&self.s, moves, &part[0])
         self.add_by_chunks(add_item, &a, &part[0], self.adders(points))
 
     cdef int adders(self, Py_ssize_t points):
         """How many threads are worth while where so many points are added to sums."""
         if 8 * points * self.s.d > PAYS and points > 8 * self.s.k:
-            return min(self.n_threads, <int> MOST_PARTS)
+            return min(self.n_threads, <int> MAX_SUM_THREADS)
         return 1
 
     cdef add_by_chunks(self, Body item, void* context, sums_t* part, int threads):
@@ -530,10 +530,10 @@ cdef class DPSweep(Engine):
         cdef Py_ssize_t c, t, k = s.k, first = 0, last
         while len(self.parts) < threads - 1:
             self.parts.append(Sums(self.space.layout, k))
-        part[0] = self.sums.s
+        part[0] = self.sums.table
         for t in range(1, threads):
             (<Sums> self.parts[t - 1]).reserve(k)
-            part[t] = (<Sums> self.parts[t - 1]).s
+            part[t] = (<Sums> self.parts[t - 1]).table
             sums_clear(&part[t], 0, k)
         with nogil:
             while first < self.n_chunks:
@@ -548,7 +548,7 @@ cdef class DPSweep(Engine):
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil:
         """Point i goes from one cluster to another one."""
         cdef State* s = &self.s
-        move_points(&s.rows, i, i + 1, &left, &joined, &self.sums.s)
+        move_points(&s.rows, i, i + 1, &left, &joined, &self.sums.table)
 
     cdef double shift_centers(self) noexcept nogil:
         """Means, drift, remaining clusters; the error is sum w ||x||^2 - sum_c s_c ||mean_c||^2, about the origin.
@@ -563,15 +563,15 @@ cdef class DPSweep(Engine):
         self.adrift = 0
         for k in range(old_k):
             self.remap[k] = -1
-            found = center_of(&self.sums.s, k, self.spherical, self.mean, &error)
+            found = center_of(&self.sums.table, k, self.spherical, self.mean, &error)
             if found > 0:
                 self.move_center(k, kept, self.mean)
                 kept += 1
             elif found < 0:
-                self.adrift += <Py_ssize_t> self.sums.s.count[k]
+                self.adrift += <Py_ssize_t> self.sums.table.count[k]
                 first = k if first < 0 else first
         if first >= 0 and kept == 0:  # none has a direction: the first one stays where it is
-            self.adrift -= <Py_ssize_t> self.sums.s.count[first]
+            self.adrift -= <Py_ssize_t> self.sums.table.count[first]
             self.move_center(first, 0, s.c + first * s.d)
             kept = 1
         if self.adrift > 0:
@@ -589,7 +589,7 @@ cdef class DPSweep(Engine):
             drift += t * t
             s.c[kept * s.d + j] = center[j]
         self.remap[k] = <int> kept
-        sums_copy(&self.sums.s, kept, k)
+        sums_copy(&self.sums.table, kept, k)
         s.p[kept] = upper(drift, s.scale)
         s.fresh[kept] = <float> 2.0 * s.hd[k]
 
@@ -633,7 +633,7 @@ cdef class DPSweep(Engine):
         s.opened = True
         if self.have_sums:
             self.grow_sums(s.k)
-            sums_clear(&self.sums.s, k0, s.k)
+            sums_clear(&self.sums.table, k0, s.k)
 
     def recount(self):
         """The next sums are made of all points: moves of more than one sweep are not listed."""
@@ -667,7 +667,7 @@ cdef class DPSweep(Engine):
                     raise ValueError("remap must number the centers in order")
                 self.move_center(k, kept, &centers[kept, 0])
                 kept += 1
-            elif self.sums.s.count[k] > 0.0:
+            elif self.sums.table.count[k] > 0.0:
                 self.have_sums = False
         with nogil:
             self.end_move(kept)

@@ -7,7 +7,7 @@ from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.rounds cimport CHUNK, LONGEST, WORK, Points, Rounds, Table, row_space, sc_least, square
 from smallvar._sweeps.rows cimport row_at, weight_of
 from smallvar._sweeps.sums cimport (
-    WIDE_DIGITS, Sums, Wide, move_points, sums_total, sums_weight, wide_add, wide_read,
+    ACCUMULATOR_DIGITS, Sums, Accumulator, move_points, sums_total, sums_weight, accumulator_add, accumulator_round,
 )
 from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN
 
@@ -111,20 +111,20 @@ cdef void propose_lazily(
 
 cdef double total(const double* values, const double* weight, Py_ssize_t n) noexcept nogil:
     """Their sum, each times its weight (NULL: 1), rounded once."""
-    cdef Wide wide
+    cdef Accumulator wide
     cdef double[CHUNK] product
     cdef Py_ssize_t i, start = 0, stop
     memset(&wide, 0, sizeof(wide))
     if weight == NULL:
-        wide_add(wide.digit, values, n)
+        accumulator_add(wide.digit, values, n)
         start = n
     while start < n:
         stop = min(n, start + CHUNK)
         for i in range(start, stop):
             product[i - start] = weight[i] * values[i]
-        wide_add(wide.digit, product, stop - start)
+        accumulator_add(wide.digit, product, stop - start)
         start = stop
-    return wide_read(wide.digit, 0, WIDE_DIGITS)
+    return accumulator_round(wide.digit, 0, ACCUMULATOR_DIGITS)
 
 
 cdef class DynamicStep(Rounds):
@@ -319,7 +319,7 @@ cdef class DynamicStep(Rounds):
 
     cdef void hand_over(self, Py_ssize_t i, int left, int joined) noexcept nogil:
         """Point i goes from one cluster (-1: from nowhere) to another one."""
-        move_points(&self.p.rows, i, i + 1, &left, &joined, &self.sums.s)
+        move_points(&self.p.rows, i, i + 1, &left, &joined, &self.sums.table)
 
     cdef void move(self) noexcept nogil:
         """Means of clusters that are seen, theta = (gamma phi + sum w y) / (gamma + sum w), and how far they moved."""
@@ -331,16 +331,16 @@ cdef class DynamicStep(Rounds):
                 if k < self.old:
                     memcpy(&self.theta[k, 0], &self.phi[k, 0], d * sizeof(double))
                 continue
-            gamma, mass = self.gamma[k] if k < self.old else 0.0, sums_weight(&self.sums.s, k)
+            gamma, mass = self.gamma[k] if k < self.old else 0.0, sums_weight(&self.sums.table, k)
             self.fixed += self.penalty[k] if k < self.old else self.s.lam
             moved = 0.0
             for j in range(d):
                 if k < self.old:
-                    self.theta[k, j] = (gamma * self.phi[k, j] + sums_total(&self.sums.s, k, j)) / (gamma + mass)
+                    self.theta[k, j] = (gamma * self.phi[k, j] + sums_total(&self.sums.table, k, j)) / (gamma + mass)
                     t = self.theta[k, j] - self.phi[k, j]
                     self.fixed += gamma * t * t
                 else:
-                    self.theta[k, j] = sums_total(&self.sums.s, k, j) / mass
+                    self.theta[k, j] = sums_total(&self.sums.table, k, j) / mass
                 t = self.theta[k, j] - self.t.columns[k + j * self.t.room]
                 moved += t * t
             self.put(k, &self.theta[k, 0])
@@ -356,7 +356,7 @@ cdef class DynamicStep(Rounds):
         """Labels in the order of the rows, centers, masses, path: of the old clusters, then of new ones with points."""
         cdef Py_ssize_t k
         labels = np.asarray(self.label)
-        masses = np.array([sums_weight(&self.sums.s, k) for k in range(self.t.k)])
+        masses = np.array([sums_weight(&self.sums.table, k) for k in range(self.t.k)])
         theta = np.asarray(self.theta)[: self.t.k]
         kept = np.asarray(self.count)[: self.t.k] > 0
         kept[: self.old] = True

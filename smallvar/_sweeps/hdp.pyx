@@ -17,9 +17,9 @@ from smallvar._sweeps.rounds cimport (
 )
 from smallvar._sweeps.rows cimport row_at, weight_of
 from smallvar._sweeps.sums cimport (
-    WIDE_DIGITS,
+    ACCUMULATOR_DIGITS,
     Sums,
-    Wide,
+    Accumulator,
     move_points,
     sums_clear,
     sums_t,
@@ -62,7 +62,7 @@ cdef class HDPSweep(Rounds):
     cdef int[::1] nearest               # of each local cluster: the nearest global one,
     cdef double[::1] least              # and its squared distance
     cdef double[::1] none               # offsets that are 0
-    cdef int64_t[:, ::1] digits         # threads x WIDE_DIGITS, scratch of an exact sum
+    cdef int64_t[:, ::1] digits         # threads x ACCUMULATOR_DIGITS, scratch of an exact sum
     cdef readonly Py_ssize_t n_local    # number of local clusters
     cdef readonly double error          # weighted sum of squared distances to the own centers
     cdef readonly double farthest       # the largest cost of a point in the last sweep,
@@ -82,7 +82,7 @@ cdef class HDPSweep(Rounds):
         self.attach(X, order, np.asarray(group), n_threads, weight)
         self.sets, self.lam_local, self.lam_global = sets, lam_local, lam_global
         self.local, self.total, self.free = Sums(layout, min(self.p.n, 2 * sets)), Sums(layout, 1), []
-        self.digits = np.empty((n_threads, WIDE_DIGITS), dtype=np.int64)
+        self.digits = np.empty((n_threads, ACCUMULATOR_DIGITS), dtype=np.int64)
         self.make_room(16)
         self.t.factor = NULL
         self.t.k = 1
@@ -227,7 +227,7 @@ cdef class HDPSweep(Rounds):
             created = self.t.k - before
             same = created == 0 and memcmp(&self.old[0], &self.label[0], self.p.n * sizeof(int)) == 0
             self.move_centers()
-            self.error = squared_error(&self.p, &self.centers[0, 0], &self.label[0], <Wide*> &self.digits[0, 0])
+            self.error = squared_error(&self.p, &self.centers[0, 0], &self.label[0], <Accumulator*> &self.digits[0, 0])
         return not same, created
 
     cpdef Py_ssize_t visit_points(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most=NO_CAP) except -1:
@@ -246,7 +246,7 @@ cdef class HDPSweep(Rounds):
         cdef Py_ssize_t g, c
         self.n_local, self.split = 0, 0.0
         with nogil:
-            sums_clear(&self.total.s, 0, self.t.room)
+            sums_clear(&self.total.table, 0, self.t.room)
             for g in range(self.sets if self.t.k < self.high else 0):
                 for c in range(self.t.k, self.high):
                     if self.place[g, c] >= 0:  # all points have left it
@@ -321,7 +321,7 @@ cdef class HDPSweep(Rounds):
         if centers.shape[0] != self.t.k or centers.shape[1] != self.p.d:
             raise ValueError(f"centers must have shape ({self.t.k}, {self.p.d})")
         with nogil:
-            squared_error(&self.p, &centers[0, 0], &self.label[0], <Wide*> &self.digits[0, 0])
+            squared_error(&self.p, &centers[0, 0], &self.label[0], <Accumulator*> &self.digits[0, 0])
         return np.asarray(self.digits[0]).copy()
 
     cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t last) except -1 nogil:
@@ -369,7 +369,7 @@ cdef class HDPSweep(Rounds):
             self.take_place(&self.place[g, k])
         if self.placed:
             left = self.place[g, self.label[i]]
-            move_points(&self.p.rows, i, i + 1, &left, &self.place[g, k], &self.local.s)
+            move_points(&self.p.rows, i, i + 1, &left, &self.place[g, k], &self.local.table)
         self.label[i] = <int> k
         return 0
 
@@ -382,7 +382,7 @@ cdef class HDPSweep(Rounds):
             size = min(<Py_ssize_t> RUN, stop - start)
             for m in range(size):
                 joined[m] = place[self.label[start + m]]
-            move_points(&self.p.rows, start, start + size, NULL, joined, &self.local.s)
+            move_points(&self.p.rows, start, start + size, NULL, joined, &self.local.table)
             start += size
 
     cdef int take_place(self, int* place) except -1 nogil:
@@ -422,7 +422,7 @@ cdef class HDPSweep(Rounds):
         As sum w ||x - mu_p||^2 = sum w ||x - mean||^2 + sum w ||mean - mu_p||^2, only the last term is compared.
         """
         cdef Py_ssize_t i, c, p, there = self.t.k
-        cdef const sums_t* sums = &self.local.s
+        cdef const sums_t* sums = &self.local.table
         cdef double* x = self.p.space
         cdef int* place = &self.place[self.p.group[start], 0]
         cdef Py_ssize_t* count = &self.count[0]
@@ -475,7 +475,7 @@ cdef class HDPSweep(Rounds):
         for p in range(self.t.k):
             if place[p] >= 0:
                 self.n_local += 1
-                sums_unite(&self.total.s, p, sums, place[p])
+                sums_unite(&self.total.table, p, sums, place[p])
         return 0
 
     cdef int give_back(self, int* place, Py_ssize_t c) except -1 nogil:
@@ -486,7 +486,7 @@ cdef class HDPSweep(Rounds):
         return 0
 
     cdef inline void local_mean(self, Py_ssize_t place, double* out, Py_ssize_t step) noexcept nogil:
-        cdef const sums_t* sums = &self.local.s
+        cdef const sums_t* sums = &self.local.table
         cdef double mass = sums_weight(sums, place)
         cdef Py_ssize_t j
         for j in range(self.p.d):
@@ -518,7 +518,7 @@ cdef class HDPSweep(Rounds):
     cdef void move_centers(self) noexcept nogil:
         """Step 6: means over all data sets; empty clusters vanish."""
         cdef Py_ssize_t k = 0, p, i, g, j, room = self.t.room
-        cdef const sums_t* sums = &self.total.s
+        cdef const sums_t* sums = &self.total.table
         cdef int* target = &self.target[0]
         cdef int* label = &self.label[0]
         cdef int* place

@@ -175,6 +175,7 @@ cdef class MergeSweep(DPSweep):
                 while done < size and s.k - k0 < SEEDS:
                     self.open_at(rows[done])
                     done += 1
+                # how far each center is from the nearest of these: most points are too near to theirs to be compared
                 for c in range(s.k):
                     s.near[c] = BIG
                 self.lower_table(k0, s.k, s.near)
@@ -188,7 +189,7 @@ cdef class MergeSweep(DPSweep):
     def weights(self):
         """Copy of the weights of the clusters, (k,)."""
         cdef Py_ssize_t k
-        return np.array([sums_weight(&self.sums.s, k) for k in range(self.s.k)])
+        return np.array([sums_weight(&self.sums.table, k) for k in range(self.s.k)])
 
     @property
     def remap(self):
@@ -218,7 +219,7 @@ cdef class MergeSweep(DPSweep):
             for k in range(clusters.k):
                 self.union_of[k] = <int> k
             for m in range(count):
-                a = 0
+                a = 0  # the cheapest pair is that of the cluster with the least cost and its partner
                 for k in range(1, clusters.k):
                     if clusters.cost[k] < clusters.cost[a]:
                         a = k
@@ -241,9 +242,11 @@ cdef class MergeSweep(DPSweep):
         cdef unsigned char[::1] flags
         if self.merge_arrays is not None and k <= self.clusters.capacity:
             return
-        doubles, floats = np.zeros((2 * d + 2 + self.n_threads) * k), np.zeros(2 * k, dtype=np.float32)
-        ints, flags = np.zeros(3 * k, dtype=np.int32), np.zeros(k, dtype=np.uint8)
-        self.merge_arrays = np.asarray(doubles), np.asarray(floats), np.asarray(ints), np.asarray(flags)
+        self.merge_arrays = (
+            np.zeros((2 * d + 2 + self.n_threads) * k), np.zeros(2 * k, dtype=np.float32),
+            np.zeros(3 * k, dtype=np.int32), np.zeros(k, dtype=np.uint8),
+        )
+        doubles, floats, ints, flags = self.merge_arrays
         self.clusters = Clusters(
             0, d, k, &doubles[0], &doubles[d * k], &doubles[2 * d * k], &doubles[(2 * d + 1) * k], &ints[0],
             &doubles[(2 * d + 2) * k]
@@ -266,7 +269,7 @@ cdef class MergeSweep(DPSweep):
                 if all_listed or self.is_changed[k] or self.is_changed[clusters.partner[k]]:
                     self.listed[n_listed] = <int> k
                     n_listed += 1
-            for k in range(clusters.k):
+            for k in range(clusters.k):  # those not listed keep their partner, if none that has changed is cheaper
                 if self.is_changed[k] and n_listed < clusters.k:
                     self.offer_partner(k)
             self.find_partners(n_listed)
@@ -280,7 +283,7 @@ cdef class MergeSweep(DPSweep):
         cdef double weight
         cdef bint same
         for k in range(self.s.k):
-            center, weight = self.s.c + k * clusters.d, sums_weight(&self.sums.s, k)
+            center, weight = self.s.c + k * clusters.d, sums_weight(&self.sums.table, k)
             same = clusters.k == self.s.k and clusters.weight[k] == weight
             for j in range(clusters.d):
                 same = same and clusters.mean[k * clusters.d + j] == center[j]
@@ -319,7 +322,7 @@ cdef class MergeSweep(DPSweep):
     cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
         """Cluster a becomes the union of a and b; b has no members any more."""
         cdef Clusters* clusters = &self.clusters
-        cdef const sums_t* sums = &self.sums.s
+        cdef const sums_t* sums = &self.sums.table
         cdef Py_ssize_t j, k, n_listed = 0
         cdef double* mean = clusters.mean + a * clusters.d
         sums_unite(sums, a, sums, b)
@@ -383,15 +386,16 @@ cdef class MergeSweep(DPSweep):
         for k in range(s.k):
             if self.union_of[k] == k:
                 self.remap[k] = <int> kept
+                # kept <= k, so that nothing is overwritten that is still to be read
                 clusters.weight[kept] = clusters.weight[k]
                 clusters.cost[kept] = clusters.cost[k]
                 clusters.partner[kept] = clusters.partner[k]
                 set_mean(clusters, kept, clusters.mean + k * d)
-                sums_copy(&self.sums.s, kept, k)
+                sums_copy(&self.sums.table, kept, k)
                 s.p[kept] = self.shared_drift[k] * <float> SLACK
                 memcpy(s.c + kept * d, clusters.mean + kept * d, d * sizeof(double))
                 kept += 1
-        for k in range(kept):
+        for k in range(kept):  # a single cluster has no partner
             clusters.partner[k] = self.remap[clusters.partner[k]] if kept > 1 else 0
         for k in range(s.k):
             self.remap[k] = self.remap[self.union_of[k]]
@@ -436,25 +440,25 @@ cdef class MergeSweep(DPSweep):
         image_array = np.zeros(s.n if rows else 1, dtype=np.float32)
         cdef double[::1] length = length_array
         cdef float[::1] image = image_array
-        cdef const float[:, :, ::1] panels = np.zeros((1, 1, 1), dtype=np.float32)
+        cdef const float[:, :, ::1] panels
+        cdef const float* of_W = NULL   # W in panels, as the kernel reads it
         if rows and W.shape[1] != s.d:
             raise ValueError(f"W must have {s.d} columns, got {W.shape[1]}")
         if rows:
             padded = np.zeros(((rows + SV_PANEL - 1) // SV_PANEL * SV_PANEL, s.d), dtype=np.float32)
             padded[:rows] = W
             panels = np.ascontiguousarray(padded.reshape(-1, SV_PANEL, s.d).transpose(0, 2, 1))
+            of_W = &panels[0, 0, 0]
         with nogil:
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + max(2 * self.n_threads, WORK // (CHUNK * s.d * (rows + 4))))
                 loop = begin_loop(last - first, threads)
                 if loop.threads == 1:
                     for chunk in range(first, last):
-                        residuals_of_chunk(s, chunk, 0, &panels[0, 0, 0], rows, unit, &length[0], &image[0])
+                        residuals_of_chunk(s, chunk, 0, of_W, rows, unit, &length[0], &image[0])
                 else:
                     for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                        residuals_of_chunk(
-                            s, chunk, begin_chunk(&loop), &panels[0, 0, 0], rows, unit, &length[0], &image[0]
-                        )
+                        residuals_of_chunk(s, chunk, begin_chunk(&loop), of_W, rows, unit, &length[0], &image[0])
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK * (rows + 1))
                 first = last

@@ -8,14 +8,14 @@ from smallvar._sweeps.dpmeans cimport DPSweep
 from smallvar._sweeps.rows cimport Rows, point, real_x, rows_of, start_of, weight_of
 from smallvar._sweeps.state cimport BIG, CHUNK, State, squared_distance
 from smallvar._sweeps.sums cimport (
-    MOST_PARTS,
-    WIDE_DIGITS,
+    MAX_SUM_THREADS,
+    ACCUMULATOR_DIGITS,
     move_rows,
     sums_clear,
     sums_t,
-    wide_add,
-    wide_read,
-    wide_unite,
+    accumulator_add,
+    accumulator_round,
+    accumulator_merge,
 )
 from smallvar._sweeps.tolerances cimport LIMIT_MARGIN
 
@@ -66,15 +66,15 @@ cdef void mark_chunk(
         a.shown[start + i] = now[i]
     s.n_moved[chunk] = <int> m
     move_rows(a.rows, m, at, left, joined, w, sums)
-    wide_add(digits, square, q)
+    accumulator_add(digits, square, q)
 
 
 cdef void mark_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
     cdef const Marking* a = <const Marking*> context
     if a.rows.single:
-        mark_chunk(<const float*> a.rows.x, a, c, &a.part[slot], a.digits + slot * WIDE_DIGITS)
+        mark_chunk(<const float*> a.rows.x, a, c, &a.part[slot], a.digits + slot * ACCUMULATOR_DIGITS)
     else:
-        mark_chunk(<const double*> a.rows.x, a, c, &a.part[slot], a.digits + slot * WIDE_DIGITS)
+        mark_chunk(<const double*> a.rows.x, a, c, &a.part[slot], a.digits + slot * ACCUMULATOR_DIGITS)
 
 
 cdef class NoiseSweep(DPSweep):
@@ -106,9 +106,9 @@ cdef class NoiseSweep(DPSweep):
         """Begin at these centers; all rows are noise."""
         super().start(centers)
         self.grow_sums(self.s.k)
-        sums_clear(&self.sums.s, 0, self.s.k)
+        sums_clear(&self.sums.table, 0, self.s.k)
         self.shown_array[:] = -1
-        self.wide = np.zeros(WIDE_DIGITS, dtype=np.int64)
+        self.wide = np.zeros(ACCUMULATOR_DIGITS, dtype=np.int64)
 
     @property
     def labels(self):
@@ -129,13 +129,13 @@ cdef class NoiseSweep(DPSweep):
         """Labels, and sums that follow them."""
         cdef State* s = &self.s
         cdef int t, threads = self.adders(s.n)
-        cdef sums_t[MOST_PARTS] part
-        cdef int64_t[:, ::1] digits = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
+        cdef sums_t[MAX_SUM_THREADS] part
+        cdef int64_t[:, ::1] digits = np.zeros((threads, ACCUMULATOR_DIGITS), dtype=np.int64)
         cdef int64_t[::1] wide = self.wide
-        cdef Marking a = Marking(s, &self.weighted, self.shown, self.sums.s.origin, &part[0], &digits[0, 0])
+        cdef Marking a = Marking(s, &self.weighted, self.shown, self.sums.table.origin, &part[0], &digits[0, 0])
         self.add_by_chunks(mark_item, &a, &part[0], threads)
         for t in range(threads):
-            wide_unite(&wide[0], &digits[t, 0])
+            accumulator_merge(&wide[0], &digits[t, 0])
 
     @property
     def weights(self):
@@ -150,7 +150,7 @@ cdef class NoiseSweep(DPSweep):
         cdef int64_t[::1] digits = self.wide.copy()
         cdef Py_ssize_t before = self.s.k
         cdef double error
-        self.total = wide_read(&digits[0], 0, WIDE_DIGITS)
+        self.total = accumulator_round(&digits[0], 0, ACCUMULATOR_DIGITS)
         with nogil:
             error = self.shift_centers()
         self.n_before = self.s.k

@@ -66,12 +66,12 @@ cdef inline long long octave_part(double value) noexcept nogil:
 
 
 cdef Py_ssize_t count_squares(
-    const double[::1] squares, const double[::1] weight, double unit, double n, long long low, double[::1] share,
-    double[::1] mean
+    const double[::1] squares, const double[::1] weight, double unit, double n, long long low, Py_ssize_t size,
+    double* share, double* mean
 ) noexcept nogil:
-    """Share of the weight, and mean of r2 / unit, of each 32nd of an octave that has any, from number ``low`` on.
+    """Share of the weight, and mean of r2 / unit, of each 32nd of an octave that has any: of low..low+size-1.
 
-    Returns how many these are.
+    Returns how many these are.  INOUT share, mean: size zeros.
     """
     cdef Py_ssize_t i, b, used = 0
     cdef double value, w
@@ -81,7 +81,7 @@ cdef Py_ssize_t count_squares(
         b = octave_part(value) - low
         share[b] += w
         mean[b] += w * value
-    for b in range(share.shape[0]):
+    for b in range(size):
         if share[b] > 0.0:
             mean[used] = mean[b] / share[b]
             share[used] = share[b] / n
@@ -136,7 +136,7 @@ def fit_residual_density(double[::1] squares, const double[::1] weight, const in
     size = octave_part(r2.largest / unit) - low + 1
     cdef double[:, ::1] table = np.zeros((2, size))
     with nogil:
-        size = count_squares(squares, weight, unit, n, low, table[0], table[1])
+        size = count_squares(squares, weight, unit, n, low, size, &table[0, 0], &table[1, 0])
         t_density = best_t_deviance(&table[0, 0], &table[1, 0], size, d)
     return min(gaussian, t_density) + d * log(unit), t_density < gaussian
 

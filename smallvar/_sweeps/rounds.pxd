@@ -1,7 +1,7 @@
 """Proposals for rounds of points, for the sweeps in the order of the points."""
 
 from smallvar._sweeps.rows cimport Rows
-from smallvar._sweeps.sums cimport Wide
+from smallvar._sweeps.sums cimport Accumulator
 
 cdef extern from "_exact.h" nogil:
     Py_ssize_t sc_least(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, const double*,
@@ -60,7 +60,7 @@ cdef inline double square(const Points* p, const double* x, const double* c) noe
 cdef void propose(
     const Points* p, const Table* t, Py_ssize_t start, Py_ssize_t stop, int* label, double* cost
 ) noexcept nogil
-cdef double squared_error(const Points* p, const double* centers, const int* label, Wide* part) noexcept nogil
+cdef double squared_error(const Points* p, const double* centers, const int* label, Accumulator* part) noexcept nogil
 
 
 cdef class Rounds:

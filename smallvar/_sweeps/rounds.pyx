@@ -11,7 +11,9 @@ from libc.string cimport memset
 
 from smallvar._sweeps.pool cimport PAYS, run
 from smallvar._sweeps.rows cimport poll_signals, read_row, row_at, rows_of
-from smallvar._sweeps.sums cimport WIDE_DIGITS, Wide, wide_add, wide_read, wide_unite
+from smallvar._sweeps.sums cimport (
+    ACCUMULATOR_DIGITS, Accumulator, accumulator_add, accumulator_merge, accumulator_round,
+)
 
 import numpy as np
 
@@ -99,7 +101,7 @@ cdef struct Errors:
     const Points* p
     const double* centers   # k x d
     const int* label        # n
-    Wide* part              # of each slot: the sum over its chunks
+    Accumulator* part              # of each slot: the sum over its chunks
 
 
 cdef void error_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
@@ -111,18 +113,18 @@ cdef void error_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
         own[i - start] = square(p, row_at(&p.rows, i, row_space(p, slot)), a.centers + a.label[i] * p.d)
         if p.rows.weight != NULL:
             own[i - start] *= p.rows.weight[i]
-    wide_add(a.part[slot].digit, own, stop - start)
+    accumulator_add(a.part[slot].digit, own, stop - start)
 
 
-cdef double squared_error(const Points* p, const double* centers, const int* label, Wide* part) noexcept nogil:
+cdef double squared_error(const Points* p, const double* centers, const int* label, Accumulator* part) noexcept nogil:
     """Weighted sum of squared distances to the own centers (k x d), rounded once.  part: scratch, one a thread."""
     cdef int t
     cdef Errors a = Errors(p, centers, label, part)
-    memset(part, 0, p.threads * sizeof(Wide))
+    memset(part, 0, p.threads * sizeof(Accumulator))
     run(error_item, &a, 0, (p.n + CHUNK - 1) // CHUNK, p.threads if p.n * p.d >= PAYS else 1)
     for t in range(1, p.threads):
-        wide_unite(part[0].digit, part[t].digit)
-    return wide_read(part[0].digit, 0, WIDE_DIGITS)
+        accumulator_merge(part[0].digit, part[t].digit)
+    return accumulator_round(part[0].digit, 0, ACCUMULATOR_DIGITS)
 
 
 cdef class Rounds:
@@ -223,12 +225,12 @@ def error_of(X, const int[::1] labels, const double[:, ::1] centers, int n_threa
     """Weighted sum of squared distances of rows of X (IN) to their centers (IN, k x d), rounded once."""
     cdef Rounds rounds = Rounds()
     cdef double error
-    cdef int64_t[:, ::1] digits = np.empty((n_threads, WIDE_DIGITS), dtype=np.int64)
+    cdef int64_t[:, ::1] digits = np.empty((n_threads, ACCUMULATOR_DIGITS), dtype=np.int64)
     if centers.shape[1] != X.shape[1] or labels.shape[0] != X.shape[0]:
         raise ValueError("centers and labels must match X")
     if X.shape[0] and not 0 <= np.min(labels) <= np.max(labels) < centers.shape[0]:
         raise ValueError(f"labels must be >= 0 and < {centers.shape[0]}")
     rounds.attach(X, None, None, n_threads, weight)
     with nogil:
-        error = squared_error(&rounds.p, &centers[0, 0], &labels[0], <Wide*> &digits[0, 0])
+        error = squared_error(&rounds.p, &centers[0, 0], &labels[0], <Accumulator*> &digits[0, 0])
     return error

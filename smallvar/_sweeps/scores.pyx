@@ -18,11 +18,11 @@ from smallvar._sweeps.state cimport (
     surely_far,
     upper,
 )
-from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, SCORE_UNDERFLOW
+from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, PRODUCT_UNDERFLOW
 
 cdef extern from "simd.h" nogil:
-    const float HUGE_SCORE_f
-    const double HUGE_SCORE_d
+    const float HUGE_DISTANCE_f
+    const double HUGE_DISTANCE_d
     void sv_own_distances_d(Py_ssize_t, const double**, const int*, const double*, Py_ssize_t, double*)
     void sv_own_distances_f(Py_ssize_t, const float**, const int*, const double*, Py_ssize_t, double*)
     void sv_gather_ff(const float**, Py_ssize_t, const double*, double, float*, double*)
@@ -34,8 +34,8 @@ cdef extern from "simd.h" nogil:
                      int*)
     void tile_top2_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, int, double*,
                      double*, int*)
-    void tile_scores_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, Py_ssize_t, float*)
-    void tile_scores_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, double*)
+    void tile_distances_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, Py_ssize_t, float*)
+    void tile_distances_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, double*)
     void sv_upper(Py_ssize_t, const double*, double, float*)
     void sv_lower(Py_ssize_t, const double*, float*)
     int sv_few_distances_d(Py_ssize_t, const double**, const int*, const double*, Py_ssize_t, double*)
@@ -56,7 +56,7 @@ cdef double error_bound(const State* s, double squares) noexcept nogil:
     """
     cdef double eps = ROUNDOFF_SINGLE if s.single else ROUNDOFF_DOUBLE
     cdef double size = s.longest + 2.0 * sqrt(squares * s.longest)
-    return (s.d + 8) * (eps * size + 2.0 * ROUNDOFF_DOUBLE * (squares + s.longest)) + SCORE_UNDERFLOW
+    return (s.d + 8) * (eps * size + 2.0 * ROUNDOFF_DOUBLE * (squares + s.longest)) + PRODUCT_UNDERFLOW
 
 
 cdef int exact_nearest(
@@ -240,11 +240,11 @@ cdef void decide(
                 first = piece * PIECE
                 count = min(<Py_ssize_t> PIECE, s.k - first)
                 if real_c is float:
-                    tile_scores_f(tiles, s.d, <const float*> s.scaled, <const float*> s.norm, first, first + count,
-                                  scores)
+                    tile_distances_f(tiles, s.d, <const float*> s.scaled, <const float*> s.norm, first, first + count,
+                                     scores)
                 else:
-                    tile_scores_d(tiles, s.d, <const double*> s.scaled, <const double*> s.norm, first, first + count,
-                                  scores)
+                    tile_distances_d(tiles, s.d, <const double*> s.scaled, <const double*> s.norm, first, first + count,
+                                     scores)
                 for k in range(count):
                     for m in range(b.size):
                         if not scores[k * lanes + m] > close.bar[q + m]:
@@ -272,7 +272,7 @@ cdef void pad_centers(real_c* scaled, real_c* norm, Py_ssize_t d, Py_ssize_t k) 
     for m in range(k, padded(k)):
         for j in range(d):
             scaled[m // SV_PANEL * SV_PANEL * d + j * SV_PANEL + m % SV_PANEL] = 0.0
-        norm[m] = HUGE_SCORE_f if real_c is float else HUGE_SCORE_d
+        norm[m] = HUGE_DISTANCE_f if real_c is float else HUGE_DISTANCE_d
 
 
 cdef void place_center(State* s, Py_ssize_t k) noexcept nogil:

@@ -42,19 +42,20 @@ cdef Farthest compare_points(
     const Rows* rows, const real_x* x, Py_ssize_t chunk, const double* seed, double* distance
 ) noexcept nogil:
     """distance[i] = min(distance[i], ||x_i - seed||^2) for the points of a chunk; returns the farthest of them."""
-    cdef Farthest farthest = Farthest(-1.0, -1)
-    cdef Py_ssize_t i
-    cdef double t
+    cdef Py_ssize_t i, farthest = -1, d = rows.d, col = rows.col
+    cdef double t, largest = -1.0
+    cdef const double* weight = rows.weight
     for i in range(chunk * CHUNK, min(rows.n, (chunk + 1) * CHUNK)):
-        if rows.weight != NULL and rows.weight[i] == 0.0:
+        if weight != NULL and weight[i] == 0.0:
             continue
-        t = squared_distance(point(x, rows, i), rows.col, seed, rows.d)
+        t = squared_distance(point(x, rows, i), col, seed, d)
         if t < distance[i]:
             distance[i] = t
-        t = distance[i] if rows.weight == NULL else rows.weight[i] * distance[i]
-        if t > farthest.distance:
-            farthest = Farthest(t, i)
-    return farthest
+        t = distance[i] if weight == NULL else weight[i] * distance[i]
+        if t > largest:
+            largest = t
+            farthest = i
+    return Farthest(largest, farthest)
 
 
 cdef void compare_chunk(
@@ -72,7 +73,7 @@ cdef tuple nearest_of_dense(X, const double[::1] weight, const double[::1] seed,
     cdef Py_ssize_t n_chunks = (rows.n + CHUNK - 1) // CHUNK, first = 0, last, work = 0, chunk
     cdef int threads = n_threads if 8 * rows.n * rows.d > PAYS else 1
     cdef char[::1] memory = np.empty(n_chunks * sizeof(Farthest), dtype=np.int8)
-    cdef Farthest* of_chunk = <Farthest*> &memory[0]
+    cdef Farthest* of_chunk = <Farthest*> &memory[0]   # n_chunks
     cdef Farthest farthest = Farthest(-1.0, -1)
     cdef ParallelLoop loop
     while first < n_chunks:

@@ -18,9 +18,9 @@ from smallvar._sweeps.rows cimport entries_of, entry, poll_signals, weight_of
 from smallvar._sweeps.state cimport (
     BIG, CHUNK, WORK, State, is_far, list_far, lower, record_move, set_lower, squared_distance, tile_of, upper,
 )
-from smallvar._sweeps.sums cimport WIDE_DIGITS, move_entries, sums_t, wide_add
+from smallvar._sweeps.sums cimport ACCUMULATOR_DIGITS, move_entries, sums_t, accumulator_add
 from smallvar._sweeps.tolerances cimport (
-    BOUND_AT_CENTER, DISTANCE_MARGIN, FARTHEST_MARGIN, ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, SCORE_UNDERFLOW,
+    BOUND_AT_CENTER, DISTANCE_MARGIN, FARTHEST_MARGIN, ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, PRODUCT_UNDERFLOW,
 )
 
 import os
@@ -175,7 +175,7 @@ cdef void score(const View* v, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t k1, doubl
     out.first, out.second = least[0], least[1]
     # as error_bound in scores.pyx, but for the chain, which has as many terms as there are entries
     t = s.longest + 2.0 * sqrt(out.squares * s.longest)
-    out.error = (size + 8) * (ROUNDOFF_SINGLE if s.single else ROUNDOFF_DOUBLE) * t + SCORE_UNDERFLOW * (size + 1)
+    out.error = (size + 8) * (ROUNDOFF_SINGLE if s.single else ROUNDOFF_DOUBLE) * t + PRODUCT_UNDERFLOW * (size + 1)
     out.error += (s.d + 8) * 4.0 * ROUNDOFF_DOUBLE * (out.squares + s.longest)
 
 
@@ -434,7 +434,7 @@ cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
             if error > 2.0 * ROUNDOFF_DOUBLE * (s.d + 8) * t + OBJECTIVE_ROUNDING * t:
                 t = exact(a.v, i, s.label[i], <double*> tile_of(s, slot))
         square[i - start] = t * weight_of(&s.rows, i)
-    wide_add(a.digits + slot * WIDE_DIGITS, square, size)
+    accumulator_add(a.digits + slot * ACCUMULATOR_DIGITS, square, size)
 
 
 cdef struct Members:        # points by clusters
@@ -654,7 +654,7 @@ cdef class SparseSweep(DPSweep):
         cdef Py_ssize_t[::1] first = np.zeros(s.k + 2, dtype=np.intp)
         cdef Py_ssize_t[::1] member = np.empty(max(1, 2 * points if moves else points), dtype=np.intp)
         cdef Py_ssize_t c, m, i, k, last, turn, step
-        cdef Members a = Members(s, &self.sums.s, &first[0], &member[0])
+        cdef Members a = Members(s, &self.sums.table, &first[0], &member[0])
         # first[k + 1] counts the members of k, then is where the next one of k goes, in the end where those of k end
         for turn in range(2):
             for c in range(self.n_chunks):

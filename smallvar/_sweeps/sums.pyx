@@ -34,7 +34,7 @@ cdef extern from "_sums.h" nogil:
     void sums_range_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, double*, double*)
     void sums_small_f(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
-    void wide_add_one(int64_t*, Py_ssize_t, double)
+    void accumulator_add_one(int64_t*, Py_ssize_t, double)
     void sums_small_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
 
@@ -400,8 +400,8 @@ cdef class Sums:
         cdef const double[::1] origin = layout.origin
         cdef const double[:, ::1] magic = layout.magic
         self.layout = layout
-        self.s.d, self.s.bins, self.s.weighted = origin.shape[0], layout.bins, layout.weighted
-        self.s.origin, self.s.magic = &origin[0], &magic[0, 0]
+        self.table.d, self.table.bins, self.table.weighted = origin.shape[0], layout.bins, layout.weighted
+        self.table.origin, self.table.magic = &origin[0], &magic[0, 0]
         self.reserve(k)
 
     cpdef reserve(self, Py_ssize_t k):
@@ -411,12 +411,12 @@ cdef class Sums:
         if k <= self.capacity:
             return
         old, size = self.arrays, k if self.arrays is None else 2 * k + 8
-        arrays = np.zeros((size, self.s.bins, self.s.d + 1)), np.zeros(size)
+        arrays = np.zeros((size, self.table.bins, self.table.d + 1)), np.zeros(size)
         if old is not None:
             for new_array, old_array in zip(arrays, old):
                 new_array[:len(old_array)] = old_array
         cell, count = arrays
-        self.s.cell, self.s.count = &cell[0, 0, 0], &count[0]
+        self.table.cell, self.table.count = &cell[0, 0, 0], &count[0]
         self.arrays, self.capacity = arrays, size
 
     def add(self, X, const int[::1] label, const double[::1] weight, int n_threads=1):
@@ -424,15 +424,15 @@ cdef class Sums:
         cdef Rows rows = rows_of(X, weight, None)
         cdef Py_ssize_t n_chunks = chunks_of(&rows), first = 0, last, chunk, work = 0
         cdef int t, threads = 1
-        cdef sums_t[MOST_PARTS] of_thread
+        cdef sums_t[MAX_SUM_THREADS] of_thread
         cdef ParallelLoop loop
         self._check(X.shape[1], rows.n, label, weight)
-        if 8 * rows.n * self.s.d > PAYS and rows.n > 8 * self.capacity:
-            threads = min(n_threads, <int> MOST_PARTS)
+        if 8 * rows.n * self.table.d > PAYS and rows.n > 8 * self.capacity:
+            threads = min(n_threads, <int> MAX_SUM_THREADS)
         others = [Sums(self.layout, self.capacity) for _ in range(1, threads)]
-        of_thread[0] = self.s
+        of_thread[0] = self.table
         for t in range(1, threads):
-            of_thread[t] = (<Sums> others[t - 1]).s
+            of_thread[t] = (<Sums> others[t - 1]).table
         while first < n_chunks:
             last = min(n_chunks, first + CHUNKS_AT_ONCE)
             with nogil:
@@ -454,15 +454,15 @@ cdef class Sums:
         self._check(X.shape[1], X.shape[0], label, weight)
         self._check(X.shape[1], X.shape[0], to, weight)
         cdef Rows rows = rows_of(X, weight, None)
-        move_points(&rows, 0, rows.n, &label[0], &to[0], &self.s)
+        move_points(&rows, 0, rows.n, &label[0], &to[0], &self.table)
 
     def move_row(self, const double[::1] x, double w, int left, int joined):
         """One row of weight w goes from a cluster to another one; the numbers of these are not checked."""
         cdef Py_ssize_t at = 0
-        sums_move_d(&x[0], 1, 1, &at, &left, &joined, &w, &self.s)
+        sums_move_d(&x[0], 1, 1, &at, &left, &joined, &w, &self.table)
 
     def _check(self, Py_ssize_t d, Py_ssize_t n, const int[::1] label, weight):
-        if d != self.s.d or label.shape[0] != n or (weight is not None) != self.s.weighted:
+        if d != self.table.d or label.shape[0] != n or (weight is not None) != self.table.weighted:
             raise ValueError("X, label and weight must match the layout and each other")
         if weight is not None and weight.shape[0] != n:
             raise ValueError("weight must match X")
@@ -480,7 +480,7 @@ cdef class Sums:
             raise ValueError("only sums of one layout can be merged")
         self.reserve(other.capacity)
         for k in range(other.capacity):
-            sums_unite(&self.s, k, &other.s, k)
+            sums_unite(&self.table, k, &other.table, k)
 
     @property
     def cells(self):
@@ -496,39 +496,39 @@ cdef class Sums:
     def totals(self):
         """Sums of w (x - origin), (capacity, d), and of w, (capacity,)."""
         cdef Py_ssize_t k, j
-        cdef double[:, ::1] total = np.empty((self.capacity, self.s.d))
+        cdef double[:, ::1] total = np.empty((self.capacity, self.table.d))
         cdef double[::1] weight = np.empty(self.capacity)
         for k in range(self.capacity):
-            weight[k] = sums_weight(&self.s, k)
-            for j in range(self.s.d):
-                total[k, j] = sums_total(&self.s, k, j)
+            weight[k] = sums_weight(&self.table, k)
+            for j in range(self.table.d):
+                total[k, j] = sums_total(&self.table, k, j)
         return np.asarray(total), np.asarray(weight)
 
     def center(self, Py_ssize_t k):
         """Mean of a cluster that has members, and its weight."""
         cdef Py_ssize_t j
-        cdef double weight = sums_weight(&self.s, k), total, offset
-        cdef double[::1] mean = np.empty(self.s.d)
-        for j in range(self.s.d):
-            total = sums_total(&self.s, k, j)
+        cdef double weight = sums_weight(&self.table, k), total, offset
+        cdef double[::1] mean = np.empty(self.table.d)
+        for j in range(self.table.d):
+            total = sums_total(&self.table, k, j)
             offset = total / weight
             if offset == 0.0 and total != 0.0:  # as in means
                 offset = copysign(C_SMALLEST_POSITIVE, total)
-            mean[j] = self.s.origin[j] + offset
+            mean[j] = self.table.origin[j] + offset
         return np.asarray(mean), weight
 
     def unite(self, Py_ssize_t a, Py_ssize_t b):
         """Cluster a takes in all members of cluster b, which is left without any."""
-        sums_unite(&self.s, a, &self.s, b)
-        sums_clear(&self.s, b, b + 1)
+        sums_unite(&self.table, a, &self.table, b)
+        sums_clear(&self.table, b, b + 1)
 
     def keep(self, kept):
         """The clusters of these numbers, ascending, become 0, 1, ...; the others are forgotten."""
         cdef Py_ssize_t c = 0, k
         for k in kept:
-            sums_copy(&self.s, c, k)
+            sums_copy(&self.table, c, k)
             c += 1
-        sums_clear(&self.s, c, self.capacity)
+        sums_clear(&self.table, c, self.capacity)
 
     @property
     def means(self):
@@ -598,17 +598,17 @@ class Stream:
 
 cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
     """Add what the bins hold. Carries are left to read_digits: digits hold 2^28 batches without carries."""
-    cdef Py_ssize_t k, j, b, stride = sums.s.d + 1
+    cdef Py_ssize_t k, j, b, stride = sums.table.d + 1
     cdef const double* cell
     for k in range(min(digits.shape[0], sums.capacity)):
-        if sums.s.count[k] == 0.0:
+        if sums.table.count[k] == 0.0:
             continue
         for j in range(stride):
-            for b in range(sums.s.bins):
-                cell = sums.s.cell + (k * sums.s.bins + b) * stride + j
-                wide_add_one(&digits[k, j, 0], first, cell[0])
-            if j == sums.s.d and not sums.s.weighted:
-                wide_add_one(&digits[k, j, 0], first, sums.s.count[k])
+            for b in range(sums.table.bins):
+                cell = sums.table.cell + (k * sums.table.bins + b) * stride + j
+                accumulator_add_one(&digits[k, j, 0], first, cell[0])
+            if j == sums.table.d and not sums.table.weighted:
+                accumulator_add_one(&digits[k, j, 0], first, sums.table.count[k])
 
 
 cdef read_digits(int64_t[:, :, ::1] digits, Py_ssize_t first, const Py_ssize_t[::1] clusters):
@@ -616,13 +616,13 @@ cdef read_digits(int64_t[:, :, ::1] digits, Py_ssize_t first, const Py_ssize_t[:
     cdef double[:, ::1] out = np.empty((clusters.shape[0], digits.shape[1]))
     for m in range(clusters.shape[0]):
         for j in range(digits.shape[1]):
-            out[m, j] = wide_read(&digits[clusters[m], j, 0], first, digits.shape[2])
+            out[m, j] = accumulator_round(&digits[clusters[m], j, 0], first, digits.shape[2])
     return np.asarray(out)
 
 
 def exact_total(const double[::1] values):
     """The sum of finite numbers, rounded once."""
-    cdef Wide wide
-    memset(&wide, 0, sizeof(wide))
-    wide_add(wide.digit, &values[0] if values.shape[0] else NULL, values.shape[0])
-    return wide_read(wide.digit, 0, WIDE_DIGITS)
+    cdef Accumulator total
+    memset(&total, 0, sizeof(total))
+    accumulator_add(total.digit, &values[0] if values.shape[0] else NULL, values.shape[0])
+    return accumulator_round(total.digit, 0, ACCUMULATOR_DIGITS)
