@@ -170,7 +170,7 @@ def extension(name):
 MODULES = (
     "pool",
     "parallel",
-    "ending",
+    "stopping",
     "rows",
     "sums",
     "scores",
@@ -183,7 +183,7 @@ MODULES = (
     "sparse",
     "seeds",
     "merge",
-    "rounds",
+    "in_order",
     "dynamic",
     "hdp",
     "segments",

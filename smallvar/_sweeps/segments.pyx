@@ -10,7 +10,7 @@ from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.pool cimport PAYS, run
-from smallvar._sweeps.rounds cimport CHUNK, WORK
+from smallvar._sweeps.in_order cimport CHUNK, WORK
 from smallvar._sweeps.rows cimport Rows, poll_signals, read_row, row_at, rows_of, weight_of
 
 import numpy as np
