@@ -36,10 +36,10 @@ class Progress(StoppingRule):
     """The objective after every sweep of a start, and whether there is to be another sweep.
 
     A start is over when a sweep changes nothing (``converged``); when one lowers the objective by
-    at most ``tol`` times the absolute value that it had after the first (``within_tol``, for ``tol`` >
-    0); or after ``max_iter`` sweeps. A sweep that opens clusters and lowers the objective does not
-    count among these. At most ``n`` sweeps, one for each row, go uncounted: a fit whose clusters
-    open by rounding would never end otherwise.
+    at most ``tol`` times the absolute value that it had after the first (``within_tol``, for
+    ``tol`` > 0); or after ``max_iter`` sweeps. A sweep that opens clusters and lowers the objective
+    does not count among these. At most ``n`` sweeps, one for each row, go uncounted: a fit whose
+    clusters open by rounding would never end otherwise.
 
     ``path`` are the objectives. What is done after the last sweep (nearest centers once more, sums
     anew) may append to it or correct its end; ``n_iter`` counts the sweeps alone. ``settings`` is a
