@@ -75,14 +75,14 @@ cdef bint stays(const State* state, Py_ssize_t i, double w, double distance) noe
 
     Joining another cluster costs w times offset / w + factor / w * ||y - c||^2. As factor <= w, the root of that falls
     by no more than c has moved, which is no more than other_shift has grown since the bound was made: it is now at
-    least r. The margin is far more than the rounding of both sides.
+    least ``bound``. The margin is far more than the rounding of both sides.
     """
-    cdef double r = state.bounds.lower[i] - state.bounds.other_shift[state.label[i]]
+    cdef double bound = state.bounds.lower[i] - state.bounds.other_shift[state.label[i]]
     return (
         i >= state.bounds.first
         and w * distance <= state.lam
-        and r > SPENT_BOUND * state.bounds.lower[i]
-        and distance < r * r * (1 - DISTANCE_MARGIN)
+        and bound > SPENT_BOUND * state.bounds.lower[i]
+        and distance < bound * bound * (1 - DISTANCE_MARGIN)
     )
 
 

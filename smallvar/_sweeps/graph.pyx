@@ -91,7 +91,7 @@ cdef class GraphSweep:
 
     cdef inline void touch(self, Py_ssize_t c, double link, Py_ssize_t* n_touched) noexcept nogil:
         """Add a link between the node being visited and cluster c."""
-        if self.clusters[c].link == 0:
+        if self.clusters[c].link == 0:  # links are positive: it is not touched yet
             self.touched[n_touched[0]] = <int> c
             n_touched[0] += 1
         self.clusters[c].link += link
@@ -196,6 +196,7 @@ cdef class CutSweep(GraphSweep):
                 self.cost[m] = joining_cost(cluster.out, cluster.size, out, size, cluster.link)
             best = min(best, self.cost[m])
         target = self.first_within_tie(n_touched, best, assigned)
+        # at a tie a node stays where it is, and else goes to an old cluster before a new one
         if not is_single and alone < best - self.tie:
             best = alone
             target = self.free[self.n_free - 1]
@@ -345,6 +346,7 @@ cdef class BatchSweep(GraphSweep):
             self.touch(self.label[self.indices[e]], self.weight[e], &n_touched)
             if self.opened[self.indices[e]] >= 0:
                 self.touch(self.opened[self.indices[e]], self.weight[e], &n_touched)
+        # links stand for the entries B_ij, and the diagonal one for B_ii
         self.touch(assigned, max(diagonal, 0.0), &n_touched)
         if lowest >= 0 and self.clusters[lowest].link == 0:
             self.touched[n_touched] = <int> lowest

@@ -5,9 +5,10 @@ one of these opens the cluster, or is the first of its data set to join it: then
 clusters of a round of points, are made in parallel and committed in order. After a commit by which a cluster has become
 cheaper, the next few proposals are compared with that cluster alone, and those after them are made anew. So each point
 goes where it would if nothing were done in parallel. Step 5 visits one local cluster after the other.
+
+g is a data set; c and p are global clusters, p (the paper's letter) one that a point or local cluster may go to.
 """
 
-from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy
 
 from smallvar._sweeps.in_order cimport (
@@ -24,9 +25,7 @@ from smallvar._sweeps.in_order cimport (
 )
 from smallvar._sweeps.rows cimport row_at, weight_of
 from smallvar._sweeps.sums cimport (
-    WIDE_DIGITS,
     Sums,
-    Wide,
     move_points,
     sums_clear,
     sums_t,
@@ -85,7 +84,7 @@ cdef struct LocalMoves:         # of a data set's local clusters in step 5, by t
     const double* no_offset     # zeros
 
 
-cdef struct Elimination:        # of local clusters, a data set at a time
+cdef struct Drop:               # of local clusters, a data set at a time
     Py_ssize_t n_kept
     int* kept                   # the global clusters that the data set keeps, ascending
     double* loss                # of each global cluster: what its points there would cost more without it
@@ -171,76 +170,77 @@ cdef class HDPSweep(InOrderSweep):
         The points of such a cluster go to the nearest center of those that their data set keeps.
         """
         cdef Py_ssize_t start = 0, stop, dropped = 0
-        cdef Elimination elimination
+        cdef Drop drop
         cdef int[::1] kept = np.empty(self.clusters.k, dtype=np.int32), second = np.empty(self.points.n, dtype=np.int32)
         cdef double[::1] loss = np.empty(self.clusters.k), gap = np.empty(self.points.n)
         if not self.is_summed:
             raise ValueError("points must be in clusters, by start or a sweep")
-        elimination.kept, elimination.loss = &kept[0], &loss[0]
-        elimination.second, elimination.gap = &second[0], &gap[0]
+        drop.kept, drop.loss = &kept[0], &loss[0]
+        drop.second, drop.gap = &second[0], &gap[0]
         with nogil:
             while start < self.points.n:
                 stop = end_of_group(&self.points, start, self.points.n)
-                dropped += self.drop_of_set(start, stop, &elimination)
+                dropped += self.drop_of_set(start, stop, &drop)
                 start = stop
         return dropped
 
-    cdef Py_ssize_t drop_of_set(self, Py_ssize_t start, Py_ssize_t stop, Elimination* e) except -1 nogil:
-        """The part of `drop` for the data set of the points start..stop-1."""
+    cdef Py_ssize_t drop_of_set(self, Py_ssize_t start, Py_ssize_t stop, Drop* drop) except -1 nogil:
+        """The part of `drop` for the data set of the points start..stop-1; returns how many it gives up."""
         cdef Py_ssize_t g = self.points.group[start], i, m, before, least, dropped = NONE
         cdef int* row = &self.local.row[g, 0]
-        e.n_kept = 0
+        drop.n_kept = 0
         for m in range(self.clusters.k):
             if row[m] != NONE:
-                e.kept[e.n_kept] = <int> m
-                e.n_kept += 1
-        before = e.n_kept
-        while e.n_kept > 1:
-            for m in range(e.n_kept):
-                e.loss[e.kept[m]] = 0.0
+                drop.kept[drop.n_kept] = <int> m
+                drop.n_kept += 1
+        before = drop.n_kept
+        while drop.n_kept > 1:
+            for m in range(drop.n_kept):
+                drop.loss[drop.kept[m]] = 0.0
+            # the points of the cluster dropped last are handed on, and the losses of all others are added up anew
             for i in range(start, stop):
-                # a second cluster stays what it is until it is dropped, or becomes the point's own
-                if dropped == NONE or self.label[i] == dropped or e.second[i] == dropped:
+                # what a point's second cluster is, changes only where that one or its own was dropped
+                if dropped == NONE or self.label[i] == dropped or drop.second[i] == dropped:
                     if self.label[i] == dropped:
-                        self.reassign(i, e.second[i])
-                    self.find_second(i, e)
-                    self.check_signals(e.n_kept * self.points.d)
-                e.loss[self.label[i]] += e.gap[i]
+                        self.reassign(i, drop.second[i])
+                    self.find_second(i, drop)
+                    self.check_signals(drop.n_kept * self.points.d)
+                drop.loss[self.label[i]] += drop.gap[i]
             if dropped != NONE:
                 self.remove_local(g, dropped)
             least = 0
-            for m in range(1, e.n_kept):
-                if e.loss[e.kept[m]] < e.loss[e.kept[least]]:
+            for m in range(1, drop.n_kept):
+                if drop.loss[drop.kept[m]] < drop.loss[drop.kept[least]]:
                     least = m
-            dropped = e.kept[least]
-            if not e.loss[dropped] < self.lam_local:
-                return before - e.n_kept
-            e.n_kept -= 1
-            for m in range(least, e.n_kept):
-                e.kept[m] = e.kept[m + 1]
+            dropped = drop.kept[least]
+            if not drop.loss[dropped] < self.lam_local:
+                return before - drop.n_kept
+            drop.n_kept -= 1
+            for m in range(least, drop.n_kept):
+                drop.kept[m] = drop.kept[m + 1]
         if dropped != NONE:  # a single cluster is left
             for i in range(start, stop):
-                self.reassign(i, e.kept[0])
+                self.reassign(i, drop.kept[0])
             self.remove_local(g, dropped)
-        return before - e.n_kept
+        return before - drop.n_kept
 
     cdef int remove_local(self, Py_ssize_t g, Py_ssize_t c) except -1 nogil:
         """Data set g has no points in cluster c any more, and would have to pay for it again."""
         self.clusters.offset[g * self.clusters.capacity + c] = self.lam_local
         return self.local.give_back(&self.local.row[g, c])
 
-    cdef void find_second(self, Py_ssize_t i, Elimination* e) noexcept nogil:
+    cdef void find_second(self, Py_ssize_t i, Drop* drop) noexcept nogil:
         """Set ``second`` and ``gap`` of point i."""
         cdef Py_ssize_t m, d = self.points.d
         cdef const double* x = row_at(&self.points.rows, i, self.scratch.rows)
         cdef double assigned = squared_distance(x, &self.centers[self.label[i], 0], d), best = 0.0, distance
-        e.second[i] = NONE
-        for m in range(e.n_kept):
-            if e.kept[m] != self.label[i]:
-                distance = squared_distance(x, &self.centers[e.kept[m], 0], d)
-                if e.second[i] == NONE or distance < best:
-                    e.second[i], best = e.kept[m], distance
-        e.gap[i] = weight_of(&self.points.rows, i) * (best - assigned)
+        drop.second[i] = NONE
+        for m in range(drop.n_kept):
+            if drop.kept[m] != self.label[i]:
+                distance = squared_distance(x, &self.centers[drop.kept[m], 0], d)
+                if drop.second[i] == NONE or distance < best:
+                    drop.second[i], best = drop.kept[m], distance
+        drop.gap[i] = weight_of(&self.points.rows, i) * (best - assigned)
 
     # ---- the global clusters ----------------------------------------------------------------------------------
 
@@ -297,7 +297,6 @@ cdef class HDPSweep(InOrderSweep):
         """Steps 4 to 6; returns whether anything changed, and how many global clusters were created."""
         cdef Py_ssize_t before = self.clusters.k, created
         cdef bint same
-        cdef int64_t[:, ::1] digits = np.empty((self.scratch.threads, WIDE_DIGITS), dtype=np.int64)
         memcpy(&self.previous_label[0], &self.label[0], self.points.n * sizeof(int))
         self.farthest = 0.0
         self.visit_points(0, self.points.n)
@@ -308,9 +307,7 @@ cdef class HDPSweep(InOrderSweep):
             same = created == 0 and memcmp(&self.previous_label[0], &self.label[0], self.points.n * sizeof(int)) == 0
         self.move_centers()
         with nogil:
-            self.error = squared_error(
-                &self.points, &self.scratch, &self.centers[0, 0], &self.label[0], <Wide*> &digits[0, 0]
-            )
+            self.error = squared_error(&self.points, &self.scratch, &self.centers[0, 0], &self.label[0])
         return not same, created
 
     cpdef Py_ssize_t visit_points(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most=NO_CAP) except -1:
@@ -539,10 +536,11 @@ cdef class HDPSweep(InOrderSweep):
         """Step 6: means over all data sets; clusters without points are removed, the others numbered anew."""
         cdef Py_ssize_t k = 0, p, i, g, j, k_before = self.clusters.k
         cdef const sums_t* sums = &self.total.s
-        cdef int[::1] number = np.full(k_before, NONE, dtype=np.int32)
+        cdef int[::1] number = np.empty(k_before, dtype=np.int32)
         cdef double weight
         with nogil:
             for p in range(k_before):
+                number[p] = NONE
                 if sums.count[p]:
                     number[p] = <int> k
                     weight = sums_weight(sums, p)
@@ -636,9 +634,8 @@ cdef class HDPSweep(InOrderSweep):
 
     def squares(self, const double[:, ::1] centers):
         """The exact sum of weighted squared distances to the assigned ones of centers (IN, k x d), as int64 digits."""
-        cdef int64_t[:, ::1] digits = np.empty((self.scratch.threads, WIDE_DIGITS), dtype=np.int64)
         if centers.shape[0] != self.clusters.k or centers.shape[1] != self.points.d:
             raise ValueError(f"centers must have shape ({self.clusters.k}, {self.points.d})")
         with nogil:
-            squared_error(&self.points, &self.scratch, &centers[0, 0], &self.label[0], <Wide*> &digits[0, 0])
-        return np.asarray(digits[0]).copy()
+            squared_error(&self.points, &self.scratch, &centers[0, 0], &self.label[0])
+        return np.asarray(self.digits[0]).copy()

@@ -1,5 +1,7 @@
 """Parallel proposals for sweeps that visit one point after the other. See in_order.pyx."""
 
+from libc.stdint cimport int64_t
+
 from smallvar._sweeps.rows cimport Rows
 from smallvar._sweeps.sums cimport Wide
 
@@ -37,6 +39,7 @@ cdef struct Scratch:    # each thread has its own row
     double* rows        # threads x (d x POINTS): the points that costs are computed for
     double* costs       # threads x capacity
     double* factors     # threads x capacity
+    Wide* sums          # threads: exact sums
 
 
 cdef inline double* row_buffer(const Points* points, const Scratch* scratch, int thread) noexcept nogil:
@@ -65,7 +68,7 @@ cdef void propose(
     int* label, double* cost,
 ) noexcept nogil
 cdef double squared_error(
-    const Points* points, const Scratch* scratch, const double* centers, const int* label, Wide* sums,
+    const Points* points, const Scratch* scratch, const double* centers, const int* label,
 ) noexcept nogil
 
 
@@ -74,7 +77,8 @@ cdef class InOrderSweep:
     cdef Clusters clusters
     cdef Scratch scratch
     cdef list point_arrays              # keeps the buffers of points, and scratch.rows, alive
-    cdef list cluster_arrays            # those of clusters, and the rest of scratch
+    cdef list cluster_arrays            # those of clusters, and scratch.costs and factors
+    cdef int64_t[:, ::1] digits         # that of scratch.sums
     cdef Py_ssize_t work                # multiply-adds since the last check for signals
     cdef Py_ssize_t round_length        # points of the next round, at most
 

@@ -11,7 +11,6 @@ many more proposals are made than committed.
 """
 
 from cython.parallel cimport prange
-from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
@@ -42,7 +41,7 @@ cdef void propose_chunk(
     cdef const double* factor = clusters.factor
     cdef double* weights = scratch.factors + thread * clusters.capacity
     if points.rows.weight != NULL:
-        factor = weights
+        factor = weights  # of the point, for every cluster
     stop = min(stop, i + CHUNK)
     while i < stop:
         last = min(stop, i + POINTS)
@@ -91,7 +90,7 @@ cdef void propose(
 
 cdef void error_chunk(
     const Points* points, const Scratch* scratch, const double* centers, const int* label, Py_ssize_t chunk,
-    Wide* sums, int thread,
+    int thread,
 ) noexcept nogil:
     """Add weighted squared distances of a chunk to the sum of this thread."""
     cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(points.n, start + CHUNK)
@@ -102,30 +101,28 @@ cdef void error_chunk(
         distance[i - start] = squared_distance(x, centers + label[i] * points.d, points.d)
         if points.rows.weight != NULL:
             distance[i - start] *= points.rows.weight[i]
-    wide_add(sums[thread].digit, distance, stop - start)
+    wide_add(scratch.sums[thread].digit, distance, stop - start)
 
 
 cdef double squared_error(
-    const Points* points, const Scratch* scratch, const double* centers, const int* label, Wide* sums,
+    const Points* points, const Scratch* scratch, const double* centers, const int* label,
 ) noexcept nogil:
-    """Weighted sum of squared distances to the assigned centers (k x d), rounded once.
-
-    OUT sums (threads,): the first is the exact sum
-    """
+    """Weighted sum of squared distances to the assigned centers (k x d), rounded once; scratch.sums[0] is exact."""
     cdef int thread
+    # each thread adds up its chunks; exact sums depend neither on which these are nor on the order
     cdef Py_ssize_t chunk, n_chunks = (points.n + CHUNK - 1) // CHUNK
     cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if points.n * points.d >= PAYS else 1)
-    memset(sums, 0, scratch.threads * sizeof(Wide))
+    memset(scratch.sums, 0, scratch.threads * sizeof(Wide))
     if loop.threads == 1:
         for chunk in range(n_chunks):
-            error_chunk(points, scratch, centers, label, chunk, sums, 0)
+            error_chunk(points, scratch, centers, label, chunk, 0)
     else:
         for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            error_chunk(points, scratch, centers, label, chunk, sums, begin_chunk(&loop))
+            error_chunk(points, scratch, centers, label, chunk, begin_chunk(&loop))
     end_loop(&loop)
     for thread in range(1, loop.threads):
-        wide_unite(sums[0].digit, sums[thread].digit)
-    return wide_read(sums[0].digit, 0, WIDE_DIGITS)
+        wide_unite(scratch.sums[0].digit, scratch.sums[thread].digit)
+    return wide_read(scratch.sums[0].digit, 0, WIDE_DIGITS)
 
 
 cdef class InOrderSweep:
@@ -140,7 +137,8 @@ cdef class InOrderSweep:
             groups = group
             self.points.group = &groups[0]
         rows = np.empty(threads * d * POINTS)
-        self.scratch.threads, self.scratch.rows = threads, &rows[0]
+        self.digits = np.empty((threads, WIDE_DIGITS), dtype=np.int64)
+        self.scratch.threads, self.scratch.rows, self.scratch.sums = threads, &rows[0], <Wide*> &self.digits[0, 0]
         self.point_arrays = [X, order, group, None if weight is None else weight.base, rows]
 
     cdef void reserve(self, Py_ssize_t capacity, Py_ssize_t sets):
@@ -148,6 +146,7 @@ cdef class InOrderSweep:
         cdef double[:, ::1] columns, offset
         cdef double[::1] factor, costs
         cdef Py_ssize_t k = self.clusters.k, threads = self.scratch.threads
+        # old pointers end here: nothing keeps one across this call
         arrays = [np.zeros((self.points.d, capacity)), np.zeros((sets, capacity)), np.ones(capacity)]
         if k:
             for array, old in zip(arrays, self.cluster_arrays):
@@ -201,6 +200,7 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
         raise ValueError(f"factor must be of {k} centers, without groups and weights")
     sweep.attach(X, None, group, n_threads, weight)
     sweep.reserve(centers.shape[0], offset.shape[0])
+    # tables that are only read are the caller's
     sweep.clusters.factor = NULL if factor is None else <double*> &factor[0]
     sweep.clusters.offset = <double*> &offset[0, 0]
     sweep.clusters.k = centers.shape[0]
@@ -219,12 +219,11 @@ def error_of(X, const int[::1] labels, const double[:, ::1] centers, int n_threa
     """Weighted sum of squared distances of rows of X (IN) to their centers (IN, k x d), rounded once."""
     cdef InOrderSweep sweep = InOrderSweep()
     cdef double error
-    cdef int64_t[:, ::1] digits = np.empty((n_threads, WIDE_DIGITS), dtype=np.int64)
     if centers.shape[1] != X.shape[1] or labels.shape[0] != X.shape[0]:
         raise ValueError("centers and labels must match X")
     if X.shape[0] and not 0 <= np.min(labels) <= np.max(labels) < centers.shape[0]:
         raise ValueError(f"labels must be >= 0 and < {centers.shape[0]}")
     sweep.attach(X, None, None, n_threads, weight)
     with nogil:
-        error = squared_error(&sweep.points, &sweep.scratch, &centers[0, 0], &labels[0], <Wide*> &digits[0, 0])
+        error = squared_error(&sweep.points, &sweep.scratch, &centers[0, 0], &labels[0])
     return error

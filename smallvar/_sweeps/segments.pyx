@@ -93,7 +93,7 @@ cdef Py_ssize_t forward(
     for c in range(k):
         before = above[c]
         if state < 0:
-            before = 0.0
+            before = 0.0        # a sequence begins in any state, without a price
         elif before > price:
             before = price
             moved[c // WORD] |= <uint64_t> 1 << (c % WORD)
@@ -104,6 +104,7 @@ cdef Py_ssize_t forward(
             least = c
     if state >= 0 and above[state] == best:
         least = state
+    # costs stay small beside the rounding of long sums, as only differences between states are kept
     for c in range(k):
         above[c] -= best
     return least
@@ -138,6 +139,7 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
     centers : IN array (k, d);  price : finite, >= 0
     """
     cdef Py_ssize_t i, q = 0, start = 0, stop, block, n = X.shape[0], d = X.shape[1], k = centers.shape[0]
+    # costs of whole vectors of states; those beyond k are never read
     cdef Py_ssize_t width = (k + 7) // 8 * 8, words = (k + WORD - 1) // WORD, work = 0
     cdef Rows rows = rows_of(X, weight, None)
     cdef Centers packed
@@ -282,7 +284,8 @@ cdef void thin_out(Candidates* candidates) noexcept nogil:
     highest = candidates.sorted_values[left - 1] if left > 0 else -HUGE_VAL
     for c in range(old):
         left -= value[c] < highest
-    for c in range(candidates.size):     # left are now those equal to the highest
+    # left is now how many of those equal to the highest stay
+    for c in range(candidates.size):
         stays = c >= old or value[c] < highest
         if not stays and value[c] == highest and left > 0:
             stays = True
@@ -352,6 +355,7 @@ def pieces(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doubl
                 last[i], prefix.least = candidates.row[best], candidates.value[best] + price
                 prune(&candidates, prefix.least, most)
                 poll_signals(&work, (candidates.size + 8) * (d + 4), WORK)
+            # from the end of the sequence back: where the last piece begins, the one before it ends
             i = begin[q + 1]
             while i > begin[q]:
                 i = last[i - 1]

@@ -9,7 +9,6 @@ from libc.math cimport HUGE_VAL
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.stopping cimport Stopping, begin_sweeps, record_sweep, should_continue
 from smallvar._sweeps.features.collapsed cimport collapsed_sweep, refresh
 from smallvar._sweeps.features.search cimport search
 from smallvar._sweeps.features.solver cimport add_feature, least_squares, place_features, read_sums, recount, remove
@@ -54,6 +53,7 @@ from smallvar._sweeps.features.state cimport (
 from smallvar._sweeps.features.sweeps cimport encode_pass, fixed_sweep, free_sweep
 from smallvar._sweeps.pool cimport next_item, run
 from smallvar._sweeps.rows cimport rows_of, weight_of
+from smallvar._sweeps.stopping cimport Stopping, begin_sweeps, record_sweep, should_continue
 
 from smallvar._sweeps.sums import Layout
 
