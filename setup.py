@@ -170,7 +170,7 @@ def extension(name):
 MODULES = (
     "pool",
     "parallel",
-    "ending",
+    "stopping",
     "rows",
     "sums",
     "scores",
@@ -184,7 +184,7 @@ MODULES = (
     "seeds",
     "merge",
     "residual_density",
-    "rounds",
+    "in_order",
     "dynamic",
     "hdp",
     "segments",

@@ -104,7 +104,7 @@ class Search:
         progress = self.progress = Progress(loop, self.X.shape[0])
         counts = self.counts = []
         sweep.start(centers)
-        while progress.goes_on:
+        while progress.should_continue:
             before = sweep.k
             moved = self.assign()
             other = None

@@ -210,7 +210,7 @@ class Start:
             if not self.are_means:
                 sweep.assign()
             sweep.move_centers()
-        while progress.goes_on:
+        while progress.should_continue:
             moved, opened = self.step()
             # a first sweep that keeps all labels: given centers have not moved to their means yet
             first = progress.n_iter == 0

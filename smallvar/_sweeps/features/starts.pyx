@@ -9,7 +9,6 @@ from libc.math cimport HUGE_VAL
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.ending cimport Ending, begin, goes_on, note
 from smallvar._sweeps.features.collapsed cimport collapsed_sweep, refresh
 from smallvar._sweeps.features.search cimport search
 from smallvar._sweeps.features.solver cimport add_feature, least_squares, place_features, read_sums, recount, remove
@@ -54,6 +53,7 @@ from smallvar._sweeps.features.state cimport (
 from smallvar._sweeps.features.sweeps cimport encode_pass, fixed_sweep, free_sweep
 from smallvar._sweeps.pool cimport next_item, run
 from smallvar._sweeps.rows cimport rows_of, weight_of
+from smallvar._sweeps.stopping cimport Stopping, begin_sweeps, record_sweep, should_continue
 
 from smallvar._sweeps.sums import Layout
 
@@ -165,12 +165,12 @@ cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
 
 cdef int converge(const Problem* p, Start* s) except -1 nogil:
     """Sweeps until nothing changes, or tol or max_iter ends them."""
-    cdef Ending ending
+    cdef Stopping stopping
     cdef bint was_solved, fixed_point
     cdef double fall, previous
-    begin(&ending, p.max_iter, p.tol, p.n)
+    begin_sweeps(&stopping, p.max_iter, p.tol, p.n)
     s.converged = False
-    while goes_on(&ending):
+    while should_continue(&stopping):
         was_solved = s.solved
         s.changes = s.created = s.removed = 0
         if p.rule == COLLAPSED:
@@ -196,8 +196,8 @@ cdef int converge(const Problem* p, Start* s) except -1 nogil:
                 (<object> p.callback)(s.number + 1, s.n_iter, s.k, s.objective, s.changes, s.created)
         fixed_point = was_solved and not (s.changes or s.created or s.removed)
         previous = s.path[s.n_path - 2] if s.n_path > 1 else s.objective
-        note(&ending, s.objective, previous, s.path[0], not fixed_point, s.created > 0, fixed_point)
-    s.converged = ending.converged or ending.enough
+        record_sweep(&stopping, s.objective, previous, s.path[0], not fixed_point, s.created > 0, fixed_point)
+    s.converged = stopping.converged or stopping.within_tol
     return 0
 
 
