@@ -134,12 +134,14 @@ cdef void reduce_problem(State* state, Py_ssize_t dropped, Py_ssize_t d) noexcep
 
 cdef double leverage(const State* state, const Row* row) noexcept nogil:
     """h = w z P z'; sets P z."""
-    cdef Py_ssize_t j
-    cdef const Collapsed* collapsed = &state.collapsed
-    cdef double h = 0.0
-    for j in range(row.size):
-        collapsed.p_z[j] = sf_dot(row.size, row.inverse + j * state.capacity, collapsed.z)
-        h += row.weight * collapsed.z[j] * collapsed.p_z[j]
+    cdef Py_ssize_t j, size = row.size, capacity = state.capacity
+    cdef const double* inverse = row.inverse
+    cdef const double* z = state.collapsed.z
+    cdef double* p_z = state.collapsed.p_z
+    cdef double w = row.weight, h = 0.0
+    for j in range(size):
+        p_z[j] = sf_dot(size, inverse + j * capacity, z)
+        h += w * z[j] * p_z[j]
     return h
 
 
@@ -169,13 +171,34 @@ cdef double drop_column(State* state, Row* row, Py_ssize_t d) noexcept nogil:
 
 cdef double set_residual(const State* state, const Row* row, Py_ssize_t d) noexcept nogil:
     """r = x - z A; returns ||r||^2."""
-    cdef Py_ssize_t j
-    cdef const Collapsed* collapsed = &state.collapsed
-    memcpy(collapsed.residual, collapsed.x, d * sizeof(double))
-    for j in range(row.size):
-        if collapsed.z[j] != 0.0:
-            sf_axpy(d, -1.0, row.features + j * d, collapsed.residual)
-    return sf_dot(d, collapsed.residual, collapsed.residual)
+    cdef Py_ssize_t j, size = row.size
+    cdef const double* features = row.features
+    cdef const double* z = state.collapsed.z
+    cdef double* residual = state.collapsed.residual
+    memcpy(residual, state.collapsed.x, d * sizeof(double))
+    for j in range(size):
+        if z[j] != 0.0:
+            sf_axpy(d, -1.0, features + j * d, residual)
+    return sf_dot(d, residual, residual)
+
+
+cdef double set_products(const State* state, const Row* row, Py_ssize_t d) noexcept nogil:
+    """A r, and A r and P z of the other rows; returns the sum of squares of x and the features."""
+    cdef Py_ssize_t j, size = row.size, capacity = state.capacity
+    cdef const double* features = row.features
+    cdef const double* gram = row.gram
+    cdef const double* residual = state.collapsed.residual
+    cdef const double* p_z = state.collapsed.p_z
+    cdef double* a_r = state.collapsed.a_r
+    cdef double* other_a_r = state.collapsed.other_a_r
+    cdef double* other_p_z = state.collapsed.other_p_z
+    cdef double f = row.f, t = row.t, rr = row.square, squares = sf_dot(d, state.collapsed.x, state.collapsed.x)
+    for j in range(size):
+        a_r[j] = sf_dot(d, features + j * d, residual)
+        other_a_r[j] = (a_r[j] - t * p_z[j] * rr) * f
+        other_p_z[j] = p_z[j] * f
+        squares += gram[j * capacity + j]
+    return squares
 
 
 cdef bint take_out(const Problem* problem, State* state, Row* row, Py_ssize_t i) noexcept nogil:
@@ -194,14 +217,9 @@ cdef bint take_out(const Problem* problem, State* state, Row* row, Py_ssize_t i)
         if 1.0 - h < DEPENDENT:
             return False
     row.square = set_residual(state, row, d)
-    squares = sf_dot(d, collapsed.x, collapsed.x)
     row.f = 1.0 / (1.0 - h)
     row.t = row.weight * row.f
-    for j in range(row.size):
-        collapsed.a_r[j] = sf_dot(d, row.features + j * d, collapsed.residual)
-        collapsed.other_a_r[j] = (collapsed.a_r[j] - row.t * collapsed.p_z[j] * row.square) * row.f
-        collapsed.other_p_z[j] = collapsed.p_z[j] * row.f
-        squares += row.gram[j * state.capacity + j]
+    squares = set_products(state, row, d)
     row.numerator, row.denominator = row.square * row.f * row.f, row.f
     row.cost = row.weight * row.numerator / row.denominator
     row.old_cost = row.cost if row.dropped < 0 else problem.lam
@@ -226,7 +244,8 @@ cdef void flip_bits(State* state, Row* row) noexcept nogil:
     cdef const double* ar = collapsed.a_r
     cdef const double* pj
     cdef const double* gj
-    cdef double w = row.weight, t = row.t, rr = row.square, sign, numerator, denominator
+    cdef double w = row.weight, t = row.t, rr = row.square, cost = row.cost, margin = row.margin, sign
+    cdef double numerator = row.numerator, denominator = row.denominator, new_numerator, new_denominator
     cdef bint flipped = True
     cdef int passes = 0
     while flipped and passes < PASSES:
@@ -235,17 +254,20 @@ cdef void flip_bits(State* state, Row* row) noexcept nogil:
         for j in range(size):
             pj, gj = row.inverse + j * capacity, row.gram + j * capacity
             sign = 1.0 - 2.0 * z[j]
-            numerator = row.numerator - 2.0 * sign * g[j] + gj[j] - 2.0 * t * pz[j] * ar[j] + t * t * rr * pz[j] * pz[j]
-            denominator = row.denominator + w * (2.0 * sign * q[j] + pj[j] + t * pz[j] * pz[j])
-            if not w * max(numerator, 0.0) / denominator < row.cost - row.margin:
+            new_numerator = (
+                numerator - 2.0 * sign * g[j] + gj[j] - 2.0 * t * pz[j] * ar[j] + t * t * rr * pz[j] * pz[j]
+            )
+            new_denominator = denominator + w * (2.0 * sign * q[j] + pj[j] + t * pz[j] * pz[j])
+            if not w * max(new_numerator, 0.0) / new_denominator < cost - margin:
                 continue
             for l in range(size):
                 g[l] -= sign * (gj[l] - t * (pz[j] * ar[l] + ar[j] * pz[l]) + t * t * rr * pz[j] * pz[l])
                 q[l] += sign * (pj[l] + t * pz[j] * pz[l])
             z[j] += sign
-            row.numerator, row.denominator = max(numerator, 0.0), denominator
-            row.cost = w * row.numerator / row.denominator
+            numerator, denominator = max(new_numerator, 0.0), new_denominator
+            cost = w * numerator / denominator
             flipped = True
+    row.numerator, row.denominator, row.cost = numerator, denominator, cost
 
 
 cdef void write_row(const Problem* problem, State* state, Py_ssize_t i, const double* z) noexcept nogil:
