@@ -33,6 +33,7 @@ from smallvar._sweeps.features.state cimport (
     bit,
     bits_of,
     check_interrupt,
+    old_bits_of,
     sf_axpy,
     sf_dot,
 )
@@ -235,7 +236,7 @@ cdef void flip_bits(State* state, Row* row) noexcept nogil:
 
     P- and G- = A- A-' are not stored: their entries follow from P, G, P z and A r as they are needed.
     """
-    cdef Py_ssize_t capacity = state.capacity, size = row.size, j, l
+    cdef Py_ssize_t capacity = state.capacity, size = row.size, j, k
     cdef Collapsed* collapsed = &state.collapsed
     cdef double* z = collapsed.z
     cdef double* g = collapsed.other_a_r
@@ -260,9 +261,9 @@ cdef void flip_bits(State* state, Row* row) noexcept nogil:
             new_denominator = denominator + w * (2.0 * sign * q[j] + pj[j] + t * pz[j] * pz[j])
             if not w * max(new_numerator, 0.0) / new_denominator < cost - margin:
                 continue
-            for l in range(size):
-                g[l] -= sign * (gj[l] - t * (pz[j] * ar[l] + ar[j] * pz[l]) + t * t * rr * pz[j] * pz[l])
-                q[l] += sign * (pj[l] + t * pz[j] * pz[l])
+            for k in range(size):
+                g[k] -= sign * (gj[k] - t * (pz[j] * ar[k] + ar[j] * pz[k]) + t * t * rr * pz[j] * pz[k])
+                q[k] += sign * (pj[k] + t * pz[j] * pz[k])
             z[j] += sign
             numerator, denominator = max(new_numerator, 0.0), new_denominator
             cost = w * numerator / denominator
@@ -272,17 +273,17 @@ cdef void flip_bits(State* state, Row* row) noexcept nogil:
 
 cdef void write_row(const Problem* problem, State* state, Py_ssize_t i, const double* z) noexcept nogil:
     """Make row i of Z z, a round of its own, and bring the sums up to date."""
-    cdef Py_ssize_t t = i // LANES, k
-    memcpy(state.round.old_bits, bits_of(state, t), state.k * LANES)
+    cdef Py_ssize_t tile = i // LANES, k
+    memcpy(old_bits_of(state, 0), bits_of(state, tile), state.k * LANES)
     for k in range(state.k):
         bit(state, i, k)[0] = z[k] != 0.0
     state.round.changed[0] = 1 << (i % LANES)
-    add_round(problem, state, t * LANES, t * LANES + 1, True)
+    add_round(problem, state, tile * LANES, tile * LANES + 1, True)
 
 
 cdef int replace_row(const Problem* problem, State* state, const Row* row) except -1 nogil:
     """Take the new row over the same columns: two rank-one updates, one for the old row and one for the new."""
-    cdef Py_ssize_t d = problem.points.d, size = row.size, j, l
+    cdef Py_ssize_t d = problem.points.d, size = row.size, j, k
     cdef Collapsed* collapsed = &state.collapsed
     cdef double* u = collapsed.step  # w P- z / (1 + w z P- z')
     cdef const double* g = collapsed.other_a_r
@@ -296,18 +297,18 @@ cdef int replace_row(const Problem* problem, State* state, const Row* row) excep
     for j in range(size):
         pj, gj = row.inverse + j * state.capacity, row.gram + j * state.capacity
         sf_axpy(d, -t * pz[j], collapsed.residual, row.features + j * d)
-        for l in range(size):
-            pj[l] += t * pz[j] * pz[l]
-            gj[l] += t * t * rr * pz[j] * pz[l] - t * (pz[j] * ar[l] + ar[j] * pz[l])
+        for k in range(size):
+            pj[k] += t * pz[j] * pz[k]
+            gj[k] += t * t * rr * pz[j] * pz[k] - t * (pz[j] * ar[k] + ar[j] * pz[k])
     rr = set_residual(state, row, d)
     for j in range(size):
         u[j] = row.weight * q[j] / row.denominator
     for j in range(size):
         pj, gj = row.inverse + j * state.capacity, row.gram + j * state.capacity
         sf_axpy(d, u[j], collapsed.residual, row.features + j * d)
-        for l in range(size):
-            pj[l] -= u[j] * q[l]
-            gj[l] += u[j] * g[l] + g[j] * u[l] + u[j] * u[l] * rr
+        for k in range(size):
+            pj[k] -= u[j] * q[k]
+            gj[k] += u[j] * g[k] + g[j] * u[k] + u[j] * u[k] * rr
     collapsed.n_updates += 1
     if collapsed.n_updates >= max(<Py_ssize_t> REFRESH, size) or row.f > STRETCH or row.denominator > STRETCH:
         refresh(problem, state)

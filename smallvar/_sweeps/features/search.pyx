@@ -22,15 +22,12 @@ from smallvar._sweeps.features.state cimport (
     RowSearch,
     Scratch,
     State,
-    bits_of,
     check_interrupt,
     chunk_count,
+    residuals,
     sf_dots,
-    sf_load_bits,
-    sf_residual,
     threads_for,
     tile_count,
-    tile_of,
     work_tiles,
 )
 from smallvar._sweeps.features.sweeps cimport keep_better
@@ -92,7 +89,7 @@ cdef bint factorize(State* state) noexcept nogil:
             value = gram[search.order[i] * capacity + search.order[j]]
             for m in range(i):
                 value -= r[m * capacity + i] * r[m * capacity + j]
-            value /= r[i * capacity + i]
+            value /= r[i * capacity + i]  # the diagonal is positive: no pivot is below alpha
             r[i * capacity + j] = value
             search.pivots[j] = max(search.alpha, search.pivots[j] - value * value)
     return True
@@ -105,6 +102,7 @@ cdef double set_targets(const State* state, int lane, Scratch* scratch) noexcept
     cdef const Py_ssize_t* order = state.search.order
     cdef Level* levels = scratch.levels
     cdef double value, square = 0.0
+    # R'y = A x + alpha / 2, forward
     for i in range(k):
         value = scratch.dots[order[i] * LANES + lane] + 0.5 * state.search.alpha
         for j in range(i):
@@ -127,15 +125,16 @@ cdef bint search_row(const State* state, int lane, Scratch* scratch) noexcept no
     cdef Level* level = levels + i
     cdef double bound = set_targets(state, lane, scratch) * (1.0 - TIE), value, sum_
     cdef bint is_better = False
+    # the row so far is the bound; each step chooses a bit of level i, given those above
     level.left, level.n_tried = level.target, 0
     while n_nodes < NODES:
-        if level.n_tried == 2:
+        if level.n_tried == 2:  # back to the bit above
             i += 1
             if i == k:
                 break
             level = levels + i
             continue
-        if level.n_tried == 0:
+        if level.n_tried == 0:  # the nearer value first
             level.bit = 1.0 if level.left > 0.5 * r[i * capacity + i] else 0.0
         else:
             level.bit = 1.0 - level.bit
@@ -167,23 +166,21 @@ cdef void search_chunk(
     const Problem* problem, State* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t chunk, int thread
 ) noexcept nogil:
     """Better rows for one chunk of the tiles first..last-1."""
-    cdef Py_ssize_t t, t0 = first + chunk * CHUNK, d = problem.points.d
+    cdef Py_ssize_t tile, first_tile = first + chunk * CHUNK
     cdef Scratch* scratch = state.scratch + thread
     cdef double squares[LANES]
     cdef const double* x
     cdef int changed, lane
-    for t in range(t0, min(last, t0 + CHUNK)):
-        x = tile_of(&problem.points, t, scratch.x)
-        sf_load_bits(state.k, bits_of(state, t), scratch.z)
-        sf_residual(d, state.k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares)
-        sf_dots(d, state.k, state.capacity, x, state.features.transposed, scratch.dots)
+    for tile in range(first_tile, min(last, first_tile + CHUNK)):
+        x = residuals(problem, state, tile, scratch, squares)
+        sf_dots(problem.points.d, state.k, state.capacity, x, state.features.transposed, scratch.dots)
         changed = 0
-        for lane in range(min(problem.points.n - t * LANES, <Py_ssize_t> LANES)):
-            state.assignments.squares[t * LANES + lane] = squares[lane]
+        for lane in range(min(problem.points.n - tile * LANES, <Py_ssize_t> LANES)):
+            state.assignments.squares[tile * LANES + lane] = squares[lane]
             if squares[lane] > 0.0 and search_row(state, lane, scratch):
                 changed |= 1 << lane
         if changed:
-            keep_better(problem, state, t, changed, squares, scratch)
+            keep_better(problem, state, tile, x, changed, squares, scratch)
 
 
 cdef void search_tiles(const Problem* problem, State* state, Py_ssize_t first, Py_ssize_t last) noexcept nogil:

@@ -26,6 +26,7 @@ from smallvar._sweeps.features.state cimport (
     check_interrupt,
     chunk_count,
     grow,
+    old_bits_of,
     residual_of,
     round_tiles,
     sf_axpy,
@@ -58,25 +59,25 @@ cdef void cut_weight(const Bins* bins, Py_ssize_t d, double weight, double* piec
 
 
 cdef void cut_point(
-    const Problem* problem, Py_ssize_t i, const double* tile, Scratch* scratch
+    const Problem* problem, Py_ssize_t i, const double* x, Scratch* scratch
 ) noexcept nogil:
-    """The pieces of w and w x of point i. ``tile``: where x lies if the columns of X are apart."""
+    """The pieces of w and w x of point i. IN x: of its tile, where columns of X are apart."""
     cdef Py_ssize_t d = problem.points.d, n_bins = problem.bins.of_zx
-    cdef const void* x = problem.points.rows.x
+    cdef const void* rows = problem.points.rows.x
     cdef const double* magic = problem.bins.magic
     cdef double weight = weight_of(&problem.points.rows, i)
     cut_weight(&problem.bins, d, weight, scratch.weight_pieces)
     if problem.points.rows.col != 1:
-        sf_cut_d(d, n_bins, weight, tile + i % LANES, LANES, magic, scratch.pieces)
+        sf_cut_d(d, n_bins, weight, x + i % LANES, LANES, magic, scratch.pieces)
     elif problem.points.rows.single:
-        sf_cut_f(d, n_bins, weight, point(<const float*> x, &problem.points.rows, i), 1, magic, scratch.pieces)
+        sf_cut_f(d, n_bins, weight, point(<const float*> rows, &problem.points.rows, i), 1, magic, scratch.pieces)
     else:
-        sf_cut_d(d, n_bins, weight, point(<const double*> x, &problem.points.rows, i), 1, magic, scratch.pieces)
+        sf_cut_d(d, n_bins, weight, point(<const double*> rows, &problem.points.rows, i), 1, magic, scratch.pieces)
 
 
 cdef void add_row(
     const Problem* problem, Py_ssize_t size, const unsigned char* old, const unsigned char* new, Py_ssize_t i,
-    const double* tile, double* sums, Scratch* scratch
+    const double* x, double* sums, Scratch* scratch
 ) noexcept nogil:
     """Add to sums (zz_bins, users, zx_bins, one after the other) what changes as a row of Z becomes a new one.
 
@@ -91,7 +92,7 @@ cdef void add_row(
         k += 1
     if k == size:
         return
-    cut_point(problem, i, tile, scratch)
+    cut_point(problem, i, x, scratch)
     for k in range(k, size):
         if old[k * LANES] == new[k * LANES]:
             continue
@@ -116,19 +117,19 @@ cdef void add_chunk(
     int thread
 ) noexcept nogil:
     """Partial sum ``chunk``: what ``length`` tiles of the round first..last-1 change."""
-    cdef Py_ssize_t t, i, t0 = first + chunk * length
+    cdef Py_ssize_t tile, i, first_tile = first + chunk * length
     cdef const double* x
     cdef const unsigned char* old
     cdef double* sums = state.sums.partial + chunk * sums_size(problem, state.k)
     cdef Scratch* scratch = state.scratch + thread
-    for t in range(t0, min(last, t0 + length)):
-        if not state.round.changed[t - first]:
+    for tile in range(first_tile, min(last, first_tile + length)):
+        if not state.round.changed[tile - first]:
             continue
-        x = tile_of(&problem.points, t, scratch.x) if problem.points.rows.col != 1 else NULL
-        old = state.round.old_bits + (t - first) * state.capacity * LANES
-        for i in range(t * LANES, min(problem.points.n, (t + 1) * LANES)):
-            if (state.round.changed[t - first] >> (i % LANES)) & 1:
-                add_row(problem, state.k, old + i % LANES, bits_of(state, t) + i % LANES, i, x, sums, scratch)
+        x = tile_of(&problem.points, tile, scratch.x) if problem.points.rows.col != 1 else NULL
+        old = old_bits_of(state, tile - first)
+        for i in range(tile * LANES, min(problem.points.n, (tile + 1) * LANES)):
+            if (state.round.changed[tile - first] >> (i % LANES)) & 1:
+                add_row(problem, state.k, old + i % LANES, bits_of(state, tile) + i % LANES, i, x, sums, scratch)
 
 
 cdef void add_round(
@@ -183,18 +184,18 @@ cdef void read_sums(const Problem* problem, State* state) noexcept nogil:
 
 cdef int recount(const Problem* problem, State* state, Py_ssize_t n_counted) except -1 nogil:
     """Sum up the rows of Z, where the sums of the first ``n_counted`` features are there already."""
-    cdef Py_ssize_t first = 0, last, t, capacity = state.capacity, length = round_tiles(problem)
+    cdef Py_ssize_t first = 0, last, tile, capacity = state.capacity, length = round_tiles(problem)
     cdef Py_ssize_t n_tiles = problem.points.n_tiles, n = problem.points.n, d = problem.points.d
-    cdef unsigned char* old_bits = state.round.old_bits
     if n_counted == 0:
         memset(state.sums.zz_bins, 0, problem.bins.of_zz * capacity * capacity * sizeof(double))
         memset(state.sums.zx_bins, 0, capacity * problem.bins.of_zx * d * sizeof(double))
         memset(state.sums.users, 0, capacity * sizeof(double))
     while first < n_tiles:
         last = min(n_tiles, first + length)
-        memset(old_bits, 0, length * capacity * LANES)
-        for t in range(first, last):
-            memcpy(old_bits + (t - first) * capacity * LANES, bits_of(state, t), n_counted * LANES)
+        # as if the rows had been zero but for the features counted
+        memset(state.round.old_bits, 0, length * capacity * LANES)
+        for tile in range(first, last):
+            memcpy(old_bits_of(state, tile - first), bits_of(state, tile), n_counted * LANES)
         memset(state.round.changed, 255, last - first)
         add_round(problem, state, first * LANES, min(n, last * LANES), True)
         check_interrupt(state, (last - first) * LANES * d * state.k)
@@ -270,10 +271,10 @@ cdef int add_residual(const Problem* problem, State* state, Py_ssize_t i) except
 
 
 cdef void compact_chunk(State* state, Py_ssize_t n_kept, Py_ssize_t n_tiles, Py_ssize_t chunk) noexcept nogil:
-    cdef Py_ssize_t t, i
+    cdef Py_ssize_t tile, i
     cdef unsigned char* bits
-    for t in range(chunk * CHUNK, min(n_tiles, (chunk + 1) * CHUNK)):
-        bits = bits_of(state, t)
+    for tile in range(chunk * CHUNK, min(n_tiles, (chunk + 1) * CHUNK)):
+        bits = bits_of(state, tile)
         for i in range(n_kept):
             memcpy(bits + i * LANES, bits + state.solver.kept[i] * LANES, LANES)
         memset(bits + n_kept * LANES, 0, (state.k - n_kept) * LANES)
@@ -392,7 +393,7 @@ cdef void least_norm(State* state, Py_ssize_t k, Py_ssize_t rank, Py_ssize_t d) 
     Z = Z_S C for the independent columns S (kept[:rank]): those of C are the identity, the others M_SS^-1 M_S,rest with
     M = Z'WZ.  INOUT solver.solution: A_S in its first rows, then A.
     """
-    cdef Py_ssize_t capacity = state.capacity, n_rest = k - rank, i, j, q
+    cdef Py_ssize_t capacity = state.capacity, n_rest = k - rank, i, j, m
     cdef Solver* solver = &state.solver
     cdef double* c = solver.dependent  # rank x n_rest: the columns of C behind the identity
     cdef double* factor = solver.dependent_factor
@@ -407,8 +408,8 @@ cdef void least_norm(State* state, Py_ssize_t k, Py_ssize_t rank, Py_ssize_t d) 
     for i in range(rank):  # the Cholesky factor of C C', which exists: C C' is the identity plus a square
         for j in range(i + 1):
             value = factor[i * capacity + j]
-            for q in range(j):
-                value -= factor[i * capacity + q] * factor[j * capacity + q]
+            for m in range(j):
+                value -= factor[i * capacity + m] * factor[j * capacity + m]
             factor[i * capacity + j] = sqrt(value) if i == j else value / factor[j * capacity + j]
     solve(factor, capacity, rank, solver.solution, d, d)
     for j in range(n_rest):

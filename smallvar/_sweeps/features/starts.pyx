@@ -101,19 +101,19 @@ cdef inline double uniform(uint64_t* state) noexcept nogil:
 
 cdef void join_chunk(const Problem* problem, State* state, Py_ssize_t chunk, int thread) noexcept nogil:
     """Points of a chunk whose residual strictly shrinks take the last feature."""
-    cdef Py_ssize_t t, lane, i, k = state.k - 1, d = problem.points.d
+    cdef Py_ssize_t tile, lane, i, k = state.k - 1, d = problem.points.d
     cdef const double* feature = state.features.rows + k * d
     cdef const double* x
     cdef Scratch* scratch = state.scratch + thread
     cdef double squares[LANES]
     cdef double new_squares[LANES]
-    for t in range(chunk * CHUNK, min(problem.points.n_tiles, (chunk + 1) * CHUNK)):
-        x = tile_of(&problem.points, t, scratch.x)
-        sf_load_bits(k, bits_of(state, t), scratch.z)
+    for tile in range(chunk * CHUNK, min(problem.points.n_tiles, (chunk + 1) * CHUNK)):
+        x = tile_of(&problem.points, tile, scratch.x)
+        sf_load_bits(k, bits_of(state, tile), scratch.z)
         sf_residual(d, k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares)
         sf_with(d, scratch.residual, feature, new_squares)
         for lane in range(LANES):
-            i = t * LANES + lane
+            i = tile * LANES + lane
             if i < problem.points.n and new_squares[lane] < squares[lane]:
                 bit(state, i, k)[0] = 1
                 state.assignments.squares[i] = new_squares[lane]
@@ -357,14 +357,14 @@ cdef void start_chunk(
     double* objective, PyObject** error, int thread
 ) noexcept with gil:
     """One start. The first error ends all of them and is kept, which takes a Python thread state and so the GIL."""
-    cdef State* own = states + STATES * thread
-    if atomic_read(own.progress.stop):
+    cdef State* thread_states = states + STATES * thread
+    if atomic_read(thread_states.progress.stop):
         return
     try:
         with nogil:
-            run_in_thread(problem, own, capacity, threads, number, rng, mode, objective)
+            run_in_thread(problem, thread_states, capacity, threads, number, rng, mode, objective)
     except BaseException as raised:
-        if atomic_increment(own.progress.stop) == 0:
+        if atomic_increment(thread_states.progress.stop) == 0:
             Py_INCREF(raised)
             error[0] = <PyObject*> raised
 

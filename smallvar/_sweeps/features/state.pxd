@@ -257,6 +257,11 @@ cdef inline unsigned char* bits_of(const State* state, Py_ssize_t tile) noexcept
     return state.assignments.bits + tile * state.capacity * LANES
 
 
+cdef inline unsigned char* old_bits_of(const State* state, Py_ssize_t index) noexcept nogil:
+    """The rows of Z of tile ``index`` of the round, as they were before it, capacity x LANES."""
+    return state.round.old_bits + index * state.capacity * LANES
+
+
 cdef inline unsigned char* bit(const State* state, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
     """Where z_k of point i lies."""
     return bits_of(state, i // LANES) + k * LANES + i % LANES
@@ -292,6 +297,9 @@ cdef int check_interrupt(State* state, Py_ssize_t work) except -1 nogil
 cdef int push(Progress* progress, double value) except -1 nogil
 cdef void pack(Points* points) noexcept nogil
 cdef const double* tile_of(const Points* points, Py_ssize_t tile, double* space) noexcept nogil
+cdef const double* residuals(
+    const Problem* problem, const State* state, Py_ssize_t tile, Scratch* scratch, double* squares
+) noexcept nogil
 cdef void residual_of(const Problem* problem, State* state, Py_ssize_t i, double* residual) noexcept nogil
 cdef double total(const Problem* problem, State* state) noexcept nogil
 cdef double evaluate(const Problem* problem, State* state) noexcept nogil

@@ -74,7 +74,7 @@ cdef Py_ssize_t lay_out(const Problem* problem, State* state, char* arena) noexc
     cdef Py_ssize_t partials = max(<Py_ssize_t> 1, min(<Py_ssize_t> PARTIALS, length // 64))
     cdef Py_ssize_t sums = sums_size(problem, capacity), integer = sizeof(Py_ssize_t)
     cdef Scratch counted
-    cdef int t
+    cdef int thread
     state.assignments.bits = <unsigned char*> next_bytes(arena, &used, n_tiles * tile)
     state.assignments.squares = doubles(arena, &used, n_tiles * LANES)
     state.assignments.chunk_sums = doubles(arena, &used, chunk_count(n_tiles))
@@ -105,8 +105,8 @@ cdef Py_ssize_t lay_out(const Problem* problem, State* state, char* arena) noexc
     if problem.rule == COLLAPSED:
         lay_out_collapsed(&state.collapsed, capacity, d, arena, &used)
     state.scratch = <Scratch*> next_bytes(arena, &used, state.threads * <Py_ssize_t> sizeof(Scratch))
-    for t in range(state.threads):
-        lay_out_scratch(problem, &counted if arena == NULL else state.scratch + t, capacity, arena, &used)
+    for thread in range(state.threads):
+        lay_out_scratch(problem, &counted if arena == NULL else state.scratch + thread, capacity, arena, &used)
     return used
 
 
@@ -116,7 +116,7 @@ cdef int allocate(const Problem* problem, State* state, Py_ssize_t capacity, int
     cdef Py_ssize_t bytes, step
     cdef int flipped
     new.capacity, new.threads = max(<Py_ssize_t> 8, (capacity + 7) // 8 * 8), threads
-    bytes = lay_out(problem, &new, NULL)
+    bytes = lay_out(problem, &new, NULL)  # only counts them
     new.arena = <char*> new_memory(bytes)
     memset(new.arena, 0, bytes)
     lay_out(problem, &new, new.arena)
@@ -173,6 +173,7 @@ cdef void copy_state(const Problem* problem, const State* source, State* target)
     cdef const Sums* sums = &source.sums
     target.k = k
     copy_bits(problem, source, target)
+    # the capacities may differ, and with them where the rows of matrices begin
     memcpy(target.assignments.squares, source.assignments.squares, problem.points.n_tiles * LANES * sizeof(double))
     memcpy(target.features.rows, features.rows, k * d * sizeof(double))
     for j in range(d):
@@ -182,6 +183,7 @@ cdef void copy_state(const Problem* problem, const State* source, State* target)
     copy_square(features.gram, capacity, target.features.gram, target_capacity, k)
     memcpy(target.features.removed, features.removed, k)
     target.features.n_removed = features.n_removed
+    # sums behind the last feature have to be zero: a feature that is added begins with none
     memset(target.sums.users, 0, target_capacity * sizeof(double))
     memcpy(target.sums.users, sums.users, k * sizeof(double))
     memset(target.sums.zz_bins, 0, problem.bins.of_zz * target_capacity * target_capacity * sizeof(double))
@@ -198,15 +200,12 @@ cdef void copy_state(const Problem* problem, const State* source, State* target)
 
 cdef int grow(const Problem* problem, State* state) except -1 nogil:
     """Double the capacity. Everything is kept but scratch memory."""
-    cdef State bigger = state[0]
+    cdef State bigger = state[0]  # with the random generator, the progress and its path
     cdef Py_ssize_t tile, length = round_tiles(problem)
     allocate(problem, &bigger, 2 * state.capacity, state.threads)
     copy_state(problem, state, &bigger)
     for tile in range(length):
-        memcpy(
-            bigger.round.old_bits + tile * bigger.capacity * LANES,
-            state.round.old_bits + tile * state.capacity * LANES, state.k * LANES,
-        )
+        memcpy(old_bits_of(&bigger, tile), old_bits_of(state, tile), state.k * LANES)
     memcpy(bigger.round.changed, state.round.changed, length)
     if problem.rule == COLLAPSED:
         copy_square(state.collapsed.inverse, state.capacity, bigger.collapsed.inverse, bigger.capacity, state.k)
@@ -259,6 +258,7 @@ cdef void gather(const real_x* x, const Points* points, Py_ssize_t tile, double*
             n_moved = sf_gather_f(x + tile * LANES * points.rows.row, points.rows.row, points.d, out)
         else:
             n_moved = sf_gather_d(x + tile * LANES * points.rows.row, points.rows.row, points.d, out)
+    # the columns that do not fill a vector, or all
     for lane in range(LANES):
         i = tile * LANES + lane
         if i < points.n:
@@ -292,15 +292,16 @@ cdef void pack(Points* points) noexcept nogil:
         gather_tile(points, tile, points.packed + tile * points.d * LANES)
 
 
-cdef inline void residuals(
-    const Problem* problem, State* state, Py_ssize_t tile, Scratch* scratch, double* squares
+cdef const double* residuals(
+    const Problem* problem, const State* state, Py_ssize_t tile, Scratch* scratch, double* squares
 ) noexcept nogil:
-    """Residuals of a tile, in scratch.residual, and their squares."""
+    """Residuals of a tile (scratch.residual), their squares, and its rows of Z (scratch.z); returns x, d x LANES."""
     cdef const double* x = tile_of(&problem.points, tile, scratch.x)
     sf_load_bits(state.k, bits_of(state, tile), scratch.z)
     sf_residual(
         problem.points.d, state.k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares
     )
+    return x
 
 
 cdef void residual_of(const Problem* problem, State* state, Py_ssize_t i, double* residual) noexcept nogil:
@@ -331,18 +332,19 @@ cdef void total_chunk(
 cdef double total(const Problem* problem, State* state) noexcept nogil:
     """Sum of w ||r||^2, exact in three bins (see _sums.h), so that it depends on no order; sets chunk_sums."""
     cdef Py_ssize_t n = problem.points.n, n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
-    cdef int t, i, bits = 0, exponent
+    cdef int thread, i, bits = 0, exponent
     cdef double largest = sf_largest(n, state.assignments.squares, problem.points.rows.weight)
     cdef double[3] magic
     cdef double* total_bins = state.scratch.total_bins
     cdef ParallelLoop loop
+    # n numbers below 2^exponent: a piece of 52 - log2(n) bits can be added n times without rounding
     frexp(largest, &exponent)
     while (<Py_ssize_t> 1 << bits) < n:
         bits += 1
     for i in range(3):
         magic[i] = ldexp(1.5, exponent + 52 - (i + 1) * min(40, 52 - bits)) if largest > 0.0 else 0.0
-    for t in range(state.threads):
-        memset(state.scratch[t].total_bins, 0, 3 * sizeof(double))
+    for thread in range(state.threads):
+        memset(state.scratch[thread].total_bins, 0, 3 * sizeof(double))
     loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
     if loop.threads == 1:
         for chunk in range(n_chunks):
@@ -351,9 +353,10 @@ cdef double total(const Problem* problem, State* state) noexcept nogil:
         for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
             total_chunk(problem, state, magic, chunk, begin_chunk(&loop))
     end_loop(&loop)
-    for t in range(1, state.threads):
+    # exact, too, so that it does not matter which thread had which chunks
+    for thread in range(1, state.threads):
         for i in range(3):
-            total_bins[i] += state.scratch[t].total_bins[i]
+            total_bins[i] += state.scratch[thread].total_bins[i]
     return total_bins[2] + total_bins[1] + total_bins[0]
 
 

@@ -39,17 +39,17 @@ from smallvar._sweeps.features.state cimport (
     check_interrupt,
     chunk_count,
     lanes_of,
+    old_bits_of,
     residual_of,
+    residuals,
     row_work,
     sf_dots,
     sf_exact,
     sf_flip,
-    sf_load_bits,
     sf_residual,
     sf_store_bits,
     threads_for,
     tile_count,
-    tile_of,
     work_tiles,
 )
 from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
@@ -79,19 +79,17 @@ cdef inline void residuals_of_rows(
 
 
 cdef int keep_better(
-    const Problem* problem, State* state, Py_ssize_t tile, int changed, const double* squares, Scratch* scratch
+    const Problem* problem, State* state, Py_ssize_t tile, const double* x, int changed, const double* squares,
+    Scratch* scratch
 ) noexcept nogil:
     """Store those rows proposed for a tile, in scratch.z, whose residuals are shorter; returns their lanes.
 
     Residuals are computed anew: proposals come from squares without ||x||^2, in which more is rounded.
-    IN changed: lanes with a proposal; squares: LANES, of the residuals so far.
+    IN x: d x LANES; changed: lanes with a proposal; squares: LANES, of the residuals so far.
     """
     cdef double new_squares[LANES]
-    cdef const double* x = scratch.x
     cdef unsigned char* bits = bits_of(state, tile)
     cdef Py_ssize_t i, lane
-    if problem.points.packed != NULL:
-        x = problem.points.packed + tile * problem.points.d * LANES
     residuals_of_rows(problem, state, x, scratch, new_squares)
     for lane in range(LANES):
         if (changed >> lane) & 1:
@@ -162,10 +160,8 @@ cdef int visit(
     IN removal_gain: k, what leaving each feature gains as it is removed, or NULL.
     """
     cdef double squares[LANES]
-    cdef const double* x = tile_of(&problem.points, tile, scratch.x)
+    cdef const double* x = residuals(problem, state, tile, scratch, squares)
     cdef int changed = 0, lane
-    sf_load_bits(state.k, bits_of(state, tile), scratch.z)
-    residuals_of_rows(problem, state, x, scratch, squares)
     if state.k > 0:
         sf_dots(
             problem.points.d, state.k, state.capacity, scratch.residual, state.features.transposed, scratch.dots
@@ -178,7 +174,7 @@ cdef int visit(
         if (mask >> lane) & 1:
             state.assignments.squares[tile * LANES + lane] = squares[lane]
     if problem.rule == EXACT and changed:
-        changed = keep_better(problem, state, tile, changed, squares, scratch)
+        changed = keep_better(problem, state, tile, x, changed, squares, scratch)
     return changed
 
 
@@ -186,19 +182,19 @@ cdef void propose_chunk(
     const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t chunk, int thread
 ) noexcept nogil:
     """New rows for one chunk of the tiles of a round, and what `commit` has to know of each tile."""
-    cdef Py_ssize_t first = start // LANES, t, i, t0 = first + chunk * CHUNK, n = problem.points.n
+    cdef Py_ssize_t first = start // LANES, tile, i, first_tile = first + chunk * CHUNK, n = problem.points.n
     cdef int mask
-    for t in range(t0, min(tile_count(stop), t0 + CHUNK)):
-        mask = lanes_of(problem, t)
-        if t * LANES < start:
-            mask &= ~((1 << (start - t * LANES)) - 1)
-        if stop < (t + 1) * LANES:
-            mask &= (1 << (stop - t * LANES)) - 1
-        memcpy(state.round.old_bits + (t - first) * state.capacity * LANES, bits_of(state, t), state.k * LANES)
-        state.round.changed[t - first] = visit(problem, state, t, mask, NULL, state.scratch + thread)
-        state.round.exceeds_penalty[t - first] = False
-        for i in range(t * LANES, min(n, (t + 1) * LANES)):
-            state.round.exceeds_penalty[t - first] |= exceeds_penalty(problem, state, i)
+    for tile in range(first_tile, min(tile_count(stop), first_tile + CHUNK)):
+        mask = lanes_of(problem, tile)
+        if tile * LANES < start:
+            mask &= ~((1 << (start - tile * LANES)) - 1)
+        if stop < (tile + 1) * LANES:
+            mask &= (1 << (stop - tile * LANES)) - 1
+        memcpy(old_bits_of(state, tile - first), bits_of(state, tile), state.k * LANES)
+        state.round.changed[tile - first] = visit(problem, state, tile, mask, NULL, state.scratch + thread)
+        state.round.exceeds_penalty[tile - first] = False
+        for i in range(tile * LANES, min(n, (tile + 1) * LANES)):
+            state.round.exceeds_penalty[tile - first] |= exceeds_penalty(problem, state, i)
 
 
 cdef void propose(const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
@@ -216,13 +212,13 @@ cdef void propose(const Problem* problem, State* state, Py_ssize_t start, Py_ssi
 
 cdef bint encode_pass(const Problem* problem, State* state) except -1 nogil:
     """New rows of Z for all points, the features fixed; returns whether another pass may change more."""
-    cdef Py_ssize_t start = 0, stop, t, n = problem.points.n, work = row_work(problem, state)
+    cdef Py_ssize_t start = 0, stop, tile, n = problem.points.n, work = row_work(problem, state)
     cdef bint changed = False
     while start < n:
         stop = min(n, start + work_tiles(problem, work) * LANES)
         propose(problem, state, start, stop)
-        for t in range(tile_count(stop - start)):
-            changed |= state.round.changed[t] != 0
+        for tile in range(tile_count(stop - start)):
+            changed |= state.round.changed[tile] != 0
         check_interrupt(state, (stop - start) * work)
         start = stop
     return changed
@@ -260,7 +256,7 @@ cdef inline int bits_set(int mask) noexcept nogil:
 
 cdef bint replace_unused(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
     """Make feature k, which has no users, the longest residual, used by that point; False if no residual is left."""
-    cdef Py_ssize_t i, t, farthest = 0
+    cdef Py_ssize_t i, tile, farthest = 0
     cdef double square, largest = 0.0
     for i in range(problem.points.n):
         square = weight_of(&problem.points.rows, i) * state.assignments.squares[i]
@@ -271,11 +267,11 @@ cdef bint replace_unused(const Problem* problem, State* state, Py_ssize_t k) noe
     residual_of(problem, state, farthest, state.features.rows + k * problem.points.d)
     update_tables(problem, state, k)
     # a round of this point alone
-    t = farthest // LANES
-    memcpy(state.round.old_bits, bits_of(state, t), state.k * LANES)
+    tile = farthest // LANES
+    memcpy(old_bits_of(state, 0), bits_of(state, tile), state.k * LANES)
     bit(state, farthest, k)[0] = 1
     state.round.changed[0] = 1 << (farthest % LANES)
-    add_round(problem, state, t * LANES, t * LANES + 1, True)
+    add_round(problem, state, tile * LANES, tile * LANES + 1, True)
     state.assignments.squares[farthest] = 0.0
     state.progress.n_removed += 1
     return True
@@ -283,14 +279,14 @@ cdef bint replace_unused(const Problem* problem, State* state, Py_ssize_t k) noe
 
 cdef int fixed_sweep(const Problem* problem, State* state) except -1 nogil:
     """A sweep of K-features (MB13 eq. 14): every row, then the features without users."""
-    cdef Py_ssize_t start = 0, stop, t, k, n = problem.points.n, work = row_work(problem, state)
+    cdef Py_ssize_t start = 0, stop, tile, k, n = problem.points.n, work = row_work(problem, state)
     if problem.rule == EXACT:
         fill_gray_code(state)
     while start < n:
         stop = min(n, start + work_tiles(problem, work) * LANES)
         propose(problem, state, start, stop)
-        for t in range(tile_count(stop - start)):
-            state.progress.n_changed += bits_set(state.round.changed[t])
+        for tile in range(tile_count(stop - start)):
+            state.progress.n_changed += bits_set(state.round.changed[tile])
         add_round(problem, state, start, stop, True)
         check_interrupt(state, (stop - start) * work)
         start = stop
@@ -320,7 +316,7 @@ cdef inline Py_ssize_t single_user_count(const State* state) noexcept nogil:
 cdef bint has_single_user(const State* state, Py_ssize_t tile) noexcept nogil:
     """Whether a point of this tile of the round had, before the round, a feature that has one user now."""
     cdef Py_ssize_t k, lane
-    cdef const unsigned char* old = state.round.old_bits + tile * state.capacity * LANES
+    cdef const unsigned char* old = old_bits_of(state, tile)
     cdef unsigned char is_user
     for k in range(state.k):
         if state.sums.users[k] == 1.0:
@@ -334,10 +330,10 @@ cdef bint has_single_user(const State* state, Py_ssize_t tile) noexcept nogil:
 
 cdef void visit_single_user(const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first) noexcept nogil:
     """Choose the row of point i anew if it is the last user of a feature: leaving that gains lam / w (MB13 eq. 6)."""
-    cdef Py_ssize_t k, t = i // LANES, lane = i % LANES
-    cdef unsigned char* bits = bits_of(state, t) + lane
-    cdef unsigned char* old = state.round.old_bits + (t - first) * state.capacity * LANES + lane
-    cdef unsigned char* changed = state.round.changed + (t - first)
+    cdef Py_ssize_t k, tile = i // LANES, lane = i % LANES
+    cdef unsigned char* bits = bits_of(state, tile) + lane
+    cdef unsigned char* old = old_bits_of(state, tile - first) + lane
+    cdef unsigned char* changed = state.round.changed + (tile - first)
     cdef bint is_single_user = False
     for k in range(state.k):
         state.round.removal_gain[k] = 0.0
@@ -348,7 +344,7 @@ cdef void visit_single_user(const Problem* problem, State* state, Py_ssize_t i, 
         for k in range(state.k):
             bits[k * LANES] = old[k * LANES]
         changed[0] &= ~(1 << lane)
-        changed[0] |= visit(problem, state, t, 1 << lane, state.round.removal_gain, state.scratch)
+        changed[0] |= visit(problem, state, tile, 1 << lane, state.round.removal_gain, state.scratch)
 
 
 cdef void remove_unused(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
@@ -364,7 +360,7 @@ cdef bint commit_row(const Problem* problem, State* state, Py_ssize_t i, Py_ssiz
     """Count the users of features by the new row of point i; returns whether a feature lost its last one."""
     cdef Py_ssize_t k
     cdef const unsigned char* bits = bits_of(state, i // LANES) + i % LANES
-    cdef const unsigned char* old = state.round.old_bits + (i // LANES - first) * state.capacity * LANES + i % LANES
+    cdef const unsigned char* old = old_bits_of(state, i // LANES - first) + i % LANES
     cdef bint is_removed = False
     state.progress.n_changed += 1
     for k in range(state.k):
@@ -380,12 +376,12 @@ cdef int create(
     const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first, Py_ssize_t last
 ) except -1 nogil:
     """Create a feature equal to the residual of point i, in the round of the tiles first..last-1."""
-    cdef Py_ssize_t k = state.k, t
+    cdef Py_ssize_t k = state.k, tile
     add_residual(problem, state, i)
     bit(state, i, k)[0] = 1
     state.sums.users[k] = 1.0
-    for t in range(last - first):  # no point of this round had it before
-        memset(state.round.old_bits + (t * state.capacity + k) * LANES, 0, LANES)
+    for tile in range(last - first):  # no point of this round had it before
+        memset(old_bits_of(state, tile) + k * LANES, 0, LANES)
     state.round.changed[i // LANES - first] |= 1 << (i % LANES)
     state.assignments.squares[i] = 0.0
     state.progress.n_created += 1
@@ -396,15 +392,15 @@ cdef void take_back(
     const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first
 ) noexcept nogil:
     """Take back the proposals for the points start..stop-1 of the round that begins with tile ``first``."""
-    cdef Py_ssize_t t, i, k
+    cdef Py_ssize_t tile, i, k
     cdef const unsigned char* old
-    for t in range(start // LANES, tile_count(stop)):
-        old = state.round.old_bits + (t - first) * state.capacity * LANES
-        for i in range(max(start, t * LANES), (t + 1) * LANES):
-            if (state.round.changed[t - first] >> (i % LANES)) & 1:
+    for tile in range(start // LANES, tile_count(stop)):
+        old = old_bits_of(state, tile - first)
+        for i in range(max(start, tile * LANES), (tile + 1) * LANES):
+            if (state.round.changed[tile - first] >> (i % LANES)) & 1:
                 for k in range(state.k):
                     bit(state, i, k)[0] = old[k * LANES + i % LANES]
-                state.round.changed[t - first] &= ~(1 << (i % LANES))
+                state.round.changed[tile - first] &= ~(1 << (i % LANES))
 
 
 cdef Py_ssize_t commit(const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
@@ -413,20 +409,20 @@ cdef Py_ssize_t commit(const Problem* problem, State* state, Py_ssize_t start, P
     A proposal holds while the features are those of the round's beginning and each one that the point has had has other
     users. So the last users of features are visited again, and a feature created or removed ends the round.
     """
-    cdef Py_ssize_t first = start // LANES, last = tile_count(stop), i = start, t
+    cdef Py_ssize_t first = start // LANES, last = tile_count(stop), i = start, tile
     cdef Py_ssize_t n_single = single_user_count(state)  # features with one user
     cdef bint ends_round
     while i < stop:
-        t = i // LANES - first
-        if not state.round.changed[t] and not state.round.exceeds_penalty[t] and not (
-            n_single and has_single_user(state, t)
+        tile = i // LANES - first
+        if not state.round.changed[tile] and not state.round.exceeds_penalty[tile] and not (
+            n_single and has_single_user(state, tile)
         ):
-            i = (first + t + 1) * LANES  # nothing happens in this tile
+            i = (first + tile + 1) * LANES  # nothing happens in this tile
             continue
         ends_round = False
         if n_single:
             visit_single_user(problem, state, i, first)
-        if (state.round.changed[t] >> (i % LANES)) & 1:
+        if (state.round.changed[tile] >> (i % LANES)) & 1:
             ends_round = commit_row(problem, state, i, first)
             n_single = single_user_count(state)
         if exceeds_penalty(problem, state, i) and state.k - state.features.n_removed < problem.max_features:
