@@ -2,7 +2,7 @@
 
 The objective is tr X'(W - WZ (Z'WZ)^-1 Z'W) X + lam K, in Z alone. P = (Z'WZ)^-1, A = P Z'WX and G = A A' are brought
 up to date after every change of a row z of point x and weight w, by rank-one updates (Sherman and Morrison). With the
-leverage h = w z P z' and the residual r = x - z A, the problem of the other rows (marked by a dash) has
+leverage h = w z P z' and the residual r = x - z A, the problem of the other rows (marked by a minus sign) has
 
     f = 1 / (1 - h),  t = w f,  P- = P + t Pz zP,  A- = A - t Pz r,  x - z A- = f r,  1 + w z P- z' = f,
 
@@ -134,7 +134,7 @@ cdef void reduce_problem(State* state, Py_ssize_t dropped, Py_ssize_t d) noexcep
 
 
 cdef double leverage(const State* state, const Row* row) noexcept nogil:
-    """h = w z P z'; sets P z."""
+    """The leverage h = w z P z' of a row; sets P z."""
     cdef Py_ssize_t j, size = row.size, capacity = state.capacity
     cdef const double* inverse = row.inverse
     cdef const double* z = state.collapsed.z
@@ -171,7 +171,7 @@ cdef double drop_column(State* state, Row* row, Py_ssize_t d) noexcept nogil:
 
 
 cdef double set_residual(const State* state, const Row* row, Py_ssize_t d) noexcept nogil:
-    """r = x - z A; returns ||r||^2."""
+    """Set the residual r = x - z A; returns ||r||^2."""
     cdef Py_ssize_t j, size = row.size
     cdef const double* features = row.features
     cdef const double* z = state.collapsed.z
@@ -184,7 +184,7 @@ cdef double set_residual(const State* state, const Row* row, Py_ssize_t d) noexc
 
 
 cdef double set_products(const State* state, const Row* row, Py_ssize_t d) noexcept nogil:
-    """A r, and A r and P z of the other rows; returns the sum of squares of x and the features."""
+    """Set A r, and A r and P z of the other rows; returns the sum of squares of x and the features."""
     cdef Py_ssize_t j, size = row.size, capacity = state.capacity
     cdef const double* features = row.features
     cdef const double* gram = row.gram
@@ -359,7 +359,7 @@ cdef int reconsider(const Problem* problem, State* state, Py_ssize_t i) except -
 
 
 cdef int collapsed_sweep(const Problem* problem, State* state) except -1 nogil:
-    """A sweep of collapsed BP-means: every row reconsidered, in order."""
+    """Sweep once over the rows: each is reconsidered, in order."""
     cdef Py_ssize_t i
     for i in range(problem.points.n):
         reconsider(problem, state, i)

@@ -165,7 +165,7 @@ cdef bint search_row(const State* state, int lane, Scratch* scratch) noexcept no
 cdef void search_chunk(
     const Problem* problem, State* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t chunk, int thread
 ) noexcept nogil:
-    """Better rows for one chunk of the tiles first..last-1."""
+    """Find better rows for one chunk of the tiles first..last-1."""
     cdef Py_ssize_t tile, first_tile = first + chunk * CHUNK
     cdef Scratch* scratch = state.scratch + thread
     cdef double squares[LANES]
@@ -196,7 +196,7 @@ cdef void search_tiles(const Problem* problem, State* state, Py_ssize_t first, P
 
 
 cdef int search(const Problem* problem, State* state) except -1 nogil:
-    """The best row for each point, or the best of those met in so many steps; never a worse one than it has."""
+    """Find the best row for each point, or the best of those met in so many steps; never a worse one than it has."""
     cdef Py_ssize_t start = 0, stop, work = problem.points.d * (2 * state.k + 1) + NODES * state.k
     if not factorize(state):
         return 0

@@ -46,7 +46,7 @@ from smallvar._sweeps.rows cimport point, weight_of
 
 
 cdef void cut_weight(const Bins* bins, Py_ssize_t d, double weight, double* pieces) noexcept nogil:
-    """The pieces of a weight, one a bin; 1 where there are no weights and Z'WZ counts rows."""
+    """Cut a weight to pieces, one a bin; 1 where there are no weights and Z'WZ counts rows."""
     cdef Py_ssize_t b
     cdef double magic
     if bins.of_zz == 1:
@@ -61,7 +61,7 @@ cdef void cut_weight(const Bins* bins, Py_ssize_t d, double weight, double* piec
 cdef void cut_point(
     const Problem* problem, Py_ssize_t i, const double* x, Scratch* scratch
 ) noexcept nogil:
-    """The pieces of w and w x of point i. IN x: of its tile, where columns of X are apart."""
+    """Cut w and w x of point i to pieces, into scratch. IN x: of its tile, where columns of X are apart."""
     cdef Py_ssize_t d = problem.points.d, n_bins = problem.bins.of_zx
     cdef const void* rows = problem.points.rows.x
     cdef const double* magic = problem.bins.magic
@@ -116,7 +116,7 @@ cdef void add_chunk(
     const Problem* problem, State* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t length, Py_ssize_t chunk,
     int thread
 ) noexcept nogil:
-    """Partial sum ``chunk``: what ``length`` tiles of the round first..last-1 change."""
+    """Compute partial sum ``chunk``: what ``length`` tiles of the round first..last-1 change."""
     cdef Py_ssize_t tile, i, first_tile = first + chunk * length
     cdef const double* x
     cdef const unsigned char* old
@@ -164,7 +164,7 @@ cdef void add_round(
 
 
 cdef void read_sums(const Problem* problem, State* state) noexcept nogil:
-    """Z'WZ and Z'WX from their bins, the smallest pieces first."""
+    """Read Z'WZ and Z'WX from their bins, the smallest pieces first."""
     cdef Py_ssize_t i, j, b, k = state.k, d = problem.points.d, capacity = state.capacity
     cdef Py_ssize_t n_zz = problem.bins.of_zz, n_zx = problem.bins.of_zx
     cdef Sums* sums = &state.sums
@@ -369,7 +369,7 @@ cdef Py_ssize_t independent(
 cdef void solve(
     const double* factor, Py_ssize_t capacity, Py_ssize_t k, double* y, Py_ssize_t width, Py_ssize_t stride
 ) noexcept nogil:
-    """y <- (L L')^-1 y for the Cholesky factor L. INOUT y: k x width, rows stride apart."""
+    """Solve L L' s = y for the Cholesky factor L. INOUT y: k x width, rows stride apart; becomes s."""
     cdef Py_ssize_t i, j
     for i in range(k):
         for j in range(i):
@@ -388,7 +388,7 @@ cdef inline void scale(Py_ssize_t d, double factor, double* y) noexcept nogil:
 
 
 cdef void least_norm(State* state, Py_ssize_t k, Py_ssize_t rank, Py_ssize_t d) noexcept nogil:
-    """Of all least squares solutions the one of least norm: A = C' (C C')^-1 A_S.
+    """Compute the least squares solution of least norm, A = C' (C C')^-1 A_S.
 
     Z = Z_S C for the independent columns S (kept[:rank]): those of C are the identity, the others M_SS^-1 M_S,rest with
     M = Z'WZ.  INOUT solver.solution: A_S in its first rows, then A.

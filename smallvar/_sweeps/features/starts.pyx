@@ -154,14 +154,14 @@ cdef Py_ssize_t draw(const Problem* problem, State* state, double error) noexcep
 
 
 cdef int fill_up(const Problem* problem, State* state) except -1 nogil:
-    """K fixed: features without users where no residual is left to make one of."""
+    """Add features without users up to K, where that is fixed and no residual is left to make one of."""
     while problem.fixed and state.k < problem.max_features:
         add_feature(problem, state, NULL)
     return 0
 
 
 cdef int seed(const Problem* problem, State* state, int mode) except -1 nogil:
-    """The greedy start of MB13 section 5, like k-means++. Leaves A as seeded, not as least squares."""
+    """Seed features greedily (MB13, section 5), like k-means++. Leaves A as seeded, not as least squares."""
     cdef Py_ssize_t i
     cdef double error, before
     state.k = 0
@@ -201,7 +201,7 @@ cdef inline bint has_changed(const Progress* progress) noexcept nogil:
 
 
 cdef double sweep(const Problem* problem, State* state) except? -1.0 nogil:
-    """A sweep over the rows of Z, then A by least squares; returns the sum of w ||r||^2."""
+    """Sweep over the rows of Z, then set A to least squares; returns the sum of w ||r||^2."""
     cdef Progress* progress = &state.progress
     cdef bint was_solved = progress.solved
     cdef double before, error
@@ -250,7 +250,7 @@ cdef int converge(const Problem* problem, State* state) except -1 nogil:
 
 
 cdef int reseed_feature(const Problem* problem, State* state, bint drops_one, bint adds_one) except -1 nogil:
-    """Remove a feature drawn at random, seed one at the residuals, or both; then A by least squares."""
+    """Remove a feature drawn at random, seed one at the residuals, or both; then set A to least squares."""
     cdef Py_ssize_t n_counted
     cdef double error
     if drops_one:
@@ -301,7 +301,7 @@ cdef int swap(const Problem* problem, State* state, State* before) except -1 nog
 
 
 cdef int run_start(const Problem* problem, State* state, State* before, int mode, bint given) except -1 nogil:
-    """One start, from seeding to a fixed point. ``given``: Z is there already."""
+    """Run one start, from seeding to a fixed point. ``given``: Z is there already."""
     cdef Py_ssize_t _
     cdef Progress* progress = &state.progress
     progress.n_path = progress.n_iter = 0
@@ -336,7 +336,7 @@ cdef int run_in_thread(
     const Problem* problem, State* states, Py_ssize_t capacity, int threads, Py_ssize_t number, uint64_t rng, int mode,
     double* objective
 ) except -1 nogil:
-    """A start with the states of a thread, which get their memory as the thread begins its first start."""
+    """Run a start with the states of a thread, which get their memory as the thread begins its first start."""
     cdef State present
     cdef int i
     for i in range(2):  # what swaps need, they allocate
@@ -356,7 +356,7 @@ cdef void start_chunk(
     const Problem* problem, State* states, Py_ssize_t capacity, int threads, Py_ssize_t number, uint64_t rng, int mode,
     double* objective, PyObject** error, int thread
 ) noexcept with gil:
-    """One start. The first error ends all of them and is kept, which takes a Python thread state and so the GIL."""
+    """Run one start. The first error ends all of them and is kept; errors take a Python thread state, so the GIL."""
     cdef State* thread_states = states + STATES * thread
     if atomic_read(thread_states.progress.stop):
         return
@@ -373,7 +373,7 @@ cdef PyObject* run_starts(
     const Problem* problem, State* states, Py_ssize_t capacity, Py_ssize_t n_starts, const uint64_t* rngs,
     const int* modes, double* objectives, int n_threads
 ) noexcept nogil:
-    """All starts, those of a small problem in parallel; returns the first error or NULL."""
+    """Run all starts, those of a small problem in parallel; returns the first error or NULL."""
     cdef bint is_small = problem.points.n * problem.points.d <= SMALL
     cdef int threads = 1 if is_small else n_threads  # of each start
     cdef Py_ssize_t i
@@ -403,7 +403,7 @@ cdef void copy_chunk(const State* state, Py_ssize_t n, int* out, Py_ssize_t chun
 
 
 cdef void copy_assignments(const Problem* problem, const State* state, int* out) noexcept nogil:
-    """Z. OUT out: n x k."""
+    """Copy Z to out, n x k, for Python."""
     cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))
     if loop.threads == 1:

@@ -11,7 +11,8 @@ A is set to least squares for Z between the sweeps (solver.pyx). A sweep visits 
    which removes the feature;
 2. creates a feature equal to the residual r = x - z A, used by this point alone, where w ||r||^2 > lam.
 
-K-features (MB13 eq. 14) is step 1 with lam = 0 and k fixed; features without users are then made anew.
+K-features (MB13 eq. 14) is step 1 with lam = 0 and k fixed, or the best of all 2^k rows (the rule EXACT). A feature
+without users then becomes the longest residual.
 
 What a point does depends on the points before it only through the features that are there and, for the last user of a
 feature, through its being the last. So a sweep goes in rounds. All points of a round propose new rows at once, in
@@ -19,6 +20,10 @@ parallel, as if they were the last user of nothing (`propose`). Then the proposa
 points that are the last user of a feature are visited again, now with the gain. Once a feature is created or removed,
 later proposals are void: they are taken back, and the next round begins at the next point. Thus the result is that of
 visiting one point after the other, for any length of the rounds and any number of threads.
+
+Points are handled in tiles of LANES, one in each lane of a vector. Which lanes of a tile are to be visited, or have
+changed, is a mask with a bit for each lane. A round keeps the rows of its tiles as they were before it (`old_bits_of`):
+from these the sums over Z are brought up to date and proposals taken back.
 """
 
 from cython.parallel cimport prange
@@ -114,6 +119,7 @@ cdef int best_rows(const State* state, int mask, Scratch* scratch) noexcept nogi
         state.k, state.capacity, state.features.gram, state.gray_code.quadratic, state.gray_code.flips, z,
         scratch.dots, scratch.twice_dots, best, decrease,
     )
+    # bit i of the code of a row is z_i
     for lane in range(LANES):
         if (mask >> lane) & 1 and decrease[lane] > 0.0:
             code = <Py_ssize_t> best[lane]
@@ -185,7 +191,7 @@ cdef void propose_chunk(
     cdef Py_ssize_t first = start // LANES, tile, i, first_tile = first + chunk * CHUNK, n = problem.points.n
     cdef int mask
     for tile in range(first_tile, min(tile_count(stop), first_tile + CHUNK)):
-        mask = lanes_of(problem, tile)
+        mask = lanes_of(problem, tile)  # less the points of this tile before start and from stop on
         if tile * LANES < start:
             mask &= ~((1 << (start - tile * LANES)) - 1)
         if stop < (tile + 1) * LANES:
@@ -229,7 +235,7 @@ cdef bint encode_pass(const Problem* problem, State* state) except -1 nogil:
 
 
 cdef void fill_gray_code(State* state) noexcept nogil:
-    """z G z' of all 2^k rows z, G = A A', in the order of the Gray code: a flip changes row and column of one bit."""
+    """Tabulate z G z' of all 2^k rows z, G = A A', in the order of the Gray code, where one bit flips at a time."""
     cdef Py_ssize_t step, code = 0, i, capacity = state.capacity
     cdef int flipped
     cdef double value = 0.0, change
@@ -278,7 +284,7 @@ cdef bint replace_unused(const Problem* problem, State* state, Py_ssize_t k) noe
 
 
 cdef int fixed_sweep(const Problem* problem, State* state) except -1 nogil:
-    """A sweep of K-features (MB13 eq. 14): every row, then the features without users."""
+    """Sweep once over the rows for K-features (MB13 eq. 14), then replace the features without users."""
     cdef Py_ssize_t start = 0, stop, tile, k, n = problem.points.n, work = row_work(problem, state)
     if problem.rule == EXACT:
         fill_gray_code(state)
@@ -306,7 +312,7 @@ cdef inline bint exceeds_penalty(const Problem* problem, const State* state, Py_
 
 
 cdef inline Py_ssize_t single_user_count(const State* state) noexcept nogil:
-    """Features with one user."""
+    """Number of features with one user."""
     cdef Py_ssize_t k, count = 0
     for k in range(state.k):
         count += state.sums.users[k] == 1.0
@@ -420,6 +426,7 @@ cdef Py_ssize_t commit(const Problem* problem, State* state, Py_ssize_t start, P
             i = (first + tile + 1) * LANES  # nothing happens in this tile
             continue
         ends_round = False
+        # what step 1 and 2 of a sweep do to this point, given those before it
         if n_single:
             visit_single_user(problem, state, i, first)
         if (state.round.changed[tile] >> (i % LANES)) & 1:
@@ -448,7 +455,7 @@ cdef void compact_removed(const Problem* problem, State* state) noexcept nogil:
 
 
 cdef int free_sweep(const Problem* problem, State* state) except -1 nogil:
-    """A sweep of BP-means (MB13 eq. 6), in rounds. A round that was cut short is followed by a short one."""
+    """Sweep once over the rows for BP-means (MB13 eq. 6), in rounds."""
     cdef Py_ssize_t start = 0, stop, reached, n = problem.points.n
     while start < n:
         stop = min(n, (start // LANES + state.round.n_tiles) * LANES)
@@ -456,6 +463,7 @@ cdef int free_sweep(const Problem* problem, State* state) except -1 nogil:
         reached = commit(problem, state, start, stop)
         add_round(problem, state, start, reached, False)  # commit has counted the users
         check_interrupt(state, (stop - start) * problem.points.d * (2 * state.k + 1))
+        # after a round cut short a short one: where features come and go, a long one would be proposed many times over
         if reached < stop:
             state.round.n_tiles = 1
         else:
