@@ -122,7 +122,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small problems, few turns")
     parser.add_argument("--limit", type=float, help="largest ratio that is not a failure")
     args = parser.parse_args()
-    repeats, batch = (5, 0.02) if args.quick else (args.repeats, 0.2)
+    repeats, batch = (9, 0.05) if args.quick else (args.repeats, 0.2)
     warnings.simplefilter("ignore")
     show_config()
     print(f"\n{args.busy} busy processes\n{'':28}{'1 thread':>12}{'default':>12}{'ratio':>8}")

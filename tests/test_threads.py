@@ -507,6 +507,27 @@ def test_threads_end_with_the_python_thread_that_fitted(tmp_path):
 
 @sees_threads
 @needs_openmp
+def test_where_no_thread_can_be_started(tmp_path):
+    """OpenMP would end the process: a fit has one thread."""
+    script = """
+    import resource
+    if len(sys.argv) == 1:
+        hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+        resource.setrlimit(resource.RLIMIT_STACK, (2**29, hard))  # of each thread of a new program
+        os.execv(sys.executable, [sys.executable, __file__, "again"])
+    before = threads()
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, resource.RLIM_INFINITY))
+    alone = fit()
+    print(threads() - before)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+    print(fit() == alone)
+    """
+    assert in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1") == ["0", "True"]
+
+
+@sees_threads
+@needs_openmp
 def test_no_more_threads_than_the_machine_can_have(tmp_path):
     script = """
     config._cores = lambda: 3
