@@ -135,7 +135,7 @@ def test_minibatch_and_penalty_same_bits():
 FEATURES = {
     "sweep, over starts": (BPMeans, 2_000, 9, 6, {"n_init": 7}),
     "sweep, swaps": (BPMeans, 500, 9, 6, {"n_init": 5, "n_swaps": 4, "weights": True}),
-    "sweep, over points": (BPMeans, 100_000, 8, 8, {"n_init": 2}),
+    "sweep, over points": (BPMeans, 100_000, 8, 8, {"n_init": 2, "n_swaps": 2}),
     "sweep, given": (BPMeans, 100_000, 9, 8, {"given": True, "dtype": np.float32}),
     "sweep, many features": (
         BPMeans, 70_000, 4, 20, {"given": True, "weights": True, "max_iter": 4},
@@ -147,14 +147,18 @@ FEATURES = {
     ),
     "stepwise": (BPMeans, 3_000, 6, 4, {"algorithm": "stepwise", "n_init": 4}),
     "stepwise, over points": (
-        BPMeans, 50_000, 8, 3, {"algorithm": "stepwise", "n_init": 1, "dtype": np.float32},
+        BPMeans, 50_000, 8, 3,
+        {"algorithm": "stepwise", "n_init": 1, "n_swaps": 2, "dtype": np.float32},
     ),
     "coordinate, over starts": (KFeatures, 3_000, 7, 6, {"n_init": 6, "fortran": True}),
-    "coordinate, over points": (KFeatures, 100_000, 8, 9, {"n_init": 2, "weights": True}),
+    "coordinate, over points": (
+        KFeatures, 100_000, 8, 9, {"n_init": 2, "n_swaps": 2, "weights": True},
+    ),
     "coordinate, swaps": (KFeatures, 60_000, 16, 8, {"n_init": 1, "n_swaps": 2}),
     "exact, over starts": (KFeatures, 2_000, 7, 5, {"n_init": 6, "assign": "exact"}),
     "exact, over points": (
-        KFeatures, 100_000, 8, 7, {"n_init": 1, "assign": "exact", "dtype": np.float32},
+        KFeatures, 100_000, 8, 7,
+        {"n_init": 1, "n_swaps": 2, "assign": "exact", "dtype": np.float32},
     ),
 }  # fmt: skip
 

@@ -126,6 +126,8 @@ cdef extern from *:
 cdef enum:
     SHARE = 20
 
+cdef bint guarded = True
+
 
 def openmp_version():
     """Date of the OpenMP standard of this build (201511 is 4.5), 0 without OpenMP."""
@@ -142,6 +144,12 @@ def is_forked():
     return bool(smallvar_is_forked)
 
 
+def guard_loops(bint on):
+    """Let the caller work alone while there is debt, as at first, or never: for tests of loops with threads."""
+    global guarded
+    guarded = on
+
+
 cdef ParallelLoop begin_loop(Py_ssize_t n_chunks, int threads) noexcept nogil:
     """The number of threads for a loop over so many chunks: ``threads``, or 1 where more would be a loss.
 
@@ -151,7 +159,7 @@ cdef ParallelLoop begin_loop(Py_ssize_t n_chunks, int threads) noexcept nogil:
     cdef ParallelLoop loop = ParallelLoop(1, n_chunks, 0, 0.0, 0.0, 0.0)
     if SMALLVAR_OPENMP == 0 or threads < 2 or n_chunks < 2 or smallvar_is_forked or omp_in_parallel():
         return loop
-    if smallvar_debt_of_caller()[0] <= 0.0:
+    if not guarded or smallvar_debt_of_caller()[0] <= 0.0:
         if smallvar_make_team(threads):
             loop.threads = threads
         else:
