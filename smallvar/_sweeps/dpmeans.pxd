@@ -3,7 +3,6 @@
 from libc.stdint cimport int64_t
 
 from smallvar._sweeps.nearest cimport Engine
-from smallvar._sweeps.pool cimport Body
 from smallvar._sweeps.sums cimport Sums, sums_t
 
 
@@ -14,7 +13,7 @@ cdef class DPSweep(Engine):
     cdef int farthest_left          # and the cluster it left
     cdef object space               # has the layout of the sums
     cdef Sums sums                  # of the clusters, for the labels of the last move_centers
-    cdef list parts                 # scratch sums of the other threads
+    cdef list thread_sums           # sums of all threads but the first
     cdef bint have_sums             # whether sums are that, not out of date
     cdef double* mean               # d: scratch
     cdef int* remap                 # new number of each cluster, -1: dropped
@@ -37,7 +36,9 @@ cdef class DPSweep(Engine):
     cdef add_moves(self, Py_ssize_t moved)
     cdef account(self, bint moves, Py_ssize_t points)
     cdef int adders(self, Py_ssize_t points)
-    cdef add_by_chunks(self, Body item, void* context, sums_t* part, int threads)
+    cdef Py_ssize_t chunks_of_rows(self) noexcept nogil
+    cdef begin_sums(self, sums_t* sums, int threads)
+    cdef void end_sums(self, const sums_t* sums, int threads) noexcept nogil
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil
     cdef double shift_centers(self) noexcept nogil
     cdef void move_center(self, Py_ssize_t k, Py_ssize_t kept, const double* center) noexcept nogil

@@ -3,12 +3,13 @@
 KJ12 is Kulis & Jordan (2012), MB13 Broderick, Kulis & Jordan (2013).
 """
 
+from cython.parallel cimport prange
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.nearest cimport Engine
-from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.restless cimport choose_restless, forget_restless
 from smallvar._sweeps.rows cimport point, read_row, real_x, start_of, weight_of
 from smallvar._sweeps.state cimport (
@@ -80,47 +81,27 @@ cdef void squares_of_chunk(
     accumulator_add(digits, square, size)
 
 
-# ---- items of the loops that threads share out: a chunk, which writes to its points or to what its slot owns ---------
+# ---- chunks of the loops: each writes to its points, or to what its thread owns --------------------------------------
 
 
-cdef struct PerPoint:
-    State* s
-    double* out         # n: distances to the own centers
-    const int* remap    # new number of each cluster, or -1
-
-
-cdef struct Squares:
-    const State* s
-    const double* about  # d: distances are from there; NULL: from the own centers
-    int64_t* digits     # of each slot: an exact sum
-
-
-cdef struct Adding:
-    const State* s
-    bint moves          # add the moves that the chunks list, else all their points
-    sums_t* part        # of each slot: sums over its chunks
-
-
-cdef void distance_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const PerPoint* a = <const PerPoint*> context
-    cdef const State* s = a.s
+cdef void distances_of_chunk(const State* s, Py_ssize_t c, double* out) noexcept nogil:
+    """Squared distances of a chunk's points to their own centers."""
     cdef const double* center
     cdef Py_ssize_t i
     for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
         center = s.c + s.label[i] * s.d
         if s.rows.single:
-            a.out[i] = squared_distance(point(<const float*> s.rows.x, &s.rows, i), s.rows.col, center, s.d)
+            out[i] = squared_distance(point(<const float*> s.rows.x, &s.rows, i), s.rows.col, center, s.d)
         else:
-            a.out[i] = squared_distance(point(<const double*> s.rows.x, &s.rows, i), s.rows.col, center, s.d)
+            out[i] = squared_distance(point(<const double*> s.rows.x, &s.rows, i), s.rows.col, center, s.d)
 
 
-cdef void relabel_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const PerPoint* a = <const PerPoint*> context
-    cdef State* s = a.s
+cdef void relabel_chunk(State* s, Py_ssize_t c, const int* remap) noexcept nogil:
+    """Labels of a chunk by the new number of each cluster; where that is -1, label 0 and no bound."""
     cdef Py_ssize_t i
     cdef int z
     for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
-        z = a.remap[s.label[i]]
+        z = remap[s.label[i]]
         if z < 0:
             s.label[i] = 0
             if s.u != NULL:
@@ -129,21 +110,20 @@ cdef void relabel_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
             s.label[i] = z
 
 
-cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const Squares* a = <const Squares*> context
-    if a.s.rows.single:
-        squares_of_chunk(<const float*> a.s.rows.x, a.s, c, a.about, a.digits + slot * ACCUMULATOR_DIGITS)
+cdef void add_squares_of_chunk(const State* s, Py_ssize_t c, const double* about, int64_t* digits) noexcept nogil:
+    """Weighted squared distances of a chunk's points, added to the digits of an exact sum."""
+    if s.rows.single:
+        squares_of_chunk(<const float*> s.rows.x, s, c, about, digits)
     else:
-        squares_of_chunk(<const double*> a.s.rows.x, a.s, c, a.about, a.digits + slot * ACCUMULATOR_DIGITS)
+        squares_of_chunk(<const double*> s.rows.x, s, c, about, digits)
 
 
-cdef void add_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const Adding* a = <const Adding*> context
-    cdef const State* s = a.s
-    if a.moves:
-        move_chunk(s, c, &a.part[slot])
+cdef void add_chunk(const State* s, Py_ssize_t c, bint moves, const sums_t* sums) noexcept nogil:
+    """Add all points of a chunk to the sums, or only the moves that it lists."""
+    if moves:
+        move_chunk(s, c, sums)
     else:
-        move_points(&s.rows, c * CHUNK, min(s.n, (c + 1) * CHUNK), NULL, s.label + c * CHUNK, &a.part[slot])
+        move_points(&s.rows, c * CHUNK, min(s.n, (c + 1) * CHUNK), NULL, s.label + c * CHUNK, sums)
 
 
 cdef int center_of(
@@ -217,7 +197,7 @@ cdef class DPSweep(Engine):
         self.mean = &mean[0]
         self.step = 4 * CHUNK * self.n_threads
         self.space = args[4]
-        self.parts = []
+        self.thread_sums = []
         self.total = -1.0
 
     def start(self, const double[:, ::1] centers):
@@ -437,9 +417,18 @@ cdef class DPSweep(Engine):
     def own_distances(self):
         """Squared distance of each point to its own center, (n,)."""
         cdef double[::1] out = np.empty(self.s.n)
-        cdef PerPoint a = PerPoint(&self.s, &out[0], NULL)
+        cdef const State* s = &self.s
+        cdef Py_ssize_t c
+        cdef ParallelLoop loop
         with nogil:
-            run(distance_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))
+            loop = begin_loop(self.n_chunks, self.threads_for(s.n))
+            if loop.threads == 1:
+                for c in range(self.n_chunks):
+                    distances_of_chunk(s, c, &out[0])
+            else:
+                for c in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    distances_of_chunk(s, c, &out[0])
+            end_loop(&loop)
         return np.asarray(out)
 
     def squared_error(self):
@@ -465,7 +454,7 @@ cdef class DPSweep(Engine):
         cdef Py_ssize_t t, first = 0, last
         with nogil:
             while first < self.n_chunks:
-                last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
+                last = min(self.n_chunks, first + self.chunks_of_rows())
                 self.add_squares(about, &wide[0, 0], first, last, threads)
                 self.check_signals((last - first) * CHUNK)
                 first = last
@@ -476,9 +465,18 @@ cdef class DPSweep(Engine):
     cdef void add_squares(
         self, const double* about, int64_t* digits, Py_ssize_t first, Py_ssize_t last, int threads
     ) noexcept nogil:
-        """Those of some chunks, added to the digits that each slot has."""
-        cdef Squares a = Squares(&self.s, about, digits)
-        run(squares_item, &a, first, last, threads)
+        """Those of some chunks, added to the digits that each thread has."""
+        cdef const State* s = &self.s
+        cdef Py_ssize_t c
+        cdef ParallelLoop loop
+        loop = begin_loop(last - first, threads)
+        if loop.threads == 1:
+            for c in range(first, last):
+                add_squares_of_chunk(s, c, about, digits)
+        else:
+            for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                add_squares_of_chunk(s, c, about, digits + begin_chunk(&loop) * ACCUMULATOR_DIGITS)
+        end_loop(&loop)
 
     cdef grow_sums(self, Py_ssize_t k):
         """Room for the sums of k clusters; those that are there stay."""
@@ -514,9 +512,26 @@ cdef class DPSweep(Engine):
 
     cdef account(self, bint moves, Py_ssize_t points):
         """Add the points of all chunks, or only the moves that these list, to the sums: ``points`` in all."""
-        cdef sums_t[MAX_SUM_THREADS] part
-        cdef Adding a = Adding(&self.s, moves, &part[0])
-        self.add_by_chunks(add_item, &a, &part[0], self.adders(points))
+        cdef sums_t[MAX_SUM_THREADS] sums
+        cdef const State* s = &self.s
+        cdef int threads = self.adders(points)
+        cdef Py_ssize_t c, first = 0, last
+        cdef ParallelLoop loop
+        self.begin_sums(sums, threads)
+        with nogil:
+            while first < self.n_chunks:
+                last = min(self.n_chunks, first + self.chunks_of_rows())
+                loop = begin_loop(last - first, threads)
+                if loop.threads == 1:
+                    for c in range(first, last):
+                        add_chunk(s, c, moves, &sums[0])
+                else:
+                    for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        add_chunk(s, c, moves, &sums[begin_chunk(&loop)])
+                end_loop(&loop)
+                self.check_signals((last - first) * CHUNK)
+                first = last
+            self.end_sums(sums, threads)
 
     cdef int adders(self, Py_ssize_t points):
         """How many threads are worth while where so many points are added to sums."""
@@ -524,26 +539,27 @@ cdef class DPSweep(Engine):
             return min(self.n_threads, <int> MAX_SUM_THREADS)
         return 1
 
-    cdef add_by_chunks(self, Body item, void* context, sums_t* part, int threads):
-        """Run ``item`` on all chunks: slot t adds to part[t], and the sums of the clusters take them all."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t c, t, k = s.k, first = 0, last
-        while len(self.parts) < threads - 1:
-            self.parts.append(Sums(self.space.layout, k))
-        part[0] = self.sums.table
+    cdef Py_ssize_t chunks_of_rows(self) noexcept nogil:
+        """Chunks between two checks for signals where each row is read once."""
+        return max(<Py_ssize_t> 1, WORK // (CHUNK * self.s.d))
+
+    cdef begin_sums(self, sums_t* sums, int threads):
+        """Sums for each thread to add to: the first thread has those of the clusters, the others begin at zero."""
+        cdef Py_ssize_t t, k = self.s.k
+        while len(self.thread_sums) < threads - 1:
+            self.thread_sums.append(Sums(self.space.layout, k))
+        sums[0] = self.sums.table
         for t in range(1, threads):
-            (<Sums> self.parts[t - 1]).reserve(k)
-            part[t] = (<Sums> self.parts[t - 1]).table
-            sums_clear(&part[t], 0, k)
-        with nogil:
-            while first < self.n_chunks:
-                last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
-                run(item, context, first, last, threads)
-                self.check_signals((last - first) * CHUNK)
-                first = last
-            for t in range(1, threads):
-                for c in range(k):
-                    sums_unite(&part[0], c, &part[t], c)
+            (<Sums> self.thread_sums[t - 1]).reserve(k)
+            sums[t] = (<Sums> self.thread_sums[t - 1]).table
+            sums_clear(&sums[t], 0, k)
+
+    cdef void end_sums(self, const sums_t* sums, int threads) noexcept nogil:
+        """Add the sums of all threads to those of the clusters; sums are exact, so the order does not matter."""
+        cdef Py_ssize_t k, t
+        for t in range(1, threads):
+            for k in range(self.s.k):
+                sums_unite(&sums[0], k, &sums[t], k)
 
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil:
         """Point i goes from one cluster to another one."""
@@ -690,5 +706,14 @@ cdef class DPSweep(Engine):
 
     cdef void relabel(self) noexcept nogil:
         """Labels after clusters were dropped. Points of such a cluster get label 0 and no bound."""
-        cdef PerPoint a = PerPoint(&self.s, NULL, self.remap)
-        run(relabel_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))
+        cdef State* s = &self.s
+        cdef Py_ssize_t c
+        cdef ParallelLoop loop
+        loop = begin_loop(self.n_chunks, self.threads_for(s.n))
+        if loop.threads == 1:
+            for c in range(self.n_chunks):
+                relabel_chunk(s, c, self.remap)
+        else:
+            for c in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                relabel_chunk(s, c, self.remap)
+        end_loop(&loop)

@@ -11,11 +11,12 @@ closer than the bound is taken again in the deciding arithmetic, squared_distanc
 nor on threads nor on the instruction set.
 """
 
+from cython.parallel cimport prange
 from libc.stdint cimport uintptr_t
 from libc.string cimport memset
 
 from smallvar._sweeps.opened cimport attract_points, lower_distances
-from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.restless cimport copy_restless, flush_restless, forget_restless
 from smallvar._sweeps.rows cimport poll_signals, real_x, rows_of
 from smallvar._sweeps.scores cimport (
@@ -206,9 +207,9 @@ cdef void farthest_of_chunk(const real_x* x, State* s, Py_ssize_t chunk) noexcep
     s.farthest_distance[chunk] = best
 
 
-cdef void assign_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef State* s = <State*> context
-    cdef char* tile = tile_of(s, slot)
+cdef void assign_points(State* s, Py_ssize_t c, int thread) noexcept nogil:
+    """Nearest centers of one chunk, by the types of the data and of the scores."""
+    cdef char* tile = tile_of(s, thread)
     if s.rows.single:
         if s.single:
             assign_chunk[float, float](<const float*> s.rows.x, s, c, <float*> tile)
@@ -447,7 +448,17 @@ cdef class Engine:
         return self.n_threads if points * (self.s.k * self.s.d + 16) > PAYS else 1
 
     cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-        run(assign_item, &self.s, first, last, self.threads_for((last - first) * CHUNK))
+        cdef State* s = &self.s
+        cdef Py_ssize_t c
+        cdef ParallelLoop loop
+        loop = begin_loop(last - first, self.threads_for((last - first) * CHUNK))
+        if loop.threads == 1:
+            for c in range(first, last):
+                assign_points(s, c, 0)
+        else:
+            for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                assign_points(s, c, begin_chunk(&loop))
+        end_loop(&loop)
 
     cdef void attract(
         self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator

@@ -1,10 +1,12 @@
 """Sweeps of DP-means with noise: a row beyond a price from every center is in no cluster."""
 
+from cython.parallel cimport prange
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from smallvar._sweeps.dpmeans cimport DPSweep
+from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport Rows, point, real_x, rows_of, start_of, weight_of
 from smallvar._sweeps.state cimport BIG, CHUNK, State, squared_distance
 from smallvar._sweeps.sums cimport (
@@ -22,17 +24,8 @@ from smallvar._sweeps.tolerances cimport LIMIT_MARGIN
 import numpy as np
 
 
-cdef struct Marking:
-    State* s
-    const Rows* rows        # with the weights
-    int* shown              # n: clusters, -1: noise
-    const double* origin    # d: of the sums
-    sums_t* part            # of each slot: sums over its chunks
-    int64_t* digits         # of each slot: the change of sum w ||x - origin||^2 over rows in clusters
-
-
 cdef void mark_chunk(
-    const real_x* x, const Marking* a, Py_ssize_t chunk, const sums_t* sums, int64_t* digits
+    const real_x* x, State* s, const Rows* rows, Py_ssize_t chunk, int* shown, const sums_t* sums, int64_t* digits
 ) noexcept nogil:
     """Labels of a chunk from the nearest centers and the list of rows that are far; sums follow those that change."""
     cdef int[CHUNK] now
@@ -41,7 +34,6 @@ cdef void mark_chunk(
     cdef int[CHUNK] joined
     cdef double[CHUNK] w
     cdef double[CHUNK] square
-    cdef State* s = a.s
     cdef Py_ssize_t start = chunk * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK), i, m = 0, q = 0
     cdef double weight
     for i in range(size):
@@ -49,32 +41,39 @@ cdef void mark_chunk(
     for i in range(s.n_far[chunk]):
         now[s.far[start + i]] = -1
     for i in range(size):
-        if now[i] == a.shown[start + i]:
+        if now[i] == shown[start + i]:
             continue
-        weight = weight_of(a.rows, start + i)
+        weight = weight_of(rows, start + i)
         if weight > 0.0:
-            at[m] = start_of(a.rows, start + i)
-            left[m] = a.shown[start + i]
+            at[m] = start_of(rows, start + i)
+            left[m] = shown[start + i]
             joined[m] = now[i]
             w[m] = weight
             if left[m] < 0 or now[i] < 0:
-                square[q] = weight * squared_distance(point(x, a.rows, start + i), a.rows.col, a.origin, s.d)
+                square[q] = weight * squared_distance(point(x, rows, start + i), rows.col, sums.origin, s.d)
                 if now[i] < 0:
                     square[q] = -square[q]
                 q += 1
             m += 1
-        a.shown[start + i] = now[i]
+        shown[start + i] = now[i]
     s.n_moved[chunk] = <int> m
-    move_rows(a.rows, m, at, left, joined, w, sums)
+    move_rows(rows, m, at, left, joined, w, sums)
     accumulator_add(digits, square, q)
 
 
-cdef void mark_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const Marking* a = <const Marking*> context
-    if a.rows.single:
-        mark_chunk(<const float*> a.rows.x, a, c, &a.part[slot], a.digits + slot * ACCUMULATOR_DIGITS)
+cdef void mark_points(
+    State* s, const Rows* rows, Py_ssize_t chunk, int* shown, const sums_t* sums, int64_t* digits
+) noexcept nogil:
+    """mark_chunk by the type of the data.
+
+    rows : with the weights
+    INOUT shown : n: clusters, -1: noise
+    INOUT sums, digits : of this thread: sums of the clusters, and sum w ||x - origin||^2 over rows in clusters
+    """
+    if rows.single:
+        mark_chunk(<const float*> rows.x, s, rows, chunk, shown, sums, digits)
     else:
-        mark_chunk(<const double*> a.rows.x, a, c, &a.part[slot], a.digits + slot * ACCUMULATOR_DIGITS)
+        mark_chunk(<const double*> rows.x, s, rows, chunk, shown, sums, digits)
 
 
 cdef class NoiseSweep(DPSweep):
@@ -129,13 +128,29 @@ cdef class NoiseSweep(DPSweep):
         """Labels, and sums that follow them."""
         cdef State* s = &self.s
         cdef int t, threads = self.adders(s.n)
-        cdef sums_t[MAX_SUM_THREADS] part
+        cdef sums_t[MAX_SUM_THREADS] sums
         cdef int64_t[:, ::1] digits = np.zeros((threads, ACCUMULATOR_DIGITS), dtype=np.int64)
-        cdef int64_t[::1] wide = self.wide
-        cdef Marking a = Marking(s, &self.weighted, self.shown, self.sums.table.origin, &part[0], &digits[0, 0])
-        self.add_by_chunks(mark_item, &a, &part[0], threads)
+        cdef int64_t[::1] total = self.wide
+        cdef Py_ssize_t c, first = 0, last
+        cdef ParallelLoop loop
+        self.begin_sums(sums, threads)
+        with nogil:
+            while first < self.n_chunks:
+                last = min(self.n_chunks, first + self.chunks_of_rows())
+                loop = begin_loop(last - first, threads)
+                if loop.threads == 1:
+                    for c in range(first, last):
+                        mark_points(s, &self.weighted, c, self.shown, &sums[0], &digits[0, 0])
+                else:
+                    for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        t = begin_chunk(&loop)
+                        mark_points(s, &self.weighted, c, self.shown, &sums[t], &digits[t, 0])
+                end_loop(&loop)
+                self.check_signals((last - first) * CHUNK)
+                first = last
+            self.end_sums(sums, threads)
         for t in range(threads):
-            accumulator_merge(&wide[0], &digits[t, 0])
+            accumulator_merge(&total[0], &digits[t, 0])
 
     @property
     def weights(self):

@@ -1,6 +1,8 @@
 """Assignment of points to centers that were opened in this sweep, and distances between centers."""
 
-from smallvar._sweeps.pool cimport run
+from cython.parallel cimport prange
+
+from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport real_x
 from smallvar._sweeps.scores cimport BATCH, Batch, batch_error, error_bound, exact_nearest, fill, join, score
 from smallvar._sweeps.state cimport CHUNK, State, exact_distance, lower, real_c, reduce_lower, tile_of, upper
@@ -121,58 +123,62 @@ cdef void lower_table_chunk(
             table[b.index[m]] = min(table[b.index[m]], lower(nearest))
 
 
-# ---- items of the loops that threads share out: each writes to its points or centers, and to its thread's tile -----
+# ---- loops over chunks: each writes to its points or centers, and to its thread's tile ------------------------------
 
 
-cdef struct Attraction:     # arguments of attract_points
-    State* s
-    Py_ssize_t start
-    Py_ssize_t stop
-    Py_ssize_t k0
-    const Py_ssize_t* creator
-
-
-cdef struct Lowering:       # arguments of lower_distances
-    State* s
-    Py_ssize_t k0
-    Py_ssize_t k1
-    float* table
-
-
-cdef void attract_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const Attraction* a = <const Attraction*> context
-    cdef State* s = a.s
-    cdef Py_ssize_t start = max(a.start, c * CHUNK), stop = min(a.stop, (c + 1) * CHUNK)
-    cdef char* tile = tile_of(s, slot)
+cdef void attract(
+    State* s, Py_ssize_t c, Py_ssize_t first, Py_ssize_t last, Py_ssize_t k0, const Py_ssize_t* creator, int thread
+) noexcept nogil:
+    """The points first..last-1 that are in chunk c, by the types of the data and of the scores."""
+    cdef Py_ssize_t start = max(first, c * CHUNK), stop = min(last, (c + 1) * CHUNK)
+    cdef char* tile = tile_of(s, thread)
     if s.rows.single:
         if s.single:
-            attract_chunk[float, float](<const float*> s.rows.x, s, start, stop, a.k0, a.creator, <float*> tile)
+            attract_chunk[float, float](<const float*> s.rows.x, s, start, stop, k0, creator, <float*> tile)
         else:
-            attract_chunk[float, double](<const float*> s.rows.x, s, start, stop, a.k0, a.creator, <double*> tile)
+            attract_chunk[float, double](<const float*> s.rows.x, s, start, stop, k0, creator, <double*> tile)
     elif s.single:
-        attract_chunk[double, float](<const double*> s.rows.x, s, start, stop, a.k0, a.creator, <float*> tile)
+        attract_chunk[double, float](<const double*> s.rows.x, s, start, stop, k0, creator, <float*> tile)
     else:
-        attract_chunk[double, double](<const double*> s.rows.x, s, start, stop, a.k0, a.creator, <double*> tile)
+        attract_chunk[double, double](<const double*> s.rows.x, s, start, stop, k0, creator, <double*> tile)
 
 
-cdef void lower_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const Lowering* a = <const Lowering*> context
-    cdef Py_ssize_t start = c * ROWS, stop = min(a.s.k, (c + 1) * ROWS)
-    if a.s.single:
-        lower_table_chunk[float](a.s, start, stop, a.k0, a.k1, a.table, <float*> tile_of(a.s, slot))
+cdef void lower_rows(
+    State* s, Py_ssize_t c, Py_ssize_t k0, Py_ssize_t k1, float* table, int thread
+) noexcept nogil:
+    """Entries of ROWS centers, by the type of the scores."""
+    cdef Py_ssize_t start = c * ROWS, stop = min(s.k, (c + 1) * ROWS)
+    if s.single:
+        lower_table_chunk[float](s, start, stop, k0, k1, table, <float*> tile_of(s, thread))
     else:
-        lower_table_chunk[double](a.s, start, stop, a.k0, a.k1, a.table, <double*> tile_of(a.s, slot))
+        lower_table_chunk[double](s, start, stop, k0, k1, table, <double*> tile_of(s, thread))
 
 
 cdef void attract_points(
     State* s, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator, int threads
 ) noexcept nogil:
     """Points start..stop-1 are compared with the centers k0.. opened at points before them."""
-    cdef Attraction a = Attraction(s, start, stop, k0, creator)
-    run(attract_item, &a, start // CHUNK, (stop + CHUNK - 1) // CHUNK, threads)
+    cdef Py_ssize_t c, first = start // CHUNK, last = (stop + CHUNK - 1) // CHUNK
+    cdef ParallelLoop loop
+    loop = begin_loop(last - first, threads)
+    if loop.threads == 1:
+        for c in range(first, last):
+            attract(s, c, start, stop, k0, creator, 0)
+    else:
+        for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            attract(s, c, start, stop, k0, creator, begin_chunk(&loop))
+    end_loop(&loop)
 
 
 cdef void lower_distances(State* s, Py_ssize_t k0, Py_ssize_t k1, float* table, int threads) noexcept nogil:
     """table[c] = min(table[c], distance from center c to the nearest other one of k0..k1-1), for all c."""
-    cdef Lowering a = Lowering(s, k0, k1, table)
-    run(lower_item, &a, 0, (s.k + ROWS - 1) // ROWS, threads)
+    cdef Py_ssize_t c, last = (s.k + ROWS - 1) // ROWS
+    cdef ParallelLoop loop
+    loop = begin_loop(last, threads)
+    if loop.threads == 1:
+        for c in range(last):
+            lower_rows(s, c, k0, k1, table, 0)
+    else:
+        for c in prange(last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            lower_rows(s, c, k0, k1, table, begin_chunk(&loop))
+    end_loop(&loop)

@@ -8,7 +8,7 @@ from libc.math cimport HUGE_VAL
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport Rows, entries_of, entry, point, poll_signals, real_x, rows_of
-from smallvar._sweeps.sparse cimport Tiling, tile_item, tile_numbers
+from smallvar._sweeps.sparse cimport Tiling, tile_chunk, tile_numbers
 from smallvar._sweeps.state cimport CHUNK, WORK, squared_distance
 from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE
 
@@ -159,7 +159,7 @@ cdef void compare_sparse_chunk(
     if few:
         merge_chunk(rows, chunk, seed, nearest, tiling.out)
     else:
-        tile_item(tiling, chunk, thread)
+        tile_chunk(tiling, chunk, thread)
 
 
 cdef tuple nearest_of_sparse(X, const double[::1] weight, const double[::1] seed, double[::1] distance, int n_threads):

@@ -9,10 +9,10 @@ cdef struct Tiling:         # deciding distances of all points
     const int* label
     const Py_ssize_t* member    # points, those of equal labels together
     Py_ssize_t n
-    char* tiles             # of each slot, CSR_LANES x d zeros
+    char* tiles             # of each thread, CSR_LANES x d zeros
     Py_ssize_t tile_size
     double* out             # n
 
 
 cdef Py_ssize_t tile_numbers(Py_ssize_t d) noexcept nogil  # of float64, for rows of d columns
-cdef void tile_item(void* context, Py_ssize_t block, int slot) noexcept nogil
+cdef void tile_chunk(const Tiling* a, Py_ssize_t block, int thread) noexcept nogil

@@ -7,12 +7,13 @@ not enough, by the deciding arithmetic on the expanded row. An entry that is not
 or to a sum of rows, as a 0 would (see Layout in sums.pyx), so these are the same bits.
 """
 
+from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memset
 
 from smallvar._sweeps.dpmeans cimport DPSweep
-from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.restless cimport choose_restless
 from smallvar._sweeps.rows cimport entries_of, entry, poll_signals, weight_of
 from smallvar._sweeps.state cimport (
@@ -69,7 +70,7 @@ cdef struct View:           # what the items of loops need beside the state
     State* s
     Py_ssize_t stride       # numbers of a row of the table of scores, one for each center there is room for
     double* square          # of each center, its squared norm
-    double* scores          # of each slot, stride + CSR_PAD numbers
+    double* scores          # of each thread, stride + CSR_PAD numbers
     Py_ssize_t n_before     # centers at the start of the sweep
 
 
@@ -308,75 +309,60 @@ cdef void farthest_of_chunk(const View* v, Py_ssize_t chunk, double* buffer) noe
     s.farthest_distance[chunk] = best
 
 
-# ---- items of the loops that threads share out -----------------------------------------------------------------------
+# ---- chunks of the loops that threads share out ----------------------------------------------------------------------
 
 
-cdef inline double* scores_of(const View* v, int slot) noexcept nogil:
-    """The memory for scores of the thread that has this slot."""
-    return v.scores + slot * (v.stride + CSR_PAD)
+cdef inline double* scores_of(const View* v, int thread) noexcept nogil:
+    """The memory for scores of a thread."""
+    return v.scores + thread * (v.stride + CSR_PAD)
 
 
-cdef struct Assigning:
-    const View* v
-    # for attract_item
-    Py_ssize_t start
-    Py_ssize_t stop
-    Py_ssize_t k0
-    const Py_ssize_t* creator
+cdef void assign_points(const View* v, Py_ssize_t c, int thread) noexcept nogil:
+    """Nearest centers of one chunk, with the memory of a thread."""
+    assign_chunk(v, c, scores_of(v, thread), <double*> tile_of(v.s, thread))
 
 
-cdef void assign_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const View* v = (<const Assigning*> context).v
-    assign_chunk(v, c, scores_of(v, slot), <double*> tile_of(v.s, slot))
-
-
-cdef void attract_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    """Points that come after the creators of new centers are compared with these."""
-    cdef const Assigning* a = <const Assigning*> context
-    cdef const View* v = a.v
+cdef void attract_chunk(
+    const View* v, Py_ssize_t c, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator, int thread
+) noexcept nogil:
+    """Points of a chunk that come after the creators of new centers are compared with these."""
     cdef State* s = v.s
-    cdef double* scores = scores_of(v, slot)
-    cdef double* buffer = <double*> tile_of(s, slot)
-    cdef Py_ssize_t i, seen = 0, n_new = s.k - a.k0
+    cdef double* scores = scores_of(v, thread)
+    cdef double* buffer = <double*> tile_of(s, thread)
+    cdef Py_ssize_t i, seen = 0, n_new = s.k - k0
     cdef Scored found
     cdef double distance, error
     cdef int z
-    for i in range(max(a.start, c * CHUNK), min(a.stop, (c + 1) * CHUNK)):
-        while seen < n_new and a.creator[seen] < i:
+    for i in range(max(start, c * CHUNK), min(stop, (c + 1) * CHUNK)):
+        while seen < n_new and creator[seen] < i:
             seen += 1
-        if seen == 0 or s.label[i] >= a.k0:
+        if seen == 0 or s.label[i] >= k0:
             continue  # nothing opened yet, or it got its label in the ordered pass
-        score(v, i, a.k0, a.k0 + seen, scores, &found)
+        score(v, i, k0, k0 + seen, scores, &found)
         if found.squares + found.first - found.error > <double> s.u[i] * <double> s.u[i]:
             continue
-        z = <int> a.k0 + found.best
+        z = <int> k0 + found.best
         if not found.second - found.first > 2.0 * found.error:
-            z = decide(v, i, a.k0, a.k0 + seen, scores, found.first + 2.0 * found.error, buffer)
+            z = decide(v, i, k0, k0 + seen, scores, found.first + 2.0 * found.error, buffer)
         if nearer(v, i, z, s.label[i], buffer):
             s.label[i] = z
             distance = near(v, i, z, &error)
             s.u[i] = upper(distance + error, s.scale)
 
 
-cdef void lower_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    """The last center has become one of the others of every point that it is not the own one of."""
-    cdef const View* v = (<const Assigning*> context).v
+cdef void lower_chunk(const View* v, Py_ssize_t c, int thread) noexcept nogil:
+    """The last center has become one of the others of every point of a chunk that it is not the own one of."""
     cdef State* s = v.s
     cdef Py_ssize_t i
     cdef Scored found
     for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
         if s.label[i] != s.k - 1:
-            score(v, i, s.k - 1, s.k, scores_of(v, slot), &found)
+            score(v, i, s.k - 1, s.k, scores_of(v, thread), &found)
             s.l[i] = min(s.l[i], lower(found.squares + found.first - found.error))
 
 
-cdef struct Placing:
-    View* v
-
-
-cdef void place_norm_item(void* context, Py_ssize_t k, int slot) noexcept nogil:
+cdef void place_norm(const View* v, Py_ssize_t k) noexcept nogil:
     """The squared norm of center k, compensated, so that it is as good as one rounding."""
-    cdef View* v = (<Placing*> context).v
     cdef const double* c = v.s.c + k * v.s.d
     cdef double total = 0.0, lost = 0.0, t, y
     cdef Py_ssize_t j
@@ -393,9 +379,8 @@ cdef void place_norm_item(void* context, Py_ssize_t k, int slot) noexcept nogil:
         (<double*> v.s.norm)[k] = total
 
 
-cdef void place_item(void* context, Py_ssize_t block, int slot) noexcept nogil:
+cdef void place_columns(const View* v, Py_ssize_t block) noexcept nogil:
     """Rows of the table of scores from the centers."""
-    cdef View* v = (<Placing*> context).v
     cdef State* s = v.s
     cdef Py_ssize_t j0 = block * COLUMNS, j1 = min(s.d, j0 + COLUMNS), k, j
     cdef double factor = -2.0 * s.scale
@@ -409,49 +394,43 @@ cdef void place_item(void* context, Py_ssize_t block, int slot) noexcept nogil:
                 (<double*> s.scaled)[j * v.stride + k] = factor * s.c[k * s.d + j]
 
 
-cdef struct Squares:
-    const View* v
-    const double* about     # d: squared distances are from there; NULL: from the own centers
-    int64_t* digits         # of each slot: an exact sum
-
-
-cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const Squares* a = <const Squares*> context
-    cdef const State* s = a.v.s
+cdef void add_squares_of_chunk(
+    const View* v, Py_ssize_t c, const double* about, int64_t* digits, int thread
+) noexcept nogil:
+    """Weighted squared distances of a chunk from one point, or from the own centers (about NULL), added to digits."""
+    cdef const State* s = v.s
     cdef double[CHUNK] square
     cdef Py_ssize_t i, m, stop, start = c * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK)
     cdef double t, error
     for i in range(start, start + size):
-        if a.about != NULL:
+        if about != NULL:
             t = 0.0
             m = entries_of(&s.rows, i, &stop)
             while m < stop:
-                error = entry(&s.rows, m) - a.about[s.rows.column[m]]
+                error = entry(&s.rows, m) - about[s.rows.column[m]]
                 t += error * error
                 m += 1
         else:
-            t = near(a.v, i, s.label[i], &error)
+            t = near(v, i, s.label[i], &error)
             if error > 2.0 * ROUNDOFF_DOUBLE * (s.d + 8) * t + OBJECTIVE_ROUNDING * t:
-                t = exact(a.v, i, s.label[i], <double*> tile_of(s, slot))
+                t = exact(v, i, s.label[i], <double*> tile_of(s, thread))
         square[i - start] = t * weight_of(&s.rows, i)
-    accumulator_add(a.digits + slot * ACCUMULATOR_DIGITS, square, size)
+    accumulator_add(digits, square, size)
 
 
-cdef struct Members:        # points by clusters
-    const State* s
-    const sums_t* sums
-    const Py_ssize_t* first     # k + 1: where the members of each cluster begin
-    const Py_ssize_t* member    # points, or ~point where one has left
+cdef void add_members(
+    const State* s, Py_ssize_t k, const Py_ssize_t* first, const Py_ssize_t* member, const sums_t* sums
+) noexcept nogil:
+    """Add the points that have joined cluster k to its sum, and take off those that have left it.
 
-
-cdef void add_item(void* context, Py_ssize_t k, int slot) noexcept nogil:
-    cdef const Members* a = <const Members*> context
+    first : where the members of each cluster begin;  member : points, or ~point where one has left
+    """
     cdef Py_ssize_t m
-    for m in range(a.first[k], a.first[k + 1]):
-        if a.member[m] < 0:
-            move_entries(&a.s.rows, ~a.member[m], <int> k, -1.0, a.sums)
+    for m in range(first[k], first[k + 1]):
+        if member[m] < 0:
+            move_entries(&s.rows, ~member[m], <int> k, -1.0, sums)
         else:
-            move_entries(&a.s.rows, a.member[m], <int> k, 1.0, a.sums)
+            move_entries(&s.rows, member[m], <int> k, 1.0, sums)
 
 
 cdef Py_ssize_t tile_numbers(Py_ssize_t d) noexcept nogil:
@@ -473,9 +452,9 @@ cdef void flush_tile(
             m += 1
 
 
-cdef void tile_item(void* context, Py_ssize_t block, int slot) noexcept nogil:
-    cdef const Tiling* a = <const Tiling*> context
-    cdef double* tile = <double*> (a.tiles + slot * a.tile_size)
+cdef void tile_chunk(const Tiling* a, Py_ssize_t block, int thread) noexcept nogil:
+    """Exact distances of a block of points to one center each."""
+    cdef double* tile = <double*> (a.tiles + thread * a.tile_size)
     cdef Py_ssize_t point[CSR_LANES]
     cdef Py_ssize_t q, i, m, stop, size = 0, last = min(a.n, (block + 1) * CHUNK)
     cdef const double* center = a.center
@@ -549,20 +528,34 @@ cdef class SparseSweep(DPSweep):
         return arrays
 
     cdef void place(self) noexcept nogil:
-        cdef Placing a = Placing(&self.v)
+        cdef const View* v = &self.v
         cdef int threads = self.n_threads if self.s.k * self.s.d > PAYS else 1
-        cdef Py_ssize_t k
-        run(place_norm_item, &a, 0, self.s.k, threads)
-        run(place_item, &a, 0, (self.s.d + COLUMNS - 1) // COLUMNS, threads)
+        cdef Py_ssize_t c, k, blocks = (self.s.d + COLUMNS - 1) // COLUMNS
+        cdef ParallelLoop loop
+        loop = begin_loop(self.s.k, threads)
+        if loop.threads == 1:
+            for c in range(self.s.k):
+                place_norm(v, c)
+        else:
+            for c in prange(self.s.k, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                place_norm(v, c)
+        end_loop(&loop)
+        loop = begin_loop(blocks, threads)
+        if loop.threads == 1:
+            for c in range(blocks):
+                place_columns(v, c)
+        else:
+            for c in prange(blocks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                place_columns(v, c)
+        end_loop(&loop)
         self.s.longest = 0.0
         for k in range(self.s.k):
             self.s.longest = max(self.s.longest, self.v.square[k] * self.s.scale * self.s.scale)
 
     cdef void place_last(self) noexcept nogil:
-        cdef Placing a = Placing(&self.v)
         cdef Py_ssize_t j, k = self.s.k - 1
         cdef double factor = -2.0 * self.s.scale
-        place_norm_item(&a, k, 0)
+        place_norm(&self.v, k)
         self.s.longest = max(self.s.longest, self.v.square[k] * self.s.scale * self.s.scale)
         for j in range(self.s.d):
             if self.s.single:
@@ -571,15 +564,33 @@ cdef class SparseSweep(DPSweep):
                 (<double*> self.s.scaled)[j * self.v.stride + k] = factor * self.s.c[k * self.s.d + j]
 
     cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-        cdef Assigning a = Assigning(&self.v, 0, 0, 0, NULL)
+        cdef const View* v = &self.v
+        cdef Py_ssize_t c
+        cdef ParallelLoop loop
         self.v.n_before = self.n_before
-        run(assign_item, &a, first, last, self.threads_for((last - first) * CHUNK))
+        loop = begin_loop(last - first, self.threads_for((last - first) * CHUNK))
+        if loop.threads == 1:
+            for c in range(first, last):
+                assign_points(v, c, 0)
+        else:
+            for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                assign_points(v, c, begin_chunk(&loop))
+        end_loop(&loop)
 
     cdef void attract(
         self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator
     ) noexcept nogil:
-        cdef Assigning a = Assigning(&self.v, start, stop, k0, creator)
-        run(attract_item, &a, start // CHUNK, (stop + CHUNK - 1) // CHUNK, self.threads_for(stop - start))
+        cdef const View* v = &self.v
+        cdef Py_ssize_t c, first = start // CHUNK, last = (stop + CHUNK - 1) // CHUNK
+        cdef ParallelLoop loop
+        loop = begin_loop(last - first, self.threads_for(stop - start))
+        if loop.threads == 1:
+            for c in range(first, last):
+                attract_chunk(v, c, start, stop, k0, creator, 0)
+        else:
+            for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                attract_chunk(v, c, start, stop, k0, creator, begin_chunk(&loop))
+        end_loop(&loop)
 
     cdef void lower_table(self, Py_ssize_t k0, Py_ssize_t k1, float* table) noexcept nogil:
         pass
@@ -611,11 +622,20 @@ cdef class SparseSweep(DPSweep):
                 s.u[i] = upper(distance + error, s.scale)
 
     def open_farthest(self):
-        cdef Assigning a = Assigning(&self.v, 0, 0, 0, NULL)
+        cdef const View* v = &self.v
+        cdef Py_ssize_t c
+        cdef ParallelLoop loop
         if not DPSweep.open_farthest(self):
             return False
         with nogil:
-            run(lower_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))
+            loop = begin_loop(self.n_chunks, self.threads_for(self.s.n))
+            if loop.threads == 1:
+                for c in range(self.n_chunks):
+                    lower_chunk(v, c, 0)
+            else:
+                for c in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    lower_chunk(v, c, begin_chunk(&loop))
+            end_loop(&loop)
         return True
 
     cdef void renew_tables(self) noexcept nogil:
@@ -631,19 +651,37 @@ cdef class SparseSweep(DPSweep):
     cdef void add_squares(
         self, const double* about, int64_t* digits, Py_ssize_t first, Py_ssize_t last, int threads
     ) noexcept nogil:
-        cdef Squares a = Squares(&self.v, about, digits)
-        run(squares_item, &a, first, last, threads)
+        cdef const View* v = &self.v
+        cdef Py_ssize_t c
+        cdef int thread
+        cdef ParallelLoop loop = begin_loop(last - first, threads)
+        if loop.threads == 1:
+            for c in range(first, last):
+                add_squares_of_chunk(v, c, about, digits, 0)
+        else:
+            for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                thread = begin_chunk(&loop)
+                add_squares_of_chunk(v, c, about, digits + thread * ACCUMULATOR_DIGITS, thread)
+        end_loop(&loop)
 
     def own_distances(self):
         cdef double[::1] out = np.empty(self.s.n)
         cdef Py_ssize_t[::1] member = np.argsort(self.labels, kind="stable")
         cdef Tiling a = Tiling(&self.s.rows, self.s.c, self.s.label, &member[0], self.s.n, self.s.tiles,
                                self.s.tile_size, &out[0])
-        cdef Py_ssize_t first = 0, last
+        cdef Py_ssize_t c, first = 0, last
+        cdef ParallelLoop loop
         with nogil:
             while first < self.n_chunks:
-                last = min(self.n_chunks, first + max(1, WORK // (CHUNK * self.s.d)))
-                run(tile_item, &a, first, last, self.threads_for(self.s.n))
+                last = min(self.n_chunks, first + self.chunks_of_rows())
+                loop = begin_loop(last - first, self.threads_for(self.s.n))
+                if loop.threads == 1:
+                    for c in range(first, last):
+                        tile_chunk(&a, c, 0)
+                else:
+                    for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        tile_chunk(&a, c, begin_chunk(&loop))
+                end_loop(&loop)
                 self.check_signals((last - first) * CHUNK)
                 first = last
         return np.asarray(out)
@@ -654,7 +692,8 @@ cdef class SparseSweep(DPSweep):
         cdef Py_ssize_t[::1] first = np.zeros(s.k + 2, dtype=np.intp)
         cdef Py_ssize_t[::1] member = np.empty(max(1, 2 * points if moves else points), dtype=np.intp)
         cdef Py_ssize_t c, m, i, k, last, turn, step
-        cdef Members a = Members(s, &self.sums.table, &first[0], &member[0])
+        cdef int threads = self.n_threads if 8 * points * s.d > PAYS else 1
+        cdef ParallelLoop loop
         # first[k + 1] counts the members of k, then is where the next one of k goes, in the end where those of k end
         for turn in range(2):
             for c in range(self.n_chunks):
@@ -684,6 +723,13 @@ cdef class SparseSweep(DPSweep):
             k = 0
             while k < s.k:
                 last = min(s.k, k + step)
-                run(add_item, &a, k, last, self.n_threads if 8 * points * s.d > PAYS else 1)
+                loop = begin_loop(last - k, threads)
+                if loop.threads == 1:
+                    for c in range(k, last):
+                        add_members(s, c, &first[0], &member[0], &self.sums.table)
+                else:
+                    for c in prange(k, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        add_members(s, c, &first[0], &member[0], &self.sums.table)
+                end_loop(&loop)
                 poll_signals(&self.work, WORK, WORK - 1)
                 k = last

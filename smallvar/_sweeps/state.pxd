@@ -90,9 +90,9 @@ cdef struct State:
     Py_ssize_t batch        # points that are scored together
 
 
-cdef inline char* tile_of(const State* s, int slot) noexcept nogil:
-    """The memory for tiles of the thread that has this slot."""
-    return s.tiles + slot * s.tile_size
+cdef inline char* tile_of(const State* s, int thread) noexcept nogil:
+    """The memory for tiles of a thread."""
+    return s.tiles + thread * s.tile_size
 
 
 cdef inline double squared_distance(
