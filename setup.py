@@ -168,7 +168,6 @@ def extension(name):
 
 
 MODULES = (
-    "pool",
     "parallel",
     "stopping",
     "rows",
