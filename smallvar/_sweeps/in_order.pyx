@@ -15,7 +15,13 @@ from libc.string cimport memset
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport poll_signals, read_row, row_at, rows_of
-from smallvar._sweeps.sums cimport ACCUMULATOR_DIGITS, Accumulator, accumulator_add, accumulator_round, accumulator_merge
+from smallvar._sweeps.sums cimport (
+    ACCUMULATOR_DIGITS,
+    Accumulator,
+    accumulator_add,
+    accumulator_merge,
+    accumulator_round,
+)
 
 import numpy as np
 
@@ -138,7 +144,8 @@ cdef class InOrderSweep:
             self.points.group = &groups[0]
         rows = np.empty(threads * d * POINTS)
         self.digits = np.empty((threads, ACCUMULATOR_DIGITS), dtype=np.int64)
-        self.scratch.threads, self.scratch.rows, self.scratch.sums = threads, &rows[0], <Accumulator*> &self.digits[0, 0]
+        self.scratch.threads, self.scratch.rows = threads, &rows[0]
+        self.scratch.sums = <Accumulator*> &self.digits[0, 0]
         self.point_arrays = [X, order, group, None if weight is None else weight.base, rows]
 
     cdef void reserve(self, Py_ssize_t capacity, Py_ssize_t sets):
