@@ -34,10 +34,13 @@ from smallvar import (
 SHAPES = [
     (100, 2, 5),
     (266, 35, 8),
+    (300, 30, 5),
     (1_000, 8, 12),
     (5_000, 8, 12),
     (20_000, 2, 20),
+    (20_000, 8, 20),
     (100_000, 2, 20),
+    (200_000, 16, 50),
     (100_000, 8, 50),
     (30_000, 16, 300),
     (20_000, 100, 30),
@@ -57,7 +60,7 @@ def blobs(n, d, k):
 
 def problems(quick):
     """Pairs of a name and a function from n_threads to a fit."""
-    for n, d, k in SHAPES[:6] if quick else SHAPES:
+    for n, d, k in SHAPES[:9] if quick else SHAPES:
         X, centers = blobs(n, d, k)
 
         def fit(t, X=X, centers=centers):
@@ -67,7 +70,7 @@ def problems(quick):
     options = {"max_iter": 4, "random_state": 0}
     X = blobs(40_000, 6, 12)[0]
     few, many, times = X[:300], X[:2_000], np.repeat(np.arange(4), 10_000)
-    yield "DPMeans, lam", lambda t: DPMeans(lam=0.3, n_threads=t, **options).fit(X)
+    yield "DPMeans 40000 x 6, lam", lambda t: DPMeans(lam=0.3, n_threads=t, **options).fit(X)
     starts = {"n_swaps": 0, **options}
     yield "BPMeans 300 x 6", lambda t: BPMeans(lam=5, n_threads=t, n_init=8, **starts).fit(few)
     yield "BPMeans 40000 x 6", lambda t: BPMeans(lam=500, n_threads=t, n_init=1, **starts).fit(X)
@@ -119,7 +122,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small problems, few turns")
     parser.add_argument("--limit", type=float, help="largest ratio that is not a failure")
     args = parser.parse_args()
-    repeats, batch = (5, 0.02) if args.quick else (args.repeats, 0.2)
+    repeats, batch = (9, 0.05) if args.quick else (args.repeats, 0.2)
     warnings.simplefilter("ignore")
     show_config()
     print(f"\n{args.busy} busy processes\n{'':28}{'1 thread':>12}{'default':>12}{'ratio':>8}")

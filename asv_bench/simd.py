@@ -78,7 +78,7 @@ def cases():
         for d in (8, 100):
             rows, z = draw(64, d, dtype=dtype), np.arange(64, dtype=np.int32) % 8
             arguments = (64, pointers(rows), z, draw(8, d), d, np.empty(64))
-            yield f"sv_own_distances_{letter}", f"d {d}", 3 * 64 * d, (*arguments, rows)
+            yield f"sv_assigned_distances_{letter}", f"d {d}", 3 * 64 * d, (*arguments, rows)
         lanes = 64 // np.dtype(dtype).itemsize
         rows, block = draw(lanes, 100, dtype=dtype), np.empty((100, lanes), dtype)
         arguments = (pointers(rows), 100, draw(100), 0.25, block, np.empty(lanes), rows)

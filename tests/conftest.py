@@ -79,11 +79,15 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture
 def eight_cores(monkeypatch):
-    """Up to eight threads, whatever this machine has."""
+    """Up to eight threads in every loop, whatever this machine has; one without OpenMP."""
     from smallvar._core import config
+    from smallvar._sweeps import parallel
 
     monkeypatch.setattr(config, "_cores", lambda: 8)
-    assert config.resolve_threads(8) == 8
+    assert config.resolve_threads(8) == (8 if config.openmp_enabled() else 1)
+    parallel.guard_loops(False)  # they would go on with one thread where there are fewer cores
+    yield
+    parallel.guard_loops(True)
 
 
 @pytest.fixture

@@ -316,7 +316,8 @@ def test_show_config(capsys):
     assert re.search(r"(?i)gcc|clang|msvc|\d", facts["compiler"])
     assert facts["BLAS"].strip()
     on = smallvar._core.config.openmp_enabled()
-    assert facts["OpenMP"].strip().startswith("on" if on else "off")
+    openmp = r" on \(standard \d{6}\)" if on else r" off \(one thread\)"
+    assert re.fullmatch(openmp, facts["OpenMP"])
     assert int(facts["threads"]) == smallvar._core.config.resolve_threads(None)
     runs, built = re.fullmatch(r" (\w+) \(built: ([\w, ]+)\)", facts["SIMD"]).groups()
     assert runs in built.split(", ")

@@ -28,7 +28,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import scale
 from sklearn.utils import check_random_state
-from smallvar._sweeps.merge import fit_shape
+from smallvar._sweeps.residual_density import fit_residual_density
 
 from smallvar import (
     BregmanDPMeans,
@@ -181,14 +181,14 @@ def test_shape_of_what_is_not_finite(wrong):
     """Bins are chosen by the bits of a number: what has none must not be looked up."""
     label, back = np.zeros(5, dtype=np.int32), np.zeros(1)
     squares = np.array([1.0, 2.0, wrong, 4.0, 50.0])
-    assert fit_shape(squares, None, label, back, 5.0, 2) == (np.inf, False)
+    assert fit_residual_density(squares, None, label, back, 5.0, 2) == (np.inf, False)
 
 
 def test_shape_of_squares_below_zero():
     """By rounding; they are none."""
     label, back = np.zeros(5, dtype=np.int32), np.zeros(1)
     found = [
-        fit_shape(np.array([1.0, 2.0, low, 4.0, 9000.0]), None, label, back, 5.0, 2)
+        fit_residual_density(np.array([1.0, 2.0, low, 4.0, 9000.0]), None, label, back, 5.0, 2)
         for low in (0.0, -0.0, -1e-9)
     ]
     assert found[0][1]

@@ -28,6 +28,7 @@ from sklearn.exceptions import ConvergenceWarning
 import smallvar
 from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
 from smallvar._centers.divergence import DIVERGENCES
+from smallvar._core import config
 from smallvar._core.estimator import _changing
 from smallvar._core.lapack import eigh, stoppable
 
@@ -643,6 +644,11 @@ LONG = {
         "fit",
         lambda: graph(30000),
     ),
+    "RobustDPMeans": (
+        smallvar.RobustDPMeans(lam=0.02, price=0.1),
+        "fit",
+        lambda: rows(5 * 10**5),
+    ),
     "SegmentMeans": (smallvar.SegmentMeans(), "fit", lambda: rows(10**6, 8)),
     "SpectralDPMeans": (
         smallvar.SpectralDPMeans(lam=1.0, kernel="rbf", gamma=1.0),
@@ -653,6 +659,11 @@ LONG = {
         smallvar.SpectralDynamicMeans(lam=0.05, gamma=0.3, n_init=N),
         "fit",
         lambda: rows(1500),
+    ),
+    "SphericalDPMeans": (
+        smallvar.SphericalDPMeans(lam=0.001, n_init=N),
+        "fit",
+        lambda: rows(2 * 10**5, 8),
     ),
 }
 
@@ -707,6 +718,82 @@ def test_interrupt_at_any_moment_comes_within_a_second(key):
         signal.signal(signal.SIGINT, handler)
     print(key, "CPU seconds", np.round(latencies, 2))
     assert max(latencies) < 1.0
+
+
+def fit_until_interrupted(key):
+    """A fit of LONG with two threads; what the model can do afterward is as before."""
+    config._cores = lambda: 2
+    model, _, data = LONG[key]
+    data = data()
+    data = data if isinstance(data, dict) else {"X": data}
+    small = {name: value[:900] for name, value in data.items()}
+
+    def bits():
+        few = clone(model).set_params(**{**options, "max_iter": 3})
+        if "n_init" in few.get_params():
+            few.set_params(n_init=2)
+        few.fit(**small)
+        return [value.tobytes() for value in vars(few).values() if isinstance(value, np.ndarray)]
+
+    options = {"n_threads": 2}
+    options |= {"random_state": 0} if "random_state" in model.get_params() else {}
+    model = clone(model).set_params(**options)
+    before = bits()
+    print("begins", flush=True)
+    try:
+        model.fit(**data)
+        print("too short a call", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    assert bits() == before
+    assert not any(name.endswith("_") for name in vars(model))
+    print("fine", flush=True)
+
+
+WITH_THREADS = {
+    type(model): key
+    for key, (model, method, _) in reversed(LONG.items())
+    if method == "fit" and "n_threads" in model.get_params()
+}
+
+
+def test_every_estimator_with_threads_is_interrupted():
+    """Each that has the argument n_threads is in the test below."""
+    public = [getattr(smallvar, name) for name in smallvar.__all__]
+    found = {one for one in public if "n_threads" in getattr(one.__init__, "__annotations__", {})}
+    assert found <= set(WITH_THREADS)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name == "nt", reason="sends SIGINT to one process")
+@pytest.mark.parametrize("key", sorted(WITH_THREADS.values()))
+def test_interrupt_of_a_fit_with_two_threads(key):
+    """By the signal, in a process of its own, which works on."""
+    program = (
+        "import signal, test_robust as t\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"t.fit_until_interrupted({key!r})"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stdout.readline() == "begins\n"
+            time.sleep(0.7)
+            start = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline() == "interrupted\n"
+            elapsed = time.monotonic() - start
+            print(key, f"{elapsed:.2f} seconds")
+            assert elapsed < 10.0  # a second at most where nothing else runs
+            assert process.communicate(timeout=60)[0] == "fine\n"
+        finally:
+            process.kill()
+    assert process.returncode == 0
 
 
 # Memory that is not given

@@ -15,7 +15,6 @@ from sklearn.metrics import adjusted_rand_score
 from smallvar._sweeps.segments import pieces, viterbi
 
 from smallvar import SegmentMeans
-from smallvar._core import config
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._time.description import PRICE, Description, t_deviance
 from smallvar._time.record import Record, cut, noise_of, path_of, prices
@@ -358,8 +357,7 @@ def test_units_of_data_and_weights():
     np.testing.assert_allclose(heavy.lam_, 2.0**40 * model.lam_)
 
 
-def test_threads():
-    assert config.openmp_enabled() or config.resolve_threads(3) >= 1
+def test_threads(eight_cores):
     X, _ = levels(0, n=30_000, k=6, d=8, stay=100)
     weight = 0.5 + np.random.default_rng(0).random(len(X))
     groups = np.repeat(np.arange(6), 5000)

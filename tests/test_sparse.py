@@ -249,7 +249,7 @@ def test_centers_beyond_memory(monkeypatch):
     for model in (DPMeans(lam=1.0), MiniBatchDPMeans(lam=1.0)):
         assert_refuses(model, lambda m: m.fit(wide), MemoryError, "bytes", "TruncatedSVD")
     with pytest.raises(MemoryError, match="bytes"):
-        sparse.room_for(10**6, 10**8)
+        sparse.check_memory(10**6, 10**8)
     with pytest.raises(ValueError, match=r"lam must be a number.*bytes.*TruncatedSVD"):
         DPMeans().fit(sp.csr_array((100, 50_000)))
     with pytest.raises(ValueError, match="columns"):

@@ -260,7 +260,7 @@ def test_rows_lie_where_they_are(unit):
     assert most < (0.5 if unit else 2.3) * X.nbytes
 
 
-def test_threads():
+def test_threads(eight_cores):
     X, _ = planted(5000, 16, 40, 0.6)
     for options in ({"min_cosine": 0.3}, {"min_cosine": 0.8}, {"random_state": 0}):
         one = SphericalDPMeans(**options, n_threads=1).fit(X)

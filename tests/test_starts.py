@@ -31,20 +31,20 @@ def test_what_counts_toward_max_iter():
 
 
 def test_when_a_start_is_over():
-    assert recorded([3.0, 2.0]).goes_on
-    assert not recorded([3.0, 2.0], max_iter=2).goes_on
+    assert recorded([3.0, 2.0]).should_continue
+    assert not recorded([3.0, 2.0], max_iter=2).should_continue
     assert not recorded([3.0, 2.0], max_iter=2).ended
-    assert recorded([3.0, 2.0], opened=1, max_iter=2).goes_on
+    assert recorded([3.0, 2.0], opened=1, max_iter=2).should_continue
     still = recorded([3.0, 3.0], changed=False)
     assert still.converged
-    assert not still.goes_on
+    assert not still.should_continue
     # a fall of 1 is no more than 1/4 of 4, whatever the sign
-    assert recorded([4.0, 3.0], tol=0.25).enough
-    assert not recorded([4.0, 3.0], tol=0.24).enough
-    assert recorded([-4.0, -5.0], tol=0.25).enough
-    assert not recorded([-4.0, -5.0], tol=0.24).enough
-    assert not recorded([4.0], tol=0.25).enough
-    assert not recorded([4.0, 4.0]).enough  # tol 0 waits for a fixed point
+    assert recorded([4.0, 3.0], tol=0.25).within_tol
+    assert not recorded([4.0, 3.0], tol=0.24).within_tol
+    assert recorded([-4.0, -5.0], tol=0.25).within_tol
+    assert not recorded([-4.0, -5.0], tol=0.24).within_tol
+    assert not recorded([4.0], tol=0.25).within_tol
+    assert not recorded([4.0, 4.0]).within_tol  # tol 0 waits for a fixed point
 
 
 def start(objective, name=""):

@@ -23,11 +23,14 @@ from smallvar import (
     KFeatures,
     MiniBatchDPMeans,
     SegmentMeans,
+    _sweeps,
     farthest_first_lambda,
     feature_path,
 )
 from smallvar._centers import divergence as divergence_module
 from smallvar._core import config
+
+needs_openmp = pytest.mark.skipif(not config.openmp_enabled(), reason="one thread without OpenMP")
 
 THREADS = (1, 2, 3, 8)
 LEARNED = ("labels_", "cluster_centers_", "objective_path_")
@@ -43,6 +46,25 @@ def test_openmp_is_on_with_gcc():
     """A failed probe must not be silent."""
     if not config.openmp_enabled() and os.environ.get("SMALLVAR_OPENMP") != "0":
         assert not sys.platform.startswith("linux")
+
+
+@needs_openmp
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads files of ELF")
+def test_compiled_loops_are_parallel():
+    """A prange compiled without OpenMP's flags is serial, without a word."""
+    folder = Path(_sweeps.__file__).parent
+    parallel = set()
+    for library in folder.rglob("*.so"):
+        content = library.read_bytes()
+        if b"GOMP_parallel" in content or b"__kmpc_fork_call" in content:
+            parallel.add(library.name.split(".")[0])
+            assert any(name in content for name in (b"libgomp", b"libomp", b"libiomp"))
+        source = library.with_name(library.name.split(".")[0] + ".pyx")  # not in a wheel
+        if source.exists() and " in prange(" in source.read_text():
+            assert source.stem in parallel
+    assert {"parallel", "nearest", "dpmeans", "sparse", "merge", "in_order"} <= parallel
+    loaded = threadpoolctl.threadpool_info()
+    assert any(library["user_api"] == "openmp" for library in loaded)
 
 
 # n, d, k of the data; options of the estimator. Many chunks, every path: low and high
@@ -113,7 +135,7 @@ def test_minibatch_and_penalty_same_bits():
 FEATURES = {
     "sweep, over starts": (BPMeans, 2_000, 9, 6, {"n_init": 7}),
     "sweep, swaps": (BPMeans, 500, 9, 6, {"n_init": 5, "n_swaps": 4, "weights": True}),
-    "sweep, over points": (BPMeans, 100_000, 8, 8, {"n_init": 2}),
+    "sweep, over points": (BPMeans, 100_000, 8, 8, {"n_init": 2, "n_swaps": 2}),
     "sweep, given": (BPMeans, 100_000, 9, 8, {"given": True, "dtype": np.float32}),
     "sweep, many features": (
         BPMeans, 70_000, 4, 20, {"given": True, "weights": True, "max_iter": 4},
@@ -125,14 +147,18 @@ FEATURES = {
     ),
     "stepwise": (BPMeans, 3_000, 6, 4, {"algorithm": "stepwise", "n_init": 4}),
     "stepwise, over points": (
-        BPMeans, 50_000, 8, 3, {"algorithm": "stepwise", "n_init": 1, "dtype": np.float32},
+        BPMeans, 50_000, 8, 3,
+        {"algorithm": "stepwise", "n_init": 1, "n_swaps": 2, "dtype": np.float32},
     ),
     "coordinate, over starts": (KFeatures, 3_000, 7, 6, {"n_init": 6, "fortran": True}),
-    "coordinate, over points": (KFeatures, 100_000, 8, 9, {"n_init": 2, "weights": True}),
+    "coordinate, over points": (
+        KFeatures, 100_000, 8, 9, {"n_init": 2, "n_swaps": 2, "weights": True},
+    ),
     "coordinate, swaps": (KFeatures, 60_000, 16, 8, {"n_init": 1, "n_swaps": 2}),
     "exact, over starts": (KFeatures, 2_000, 7, 5, {"n_init": 6, "assign": "exact"}),
     "exact, over points": (
-        KFeatures, 100_000, 8, 7, {"n_init": 1, "assign": "exact", "dtype": np.float32},
+        KFeatures, 100_000, 8, 7,
+        {"n_init": 1, "n_swaps": 2, "assign": "exact", "dtype": np.float32},
     ),
 }  # fmt: skip
 
@@ -233,7 +259,7 @@ def test_fits_in_several_python_threads():
         return bits(model.fit(X))
 
     one_by_one = [run(job) for job in jobs]
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(6) as pool:
         for _ in range(2):
             assert list(pool.map(run, jobs)) == one_by_one
 
@@ -320,17 +346,22 @@ def in_a_process(tmp_path, script, **environment):
 @pytest.mark.long
 @needs_fork
 @pytest.mark.parametrize("n_threads", [None, 3])
-def test_fit_in_a_forked_child(tmp_path, n_threads):
-    """A child has none of the threads its parent started: it starts its own."""
+@pytest.mark.parametrize("asks", [True, False])
+def test_fit_in_a_forked_child(tmp_path, n_threads, asks):
+    """One thread, also in a child's child, and in a loop that asks for more."""
     script = f"""
     parent = fit({n_threads})
     children = []
-    for _ in range(2):
+    for generation in (1, 2):
         pid = os.fork()
         if pid == 0:
-            before, alone = threads(), config.resolve_threads({n_threads}) == 1
-            same = fit({n_threads}) == parent
-            os._exit(0 if same and (alone or threads() > before or before == 99) else 7)
+            if generation == 2 and os.fork():
+                os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+            alone = config.resolve_threads({n_threads}) == 1
+            if not {asks}:
+                config.is_forked = lambda: False
+            before = threads()
+            os._exit(0 if alone and fit({n_threads}) == parent and threads() == before else 7)
         children.append(pid)
     print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
     assert fit({n_threads}) == parent
@@ -366,11 +397,18 @@ def test_fork_while_another_thread_fits(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("method", ["fork", "spawn", "loky", "threading"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param("fork", marks=needs_fork),
+        pytest.param("multiprocessing", marks=needs_fork),
+        "spawn",
+        "loky",
+        "threading",
+    ],
+)
 def test_workers_of_multiprocessing_and_joblib(tmp_path, method):
-    """Fits before, in and after the workers; those of joblib's threads call the pool at once."""
-    if method == "fork" and (not hasattr(os, "fork") or sys.platform == "darwin"):
-        pytest.skip("no fork, or libraries that do not survive it")
+    """Fits before, in and after the workers; those in threads of joblib run at the same time."""
     script = f"""
     def job(_):
         return fit()
@@ -395,7 +433,7 @@ def test_workers_of_multiprocessing_and_joblib(tmp_path, method):
 
 @pytest.mark.long
 def test_different_estimators_in_several_python_threads(eight_cores):
-    """They share the threads there are; each finds what it finds alone."""
+    """Each finds what it finds alone."""
     X = blobs(np.random.default_rng(0), 30_000, 4, 12)
     times = np.repeat(np.arange(3), 10_000)
     options = {"max_iter": 3, "random_state": 0}
@@ -437,6 +475,7 @@ def test_the_process_ends_whatever_the_threads_do(tmp_path):
 
 
 @sees_threads
+@needs_openmp
 def test_threads_leave_signals_to_python(tmp_path):
     """SIGINT is the main thread's: every thread that a fit starts blocks it."""
     script = """
@@ -455,6 +494,44 @@ def test_threads_leave_signals_to_python(tmp_path):
 
 
 @sees_threads
+@needs_openmp
+def test_threads_end_with_the_python_thread_that_fitted(tmp_path):
+    script = """
+    first, found = fit(), []
+    before = threads()
+    for _ in range(10):
+        other = threading.Thread(target=lambda: found.append(fit()))
+        other.start()
+        other.join()
+    time.sleep(0.5)
+    print(set(found) == {first}, threads() <= before + 4)
+    """
+    assert in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1") == ["True", "True"]
+
+
+@sees_threads
+@needs_openmp
+def test_where_no_thread_can_be_started(tmp_path):
+    """OpenMP would end the process: a fit has one thread."""
+    script = """
+    import resource
+    if len(sys.argv) == 1:
+        hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+        resource.setrlimit(resource.RLIMIT_STACK, (2**29, hard))  # of each thread of a new program
+        os.execv(sys.executable, [sys.executable, __file__, "again"])
+    before = threads()
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, resource.RLIM_INFINITY))
+    alone = fit()
+    print(threads() - before)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+    print(fit() == alone)
+    """
+    assert in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1") == ["0", "True"]
+
+
+@sees_threads
+@needs_openmp
 def test_no_more_threads_than_the_machine_can_have(tmp_path):
     script = """
     config._cores = lambda: 3
@@ -468,25 +545,48 @@ def test_no_more_threads_than_the_machine_can_have(tmp_path):
 
 def test_number_of_threads_is_capped(monkeypatch):
     monkeypatch.setattr(config, "_cores", lambda: 5)
-    monkeypatch.setattr(config, "_openmp_threads", lambda: 2)
+    monkeypatch.setattr(config, "openmp_enabled", lambda: True)
+    monkeypatch.setattr(config, "max_threads", lambda: 2)
     monkeypatch.setattr(config, "_cpus_allowed", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert [config.resolve_threads(n) for n in (None, 1, 3, 10**9)] == [2, 1, 3, 5]
-    monkeypatch.setattr(config, "_openmp_threads", lambda: 0)
-    assert [config.resolve_threads(n) for n in (None, 3, 10**9)] == [4, 3, 5]
-    monkeypatch.setattr(config, "_openmp_threads", lambda: 10**9)
-    assert config.resolve_threads(10**9) == config.MOST_THREADS
+    monkeypatch.setattr(config, "max_threads", lambda: 10**9)
+    assert [config.resolve_threads(n) for n in (None, 10**9)] == [4, config.MOST_THREADS]
     monkeypatch.setenv("OMP_NUM_THREADS", "10000000000")
     assert config.resolve_threads(None) == config.MOST_THREADS
 
 
+@pytest.mark.parametrize(("openmp", "forked"), [(False, False), (True, True)])
+def test_one_thread_without_openmp_and_in_a_forked_child(monkeypatch, openmp, forked):
+    monkeypatch.setattr(config, "openmp_enabled", lambda: openmp)
+    monkeypatch.setattr(config, "is_forked", lambda: forked)
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert [config.resolve_threads(n) for n in (None, 1, 8)] == [1, 1, 1]
+
+
+@needs_openmp
 def test_threadpoolctl_limits_the_default():
-    if not config.openmp_enabled():
-        pytest.skip("threadpoolctl knows OpenMP only")
     with threadpoolctl.threadpool_limits(1, user_api="openmp"):
         assert config.resolve_threads(None) == 1
 
 
+@sees_threads
+@needs_openmp
+def test_a_fit_under_a_limit_of_one_starts_no_thread(tmp_path):
+    """As many as OMP_NUM_THREADS says without the limit."""
+    script = """
+    import threadpoolctl
+    before = threads()
+    with threadpoolctl.threadpool_limits(1):
+        limited = fit(None)
+        print(threads() - before)
+    print(fit(None) == limited, threads() - before)
+    """
+    found = in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="3")
+    assert found == ["0", "True", "2"]
+
+
+@needs_openmp
 @pytest.mark.parametrize(("allowed", "wanted"), [(1, 2), (2, 2), (2, 1)])
 def test_blas_is_given_no_more_threads(monkeypatch, eight_cores, allowed, wanted):
     """Who limits BLAS, as joblib does within its workers, means it."""
@@ -507,13 +607,6 @@ def test_blas_is_given_no_more_threads(monkeypatch, eight_cores, allowed, wanted
         model.predict(X)
         model.score(X)
         assert seen == {min(allowed, wanted)}
-
-
-@pytest.mark.parametrize(("value", "threads"), [("3", 3), ("3,2", 3), ("", 0), ("many", 0)])
-def test_environment_of_a_build_without_openmp(monkeypatch, value, threads):
-    monkeypatch.setattr(config, "openmp_enabled", lambda: False)
-    monkeypatch.setenv("OMP_NUM_THREADS", value)
-    assert config._openmp_threads() == threads
 
 
 @pytest.mark.long

@@ -29,9 +29,9 @@ TIMES(sv_images, (long times, const float *x, ptrdiff_t d, const float *w, ptrdi
       (x, d, w, r, image))
 TIMES(sc_squares, (long times, const double *x, ptrdiff_t d, const double *columns, ptrdiff_t room, ptrdiff_t k,
                    double *cost), (x, d, columns, room, k, cost))
-TIMES(sv_own_distances_f, (long times, ptrdiff_t n, const float *const *rows, const int *z, const double *c,
+TIMES(sv_assigned_distances_f, (long times, ptrdiff_t n, const float *const *rows, const int *z, const double *c,
                            ptrdiff_t d, double *out), (n, rows, z, c, d, out))
-TIMES(sv_own_distances_d, (long times, ptrdiff_t n, const double *const *rows, const int *z, const double *c,
+TIMES(sv_assigned_distances_d, (long times, ptrdiff_t n, const double *const *rows, const int *z, const double *c,
                            ptrdiff_t d, double *out), (n, rows, z, c, d, out))
 TIMES(sv_gather_ff, (long times, const float *const *rows, ptrdiff_t d, const double *shift, double scale,
                      float *block, double *squares), (rows, d, shift, scale, block, squares))
@@ -85,7 +85,7 @@ static double draw(void) /* in [-1, 1) */
             for (j = 0; j < d; j++) c[AT(k - 1, j)] = c[AT(1, j)];                                  \
             norm[k - 1] = norm[1];                                                                  \
         }                                                                                           \
-        tile_scores_##T(x, d, c, norm, 0, k, scores);                                               \
+        tile_distances_##T(x, d, c, norm, 0, k, scores);                                            \
         tile_top2_##T(x, d, c, norm, 0, k / 2, 0, m1, m2, best);                                    \
         if (k / 2 < k) /* the others later */                                                       \
             tile_top2_##T(x, d, c, norm, k / 2, k, 1, m1, m2, best);                                \
@@ -95,7 +95,7 @@ static double draw(void) /* in [-1, 1) */
             for (i = 0; i < k; i++) {                                                               \
                 double s = norm[i];                                                                 \
                 for (j = 0; j < d; j++) s += (double)x[j * LANES + l] * c[AT(i, j)];                \
-                check("tile_scores_" #T, scores[i * LANES + l], s, TOLERANCE);                      \
+                check("tile_distances_" #T, scores[i * LANES + l], s, TOLERANCE);                   \
                 if (s < least) { second = least; least = s; arg = i; }                              \
                 else if (s < second) second = s;                                                    \
             }                                                                                       \
@@ -139,11 +139,11 @@ static void check_images(ptrdiff_t d, ptrdiff_t r)
         for (i = 0; i < K * d; i++) c[i] = draw();                                                       \
         for (j = 0; j < d; j++) shift[j] = draw();                                                       \
         for (i = 0; i < ROWS; i++) { rows[i] = data + i * D; z[i] = (int)((i * 7) % K); }                \
-        sv_own_distances_##T(ROWS, rows, z, c, d, out);                                                  \
+        sv_assigned_distances_##T(ROWS, rows, z, c, d, out);                                                  \
         for (i = 0; i < ROWS; i++) {                                                                     \
             double s = 0.0;                                                                              \
             for (j = 0; j < d; j++) s += (rows[i][j] - c[z[i] * d + j]) * (rows[i][j] - c[z[i] * d + j]); \
-            check("sv_own_distances_" #T, out[i], s, 1e-14);                                             \
+            check("sv_assigned_distances_" #T, out[i], s, 1e-14);                                             \
         }                                                                                                \
         sv_gather_##T##f(rows, d, shift, 0.25, narrow, squares);                                         \
         for (i = 0; i < 16; i++) {                                                                       \
@@ -345,7 +345,7 @@ static void check_filter(ptrdiff_t n)
         for (i = 0; i < n; i++) { u[i] = v[i]; l[i] = m[i]; g[i] = kind == 0 ? 1e15f : o[i]; }
         if (kind < 2) sv_filter(n, u, l, label, p, r, h, 0.75f, fail);
         else sv_filter_opened(n, u, l, label, p, r, h, hd, fresh, weight, kind == 2, 0.75, fail);
-        if (kind > 0) sv_filter_restless(n, u, g, label, rg, h, fresh, kind > 1, fail);
+        if (kind > 0) sv_filter_fast(n, u, g, label, rg, h, fresh, kind > 1, fail);
         for (i = 0; i < n; i++) {
             const int z = label[i];
             const double up = v[i] + p[z], before = fresh[z] - v[i];
@@ -367,11 +367,11 @@ static void check_filter(ptrdiff_t n)
         for (i = seen = 0; i < n; i++)
             if (fail[i]) check("sv_list", place[seen++], (double)i, 0.0);
         check("sv_list", (double)listed, (double)seen, 0.0);
-        sv_second(n, label, v, m, o, h, hd, kind > 1, verdict);
+        sv_filter_again(n, label, v, m, o, h, hd, kind > 1, verdict);
         for (i = 0; i < n; i++) {
             const double radius = kind > 1 ? hd[label[i]] : 1e15;
             const double bound = fmin(fmax(fmin(m[i], o[i]), h[label[i]]), radius);
-            check("sv_second", verdict[i], v[i] < bound ? 0 : v[i] < fmin(m[i], radius) ? 1 : 2, 0.0);
+            check("sv_filter_again", verdict[i], v[i] < bound ? 0 : v[i] < fmin(m[i], radius) ? 1 : 2, 0.0);
         }
     }
 }

@@ -277,7 +277,7 @@ class Counting:
 
         def sweep_once(state, p, step):
             self.sweep_once(state, p, step)
-            self.team.scores += state.sweep.searched
+            self.team.scores += state.sweep.n_approximate
             self.team.read += state.block.X.shape[0]
             if step.turn == 0:
                 self.passes += 1
@@ -437,7 +437,7 @@ def prediction(rates, d, k, n, workers, share):
 
 def layout(d, n):
     """The bins of the sums of so many rows."""
-    return Layout.of_parts(-np.ones(d), np.ones(d), n, None, lambda *_: np.zeros(d))
+    return Layout.of_statistics(-np.ones(d), np.ones(d), n, None, lambda *_: np.zeros(d))
 
 
 def main():

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 
 from smallvar._centers.dpmeans import WEIGHTS
 from smallvar._core.config import resolve_threads
-from smallvar._core.frame import RowsFrame, sweep_over
+from smallvar._core.frame import RowsFrame
 from smallvar._core.validation import (
     Data,
     check_data,
@@ -20,6 +20,7 @@ from smallvar._core.validation import (
     unit_of,
 )
 from smallvar._selection.descent import draw
+from smallvar._sweeps.dpmeans import DPSweep
 
 ROWS_A_SEED = 32  # rows drawn for each: with fewer a mean of theirs would be off by more than 3 %
 
@@ -31,12 +32,12 @@ def rough(X, weight, lam, most, rng, n_threads):
     times squared distance (Bahmani et al. 2012), until a round does not lower error + lam * seeds.
     """
     frame, labels = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
-    sweep = sweep_over(X, weight, None, labels, frame, n_threads, 8, True)
+    sweep = DPSweep(X, weight, None, labels, frame, n_threads, 8, True)
     sweep.start(frame.mean.reshape(1, -1))
     best, lowest = None, np.inf
     while True:
         sweep.assign()
-        distance = sweep.own_distances()
+        distance = sweep.assigned_distances()
         if sweep.k == 1:  # the mean is rounded, other seeds are rows
             distance[distance <= frame.rounding] = 0.0
         total = np.cumsum(distance if weight is None else weight * distance)

@@ -176,7 +176,7 @@ class DivergenceSweep:
     or None, and ``about`` a Reference of all X.
     """
 
-    crowded = False  # there are no scores in float32
+    needs_float64 = False  # there are no scores in float32
 
     def __init__(self, rule, X, weight, rows, about):
         self.rule, self.X, self.weight, self.rows = rule, X, weight, rows
@@ -344,7 +344,7 @@ class DivergenceSweep:
             label[after:][rows] = self.k - 1
             self._decide(x, w, lam, label, least, tolerance, after + np.union1d(rows, close))
 
-    def seek_farthest(self, lam, seek):
+    def find_farthest(self, lam, seek):
         """Take lam for ``open_farthest``."""
         self.lam = lam
 
@@ -422,7 +422,7 @@ class DivergenceSweep:
         self._keep(self.centers, kept)
         return not kept.all()
 
-    def own_distances(self):
+    def assigned_distances(self):
         """Divergence of each row from its own center."""
         out = np.empty(len(self.labels))
         for block in blocks(len(out), self.X.shape[1]):
@@ -432,7 +432,7 @@ class DivergenceSweep:
 
     def squared_error(self):
         """Weighted sum of divergences from the own centers, row by row, rounded once."""
-        own = self.own_distances()
+        own = self.assigned_distances()
         return exact_total(own if self.weight is None else self.weight * own)
 
     # ---- collapsed updates -----------------------------------------------------------------------

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._centers.starts import Fit, Start, run_starts
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
-from smallvar._core.frame import RowsFrame, nearest_sweep, sweep_over
+from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import (
     Data,
     check_flag,
@@ -27,6 +27,7 @@ from smallvar._selection.path import dense_bytes, find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
 from smallvar._selection.sample import DENSE_BYTES
 from smallvar._sweeps.collapsed import CollapsedSweep
+from smallvar._sweeps.dpmeans import DPSweep
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
@@ -49,7 +50,7 @@ def fit_dpmeans(X, weight, fit, rng, n_threads, in_metric=False):
         w = weight if order is None or weight is None else weight[order]
         labels = np.zeros(X.shape[0], dtype=np.int32)
         collapsed = point.algorithm == "collapsed"
-        make = CollapsedSweep if collapsed else sweep_over
+        make = CollapsedSweep if collapsed else DPSweep
         sweep = make(rows, w, order, labels, frame, n_threads, len(centers), not collapsed)
         return Start(point, sweep, centers, not given, order)
 
@@ -62,7 +63,7 @@ def fit_dpmeans(X, weight, fit, rng, n_threads, in_metric=False):
 def means_of(X, weight, labels, n_threads):
     """The means of the clusters that these labels say."""
     k, frame = int(labels.max()) + 1, RowsFrame(X, weight, n_threads)
-    sweep = sweep_over(X, weight, None, labels.copy(), frame, n_threads, k, False)
+    sweep = DPSweep(X, weight, None, labels.copy(), frame, n_threads, k, False)
     sweep.start(np.zeros((k, X.shape[1])))
     sweep.labels[:] = labels
     sweep.move_centers()

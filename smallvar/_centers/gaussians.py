@@ -328,7 +328,7 @@ class GaussianStart:
         objective = state.refit(self.label, self.k)
         if first:
             self._record(objective, len(self.label), 0)
-        while progress.goes_on:
+        while progress.should_continue:
             before, least = self.label, None
             self.label, least = state.assign()
             opened = 0

@@ -31,7 +31,7 @@ from smallvar._selection.envelope import penalty_within
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.penalty import LAMS, global_of_rows, local_of_rows
 from smallvar._sweeps.hdp import HDPSweep
-from smallvar._sweeps.rounds import assign, error_of
+from smallvar._sweeps.in_order import assign, error_of
 
 PRICE = 3.0  # of a local cluster, in variances times log(distinct rows)
 
@@ -61,7 +61,7 @@ class HDPStart:
         """Sweep over n rows to the end."""
         sweep, progress = self.sweep, Progress(loop, n)
         self.progress, settled = progress, self.drops
-        while progress.goes_on:
+        while progress.should_continue:
             dropped = sweep.drop() if settled else 0
             changed, created = sweep.sweep()
             changed = changed or dropped > 0

@@ -37,7 +37,7 @@ from smallvar._sweeps.sums import Stream
 def _threshold(X, weight, centers, n_threads):
     """A squared distance beyond all that lie within these clusters."""
     sweep = nearest_sweep(X, weight, centers, n_threads)
-    distance = sweep.own_distances()
+    distance = sweep.assigned_distances()
     within = float((distance if weight is None else weight * distance).max())
     if len(centers) == 1:
         return 4.0 * within if within > 0.0 else mean_weight(weight)
@@ -109,7 +109,7 @@ class BatchEstimator(CenterEstimator):
                 stream = Stream.of(centers, given)
         zero = np.zeros(X.shape[1])  # one origin for all batches, wherever they lie
         sweep = nearest_sweep(X, weight, centers, n_threads, zero)
-        distance = sweep.own_distances()
+        distance = sweep.assigned_distances()
         opened = []
         weighted = distance if weight is None else weight * distance
         farthest = int(weighted.argmax())
@@ -411,7 +411,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         while True:
             centers, given = self.cluster_centers_[kept], self.cluster_weights_[kept]
             sweep = nearest_sweep(X, weight, centers, n_threads)
-            distance = sweep.own_distances()
+            distance = sweep.assigned_distances()
             while len(centers) < self.n_clusters:
                 far = int((distance if weight is None else weight * distance).argmax())
                 if not distance[far] > 0.0:

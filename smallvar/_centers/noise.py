@@ -81,7 +81,7 @@ def price_of(distance, labels, k, weight, rows):
 def labels_and_distances(X, centers, n_threads):
     """The nearest center of each row, and its squared distance."""
     sweep = nearest_sweep(X, None, centers, n_threads)
-    return sweep.labels, sweep.own_distances()
+    return sweep.labels, sweep.assigned_distances()
 
 
 class Search:
@@ -104,7 +104,7 @@ class Search:
         progress = self.progress = Progress(loop, self.X.shape[0])
         counts = self.counts = []
         sweep.start(centers)
-        while progress.goes_on:
+        while progress.should_continue:
             before = sweep.k
             moved = self.assign()
             other = None
@@ -134,7 +134,7 @@ class Search:
             counts.append(sweep.k)
             progress.path.append(np.nan)
         self.labels, self.centers = sweep.labels, sweep.centers
-        own = sweep.own_distances()
+        own = sweep.assigned_distances()
         self.inertia = self.total(own, self.labels >= 0)
         progress.correct(self.inertia + lam * sweep.k + price * self.lost())
         return self
@@ -144,7 +144,7 @@ class Search:
         sweep, lam = self.sweep, self.lam
         if sweep.k == 1:
             return
-        labels, own = sweep.labels, sweep.own_distances()
+        labels, own = sweep.labels, sweep.assigned_distances()
         bound = self.least_savings(labels, own)
         for k in np.argsort(bound, kind="stable"):
             if not bound[k] < lam:
@@ -165,13 +165,13 @@ class Search:
         moved = sweep.moved()
         if not sweep.weights.any():
             # no row is near enough: one cluster goes to where it has one
-            own = sweep.own_distances()
+            own = sweep.assigned_distances()
             near = own.argmin() if self.rows is None else self.rows[own[self.rows].argmin()]
             sweep.start(np.array(self.X[near : near + 1], dtype=np.float64))
             sweep.assign(self.price)
             moved = max(1, sweep.moved())
-        if sweep.crowded:
-            sweep.use_double()
+        if sweep.needs_float64:
+            sweep.use_float64()
         return moved
 
     def lost(self):
@@ -190,7 +190,7 @@ class Search:
         """The objective after a sweep, from the sums where that is accurate enough."""
         sweep = self.sweep
         if not error > CANCELLATION * sweep.total:
-            error = self.total(sweep.own_distances(), sweep.labels >= 0)
+            error = self.total(sweep.assigned_distances(), sweep.labels >= 0)
         return error + self.lam * sweep.k + self.price * self.lost()
 
     def band(self):
@@ -211,7 +211,7 @@ class Search:
         gone is only more.
         """
         centers, least = self.sweep.centers, self.lam - self.band()
-        labels, own = self.sweep.labels.copy(), self.sweep.own_distances()
+        labels, own = self.sweep.labels.copy(), self.sweep.assigned_distances()
         bound = self.least_savings(labels, own)
         doubtful = np.flatnonzero(bound < self.lam * (1.0 + SAVING_MARGIN))
         savings = {k: self.saving(k, labels, own, centers)[0] for k in doubtful}
@@ -254,7 +254,7 @@ class Search:
         if len(rows) == 0:
             return 0.0, rows, rows, own[rows]
         sweep = nearest_sweep(some_rows(self.X, rows), None, centers[others], self.n_threads)
-        distance = sweep.own_distances()
+        distance = sweep.assigned_distances()
         saved = np.minimum(self.price, distance) - own[rows]
         if self.weight is not None:
             saved *= self.weight[rows]
@@ -290,7 +290,7 @@ class Search:
         Of a few places that are drawn, those that save some rows most are tried, again and again.
         """
         centers, most = self.sweep.centers, self.cap - self.sweep.k
-        cost, added = np.minimum(self.sweep.own_distances(), self.price), []
+        cost, added = np.minimum(self.sweep.assigned_distances(), self.price), []
         places, judges, table = self.places(cost)
         while len(added) < min(most, len(places)):
             saved = np.maximum(cost[judges] - table, 0.0)

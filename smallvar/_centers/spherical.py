@@ -14,7 +14,7 @@ from smallvar._centers.dpmeans import DPMeans
 from smallvar._centers.minibatch import BatchEstimator
 from smallvar._centers.starts import Start, run_starts
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
-from smallvar._core.frame import RowsFrame, nearest_sweep, sweep_over
+from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import (
     DTYPES,
     Data,
@@ -35,7 +35,7 @@ from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, cut_guess, farthest_row
-from smallvar._sweeps.dpmeans import ZERO_RESULTANT
+from smallvar._sweeps.dpmeans import ZERO_RESULTANT, DPSweep
 from smallvar._sweeps.seeds import nearest_seed
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
@@ -90,13 +90,13 @@ def opening_penalty(X, weight, centers, n_threads):
     sweep = nearest_sweep(X, weight, centers, n_threads)
     used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
     mass = 1.0 if weight is None else weight[used]
-    to_center = 0.5 * sweep.own_distances()[used]
+    to_center = 0.5 * sweep.assigned_distances()[used]
     labels, first = np.unique(sweep.labels[used], return_index=True)
     seeds = centers.copy()
     few = some_rows(X, used[first])
     seeds[labels] = few.toarray() if issparse(X) else few
     sweep.set_centers(seeds)
-    within = float((0.5 * sweep.own_distances()[used]).max())
+    within = float((0.5 * sweep.assigned_distances()[used]).max())
     apart = 0.5 * pdist(centers, "sqeuclidean")
     cosine = 1.0 - float(apart[apart > 0.0].min(initial=1.0))
     between = 1.0 - cosine * (1.0 - float(to_center.mean()))
@@ -488,7 +488,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             w = weight if order is None or weight is None else weight[order]
             labels = np.zeros(X.shape[0], dtype=np.int32)
             k = len(centers)
-            sweep = sweep_over(X, w, order, labels, frame, n_threads, k, True, spherical=True)
+            sweep = DPSweep(X, w, order, labels, frame, n_threads, k, True, spherical=True)
             return Start(point, sweep, centers, False, order, self._error_share)
 
         def path(rng, **options):
@@ -584,7 +584,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         sweep = nearest_sweep(X, None, centers, self._threads())
         if not return_cosines:
             return sweep.labels
-        return sweep.labels, np.maximum(1.0 - 0.5 * sweep.own_distances(), -1.0)
+        return sweep.labels, np.maximum(1.0 - 0.5 * sweep.assigned_distances(), -1.0)
 
     def transform(self, X: Data) -> NDArray[np.floating]:
         """Compute 1 - cosine of each row with each center.

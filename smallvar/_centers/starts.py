@@ -137,7 +137,9 @@ class Sweep(Protocol):
     centers: np.ndarray  # of shape (k, n_features)
     labels: np.ndarray  # cluster of each row, in the order of visit
     total: float  # weighted error of all rows from one place: the scale of rounding in sums
-    crowded: bool  # whether scores in float32 leave much to decide again; then it has use_double()
+    needs_float64: (
+        bool  # whether scores in float32 leave much to decide again; then it has use_float64()
+    )
 
     def start(self, centers):
         """Begin at these centers; all labels are 0."""
@@ -145,7 +147,7 @@ class Sweep(Protocol):
     def create(self, lam, cap):
         """KJ12, Algorithm 1: each row joins its nearest center, or opens a cluster at once."""
 
-    def seek_farthest(self, lam, seek):
+    def find_farthest(self, lam, seek):
         """Say whether the next ``assign`` has to find the row farthest beyond lam."""
 
     def assign(self):
@@ -210,7 +212,7 @@ class Start:
             if not self.are_means:
                 sweep.assign()
             sweep.move_centers()
-        while progress.goes_on:
+        while progress.should_continue:
             moved, opened = self.step()
             # a first sweep that keeps all labels: given centers have not moved to their means yet
             first = progress.n_iter == 0
@@ -241,12 +243,12 @@ class Start:
             sweep.create(self.reach, self.cap)
         else:
             room = before < self.cap
-            sweep.seek_farthest(self.reach, room)
+            sweep.find_farthest(self.reach, room)
             sweep.assign()
             if room:
                 sweep.open_farthest()
-        if sweep.crowded:
-            sweep.use_double()
+        if sweep.needs_float64:
+            sweep.use_float64()
         return sweep.moved(), sweep.k - before
 
     def measured(self, error):
@@ -266,13 +268,13 @@ class Start:
         """Labels of the nearest centers where the sweeps did not end at a fixed point."""
         sweep, opened = self.sweep, True
         while opened:
-            sweep.seek_farthest(self.reach, False)
+            sweep.find_farthest(self.reach, False)
             sweep.assign()
             if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
                 sweep.assign()
             opened, before = False, sweep.k
             if before < self.exact:
-                sweep.seek_farthest(self.reach, True)
+                sweep.find_farthest(self.reach, True)
                 sweep.assign()
                 sweep.open_farthest()
                 opened = sweep.k > before

@@ -8,7 +8,7 @@ import threading
 import joblib
 from threadpoolctl import ThreadpoolController
 
-from smallvar._sweeps.pool import MOST_THREADS, max_threads, openmp_version
+from smallvar._sweeps.parallel import MOST_THREADS, is_forked, max_threads, openmp_version
 from smallvar._version import __version__
 
 
@@ -23,20 +23,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def openmp_enabled():
-    """Whether this build asks OpenMP how many threads to use (the threads are its own)."""
+    """Whether this build has OpenMP; without it every fit has one thread."""
     return openmp_version() > 0
 
 
 def _cores():
     return os.cpu_count() or 1
-
-
-def _openmp_threads():
-    """Threads by OMP_NUM_THREADS or threadpoolctl, else those OpenMP finds; 0: nothing is known."""
-    if openmp_enabled():
-        return max_threads()
-    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return int(first) if first.isdecimal() else 0
 
 
 @functools.cache
@@ -88,16 +80,20 @@ def at_most_blas_threads(n_threads):
 def resolve_threads(n_threads):
     """Number of threads for ``n_threads``: None means all that this process may use.
 
-    More than the machine has processors only where OMP_NUM_THREADS or threadpoolctl allow more.
+    One without OpenMP, and in a forked child: there OpenMP may wait forever for threads that only
+    the parent has. More than the machine has processors only where OMP_NUM_THREADS or threadpoolctl
+    allow more.
     """
-    limit = _openmp_threads()
+    if not openmp_enabled() or is_forked():
+        return 1
+    limit = max_threads()
     if n_threads is not None:
         available = min(n_threads, max(_cores(), limit))
-    elif "OMP_NUM_THREADS" in os.environ and limit:
+    elif "OMP_NUM_THREADS" in os.environ:
         available = limit
     else:
         # OpenMP knows the affinity mask, joblib the limits of containers as well
-        available = min(limit or MOST_THREADS, _cpus_allowed())
+        available = min(limit, _cpus_allowed())
     return max(1, min(int(available), MOST_THREADS))
 
 
@@ -128,12 +124,12 @@ def show_config() -> None:
     from smallvar._sweeps.nearest import compiler, instruction_set, instruction_sets
 
     date = openmp_version()
-    openmp = f"on (standard {date})" if date else "off"
+    openmp = f"on (standard {date})" if date else "off (one thread)"
     numpy_blas = ", ".join(dict.fromkeys(_blas_names()))
     print(f"smallvar: {__version__}")
     print(f"python: {sys.version.split()[0]}")
     print(f"compiler: {compiler()}")
     print(f"threads: {resolve_threads(None)}")
     print(f"SIMD: {instruction_set()} (built: {', '.join(instruction_sets())})")
-    print(f"OpenMP: {openmp} (asked for the number of threads only)")
+    print(f"OpenMP: {openmp}")
     print(f"BLAS: {numpy_blas} (of numpy and scipy; the sweeps of smallvar call none)")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from smallvar._core.progress import ProgressEvent
-from smallvar._sweeps.ending import EndRule
+from smallvar._sweeps.stopping import StoppingRule
 
 TIE = 1e-12  # of an objective: it is not known better than that
 # of the error of all rows about one point: a smaller difference of sums is mostly rounding, so the
@@ -32,14 +32,14 @@ class LoopSettings:
     callback: Callable[[ProgressEvent], Any] | None = None
 
 
-class Progress(EndRule):
+class Progress(StoppingRule):
     """The objective after every sweep of a start, and whether there is to be another sweep.
 
     A start is over when a sweep changes nothing (``converged``); when one lowers the objective by
-    at most ``tol`` times the absolute value that it had after the first (``enough``, for ``tol`` >
-    0); or after ``max_iter`` sweeps. A sweep that opens clusters and lowers the objective does not
-    count among these. At most ``n`` sweeps, one for each row, go uncounted: a fit whose clusters
-    open by rounding would never end otherwise.
+    at most ``tol`` times the absolute value that it had after the first (``within_tol``, for
+    ``tol`` > 0); or after ``max_iter`` sweeps. A sweep that opens clusters and lowers the objective
+    does not count among these. At most ``n`` sweeps, one for each row, go uncounted: a fit whose
+    clusters open by rounding would never end otherwise.
 
     ``path`` are the objectives. What is done after the last sweep (nearest centers once more, sums
     anew) may append to it or correct its end; ``n_iter`` counts the sweeps alone. ``settings`` is a
@@ -70,7 +70,7 @@ class Progress(EndRule):
         previous = self.path[-1] if self.path else objective
         self.path.append(objective)
         converged = not changed if converged is None else converged
-        self.note(objective, previous, self.path[0], changed, opened, converged)
+        self.record_sweep(objective, previous, self.path[0], changed, opened, converged)
         if self.callback is not None:
             words = line.format(f"objective {objective:.8g}")
             message = f"sweep {self.n_iter}: {words}{self.pace()}"
@@ -78,7 +78,7 @@ class Progress(EndRule):
 
     def resume(self, path):
         """Go on after an end, with these objectives of the sweeps so far."""
-        self.path, self.converged, self.enough = path, False, False
+        self.path, self.converged, self.within_tol = path, False, False
 
     def conclude(self):
         """Count the last sweep as one that changed nothing."""
@@ -90,7 +90,7 @@ class Progress(EndRule):
         if elapsed < PATIENCE:
             return ""
         pace = elapsed / self.n_iter
-        left = pace * (self.max_iter - self.counted) if self.goes_on else 0.0
+        left = pace * (self.max_iter - self.counted) if self.should_continue else 0.0
         return f" ({span(pace)} a sweep, at most {span(left)} left)"
 
 

@@ -8,7 +8,6 @@ from scipy.sparse import issparse
 
 from smallvar._core.validation import LARGEST_REACH, SMALLEST_REACH, check_spread
 from smallvar._sweeps.dpmeans import DPSweep
-from smallvar._sweeps.sparse import SparseSweep
 from smallvar._sweeps.sums import Layout, column_range, round_origin
 
 # of the largest value of a column that varies: how far a mean may be off, some 1e-15 of that value
@@ -103,16 +102,11 @@ class RowsFrame(Frame):
         return self.center[0]
 
 
-def sweep_over(X, *args, **options):
-    """The sweep for these rows, dense or sparse; arguments as for DPSweep."""
-    return (SparseSweep if issparse(X) else DPSweep)(X, *args, **options)
-
-
 def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
     """A sweep over the data whose labels are the nearest of these centers."""
     space = RowsFrame(X, weight, n_threads, centers, sums_from)
     labels = np.zeros(X.shape[0], dtype=np.int32)
-    sweep = sweep_over(X, weight, None, labels, space, n_threads, len(centers), False)
+    sweep = DPSweep(X, weight, None, labels, space, n_threads, len(centers), False)
     sweep.set_centers(centers)
     sweep.assign()
     return sweep

@@ -12,8 +12,8 @@ from scipy.sparse import csr_array, issparse, sparray, spmatrix
 from sklearn.utils import check_array, gen_batches
 
 from smallvar._core.tables import naming_columns, opened, types_of
+from smallvar._sweeps.nearest import check_memory
 from smallvar._sweeps.rows import is_canonical
-from smallvar._sweeps.sparse import room_for
 
 Data: TypeAlias = ArrayLike | sparray | spmatrix  # what estimators take that take sparse rows
 DTYPES = (np.float64, np.float32)
@@ -240,7 +240,7 @@ def sparse_rows(X):
     """
     if X.shape[1] > MOST_COLUMNS:
         raise ValueError(f"X must have at most {MOST_COLUMNS} columns, got {X.shape[1]}")
-    room_for(1, X.shape[1])
+    check_memory(1, X.shape[1])
     begin = aligned(X.indptr)
     indices, data = aligned(X.indices[: begin[-1]]), aligned(X.data[: begin[-1]])
     if not is_canonical(begin, indices):

@@ -227,7 +227,7 @@ class PartitionStart:
         # with an indefinite matrix clusters may open without end
         progress = self.progress = Progress(loop, len(self.order))
         verifying = False
-        while progress.goes_on or (verifying and not progress.ended):
+        while progress.should_continue or (verifying and not progress.ended):
             was_exact = clusters.exact
             label, k, changed = self.sweep()
             opened = k - clusters.k

@@ -4,7 +4,8 @@ import numpy as np
 
 from smallvar._core.fit_loop import CANCELLATION
 from smallvar._selection.columns import count_different, recorded
-from smallvar._sweeps.merge import MergeSweep, fit_shape
+from smallvar._sweeps.merge import MergeSweep
+from smallvar._sweeps.residual_density import fit_residual_density, own_covariance_distances
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0  # of a center's coordinate, and of a cluster beside
@@ -93,8 +94,8 @@ class Criterion:
         back = n / (u - K) / mass if u > K else np.zeros(K)
 
         def value(squares, logdet, parameters, price=PRICE):
-            deviance, shaped = fit_shape(squares, self.weight, sweep.labels, back, n, d)
-            return base + u * (deviance + logdet) + unit * (price * parameters + PRICE * shaped)
+            deviance, is_t = fit_residual_density(squares, self.weight, sweep.labels, back, n, d)
+            return base + u * (deviance + logdet) + unit * (price * parameters + PRICE * is_t)
 
         floor = self.floor.sum()
         if self.basis is not None:
@@ -134,7 +135,15 @@ class Criterion:
 
     def _own(self, sweep):
         """Squared distances by clusters' own covariances, in two columns, and log determinant."""
-        squares, det = sweep.planes(3.0 * self.n / self.distinct, ZERO_VARIANCE)
+        squares, det = own_covariance_distances(
+            self.X,
+            self.weight,
+            sweep.labels,
+            sweep.centers,
+            self.frame.scale,
+            3.0 * self.n / self.distinct,
+            ZERO_VARIANCE,
+        )
         if not det.min() > ZERO_VARIANCE * det.max():
             return None
         logdet = float(sweep.weights @ np.log(det)) / self.n

@@ -32,7 +32,7 @@ class Descent:
         sweep.assign()
         sums = [0.0]
         while sweep.k < size:
-            distance = sweep.own_distances()
+            distance = sweep.assigned_distances()
             distance[distance <= self.rounding] = 0.0
             total = np.cumsum(distance if self.weight is None else self.weight * distance)
             sums += [total[-1]] * (sweep.k + 1 - len(sums))
@@ -60,8 +60,8 @@ class Descent:
             before, centers = sweep.k, sweep.centers
             sweep.assign()
             moved = sweep.moved()
-            if sweep.crowded:
-                sweep.use_double()
+            if sweep.needs_float64:
+                sweep.use_float64()
             if moved == 0:
                 break
             sweep.move_centers()
@@ -77,16 +77,16 @@ class Descent:
         sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
         while changed:
             before = sweep.k
-            sweep.seek_farthest(0.0, before < number)
+            sweep.find_farthest(0.0, before < number)
             sweep.assign()
             if before < number:
                 sweep.open_farthest()
-            if sweep.crowded:
-                sweep.use_double()
+            if sweep.needs_float64:
+                sweep.use_float64()
             changed = sweep.moved() > 0 or sweep.k > before
             if changed:
                 sweep.move_centers()
-        sweep.seek_farthest(0.0, False)
+        sweep.find_farthest(0.0, False)
         check_reached(sweep.k, number)
 
     def _drop(self, remap, centers):

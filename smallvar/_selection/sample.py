@@ -193,8 +193,8 @@ class Sample:
         for _ in range(LAST_SWEEPS):
             sweep.assign()
             moved = sweep.moved()
-            if sweep.crowded:
-                sweep.use_double()
+            if sweep.needs_float64:
+                sweep.use_float64()
             if not (moved or opened):
                 break
             sweep.move_centers()
@@ -209,7 +209,7 @@ class Sample:
         """Where sweeps have emptied clusters, others open at the farthest rows; whether any did."""
         sweep, weight, k = self.plain.sweep, self.plain.weight, self.plain.sweep.k
         while sweep.k < size:
-            distance = sweep.own_distances()
+            distance = sweep.assigned_distances()
             distance[distance <= self.plain.rounding] = 0.0
             row = int((distance if weight is None else weight * distance).argmax())
             if not distance[row] > 0.0:

@@ -10,8 +10,6 @@ lot         centers that an ordered pass opens before later points are compared 
 chunk       points that one thread handles at a time; results do not depend on it
 tile        points side by side in the lanes of vectors; batch: tiles that are scored together
 run         of tiles: those that one thread handles at a time in the feature sweeps
-item        what threads share out in a loop: a chunk, a run, a part of a table;
-            slot: the number that a thread has in it, for its scratch memory
 block       in _tile.h, centers that are scored in registers together; panel: how they are stored
 room        clusters, or features, that there is memory for
 score       ||x - c||^2 - ||x||^2, approximately, with a bound on its error
@@ -54,25 +52,13 @@ near        of a center: the distance to the nearest one of the lot just opened
 A point keeps its label without any distance while u < max(h, min(l, g)). When centers have moved,
 u becomes u + p of its center, l becomes l - r, g becomes g - rg.
 
-Letters of the sweeps in rounds (rounds.pxd)
---------------------------------------------
-p, t        the points; the table of clusters, each with offset and factor of its cost
-
-Letters of the feature sweeps (features/state.pxd)
---------------------------------------------------
-Z, A        rows of bits, and features: X is about Z A;  P = (Z'WZ)^-1, G = A A'
-p, s, w     the problem, a start, a thread's scratch memory
-r, rr       the residual x - z A of a point, and its square
-vacant      of a feature: removed in this sweep; its number is given back at its end
-
 Prefixes of C functions
 -----------------------
 csr_          sparse rows (_sparse.h)
 sv_, tile_    nearest centers (simd.h, _tile.h); SV_ also what all headers share (_sets.h)
 sf_           features (_features.h)
 sc_           costs that decide (_exact.h)
-sums_, wide_  sums that depend on no order (_sums.h)
-pool_         threads (_pool.h)
+sums_, accumulator_  sums that depend on no order (_sums.h)
 V_, VI_       vectors (_vector.h)
 
 A trailing f or d is the type of the data, float32 or float64; a second one that of the scores.

@@ -1,5 +1,6 @@
-/* Squared distances to many centers, stored in columns, and costs made of them. They decide: plain float64, nothing
- * fused, columns added in their order, so that all instruction sets give the same bits.
+/* Squared distances to many centers, which are stored in columns, and costs made of them. These are the exact ones that
+ * results depend on: plain float64, nothing fused, columns added in their order, so that all instruction sets give the
+ * same bits. (sc_: squared distances and costs; the macros are those of _vector.h.)
  */
 #ifndef SV_SET
 
@@ -27,44 +28,44 @@ SV_CHOOSE(sc_cheapest)
 #include "_vector.h"
 #undef SV_SINGLE
 
-/* Squared distances ||x - c_k||^2 to all centers.  IN x: d; columns: d x room.  OUT cost: k. */
+/* Squared distances ||x - c_k||^2 to all centers.  IN x: d; columns: d x capacity.  OUT cost: k. */
 static void SV_(sc_squares)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
-                            ptrdiff_t room, ptrdiff_t k, double *SV_RESTRICT cost)
+                            ptrdiff_t capacity, ptrdiff_t k, double *SV_RESTRICT cost)
 {
     ptrdiff_t i = 0, j;
-#define STEP(s, m)                                                      \
-    t = V_SUB(xj, V_LOAD(columns + j * room + i + (m) * V_LANES));      \
-    s = V_ADD(s, V_MUL(t, t));
+#define STEP(sum, m)                                                            \
+    difference = V_SUB(xj, V_LOAD(columns + j * capacity + i + (m) * V_LANES)); \
+    sum = V_ADD(sum, V_MUL(difference, difference));
     for (; i + 4 * V_LANES <= k; i += 4 * V_LANES) {
-        V s0 = V_SPREAD(0.0), s1 = s0, s2 = s0, s3 = s0, t;
+        V sum0 = V_SPREAD(0.0), sum1 = sum0, sum2 = sum0, sum3 = sum0, difference;
         for (j = 0; j < d; j++) {
             const V xj = V_SPREAD(x[j]);
-            STEP(s0, 0)
-            STEP(s1, 1)
-            STEP(s2, 2)
-            STEP(s3, 3)
+            STEP(sum0, 0)
+            STEP(sum1, 1)
+            STEP(sum2, 2)
+            STEP(sum3, 3)
         }
-        V_STORE(cost + i, s0);
-        V_STORE(cost + i + V_LANES, s1);
-        V_STORE(cost + i + 2 * V_LANES, s2);
-        V_STORE(cost + i + 3 * V_LANES, s3);
+        V_STORE(cost + i, sum0);
+        V_STORE(cost + i + V_LANES, sum1);
+        V_STORE(cost + i + 2 * V_LANES, sum2);
+        V_STORE(cost + i + 3 * V_LANES, sum3);
     }
     for (; i + V_LANES <= k; i += V_LANES) {
-        V s = V_SPREAD(0.0), t;
+        V sum = V_SPREAD(0.0), difference;
         for (j = 0; j < d; j++) {
             const V xj = V_SPREAD(x[j]);
-            STEP(s, 0)
+            STEP(sum, 0)
         }
-        V_STORE(cost + i, s);
+        V_STORE(cost + i, sum);
     }
 #undef STEP
     for (; i < k; i++) {
-        double s = 0.0;
+        double sum = 0.0;
         for (j = 0; j < d; j++) {
-            const double t = x[j] - columns[j * room + i];
-            s += t * t;
+            const double difference = x[j] - columns[j * capacity + i];
+            sum += difference * difference;
         }
-        cost[i] = s;
+        cost[i] = sum;
     }
 }
 
@@ -86,15 +87,15 @@ SV_INLINE double SV_(sc_min)(const double *cost, ptrdiff_t k)
 }
 
 /* The least of offset_k + factor_k ||x - c_k||^2, the first k that has it (-1: there is none) and the least of the
- * others.  IN x: d; columns: d x room, the centers; offset, factor: k.  OUT cost: room; least; second. */
+ * others.  IN x: d; columns: d x capacity, the centers; offset, factor: k.  OUT cost: capacity; least; second. */
 static ptrdiff_t SV_(sc_least)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
-                               ptrdiff_t room, ptrdiff_t k, const double *SV_RESTRICT offset,
+                               ptrdiff_t capacity, ptrdiff_t k, const double *SV_RESTRICT offset,
                                const double *SV_RESTRICT factor, double *SV_RESTRICT cost, double *least,
                                double *second)
 {
     ptrdiff_t i, arg = -1;
     double best;
-    SV_(sc_squares)(x, d, columns, room, k, cost);
+    SV_(sc_squares)(x, d, columns, capacity, k, cost);
     if (factor)
         for (i = 0; i < k; i++) cost[i] = offset[i] + factor[i] * cost[i];
     else
@@ -112,42 +113,42 @@ static ptrdiff_t SV_(sc_least)(const double *SV_RESTRICT x, ptrdiff_t d, const d
 /* sc_least for SC_POINTS points side by side, with the same bits, without factor and second.
  * IN x: d x SC_POINTS.  OUT least, arg: SC_POINTS. */
 static void SV_(sc_least_block)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
-                                ptrdiff_t room, ptrdiff_t k, const double *SV_RESTRICT offset,
+                                ptrdiff_t capacity, ptrdiff_t k, const double *SV_RESTRICT offset,
                                 double *SV_RESTRICT least, double *SV_RESTRICT arg)
 {
     ptrdiff_t i, j, l;
-#define STEP(s, m)                       \
-    t = V_SUB(xj, V_SPREAD(c[m]));       \
-    s = V_ADD(s, V_MUL(t, t));
-#define TAKE(s, m)                                                \
-    t = V_ADD(V_SPREAD(offset[i + (m)]), s);                      \
-    first = V_PICK(V_LESS(t, best), V_SPREAD((double)(i + (m))), first); \
-    best = V_LEAST(t, best);
+#define STEP(sum, m)                        \
+    difference = V_SUB(xj, V_SPREAD(c[m])); \
+    sum = V_ADD(sum, V_MUL(difference, difference));
+#define TAKE(sum, m)                                                         \
+    total = V_ADD(V_SPREAD(offset[i + (m)]), sum);                           \
+    first = V_PICK(V_LESS(total, best), V_SPREAD((double)(i + (m))), first); \
+    best = V_LEAST(total, best);
     for (l = 0; l < SC_POINTS; l += V_LANES) {
-        V best = V_SPREAD(HUGE_VAL), first = V_SPREAD(-1.0);
+        V best = V_SPREAD(HUGE_VAL), first = V_SPREAD(-1.0), total;
         for (i = 0; i + 4 <= k; i += 4) { /* four sums hide each other's latency */
-            V s0 = V_SPREAD(0.0), s1 = s0, s2 = s0, s3 = s0, t;
+            V sum0 = V_SPREAD(0.0), sum1 = sum0, sum2 = sum0, sum3 = sum0, difference;
             for (j = 0; j < d; j++) {
                 const V xj = V_LOAD(x + j * SC_POINTS + l);
-                const double *c = columns + j * room + i;
-                STEP(s0, 0)
-                STEP(s1, 1)
-                STEP(s2, 2)
-                STEP(s3, 3)
+                const double *c = columns + j * capacity + i;
+                STEP(sum0, 0)
+                STEP(sum1, 1)
+                STEP(sum2, 2)
+                STEP(sum3, 3)
             }
-            TAKE(s0, 0)
-            TAKE(s1, 1)
-            TAKE(s2, 2)
-            TAKE(s3, 3)
+            TAKE(sum0, 0)
+            TAKE(sum1, 1)
+            TAKE(sum2, 2)
+            TAKE(sum3, 3)
         }
         for (; i < k; i++) {
-            V s0 = V_SPREAD(0.0), t;
+            V sum0 = V_SPREAD(0.0), difference;
             for (j = 0; j < d; j++) {
                 const V xj = V_LOAD(x + j * SC_POINTS + l);
-                const double *c = columns + j * room + i;
-                STEP(s0, 0)
+                const double *c = columns + j * capacity + i;
+                STEP(sum0, 0)
             }
-            TAKE(s0, 0)
+            TAKE(sum0, 0)
         }
         V_STORE(least + l, best);
         V_STORE(arg + l, first);
@@ -157,16 +158,16 @@ static void SV_(sc_least_block)(const double *SV_RESTRICT x, ptrdiff_t d, const 
 }
 
 /* Ward's costs w_self w_k / (w_self + w_k) ||x - c_k||^2 of cluster self with all others of weight > 0; returns the
- * first one that has the least (-1: there is none).  IN x: d, its mean; columns: d x room, the means; weight: k.
- * OUT cost: room, infinite for itself and those of no weight; least. */
+ * first one that has the least (-1: there is none).  IN x: d, its mean; columns: d x capacity, the means; weight: k.
+ * OUT cost: capacity, infinite for itself and those of no weight; least. */
 static ptrdiff_t SV_(sc_cheapest)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
-                                  ptrdiff_t room, ptrdiff_t k, const double *SV_RESTRICT weight, ptrdiff_t self,
+                                  ptrdiff_t capacity, ptrdiff_t k, const double *SV_RESTRICT weight, ptrdiff_t self,
                                   double *SV_RESTRICT cost, double *least)
 {
     ptrdiff_t i, arg = -1;
     const double w = weight[self];
     double best;
-    SV_(sc_squares)(x, d, columns, room, k, cost);
+    SV_(sc_squares)(x, d, columns, capacity, k, cost);
     for (i = 0; i < k; i++) cost[i] = weight[i] > 0.0 ? w * weight[i] / (w + weight[i]) * cost[i] : HUGE_VAL;
     cost[self] = HUGE_VAL;
     best = SV_(sc_min)(cost, k);

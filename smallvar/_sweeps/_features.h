@@ -1,7 +1,7 @@
 /* Inner loops of feature allocations: SF_LANES points side by side in the lanes of vectors.
  *
  * A tile holds SF_LANES points, value j of lane l at x[j * SF_LANES + l]; rows of Z likewise. The features A come
- * transposed, value j of feature k at at[j * room + k], so that the loop over k reads along memory.
+ * transposed, value j of feature k at transposed[j * capacity + k], so that the loop over k reads along memory.
  */
 #ifndef SV_SET
 
@@ -12,7 +12,6 @@
 
 #define SF_LANES 8
 #define SF_TIE 0x1p-44 /* squares that differ by no more than this share are equal */
-#define SF_VACANT 1e300 /* squared norm given to a removed feature, so that no point takes it up */
 
 /* Memory on a cache line's boundary, so that no vector straddles two. */
 static void *sf_allocate(size_t bytes)
@@ -112,9 +111,10 @@ SV_CHOOSE(sf_cut_f)
 static ptrdiff_t SV_(sf_gather_d)(const double *x, ptrdiff_t row, ptrdiff_t d, double *out) { GATHER(V_LOAD) }
 static ptrdiff_t SV_(sf_gather_f)(const float *x, ptrdiff_t row, ptrdiff_t d, double *out) { GATHER(V_LOAD_SINGLE) }
 
-/* r = x - z A and rr = ||r||^2.  IN x: d x LANES; z: k x LANES; at: d x room.  OUT r: d x LANES; rr: LANES. */
-static void SV_(sf_residual)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT x,
-                             const double *SV_RESTRICT z, const double *SV_RESTRICT at, double *SV_RESTRICT r,
+/* r = x - z A and rr = ||r||^2.
+ * IN x: d x LANES; z: k x LANES; transposed: d x capacity.  OUT r: d x LANES; rr: LANES. */
+static void SV_(sf_residual)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t capacity, const double *SV_RESTRICT x,
+                             const double *SV_RESTRICT z, const double *SV_RESTRICT transposed, double *SV_RESTRICT r,
                              double *SV_RESTRICT rr)
 {
     ptrdiff_t i, j, q;
@@ -123,7 +123,7 @@ static void SV_(sf_residual)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const dou
 #define START(b, _) FOR_PARTS(START_PART, b)
 #define TAKE(_, p) const V z##p = V_LOAD(AT(z, i, p));
 #define STEP_PART(b, p) r##b##_##p = V_MULSUB(z##p, a, r##b##_##p);
-#define STEP(b, _) { const V a = V_SPREAD(at[(j + b) * room + i]); FOR_PARTS(STEP_PART, b) }
+#define STEP(b, _) { const V a = V_SPREAD(transposed[(j + b) * capacity + i]); FOR_PARTS(STEP_PART, b) }
 #define GIVE_PART(b, p) V_STORE(AT(r, j + b, p), r##b##_##p);
 #define GIVE(b, _) FOR_PARTS(GIVE_PART, b)
 #define SUM(_, p)                                                                                      \
@@ -161,16 +161,16 @@ static void SV_(sf_residual)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const dou
 }
 
 /* g = A r, in two chains for each feature: parts, or even and odd j.
- * IN r: d x LANES; at: d x room.  OUT g: k x LANES. */
-static void SV_(sf_dots)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT r,
-                         const double *SV_RESTRICT at, double *SV_RESTRICT g)
+ * IN r: d x LANES; transposed: d x capacity.  OUT g: k x LANES. */
+static void SV_(sf_dots)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t capacity, const double *SV_RESTRICT r,
+                         const double *SV_RESTRICT transposed, double *SV_RESTRICT g)
 {
     ptrdiff_t i, j, q;
 #define START(b, _) V s##b##_0 = V_SPREAD(0.0), s##b##_1 = s##b##_0;
 #if PARTS == 1
 #define MOST 8
-#define STEP_0(b, _) s##b##_0 = V_MULADD(r0, V_SPREAD(at[j * room + i + b]), s##b##_0);
-#define STEP_1(b, _) s##b##_1 = V_MULADD(r1, V_SPREAD(at[(j + 1) * room + i + b]), s##b##_1);
+#define STEP_0(b, _) s##b##_0 = V_MULADD(r0, V_SPREAD(transposed[j * capacity + i + b]), s##b##_0);
+#define STEP_1(b, _) s##b##_1 = V_MULADD(r1, V_SPREAD(transposed[(j + 1) * capacity + i + b]), s##b##_1);
 #define GIVE(b, _) V_STORE(AT(g, i + b, 0), V_ADD(s##b##_0, s##b##_1));
 #define DOTS(U)                                                                      \
     {                                                                                \
@@ -185,11 +185,11 @@ static void SV_(sf_dots)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double 
     }
 #else
 #define MOST 6
-#define STEP(b, _)                                          \
-    {                                                       \
-        const V a = V_SPREAD(at[j * room + i + b]);         \
-        s##b##_0 = V_MULADD(r0, a, s##b##_0);               \
-        s##b##_1 = V_MULADD(r1, a, s##b##_1);               \
+#define STEP(b, _)                                              \
+    {                                                           \
+        const V a = V_SPREAD(transposed[j * capacity + i + b]); \
+        s##b##_0 = V_MULADD(r0, a, s##b##_0);                   \
+        s##b##_1 = V_MULADD(r1, a, s##b##_1);                   \
     }
 #define GIVE(b, _) V_STORE(AT(g, i + b, 0), s##b##_0); V_STORE(AT(g, i + b, 1), s##b##_1);
 #define DOTS(U)                                                                 \
@@ -231,57 +231,61 @@ static void SV_(sf_dots)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t room, const double 
 }
 
 /* Coordinate steps (Broderick, Kulis & Jordan 2013, eq. 6): for each k in turn, flip z_k where that lowers
- * ||x - z A||^2, less the refund of a feature that would lose its last user. A flip changes ||x - z A||^2 by
- * ||a_k||^2 - 2 s r.a_k with s = 1 - 2 z_k.
- * IN gram: A A', k x room; refund: k, or NULL; mask: lanes to visit.  INOUT z, g: k x LANES; rr: LANES.
- * OUT swing: LANES, sums of the squared norms of the features flipped: rounding in rr is relative to these.
+ * ||x - z A||^2, less the removal gain of a feature that would lose its last user. A flip changes ||x - z A||^2 by
+ * ||a_k||^2 - 2 s r.a_k with s = 1 - 2 z_k, and r.a_j by -s a_k.a_j for all j.
+ * IN gram: A A', k x capacity; removed: k, features to leave as they are; removal_gain: k, or NULL; mask: lanes to
+ * visit.  INOUT z, g: k x LANES; rr: LANES.
+ * OUT flipped: LANES, sums of the squared norms of the features flipped: rounding in rr is relative to these.
  * Returns the lanes that changed. */
-static int SV_(sf_flip)(ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT gram, const double *SV_RESTRICT refund,
-                        int mask, double *SV_RESTRICT z, double *SV_RESTRICT g, double *SV_RESTRICT rr,
-                        double *SV_RESTRICT swing)
+static int SV_(sf_flip)(ptrdiff_t k, ptrdiff_t capacity, const double *SV_RESTRICT gram,
+                        const unsigned char *SV_RESTRICT removed, const double *SV_RESTRICT removal_gain, int mask,
+                        double *SV_RESTRICT z, double *SV_RESTRICT g, double *SV_RESTRICT rr,
+                        double *SV_RESTRICT flipped)
 {
     const V zero = V_SPREAD(0.0), one = V_SPREAD(1.0), two = V_SPREAD(2.0), tie = V_SPREAD(-SF_TIE);
-    double visit[SF_LANES], turned[SF_LANES];
+    double visit[SF_LANES], n_flipped[SF_LANES];
     ptrdiff_t i, j, l, q;
     int changed = 0;
     for (l = 0; l < SF_LANES; l++) visit[l] = (double)((mask >> l) & 1);
     for (q = 0; q < SF_LANES; q += V_LANES) {
         const V active = V_LOAD(visit + q);
-        V e = V_LOAD(rr + q), moved = zero, flips = zero;
+        V square = V_LOAD(rr + q), norms = zero, flips = zero;
         for (i = 0; i < k; i++) {
-            const double *row = gram + i * room;
+            if (removed[i]) continue; /* its norm is 0, and rounding could make that a gain */
+            const double *row = gram + i * capacity;
             const V norm = V_SPREAD(row[i]), zi = V_LOAD(AT(z, i, 0));
             const V sign = V_MULSUB(two, zi, one);
-            const V gain = V_MULSUB(V_MUL(two, sign), V_LOAD(AT(g, i, 0)), norm);
-            const V refunded = refund ? V_MULSUB(zi, V_SPREAD(refund[i]), gain) : gain;
-            const V flip = V_PICK(V_LESS(refunded, V_MUL(tie, V_ADD(norm, e))), active, zero);
+            const V change = V_MULSUB(V_MUL(two, sign), V_LOAD(AT(g, i, 0)), norm);
+            const V cost = removal_gain ? V_MULSUB(zi, V_SPREAD(removal_gain[i]), change) : change;
+            const V flip = V_PICK(V_LESS(cost, V_MUL(tie, V_ADD(norm, square))), active, zero);
             const V step = V_MUL(flip, sign);
             V_STORE(AT(z, i, 0), V_ADD(zi, step));
             for (j = 0; j < k; j++) V_STORE(AT(g, j, 0), V_MULSUB(step, V_SPREAD(row[j]), V_LOAD(AT(g, j, 0))));
-            e = V_MULADD(flip, gain, e);
-            moved = V_MULADD(flip, norm, moved);
+            square = V_MULADD(flip, change, square);
+            norms = V_MULADD(flip, norm, norms);
             flips = V_ADD(flips, flip);
         }
-        V_STORE(rr + q, e);
-        V_STORE(swing + q, moved);
-        V_STORE(turned + q, flips);
+        V_STORE(rr + q, square);
+        V_STORE(flipped + q, norms);
+        V_STORE(n_flipped + q, flips);
     }
-    for (l = 0; l < SF_LANES; l++) changed |= (turned[l] != 0.0) << l;
+    for (l = 0; l < SF_LANES; l++) changed |= (n_flipped[l] != 0.0) << l;
     return changed;
 }
 
 /* The best of all 2^k rows, in Gray code: ||x - z A||^2 = ||x||^2 - 2 z.c + z G z', c = A x.
- * IN quadratic: 2^k, z G z' in Gray order; flips: 2^k, the bit that each step turns; z, g: k x LANES.
- * OUT best: LANES, codes as doubles; fall: LANES, how much lower the best row is than z. */
-static void SV_(sf_exact)(ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT gram,
+ * IN quadratic: 2^k, z G z' in Gray order; flips: 2^k, the bit that each step flips; z, g: k x LANES.
+ * OUT twice_dots: k x LANES, 2 c; best: LANES, codes as doubles; decrease: LANES, how much lower the best row is
+ * than z. */
+static void SV_(sf_exact)(ptrdiff_t k, ptrdiff_t capacity, const double *SV_RESTRICT gram,
                           const double *SV_RESTRICT quadratic, const int *SV_RESTRICT flips,
-                          const double *SV_RESTRICT z, const double *SV_RESTRICT g, double *SV_RESTRICT work,
-                          double *SV_RESTRICT best, double *SV_RESTRICT fall)
+                          const double *SV_RESTRICT z, const double *SV_RESTRICT g, double *SV_RESTRICT twice_dots,
+                          double *SV_RESTRICT best, double *SV_RESTRICT decrease)
 {
     const ptrdiff_t codes = (ptrdiff_t)1 << k;
     ptrdiff_t i, j, q, step;
 #define START(_, p) V sum##p = V_SPREAD(0.0), least##p = sum##p, arg##p = sum##p;
-#define TAKE(_, p) const V c##p = V_LOAD(AT(work, bit, p));
+#define TAKE(_, p) const V c##p = V_LOAD(AT(twice_dots, bit, p));
 #define GROW(_, p) sum##p = V_ADD(sum##p, c##p);
 #define SHRINK(_, p) sum##p = V_SUB(sum##p, c##p);
 #define TRY(_, p)                                              \
@@ -293,17 +297,17 @@ static void SV_(sf_exact)(ptrdiff_t k, ptrdiff_t room, const double *SV_RESTRICT
     }
 #define END(_, p)                                                                     \
     V_STORE(AT(best, 0, p), arg##p);                                                  \
-    V_STORE(AT(fall, 0, p), V_SUB(V_LOAD(AT(fall, 0, p)), least##p));
+    V_STORE(AT(decrease, 0, p), V_SUB(V_LOAD(AT(decrease, 0, p)), least##p));
     for (q = 0; q < SF_LANES; q += V_LANES) {
         V here = V_SPREAD(0.0); /* -(zGz' - 2 z.c) = z.c + z.g */
         for (i = 0; i < k; i++) { /* c = A x = A r + G z' */
             const V gi = V_LOAD(AT(g, i, 0));
             V t = gi;
-            for (j = 0; j < k; j++) t = V_MULADD(V_LOAD(AT(z, j, 0)), V_SPREAD(gram[i * room + j]), t);
-            V_STORE(AT(work, i, 0), V_ADD(t, t));
+            for (j = 0; j < k; j++) t = V_MULADD(V_LOAD(AT(z, j, 0)), V_SPREAD(gram[i * capacity + j]), t);
+            V_STORE(AT(twice_dots, i, 0), V_ADD(t, t));
             here = V_MULADD(V_LOAD(AT(z, i, 0)), V_ADD(gi, t), here);
         }
-        V_STORE(AT(fall, 0, 0), V_SUB(V_SPREAD(0.0), here));
+        V_STORE(AT(decrease, 0, 0), V_SUB(V_SPREAD(0.0), here));
     }
     for (q = 0; q < SF_LANES; q += GROUP) {
         ptrdiff_t code = 0;

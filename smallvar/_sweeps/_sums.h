@@ -1,14 +1,16 @@
 /* Sums that depend neither on the order of the rows nor on how they were shared out.
  *
- * Each row is cut, column by column, into pieces that are multiples of the grains of a few bins, and each bin adds
- * integers times its grain: exactly, as long as they stay below 2^53. With unit a power of two >= |t|,
- * t = w (x - origin), and grain_b = unit 2^(-width (b + 1)),
+ * Column by column, each row is cut into pieces, one for each bin, that are multiples of the grain of the bin. A bin
+ * adds up its pieces: integers times its grain, so exactly, as long as the sum stays below 2^53 grains. With unit a
+ * power of two >= |t|, t = w (x - origin), and grain_b = unit 2^(-width (b + 1)), b = 0, 1, ...,
  *
  *     piece_b = t rounded to a multiple of grain_b = (t + magic_b) - magic_b,   magic_b = 1.5 2^52 grain_b,
  *     t <- t - piece_b   (exact; at most grain_b / 2 is left)
  *
- * so that a bin holds 2^(53 - width) rows and what is cut off a row is at most half the last grain. Every operation
- * must be rounded as written: no contraction, no reassociation.
+ * t + magic_b lies between 2^52 and 2^53 grains, where float64 numbers are one grain apart: that rounds t. A piece is
+ * at most 2^width grains, so a bin holds the pieces of 2^(53 - width) rows; at most half the last grain of each row is
+ * cut off. Every operation must be rounded as written: no contraction, no reassociation. (After Ahrens, Demmel & Nguyen
+ * 2020, Algorithms for efficient reproducible floating point summation, with grains that are fixed beforehand.)
  */
 #ifndef SV_SET
 
@@ -29,8 +31,8 @@ typedef struct {
     double *count;        /* clusters: members */
 } sums_t;
 
-#define SUMS_STRIDE(s) ((s)->d + 1)
-#define SUMS_CELL(s, k) ((s)->cell + (k) * (s)->bins * SUMS_STRIDE(s))
+#define SUMS_STRIDE(sums) ((sums)->d + 1)
+#define SUMS_CELL(sums, k) ((sums)->cell + (k) * (sums)->bins * SUMS_STRIDE(sums))
 
 #define SV_KERNELS "_sums.h"
 #include "_each.h"
@@ -45,53 +47,55 @@ SV_CHOOSE(sums_small_f)
 SV_CHOOSE(sums_small_d)
 
 /* The sum of w (x - origin) of cluster k in column j, from the last bin up. */
-static inline double sums_total(const sums_t *s, ptrdiff_t k, ptrdiff_t j)
+static inline double sums_total(const sums_t *sums, ptrdiff_t k, ptrdiff_t j)
 {
-    const double *cell = SUMS_CELL(s, k) + j;
-    ptrdiff_t b = s->bins - 1;
-    double total = cell[b * SUMS_STRIDE(s)];
-    while (b-- > 0) total += cell[b * SUMS_STRIDE(s)];
+    const double *cell = SUMS_CELL(sums, k) + j;
+    ptrdiff_t b = sums->bins - 1;
+    double total = cell[b * SUMS_STRIDE(sums)];
+    while (b-- > 0) total += cell[b * SUMS_STRIDE(sums)];
     return total;
 }
 
-static inline double sums_weight(const sums_t *s, ptrdiff_t k)
+/* The sum of the weights of cluster k. */
+static inline double sums_weight(const sums_t *sums, ptrdiff_t k)
 {
-    return s->weighted ? sums_total(s, k, s->d) : s->count[k];
+    return sums->weighted ? sums_total(sums, k, sums->d) : sums->count[k];
 }
 
 /* Clusters k0..k1-1 have no members. */
-static inline void sums_clear(const sums_t *s, ptrdiff_t k0, ptrdiff_t k1)
+static inline void sums_clear(const sums_t *sums, ptrdiff_t k0, ptrdiff_t k1)
 {
     if (k1 <= k0) return;
-    memset(SUMS_CELL(s, k0), 0, (size_t)((k1 - k0) * s->bins * SUMS_STRIDE(s)) * sizeof(double));
-    memset(s->count + k0, 0, (size_t)(k1 - k0) * sizeof(double));
+    memset(SUMS_CELL(sums, k0), 0, (size_t)((k1 - k0) * sums->bins * SUMS_STRIDE(sums)) * sizeof(double));
+    memset(sums->count + k0, 0, (size_t)(k1 - k0) * sizeof(double));
 }
 
-/* Cluster a takes in all members of cluster b of t, which has the same bins. */
-static inline void sums_unite(const sums_t *s, ptrdiff_t a, const sums_t *t, ptrdiff_t b)
+/* Cluster a takes in all members of cluster b of some sums with the same bins. */
+static inline void sums_unite(const sums_t *sums, ptrdiff_t a, const sums_t *others, ptrdiff_t b)
 {
-    double *SV_RESTRICT cell = SUMS_CELL(s, a);
-    const double *SV_RESTRICT other = SUMS_CELL(t, b);
-    ptrdiff_t i, size = s->bins * SUMS_STRIDE(s);
+    double *SV_RESTRICT cell = SUMS_CELL(sums, a);
+    const double *SV_RESTRICT other = SUMS_CELL(others, b);
+    ptrdiff_t i, size = sums->bins * SUMS_STRIDE(sums);
     for (i = 0; i < size; i++) cell[i] += other[i];
-    s->count[a] += t->count[b];
+    sums->count[a] += others->count[b];
 }
 
 /* Cluster a becomes what cluster b is. */
-static inline void sums_copy(const sums_t *s, ptrdiff_t a, ptrdiff_t b)
+static inline void sums_copy(const sums_t *sums, ptrdiff_t a, ptrdiff_t b)
 {
     if (a == b) return;
-    memcpy(SUMS_CELL(s, a), SUMS_CELL(s, b), (size_t)(s->bins * SUMS_STRIDE(s)) * sizeof(double));
-    s->count[a] = s->count[b];
+    memcpy(SUMS_CELL(sums, a), SUMS_CELL(sums, b), (size_t)(sums->bins * SUMS_STRIDE(sums)) * sizeof(double));
+    sums->count[a] = sums->count[b];
 }
 
-/* A sum of any float64 numbers, exactly: integers of 32 bits and room for carries, digit q counting 2^(32 q - 1075)
- * (after Neal 2015, Fast exact summation using small and large superaccumulators). A window of the digits
- * first..first+size-1 is enough where the numbers allow. */
-#define WIDE_DIGITS 68
-#define WIDE_RUN 1024 /* numbers that may be added between two carries */
+/* An accumulator: the exact sum of any float64 numbers, as an integer in digits of 32 bits, digit q counting
+ * 2^(32 q - 1075) (after Neal 2015, Fast exact summation using small and large superaccumulators). Digits are stored in
+ * 64 bits, so that carries can wait. Where the numbers allow, only the digits first..first+size-1 are stored. */
+#define ACCUMULATOR_DIGITS 68
+#define ADDS_PER_CARRY 1024 /* numbers that are added between two carries; a digit could take 2^31 */
 
-static inline void wide_add_one(int64_t *digit, ptrdiff_t first, double value)
+/* Add the 53 bits of one number to the two digits that they lie in. */
+static inline void accumulator_add_one(int64_t *digit, ptrdiff_t first, double value)
 {
     uint64_t bits, mantissa;
     int64_t low, high;
@@ -110,7 +114,7 @@ static inline void wide_add_one(int64_t *digit, ptrdiff_t first, double value)
 }
 
 /* Bring every digit but the last into 0..2^32-1. */
-static inline void wide_carry(int64_t *digit, ptrdiff_t size)
+static inline void accumulator_carry(int64_t *digit, ptrdiff_t size)
 {
     ptrdiff_t q;
     for (q = 0; q < size - 1; q++) {
@@ -119,37 +123,39 @@ static inline void wide_carry(int64_t *digit, ptrdiff_t size)
     }
 }
 
-static inline void wide_add(int64_t *digit, const double *values, ptrdiff_t n)
+/* Add n numbers to all digits of an accumulator. */
+static inline void accumulator_add(int64_t *digit, const double *values, ptrdiff_t n)
 {
     ptrdiff_t i, stop;
     for (i = 0; i < n;) {
-        stop = i + WIDE_RUN < n ? i + WIDE_RUN : n;
-        for (; i < stop; i++) wide_add_one(digit, 0, values[i]);
-        wide_carry(digit, WIDE_DIGITS);
+        stop = i + ADDS_PER_CARRY < n ? i + ADDS_PER_CARRY : n;
+        for (; i < stop; i++) accumulator_add_one(digit, 0, values[i]);
+        accumulator_carry(digit, ACCUMULATOR_DIGITS);
     }
 }
 
-static inline void wide_unite(int64_t *digit, const int64_t *other)
+/* Add another accumulator. */
+static inline void accumulator_merge(int64_t *digit, const int64_t *other)
 {
     ptrdiff_t q;
-    for (q = 0; q < WIDE_DIGITS; q++) digit[q] += other[q];
-    wide_carry(digit, WIDE_DIGITS);
+    for (q = 0; q < ACCUMULATOR_DIGITS; q++) digit[q] += other[q];
+    accumulator_carry(digit, ACCUMULATOR_DIGITS);
 }
 
 /* The nearest float64, at a tie the even one.  INOUT digit: carried. */
-static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
+static inline double accumulator_round(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
 {
     ptrdiff_t q, top = size - 1;
     uint64_t lead, next, bits, rest = 0;
     int exponent, shift = 0;
     double power;
-    wide_carry(digit, size);
+    accumulator_carry(digit, size);
     if (digit[size - 1] < 0) {
         double value;
         for (q = 0; q < size; q++) digit[q] = -digit[q];
-        value = -wide_read(digit, first, size);
+        value = -accumulator_round(digit, first, size);
         for (q = 0; q < size; q++) digit[q] = -digit[q];
-        wide_carry(digit, size);
+        accumulator_carry(digit, size);
         return value;
     }
     while (top > 0 && digit[top] == 0) top--;
@@ -177,13 +183,13 @@ static inline double wide_read(int64_t *digit, ptrdiff_t first, ptrdiff_t size)
 
 #else /* for each instruction set */
 
-/* The row's pieces go from one cluster to another one (NULL: nowhere).  bins and d are constants where this is inlined,
- * so that the loops are unrolled. */
+/* The pieces of a row go from one cluster to another one (NULL: nowhere).  bins and d are constants where this is
+ * inlined, so that the loops are unrolled. */
 #define SUMS_ROW(real, name)                                                                                           \
-    SV_INLINE void name(const real *SV_RESTRICT x, ptrdiff_t col, double w, const sums_t *s, ptrdiff_t bins, \
+    SV_INLINE void name(const real *SV_RESTRICT x, ptrdiff_t col, double w, const sums_t *sums, ptrdiff_t bins,        \
                         ptrdiff_t d, double *SV_RESTRICT from, double *SV_RESTRICT to)                                 \
     {                                                                                                                  \
-        const double *SV_RESTRICT origin = s->origin, *SV_RESTRICT magic = s->magic;                                   \
+        const double *SV_RESTRICT origin = sums->origin, *SV_RESTRICT magic = sums->magic;                             \
         ptrdiff_t j, b, stride = d + 1;                                                                                \
         if (from && to) {                                                                                              \
             for (j = 0; j < d; j++) {                                                                                  \
@@ -216,35 +222,35 @@ SUMS_ROW(double, SV_(sums_row_d))
  * IN x: elements of a row are col apart; at, to, from (or NULL: nowhere), w (or NULL: 1 each): n. */
 #define SUMS_MOVE(real, name, row)                                                                                     \
     static void name(const real *x, ptrdiff_t col, ptrdiff_t n, const ptrdiff_t *at, const int *from, const int *to,   \
-                     const double *w, const sums_t *s)                                                                 \
+                     const double *w, const sums_t *sums)                                                              \
     {                                                                                                                  \
-        ptrdiff_t i, b, stride = SUMS_STRIDE(s);                                                                       \
+        ptrdiff_t i, b, stride = SUMS_STRIDE(sums);                                                                    \
         for (i = 0; i < n; i++) {                                                                                      \
             const double wi = w ? w[i] : 1.0;                                                                          \
             const int a = from ? from[i] : -1, c = to[i];                                                              \
             const real *xi = x + at[i];                                                                                \
-            double *left = a < 0 ? NULL : SUMS_CELL(s, a), *joined = c < 0 ? NULL : SUMS_CELL(s, c);                   \
+            double *left = a < 0 ? NULL : SUMS_CELL(sums, a), *joined = c < 0 ? NULL : SUMS_CELL(sums, c);             \
             if (wi == 0.0 || a == c) continue;                                                                         \
-            if (s->bins == 2 && col == 1 && s->d == 2)                                                                 \
-                row(xi, 1, wi, s, 2, 2, left, joined);                                                                 \
-            else if (s->bins == 2 && col == 1 && s->d == 3)                                                            \
-                row(xi, 1, wi, s, 2, 3, left, joined);                                                                 \
-            else if (s->bins == 2 && col == 1)                                                                         \
-                row(xi, 1, wi, s, 2, s->d, left, joined);                                                              \
-            else if (s->bins == 3 && col == 1)                                                                         \
-                row(xi, 1, wi, s, 3, s->d, left, joined);                                                              \
+            if (sums->bins == 2 && col == 1 && sums->d == 2)                                                           \
+                row(xi, 1, wi, sums, 2, 2, left, joined);                                                              \
+            else if (sums->bins == 2 && col == 1 && sums->d == 3)                                                      \
+                row(xi, 1, wi, sums, 2, 3, left, joined);                                                              \
+            else if (sums->bins == 2 && col == 1)                                                                      \
+                row(xi, 1, wi, sums, 2, sums->d, left, joined);                                                        \
+            else if (sums->bins == 3 && col == 1)                                                                      \
+                row(xi, 1, wi, sums, 3, sums->d, left, joined);                                                        \
             else                                                                                                       \
-                row(xi, col, wi, s, s->bins, s->d, left, joined);                                                      \
-            if (a >= 0) s->count[a] -= 1.0;                                                                            \
-            if (c >= 0) s->count[c] += 1.0;                                                                            \
-            if (s->weighted) {                                                                                         \
+                row(xi, col, wi, sums, sums->bins, sums->d, left, joined);                                             \
+            if (a >= 0) sums->count[a] -= 1.0;                                                                         \
+            if (c >= 0) sums->count[c] += 1.0;                                                                         \
+            if (sums->weighted) {                                                                                      \
                 double t = wi;                                                                                         \
-                for (b = 0; b < s->bins; b++) {                                                                        \
-                    const double magic = s->magic[b * stride + s->d];                                                  \
+                for (b = 0; b < sums->bins; b++) {                                                                     \
+                    const double magic = sums->magic[b * stride + sums->d];                                            \
                     const double piece = (t + magic) - magic;                                                          \
                     t -= piece;                                                                                        \
-                    if (left) left[b * stride + s->d] -= piece;                                                        \
-                    if (joined) joined[b * stride + s->d] += piece;                                                    \
+                    if (left) left[b * stride + sums->d] -= piece;                                                     \
+                    if (joined) joined[b * stride + sums->d] += piece;                                                 \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
@@ -256,12 +262,12 @@ SUMS_MOVE(double, SV_(sums_move_d), SV_(sums_row_d))
 /* A sparse row, its entries with their columns, joins a cluster (w < 0: leaves it). Its other entries are 0, and so are
  * their pieces: a column in which a row of positive weight has a 0 has the origin 0 (see Layout in sums.pyx). */
 #define SUMS_ENTRIES(real, name)                                                                                       \
-    static void name(const real *SV_RESTRICT x, const int *SV_RESTRICT column, ptrdiff_t n, double w, const sums_t *s,  \
-                     ptrdiff_t k)                                                                                      \
+    static void name(const real *SV_RESTRICT x, const int *SV_RESTRICT column, ptrdiff_t n, double w,                  \
+                     const sums_t *sums, ptrdiff_t k)                                                                  \
     {                                                                                                                  \
-        const double *SV_RESTRICT origin = s->origin, *SV_RESTRICT magic = s->magic;                                   \
-        double *SV_RESTRICT cell = SUMS_CELL(s, k);                                                                    \
-        const ptrdiff_t stride = SUMS_STRIDE(s), bins = s->bins;                                                       \
+        const double *SV_RESTRICT origin = sums->origin, *SV_RESTRICT magic = sums->magic;                             \
+        double *SV_RESTRICT cell = SUMS_CELL(sums, k);                                                                 \
+        const ptrdiff_t stride = SUMS_STRIDE(sums), bins = sums->bins;                                                 \
         ptrdiff_t m, b;                                                                                                \
         double t;                                                                                                      \
         for (m = 0; m < n; m++) {                                                                                      \
@@ -273,23 +279,23 @@ SUMS_MOVE(double, SV_(sums_move_d), SV_(sums_row_d))
                 cell[b * stride + j] += piece;                                                                         \
             }                                                                                                          \
         }                                                                                                              \
-        s->count[k] += w < 0.0 ? -1.0 : 1.0;                                                                           \
-        if (!s->weighted) return;                                                                                      \
+        sums->count[k] += w < 0.0 ? -1.0 : 1.0;                                                                        \
+        if (!sums->weighted) return;                                                                                   \
         t = w;                                                                                                         \
         for (b = 0; b < bins; b++) {                                                                                   \
-            const double piece = (t + magic[b * stride + s->d]) - magic[b * stride + s->d];                            \
+            const double piece = (t + magic[b * stride + sums->d]) - magic[b * stride + sums->d];                      \
             t -= piece;                                                                                                \
-            cell[b * stride + s->d] += piece;                                                                          \
+            cell[b * stride + sums->d] += piece;                                                                       \
         }                                                                                                              \
     }
 
 SUMS_ENTRIES(float, SV_(sums_entries_f))
 SUMS_ENTRIES(double, SV_(sums_entries_d))
 
-/* Least and greatest value of each column, and how many entries lie within limit of the origin but not on it.
- * INOUT low, high: d; small: d, or NULL. */
-#define SUMS_SURVEY(real, range_, few_)                                                                                \
-    static void range_(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,   \
+/* Of each column: the least and the greatest value; how many values are within limit of the origin but not on it.
+ * INOUT low, high, count: d. */
+#define SUMS_SURVEY(real, range_, small_)                                                                              \
+    static void range_(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,         \
                              real *SV_RESTRICT low, real *SV_RESTRICT high)                                            \
     {                                                                                                                  \
         ptrdiff_t i, j;                                                                                                \
@@ -309,8 +315,8 @@ SUMS_ENTRIES(double, SV_(sums_entries_d))
             }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    static void few_(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,   \
-                     const double *SV_RESTRICT origin, const double *SV_RESTRICT limit, double *SV_RESTRICT small_)    \
+    static void small_(const real *x, ptrdiff_t row, ptrdiff_t col, ptrdiff_t n, ptrdiff_t d, const double *w,         \
+                     const double *SV_RESTRICT origin, const double *SV_RESTRICT limit, double *SV_RESTRICT count)     \
     {                                                                                                                  \
         ptrdiff_t i, j;                                                                                                \
         for (i = 0; i < n; i++) {                                                                                      \
@@ -318,7 +324,7 @@ SUMS_ENTRIES(double, SV_(sums_entries_d))
             if (w && w[i] == 0.0) continue;                                                                            \
             for (j = 0; j < d; j++) {                                                                                  \
                 const double t = fabs((double)xi[j * col] - origin[j]);                                                \
-                small_[j] += (t < limit[j]) & (t > 0.0) ? 1.0 : 0.0;                                                   \
+                count[j] += (t < limit[j]) & (t > 0.0) ? 1.0 : 0.0;                                                    \
             }                                                                                                          \
         }                                                                                                              \
     }

@@ -53,14 +53,14 @@
 #define START(b, _) FOR_PARTS(START_PART, b)
 #define START_ZERO_PART(b, p) V s##b##_##p = V_SPREAD(0);
 #define START_ZERO(b, _) FOR_PARTS(START_ZERO_PART, b)
-#define TAKE(_, p) const V x##p = V_LOAD(x + j * LANES + p * V_LANES);
+#define LOAD(_, p) const V x##p = V_LOAD(x + j * LANES + p * V_LANES);
 #define STEP_PART(b, p) s##b##_##p = V_MULADD(x##p, y, s##b##_##p);
 #define STEP(b, _) { const V y = V_SPREAD(row[j * SV_PANEL + b]); FOR_PARTS(STEP_PART, b) }
 #define ROW(i) (c + (i) / SV_PANEL * SV_PANEL * d + (i) % SV_PANEL)
 /* s_b += x . row_b for all b of a block */
-#define DOTS(FOR) for (j = 0; j < d; j++) { FOR_PARTS(TAKE, 0) FOR(STEP, 0) }
+#define DOTS(FOR) for (j = 0; j < d; j++) { FOR_PARTS(LOAD, 0) FOR(STEP, 0) }
 
-/* The block's least score, the first center that has it and the second least score; then those of all so far. */
+/* The block's least distance, the first center that has it and the second least distance; then those of all so far. */
 #define RANK(b, p)                                             \
     {                                                          \
         const V_MASK below = V_LESS(s##b##_##p, least);        \
@@ -70,7 +70,7 @@
     }
 #define RANK_BLOCK(REST, p)                                                       \
     {                                                                             \
-        V least = s0_##p, second = V_SPREAD(T(HUGE_SCORE)), before;               \
+        V least = s0_##p, second = V_SPREAD(T(HUGE_DISTANCE)), before;               \
         VI index = VI_SPREAD(0), arg;                                             \
         V_MASK below;                                                             \
         REST(RANK, p)                                                             \
@@ -84,10 +84,10 @@
         memcpy(first + p * sizeof(V), &arg, sizeof(V));                           \
     }
 #define CLEAR(_, p)                                    \
-    V_STORE(out1 + p * V_LANES, V_SPREAD(T(HUGE_SCORE))); \
-    V_STORE(out2 + p * V_LANES, V_SPREAD(T(HUGE_SCORE)));
+    V_STORE(out1 + p * V_LANES, V_SPREAD(T(HUGE_DISTANCE))); \
+    V_STORE(out2 + p * V_LANES, V_SPREAD(T(HUGE_DISTANCE)));
 
-#define SCORE(COUNT)                                       \
+#define COMPARE(COUNT)                                     \
     {                                                      \
         const REAL *row = ROW(i), *start = norm + i;       \
         FOR_##COUNT(START, 0)                              \
@@ -96,13 +96,13 @@
         i += COUNT;                                        \
     }
 
-/* One tile against centers k0..k1-1: the least score of every lane, the first center to reach it, the second least.
- * Scores are s_k = ||c_k||^2 - 2 x.c_k, the squared distance without ||x||^2. Centers are stored times -2, so a score
- * is one chain of multiply-adds that starts from the norm. They are approximate (fused or not): callers bound the
- * error and decide close calls in plain float64 arithmetic.
+/* One tile against centers k0..k1-1: the least distance of every lane, the first center to reach it, the second least.
+ * Distances here are ||c_k||^2 - 2 x.c_k, squared distances without ||x||^2, which is the same for all k. Centers are
+ * stored times -2, so that this is one chain of multiply-adds that starts from the norm. It is approximate (fused or
+ * not): callers bound the error, and where two distances are nearer to each other decide in plain float64 arithmetic.
  * If more, the results go on from what they are.
  * IN  x: d x LANES; c: panels, times -2; norm: one a center.
- * INOUT out1, out2: LANES scores; best: LANES indices, 64 bytes of room. */
+ * INOUT out1, out2: LANES distances; best: LANES indices, in 64 bytes. */
 static void SV_(T(tile_top2))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k0, ptrdiff_t k1,
                               int more, REAL *out1, REAL *out2, int *best)
 {
@@ -118,12 +118,12 @@ static void SV_(T(tile_top2))(const REAL *x, ptrdiff_t d, const REAL *c, const R
     for (q = 0; q < LANES; q += PARTS * V_LANES) {
         if (!more) { FOR_PARTS(CLEAR, 0) }
         i = k0;
-        while (i < k1 && i % BLOCK) SCORE(1)
-        while (i + BLOCK <= k1) SCORE(BLOCK)
+        while (i < k1 && i % BLOCK) COMPARE(1)
+        while (i + BLOCK <= k1) COMPARE(BLOCK)
 #if BLOCK == 12
-        if (i + 6 <= k1) SCORE(6)
+        if (i + 6 <= k1) COMPARE(6)
 #endif
-        while (i < k1) SCORE(1)
+        while (i < k1) COMPARE(1)
         x += PARTS * V_LANES;
         out1 += PARTS * V_LANES;
         out2 += PARTS * V_LANES;
@@ -138,12 +138,12 @@ static void SV_(T(tile_top2))(const REAL *x, ptrdiff_t d, const REAL *c, const R
 #endif
 }
 
-#define GIVE_PART(b, p) V_STORE(score + (i - k0 + b) * LANES + p * V_LANES, s##b##_##p);
-#define GIVE(b, _) FOR_PARTS(GIVE_PART, b)
+#define STORE_PART(b, p) V_STORE(distance + (i - k0 + b) * LANES + p * V_LANES, s##b##_##p);
+#define STORE(b, _) FOR_PARTS(STORE_PART, b)
 
-/* The scores themselves of centers k0..k1-1, k0 the first of a block.  OUT score: (k1 - k0) x LANES. */
-static void SV_(T(tile_scores))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k0,
-                                ptrdiff_t k1, REAL *score)
+/* These distances themselves, of centers k0..k1-1, k0 the first of a block.  OUT distance: (k1 - k0) x LANES. */
+static void SV_(T(tile_distances))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k0,
+                                ptrdiff_t k1, REAL *distance)
 {
     ptrdiff_t q, i, j;
     for (q = 0; q < LANES; q += PARTS * V_LANES) {
@@ -151,20 +151,20 @@ static void SV_(T(tile_scores))(const REAL *x, ptrdiff_t d, const REAL *c, const
             const REAL *row = ROW(i), *start = norm + i;
             FOR_BLOCK(START, 0)
             DOTS(FOR_BLOCK)
-            FOR_BLOCK(GIVE, 0)
+            FOR_BLOCK(STORE, 0)
         }
         for (; i < k1; i++) {
             const REAL *row = ROW(i), *start = norm + i;
             FOR_1(START, 0)
             DOTS(FOR_1)
-            FOR_1(GIVE, 0)
+            FOR_1(STORE, 0)
         }
         x += PARTS * V_LANES;
-        score += PARTS * V_LANES;
+        distance += PARTS * V_LANES;
     }
 }
-#undef GIVE_PART
-#undef GIVE
+#undef STORE_PART
+#undef STORE
 
 #if SV_SINGLE
 #define ADD_SQUARE(b, p) total = V_MULADD(s##b##_##p, s##b##_##p, total);
@@ -224,12 +224,12 @@ static void SV_(sv_images)(const float *x, ptrdiff_t d, const float *c, ptrdiff_
 #undef START
 #undef START_ZERO_PART
 #undef START_ZERO
-#undef TAKE
+#undef LOAD
 #undef STEP_PART
 #undef STEP
 #undef DOTS
 #undef RANK
 #undef RANK_BLOCK
-#undef SCORE
+#undef COMPARE
 #undef ROW
 #undef CLEAR

@@ -20,13 +20,13 @@
 /* Scaled distance: upper bound of a point at its own center. Not 0, so that it is a normal float32. */
 #define SV_BOUND_AT_CENTER 1e-37
 
-/* Scaled squared distance, added to the error bound of a score: what float32 loses where products underflow. */
-#define SV_SCORE_UNDERFLOW 1e-36
+/* Scaled squared distance, added to the error bound of an approximate one: what float32 loses by underflow. */
+#define SV_PRODUCT_UNDERFLOW 1e-36
 
 /* Of a squared distance: a float64 distance and one that is rounded otherwise are closer than this. */
 #define SV_DISTANCE_MARGIN 1e-9
 
-/* Of lam: a squared distance this near to it is computed in the deciding arithmetic before it is compared. */
+/* Of lam: a squared distance this near to it is computed exactly before it is compared. */
 #define SV_PENALTY_MARGIN 1e-8
 
 /* Of the root of a penalty: the filter keeps the points whose upper bound, in float32, is above the root less this. */

@@ -1,7 +1,9 @@
-/* Vectors of SV_BYTES bytes of floats (SV_SINGLE 1) or doubles (0), the same words for every instruction set. V is the
- * type, V_LANES its elements, VI as many integers of the same size. Memory need not be aligned. V_MULADD(a, b, c),
- * a b + c, and V_MULSUB, c - a b, round once where the set can. V_PICK takes a where the mask is set, else b. Signs
- * of zeros, and what becomes of NaN, differ between the sets: no kernel may depend on them.
+/* Vectors of SV_BYTES bytes of floats (SV_SINGLE 1) or doubles (0), with the same names for every instruction set.
+ * V is the type, V_LANES the number of its elements, VI a vector of as many integers of the same size. V_SPREAD has one
+ * number in all elements. Memory need not be aligned. V_MULADD(a, b, c), a b + c, and V_MULSUB, c - a b, round once
+ * where the set has fused multiply-adds, so results that must not depend on the set are made without them. V_PICK takes
+ * a where the mask is set, else b. Signs of zeros, and what becomes of NaN, differ between the sets: no kernel may
+ * depend on them.
  *
  * Of doubles only: V_LOAD_SINGLE and V_STORE_SINGLE read and write V_LANES floats.
  */

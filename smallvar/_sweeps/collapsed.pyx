@@ -26,30 +26,30 @@ cdef class CollapsedSweep(DPSweep):
     """A sweep is ``collapse``, and ``move_centers`` ends it."""
 
     cdef object columns_array
-    cdef double* columns            # d x room, the means in columns
-    cdef double* cost               # room: of putting a point into each cluster
-    cdef double* mass               # room: weights of the clusters
-    cdef Py_ssize_t room            # clusters there is memory for
+    cdef double* columns            # d x capacity, the means in columns
+    cdef double* cost               # capacity: of putting a point into each cluster
+    cdef double* weight               # capacity: weights of the clusters
+    cdef Py_ssize_t columns_capacity  # clusters there is memory for
 
     cdef load(self):
         """Means of all clusters in columns, so that the distances of a point to all of them are d passes over rows."""
-        cdef Py_ssize_t k, room = 2 * self.s.k + 16
+        cdef Py_ssize_t k, capacity = 2 * self.state.centers.n + 16
         cdef double[:, ::1] columns
-        if self.columns_array is None or self.columns_array.shape[1] < self.s.k + 1:
-            self.columns_array = np.zeros((self.s.d + 2, room))
+        if self.columns_array is None or self.columns_array.shape[1] < self.state.centers.n + 1:
+            self.columns_array = np.zeros((self.state.points.d + 2, capacity))
         columns = self.columns_array
-        self.columns, self.room = &columns[0, 0], columns.shape[1]
-        self.cost, self.mass = &columns[self.s.d, 0], &columns[self.s.d + 1, 0]
-        self.grow_sums(self.room)
-        for k in range(self.s.k):
+        self.columns, self.columns_capacity = &columns[0, 0], columns.shape[1]
+        self.cost, self.weight = &columns[self.state.points.d, 0], &columns[self.state.points.d + 1, 0]
+        self.reserve_sums(self.columns_capacity)
+        for k in range(self.state.centers.n):
             self.set_column(k)
 
     cdef void set_column(self, Py_ssize_t k) noexcept nogil:
         cdef Py_ssize_t j
-        cdef double mass = sums_weight(&self.sums.s, k)
-        for j in range(self.s.d):
-            self.columns[j * self.room + k] = sums_total(&self.sums.s, k, j) / mass
-        self.mass[k] = mass
+        cdef double weight = sums_weight(&self.sums.table, k)
+        for j in range(self.state.points.d):
+            self.columns[j * self.columns_capacity + k] = sums_total(&self.sums.table, k, j) / weight
+        self.weight[k] = weight
 
     def collapse(self, double lam, Py_ssize_t max_clusters):
         """One collapsed sweep (MB13 eq. 8-9): means are those of the present labels at all times.
@@ -60,60 +60,60 @@ cdef class CollapsedSweep(DPSweep):
 
         Returns the points that moved and the clusters opened; ``move_centers`` ends the sweep.
         """
-        cdef State* s = &self.s
+        cdef State* state = &self.state
         cdef Py_ssize_t i, k, n_used, best, own, moved = 0, opened = 0
         cdef double w, least, allowance, size
-        cdef double[::1] row_array = np.empty(s.d)
+        cdef double[::1] row_array = np.empty(state.points.d)
         cdef double* row = &row_array[0]
         cdef bint alone
         if not self.have_sums:
-            self.add_up()
+            self.add_all()
         self.load()
-        n_used = s.k
+        n_used = state.centers.n
         with nogil:
-            for i in range(s.n):
-                w = weight_of(&s.rows, i)
+            for i in range(state.points.n):
+                w = weight_of(&state.points.rows, i)
                 if w == 0.0:
                     continue
-                self.check_signals(s.k)
-                for k in range(s.d):
-                    row[k] = value_of(&s.rows, i, k) - s.shift[k]
-                own = s.label[i]
-                alone = self.sums.s.count[own] == 1.0
-                sc_squares(row, s.d, self.columns, self.room, s.k, self.cost)
+                self.check_signals(state.centers.n)
+                for k in range(state.points.d):
+                    row[k] = value_of(&state.points.rows, i, k) - state.frame.origin[k]
+                own = state.points.labels[i]
+                alone = self.sums.table.count[own] == 1.0
+                sc_squares(row, state.points.d, self.columns, self.columns_capacity, state.centers.n, self.cost)
                 least = lam if n_used - alone < max_clusters else HUGE_VAL
-                for k in range(s.k):
-                    if self.sums.s.count[k] == 0.0 or (alone and k == own):
+                for k in range(state.centers.n):
+                    if self.sums.table.count[k] == 0.0 or (alone and k == own):
                         self.cost[k] = HUGE_VAL
                     elif k == own:  # ||x - m|| = ||x - mean|| W / (W - w), W and mean those with i
-                        self.cost[k] *= w * (self.mass[k] / (self.mass[k] - w))
+                        self.cost[k] *= w * (self.weight[k] / (self.weight[k] - w))
                     else:
-                        self.cost[k] *= w * (self.mass[k] / (self.mass[k] + w))
+                        self.cost[k] *= w * (self.weight[k] / (self.weight[k] + w))
                     least = min(least, self.cost[k])
                 # a cost c is off by about sqrt(c w) times what its mean is off by
                 size = 0.0
-                for k in range(s.d):
+                for k in range(state.points.d):
                     size += row[k] * row[k]
-                allowance = least + C_MEAN_ROUNDING * (least + sqrt(least) * sqrt(w * size)) + w * s.rounding
+                allowance = least + C_MEAN_ROUNDING * (least + sqrt(least) * sqrt(w * size)) + w * state.frame.tolerance
                 best = 0
-                while best < s.k and not self.cost[best] <= allowance:
+                while best < state.centers.n and not self.cost[best] <= allowance:
                     best += 1
-                if best == own or (best == s.k and alone):
+                if best == own or (best == state.centers.n and alone):
                     continue
-                if best == s.k:
-                    if s.k == self.room:
+                if best == state.centers.n:
+                    if state.centers.n == self.columns_capacity:
                         with gil:
                             self.load()
-                    s.k += 1
+                    state.centers.n += 1
                     n_used += 1
                     opened += 1
-                    sums_clear(&self.sums.s, best, s.k)
+                    sums_clear(&self.sums.table, best, state.centers.n)
                 moved += 1
                 n_used -= alone
                 self.move_point(i, <int> own, <int> best)
                 if not alone:
                     self.set_column(own)
                 self.set_column(best)
-                s.label[i] = <int> best
-        self.reserve(s.k)
+                state.points.labels[i] = <int> best
+        self.reserve(state.centers.n)
         return moved, opened

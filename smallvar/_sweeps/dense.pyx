@@ -9,11 +9,12 @@ is: about 20 times faster than exact distances, which wait for one addition afte
 differ by less than twice their error, exact ones decide.
 """
 
+from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, sqrt
 
 from smallvar._sweeps.kernels cimport (
-    HUGE_SCORE_d,
-    HUGE_SCORE_f,
+    HUGE_DISTANCE_d,
+    HUGE_DISTANCE_f,
     PANEL,
     SV_PREFETCH,
     sv_assigned_distances_d,
@@ -24,14 +25,25 @@ from smallvar._sweeps.kernels cimport (
     sv_gather_df,
     sv_gather_fd,
     sv_gather_ff,
-    tile_scores_d,
-    tile_scores_f,
+    tile_distances_d,
+    tile_distances_f,
     tile_top2_d,
     tile_top2_f,
 )
+from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport point, real_x
-from smallvar._sweeps.state cimport BATCH, CHUNK, Backend, Batch, Packed, State, memory_of, squared_distance
-from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, SCORE_UNDERFLOW
+from smallvar._sweeps.state cimport (
+    BATCH,
+    CHUNK,
+    Backend,
+    Batch,
+    Packed,
+    State,
+    lower_bound,
+    memory_of,
+    squared_distance,
+)
+from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, PRODUCT_UNDERFLOW
 
 ctypedef fused real_a:      # type of approximate distances, and of what they are computed from
     float
@@ -41,9 +53,11 @@ cdef enum:
     LANES_SINGLE = 16       # points of a tile in float32,
     LANES_DOUBLE = 8        # and in float64
     MAX_LANES = 16
+    MAX_TILES = BATCH // LANES_SINGLE
     PADDED = 6              # packed centers are filled up to a multiple of this, that of the blocks of the kernels
     CENTER_BYTES = 1 << 17  # of packed centers that tiles are compared with at a time: a part of the cache
     FEW = 1024              # numbers of all centers up to which exact distances are faster than approximate ones first
+    CENTERS = 64            # centers that a thread handles at a time
     PIECE = 48              # centers whose approximate distances nearest_exactly holds at a time
 
 
@@ -140,7 +154,7 @@ cdef double error_bound(const State* state, double squares) noexcept nogil:
     """
     cdef double roundoff = ROUNDOFF_SINGLE if state.centers.single else ROUNDOFF_DOUBLE
     cdef double largest = state.centers.largest_norm, size = largest + 2.0 * sqrt(squares * largest)
-    return (state.points.d + 8) * (roundoff * size + 2.0 * ROUNDOFF_DOUBLE * (squares + largest)) + SCORE_UNDERFLOW
+    return (state.points.d + 8) * (roundoff * size + 2.0 * ROUNDOFF_DOUBLE * (squares + largest)) + PRODUCT_UNDERFLOW
 
 
 cdef void load_tile(
@@ -198,18 +212,21 @@ cdef void two_least(
     # so many centers that they stay in the cache while all tiles are compared with them
     cdef Py_ssize_t step = max(<Py_ssize_t> 1, CENTER_BYTES // (d * <Py_ssize_t> sizeof(real_a)) // PANEL) * PANEL
     cdef Py_ssize_t begin = first, end, m
+    cdef int indices[MAX_TILES][16]     # each tile has room for 16 numbers, which the kernel wants
     while begin < last:
         end = min(last, begin // PANEL * PANEL + step)
         m = 0
         while m < size:
             if real_a is float:
                 tile_top2_f(tiles + m * d, d, <const float*> packed.values, <const float*> packed.norms, begin, end,
-                            begin > first, least + m, second + m, nearest + m)
+                            begin > first, least + m, second + m, &indices[m // lanes][0])
             else:
                 tile_top2_d(tiles + m * d, d, <const double*> packed.values, <const double*> packed.norms, begin, end,
-                            begin > first, least + m, second + m, nearest + m)
+                            begin > first, least + m, second + m, &indices[m // lanes][0])
             m += lanes
         begin = end
+    for m in range(size):
+        nearest[m] = indices[m // lanes][m % lanes]
 
 
 cdef void two_nearest_of_tiles(
@@ -251,7 +268,8 @@ cdef void nearest_of_tile(
     cdef double squares[MAX_LANES]
     cdef real_a brackets[PIECE * MAX_LANES]
     cdef Py_ssize_t lanes = LANES_SINGLE if real_a is float else LANES_DOUBLE
-    cdef Py_ssize_t size = min(lanes, batch.size - begin), piece = first, count, k, m
+    cdef Py_ssize_t size = min(lanes, batch.size - begin), count, k, m
+    cdef Py_ssize_t piece = first // PANEL * PANEL  # the kernel begins with a whole block
     cdef const Py_ssize_t* points = batch.points + begin
     cdef int* nearest = batch.nearest + begin
     cdef double* least = batch.assigned + begin
@@ -263,14 +281,14 @@ cdef void nearest_of_tile(
     for m in range(size):
         nearest[m], least[m] = <int> first, HUGE_VAL
     while piece < last:
-        count = min(<Py_ssize_t> PIECE - piece % PANEL, last - piece)
+        count = min(<Py_ssize_t> PIECE, last - piece)
         if real_a is float:
-            tile_scores_f(tile, state.points.d, <const float*> state.centers.packed.values,
+            tile_distances_f(tile, state.points.d, <const float*> state.centers.packed.values,
                           <const float*> state.centers.packed.norms, piece, piece + count, brackets)
         else:
-            tile_scores_d(tile, state.points.d, <const double*> state.centers.packed.values,
+            tile_distances_d(tile, state.points.d, <const double*> state.centers.packed.values,
                           <const double*> state.centers.packed.norms, piece, piece + count, brackets)
-        for k in range(count):
+        for k in range(max(<Py_ssize_t> 0, first - piece), count):
             for m in range(size):
                 if not squares[m] + <double> brackets[k * lanes + m] > cutoffs[begin + m]:
                     t = exact_distance(state, points[m], piece + k, 0)
@@ -300,6 +318,68 @@ cdef void nearest_exactly(
         else:
             nearest_of_tile(state, batch, m, cutoffs, first, last, <double*> memory_of(state, thread))
             m += LANES_DOUBLE
+
+
+# ---- distances between centers ---------------------------------------------------------------------------------------
+
+
+cdef void load_centers(const State* state, Py_ssize_t k, Py_ssize_t n, real_a* tile, double* squares) noexcept nogil:
+    """Centers k..k+n-1 as a tile, as load_tile does for points; lanes beyond n keep what they have."""
+    cdef Py_ssize_t m, j, d = state.points.d, lanes = LANES_SINGLE if real_a is float else LANES_DOUBLE
+    cdef double value, total
+    for m in range(n):
+        total = 0.0
+        for j in range(d):
+            value = (state.centers.coordinates[(k + m) * d + j] - state.frame.origin[j]) * state.frame.scale
+            total += value * value
+            tile[j * lanes + m] = <real_a> value
+        squares[m] = total
+
+
+cdef void nearest_of_chunk(
+    const State* state, Py_ssize_t chunk, Py_ssize_t first, Py_ssize_t last, float* table, real_a* tile
+) noexcept nogil:
+    """Entries of the table for a chunk of CENTERS centers."""
+    cdef double squares[MAX_LANES]
+    cdef real_a least[MAX_LANES]
+    cdef real_a second[MAX_LANES]
+    cdef int nearest[MAX_LANES]
+    cdef Py_ssize_t lanes = LANES_SINGLE if real_a is float else LANES_DOUBLE
+    cdef Py_ssize_t k = chunk * CENTERS, stop = min(state.centers.n, k + CENTERS), n, m
+    cdef double distance
+    while k < stop:
+        n = min(lanes, stop - k)
+        load_centers(state, k, n, tile, squares)
+        two_least(state, n, tile, &state.centers.packed, first, last, least, second, nearest)
+        for m in range(n):
+            # the least distance of a center is that to itself, up to rounding: any other one has at least the second
+            distance = squares[m] + <double> (second[m] if first <= k + m < last else least[m])
+            table[k + m] = min(table[k + m], lower_bound(distance - error_bound(state, squares[m])))
+        k += n
+
+
+cdef void nearest_of_centers(
+    const State* state, Py_ssize_t chunk, Py_ssize_t first, Py_ssize_t last, float* table, int thread
+) noexcept nogil:
+    if state.centers.single:
+        nearest_of_chunk(state, chunk, first, last, table, <float*> memory_of(state, thread))
+    else:
+        nearest_of_chunk(state, chunk, first, last, table, <double*> memory_of(state, thread))
+
+
+cdef void reduce_to_nearest(
+    const State* state, Py_ssize_t first, Py_ssize_t last, float* table, int threads
+) noexcept nogil:
+    """table[k] = min(table[k], distance from center k to the nearest other one of first..last-1), for all centers."""
+    cdef Py_ssize_t chunk, n_chunks = (state.centers.n + CENTERS - 1) // CENTERS
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads)
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            nearest_of_centers(state, chunk, first, last, table, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            nearest_of_centers(state, chunk, first, last, table, begin_chunk(&loop))
+    end_loop(&loop)
 
 
 # ---- packed centers: panels of PANEL centers, whose values of a column lie side by side ------------------------------
@@ -332,7 +412,7 @@ cdef void pad(real_a* values, real_a* norms, Py_ssize_t n, Py_ssize_t d) noexcep
     for k in range(n, padded(n)):
         for j in range(d):
             values[panel_of(k, d) + j * PANEL] = 0.0
-        norms[k] = HUGE_SCORE_f if real_a is float else HUGE_SCORE_d
+        norms[k] = HUGE_DISTANCE_f if real_a is float else HUGE_DISTANCE_d
 
 
 cdef void pack(State* state, Py_ssize_t first, int threads) noexcept nogil:
@@ -366,7 +446,8 @@ cdef void copy_fast(State* state) noexcept nogil:
 
 
 cdef Backend DENSE = Backend(
-    True, two_nearest, nearest_exactly, distances, assigned_distances, exact_distance, squares, pack, copy_fast
+    two_nearest, nearest_exactly, distances, assigned_distances, exact_distance, squares, pack, copy_fast,
+    reduce_to_nearest,
 )
 
 

@@ -1,32 +1,48 @@
-"""Sweeps of DP-means: clusters opened in order, sums and means.
+"""Sweeps of DP-means: nearest centers, clusters opened, sums and means.
+
+The objective is sum_i w_i ||x_i - mu_{z_i}||^2 + lam K. A sweep assigns each point to its nearest center, or to a new
+one at the point itself where w_i ||x_i - mu||^2 > lam for all centers; then centers become the means of their points.
 
 KJ12 is Kulis & Jordan (2012), MB13 Broderick, Kulis & Jordan (2013).
 """
 
-from libc.math cimport sqrt
+from cython.parallel cimport prange
+from libc.math cimport HUGE_VAL, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.nearest cimport Engine
-from smallvar._sweeps.pool cimport PAYS, run
-from smallvar._sweeps.restless cimport choose_restless, forget_restless
-from smallvar._sweeps.rows cimport point, read_row, real_x, start_of, weight_of
+from smallvar._sweeps.fast_centers cimport choose_fast_centers, clear_fast_centers
+from smallvar._sweeps.nearest cimport NearestSweep, exceeds_penalty
+from smallvar._sweeps.new_centers cimport assign_to_new_centers, reduce_bounds_to_last
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
+from smallvar._sweeps.rows cimport is_sparse, poll_signals, read_row, start_of
+from smallvar._sweeps.sparse cimport exact_distances_of_chunk
 from smallvar._sweeps.state cimport (
     BIG,
     CHUNK,
     WORK,
+    Backend,
+    Bounds,
+    Centers,
+    ChunkResults,
+    Penalty,
     State,
-    is_far,
-    lower,
-    reduce_lower,
-    set_lower,
-    squared_distance,
-    upper,
+    knows_center_distances,
+    lower_bound,
+    memory_of,
+    reduce_lower_bounds,
+    set_lower_bounds,
+    upper_bound,
+    weight_at,
 )
 from smallvar._sweeps.sums cimport (
-    MOST_PARTS,
-    WIDE_DIGITS,
+    ACCUMULATOR_DIGITS,
+    MAX_SUM_THREADS,
     Sums,
+    accumulator_add,
+    accumulator_merge,
+    accumulator_round,
+    move_entries,
     move_points,
     move_rows,
     sums_clear,
@@ -36,348 +52,379 @@ from smallvar._sweeps.sums cimport (
     sums_total,
     sums_unite,
     sums_weight,
-    wide_add,
-    wide_read,
-    wide_unite,
 )
 from smallvar._sweeps.tolerances cimport BOUND_AT_CENTER, C_ZERO_RESULTANT, DISTANCE_MARGIN, LIMIT_MARGIN
 
 import numpy as np
 
 cdef enum:
-    LOT = 64            # clusters opened at a time in an ordered pass, before later points are compared with them
-    WIDE = 4096         # columns from which there is no room for more than those
+    NEW_CENTERS = 64    # centers that an ordered pass opens before later points are compared with them
+    MANY_COLUMNS = 4096     # columns from which memory is made for only so many centers in advance
 
 ZERO_RESULTANT = C_ZERO_RESULTANT  # the same number for Python
 
 
-cdef void move_chunk(const State* s, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
-    """Add the moves that a chunk lists to the sums."""
-    cdef Py_ssize_t[CHUNK] at
-    cdef int[CHUNK] joined
-    cdef double[CHUNK] w
-    cdef Py_ssize_t m, i, size = s.n_moved[chunk]
-    for m in range(size):
-        i = chunk * CHUNK + s.moved[chunk * CHUNK + m]
-        at[m] = start_of(&s.rows, i)
-        joined[m] = s.label[i]
-        w[m] = weight_of(&s.rows, i)
-    move_rows(&s.rows, size, at, s.moved_from + chunk * CHUNK, joined, w, sums)
+# ---- chunks of the loops: each writes to its points, or to what its thread owns --------------------------------------
 
 
-cdef void squares_of_chunk(
-    const real_x* x, const State* s, Py_ssize_t chunk, const double* about, int64_t* digits
+cdef void exact_distances(
+    const State* state, Py_ssize_t chunk, int thread, bint sparse, const Py_ssize_t* order, double* out
 ) noexcept nogil:
-    """Weighted squared distances of a chunk's points from one point, or from their own centers (about NULL)."""
-    cdef double[CHUNK] square
-    cdef Py_ssize_t i, start = chunk * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK)
-    for i in range(size):
-        square[i] = squared_distance(
-            point(x, &s.rows, start + i), s.rows.col, s.c + s.label[start + i] * s.d if about == NULL else about, s.d
-        )
-        if s.rows.weight != NULL:
-            square[i] *= s.rows.weight[start + i]
-    wide_add(digits, square, size)
+    """Exact squared distances of a chunk's points to their centers; of sparse rows points are taken by ``order``."""
+    if sparse:
+        exact_distances_of_chunk(&state.points.rows, state.centers.coordinates, state.points.labels, order, chunk,
+                                 <double*> memory_of(state, thread), out)
+    else:
+        state.backend.squares(state, chunk, NULL, out + chunk * CHUNK, thread)
 
 
-# ---- items of the loops that threads share out: a chunk, which writes to its points or to what its slot owns ---------
-
-
-cdef struct PerPoint:
-    State* s
-    double* out         # n: distances to the own centers
-    const int* remap    # new number of each cluster, or -1
-
-
-cdef struct Squares:
-    const State* s
-    const double* about  # d: distances are from there; NULL: from the own centers
-    int64_t* digits     # of each slot: an exact sum
-
-
-cdef struct Adding:
-    const State* s
-    bint moves          # add the moves that the chunks list, else all their points
-    sums_t* part        # of each slot: sums over its chunks
-
-
-cdef void distance_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const PerPoint* a = <const PerPoint*> context
-    cdef const State* s = a.s
-    cdef const double* center
-    cdef Py_ssize_t i
-    for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
-        center = s.c + s.label[i] * s.d
-        if s.rows.single:
-            a.out[i] = squared_distance(point(<const float*> s.rows.x, &s.rows, i), s.rows.col, center, s.d)
-        else:
-            a.out[i] = squared_distance(point(<const double*> s.rows.x, &s.rows, i), s.rows.col, center, s.d)
-
-
-cdef void relabel_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const PerPoint* a = <const PerPoint*> context
-    cdef State* s = a.s
+cdef void relabel_chunk(State* state, Py_ssize_t chunk, const int* remap) noexcept nogil:
+    """Labels of a chunk by the new number of each cluster; where that is -1, label 0 and no bound."""
     cdef Py_ssize_t i
     cdef int z
-    for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
-        z = a.remap[s.label[i]]
-        if z < 0:
-            s.label[i] = 0
-            if s.u != NULL:
-                s.u[i] = BIG
+    for i in range(chunk * CHUNK, min(state.points.n, (chunk + 1) * CHUNK)):
+        z = remap[state.points.labels[i]]
+        state.points.labels[i] = max(0, z)
+        if z < 0 and state.bounds.upper_bounds != NULL:
+            state.bounds.upper_bounds[i] = BIG
+
+
+cdef void add_squares_of_chunk(
+    const State* state, Py_ssize_t chunk, const double* place, int64_t* digits, int thread
+) noexcept nogil:
+    """Weighted squared distances of a chunk's points from a place, or from their centers (NULL), to an exact sum."""
+    cdef double[CHUNK] square
+    cdef Py_ssize_t i, start = chunk * CHUNK, size = min(state.points.n - start, <Py_ssize_t> CHUNK)
+    state.backend.squares(state, chunk, place, square, thread)
+    if state.points.rows.weight != NULL:
+        for i in range(size):
+            square[i] *= state.points.rows.weight[start + i]
+    accumulator_add(digits, square, size)
+
+
+cdef void add_moves_of_chunk(const State* state, Py_ssize_t chunk, const sums_t* sums) noexcept nogil:
+    """Add the moves that a chunk lists to the sums."""
+    cdef Py_ssize_t[CHUNK] starts
+    cdef int[CHUNK] joined
+    cdef double[CHUNK] weights
+    cdef Py_ssize_t m, i, n = state.results.n_moved[chunk]
+    for m in range(n):
+        i = chunk * CHUNK + state.results.moved[chunk * CHUNK + m]
+        starts[m] = start_of(&state.points.rows, i)
+        joined[m] = state.points.labels[i]
+        weights[m] = weight_at(state, i)
+    move_rows(&state.points.rows, n, starts, state.results.moved_from + chunk * CHUNK, joined, weights, sums)
+
+
+cdef void add_chunk(const State* state, Py_ssize_t chunk, bint moves, const sums_t* sums) noexcept nogil:
+    """Add all points of a chunk to the sums, or only the moves that it lists."""
+    if moves:
+        add_moves_of_chunk(state, chunk, sums)
+    else:
+        move_points(&state.points.rows, chunk * CHUNK, min(state.points.n, (chunk + 1) * CHUNK), NULL,
+                    state.points.labels + chunk * CHUNK, sums)
+
+
+cdef void add_members(
+    const State* state, Py_ssize_t k, const Py_ssize_t* first, const Py_ssize_t* member, const sums_t* sums
+) noexcept nogil:
+    """Add the sparse points that have joined cluster k to its sum, and take off those that have left it.
+
+    first : where the members of each cluster begin;  member : points, or ~point where one has left
+    """
+    cdef Py_ssize_t m
+    for m in range(first[k], first[k + 1]):
+        if member[m] < 0:
+            move_entries(&state.points.rows, ~member[m], <int> k, -1.0, sums)
         else:
-            s.label[i] = z
+            move_entries(&state.points.rows, member[m], <int> k, 1.0, sums)
 
 
-cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const Squares* a = <const Squares*> context
-    if a.s.rows.single:
-        squares_of_chunk(<const float*> a.s.rows.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
-    else:
-        squares_of_chunk(<const double*> a.s.rows.x, a.s, c, a.about, a.digits + slot * WIDE_DIGITS)
+# ---- centers ---------------------------------------------------------------------------------------------------------
 
 
-cdef void add_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const Adding* a = <const Adding*> context
-    cdef const State* s = a.s
-    if a.moves:
-        move_chunk(s, c, &a.part[slot])
-    else:
-        move_points(&s.rows, c * CHUNK, min(s.n, (c + 1) * CHUNK), NULL, s.label + c * CHUNK, &a.part[slot])
+cdef float penalty_limit(const State* state, double lam) noexcept nogil:
+    """The scaled distance at which the penalty is reached, rounded down so far that float32 bounds tell."""
+    return <float> min(<double> BIG, sqrt(lam) * state.frame.scale * (1.0 - LIMIT_MARGIN))
 
 
 cdef int center_of(
     const sums_t* sums, Py_ssize_t k, bint spherical, double* center, double* error
 ) noexcept nogil:
-    """The center of cluster k; 0: it has no members; -1: its members have no direction in common.
+    """Compute the center of cluster k; returns 1, or 0: it has no members, or -1: these have no common direction.
 
     INOUT error : sum w ||x||^2, of which the part that the center explains is taken
     """
-    cdef double m, size, mass, squares = 0.0
+    cdef double mean, size, weight, squares = 0.0
     cdef Py_ssize_t j
     if sums.count[k] <= 0.0:
         return 0
-    size = mass = sums_weight(sums, k)
+    size = weight = sums_weight(sums, k)
     if spherical:
         size = sums_length(sums, k)
-        error[0] += mass
-        if size <= C_ZERO_RESULTANT * mass:
+        error[0] += weight
+        if size <= C_ZERO_RESULTANT * weight:
             return -1
         error[0] -= 2.0 * size
     for j in range(sums.d):
-        m = sums_total(sums, k, j) / size
-        squares += m * m
-        center[j] = sums.origin[j] + m
+        mean = sums_total(sums, k, j) / size
+        squares += mean * mean
+        center[j] = sums.origin[j] + mean
     if not spherical:
-        error[0] -= mass * squares
+        error[0] -= weight * squares
     return 1
 
 
 def next_centers(Sums sums, const double[:, ::1] centers, double total, bint spherical):
-    """What move_centers would do with these sums: centers, remap, error, and the points that are adrift.
+    """Centers, remap, error and number of unassigned points, as move_centers would have them from these sums.
 
     sums : of all clusters
     centers : IN array (k, d): where they were
     total : sum of w ||x - origin||^2
     """
-    cdef Py_ssize_t k, kept = 0, first = -1, adrift = 0
+    cdef Py_ssize_t k, kept = 0, first = -1, unassigned = 0
     cdef double error = total
     cdef double[:, ::1] after = np.empty((centers.shape[0] + 1, centers.shape[1]))
     cdef int[::1] remap = np.full(centers.shape[0], -1, dtype=np.int32)
-    cdef int found
+    cdef int outcome
     for k in range(centers.shape[0]):
-        found = center_of(&sums.s, k, spherical, &after[kept, 0], &error)
-        if found > 0:
+        outcome = center_of(&sums.table, k, spherical, &after[kept, 0], &error)
+        if outcome > 0:
             remap[k] = <int> kept
             kept += 1
-        elif found < 0:
-            adrift += <Py_ssize_t> sums.s.count[k]
+        elif outcome < 0:
+            unassigned += <Py_ssize_t> sums.table.count[k]
             first = k if first < 0 else first
     if first >= 0 and kept == 0:  # as in shift_centers
-        adrift -= <Py_ssize_t> sums.s.count[first]
+        unassigned -= <Py_ssize_t> sums.table.count[first]
         after[0] = centers[first]
         remap[first] = 0
         kept = 1
-    return np.asarray(after)[:kept].copy(), np.asarray(remap), error, adrift
+    return np.asarray(after)[:kept].copy(), np.asarray(remap), error, unassigned
 
 
-cdef class DPSweep(Engine):
-    """Algorithm 1 of KJ12, its variant with delayed creation, and the means they share.
+cdef class DPSweep(NearestSweep):
+    """Algorithm 1 of KJ12, its variant with delayed creation, and the means they share; for dense and sparse rows.
 
     A sweep is: ``create`` (or ``assign``, then ``open_farthest``) over all points, then ``move_centers``.
 
     spherical : bool, points have length 1, and so have centers: sums divided by their length, not by their weight.
-        The layout of the space must take sums from 0.
+        The layout of the frame must take sums from 0.
     """
 
     def __init__(self, *args, bint spherical=False):
         super().__init__(*args)
+        cdef double[::1] mean = self.keep(np.empty(self.state.points.d))
         self.spherical = spherical
-        cdef double[::1] mean = self.keep(np.empty(self.s.d))
         self.mean = &mean[0]
         self.step = 4 * CHUNK * self.n_threads
-        self.space = args[4]
-        self.parts = []
+        self.frame = args[4]
+        self.thread_sums = []
         self.total = -1.0
 
     def start(self, const double[:, ::1] centers):
         """Begin a run at these centers; all labels are 0."""
         self.set_centers(centers)
-        memset(self.s.label, 0, self.s.n * sizeof(int))
-        self.n_before = self.s.k
+        memset(self.state.points.labels, 0, self.state.points.n * sizeof(int))
+        self.n_before = self.state.centers.n
         self.farthest_point = -1
         self.have_sums = False
-        self.adrift = 0
+        self.n_unassigned = 0
 
     # ---- opening clusters ------------------------------------------------------------------------------------
 
     def create(self, double lam, Py_ssize_t max_clusters):
         """One sweep of KJ12, Algorithm 1: nearest centers, clusters opened in the order of the points.
 
-        The nearest known centers of a round of points are found in parallel. Only points that are far from those can
-        open a cluster: an ordered pass compares them with the centers opened since the round began. Then the points
-        after each new center are compared with it, again in parallel. At the cap (MB13 eq. 12) none is opened.
+        The nearest known centers of a stretch of points are found in parallel. Only points that exceed the penalty
+        from those can open a cluster: an ordered pass compares them with the centers opened since the stretch began.
+        Then the points after each new center are compared with it, again in parallel. So each point sees what it would
+        see if all were visited one after the other. At the cap (MB13 eq. 12) none is opened.
         """
+        cdef Penalty* penalty = &self.state.penalty
         cdef Py_ssize_t position = 0, end, opened
-        self.s.swept = True
-        self.s.lam = lam
-        self.s.seek = self.s.k < max_clusters
-        self.s.limit = min(<double> BIG, sqrt(lam) * self.s.scale * (1.0 - LIMIT_MARGIN)) if self.s.seek else BIG
+        self.state.bounds.up_to_date = True
+        penalty.lam = lam
+        penalty.find_exceeding = self.state.centers.n < max_clusters
+        penalty.limit = penalty_limit(&self.state, lam) if penalty.find_exceeding else BIG
         with nogil:
-            while position < self.s.n:
-                end = min(self.s.n, position + min(self.step, self.chunks_at_once() * CHUNK))
+            while position < self.state.points.n:
+                end = min(self.state.points.n, position + min(self.step, self.chunks_at_once() * CHUNK))
                 self.assign_chunks(position // CHUNK, (end + CHUNK - 1) // CHUNK)
                 opened = 0
-                if self.s.seek:
+                if penalty.find_exceeding:
                     opened = self.open_in_order(position, end, max_clusters)
-                    if self.s.k >= max_clusters:
-                        self.s.seek = False
-                        self.s.limit = BIG
-                if opened > LOT:
+                    if self.state.centers.n >= max_clusters:
+                        penalty.find_exceeding, penalty.limit = False, BIG
+                # where many clusters are opened, short stretches: fewer points see centers that are out of date
+                if opened > NEW_CENTERS:
                     self.step = max(<Py_ssize_t> CHUNK, self.step // 2 // CHUNK * CHUNK)
-                elif opened < LOT // 4:
+                elif opened < NEW_CENTERS // 4:
                     self.step = min(2 * self.step, <Py_ssize_t> 1 << 40)
-                self.check_signals((end - position) * (self.s.k + 2))
+                self.check_signals((end - position) * (self.state.centers.n + 2))
                 position = end
-        self.s.seek = False
-        self.s.limit = BIG
+        penalty.find_exceeding, penalty.limit = False, BIG
 
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil:
-        """Ordered pass over the far points of a round; returns how many clusters it opened."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t creator[LOT]
+        """Ordered pass over the points of a stretch that exceed the penalty; returns how many clusters it opened."""
+        cdef State* state = &self.state
+        cdef const ChunkResults* results = &self.state.results
+        cdef Py_ssize_t[NEW_CENTERS] opened_at
         cdef Py_ssize_t chunk = start // CHUNK, last = (stop + CHUNK - 1) // CHUNK
-        cdef Py_ssize_t m = 0, c, k0, first_k = s.k
+        cdef Py_ssize_t m = 0, first_new, n_before = state.centers.n
         cdef bint done = False
-        while chunk < last and s.n_far[chunk] == 0:
-            chunk += 1
-        if chunk == last:
-            return 0
         while not done:
-            if self.capacity < s.k + LOT + 8:
-                with gil:
-                    self.reserve(2 * s.k + (4 * LOT if s.d < WIDE else LOT + 8))
-            k0 = s.k
-            done = True
-            while chunk < last:
-                if m == s.n_far[chunk]:
-                    chunk += 1
-                    m = 0
-                    continue
-                if s.k - k0 == LOT or s.k >= max_clusters:
-                    done = s.k >= max_clusters
-                    break
-                self.join_or_open(chunk * CHUNK + s.far[chunk * CHUNK + m], k0, creator)
-                m += 1
-            if s.k == k0:
+            while chunk < last and m == results.n_exceeding[chunk]:
+                chunk, m = chunk + 1, 0
+            if chunk == last:
                 break
-            for c in range(s.k):
-                s.near[c] = BIG
-            self.lower_table(k0, s.k, s.near)
-            for c in range(s.k):
-                s.hd[c] = min(s.hd[c], <float> 0.5 * s.near[c])
-            s.opened = True
-            self.attract(creator[0] + 1, stop, k0, creator)
-        return s.k - first_k
+            if self.capacity < state.centers.n + NEW_CENTERS + 8:
+                with gil:
+                    self.reserve(2 * state.centers.n + NEW_CENTERS * (4 if state.points.d < MANY_COLUMNS else 1) + 8)
+            first_new = state.centers.n
+            while chunk < last:
+                if m == results.n_exceeding[chunk]:
+                    chunk, m = chunk + 1, 0
+                    continue
+                done = state.centers.n >= max_clusters
+                if done or state.centers.n - first_new == NEW_CENTERS:
+                    break
+                self.join_or_open(chunk * CHUNK + results.exceeding[chunk * CHUNK + m], first_new, opened_at)
+                m += 1
+            if state.centers.n == first_new:
+                break
+            self.update_new_center_distances(first_new)
+            assign_to_new_centers(state, opened_at[0] + 1, stop, first_new, opened_at, self.threads_for(stop - start))
+        return state.centers.n - n_before
 
-    cdef double distance(self, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
-        cdef State* s = &self.s
-        if s.rows.single:
-            return squared_distance(point(<const float*> s.rows.x, &s.rows, i), s.rows.col, s.c + k * s.d, s.d)
-        return squared_distance(point(<const double*> s.rows.x, &s.rows, i), s.rows.col, s.c + k * s.d, s.d)
+    cdef void update_new_center_distances(self, Py_ssize_t first_new) noexcept nogil:
+        """Distances of all centers to those from ``first_new`` on, which were opened in this sweep."""
+        cdef Bounds* bounds = &self.state.bounds
+        cdef Py_ssize_t k
+        bounds.opened = True
+        if not knows_center_distances(&self.state):
+            bounds.valid = False  # they say nothing about the new centers
+            return
+        for k in range(self.state.centers.n):
+            bounds.batch_distances[k] = BIG
+        self.reduce_to_nearest(first_new, bounds.batch_distances)
+        for k in range(self.state.centers.n):
+            bounds.new_center_half_distances[k] = min(
+                bounds.new_center_half_distances[k], <float> 0.5 * bounds.batch_distances[k]
+            )
 
-    cdef void join_or_open(self, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t* creator) noexcept nogil:
-        """Point i was far from all known centers: it joins one of k0.., opened since, or opens its own."""
-        cdef State* s = &self.s
-        cdef double own = self.distance(i, s.label[i]), least = own, second = own, t
-        cdef double square = s.scale * s.scale * (1.0 - DISTANCE_MARGIN)
-        cdef Py_ssize_t k, best = s.label[i]
-        if not is_far(s, i, own):
-            return  # it has joined a center of an earlier lot
-        for k in range(k0, s.k):
-            t = self.distance(i, k)
-            if t < least:
-                second = least
-                least = t
-                best = k
-            elif t < second:
-                second = t
-        if is_far(s, i, least):
-            creator[s.k - k0] = i
+    cdef void reduce_to_nearest(self, Py_ssize_t first, float* table) noexcept nogil:
+        """table[k] = min(table[k], distance from center k to the nearest other one from ``first`` on), for all k."""
+        cdef Py_ssize_t n = self.state.centers.n
+        self.state.backend.reduce_to_nearest(&self.state, first, n, table, self.threads_for(n))
+
+    cdef void join_or_open(self, Py_ssize_t i, Py_ssize_t first_new, Py_ssize_t* opened_at) noexcept nogil:
+        """Point i exceeds the penalty from all known centers: it joins one opened since, or opens its own."""
+        cdef State* state = &self.state
+        cdef double[NEW_CENTERS] distance
+        cdef double[NEW_CENTERS] error
+        cdef double least, least_error, second = HUGE_VAL
+        cdef double square = state.frame.scale * state.frame.scale * (1.0 - DISTANCE_MARGIN)
+        cdef Py_ssize_t k, n_new = state.centers.n - first_new, nearest = state.points.labels[i]
+        if not exceeds_penalty(state, i, nearest, HUGE_VAL, 0):
+            return  # it has joined a center of an earlier batch
+        state.backend.distances(state, i, nearest, nearest + 1, &least, &least_error)
+        state.backend.distances(state, i, first_new, state.centers.n, distance, error)
+        for k in range(n_new):
+            if distance[k] - error[k] > least + least_error or (
+                not distance[k] + error[k] < least - least_error
+                and not self.is_exactly_nearer(i, first_new + k, nearest)
+            ):
+                second = min(second, distance[k] - error[k])
+                continue
+            second = min(second, least - least_error)
+            nearest, least, least_error = first_new + k, distance[k], error[k]
+        if exceeds_penalty(state, i, nearest, HUGE_VAL, 0):
+            opened_at[n_new] = i
             self.open_at(i)
-            s.label[i] = <int> s.k - 1
-            if s.u != NULL:
-                s.u[i] = <float> BOUND_AT_CENTER
-                set_lower(s, i, lower(least * square))
-        else:
-            s.label[i] = <int> best
-            if s.u != NULL:
-                s.u[i] = upper(least, s.scale)
-                reduce_lower(s, i, lower(second * square))
+            state.points.labels[i] = <int> state.centers.n - 1
+            if state.bounds.upper_bounds != NULL:
+                state.bounds.upper_bounds[i] = <float> BOUND_AT_CENTER
+                set_lower_bounds(state, i, lower_bound((least - least_error) * square))
+        elif nearest != state.points.labels[i]:
+            state.points.labels[i] = <int> nearest
+            if state.bounds.upper_bounds != NULL:
+                state.bounds.upper_bounds[i] = upper_bound(least + least_error, state.frame.scale)
+                reduce_lower_bounds(state, i, lower_bound(second * square))
+
+    cdef bint is_exactly_nearer(self, Py_ssize_t i, Py_ssize_t k, Py_ssize_t other) noexcept nogil:
+        """Whether center k is nearer to point i than another one, by exact distances."""
+        cdef const Backend* backend = self.state.backend
+        return backend.exact_distance(&self.state, i, k, 0) < backend.exact_distance(&self.state, i, other, 0)
 
     cdef void open_at(self, Py_ssize_t i) noexcept nogil:
-        """A new center at point i; there must be room."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t k = s.k
-        read_row(&s.rows, i, s.c + k * s.d, 1)
-        s.hd[k] = BIG
-        s.fresh[k] = BIG
-        s.k += 1
-        self.place_last()
+        """A new center at point i; there must be memory for it."""
+        cdef State* state = &self.state
+        cdef Py_ssize_t k = state.centers.n
+        read_row(&state.points.rows, i, state.centers.coordinates + k * state.points.d, 1)
+        self.end_opening()
 
-    def seek_farthest(self, double lam, bint seek):
+    cdef void end_opening(self) noexcept nogil:
+        """The center after the last one, whose coordinates are set, becomes one of the centers."""
+        cdef Py_ssize_t k = self.state.centers.n
+        self.state.bounds.new_center_half_distances[k] = BIG
+        self.state.bounds.last_new_center_distances[k] = BIG
+        self.state.centers.n += 1
+        self.pack(k)
+
+    def find_farthest(self, double lam, bint find):
         """Whether ``assign`` looks for the point with the largest weighted distance beyond lam."""
-        self.s.lam = lam
-        self.s.farthest = seek
+        if find and self.state.bounds.upper_bounds == NULL:
+            raise ValueError("the farthest point is found by bounds, and this sweep has none")
+        self.state.penalty.lam = lam
+        self.state.penalty.find_farthest = find
+
+    def farthest_found(self):
+        """The point that open_farthest would open a cluster at, and its weighted distance; None if there is none."""
+        cdef double best = self.state.penalty.lam
+        cdef Py_ssize_t c, i = -1
+        for c in range(self.n_chunks):
+            if self.state.results.farthest[c] >= 0 and self.state.results.farthest_distance[c] > best:
+                best = self.state.results.farthest_distance[c]
+                i = self.state.results.farthest[c]
+        return None if i < 0 else (i, best)
 
     def open_farthest(self):
         """Delayed creation (after Dinari & Freifeld 2022): the point that ``assign`` found opens a cluster, if any."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t c, i
+        cdef State* state = &self.state
+        cdef double scale = state.frame.scale, distance
+        cdef Py_ssize_t k, i
         found = self.farthest_found()
         if found is None:
             return False
         i = found[0]
-        self.reserve(s.k + 8)
+        self.reserve(state.centers.n + 8)
         self.farthest_point = i
-        self.farthest_left = s.label[i]
-        s.u[i] = <float> BOUND_AT_CENTER
-        set_lower(s, i, lower(self.distance(i, self.farthest_left) * s.scale * s.scale * (1.0 - DISTANCE_MARGIN)))
+        self.farthest_left = state.points.labels[i]
+        distance = state.backend.exact_distance(state, i, self.farthest_left, 0)
+        state.bounds.upper_bounds[i] = <float> BOUND_AT_CENTER
+        set_lower_bounds(state, i, lower_bound(distance * scale * scale * (1.0 - DISTANCE_MARGIN)))
         self.open_at(i)
-        s.label[i] = <int> s.k - 1
+        state.points.labels[i] = <int> state.centers.n - 1
         with nogil:
-            self.lower_table(s.k - 1, s.k, s.hd)
-            for c in range(s.k):
-                s.hd[c] = <float> 0.5 * s.hd[c]
+            if knows_center_distances(state):
+                self.reduce_to_nearest(state.centers.n - 1, state.bounds.new_center_half_distances)
+                for k in range(state.centers.n):
+                    state.bounds.new_center_half_distances[k] *= <float> 0.5
+            else:
+                reduce_bounds_to_last(state, self.threads_for(state.points.n))
         return True
 
     # ---- sums and means --------------------------------------------------------------------------------------
 
     def moved(self):
         """Points of positive weight that got another label from ``assign`` or ``create`` in this sweep, or had none."""
-        cdef Py_ssize_t c, total = self.adrift
+        return self.count_moved()
+
+    cdef Py_ssize_t count_moved(self) noexcept nogil:
+        cdef Py_ssize_t c, total = self.n_unassigned
         for c in range(self.n_chunks):
-            total += self.s.n_moved[c]
+            total += self.state.results.n_moved[c]
         return total
 
     def move_centers(self):
@@ -388,266 +435,366 @@ cdef class DPSweep(Engine):
         cdef double error
         self.present_sums()
         if self.total < 0.0:
-            self.total = self.reduce(self.sums.s.origin)
+            self.total = self.sum_squares(self.sums.table.origin)
         with nogil:
             error = self.shift_centers()
-        self.n_before = self.s.k
+        self.n_before = self.state.centers.n
         self.farthest_point = -1
         return error
 
     def present_sums(self):
-        """The sums of the clusters as points are labeled now, by what moved where that is less work: not a copy.
-
-        Read ``moved`` first: it counts the moves that are not in the sums yet.
-        """
-        cdef Py_ssize_t moved = self.moved()
-        cdef bint opened_in_order = self.s.k > self.n_before and self.farthest_point < 0
-        if not self.have_sums or opened_in_order or 2 * moved > self.s.n:
-            self.add_up()
+        """The sums of the clusters as points are labeled now, by what moved where that is less work: not a copy."""
+        cdef Py_ssize_t moved = self.count_moved()
+        cdef bint opened_in_order = self.state.centers.n > self.n_before and self.farthest_point < 0
+        if not self.have_sums or opened_in_order or 2 * moved > self.state.points.n:
+            self.add_all()
         elif moved > 0 or self.farthest_point >= 0:
             self.add_moves(moved)
-        memset(self.s.n_moved, 0, self.n_chunks * sizeof(int))
+        memset(self.state.results.n_moved, 0, self.n_chunks * sizeof(int))
         return self.sums
 
     def drop_empty(self):
         """Forget clusters without a member of positive weight; the other centers stay where they are."""
-        self.add_up()
-        cdef Py_ssize_t k, j, kept = 0, old_k = self.s.k
-        for k in range(old_k):
-            self.remap[k] = <int> kept if self.sums.s.count[k] > 0.0 else -1
-            if self.sums.s.count[k] > 0.0:
-                for j in range(self.s.d):
-                    self.s.c[kept * self.s.d + j] = self.s.c[k * self.s.d + j]
+        cdef Centers* centers = &self.state.centers
+        cdef Py_ssize_t k, d = self.state.points.d, kept = 0, n = centers.n
+        self.add_all()
+        for k in range(n):
+            self.remap[k] = <int> kept if self.sums.table.count[k] > 0.0 else -1
+            if self.sums.table.count[k] > 0.0:
+                memcpy(centers.coordinates + kept * d, centers.coordinates + k * d, d * sizeof(double))
                 kept += 1
-        if kept < old_k:
-            self.s.k = kept
+        if kept < n:
+            centers.n = kept
             self.relabel()
-            self.place()
-            forget_restless(&self.s)
-            self.s.lazy = False
+            self.pack(0)
+            clear_fast_centers(&self.state)
+            self.state.bounds.valid = False
         self.n_before = kept
         self.have_sums = False
-        return kept < old_k
+        return kept < n
 
     def cluster_sums(self):
         """The sums of the clusters as they are labeled now: not a copy."""
-        self.add_up()
+        self.add_all()
         return self.sums
 
-    def own_distances(self):
-        """Squared distance of each point to its own center, (n,)."""
-        cdef double[::1] out = np.empty(self.s.n)
-        cdef PerPoint a = PerPoint(&self.s, &out[0], NULL)
+    def assigned_distances(self):
+        """Exact squared distance of each point to its center, (n,)."""
+        cdef double[::1] out = np.empty(self.state.points.n)
+        cdef const State* state = &self.state
+        cdef Py_ssize_t chunk, first = 0, last
+        cdef int threads = self.threads_for(state.points.n)
+        cdef bint sparse = is_sparse(&state.points.rows)
+        # sparse points of one cluster lie together in tiles
+        cdef Py_ssize_t[::1] order = np.argsort(self.labels, kind="stable") if sparse else np.zeros(1, dtype=np.intp)
+        cdef ParallelLoop loop
         with nogil:
-            run(distance_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))
+            while first < self.n_chunks:
+                last = min(self.n_chunks, first + self.chunks_of_rows())
+                loop = begin_loop(last - first, threads)
+                if loop.threads == 1:
+                    for chunk in range(first, last):
+                        exact_distances(state, chunk, 0, sparse, &order[0], &out[0])
+                else:
+                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        exact_distances(state, chunk, begin_chunk(&loop), sparse, &order[0], &out[0])
+                end_loop(&loop)
+                self.check_signals((last - first) * CHUNK)
+                first = last
         return np.asarray(out)
 
     def squared_error(self):
-        """Weighted sum of squared distances to the own centers: that of the rounded ones, rounded once."""
-        return self.reduce(NULL)
+        """Weighted sum of squared distances to the assigned centers: that of the rounded ones, rounded once."""
+        return self.sum_squares(NULL)
 
-    def squares(self, bint own):
-        """The exact sum of the weighted squared distances to the own centers, or to the origin: int64 digits.
+    def squares(self, bint assigned):
+        """The exact sum of the weighted squared distances to the assigned centers, or to the origin: int64 digits.
 
-        Those of several parts of the rows can be added; see Stream.
+        Those of several statistics of the rows can be added; see Stream.
         """
-        return self.add_all_squares(NULL if own else self.sums.s.origin)
+        return self.squares_digits(NULL if assigned else self.sums.table.origin)
 
-    cdef double reduce(self, const double* about) except? -1.0:
-        """Sum of the squared distances to the own centers (about NULL) or to one place."""
-        cdef int64_t[::1] digits = self.add_all_squares(about)
-        return wide_read(&digits[0], 0, WIDE_DIGITS)
+    cdef double sum_squares(self, const double* place) except? -1.0:
+        """Sum of the squared distances to the assigned centers (NULL) or to one place."""
+        cdef int64_t[::1] digits = self.squares_digits(place)
+        return accumulator_round(&digits[0], 0, ACCUMULATOR_DIGITS)
 
-    cdef add_all_squares(self, const double* about):
-        cdef State* s = &self.s
-        cdef int threads = self.threads_for(s.n)
-        cdef int64_t[:, ::1] wide = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
-        cdef Py_ssize_t t, first = 0, last
+    cdef squares_digits(self, const double* place):
+        """The same as the digits of an exact sum."""
+        cdef const State* state = &self.state
+        cdef int threads = self.threads_for(state.points.n), thread
+        cdef int64_t[:, ::1] digits = np.zeros((threads, ACCUMULATOR_DIGITS), dtype=np.int64)
+        cdef Py_ssize_t chunk, t, first = 0, last
+        cdef ParallelLoop loop
         with nogil:
             while first < self.n_chunks:
-                last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
-                self.add_squares(about, &wide[0, 0], first, last, threads)
+                last = min(self.n_chunks, first + self.chunks_of_rows())
+                loop = begin_loop(last - first, threads)
+                if loop.threads == 1:
+                    for chunk in range(first, last):
+                        add_squares_of_chunk(state, chunk, place, &digits[0, 0], 0)
+                else:
+                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        thread = begin_chunk(&loop)
+                        add_squares_of_chunk(state, chunk, place, &digits[thread, 0], thread)
+                end_loop(&loop)
                 self.check_signals((last - first) * CHUNK)
                 first = last
             for t in range(1, threads):
-                wide_unite(&wide[0, 0], &wide[t, 0])
-        return np.asarray(wide[0])
+                accumulator_merge(&digits[0, 0], &digits[t, 0])
+        return np.asarray(digits[0])
 
-    cdef void add_squares(
-        self, const double* about, int64_t* digits, Py_ssize_t first, Py_ssize_t last, int threads
-    ) noexcept nogil:
-        """Those of some chunks, added to the digits that each slot has."""
-        cdef Squares a = Squares(&self.s, about, digits)
-        run(squares_item, &a, first, last, threads)
-
-    cdef grow_sums(self, Py_ssize_t k):
-        """Room for the sums of k clusters; those that are there stay."""
+    cdef reserve_sums(self, Py_ssize_t k):
+        """Memory for the sums of k clusters; those that are there stay."""
         cdef int[::1] remap
         if self.sums is None:
-            self.sums = Sums(self.space.layout, k)
+            self.sums = Sums(self.frame.layout, k)
         self.sums.reserve(k)
         if self.remap_array is None or len(self.remap_array) < k:
-            self.remap_array = remap = np.zeros(self.sums.room, dtype=np.int32)
+            self.remap_array = remap = np.zeros(self.sums.capacity, dtype=np.int32)
             self.remap = &remap[0]
 
-    cdef add_up(self):
+    cdef add_all(self):
         """Sums of all points."""
-        self.grow_sums(self.s.k)
-        sums_clear(&self.sums.s, 0, self.s.k)
-        self.account(False, self.s.n)
+        self.reserve_sums(self.state.centers.n)
+        sums_clear(&self.sums.table, 0, self.state.centers.n)
+        self.add(False, self.state.points.n)
         self.have_sums = True
 
     cdef add_moves(self, Py_ssize_t moved):
         """Sums changed by the points that moved, each counted out of its old and into its new cluster."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t k = s.k, chunk, m
+        cdef State* state = &self.state
+        cdef Py_ssize_t n = state.centers.n, chunk, m
         cdef bint listed = False
-        self.grow_sums(k)
-        sums_clear(&self.sums.s, self.n_before, k)
-        self.account(True, moved)
+        self.reserve_sums(n)
+        sums_clear(&self.sums.table, self.n_before, n)
+        self.add(True, moved)
         if self.farthest_point >= 0:  # it is listed if it had moved before it opened its own cluster
             chunk = self.farthest_point // CHUNK
-            for m in range(s.n_moved[chunk]):
-                listed |= chunk * CHUNK + s.moved[chunk * CHUNK + m] == self.farthest_point
+            for m in range(state.results.n_moved[chunk]):
+                listed |= chunk * CHUNK + state.results.moved[chunk * CHUNK + m] == self.farthest_point
             if not listed:
-                self.move_point(self.farthest_point, self.farthest_left, s.label[self.farthest_point])
+                self.move_point(self.farthest_point, self.farthest_left, state.points.labels[self.farthest_point])
 
-    cdef account(self, bint moves, Py_ssize_t points):
+    cdef add(self, bint moves, Py_ssize_t points):
         """Add the points of all chunks, or only the moves that these list, to the sums: ``points`` in all."""
-        cdef sums_t[MOST_PARTS] part
-        cdef Adding a = Adding(&self.s, moves, &part[0])
-        self.add_by_chunks(add_item, &a, &part[0], self.adders(points))
-
-    cdef int adders(self, Py_ssize_t points):
-        """How many threads are worth while where so many points are added to sums."""
-        if 8 * points * self.s.d > PAYS and points > 8 * self.s.k:
-            return min(self.n_threads, <int> MOST_PARTS)
-        return 1
-
-    cdef add_by_chunks(self, Body item, void* context, sums_t* part, int threads):
-        """Run ``item`` on all chunks: slot t adds to part[t], and the sums of the clusters take them all."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t c, t, k = s.k, first = 0, last
-        while len(self.parts) < threads - 1:
-            self.parts.append(Sums(self.space.layout, k))
-        part[0] = self.sums.s
-        for t in range(1, threads):
-            (<Sums> self.parts[t - 1]).reserve(k)
-            part[t] = (<Sums> self.parts[t - 1]).s
-            sums_clear(&part[t], 0, k)
+        cdef sums_t[MAX_SUM_THREADS] sums
+        cdef const State* state = &self.state
+        cdef int threads = self.threads_for_sums(points)
+        cdef Py_ssize_t chunk, first = 0, last
+        cdef ParallelLoop loop
+        if is_sparse(&state.points.rows):
+            self.add_sparse(moves, points)
+            return
+        self.begin_sums(sums, threads)
         with nogil:
             while first < self.n_chunks:
-                last = min(self.n_chunks, first + max(1, WORK // (CHUNK * s.d)))
-                run(item, context, first, last, threads)
+                last = min(self.n_chunks, first + self.chunks_of_rows())
+                loop = begin_loop(last - first, threads)
+                if loop.threads == 1:
+                    for chunk in range(first, last):
+                        add_chunk(state, chunk, moves, &sums[0])
+                else:
+                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        add_chunk(state, chunk, moves, &sums[begin_chunk(&loop)])
+                end_loop(&loop)
                 self.check_signals((last - first) * CHUNK)
                 first = last
-            for t in range(1, threads):
-                for c in range(k):
-                    sums_unite(&part[0], c, &part[t], c)
+            self.end_sums(sums, threads)
+
+    cdef add_sparse(self, bint moves, Py_ssize_t points):
+        """``add`` for sparse rows: cluster by cluster, since sums of each thread would take too much memory."""
+        cdef const State* state = &self.state
+        cdef Py_ssize_t k = 0, last, c, n = state.centers.n
+        cdef Py_ssize_t[::1] first, member
+        cdef Py_ssize_t step = max(<Py_ssize_t> self.n_threads, WORK // (state.points.d * max(1, points // n)))
+        cdef int threads = self.n_threads if 8 * points * state.points.d > PAYS else 1
+        cdef ParallelLoop loop
+        first, member = self.members(moves)
+        with nogil:
+            while k < n:
+                last = min(n, k + step)
+                loop = begin_loop(last - k, threads)
+                if loop.threads == 1:
+                    for c in range(k, last):
+                        add_members(state, c, &first[0], &member[0], &self.sums.table)
+                else:
+                    for c in prange(k, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        begin_chunk(&loop)
+                        add_members(state, c, &first[0], &member[0], &self.sums.table)
+                end_loop(&loop)
+                poll_signals(&self.work, WORK, WORK - 1)
+                k = last
+
+    cdef tuple members(self, bint moves):
+        """Where the members of each cluster begin, (k + 1,), and these, by cluster, ~i for a point that left."""
+        labels = self.labels
+        points = np.arange(len(labels))
+        if moves:
+            i, left = self.listed_moves()
+            labels = np.concatenate([left, labels[i]])
+            points = np.concatenate([~i, i])
+        order = np.argsort(labels, kind="stable")
+        first = np.zeros(self.state.centers.n + 1, dtype=np.intp)
+        np.cumsum(np.bincount(labels, minlength=self.state.centers.n), out=first[1:])
+        return first, np.append(points[order], 0).astype(np.intp)
+
+    cdef tuple listed_moves(self):
+        """The points that the chunks list as moved, and the labels these had."""
+        cdef const ChunkResults* results = &self.state.results
+        cdef Py_ssize_t c, m, q = 0, total = self.count_moved() - self.n_unassigned
+        cdef Py_ssize_t[::1] points = np.empty(total, dtype=np.intp)
+        cdef int[::1] left = np.empty(total, dtype=np.int32)
+        for c in range(self.n_chunks):
+            for m in range(c * CHUNK, c * CHUNK + results.n_moved[c]):
+                points[q], left[q] = c * CHUNK + results.moved[m], results.moved_from[m]
+                q += 1
+        return np.asarray(points), np.asarray(left)
+
+    cdef int threads_for_sums(self, Py_ssize_t points):
+        """How many threads are worth while where so many points are added to sums."""
+        if 8 * points * self.state.points.d > PAYS and points > 8 * self.state.centers.n:
+            return min(self.n_threads, <int> MAX_SUM_THREADS)
+        return 1
+
+    cdef begin_sums(self, sums_t* sums, int threads):
+        """Sums for each thread to add to: the first thread has those of the clusters, the others begin at zero."""
+        cdef Py_ssize_t t, n = self.state.centers.n
+        while len(self.thread_sums) < threads - 1:
+            self.thread_sums.append(Sums(self.frame.layout, n))
+        sums[0] = self.sums.table
+        for t in range(1, threads):
+            (<Sums> self.thread_sums[t - 1]).reserve(n)
+            sums[t] = (<Sums> self.thread_sums[t - 1]).table
+            sums_clear(&sums[t], 0, n)
+
+    cdef void end_sums(self, const sums_t* sums, int threads) noexcept nogil:
+        """Add the sums of all threads to those of the clusters; sums are exact, so the order does not matter."""
+        cdef Py_ssize_t k, t
+        for t in range(1, threads):
+            for k in range(self.state.centers.n):
+                sums_unite(&sums[0], k, &sums[t], k)
 
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil:
         """Point i goes from one cluster to another one."""
-        cdef State* s = &self.s
-        move_points(&s.rows, i, i + 1, &left, &joined, &self.sums.s)
+        move_points(&self.state.points.rows, i, i + 1, &left, &joined, &self.sums.table)
 
     cdef double shift_centers(self) noexcept nogil:
-        """Means, drift, remaining clusters; the error is sum w ||x||^2 - sum_c s_c ||mean_c||^2, about the origin.
+        """Means, shifts, remaining clusters; the error is sum w ||x||^2 - sum_c s_c ||mean_c||^2, about the origin.
 
         For centers of length 1 it is sum w (||x||^2 + 1) - 2 sum_c ||s_c mean_c||. A cluster whose sum vanishes costs
-        its weight wherever its center is: its points fall to the first cluster, and are counted as adrift.
+        its weight wherever its center is: its points fall to the first cluster, and are counted as unassigned.
         """
-        cdef State* s = &self.s
-        cdef Py_ssize_t k, kept = 0, old_k = s.k, first = -1
+        cdef Py_ssize_t k, kept = 0, n = self.state.centers.n, first = -1
         cdef double error = self.total
-        cdef int found
-        self.adrift = 0
-        for k in range(old_k):
+        cdef int outcome
+        self.n_unassigned = 0
+        for k in range(n):
             self.remap[k] = -1
-            found = center_of(&self.sums.s, k, self.spherical, self.mean, &error)
-            if found > 0:
+            outcome = center_of(&self.sums.table, k, self.spherical, self.mean, &error)
+            if outcome > 0:
                 self.move_center(k, kept, self.mean)
                 kept += 1
-            elif found < 0:
-                self.adrift += <Py_ssize_t> self.sums.s.count[k]
+            elif outcome < 0:
+                self.n_unassigned += <Py_ssize_t> self.sums.table.count[k]
                 first = k if first < 0 else first
         if first >= 0 and kept == 0:  # none has a direction: the first one stays where it is
-            self.adrift -= <Py_ssize_t> self.sums.s.count[first]
-            self.move_center(first, 0, s.c + first * s.d)
+            self.n_unassigned -= <Py_ssize_t> self.sums.table.count[first]
+            self.move_center(first, 0, self.state.centers.coordinates + first * self.state.points.d)
             kept = 1
-        if self.adrift > 0:
+        if self.n_unassigned > 0:
             self.have_sums = False
         self.end_move(kept)
         return error
 
     cdef void move_center(self, Py_ssize_t k, Py_ssize_t kept, const double* center) noexcept nogil:
         """Cluster k goes on as number kept, not above k, with this center."""
-        cdef State* s = &self.s
-        cdef double t, drift = 0.0
-        cdef Py_ssize_t j
-        for j in range(s.d):
-            t = center[j] - s.c[k * s.d + j]
-            drift += t * t
-            s.c[kept * s.d + j] = center[j]
+        cdef State* state = &self.state
+        cdef double* coordinates = state.centers.coordinates
+        cdef double t, shift = 0.0
+        cdef Py_ssize_t j, d = state.points.d
+        for j in range(d):
+            t = center[j] - coordinates[k * d + j]
+            shift += t * t
+            coordinates[kept * d + j] = center[j]
         self.remap[k] = <int> kept
-        sums_copy(&self.sums.s, kept, k)
-        s.p[kept] = upper(drift, s.scale)
-        s.fresh[kept] = <float> 2.0 * s.hd[k]
+        sums_copy(&self.sums.table, kept, k)
+        state.bounds.center_shift[kept] = upper_bound(shift, state.frame.scale)
+        state.bounds.last_new_center_distances[kept] = <float> 2.0 * state.bounds.new_center_half_distances[k]
 
     cdef void end_move(self, Py_ssize_t kept) noexcept nogil:
         """All centers have moved, and so many are left: labels, tables and bounds follow."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t old_k = s.k
-        s.k = kept
-        self.place()
-        if kept < old_k:
-            forget_restless(s)
+        cdef State* state = &self.state
+        cdef Py_ssize_t n = state.centers.n
+        state.centers.n = kept
+        self.pack(0)
+        if kept < n:
+            clear_fast_centers(state)
             self.relabel()
-        s.opened = old_k > self.n_before
-        # only if a sweep has taken the last p off the bounds: p is the drift of one move
-        s.lazy = s.u != NULL and s.swept
-        s.swept = False
-        self.renew_tables()
+        state.bounds.opened = n > self.n_before
+        # only if a sweep has taken the last shifts off: there is room for those of one move
+        state.bounds.valid = state.bounds.upper_bounds != NULL and state.bounds.up_to_date
+        if state.bounds.opened and self.farthest_point < 0 and not knows_center_distances(state):
+            state.bounds.valid = False
+        state.bounds.up_to_date = False
+        self.update_tables()
 
-    # ---- centers that other points have a part in, whose rows are elsewhere ----------------------------------
+    cdef void update_tables(self) noexcept nogil:
+        """The tables over centers, and the fast centers, after all centers have moved."""
+        cdef State* state = &self.state
+        cdef Bounds* bounds = &state.bounds
+        cdef Py_ssize_t k, n = state.centers.n
+        # with very many centers the table would take as long as a sweep
+        cdef bint pays = bounds.upper_bounds != NULL and knows_center_distances(state) and 4 * n <= state.points.n
+        for k in range(n):
+            bounds.new_center_half_distances[k] = BIG
+            bounds.center_half_distances[k] = BIG if pays or n == 1 else <float> 0.0
+        if not knows_center_distances(state):
+            for k in range(n):
+                bounds.last_new_center_distances[k] = BIG
+        if pays:
+            self.reduce_to_nearest(0, bounds.center_half_distances)
+        for k in range(n):
+            bounds.center_half_distances[k] *= <float> 0.5
+        choose_fast_centers(state, n - 1 if self.farthest_point >= 0 else -1, self.min_fast_centers)
+
+    cdef void relabel(self) noexcept nogil:
+        """Labels after clusters were dropped. Points of such a cluster get label 0 and no bound."""
+        cdef State* state = &self.state
+        cdef Py_ssize_t chunk
+        cdef ParallelLoop loop = begin_loop(self.n_chunks, self.threads_for(state.points.n))
+        if loop.threads == 1:
+            for chunk in range(self.n_chunks):
+                relabel_chunk(state, chunk, self.remap)
+        else:
+            for chunk in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                begin_chunk(&loop)
+                relabel_chunk(state, chunk, self.remap)
+        end_loop(&loop)
+
+    # ---- a sweep over some of the rows, whose centers have members elsewhere too -----------------------------
 
     def append(self, const double[:, ::1] centers):
-        """Centers that were opened elsewhere: before a sweep all points may join them, after it none has."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t c, k0 = s.k, count = centers.shape[0]
-        if centers.shape[1] != s.d:
-            raise ValueError(f"centers must have {s.d} columns, got {centers.shape[1]}")
-        if count == 0:
+        """Add centers that were opened elsewhere: before a sweep all points may join them, after it none has."""
+        cdef State* state = &self.state
+        cdef Py_ssize_t c, first_new = state.centers.n, d = state.points.d
+        if centers.shape[1] != d:
+            raise ValueError(f"centers must have {d} columns, got {centers.shape[1]}")
+        if centers.shape[0] == 0:
             return
-        self.reserve(k0 + count)
-        for c in range(count):
-            memcpy(s.c + s.k * s.d, &centers[c, 0], s.d * sizeof(double))
-            s.hd[s.k] = s.fresh[s.k] = BIG
-            s.k += 1
-            self.place_last()
-        for c in range(s.k):
-            s.near[c] = BIG
+        self.reserve(first_new + centers.shape[0])
+        for c in range(centers.shape[0]):
+            memcpy(state.centers.coordinates + state.centers.n * d, &centers[c, 0], d * sizeof(double))
+            self.end_opening()
         with nogil:
-            self.lower_table(k0, s.k, s.near)
-        for c in range(s.k):
-            s.hd[c] = min(s.hd[c], <float> 0.5 * s.near[c])
-        s.opened = True
+            self.update_new_center_distances(first_new)
         if self.have_sums:
-            self.grow_sums(s.k)
-            sums_clear(&self.sums.s, k0, s.k)
+            self.reserve_sums(state.centers.n)
+            sums_clear(&self.sums.table, first_new, state.centers.n)
 
     def recount(self):
         """The next sums are made of all points: moves of more than one sweep are not listed."""
         self.have_sums = False
-
-    def farthest_found(self):
-        """The point that open_farthest would open a cluster at, and its weighted distance; None if there is none."""
-        cdef double best = self.s.lam
-        cdef Py_ssize_t c, i = -1
-        for c in range(self.n_chunks):
-            if self.s.farthest_index[c] >= 0 and self.s.farthest_distance[c] > best:
-                best = self.s.farthest_distance[c]
-                i = self.s.farthest_index[c]
-        return None if i < 0 else (i, best)
 
     def move_to(self, const double[:, ::1] centers, const int[::1] remap):
         """End a sweep with centers computed elsewhere.
@@ -657,38 +804,19 @@ cdef class DPSweep(Engine):
             and into no sums
         """
         cdef Py_ssize_t k, kept = 0
-        if remap.shape[0] != self.s.k or centers.shape[1] != self.s.d:
+        if remap.shape[0] != self.state.centers.n or centers.shape[1] != self.state.points.d:
             raise ValueError("remap must match the clusters, centers the columns")
-        self.grow_sums(self.s.k)
-        for k in range(self.s.k):
+        self.reserve_sums(self.state.centers.n)
+        for k in range(self.state.centers.n):
             self.remap[k] = -1
             if remap[k] >= 0:
                 if remap[k] != kept or kept == centers.shape[0]:
                     raise ValueError("remap must number the centers in order")
                 self.move_center(k, kept, &centers[kept, 0])
                 kept += 1
-            elif self.sums.s.count[k] > 0.0:
+            elif self.sums.table.count[k] > 0.0:
                 self.have_sums = False
         with nogil:
             self.end_move(kept)
-        self.n_before = self.s.k
+        self.n_before = self.state.centers.n
         self.farthest_point = -1
-
-    cdef void renew_tables(self) noexcept nogil:
-        """The tables h, r and rg, and the restless, from the centers and how far they moved, p."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t k
-        for k in range(s.k):
-            s.hd[k] = BIG
-            s.h[k] = BIG
-        if 4 * s.k <= s.n and s.u != NULL:
-            self.lower_table(0, s.k, s.h)
-        for k in range(s.k):
-            # with one center no other is nearer; with very many the table would take as long as a sweep
-            s.h[k] = <float> 0.5 * s.h[k] if 4 * s.k <= s.n or s.k == 1 else 0.0
-        choose_restless(s, s.k - 1 if self.farthest_point >= 0 else -1, self.restless_from)
-
-    cdef void relabel(self) noexcept nogil:
-        """Labels after clusters were dropped. Points of such a cluster get label 0 and no bound."""
-        cdef PerPoint a = PerPoint(&self.s, NULL, self.remap)
-        run(relabel_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))

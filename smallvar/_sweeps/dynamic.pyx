@@ -1,13 +1,25 @@
-"""The sweep of D-Means (Campbell, Kulis & How, section 4): points revive old clusters and open new ones, one by one."""
+"""The sweep of D-Means (Campbell, Kulis & How, section 4): points revive old clusters and open new ones, one by one.
 
+A sweep begins with proposals for all points, made in parallel. They are committed in the order of the points, up to a
+commit that changes what later points pay: it opens or revives a cluster, or takes the last point of one. From there
+on proposals are made anew, for rounds that begin with one point and double. While no cluster comes or goes, costs do
+not depend on the points before, so that results are those of visiting one point after the other.
+
+Letters are the paper's: of old clusters, phi is the center, gamma the weight, faded by age, and Q D the price of
+reviving them; theta is a center now, lam the price of a new cluster.
+"""
+
+from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.pool cimport PAYS, run
-from smallvar._sweeps.rounds cimport CHUNK, LONGEST, WORK, Points, Rounds, Table, row_space, sc_least, square
+from smallvar._sweeps.in_order cimport (
+    CHUNK, Clusters, InOrderSweep, Points, Scratch, row_buffer, sc_least, squared_distance,
+)
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport row_at, weight_of
 from smallvar._sweeps.sums cimport (
-    WIDE_DIGITS, Sums, Wide, move_points, sums_total, sums_weight, wide_add, wide_read,
+    ACCUMULATOR_DIGITS, Sums, Accumulator, move_points, sums_total, sums_weight, accumulator_add, accumulator_round,
 )
 from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN
 
@@ -23,115 +35,128 @@ cdef extern from *:
     #define SMALLVAR_SPENT_BOUND 1e-4
     #define SMALLVAR_LARGEST_COST 1e300
     """
-    # of a bound when it was made: once drift has left no more of it, its rounding counts and it is not used
+    # of a bound when it was made: once shifts have left no more of it, its rounding counts and it is not used
     const double SPENT_BOUND "SMALLVAR_SPENT_BOUND"
     const double LARGEST_COST "SMALLVAR_LARGEST_COST"  # of another cluster, so that the bound stays finite
 
 
-cdef struct Lazy:
-    double* own                 # squared distance of each point to its center, at the start of the sweep
-    double* bound               # root of the least cost of the other clusters, plus drift of the own one, when computed
-    const double* drift         # of each cluster: how far any other one has moved, in all sweeps together
-    const double* theta         # k x d: the centers
-    const int* label            # n: cluster of each point, -1: none yet
+cdef struct Bounds:             # of costs in the clusters that a point is not in
+    double* lower               # n: root of (their least cost / w) plus other_shift of the point's cluster, both then
+    const double* other_shift   # of each cluster: how far any other one has moved, in all sweeps together
+    Py_ssize_t first            # the first point whose bound holds
+
+
+cdef struct State:
+    double lam
+    Py_ssize_t n_old            # old clusters, which come before the new ones
+    const double* gamma         # of each old cluster
+    const double* theta         # k x d
     const Py_ssize_t* count     # of each cluster: its points
-    const double* gamma         # of each old cluster: its weight, faded by age
-    Py_ssize_t old              # number of old clusters
-    double* factor              # threads x room, scratch: those of the table for the point in hand; NULL: all weigh 1
-    int* proposal               # n: a cluster, or OPEN
-    double lam                  # cost of a new cluster
-    Py_ssize_t stale            # the bounds of the points before this one no longer hold
-    bint full                   # compute all costs of all points
+    const int* label            # n: cluster of each point, -1: none yet
+    int* proposed               # n: a cluster, or OPEN
+    double* assigned_distance   # n: squared distance to the assigned center, at the start of the sweep
+    Bounds bounds
 
 
-cdef struct LazyRound:          # proposals for the points start..stop-1
-    const Points* p
-    const Table* t              # the clusters
-    const Lazy* s
-    Py_ssize_t start
-    Py_ssize_t stop
-
-
-cdef const double* weighted_factors(const Table* t, const Lazy* s, double w, double* out) noexcept nogil:
-    """Of ||y - c||^2 for a point of weight w: w, or w gamma / (w + gamma) for an old cluster without points."""
-    cdef Py_ssize_t k
-    for k in range(t.k):
-        out[k] = w
-    for k in range(s.old):
-        if s.count[k] == 0:
-            out[k] = w * (s.gamma[k] / (w + s.gamma[k]))
-    return out
-
-
-cdef void lazy_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
-    cdef const LazyRound* a = <const LazyRound*> context
-    cdef const Points* p = a.p
-    cdef const Table* t = a.t
-    cdef const Lazy* s = a.s
-    cdef Py_ssize_t i, k, start = a.start + chunk * CHUNK
-    cdef double own, r, least, second, w = 1.0
-    cdef const double* x
-    cdef const double* factor = t.factor
-    for i in range(start, min(a.stop, start + CHUNK)):
-        x = row_at(&p.rows, i, row_space(p, slot))
-        if s.factor != NULL:
-            w = p.rows.weight[i]
-        if not s.full:
-            k = s.label[i]
-            own = square(p, x, s.theta + k * p.d)
-            s.own[i] = own
-            # ||x - c'|| >= root of its cost then - how far c' moved since; the margin is far more than their rounding
-            r = s.bound[i] - s.drift[k]
-            if (
-                i >= s.stale
-                and w * own <= s.lam
-                and r > SPENT_BOUND * s.bound[i]
-                and own < r * r * (1 - DISTANCE_MARGIN)
-            ):
-                s.proposal[i] = <int> k
-                continue
-        if s.factor != NULL:
-            factor = weighted_factors(t, s, w, s.factor + slot * t.room)
-        k = sc_least(x, p.d, t.columns, t.room, t.k, t.offset, factor, p.costs + slot * t.room, &least, &second)
-        if k >= 0 and least <= s.lam:
-            s.proposal[i] = <int> k
-            s.bound[i] = sqrt(min(second / w, LARGEST_COST)) + s.drift[k]
-        else:
-            s.proposal[i] = OPEN
-
-
-cdef void propose_lazily(
-    const Points* p, const Table* t, const Lazy* s, Py_ssize_t start, Py_ssize_t stop
+cdef void weighted_factors(
+    const Clusters* clusters, const State* state, double w, double* factors
 ) noexcept nogil:
-    """Proposals for the points start..stop-1."""
-    cdef LazyRound a = LazyRound(p, t, s, start, stop)
-    cdef Py_ssize_t work = (stop - start) * p.d * (t.k if s.full else 4)
-    run(lazy_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK, p.threads if work >= PAYS else 1)
+    """Factors of ||y - c||^2 for a point of weight w: w, or w gamma / (w + gamma) for an old cluster without points."""
+    cdef Py_ssize_t k
+    for k in range(clusters.k):
+        factors[k] = w
+    for k in range(state.n_old):
+        if state.count[k] == 0:
+            factors[k] = w * (state.gamma[k] / (w + state.gamma[k]))
+
+
+cdef bint stays(const State* state, Py_ssize_t i, double w, double distance) noexcept nogil:
+    """Whether bounds show that no other cluster costs point i less than its own, at this squared distance.
+
+    Joining another cluster costs w times offset / w + factor / w * ||y - c||^2. As factor <= w, the root of that falls
+    by no more than c has moved, which is no more than other_shift has grown since the bound was made: it is now at
+    least ``bound``. The margin is far more than the rounding of both sides.
+    """
+    cdef double bound = state.bounds.lower[i] - state.bounds.other_shift[state.label[i]]
+    return (
+        i >= state.bounds.first
+        and w * distance <= state.lam
+        and bound > SPENT_BOUND * state.bounds.lower[i]
+        and distance < bound * bound * (1 - DISTANCE_MARGIN)
+    )
+
+
+cdef void propose_chunk(
+    const Points* points, const Clusters* clusters, const Scratch* scratch, const State* state,
+    Py_ssize_t start, Py_ssize_t stop, bint bounded, Py_ssize_t chunk, int thread,
+) noexcept nogil:
+    """The part of `propose` for one chunk of the points start..stop-1."""
+    cdef Py_ssize_t i, k
+    cdef double least, second, w = 1.0
+    cdef const double* x
+    cdef const double* factor = clusters.factor
+    cdef double* factors = scratch.factors + thread * clusters.capacity
+    start += chunk * CHUNK
+    for i in range(start, min(stop, start + CHUNK)):
+        x = row_at(&points.rows, i, row_buffer(points, scratch, thread))
+        w = weight_of(&points.rows, i)
+        if bounded:
+            k = state.label[i]
+            state.assigned_distance[i] = squared_distance(x, state.theta + k * points.d, points.d)
+            if stays(state, i, w, state.assigned_distance[i]):
+                state.proposed[i] = <int> k
+                continue
+        if points.rows.weight != NULL:
+            weighted_factors(clusters, state, w, factors)
+            factor = factors
+        k = sc_least(
+            x, points.d, clusters.columns, clusters.capacity, clusters.k, clusters.offset, factor,
+            scratch.costs + thread * clusters.capacity, &least, &second,
+        )
+        if k >= 0 and least <= state.lam:
+            state.proposed[i] = <int> k
+            state.bounds.lower[i] = sqrt(min(second / w, LARGEST_COST)) + state.bounds.other_shift[k]
+        else:
+            state.proposed[i] = OPEN
+
+
+cdef void propose(
+    const Points* points, const Clusters* clusters, const Scratch* scratch, const State* state,
+    Py_ssize_t start, Py_ssize_t stop, bint bounded,
+) noexcept nogil:
+    """Propose a cluster for each of the points start..stop-1, which are all in clusters if bounds are to be used."""
+    cdef Py_ssize_t chunk, n_chunks = (stop - start + CHUNK - 1) // CHUNK
+    cdef Py_ssize_t work = (stop - start) * points.d * (4 if bounded else clusters.k)
+    cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if work >= PAYS else 1)
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            propose_chunk(points, clusters, scratch, state, start, stop, bounded, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            propose_chunk(points, clusters, scratch, state, start, stop, bounded, chunk, begin_chunk(&loop))
+    end_loop(&loop)
 
 
 cdef double total(const double* values, const double* weight, Py_ssize_t n) noexcept nogil:
-    """Their sum, each times its weight (NULL: 1), rounded once."""
-    cdef Wide wide
+    """The sum of these values, each times its weight (NULL: 1), rounded once."""
+    cdef Accumulator wide
     cdef double[CHUNK] product
     cdef Py_ssize_t i, start = 0, stop
     memset(&wide, 0, sizeof(wide))
     if weight == NULL:
-        wide_add(wide.digit, values, n)
+        accumulator_add(wide.digit, values, n)
         start = n
     while start < n:
         stop = min(n, start + CHUNK)
         for i in range(start, stop):
             product[i - start] = weight[i] * values[i]
-        wide_add(wide.digit, product, stop - start)
+        accumulator_add(wide.digit, product, stop - start)
         start = stop
-    return wide_read(wide.digit, 0, WIDE_DIGITS)
+    return accumulator_round(wide.digit, 0, ACCUMULATOR_DIGITS)
 
 
-cdef class DynamicStep(Rounds):
+cdef class DynamicStep(InOrderSweep):
     """One batch of D-Means: old clusters revived, new ones opened, means moved, until the objective stops falling.
-
-    A point stays where it is without further costs while it is nearer to its center than any other cluster can have
-    moved to it since its costs were computed.
 
     X : IN array (n, d), float32 or float64, any strides
     weight : IN array (n,), positive, or None: 1 each
@@ -140,22 +165,22 @@ cdef class DynamicStep(Rounds):
     penalty : IN array (k,), Q times their ages
     """
 
-    cdef Lazy s
-    cdef Py_ssize_t old                 # number of old clusters, which come before the new ones
-    cdef const double[:, ::1] phi       # old x d: their centers before the step
-    cdef const double[::1] gamma        # old: the weights of these
-    cdef const double[::1] penalty      # old: Q D
-    cdef Py_ssize_t[::1] count          # points of each cluster
-    cdef double[:, ::1] theta           # room x d: the centers now
-    cdef Sums sums                      # of the points, brought up to date with every change
-    cdef double[::1] drift              # these three: buffers of s
-    cdef double[::1] own
-    cdef double[::1] bound
+    cdef State state                    # its pointers are into the buffers below
+    cdef const double[:, ::1] phi       # n_old x d
+    cdef const double[::1] gamma        # n_old
+    cdef const double[::1] penalty      # n_old: Q D
+    cdef Py_ssize_t[::1] count          # of each cluster: its points
+    cdef double[:, ::1] theta           # capacity x d
+    cdef double[::1] other_shift
+    cdef double[::1] assigned_distance
+    cdef double[::1] lower
     cdef int[::1] label
+    cdef int[::1] proposed
+    cdef Sums sums                      # of the points in each cluster, updated with every commit
     cdef const double[::1] weight       # of the points as they are visited, or None
-    cdef object given                   # the weights, as given
+    cdef object row_weight              # the weights, as given
     cdef object order                   # of visit, or None
-    cdef double fixed                   # the objective but for sum_i ||y_i - theta_{z_i}||^2
+    cdef double fixed                   # the objective but for sum_i w_i ||y_i - theta_{z_i}||^2
     cdef readonly double objective
     cdef readonly int n_iter            # sweeps
     cdef readonly bint converged
@@ -165,49 +190,27 @@ cdef class DynamicStep(Rounds):
         self, X, weight, const double[:, ::1] centers, const double[::1] gamma, const double[::1] penalty, double lam,
         int n_threads,
     ):
-        self.old = centers.shape[0]
-        self.phi, self.gamma, self.penalty, self.s.lam = centers, gamma, penalty, lam
-        if gamma.shape[0] != self.old or penalty.shape[0] != self.old:
+        cdef Py_ssize_t n_old = centers.shape[0]
+        self.phi, self.gamma, self.penalty, self.state.lam = centers, gamma, penalty, lam
+        if gamma.shape[0] != n_old or penalty.shape[0] != n_old:
             raise ValueError("gamma and penalty must match centers")
         if centers.shape[1] != X.shape[1]:
             raise ValueError(f"centers must have {X.shape[1]} columns, got {centers.shape[1]}")
         if weight is not None and weight.shape != (X.shape[0],):
             raise ValueError("weight must match X")
         self.attach(X, None, None, n_threads)
-        self.given, self.s.old = weight, self.old
-        self.s.gamma = &gamma[0] if self.old else NULL
+        self.row_weight, self.state.n_old = weight, n_old
+        self.state.gamma = &gamma[0] if n_old else NULL
         # sums from 0: theta is a mean of points and phi
-        self.sums = Sums(Layout(X, weight, n_threads, origin=np.zeros(self.p.d)), self.old + 8)
+        self.sums = Sums(Layout(X, weight, n_threads, origin=np.zeros(self.points.d)), n_old + 8)
 
     def run(self, order, int max_iter):
-        """Sweeps with the points in this order (IN, or None for the order given)."""
-        cdef Py_ssize_t k, start, ready, changes, n = self.p.n
-        cdef const Py_ssize_t[::1] indices
+        """Sweep over the points in this order (IN, or None for the order given) until the objective stops falling."""
+        cdef Py_ssize_t start, proposed, changes, n = self.points.n
         cdef double previous = HUGE_VAL
-        self.order, self.weight = order, self.given
-        if order is not None:
-            indices = order
-            self.p.rows.order = &indices[0]
-            if self.given is not None:
-                self.weight = self.given[order]
-        if self.weight is not None:
-            self.p.rows.weight = &self.weight[0]
-        self.t.k = 0
-        self.make_room(self.old + 8)
-        self.t.k = self.old
-        self.label = np.full(n, -1, dtype=np.int32)
-        self.proposal = np.empty(n, dtype=np.int32)
-        self.own, self.bound = np.empty(n), np.empty(n)
-        self.s.label, self.s.proposal = &self.label[0], &self.proposal[0]
-        self.s.own, self.s.bound, self.s.stale = &self.own[0], &self.bound[0], 0
-        for k in range(self.old):
-            self.rest(k)
-        self.values = []
-        self.n_iter = 0
-        self.converged = False
-        self.round = 1
+        self.begin(order)
         while True:
-            start = ready = changes = 0
+            start = proposed = changes = 0
             if self.n_iter:
                 with nogil:
                     self.measure()
@@ -216,154 +219,178 @@ cdef class DynamicStep(Rounds):
                 if self.converged or self.n_iter >= max_iter:
                     break
                 previous = self.objective
-                ready = n
+                proposed = n
             while start < n:
-                if self.t.k == self.t.room:
-                    self.make_room(2 * self.t.room)
+                if self.clusters.k == self.clusters.capacity:
+                    self.reserve_all(2 * self.clusters.capacity)
                 with nogil:
-                    start = self.advance(start, &ready, &changes)
+                    start = self.advance(start, &proposed, &changes)
             self.n_iter += 1
             if changes == 0:
                 self.values.append(self.objective)
                 self.converged = True
                 break
             with nogil:
-                self.move()
+                self.move_centers()
         return self
 
-    cdef void make_room(self, Py_ssize_t room):
-        cdef Py_ssize_t k = self.t.k
-        self.reserve(room, 1)
-        count, drift = np.zeros(room, dtype=np.intp), np.zeros(room)
-        theta = np.zeros((room, self.p.d))
-        if k:
-            count[:k], drift[:k], theta[:k] = self.count[:k], self.drift[:k], self.theta[:k]
-        self.count, self.drift, self.theta = count, drift, theta
-        self.sums.reserve(room)
-        self.s.drift, self.s.theta, self.s.count = &self.drift[0], &self.theta[0, 0], &self.count[0]
-        if self.given is not None:
-            self.s.factor = self.p.factors
+    cdef void begin(self, order):
+        """Before the first sweep: no points in any cluster, and only the old ones there."""
+        cdef Py_ssize_t k, n = self.points.n
+        cdef const Py_ssize_t[::1] indices
+        self.order, self.weight = order, self.row_weight
+        if order is not None:
+            indices = order
+            self.points.rows.order = &indices[0]
+            if self.row_weight is not None:
+                self.weight = self.row_weight[order]
+        if self.weight is not None:
+            self.points.rows.weight = &self.weight[0]
+        self.clusters.k = 0
+        self.reserve_all(self.state.n_old + 8)
+        self.clusters.k = self.state.n_old
+        self.label = np.full(n, -1, dtype=np.int32)
+        self.proposed = np.empty(n, dtype=np.int32)
+        self.assigned_distance, self.lower = np.empty(n), np.empty(n)
+        self.state.label, self.state.proposed = &self.label[0], &self.proposed[0]
+        self.state.assigned_distance, self.state.bounds.lower = &self.assigned_distance[0], &self.lower[0]
+        self.state.bounds.first = 0
+        for k in range(self.state.n_old):
+            self.retire(k)
+        self.values, self.n_iter, self.converged, self.round_length = [], 0, False, 1
 
-    cdef void rest(self, Py_ssize_t k) noexcept nogil:
-        """Old cluster k has no points: reviving it costs Q D + gamma / (1 + gamma) ||y - phi||^2."""
-        self.put(k, &self.phi[k, 0])
-        self.t.offset[k] = self.penalty[k]
-        self.t.factor[k] = self.gamma[k] / (1.0 + self.gamma[k])
+    cdef void reserve_all(self, Py_ssize_t capacity):
+        """Make room for more clusters, in all tables; those there are stay."""
+        cdef Py_ssize_t k = self.clusters.k
+        self.reserve(capacity, 1)
+        count, other_shift = np.zeros(capacity, dtype=np.intp), np.zeros(capacity)
+        theta = np.zeros((capacity, self.points.d))
+        if k:
+            count[:k], other_shift[:k], theta[:k] = self.count[:k], self.other_shift[:k], self.theta[:k]
+        self.count, self.other_shift, self.theta = count, other_shift, theta
+        self.sums.reserve(capacity)
+        self.state.count, self.state.theta = &self.count[0], &self.theta[0, 0]
+        self.state.bounds.other_shift = &self.other_shift[0]
 
     cdef int measure(self) except -1 nogil:
         """The objective at the new means, and proposals for all points."""
         cdef Py_ssize_t start = 0, stop
-        self.s.full = False
-        while start < self.p.n:
-            stop = min(self.p.n, start + max(<Py_ssize_t> CHUNK, WORK // (self.p.d * (self.t.k + 4))))
-            propose_lazily(&self.p, &self.t, &self.s, start, stop)
-            self.check_signals((stop - start) * self.p.d * (self.t.k + 4))
+        while start < self.points.n:
+            stop = min(self.points.n, start + self.points_between_checks())
+            propose(&self.points, &self.clusters, &self.scratch, &self.state, start, stop, True)
+            self.check_signals((stop - start) * self.points.d * (self.clusters.k + 4))
             start = stop
-        self.s.stale = 0
-        self.objective = self.fixed + total(&self.own[0], self.p.rows.weight, self.p.n)
+        self.state.bounds.first = 0
+        self.objective = self.fixed + total(&self.assigned_distance[0], self.points.rows.weight, self.points.n)
         return 0
 
-    cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t* ready, Py_ssize_t* changes) except -1 nogil:
-        """Take up proposals until a cluster comes or goes; returns the next point."""
-        cdef Py_ssize_t i, k, j
-        cdef int left
+    cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t* proposed, Py_ssize_t* changes) except -1 nogil:
+        """Commit proposals up to one that changes what later points pay; returns the next point.
+
+        INOUT proposed : the first point that has no proposal;  changes : number of points that changed cluster
+        """
+        cdef Py_ssize_t i
+        if start == proposed[0]:
+            proposed[0] = self.end_of_round(start, self.points.n)
+            propose(&self.points, &self.clusters, &self.scratch, &self.state, start, proposed[0], False)
+            self.check_signals((proposed[0] - start) * self.points.d * (self.clusters.k + 4))
+        for i in range(start, proposed[0]):
+            if self.proposed[i] != self.label[i]:
+                changes[0] += 1
+                if self.commit(i, self.label[i], self.proposed[i]):
+                    self.round_length = 1
+                    self.state.bounds.first = proposed[0] = i + 1
+                    return i + 1
+        return proposed[0]
+
+    cdef bint commit(self, Py_ssize_t i, int left, int joined) noexcept nogil:
+        """Point i leaves a cluster (-1: none) and joins or opens another one; returns whether that changes costs."""
+        cdef Py_ssize_t j
         cdef double w
-        cdef const double* y
-        cdef double* revived = self.p.space
-        cdef bint event = False
-        if start == ready[0]:
-            ready[0] = min(self.p.n, start + self.span())
-            self.s.full = True
-            propose_lazily(&self.p, &self.t, &self.s, start, ready[0])
-            self.check_signals((ready[0] - start) * self.p.d * (self.t.k + 4))
-            self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
-        for i in range(start, ready[0]):
-            k = self.proposal[i]
-            left = self.label[i]
-            if k == left:
-                continue
-            y = row_at(&self.p.rows, i, self.p.space)
-            if left >= 0:
-                self.count[left] -= 1
-                if self.count[left] == 0:
-                    event = True
-            if k == OPEN:
-                k = self.t.k
-                self.t.k += 1
-                self.open_at(k, y)
-                event = True
-            changes[0] += 1
-            self.count[k] += 1
-            self.label[i] = <int> k
-            self.hand_over(i, left, <int> k)
-            if self.count[k] == 1 and k < self.old:  # revive it at theta = (gamma phi + w y) / (gamma + w)
-                w = weight_of(&self.p.rows, i)
-                for j in range(self.p.d):
-                    revived[j] = (self.gamma[k] * self.phi[k, j] + w * y[j]) / (self.gamma[k] + w)
-                self.open_at(k, revived)
-                event = True
-            if event:
-                if left >= 0 and self.count[left] == 0:
-                    if left >= self.old:
-                        self.t.offset[left] = HUGE_VAL
-                    else:
-                        self.rest(left)
-                self.round = 1
-                self.s.stale = ready[0] = i + 1
-                return i + 1
-        return ready[0]
+        cdef const double* y = row_at(&self.points.rows, i, self.scratch.rows)
+        cdef double* revived = self.scratch.rows  # may be y
+        cdef bint opens = joined == OPEN, empties = False
+        if left >= 0:
+            self.count[left] -= 1
+            empties = self.count[left] == 0
+        if opens:
+            joined = <int> self.clusters.k
+            self.clusters.k += 1
+            self.open_at(joined, y)
+        self.count[joined] += 1
+        self.label[i] = joined
+        move_points(&self.points.rows, i, i + 1, &left, &joined, &self.sums.table)
+        if self.count[joined] == 1 and joined < self.state.n_old:
+            # it is revived, at theta = (gamma phi + w y) / (gamma + w)
+            w = weight_of(&self.points.rows, i)
+            for j in range(self.points.d):
+                revived[j] = (self.gamma[joined] * self.phi[joined, j] + w * y[j]) / (self.gamma[joined] + w)
+            self.open_at(joined, revived)
+            opens = True
+        if empties:
+            self.retire(left)
+        return opens or empties
 
     cdef void open_at(self, Py_ssize_t k, const double* center) noexcept nogil:
-        self.put(k, center)
-        self.t.offset[k], self.t.factor[k] = 0.0, 1.0
+        self.set_center(k, center)
+        self.clusters.offset[k], self.clusters.factor[k] = 0.0, 1.0
 
-    cdef void hand_over(self, Py_ssize_t i, int left, int joined) noexcept nogil:
-        """Point i goes from one cluster (-1: from nowhere) to another one."""
-        move_points(&self.p.rows, i, i + 1, &left, &joined, &self.sums.s)
+    cdef void retire(self, Py_ssize_t k) noexcept nogil:
+        """Cluster k has no points. If it is old, a point revives it at Q D + gamma / (1 + gamma) ||y - phi||^2."""
+        if k < self.state.n_old:
+            self.set_center(k, &self.phi[k, 0])
+            self.clusters.offset[k] = self.penalty[k]
+            self.clusters.factor[k] = self.gamma[k] / (1.0 + self.gamma[k])
+        else:
+            self.clusters.offset[k] = HUGE_VAL
 
-    cdef void move(self) noexcept nogil:
+    cdef void move_centers(self) noexcept nogil:
         """Means of clusters that are seen, theta = (gamma phi + sum w y) / (gamma + sum w), and how far they moved."""
-        cdef Py_ssize_t j, k, d = self.p.d, first = -1
-        cdef double gamma, mass, t, moved, largest = 0.0, next_ = 0.0
+        cdef Py_ssize_t j, k, d = self.points.d, n_old = self.state.n_old, farthest = -1
+        cdef double gamma, weight, difference, shift, largest = 0.0, second = 0.0
         self.fixed = 0.0
-        for k in range(self.t.k):
+        for k in range(self.clusters.k):
             if self.count[k] == 0:
-                if k < self.old:
+                if k < n_old:
                     memcpy(&self.theta[k, 0], &self.phi[k, 0], d * sizeof(double))
                 continue
-            gamma, mass = self.gamma[k] if k < self.old else 0.0, sums_weight(&self.sums.s, k)
-            self.fixed += self.penalty[k] if k < self.old else self.s.lam
-            moved = 0.0
+            gamma, weight = self.gamma[k] if k < n_old else 0.0, sums_weight(&self.sums.table, k)
+            self.fixed += self.penalty[k] if k < n_old else self.state.lam
+            shift = 0.0
             for j in range(d):
-                if k < self.old:
-                    self.theta[k, j] = (gamma * self.phi[k, j] + sums_total(&self.sums.s, k, j)) / (gamma + mass)
-                    t = self.theta[k, j] - self.phi[k, j]
-                    self.fixed += gamma * t * t
+                if k < n_old:
+                    self.theta[k, j] = (gamma * self.phi[k, j] + sums_total(&self.sums.table, k, j)) / (gamma + weight)
+                    difference = self.theta[k, j] - self.phi[k, j]
+                    self.fixed += gamma * difference * difference
                 else:
-                    self.theta[k, j] = sums_total(&self.sums.s, k, j) / mass
-                t = self.theta[k, j] - self.t.columns[k + j * self.t.room]
-                moved += t * t
-            self.put(k, &self.theta[k, 0])
-            if moved > largest:
-                largest, next_, first = moved, largest, k
-            elif moved > next_:
-                next_ = moved
-        largest, next_ = sqrt(largest), sqrt(next_)
-        for k in range(self.t.k):
-            self.drift[k] += next_ if k == first else largest
+                    self.theta[k, j] = sums_total(&self.sums.table, k, j) / weight
+                difference = self.theta[k, j] - self.clusters.columns[k + j * self.clusters.capacity]
+                shift += difference * difference
+            self.set_center(k, &self.theta[k, 0])
+            if shift > largest:
+                largest, second, farthest = shift, largest, k
+            elif shift > second:
+                second = shift
+        # no center but the one that moved farthest saw another one move that far (Hamerly)
+        largest, second = sqrt(largest), sqrt(second)
+        for k in range(self.clusters.k):
+            self.other_shift[k] += second if k == farthest else largest
 
     def result(self):
-        """Labels in the order of the rows, centers, masses, path: of the old clusters, then of new ones with points."""
+        """Labels in the order of the rows, centers and weights of clusters, and the objective after every sweep.
+
+        The clusters are the old ones and then the new ones that have points.
+        """
         cdef Py_ssize_t k
         labels = np.asarray(self.label)
-        masses = np.array([sums_weight(&self.sums.s, k) for k in range(self.t.k)])
-        theta = np.asarray(self.theta)[: self.t.k]
-        kept = np.asarray(self.count)[: self.t.k] > 0
-        kept[: self.old] = True
+        weights = np.array([sums_weight(&self.sums.table, k) for k in range(self.clusters.k)])
+        theta = np.asarray(self.theta)[: self.clusters.k]
+        kept = np.asarray(self.count)[: self.clusters.k] > 0
+        kept[: self.state.n_old] = True
         if not kept.all():
-            labels, masses, theta = (np.cumsum(kept) - 1)[labels], masses[kept], theta[kept]
+            labels, weights, theta = (np.cumsum(kept) - 1)[labels], weights[kept], theta[kept]
         if self.order is not None:
             by_row = np.empty_like(labels)
             by_row[self.order] = labels
             labels = by_row
-        return labels, theta, masses, np.array(self.values)
+        return labels, theta, weights, np.array(self.values)

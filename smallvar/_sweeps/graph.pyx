@@ -4,6 +4,8 @@ A graph is given by the links between different nodes, in compressed rows (indpt
 positive, and for each node by out, the sum of its links, and size: its degree, self-links included, for the normalized
 cut, or the number of nodes that it stands for, for the ratio cut. Both cuts are the sum over clusters of out / size.
 A node without links is a cluster of its own and stays it.
+
+Nodes are visited one after the other by one thread: each visit changes what the nodes after it pay.
 """
 
 from libc.math cimport HUGE_VAL
@@ -23,10 +25,12 @@ cdef struct Cluster:
     Py_ssize_t count    # nodes
 
 
-cdef inline double joined(double out, double size, double o, double v, double link) noexcept nogil:
-    """Change of out / size of a cluster when a node of out o and size v, with these links to it, joins."""
-    # (out + o - 2 link) / (size + v) - out / size
-    return (o - 2.0 * link - v * (out / size)) / (size + v)
+cdef inline double joining_cost(
+    double out, double size, double node_out, double node_size, double link
+) noexcept nogil:
+    """The change of out / size of a cluster when a node, with these links to it, joins."""
+    # (out + node_out - 2 link) / (size + node_size) - out / size
+    return (node_out - 2.0 * link - node_size * (out / size)) / (size + node_size)
 
 
 cdef class GraphSweep:
@@ -49,17 +53,17 @@ cdef class GraphSweep:
     cdef readonly double cut            # of the labels at the last ``objective``
     cdef readonly Py_ssize_t k          # number of clusters
 
-    cdef void attach(self, graph, labels, double lam, double tie, Py_ssize_t slots):
+    cdef void attach(self, graph, labels, double lam, double tie, Py_ssize_t capacity):
         cdef unsigned char[::1] raw
         cdef Py_ssize_t width
         self.indptr, self.indices, self.weight, self.out, self.size = graph
         self.label = labels
         self.n = self.out.shape[0]
         self.lam, self.tie = lam, tie
-        raw = np.zeros(slots * sizeof(Cluster), dtype=np.uint8)
+        raw = np.zeros(capacity * sizeof(Cluster), dtype=np.uint8)
         self.buffers = raw
         self.clusters = <Cluster*> &raw[0]
-        width = 2 * int(np.diff(graph[0]).max()) + 2
+        width = 2 * int(np.diff(graph[0]).max()) + 2  # two clusters a link (BatchSweep), and two more
         self.touched = np.empty(width, dtype=np.int32)
         self.cost = np.empty(width)
 
@@ -68,16 +72,16 @@ cdef class GraphSweep:
         return poll_signals(&self.work, work, WORK)
 
     cdef int collect(self) except -1 nogil:
-        """What the clusters are, from the labels."""
+        """Add up the clusters, from the labels."""
         cdef Py_ssize_t i, e
-        cdef Cluster* own
+        cdef Cluster* assigned
         for i in range(self.n):
-            own = self.clusters + self.label[i]
-            own.count += 1
-            own.size += self.size[i]
+            assigned = self.clusters + self.label[i]
+            assigned.count += 1
+            assigned.size += self.size[i]
             for e in range(self.indptr[i], self.indptr[i + 1]):
                 if self.label[self.indices[e]] != self.label[i]:
-                    own.out += self.weight[e]
+                    assigned.out += self.weight[e]
             self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
         return 0
 
@@ -87,15 +91,33 @@ cdef class GraphSweep:
 
     cdef inline void touch(self, Py_ssize_t c, double link, Py_ssize_t* n_touched) noexcept nogil:
         """Add a link between the node being visited and cluster c."""
-        if self.clusters[c].link == 0:
+        if self.clusters[c].link == 0:  # links are positive: it is not touched yet
             self.touched[n_touched[0]] = <int> c
             n_touched[0] += 1
         self.clusters[c].link += link
 
-    cdef double total(self, Py_ssize_t slots) noexcept nogil:
+    cdef inline Py_ssize_t first_within_tie(
+        self, Py_ssize_t n_touched, double best, Py_ssize_t excluded
+    ) noexcept nogil:
+        """The lowest of the touched clusters, but for one, whose cost ties with the best; -1: there is none."""
+        cdef Py_ssize_t m, c, first = -1
+        for m in range(n_touched):
+            c = self.touched[m]
+            if self.cost[m] <= best + self.tie and c != excluded and (first < 0 or c < first):
+                first = c
+        return first
+
+    cdef inline void end_visit(self, Py_ssize_t n_touched) noexcept nogil:
+        """Clear the links to the touched clusters."""
+        cdef Py_ssize_t m
+        for m in range(n_touched):
+            self.clusters[self.touched[m]].link = 0.0
+
+    cdef double total(self) noexcept nogil:
+        """The penalized cut of the labels, whose clusters are 0..n-1; sets `cut` and `k`."""
         cdef Py_ssize_t c, k = 0
         cdef double cut = 0.0
-        for c in range(slots):
+        for c in range(self.n):
             if self.clusters[c].count > 0:
                 k += 1
                 if self.clusters[c].out > 0:
@@ -127,61 +149,61 @@ cdef class CutSweep(GraphSweep):
                 self.free[self.n_free] = <int> c
                 self.n_free += 1
 
+    cdef inline Py_ssize_t touch_neighbors(self, Py_ssize_t i) noexcept nogil:
+        """Add the links of node i to the clusters of its neighbors; returns how many clusters these are."""
+        cdef Py_ssize_t e, n_touched = 0
+        for e in range(self.indptr[i], self.indptr[i + 1]):
+            self.touch(self.label[self.indices[e]], self.weight[e], &n_touched)
+        return n_touched
+
     cdef inline void move(self, Py_ssize_t i, Py_ssize_t target, double rest_out, double rest_size) noexcept nogil:
-        """Put node i into cluster `target`; what is left of its own has links `rest_out` and size `rest_size`."""
-        cdef Cluster* k = self.clusters + self.label[i]
-        k.count -= 1
-        if k.count == 0:
-            k.out = k.size = 0.0
+        """Put node i into cluster `target`; what is left of the one it leaves has these links and this size."""
+        cdef Cluster* cluster = self.clusters + self.label[i]
+        cluster.count -= 1
+        if cluster.count == 0:
+            cluster.out = cluster.size = 0.0
             self.free[self.n_free] = self.label[i]
             self.n_free += 1
         else:
-            k.out, k.size = rest_out, rest_size
-        k = self.clusters + target
-        if k.count == 0:
+            cluster.out, cluster.size = rest_out, rest_size
+        cluster = self.clusters + target
+        if cluster.count == 0:
             self.n_free -= 1
-        k.out += self.out[i] - 2.0 * k.link
-        k.size += self.size[i]
-        k.count += 1
+        cluster.out += self.out[i] - 2.0 * cluster.link
+        cluster.size += self.size[i]
+        cluster.count += 1
         self.label[i] = <int> target
 
     cdef bint visit(self, Py_ssize_t i) noexcept nogil:
         """Move node i to where it costs least, if that is less than where it is.
 
-        It may go to a cluster that it has links to, or to one of its own.
+        It may go to a cluster that it has links to, or to one of its own. Costs are changes of the penalized cut from
+        where the node is in no cluster at all.
         """
-        cdef Cluster* clusters = self.clusters
-        cdef Cluster* k
-        cdef Py_ssize_t e, t, c, n_touched = 0, own = self.label[i], target = -1
-        cdef double o = self.out[i], v = self.size[i]
-        cdef double alone = o / v + self.lam, stay, best = HUGE_VAL, own_out, own_size
-        cdef bint moves
-        for e in range(self.indptr[i], self.indptr[i + 1]):
-            self.touch(self.label[self.indices[e]], self.weight[e], &n_touched)
-        k = clusters + own
-        if k.count == 1:
-            own_out = own_size = 0.0
-            stay = alone
-        else:
-            own_out, own_size = k.out - o + 2.0 * k.link, k.size - v
-            stay = joined(own_out, own_size, o, v, k.link)
-        for t in range(n_touched):
-            c = self.touched[t]
-            k = clusters + c
-            self.cost[t] = HUGE_VAL if c == own else joined(k.out, k.size, o, v, k.link)
-            best = min(best, self.cost[t])
-        for t in range(n_touched):
-            c = self.touched[t]
-            if self.cost[t] <= best + self.tie and c != own and (target < 0 or c < target):
-                target = c
-        if clusters[own].count > 1 and alone < best - self.tie:
+        cdef Py_ssize_t m, c, n_touched = self.touch_neighbors(i), assigned = self.label[i], target
+        cdef Cluster* cluster = self.clusters + assigned
+        cdef double out = self.out[i], size = self.size[i], rest_out = 0.0, rest_size = 0.0
+        cdef double alone = out / size + self.lam, stay = alone, best = HUGE_VAL
+        cdef bint is_single = cluster.count == 1, moves
+        if not is_single:
+            rest_out, rest_size = cluster.out - out + 2.0 * cluster.link, cluster.size - size
+            stay = joining_cost(rest_out, rest_size, out, size, cluster.link)
+        for m in range(n_touched):
+            c = self.touched[m]
+            cluster = self.clusters + c
+            self.cost[m] = HUGE_VAL
+            if c != assigned:
+                self.cost[m] = joining_cost(cluster.out, cluster.size, out, size, cluster.link)
+            best = min(best, self.cost[m])
+        target = self.first_within_tie(n_touched, best, assigned)
+        # at a tie a node stays where it is, and else goes to an old cluster before a new one
+        if not is_single and alone < best - self.tie:
             best = alone
             target = self.free[self.n_free - 1]
         moves = target >= 0 and best < stay - self.tie
         if moves:
-            self.move(i, target, own_out, own_size)
-        for t in range(n_touched):
-            clusters[self.touched[t]].link = 0.0
+            self.move(i, target, rest_out, rest_size)
+        self.end_visit(n_touched)
         return moves
 
     def sweep(self, order):
@@ -201,49 +223,43 @@ cdef class CutSweep(GraphSweep):
 
     def objective(self):
         """Cut + lam K of the labels; sets `cut` and `k`."""
-        return self.total(self.n)
+        return self.total()
 
 
 cdef class LinkSweep(CutSweep):
     """Nodes that go, one at a time, where links exceed what degrees alone would make most: modularity.
 
     Minimizes sum_c (out_c + lam size_c^2) / 2, with out and size as in CutSweep: for lam = gamma / (sum of sizes) and
-    degrees as sizes that is to maximize the modularity of resolution gamma. Arguments as in CutSweep.
+    degrees as sizes that is to maximize the modularity of resolution gamma. Costs of a node in a cluster are changes of
+    this sum from the node alone: lam size_i size_c - link. Arguments as in CutSweep.
     """
 
     cdef bint visit(self, Py_ssize_t i) noexcept nogil:
-        """Move node i to where it costs least, if that is less than where it is."""
-        cdef Cluster* clusters = self.clusters
-        cdef Cluster* k
-        cdef Py_ssize_t e, t, c, n_touched = 0, own = self.label[i], target = -1
-        cdef double o = self.out[i], v = self.size[i], price = self.lam * v, stay, best = HUGE_VAL
-        cdef bint moves
-        for e in range(self.indptr[i], self.indptr[i + 1]):
-            self.touch(self.label[self.indices[e]], self.weight[e], &n_touched)
-        k = clusters + own
-        stay = price * (k.size - v) - k.link if k.count > 1 else 0.0
-        for t in range(n_touched):
-            c = self.touched[t]
-            k = clusters + c
-            self.cost[t] = HUGE_VAL if c == own else price * k.size - k.link
-            best = min(best, self.cost[t])
-        for t in range(n_touched):
-            c = self.touched[t]
-            if self.cost[t] <= best + self.tie and c != own and (target < 0 or c < target):
-                target = c
-        if clusters[own].count > 1 and 0.0 < best - self.tie:
+        """Move node i to where it costs least, if that is less than where it is; alone it costs 0."""
+        cdef Py_ssize_t m, c, n_touched = self.touch_neighbors(i), assigned = self.label[i], target
+        cdef Cluster* cluster = self.clusters + assigned
+        cdef double rest_out = cluster.out + (2.0 * cluster.link - self.out[i]), rest_size = cluster.size - self.size[i]
+        cdef double price = self.lam * self.size[i], stay = 0.0, best = HUGE_VAL
+        cdef bint is_single = cluster.count == 1, moves
+        if not is_single:
+            stay = price * rest_size - cluster.link
+        for m in range(n_touched):
+            c = self.touched[m]
+            cluster = self.clusters + c
+            self.cost[m] = HUGE_VAL if c == assigned else price * cluster.size - cluster.link
+            best = min(best, self.cost[m])
+        target = self.first_within_tie(n_touched, best, assigned)
+        if not is_single and 0.0 < best - self.tie:
             best = 0.0
             target = self.free[self.n_free - 1]
         moves = target >= 0 and best < stay - self.tie
         if moves:
-            k = clusters + own
-            self.move(i, target, k.out + (2.0 * k.link - o), k.size - v)
-        for t in range(n_touched):
-            clusters[self.touched[t]].link = 0.0
+            self.move(i, target, rest_out, rest_size)
+        self.end_visit(n_touched)
         return moves
 
     def objective(self):
-        """The sum of the labels; sets `k`."""
+        """The sum to be minimized, of the labels; sets `k`."""
         cdef Py_ssize_t c
         cdef double out = 0.0, square = 0.0
         self.k = 0
@@ -280,12 +296,12 @@ cdef class BatchSweep(GraphSweep):
 
     def objective(self):
         """Cut + lam K of the labels as they came; sets `cut` and `k`."""
-        return self.total(self.n)
+        return self.total()
 
     cdef inline double height(self, Py_ssize_t c) noexcept nogil:
         """(shift v_c - out_c) / v_c^2: the part of a node's cost that depends on cluster c alone, over v_i."""
-        cdef Cluster* k = self.clusters + c
-        return (self.shift - k.out / k.size) / k.size
+        cdef Cluster* cluster = self.clusters + c
+        return (self.shift - cluster.out / cluster.size) / cluster.size
 
     def sweep(self, order):
         """One sweep from the labels as they came; returns how many nodes moved."""
@@ -319,33 +335,34 @@ cdef class BatchSweep(GraphSweep):
         return moved
 
     cdef Py_ssize_t choose(self, Py_ssize_t i, Py_ssize_t lowest) noexcept nogil:
-        """The cheapest cluster of node i, its own where that is a tie; -1: a new one is cheaper."""
-        cdef Py_ssize_t e, t, c, n_touched = 0, own = self.label[i], target = -1
-        cdef double v = self.size[i], diagonal = self.shift * v - self.out[i], best = HUGE_VAL, stay = HUGE_VAL
-        cdef Cluster* k
+        """The cheapest cluster of node i, its own where that is a tie; -1: a new one is cheaper.
+
+        Of clusters without links to the node only the one of the lowest height can be the cheapest.
+        """
+        cdef Py_ssize_t e, m, c, n_touched = 0, assigned = self.label[i], target
+        cdef double size = self.size[i], diagonal = self.shift * size - self.out[i], best = HUGE_VAL, stay = HUGE_VAL
+        cdef Cluster* cluster
         for e in range(self.indptr[i], self.indptr[i + 1]):
             self.touch(self.label[self.indices[e]], self.weight[e], &n_touched)
             if self.opened[self.indices[e]] >= 0:
                 self.touch(self.opened[self.indices[e]], self.weight[e], &n_touched)
-        self.touch(own, max(diagonal, 0.0), &n_touched)
+        # links stand for the entries B_ij, and the diagonal one for B_ii
+        self.touch(assigned, max(diagonal, 0.0), &n_touched)
         if lowest >= 0 and self.clusters[lowest].link == 0:
             self.touched[n_touched] = <int> lowest
             n_touched += 1
-        for t in range(n_touched):
-            c = self.touched[t]
-            k = self.clusters + c
-            self.cost[t] = diagonal / v - 2.0 * k.link / k.size + v * self.height(c)
-            best = min(best, self.cost[t])
-            if c == own:
-                stay = self.cost[t]
-        for t in range(n_touched):
-            c = self.touched[t]
-            if self.cost[t] <= best + self.tie and (target < 0 or c < target):
-                target = c
-            self.clusters[c].link = 0.0
+        for m in range(n_touched):
+            c = self.touched[m]
+            cluster = self.clusters + c
+            self.cost[m] = diagonal / size - 2.0 * cluster.link / cluster.size + size * self.height(c)
+            best = min(best, self.cost[m])
+            if c == assigned:
+                stay = self.cost[m]
+        target = self.first_within_tie(n_touched, best, -1)
+        self.end_visit(n_touched)
         if stay <= best + self.tie:
-            target = own
-        if best > self.lam + self.shift + self.tie and self.clusters[own].count > 1:
+            target = assigned
+        if best > self.lam + self.shift + self.tie and self.clusters[assigned].count > 1:
             target = -1
         return target
 
@@ -380,20 +397,20 @@ def contract(graph, labels, Py_ssize_t n_clusters):
     cdef const double[::1] weight = graph[2]
     cdef const double[::1] old_size = graph[4]
     cdef const int[::1] label = labels
-    cdef Py_ssize_t n = label.shape[0], c, d, i, j, e, at = 0, work = 0
+    cdef Py_ssize_t n = label.shape[0], c, d, i, j, e, n_links = 0, most_links = 0, work = 0
     cdef const Py_ssize_t[::1] members = np.argsort(labels, kind="stable")
     cdef const Py_ssize_t[::1] first = np.searchsorted(labels[members], np.arange(n_clusters + 1))
     cdef long long[::1] new_indptr = np.zeros(n_clusters + 1, dtype=np.int64)
-    cdef Py_ssize_t room = 0
     cdef int[::1] new_indices
     cdef double[::1] new_weight
+    # link: from cluster c to each other one, 0 where there is none
     cdef double[::1] link = np.zeros(n_clusters), out = np.zeros(n_clusters), size = np.zeros(n_clusters)
     with nogil:
         for i in range(n):
             for e in range(indptr[i], indptr[i + 1]):
-                room += label[indices[e]] != label[i]
+                most_links += label[indices[e]] != label[i]
             poll_signals(&work, indptr[i + 1] - indptr[i], WORK)
-    new_indices, new_weight = np.empty(room, dtype=np.int32), np.empty(room)
+    new_indices, new_weight = np.empty(most_links, dtype=np.int32), np.empty(most_links)
     with nogil:
         for c in range(n_clusters):
             for j in range(first[c], first[c + 1]):
@@ -404,17 +421,17 @@ def contract(graph, labels, Py_ssize_t n_clusters):
                     if d == c:
                         continue
                     if link[d] == 0:
-                        new_indices[at] = <int> d
-                        at += 1
+                        new_indices[n_links] = <int> d
+                        n_links += 1
                     link[d] += weight[e]
                 poll_signals(&work, indptr[i + 1] - indptr[i], WORK)
-            new_indptr[c + 1] = at
-            for e in range(new_indptr[c], at):
+            new_indptr[c + 1] = n_links
+            for e in range(new_indptr[c], n_links):
                 d = new_indices[e]
                 new_weight[e] = link[d]
                 out[c] += link[d]
                 link[d] = 0.0
     return (
-        np.asarray(new_indptr), np.asarray(new_indices)[:at].copy(), np.asarray(new_weight)[:at].copy(),
+        np.asarray(new_indptr), np.asarray(new_indices)[:n_links].copy(), np.asarray(new_weight)[:n_links].copy(),
         np.asarray(out), np.asarray(size),
     )

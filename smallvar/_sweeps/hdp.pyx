@@ -1,25 +1,31 @@
-"""The sweep of the hard HDP (Kulis & Jordan 2012, Algorithm 2): data sets have parts of global clusters."""
+"""The sweep of the hard HDP (Kulis & Jordan 2012, Algorithm 2): data sets have parts of global clusters.
 
-from libc.stdint cimport int64_t
+Step 4 visits one point after the other. A point's cost in a global cluster changes with the points before it only where
+one of these opens the cluster, or is the first of its data set to join it: then it falls. Proposals, the cheapest
+clusters of a round of points, are made in parallel and committed in order. After a commit by which a cluster has become
+cheaper, the next few proposals are compared with that cluster alone, and those after them are made anew. So each point
+goes where it would if nothing were done in parallel. Step 5 visits one local cluster after the other.
+
+g is a data set; c and p are global clusters, p (the paper's letter) one that a point or local cluster may go to.
+"""
+
 from libc.string cimport memcmp, memcpy
 
-from smallvar._sweeps.rounds cimport (
+from smallvar._sweeps.in_order cimport (
     CHUNK,
     LONGEST,
     POINTS,
-    Rounds,
+    InOrderSweep,
     end_of_group,
     propose,
     sc_least,
     sc_least_block,
-    square,
+    squared_distance,
     squared_error,
 )
 from smallvar._sweeps.rows cimport row_at, weight_of
 from smallvar._sweeps.sums cimport (
-    WIDE_DIGITS,
     Sums,
-    Wide,
     move_points,
     sums_clear,
     sums_t,
@@ -31,11 +37,62 @@ from smallvar._sweeps.sums cimport (
 import numpy as np
 
 cdef enum:
-    RUN = 256           # points handed to the sums at a time
+    NONE = -1           # no cluster; no row of sums
+    BATCH = 256         # points added to the sums at a time
     NO_CAP = 0x7fffffff  # of global clusters
 
 
-cdef class HDPSweep(Rounds):
+cdef class LocalSums:
+    """Sums of the local clusters: a local cluster is a pair of a data set and a global cluster, with points."""
+
+    cdef Sums sums
+    cdef int[:, ::1] row            # data sets x capacity: the row of sums of a local cluster; NONE: there is none
+    cdef list free                  # rows that were given back, whose sums are 0
+    cdef Py_ssize_t n_used          # no row from here on was ever in use
+
+    cdef int take(self, int* row) except -1 nogil:
+        """Give a new local cluster a row."""
+        with gil:
+            if self.free:
+                row[0] = self.free.pop()
+            else:
+                self.sums.reserve(self.n_used + 1)
+                row[0] = <int> self.n_used
+                self.n_used += 1
+        return 0
+
+    cdef int give_back(self, int* row) except -1 nogil:
+        """Take the row of a local cluster without points, whose sums are 0."""
+        with gil:
+            self.free.append(row[0])
+        row[0] = NONE
+        return 0
+
+    cdef inline void mean(self, Py_ssize_t row, double* out, Py_ssize_t step) noexcept nogil:
+        """The mean of a local cluster, its columns ``step`` apart."""
+        cdef const sums_t* sums = &self.sums.table
+        cdef double weight = sums_weight(sums, row)
+        cdef Py_ssize_t j
+        for j in range(sums.d):
+            out[j * step] = sums.origin[j] + sums_total(sums, row, j) / weight
+
+
+cdef struct LocalMoves:         # of a data set's local clusters in step 5, by the global clusters that they are on
+    int* target                 # where it goes; NONE: there is none
+    int* nearest                # the global cluster nearest to its mean; NONE: not known
+    double* least               # the squared distance to that one
+    const double* no_offset     # zeros
+
+
+cdef struct Drop:               # of local clusters, a data set at a time
+    Py_ssize_t n_kept
+    int* kept                   # the global clusters that the data set keeps, ascending
+    double* loss                # of each global cluster: what its points there would cost more without it
+    int* second                 # of each point: the nearest cluster kept beside its own; NONE: there is none
+    double* gap                 # and how much more that one costs
+
+
+cdef class HDPSweep(InOrderSweep):
     """Algorithm 2 of Kulis & Jordan (2012). A local cluster is a pair of a data set and a global cluster.
 
     X : IN array (n, d), float32 or float64, any strides
@@ -49,79 +106,63 @@ cdef class HDPSweep(Rounds):
     cdef double lam_local               # penalty of a local cluster
     cdef double lam_global              # penalty of a global one
     cdef int[::1] label                 # in the order of visit
-    cdef int[::1] old                   # before the sweep
-    cdef double[:, ::1] centers         # room x d
-    cdef Sums local                     # of the local clusters, brought up to date with every change
+    cdef int[::1] previous_label        # before the sweep
+    cdef int[::1] proposed              # of the points of a round: the cheapest cluster
+    cdef double[::1] cost               # and its cost
+    cdef double[:, ::1] centers         # capacity x d
+    cdef LocalSums local                # of the local clusters, updated with every commit
     cdef Sums total                     # of the global ones: the sums of their local clusters
-    cdef int[:, ::1] place              # data sets x room: where a local cluster has its sums, -1: there is none
-    cdef list free                      # places that were given back
-    cdef Py_ssize_t taken               # no place from here on was ever in use
-    cdef bint placed                    # whether the points are in the sums
-    cdef Py_ssize_t[::1] count          # points of the local clusters of one data set
-    cdef int[::1] target                # where the local clusters of a data set went
-    cdef int[::1] nearest               # of each local cluster: the nearest global one,
-    cdef double[::1] least              # and its squared distance
-    cdef double[::1] none               # offsets that are 0
-    cdef int64_t[:, ::1] digits         # threads x WIDE_DIGITS, scratch of an exact sum
+    cdef bint is_summed                 # whether the points are in the local sums
+    cdef LocalMoves moves               # in step 5
+    cdef list move_arrays               # keeps its buffers alive
+    cdef Py_ssize_t end_of_local        # no data set has a local cluster from here on, but for those of now
+    cdef int[::1] opener                # the data set that opened a cluster; NONE: it was there, or is from elsewhere
+    cdef double[::1] opener_weight      # and the weight of the point, or local cluster, at which it did
     cdef readonly Py_ssize_t n_local    # number of local clusters
-    cdef readonly double error          # weighted sum of squared distances to the own centers
+    cdef readonly double error          # weighted sum of squared distances to the assigned centers
     cdef readonly double farthest       # the largest cost of a point in the last sweep,
     cdef readonly double split          # and of a local cluster: what decides whether they open global ones
-    cdef int[::1] opener                # the data set that opened a cluster; -1: it was there, or is another machine's
-    cdef double[::1] opener_mass        # and the weight of the point, or local cluster, at which it did
-    cdef Py_ssize_t high                # no data set has a place for a cluster from here on, but for those of now
-    cdef int[::1] other                 # in drop: the nearest cluster that the point's data set has beside its own,
-    cdef double[::1] gap                # and how much more that one costs
 
     def __init__(
         self, X, order, int[::1] group, Py_ssize_t sets, double lam_local, double lam_global, layout, mean,
         int n_threads, weight=None,
     ):
-        cdef Py_ssize_t j
         cdef double[::1] first = mean
         self.attach(X, order, np.asarray(group), n_threads, weight)
         self.sets, self.lam_local, self.lam_global = sets, lam_local, lam_global
-        self.local, self.total, self.free = Sums(layout, min(self.p.n, 2 * sets)), Sums(layout, 1), []
-        self.digits = np.empty((n_threads, WIDE_DIGITS), dtype=np.int64)
-        self.make_room(16)
-        self.t.factor = NULL
-        self.t.k = 1
-        self.put(0, &first[0])
-        for j in range(self.p.d):
-            self.centers[0, j] = first[j]
-        self.label, self.old = np.zeros(self.p.n, dtype=np.int32), np.empty(self.p.n, dtype=np.int32)
-        self.round = CHUNK
+        self.local, self.total = LocalSums(), Sums(layout, 1)
+        self.local.sums, self.local.free = Sums(layout, min(self.points.n, 2 * sets)), []
+        self.reserve_all(16)
+        self.add_global(&first[0], NONE, 0.0, 0.0)
+        self.label = np.zeros(self.points.n, dtype=np.int32)
+        self.previous_label = np.empty(self.points.n, dtype=np.int32)
+        self.proposed = np.empty(min(self.points.n, <Py_ssize_t> LONGEST), dtype=np.int32)
+        self.cost = np.empty(min(self.points.n, <Py_ssize_t> LONGEST))
+        self.round_length = CHUNK
 
     def start(self, const double[:, ::1] centers, const int[::1] labels):
         """Begin at these centers (IN, k x d) instead of the mean, each point in a cluster (IN, (n,), by row)."""
-        cdef Py_ssize_t i, j, k, g
-        if centers.shape[1] != self.p.d or labels.shape[0] != self.p.n:
+        cdef Py_ssize_t i, k, g
+        if centers.shape[1] != self.points.d or labels.shape[0] != self.points.n:
             raise ValueError("centers and labels must match X")
         if not 0 <= np.min(labels) <= np.max(labels) < centers.shape[0]:
             raise ValueError(f"labels must be >= 0 and < {centers.shape[0]}")
-        if centers.shape[0] > self.t.room:
-            self.make_room(centers.shape[0])
-        self.t.k = centers.shape[0]
-        for k in range(self.t.k):
-            self.put(k, &centers[k, 0])
-            for j in range(self.p.d):
-                self.centers[k, j] = centers[k, j]
-        for g in range(self.sets):
-            for k in range(self.t.k):
-                self.t.offset[g * self.t.room + k] = self.lam_local
+        self.replace_globals(centers, centers.shape[0])
         with nogil:
-            for i in range(self.p.n):
-                g, k = self.p.group[i], labels[self.p.rows.order[i]]
+            for i in range(self.points.n):
+                g, k = self.points.group[i], labels[self.points.rows.order[i]]
                 self.label[i] = <int> k
-                self.t.offset[g * self.t.room + k] = 0.0
-                if self.place[g, k] < 0:
-                    self.take_place(&self.place[g, k])
+                self.clusters.offset[g * self.clusters.capacity + k] = 0.0
+                if self.local.row[g, k] == NONE:
+                    self.local.take(&self.local.row[g, k])
             i = 0
-            while i < self.p.n:
-                k = end_of_group(&self.p, i, self.p.n)
+            while i < self.points.n:
+                k = end_of_group(&self.points, i, self.points.n)
                 self.add_set(i, k)
                 i = k
-        self.placed = True
+        self.is_summed = True
+
+    # ---- data sets give up local clusters ---------------------------------------------------------------------
 
     def drop(self):
         """Data sets give up local clusters, the cheapest first, while that costs less than lam_local; returns how many.
@@ -129,114 +170,153 @@ cdef class HDPSweep(Rounds):
         The points of such a cluster go to the nearest center of those that their data set keeps.
         """
         cdef Py_ssize_t start = 0, stop, dropped = 0
-        if not self.placed:
+        cdef Drop drop
+        cdef int[::1] kept = np.empty(self.clusters.k, dtype=np.int32), second = np.empty(self.points.n, dtype=np.int32)
+        cdef double[::1] loss = np.empty(self.clusters.k), gap = np.empty(self.points.n)
+        if not self.is_summed:
             raise ValueError("points must be in clusters, by start or a sweep")
-        self.other, self.gap = np.empty(self.p.n, dtype=np.int32), np.empty(self.p.n)
+        drop.kept, drop.loss = &kept[0], &loss[0]
+        drop.second, drop.gap = &second[0], &gap[0]
         with nogil:
-            while start < self.p.n:
-                stop = end_of_group(&self.p, start, self.p.n)
-                dropped += self.drop_of_set(start, stop)
+            while start < self.points.n:
+                stop = end_of_group(&self.points, start, self.points.n)
+                dropped += self.drop_of_set(start, stop, &drop)
                 start = stop
         return dropped
 
-    cdef Py_ssize_t drop_of_set(self, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
-        cdef Py_ssize_t g = self.p.group[start], i, m, used = 0, before, least, c = -1
-        cdef int* place = &self.place[g, 0]
-        cdef int* kept = &self.target[0]
-        cdef double* loss = &self.least[0]
-        for m in range(self.t.k):
-            if place[m] >= 0:
-                kept[used] = <int> m
-                used += 1
-        before = used
-        while used > 1:
-            for m in range(used):
-                loss[kept[m]] = 0.0
+    cdef Py_ssize_t drop_of_set(self, Py_ssize_t start, Py_ssize_t stop, Drop* drop) except -1 nogil:
+        """The part of `drop` for the data set of the points start..stop-1; returns how many it gives up."""
+        cdef Py_ssize_t g = self.points.group[start], i, m, before, least, dropped = NONE
+        cdef int* row = &self.local.row[g, 0]
+        drop.n_kept = 0
+        for m in range(self.clusters.k):
+            if row[m] != NONE:
+                drop.kept[drop.n_kept] = <int> m
+                drop.n_kept += 1
+        before = drop.n_kept
+        while drop.n_kept > 1:
+            for m in range(drop.n_kept):
+                drop.loss[drop.kept[m]] = 0.0
+            # the points of the cluster dropped last are handed on, and the losses of all others are added up anew
             for i in range(start, stop):
-                if c < 0 or self.label[i] == c or self.other[i] == c:
-                    if self.label[i] == c:
-                        self.hand_over(i, self.other[i])
-                    self.next_best(i, kept, used)
-                    self.check_signals(used * self.p.d)
-                loss[self.label[i]] += self.gap[i]
-            if c >= 0:
-                self.give_back(place, c)
-                self.t.offset[g * self.t.room + c] = self.lam_local
+                # what a point's second cluster is, changes only where that one or its own was dropped
+                if dropped == NONE or self.label[i] == dropped or drop.second[i] == dropped:
+                    if self.label[i] == dropped:
+                        self.reassign(i, drop.second[i])
+                    self.find_second(i, drop)
+                    self.check_signals(drop.n_kept * self.points.d)
+                drop.loss[self.label[i]] += drop.gap[i]
+            if dropped != NONE:
+                self.remove_local(g, dropped)
             least = 0
-            for m in range(1, used):
-                if loss[kept[m]] < loss[kept[least]]:
+            for m in range(1, drop.n_kept):
+                if drop.loss[drop.kept[m]] < drop.loss[drop.kept[least]]:
                     least = m
-            c = kept[least]
-            if not loss[c] < self.lam_local:
-                return before - used
-            used -= 1
-            for m in range(least, used):
-                kept[m] = kept[m + 1]
-        if c >= 0:  # a single cluster is left
+            dropped = drop.kept[least]
+            if not drop.loss[dropped] < self.lam_local:
+                return before - drop.n_kept
+            drop.n_kept -= 1
+            for m in range(least, drop.n_kept):
+                drop.kept[m] = drop.kept[m + 1]
+        if dropped != NONE:  # a single cluster is left
             for i in range(start, stop):
-                self.hand_over(i, kept[0])
-            self.give_back(place, c)
-            self.t.offset[g * self.t.room + c] = self.lam_local
-        return before - used
+                self.reassign(i, drop.kept[0])
+            self.remove_local(g, dropped)
+        return before - drop.n_kept
 
-    cdef void next_best(self, Py_ssize_t i, const int* kept, Py_ssize_t used) noexcept nogil:
-        """The nearest of the centers kept but for the point's own, and what it would cost to go there."""
-        cdef const double* x = row_at(&self.p.rows, i, self.p.space)
-        cdef double own = square(&self.p, x, &self.centers[self.label[i], 0]), best = 0.0, t
-        cdef Py_ssize_t m
-        self.other[i] = -1
-        for m in range(used):
-            if kept[m] != self.label[i]:
-                t = square(&self.p, x, &self.centers[kept[m], 0])
-                if self.other[i] < 0 or t < best:
-                    self.other[i], best = kept[m], t
-        self.gap[i] = weight_of(&self.p.rows, i) * (best - own)
+    cdef int remove_local(self, Py_ssize_t g, Py_ssize_t c) except -1 nogil:
+        """Data set g has no points in cluster c any more, and would have to pay for it again."""
+        self.clusters.offset[g * self.clusters.capacity + c] = self.lam_local
+        return self.local.give_back(&self.local.row[g, c])
 
-    cdef void make_room(self, Py_ssize_t room):
-        cdef Py_ssize_t k = self.t.k
-        self.reserve(room, self.sets)
-        self.t.factor = NULL
-        centers, count = np.zeros((room, self.p.d)), np.zeros(room, dtype=np.intp)
-        opener, mass = np.full(room, -1, dtype=np.int32), np.zeros(room)
-        place = np.full((self.sets, room), -1, dtype=np.int32)
+    cdef void find_second(self, Py_ssize_t i, Drop* drop) noexcept nogil:
+        """Set ``second`` and ``gap`` of point i."""
+        cdef Py_ssize_t m, d = self.points.d
+        cdef const double* x = row_at(&self.points.rows, i, self.scratch.rows)
+        cdef double assigned = squared_distance(x, &self.centers[self.label[i], 0], d), best = 0.0, distance
+        drop.second[i] = NONE
+        for m in range(drop.n_kept):
+            if drop.kept[m] != self.label[i]:
+                distance = squared_distance(x, &self.centers[drop.kept[m], 0], d)
+                if drop.second[i] == NONE or distance < best:
+                    drop.second[i], best = drop.kept[m], distance
+        drop.gap[i] = weight_of(&self.points.rows, i) * (best - assigned)
+
+    # ---- the global clusters ----------------------------------------------------------------------------------
+
+    cdef void reserve_all(self, Py_ssize_t capacity):
+        """Make room for more global clusters, in all tables; those there are stay."""
+        cdef Py_ssize_t k = self.clusters.k
+        cdef int[::1] target, nearest
+        cdef double[::1] least, no_offset
+        self.reserve(capacity, self.sets)
+        self.clusters.factor = NULL
+        centers, opener_weight = np.zeros((capacity, self.points.d)), np.zeros(capacity)
+        opener = np.full(capacity, NONE, dtype=np.int32)
+        row = np.full((self.sets, capacity), NONE, dtype=np.int32)
         if k:
-            centers[:k], count[:k] = self.centers[:k], self.count[:k]
-            opener[:k], mass[:k] = self.opener[:k], self.opener_mass[:k]
-            place[:, :self.place.shape[1]] = self.place  # begin() makes k smaller, not the labels
-        self.centers, self.count, self.place = centers, count, place
-        self.opener, self.opener_mass = opener, mass
-        self.total.reserve(room)
-        self.target, self.none = np.zeros(room, dtype=np.int32), np.zeros(room)
-        self.nearest, self.least = np.zeros(room, dtype=np.int32), np.zeros(room)
+            row[:, :self.local.row.shape[1]] = self.local.row  # all: begin() makes k smaller, not the labels
+            centers[:k], opener[:k], opener_weight[:k] = self.centers[:k], self.opener[:k], self.opener_weight[:k]
+        self.centers, self.opener, self.opener_weight, self.local.row = centers, opener, opener_weight, row
+        self.total.reserve(capacity)
+        least, no_offset = np.zeros(capacity), np.zeros(capacity)
+        target, nearest = np.zeros(capacity, dtype=np.int32), np.zeros(capacity, dtype=np.int32)
+        self.move_arrays = [target, nearest, least, no_offset]
+        self.moves = LocalMoves(&target[0], &nearest[0], &least[0], &no_offset[0])
+
+    cdef Py_ssize_t add_global(
+        self, const double* center, int opener, double opener_weight, double offset
+    ) noexcept nogil:
+        """Add a global cluster, and return its number; a data set pays offset for its first point there."""
+        cdef Py_ssize_t k = self.clusters.k, g
+        self.clusters.k += 1
+        self.set_center(k, center)
+        memcpy(&self.centers[k, 0], center, self.points.d * sizeof(double))
+        for g in range(self.sets):
+            self.clusters.offset[g * self.clusters.capacity + k] = offset
+        self.opener[k], self.opener_weight[k] = opener, opener_weight
+        return k
+
+    cdef void replace_globals(self, const double[:, ::1] centers, Py_ssize_t capacity):
+        """Make these the global clusters, without local ones."""
+        cdef Py_ssize_t k
+        if centers.shape[0] > self.clusters.capacity:
+            self.reserve_all(capacity)
+        self.clusters.k = 0
+        for k in range(centers.shape[0]):
+            self.add_global(&centers[k, 0], NONE, 0.0, self.lam_local)
 
     @property
     def k(self):
         """Number of global clusters."""
-        return self.t.k
+        return self.clusters.k
+
+    # ---- a sweep ----------------------------------------------------------------------------------------------
 
     def sweep(self):
         """Steps 4 to 6; returns whether anything changed, and how many global clusters were created."""
-        cdef Py_ssize_t before = self.t.k, created
+        cdef Py_ssize_t before = self.clusters.k, created
         cdef bint same
-        memcpy(&self.old[0], &self.label[0], self.p.n * sizeof(int))
+        memcpy(&self.previous_label[0], &self.label[0], self.points.n * sizeof(int))
         self.farthest = 0.0
-        self.visit_points(0, self.p.n)
+        self.visit_points(0, self.points.n)
         self.begin_locals()
-        self.visit_locals(0, self.p.n)
+        self.visit_locals(0, self.points.n)
         with nogil:
-            created = self.t.k - before
-            same = created == 0 and memcmp(&self.old[0], &self.label[0], self.p.n * sizeof(int)) == 0
-            self.move_centers()
-            self.error = squared_error(&self.p, &self.centers[0, 0], &self.label[0], <Wide*> &self.digits[0, 0])
+            created = self.clusters.k - before
+            same = created == 0 and memcmp(&self.previous_label[0], &self.label[0], self.points.n * sizeof(int)) == 0
+        self.move_centers()
+        with nogil:
+            self.error = squared_error(&self.points, &self.scratch, &self.centers[0, 0], &self.label[0])
         return not same, created
 
     cpdef Py_ssize_t visit_points(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most=NO_CAP) except -1:
         """Step 4 for the points start..stop-1; returns the next one, before stop where clusters are more than most."""
         while start < stop:
-            if self.t.k == self.t.room:
-                if self.t.k > most:
+            if self.clusters.k == self.clusters.capacity:
+                if self.clusters.k > most:
                     break
-                self.make_room(2 * self.t.room)
+                self.reserve_all(2 * self.clusters.capacity)
             with nogil:
                 start = self.advance(start, stop)
         return start
@@ -246,12 +326,12 @@ cdef class HDPSweep(Rounds):
         cdef Py_ssize_t g, c
         self.n_local, self.split = 0, 0.0
         with nogil:
-            sums_clear(&self.total.s, 0, self.t.room)
-            for g in range(self.sets if self.t.k < self.high else 0):
-                for c in range(self.t.k, self.high):
-                    if self.place[g, c] >= 0:  # all points have left it
-                        self.give_back(&self.place[g, 0], c)
-        self.high = self.t.k
+            sums_clear(&self.total.table, 0, self.clusters.capacity)
+            for g in range(self.sets if self.clusters.k < self.end_of_local else 0):
+                for c in range(self.clusters.k, self.end_of_local):
+                    if self.local.row[g, c] != NONE:  # all points have left it
+                        self.local.give_back(&self.local.row[g, c])
+        self.end_of_local = self.clusters.k
         return 0
 
     cpdef int visit_locals(self, Py_ssize_t start, Py_ssize_t stop) except -1:
@@ -259,18 +339,258 @@ cdef class HDPSweep(Rounds):
         cdef Py_ssize_t end
         with nogil:
             while start < stop:
-                end = end_of_group(&self.p, start, stop)
-                if self.t.k + min(self.t.k, end - start) > self.t.room:
+                end = end_of_group(&self.points, start, stop)
+                # each local cluster may open a global one
+                if self.clusters.k + min(self.clusters.k, end - start) > self.clusters.capacity:
                     with gil:
-                        self.make_room(2 * self.t.room)
-                if not self.placed:
+                        self.reserve_all(2 * self.clusters.capacity)
+                if not self.is_summed:
                     self.add_set(start, end)
                 self.move_locals(start, end)
-                self.check_signals((end - start + self.t.k * self.t.k) * self.p.d)
+                self.check_signals((end - start + self.clusters.k * self.clusters.k) * self.points.d)
                 start = end
-        if stop == self.p.n:
-            self.placed = True
+        if stop == self.points.n:
+            self.is_summed = True
         return 0
+
+    # ---- step 4: points ---------------------------------------------------------------------------------------
+
+    cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t last) except -1 nogil:
+        """Step 4 for a round of points, before the point last; returns the next point.
+
+        Global cluster p costs w ||x - mu_p||^2, plus lam_local unless the data set has a local cluster on p.
+        """
+        cdef Py_ssize_t stop = self.end_of_round(start, last), i = start, end, k
+        cdef double* offset
+        cdef bint opens
+        propose(&self.points, &self.clusters, &self.scratch, start, stop, &self.proposed[0], &self.cost[0])
+        self.check_signals((stop - start) * self.points.d * (self.clusters.k + 4))
+        while i < stop:
+            k = self.proposed[i - start]
+            offset = self.clusters.offset + self.points.group[i] * self.clusters.capacity
+            opens = self.cost[i - start] > self.lam_local + self.lam_global
+            self.farthest = max(self.farthest, self.cost[i - start])
+            if opens:
+                if self.clusters.k == self.clusters.capacity:
+                    return i
+                k = self.add_global(
+                    row_at(&self.points.rows, i, self.scratch.rows), self.points.group[i],
+                    weight_of(&self.points.rows, i), self.lam_local,
+                )
+            self.reassign(i, k)
+            i += 1
+            if opens or offset[k] != 0.0:
+                offset[k] = 0.0
+                # only cluster k has become cheaper, a new one for the points of all data sets, an old one for those of
+                # this set: the next few proposals are amended, those after them made anew
+                end = stop if opens else end_of_group(&self.points, i - 1, stop)
+                if end - i > CHUNK:
+                    end = stop = i + CHUNK
+                    self.round_length = CHUNK
+                self.amend(i, end, k, start)
+        return stop
+
+    cdef void amend(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t k, Py_ssize_t start) noexcept nogil:
+        """Proposals for the points i..stop-1 of a round that began at start, now that cluster k has become cheaper."""
+        cdef double cost
+        cdef const double* x
+        for i in range(i, stop):
+            x = row_at(&self.points.rows, i, self.scratch.rows)
+            cost = squared_distance(x, &self.centers[k, 0], self.points.d) * weight_of(&self.points.rows, i)
+            cost += self.clusters.offset[self.points.group[i] * self.clusters.capacity + k]
+            if cost < self.cost[i - start] or (cost == self.cost[i - start] and k < self.proposed[i - start]):
+                self.cost[i - start], self.proposed[i - start] = cost, <int> k
+
+    cdef int reassign(self, Py_ssize_t i, Py_ssize_t k) except -1 nogil:
+        """Point i goes to its data set's part of cluster k; in the first sweep sums are made later, by add_set."""
+        cdef Py_ssize_t g = self.points.group[i]
+        cdef int left
+        if k == self.label[i] and self.is_summed:
+            return 0
+        if self.local.row[g, k] == NONE:
+            self.local.take(&self.local.row[g, k])
+        if self.is_summed:
+            left = self.local.row[g, self.label[i]]
+            move_points(&self.points.rows, i, i + 1, &left, &self.local.row[g, k], &self.local.sums.table)
+        self.label[i] = <int> k
+        return 0
+
+    cdef void add_set(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+        """Add all points of a data set to its local sums, in the first sweep."""
+        cdef int[BATCH] joined
+        cdef const int* row = &self.local.row[self.points.group[start], 0]
+        cdef Py_ssize_t m, size
+        while start < stop:
+            size = min(<Py_ssize_t> BATCH, stop - start)
+            for m in range(size):
+                joined[m] = row[self.label[start + m]]
+            move_points(&self.points.rows, start, start + size, NULL, joined, &self.local.sums.table)
+            start += size
+
+    # ---- step 5: local clusters -------------------------------------------------------------------------------
+
+    cdef int move_locals(self, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
+        """Step 5 for one data set, from its sums: S_jc goes to argmin_p sum w ||x - mu_p||^2, or opens a cluster.
+
+        As sum w ||x - mu_p||^2 = sum w ||x - mean||^2 + sum w ||mean - mu_p||^2, only the last term is compared.
+        """
+        cdef Py_ssize_t c, p, n_before = self.clusters.k
+        cdef int g = self.points.group[start]
+        cdef int* row = &self.local.row[g, 0]
+        cdef int* target = self.moves.target
+        cdef bint moved = False
+        for c in range(n_before):
+            target[c] = NONE
+            if row[c] != NONE and self.local.sums.table.count[row[c]] > 0:
+                target[c] = <int> c
+            elif row[c] != NONE:
+                self.local.give_back(&row[c])
+        self.nearest_to_locals(row, n_before)
+        for c in range(n_before):
+            if target[c] != NONE:
+                p = self.choose_global(row[c], c, g, n_before)
+                if p != c:
+                    self.move_local(row, c, p)
+                    moved = True
+        if moved:
+            self.relabel(start, stop, n_before)
+        for p in range(self.clusters.k):
+            if row[p] != NONE:
+                self.n_local += 1
+                sums_unite(&self.total.table, p, &self.local.sums.table, row[p])
+        return 0
+
+    cdef void nearest_to_locals(self, const int* row, Py_ssize_t n_before) noexcept nogil:
+        """The global clusters nearest to the means of a data set's local clusters, before any of these moves."""
+        cdef Py_ssize_t c, j, lane, size = 0
+        cdef double* x = self.scratch.rows
+        cdef double[POINTS] least
+        cdef double[POINTS] nearest
+        cdef Py_ssize_t[POINTS] local
+        for c in range(n_before):
+            if self.moves.target[c] != NONE:
+                local[size] = c
+                size += 1
+            if size == POINTS or (size and c == n_before - 1):
+                for lane in range(size):
+                    self.local.mean(row[local[lane]], x + lane, POINTS)
+                for j in range(self.points.d):
+                    for lane in range(size, POINTS):  # lanes that are left over repeat the first mean
+                        x[j * POINTS + lane] = x[j * POINTS]
+                sc_least_block(
+                    x, self.points.d, self.clusters.columns, self.clusters.capacity, n_before, self.moves.no_offset,
+                    least, nearest,
+                )
+                for lane in range(size):
+                    self.moves.nearest[local[lane]], self.moves.least[local[lane]] = <int> nearest[lane], least[lane]
+                size = 0
+
+    cdef Py_ssize_t choose_global(self, Py_ssize_t row, Py_ssize_t c, int g, Py_ssize_t n_before) noexcept nogil:
+        """The global cluster that local cluster c of data set g goes to; it may be a new one.
+
+        The nearest one is that found before, unless clusters have been opened or the local mean has changed since.
+        """
+        cdef Py_ssize_t p = self.moves.nearest[c]
+        cdef double* mean = self.scratch.rows
+        cdef double least = self.moves.least[c], second, weight = sums_weight(&self.local.sums.table, row)
+        if p == NONE or self.clusters.k > n_before:
+            self.local.mean(row, mean, 1)
+            p = sc_least(
+                mean, self.points.d, self.clusters.columns, self.clusters.capacity, self.clusters.k,
+                self.moves.no_offset, NULL, self.scratch.costs, &least, &second,
+            )
+        self.split = max(self.split, least * weight)
+        if least * weight > self.lam_global:
+            self.local.mean(row, mean, 1)
+            p = self.add_global(mean, g, weight, self.lam_local)
+        return p
+
+    cdef int move_local(self, int* row, Py_ssize_t c, Py_ssize_t p) except -1 nogil:
+        """Local cluster c of a data set becomes its local cluster on p, or joins the one that is there."""
+        cdef const sums_t* sums = &self.local.sums.table
+        if row[p] == NONE:
+            row[p], row[c] = row[c], NONE
+        else:
+            sums_unite(sums, row[p], sums, row[c])
+            sums_clear(sums, row[c], row[c] + 1)
+            self.local.give_back(&row[c])
+        self.moves.target[c] = <int> p
+        self.moves.nearest[p] = NONE  # its mean has changed
+        return 0
+
+    cdef void relabel(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n_before) noexcept nogil:
+        """Labels of a data set's points after its local clusters have moved."""
+        cdef Py_ssize_t i, c, p
+        cdef int* target = self.moves.target
+        # a local cluster that joined another before that one's turn has moved on with it
+        for c in range(n_before - 1, -1, -1):
+            p = target[c]
+            if c < p < n_before and target[p] != NONE:
+                target[c] = target[p]
+        for i in range(start, stop):
+            self.label[i] = target[self.label[i]]
+
+    # ---- step 6: means ----------------------------------------------------------------------------------------
+
+    cdef void move_centers(self):
+        """Step 6: means over all data sets; clusters without points are removed, the others numbered anew."""
+        cdef Py_ssize_t k = 0, p, i, g, j, k_before = self.clusters.k
+        cdef const sums_t* sums = &self.total.table
+        cdef int[::1] number = np.empty(k_before, dtype=np.int32)
+        cdef double weight
+        with nogil:
+            for p in range(k_before):
+                number[p] = NONE
+                if sums.count[p]:
+                    number[p] = <int> k
+                    weight = sums_weight(sums, p)
+                    for j in range(self.points.d):
+                        self.centers[k, j] = sums.origin[j] + sums_total(sums, p, j) / weight
+                    self.set_center(k, &self.centers[k, 0])
+                    k += 1
+            for g in range(self.sets):
+                self.renumber_locals(g, &number[0], k_before, k)
+            if k < k_before:
+                for i in range(self.points.n):
+                    self.label[i] = number[self.label[i]]
+            self.clusters.k = k
+
+    cdef void renumber_locals(self, Py_ssize_t g, const int* number, Py_ssize_t k_before, Py_ssize_t k) noexcept nogil:
+        """The local clusters of data set g, and what it pays for each of the k global clusters that are left."""
+        cdef int* row = &self.local.row[g, 0]
+        cdef Py_ssize_t p
+        for p in range(k_before):
+            if number[p] != NONE:
+                row[number[p]] = row[p]
+        for p in range(k, k_before):
+            row[p] = NONE
+        for p in range(k):
+            self.clusters.offset[g * self.clusters.capacity + p] = 0.0 if row[p] != NONE else self.lam_local
+
+    def result(self):
+        """Labels, local labels and centers, and the number and list of the global clusters that each data set uses."""
+        cdef Py_ssize_t start = 0, stop, i, k, g, row, begin = 0, end = 0
+        labels, local_labels = np.empty(self.points.n, dtype=np.int32), np.empty(self.points.n, dtype=np.int32)
+        all_used, sizes = np.empty(self.n_local, dtype=np.int32), np.empty(self.sets, dtype=np.int64)
+        cdef int[::1] label = labels, local_label = local_labels, used = all_used
+        cdef int[::1] number = np.empty(self.clusters.k, dtype=np.int32)  # of each local cluster in its data set
+        cdef long long[::1] size = sizes
+        cdef list lists = [None] * self.sets
+        while start < self.points.n:
+            stop = end_of_group(&self.points, start, self.points.n)
+            g = self.points.group[start]
+            for k in range(self.clusters.k):
+                if self.local.row[g, k] != NONE:
+                    number[k] = <int> (end - begin)
+                    used[end] = <int> k
+                    end += 1
+            for i in range(start, stop):
+                row = self.points.rows.order[i]
+                label[row] = self.label[i]
+                local_label[row] = number[self.label[i]]
+            size[g], lists[g] = end - begin, all_used[begin:end]
+            start, begin = stop, end
+        return labels, local_labels, np.asarray(self.centers)[: self.clusters.k].copy(), sizes, lists
 
     # ---- centers that data sets elsewhere have a part in ------------------------------------------------------
 
@@ -280,292 +600,42 @@ cdef class HDPSweep(Rounds):
         Data set g has sizes[g] local clusters (IN), on the centers ``used`` (IN), a data set after the other.
         Labels may be any, of an earlier sweep: step 4 does not depend on them, they only say where sums have points.
         """
-        cdef Py_ssize_t g, k, m, end = 0, start = 0
-        if centers.shape[1] != self.p.d or sizes.shape[0] != self.sets or np.sum(sizes) != used.shape[0]:
+        cdef Py_ssize_t g, m, end = 0, start = 0
+        if centers.shape[1] != self.points.d or sizes.shape[0] != self.sets or np.sum(sizes) != used.shape[0]:
             raise ValueError("centers must match X, sizes the data sets, used the sizes")
         if used.shape[0] and not 0 <= np.min(used) <= np.max(used) < centers.shape[0]:
             raise ValueError(f"used must be >= 0 and < {centers.shape[0]}")
-        self.high = max(self.high, self.t.k)
-        if centers.shape[0] > self.t.room:
-            self.make_room(centers.shape[0] + 16)
-        self.t.k = 0
-        for k in range(centers.shape[0]):
-            self.open_global(&centers[k, 0], -1, 0.0)
+        self.end_of_local = max(self.end_of_local, self.clusters.k)
+        self.replace_globals(centers, centers.shape[0] + 16)
         for g in range(self.sets):
             end = start + sizes[g]
             for m in range(start, end):
-                self.t.offset[g * self.t.room + used[m]] = 0.0
+                self.clusters.offset[g * self.clusters.capacity + used[m]] = 0.0
             start = end
 
     def append(self, const double[:, ::1] centers):
-        """Clusters that data sets elsewhere have opened; those to come may join them."""
-        cdef Py_ssize_t k
-        if centers.shape[1] != self.p.d:
-            raise ValueError(f"centers must have {self.p.d} columns, got {centers.shape[1]}")
-        if self.t.k + centers.shape[0] > self.t.room:
-            self.make_room(max(2 * self.t.room, self.t.k + centers.shape[0]))
+        """Add clusters that data sets elsewhere have opened; points to come may join them."""
+        cdef Py_ssize_t k, total = self.clusters.k + centers.shape[0]
+        if centers.shape[1] != self.points.d:
+            raise ValueError(f"centers must have {self.points.d} columns, got {centers.shape[1]}")
+        if total > self.clusters.capacity:
+            self.reserve_all(max(2 * self.clusters.capacity, total))
         for k in range(centers.shape[0]):
-            self.open_global(&centers[k, 0], -1, 0.0)
+            self.add_global(&centers[k, 0], NONE, 0.0, self.lam_local)
 
     def opened(self, Py_ssize_t first):
         """Clusters from this one on that were opened here: centers, data sets, weights of what opened them."""
-        own = first + np.flatnonzero(np.asarray(self.opener)[first : self.t.k] >= 0)
-        return np.asarray(self.centers)[own], np.asarray(self.opener)[own], np.asarray(self.opener_mass)[own]
+        here = first + np.flatnonzero(np.asarray(self.opener)[first : self.clusters.k] != NONE)
+        return np.asarray(self.centers)[here], np.asarray(self.opener)[here], np.asarray(self.opener_weight)[here]
 
     def global_sums(self):
         """Cells and counts of the global clusters after step 5, see Sums."""
-        return self.total.cells[: self.t.k].copy(), self.total.counts[: self.t.k].copy()
+        return self.total.cells[: self.clusters.k].copy(), self.total.counts[: self.clusters.k].copy()
 
     def squares(self, const double[:, ::1] centers):
-        """The exact sum of the weighted squared distances to the own ones of the centers (IN, k x d): int64 digits."""
-        if centers.shape[0] != self.t.k or centers.shape[1] != self.p.d:
-            raise ValueError(f"centers must have shape ({self.t.k}, {self.p.d})")
+        """The exact sum of weighted squared distances to the assigned ones of centers (IN, k x d), as int64 digits."""
+        if centers.shape[0] != self.clusters.k or centers.shape[1] != self.points.d:
+            raise ValueError(f"centers must have shape ({self.clusters.k}, {self.points.d})")
         with nogil:
-            squared_error(&self.p, &centers[0, 0], &self.label[0], <Wide*> &self.digits[0, 0])
+            squared_error(&self.points, &self.scratch, &centers[0, 0], &self.label[0])
         return np.asarray(self.digits[0]).copy()
-
-    cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t last) except -1 nogil:
-        """Step 4 for a round of points, before the point last; returns the next point.
-
-        Global cluster p costs w ||x - mu_p||^2, plus lam_local unless the data set has a local cluster on p.
-        """
-        cdef Py_ssize_t stop = min(last, start + self.span()), i = start, end, k
-        cdef double* offset
-        cdef bint everywhere
-        propose(&self.p, &self.t, start, stop, &self.proposal[0], &self.cost[0])
-        self.check_signals((stop - start) * self.p.d * (self.t.k + 4))
-        self.round = min(2 * self.round, <Py_ssize_t> LONGEST)
-        while i < stop:
-            k = self.proposal[i - start]
-            offset = self.t.offset + self.p.group[i] * self.t.room
-            everywhere = self.cost[i - start] > self.lam_local + self.lam_global
-            self.farthest = max(self.farthest, self.cost[i - start])
-            if everywhere:
-                if self.t.k == self.t.room:
-                    return i
-                k = self.open_global(
-                    row_at(&self.p.rows, i, self.p.space), self.p.group[i], weight_of(&self.p.rows, i)
-                )
-            self.hand_over(i, k)
-            i += 1
-            if everywhere or offset[k] != 0.0:
-                offset[k] = 0.0
-                # for later points only cluster k has become cheaper: the next few proposals are amended, the
-                # others made anew
-                end = stop if everywhere else end_of_group(&self.p, i - 1, stop)
-                if end - i > CHUNK:
-                    end = stop = i + CHUNK
-                    self.round = CHUNK
-                self.amend(i, end, k, start)
-        return stop
-
-    cdef int hand_over(self, Py_ssize_t i, Py_ssize_t k) except -1 nogil:
-        """Point i goes to its data set's part of cluster k; in the first sweep sums are made later, by add_set."""
-        cdef Py_ssize_t g = self.p.group[i]
-        cdef int left
-        if k == self.label[i] and self.placed:
-            return 0
-        if self.place[g, k] < 0:
-            self.take_place(&self.place[g, k])
-        if self.placed:
-            left = self.place[g, self.label[i]]
-            move_points(&self.p.rows, i, i + 1, &left, &self.place[g, k], &self.local.s)
-        self.label[i] = <int> k
-        return 0
-
-    cdef void add_set(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-        """Add up all points of a data set, in the first sweep."""
-        cdef int[RUN] joined
-        cdef const int* place = &self.place[self.p.group[start], 0]
-        cdef Py_ssize_t m, size
-        while start < stop:
-            size = min(<Py_ssize_t> RUN, stop - start)
-            for m in range(size):
-                joined[m] = place[self.label[start + m]]
-            move_points(&self.p.rows, start, start + size, NULL, joined, &self.local.s)
-            start += size
-
-    cdef int take_place(self, int* place) except -1 nogil:
-        """A place for the sums of a new local cluster."""
-        with gil:
-            if self.free:
-                place[0] = self.free.pop()
-            else:
-                self.local.reserve(self.taken + 1)
-                place[0] = <int> self.taken
-                self.taken += 1
-        return 0
-
-    cdef void amend(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t k, Py_ssize_t start) noexcept nogil:
-        """Proposals for the points i..stop-1 of a round that began at start, now that cluster k has become cheaper."""
-        cdef double t
-        for i in range(i, stop):
-            t = square(&self.p, row_at(&self.p.rows, i, self.p.space), &self.centers[k, 0])
-            t = self.t.offset[self.p.group[i] * self.t.room + k] + weight_of(&self.p.rows, i) * t
-            if t < self.cost[i - start] or (t == self.cost[i - start] and k < self.proposal[i - start]):
-                self.cost[i - start], self.proposal[i - start] = t, <int> k
-
-    cdef Py_ssize_t open_global(self, const double* center, int opener, double mass) noexcept nogil:
-        cdef Py_ssize_t k = self.t.k, j
-        self.t.k += 1
-        self.put(k, center)
-        for j in range(self.p.d):
-            self.centers[k, j] = center[j]
-        for j in range(self.sets):
-            self.t.offset[j * self.t.room + k] = self.lam_local
-        self.count[k], self.opener[k], self.opener_mass[k] = 0, opener, mass
-        return k
-
-    cdef int move_locals(self, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
-        """Step 5 for one data set, from its sums: S_jc goes to argmin_p sum w ||x - mu_p||^2, or opens a cluster.
-
-        As sum w ||x - mu_p||^2 = sum w ||x - mean||^2 + sum w ||mean - mu_p||^2, only the last term is compared.
-        """
-        cdef Py_ssize_t i, c, p, there = self.t.k
-        cdef const sums_t* sums = &self.local.s
-        cdef double* x = self.p.space
-        cdef int* place = &self.place[self.p.group[start], 0]
-        cdef Py_ssize_t* count = &self.count[0]
-        cdef int* target = &self.target[0]
-        cdef int* label = &self.label[0]
-        cdef double least, second
-        cdef bint moved = False
-        for c in range(there):
-            count[c] = <Py_ssize_t> sums.count[place[c]] if place[c] >= 0 else 0
-            target[c] = <int> c if count[c] else -1
-            if place[c] >= 0 and count[c] == 0:
-                self.give_back(place, c)
-        self.nearest_to_locals(place, there)
-        for c in range(there):
-            if target[c] < 0:
-                continue
-            p, least = self.nearest[c], self.least[c]
-            if p < 0 or self.t.k > there:
-                self.local_mean(place[c], x, 1)
-                p = sc_least(
-                    x, self.p.d, self.t.columns, self.t.room, self.t.k, &self.none[0], NULL, self.p.costs, &least,
-                    &second,
-                )
-            least *= sums_weight(sums, place[c])
-            self.split = max(self.split, least)
-            if least > self.lam_global:
-                self.local_mean(place[c], x, 1)
-                p = self.open_global(x, self.p.group[start], sums_weight(sums, place[c]))
-            if p == c:
-                continue
-            if place[p] < 0:
-                place[p], place[c] = place[c], -1
-            else:
-                sums_unite(sums, place[p], sums, place[c])
-                sums_clear(sums, place[c], place[c] + 1)
-                self.give_back(place, c)
-            moved = True
-            count[p] += count[c]
-            count[c] = 0
-            target[c] = <int> p
-            self.nearest[p] = -1  # its mean has changed
-        if moved:
-            # a local cluster that joined another before that one's turn has moved on with it
-            for c in range(there - 1, -1, -1):
-                p = target[c]
-                if c < p < there and target[p] >= 0:
-                    target[c] = target[p]
-            for i in range(start, stop):
-                label[i] = target[label[i]]
-        for p in range(self.t.k):
-            if place[p] >= 0:
-                self.n_local += 1
-                sums_unite(&self.total.s, p, sums, place[p])
-        return 0
-
-    cdef int give_back(self, int* place, Py_ssize_t c) except -1 nogil:
-        """A data set has no part of cluster c any more: another local cluster may have the place, whose sums are 0."""
-        with gil:
-            self.free.append(place[c])
-        place[c] = -1
-        return 0
-
-    cdef inline void local_mean(self, Py_ssize_t place, double* out, Py_ssize_t step) noexcept nogil:
-        cdef const sums_t* sums = &self.local.s
-        cdef double mass = sums_weight(sums, place)
-        cdef Py_ssize_t j
-        for j in range(self.p.d):
-            out[j * step] = sums.origin[j] + sums_total(sums, place, j) / mass
-
-    cdef void nearest_to_locals(self, const int* place, Py_ssize_t there) noexcept nogil:
-        """The global clusters nearest to the means of a data set's local clusters, before any of these moves."""
-        cdef Py_ssize_t c, j, l = 0, m
-        cdef double[POINTS] least
-        cdef double[POINTS] arg
-        cdef Py_ssize_t[POINTS] local
-        for c in range(there):
-            if self.count[c]:
-                local[l] = c
-                l += 1
-            if l == POINTS or (l and c == there - 1):
-                for m in range(l):
-                    self.local_mean(place[local[m]], self.p.space + m, POINTS)
-                for j in range(self.p.d if l < POINTS else 0):
-                    for m in range(l, POINTS):
-                        self.p.space[j * POINTS + m] = self.p.space[j * POINTS]
-                sc_least_block(
-                    self.p.space, self.p.d, self.t.columns, self.t.room, there, &self.none[0], least, arg
-                )
-                for m in range(l):
-                    self.nearest[local[m]], self.least[local[m]] = <int> arg[m], least[m]
-                l = 0
-
-    cdef void move_centers(self) noexcept nogil:
-        """Step 6: means over all data sets; empty clusters vanish."""
-        cdef Py_ssize_t k = 0, p, i, g, j, room = self.t.room
-        cdef const sums_t* sums = &self.total.s
-        cdef int* target = &self.target[0]
-        cdef int* label = &self.label[0]
-        cdef int* place
-        cdef double mass
-        for p in range(self.t.k):
-            target[p] = -1
-            if sums.count[p]:
-                target[p] = <int> k
-                mass = sums_weight(sums, p)
-                for j in range(self.p.d):
-                    self.centers[k, j] = sums.origin[j] + sums_total(sums, p, j) / mass
-                self.put(k, &self.centers[k, 0])
-                k += 1
-        for g in range(self.sets):
-            place = &self.place[g, 0]
-            for p in range(self.t.k):
-                if target[p] >= 0:
-                    place[target[p]] = place[p]
-            for p in range(k, self.t.k):
-                place[p] = -1
-            for p in range(k):
-                self.t.offset[g * room + p] = 0.0 if place[p] >= 0 else self.lam_local
-        if k < self.t.k:
-            for i in range(self.p.n):
-                label[i] = target[label[i]]
-        self.t.k = k
-
-    def result(self):
-        """Labels, local labels and centers, and the number and list of the global clusters that each data set uses."""
-        cdef Py_ssize_t start = 0, stop, i, k, g, row, begin = 0, end = 0
-        labels, local_labels = np.empty(self.p.n, dtype=np.int32), np.empty(self.p.n, dtype=np.int32)
-        all_used, sizes = np.empty(self.n_local, dtype=np.int32), np.empty(self.sets, dtype=np.int64)
-        cdef int[::1] label = labels, local = local_labels, used = all_used
-        cdef long long[::1] size = sizes
-        cdef list lists = [None] * self.sets
-        while start < self.p.n:
-            stop = end_of_group(&self.p, start, self.p.n)
-            g = self.p.group[start]
-            for k in range(self.t.k):
-                if self.place[g, k] >= 0:
-                    self.target[k] = <int> (end - begin)
-                    used[end] = <int> k
-                    end += 1
-            for i in range(start, stop):
-                row = self.p.rows.order[i]
-                label[row] = self.label[i]
-                local[row] = self.target[self.label[i]]
-            size[g], lists[g] = end - begin, all_used[begin:end]
-            start, begin = stop, end
-        return labels, local_labels, np.asarray(self.centers)[: self.t.k].copy(), sizes, lists

@@ -7,8 +7,8 @@ cdef extern from "simd.h" nogil:
     const char* sv_set_names()
     enum:
         PANEL "SV_PANEL"    # centers whose values lie side by side
-    const float HUGE_SCORE_f
-    const double HUGE_SCORE_d
+    const float HUGE_DISTANCE_f
+    const double HUGE_DISTANCE_d
     void SV_PREFETCH(const void*)
 
     # bounds
@@ -39,6 +39,6 @@ cdef extern from "simd.h" nogil:
                      int*)
     void tile_top2_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, int, double*,
                      double*, int*)
-    void tile_scores_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, Py_ssize_t, float*)
-    void tile_scores_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, double*)
+    void tile_distances_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, Py_ssize_t, float*)
+    void tile_distances_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, double*)
     void sv_images(const float*, Py_ssize_t, const float*, Py_ssize_t, float*)

@@ -1,22 +1,37 @@
-"""Sweeps of the merge path: seeds far apart, mergers of the cheapest pair, residuals for the likelihood.
+"""Mergers of the cheapest pair of clusters: the sweep of the merge path.
 
-Merging clusters a and b raises the squared error by Ward's cost
+Merging clusters a and b, of weights w and means mu, raises the sum of weighted squared distances by Ward's cost
 
     w_a w_b / (w_a + w_b) ||mu_a - mu_b||^2.
 
-The cheapest partner of each cluster is kept, so that after a merger only clusters whose partner has changed look for
-a new one. The bounds of the points stay valid: the center of a union has moved from each of the two it replaces.
+*Partners.* Each cluster has a partner, the one that is cheapest to merge with, the lowest number at a tie; so the
+cheapest pair is a cluster and its partner. When b is merged into a, costs between other clusters stay what they are. A
+cluster can have another partner afterward only if its partner was a or b, or if the union is cheaper than its partner:
+the former search all clusters again, for the latter the costs of the union with all clusters are computed anyway.
+
+*Numbers.* During a call of ``merge`` clusters keep their numbers: the union has that of a < b, and b has the weight 0,
+which makes its costs infinite. In the end the unions are numbered in their order, without gaps.
+
+*Bounds.* Let e_k be the distance from the center of cluster k to that of its union U. A point of cluster k, with the
+upper bound u, is at most u + e_k away from the latter. A point of another union, with the lower bound l for all other
+clusters, is at least l - e_k away from it, for any k in U. So bounds stay valid if the center of U counts as moved by
+the least e_k in U, as after any sweep, and what e_k is above that is added to the upper bounds of the points of k.
+
+The sweeps between mergers, sums and means are in dpmeans.pyx and nearest.pyx; how many mergers follow each other, and
+which number of clusters is best, is decided in smallvar/_selection.
 """
 
-from libc.math cimport HUGE_VAL, M_PI as pi, lgamma, log, log1p
+from cython.parallel cimport prange
+from libc.math cimport HUGE_VAL
 from libc.string cimport memcpy
 
 from smallvar._sweeps.dpmeans cimport DPSweep
-from smallvar._sweeps.pool cimport PAYS, run
-from smallvar._sweeps.restless cimport forget_restless
-from smallvar._sweeps.rows cimport point, real_x, value_of, weight_of
-from smallvar._sweeps.scores cimport distances_to, place_centers
-from smallvar._sweeps.state cimport BIG, CHUNK, WORK, State, tile_of, upper
+from smallvar._sweeps.kernels cimport PANEL, sv_images
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
+from smallvar._sweeps.fast_centers cimport clear_fast_centers
+from smallvar._sweeps.rows cimport point, real_x
+from smallvar._sweeps.new_centers cimport assign_to_new_centers
+from smallvar._sweeps.state cimport BIG, CHUNK, WORK, Bounds, State, memory_of, squared_distance, upper_bound
 from smallvar._sweeps.sums cimport sums_copy, sums_t, sums_total, sums_unite, sums_weight
 
 import numpy as np
@@ -25,10 +40,6 @@ cdef extern from "_exact.h" nogil:
     Py_ssize_t sc_cheapest(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, Py_ssize_t,
                            double*, double*)
 
-cdef extern from "simd.h" nogil:
-    const Py_ssize_t SV_PANEL
-    void sv_images(const float*, Py_ssize_t, const float*, Py_ssize_t, float*)
-
 cdef enum:
     SEEDS = 256         # centers opened before all points are compared with them
     LANES = 16          # points of a tile
@@ -36,154 +47,147 @@ cdef enum:
 cdef extern from *:
     """
     #define SMALLVAR_SLACK (1.0 + 0x1p-22)
-    #define SMALLVAR_SMALLEST_UNIT 1e-300
     """
     const double SLACK "SMALLVAR_SLACK"  # makes a float32 larger by more than its rounding
-    # a mean squared residual: the least unit that squared residuals are counted in, so that quotients are finite
-    const double SMALLEST_UNIT "SMALLVAR_SMALLEST_UNIT"
 
 
-cdef void residuals_of_chunk(
-    const real_x* x, const State* s, Py_ssize_t chunk, const float* w, Py_ssize_t rows, double unit, float* block,
+cdef struct Clusters:       # what mergers need to know of the clusters, those merged into another one included
+    Py_ssize_t k            # clusters
+    Py_ssize_t d            # columns
+    Py_ssize_t capacity     # clusters there is memory for
+    double* mean            # capacity x d
+    double* column          # d x capacity: the means by columns, for vector instructions
+    double* weight          # capacity; 0: merged into another one
+    double* cost            # capacity: Ward's cost of merging with the partner
+    int* partner            # capacity
+    double* costs           # scratch, capacity of each thread: those of one cluster with all
+
+
+cdef void find_partner(Clusters* clusters, Py_ssize_t k, int thread) noexcept nogil:
+    """The partner of cluster k, from all others; leaves its costs with all in the scratch memory of the thread."""
+    clusters.partner[k] = <int> sc_cheapest(
+        clusters.mean + k * clusters.d, clusters.d, clusters.column, clusters.capacity, clusters.k, clusters.weight, k,
+        clusters.costs + thread * clusters.capacity, &clusters.cost[k]
+    )
+
+
+cdef void set_mean(Clusters* clusters, Py_ssize_t k, const double* mean) noexcept nogil:
+    """Cluster k has this mean, in both tables."""
+    cdef Py_ssize_t j
+    for j in range(clusters.d):
+        clusters.mean[k * clusters.d + j] = mean[j]
+        clusters.column[j * clusters.capacity + k] = mean[j]
+
+
+cdef void renumber_chunk(
+    State* state, Py_ssize_t chunk, int thread, const float* extra_drift, const int* number
+) noexcept nogil:
+    """Upper bounds and labels of a chunk's points after mergers."""
+    cdef Py_ssize_t i
+    for i in range(chunk * CHUNK, min(state.points.n, (chunk + 1) * CHUNK)):
+        if extra_drift[state.points.labels[i]] > 0.0:
+            state.bounds.upper_bounds[i] = (state.bounds.upper_bounds[i] + extra_drift[state.points.labels[i]]) * <float> SLACK
+        state.points.labels[i] = number[state.points.labels[i]]
+
+
+cdef void images_of_chunk(
+    const real_x* x, const State* state, Py_ssize_t chunk, float* tile, const float* W, Py_ssize_t rows, double unit,
     double* length, float* image
 ) noexcept nogil:
-    """Squared lengths of the residuals of one chunk's points, and of their images: see MergeSweep.residuals."""
-    cdef unsigned short offset[CHUNK]
+    """Squared lengths of the residuals of a chunk's points, and of their images, in tiles of LANES points."""
     cdef float images[LANES]
-    cdef Py_ssize_t i = chunk * CHUNK, stop = min(s.n, (chunk + 1) * CHUNK), m, j, size
+    cdef Py_ssize_t i = chunk * CHUNK, stop = min(state.points.n, (chunk + 1) * CHUNK), m, j, size
     cdef const real_x* xi
-    cdef const double* c
-    cdef double t, total
-    if rows == 0:
-        for m in range(stop - i):
-            offset[m] = <unsigned short> m
-        distances_to(x, s, i, offset, stop - i, s.label + i, length + i)
-        return
+    cdef const double* center
+    cdef double residual, total
     while i < stop:
         size = min(<Py_ssize_t> LANES, stop - i)
         for m in range(size):
-            xi = point(x, &s.rows, i + m)
-            c = s.c + s.label[i + m] * s.d
+            xi = point(x, &state.points.rows, i + m)
+            center = state.centers.coordinates + state.points.labels[i + m] * state.points.d
             total = 0.0
-            for j in range(s.d):
-                t = <double> xi[j * s.rows.col] - c[j]
-                total += t * t
-                block[j * LANES + m] = <float> (t * unit)
+            for j in range(state.points.d):
+                residual = <double> xi[j * state.points.rows.col] - center[j]
+                total += residual * residual
+                tile[j * LANES + m] = <float> (residual * unit)
             length[i + m] = total
-        sv_images(block, s.d, w, rows, images)
+        sv_images(tile, state.points.d, W, rows, images)
         for m in range(size):
             image[i + m] = images[m]
         i += size
 
 
-# ---- items of the loops that threads share out: each writes to its points or its cluster, and its thread's scratch ---
+cdef void lengths_of_chunk(const State* state, Py_ssize_t chunk, double* length) noexcept nogil:
+    """Squared lengths of the residuals of a chunk's points."""
+    cdef unsigned short offsets[CHUNK]
+    cdef Py_ssize_t start = chunk * CHUNK, size = min(state.points.n - start, <Py_ssize_t> CHUNK), m
+    for m in range(size):
+        offsets[m] = <unsigned short> m
+    state.backend.assigned_distances(state, start, offsets, size, state.points.labels + start, length + start)
 
 
-cdef struct Residuals:      # see MergeSweep.residuals
-    const State* s
-    const float* w          # the rows of W in panels
-    Py_ssize_t rows         # of W
-    double unit             # a factor of the residuals
-    double* length          # n: their squared lengths
-    float* image            # n: those of their images under W
-
-
-cdef struct Partners:       # see MergeSweep
-    Py_ssize_t k            # clusters
-    Py_ssize_t d            # columns
-    Py_ssize_t width
-    const double* mean
-    const double* column
-    const double* mass
-    const int* listed
-    double* cost
-    double* ward
-    int* partner
-
-
-cdef struct Renumbering:
-    State* s
-    const int* remap        # new number of each cluster
-
-
-cdef void residuals_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const Residuals* a = <const Residuals*> context
-    cdef const State* s = a.s
-    cdef float* tile = <float*> tile_of(s, slot)
-    if s.rows.single:
-        residuals_of_chunk(<const float*> s.rows.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
+cdef void residuals_of_chunk(
+    const State* state, Py_ssize_t chunk, int thread, const float* W, Py_ssize_t rows, double unit, double* length,
+    float* image
+) noexcept nogil:
+    """Residuals of a chunk's points: see MergeSweep.residuals; rows is 0 where there is no W."""
+    cdef float* tile = <float*> memory_of(state, thread)
+    cdef const void* x = state.points.rows.x
+    if rows == 0:
+        lengths_of_chunk(state, chunk, length)
+    elif state.points.rows.single:
+        images_of_chunk(<const float*> x, state, chunk, tile, W, rows, unit, length, image)
     else:
-        residuals_of_chunk(<const double*> s.rows.x, s, c, a.w, a.rows, a.unit, tile, a.length, a.image)
-
-
-cdef void find_partner(const Partners* a, Py_ssize_t k, int slot) noexcept nogil:
-    a.partner[k] = <int> sc_cheapest(a.mean + k * a.d, a.d, a.column, a.width, a.k, a.mass, k, a.cost + slot * a.width,
-                                     &a.ward[k])
-
-
-cdef void partner_item(void* context, Py_ssize_t q, int slot) noexcept nogil:
-    cdef const Partners* a = <const Partners*> context
-    find_partner(a, a.listed[q], slot)
-
-
-cdef void renumber_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    """Bounds and labels of a chunk's points after mergers."""
-    cdef const Renumbering* a = <const Renumbering*> context
-    cdef State* s = a.s
-    cdef Py_ssize_t i
-    for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
-        if s.near[s.label[i]] > 0.0:
-            s.u[i] = (s.u[i] + s.near[s.label[i]]) * <float> SLACK
-        s.label[i] = a.remap[s.label[i]]
+        images_of_chunk(<const double*> x, state, chunk, tile, W, rows, unit, length, image)
 
 
 cdef class MergeSweep(DPSweep):
     """Sweeps over a fixed number of clusters, and mergers between them."""
 
-    cdef object merge_arrays
-    cdef Py_ssize_t width       # clusters there is memory for
-    cdef Py_ssize_t known       # clusters in these tables
-    cdef double* mean           # width x d: the means
-    cdef double* column         # d x width: the same in columns
-    cdef double* mass           # width: weights of the clusters; 0 where one is gone
-    cdef double* ward           # width: Ward's cost of merging with the cheapest partner
-    cdef int* partner           # width: that partner, the lowest index at a tie; -1 where it must be looked for
-    cdef int* listed            # width: scratch, clusters to look at
-    cdef int* target            # width: scratch, the cluster that each becomes
-    cdef double[:, ::1] costs   # scratch, a row for each thread
+    cdef Clusters clusters          # as they were after the last mergers, until prepare brings them up to date
+    cdef int* listed                # scratch: clusters that look for a partner
+    cdef int* union_of              # the cluster that each has become
+    cdef unsigned char* is_changed  # whether the mean or the weight is another one than before
+    cdef float* shared_drift        # of a union: least distance from the center of a cluster in it, scaled
+    cdef float* extra_drift         # of a cluster: what its distance is above that
+    cdef object merge_arrays        # the memory of all these
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.restless_from = 4  # a merger moves one center far and hardly any other
+        self.min_fast_centers = 4  # a merger moves one center far and hardly any other
 
     def seed(self, const Py_ssize_t[::1] rows):
         """Open centers at these points (in the order of visit); all points are compared with them."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t q, c, k0, done = 0, size = rows.shape[0]
-        cdef Py_ssize_t creator[SEEDS]
-        for q in range(SEEDS):
-            creator[q] = -1
-        self.reserve(s.k + size + 8)
+        cdef State* state = &self.state
+        cdef Bounds* bounds = &self.state.bounds
+        cdef Py_ssize_t k, first_new, done = 0, size = rows.shape[0]
+        cdef Py_ssize_t[SEEDS] opened_at
+        for k in range(SEEDS):
+            opened_at[k] = -1  # before all points
+        self.reserve(state.centers.n + size + 8)
         with nogil:
             while done < size:
-                k0 = s.k
-                while done < size and s.k - k0 < SEEDS:
+                first_new = state.centers.n
+                while done < size and state.centers.n - first_new < SEEDS:
                     self.open_at(rows[done])
                     done += 1
-                for c in range(s.k):
-                    s.near[c] = BIG
-                self.lower_table(k0, s.k, s.near)
-                self.attract(0, s.n, k0, creator)
-                self.check_signals(s.n * (s.k - k0))
-        self.n_before = s.k
+                # how far each center is from the nearest of these: most points are too near to theirs to be compared
+                for k in range(state.centers.n):
+                    bounds.batch_distances[k] = BIG
+                self.reduce_to_nearest(first_new, bounds.batch_distances)
+                assign_to_new_centers(
+                    state, 0, state.points.n, first_new, opened_at, self.threads_for(state.points.n)
+                )
+                self.check_signals(state.points.n * (state.centers.n - first_new))
+        self.n_before = state.centers.n
         self.have_sums = False
-        s.swept = False  # l is no bound: not every point was compared with every center
+        bounds.up_to_date = False  # lower bounds do not hold: not every point was compared with every center
 
     @property
     def weights(self):
         """Copy of the weights of the clusters, (k,)."""
         cdef Py_ssize_t k
-        return np.array([sums_weight(&self.sums.s, k) for k in range(self.s.k)])
+        return np.array([sums_weight(&self.sums.table, k) for k in range(self.state.centers.n)])
 
     @property
     def remap(self):
@@ -198,10 +202,10 @@ cdef class MergeSweep(DPSweep):
         Cluster a becomes the union of a and b, a < b; in the end clusters are numbered without gaps. Returns the pairs,
         (count, 2), as numbered before the call, and Ward's costs, (count,).
         """
-        cdef State* s = &self.s
+        cdef Clusters* clusters = &self.clusters
         cdef Py_ssize_t k, a, b, m
-        if not 0 <= count < s.k:
-            raise ValueError(f"count must be >= 0 and < {s.k}, got {count}")
+        if not 0 <= count < self.state.centers.n:
+            raise ValueError(f"count must be >= 0 and < {self.state.centers.n}, got {count}")
         pair_array = np.empty((count, 2), dtype=np.intp)
         cost_array = np.empty(count)
         cdef Py_ssize_t[:, ::1] pair = pair_array
@@ -210,222 +214,216 @@ cdef class MergeSweep(DPSweep):
             return pair_array, cost_array
         self.prepare()
         with nogil:
-            for k in range(s.k):
-                self.target[k] = <int> k
+            for k in range(clusters.k):
+                self.union_of[k] = <int> k
             for m in range(count):
-                a = 0
-                for k in range(1, s.k):
-                    if self.ward[k] < self.ward[a]:
+                a = 0  # the cheapest pair is that of the cluster with the least cost and its partner
+                for k in range(1, clusters.k):
+                    if clusters.cost[k] < clusters.cost[a]:
                         a = k
-                b = self.partner[a]
+                cost[m] = clusters.cost[a]
+                b = clusters.partner[a]
                 if b < a:
                     a, b = b, a
-                pair[m, 0] = a
-                pair[m, 1] = b
-                cost[m] = self.ward[a]
+                pair[m, 0], pair[m, 1] = a, b
                 self.unite(a, b)
-                self.check_signals(4 * s.k)
-            for k in range(s.k):  # ascending, and targets are lower: that of the target is final by now
-                self.target[k] = self.target[self.target[k]]
-            self.renumber()
+                self.check_signals(4 * clusters.k)
+            self.end_mergers()
         return pair_array, cost_array
+
+    cdef reserve_clusters(self):
+        """Memory for the tables of all clusters that there are; what was in them is lost if it did not suffice."""
+        cdef Py_ssize_t k = self.state.centers.n, d = self.state.points.d
+        cdef double[::1] doubles
+        cdef float[::1] floats
+        cdef int[::1] ints
+        cdef unsigned char[::1] flags
+        if self.merge_arrays is not None and k <= self.clusters.capacity:
+            return
+        self.merge_arrays = (
+            np.zeros((2 * d + 2 + self.n_threads) * k), np.zeros(2 * k, dtype=np.float32),
+            np.zeros(3 * k, dtype=np.int32), np.zeros(k, dtype=np.uint8),
+        )
+        doubles, floats, ints, flags = self.merge_arrays
+        self.clusters = Clusters(
+            0, d, k, &doubles[0], &doubles[d * k], &doubles[2 * d * k], &doubles[(2 * d + 1) * k], &ints[0],
+            &doubles[(2 * d + 2) * k]
+        )
+        self.listed, self.union_of, self.is_changed = &ints[k], &ints[2 * k], &flags[0]
+        self.shared_drift, self.extra_drift = &floats[0], &floats[k]
 
     cdef prepare(self):
         """Means, weights and partners of all clusters, as they are now."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t k, j, n_changed = 0, n_lost = 0
-        cdef double[:, ::1] tables
-        cdef int[:, ::1] ints
-        cdef bint same
-        if self.merge_arrays is None or self.width < s.k:
-            self.width = s.k
-            tables_array = np.zeros((2 * s.d + 2, self.width))
-            ints_array = np.zeros((3, self.width), dtype=np.int32)
-            tables, ints = tables_array, ints_array
-            self.mean, self.column = &tables[0, 0], &tables[s.d, 0]
-            self.mass, self.ward = &tables[2 * s.d, 0], &tables[2 * s.d + 1, 0]
-            self.partner, self.listed, self.target = &ints[0, 0], &ints[1, 0], &ints[2, 0]
-            self.costs = np.empty((self.n_threads, self.width))
-            self.merge_arrays = tables_array, ints_array
-            self.known = 0
+        cdef Clusters* clusters = &self.clusters
+        cdef Py_ssize_t k, n_changed, n_listed = 0
+        cdef bint all_listed
+        self.reserve_clusters()
         if not self.have_sums:
-            self.add_up()
+            self.add_all()
         with nogil:
-            for k in range(s.k):
-                same = self.known == s.k and self.mass[k] == sums_weight(&self.sums.s, k)
-                for j in range(s.d):
-                    same = same and self.mean[k * s.d + j] == s.c[k * s.d + j]
-                self.target[k] = not same
-                if not same:
-                    n_changed += 1
-                    self.mass[k] = sums_weight(&self.sums.s, k)
-                    for j in range(s.d):
-                        self.mean[k * s.d + j] = s.c[k * s.d + j]
-                        self.column[j * self.width + k] = s.c[k * s.d + j]
-            for k in range(s.k):
-                if 4 * n_changed > s.k or self.target[k] or self.target[self.partner[k]]:
-                    self.listed[n_lost] = <int> k
-                    n_lost += 1
-            if n_lost < s.k:
-                for k in range(s.k):
-                    if self.target[k]:
-                        self.renew_partners(k)
-            self.find_partners(n_lost)
-            self.known = s.k
-            self.check_signals(n_lost * s.k)
+            n_changed = self.take_clusters()
+            all_listed = 4 * n_changed > clusters.k  # then it takes less time to compare all with all
+            for k in range(clusters.k):
+                if all_listed or self.is_changed[k] or self.is_changed[clusters.partner[k]]:
+                    self.listed[n_listed] = <int> k
+                    n_listed += 1
+            for k in range(clusters.k):  # those not listed keep their partner, if none that has changed is cheaper
+                if self.is_changed[k] and n_listed < clusters.k:
+                    self.offer_partner(k)
+            self.find_partners(n_listed)
+            self.check_signals(n_listed * clusters.k)
+
+    cdef Py_ssize_t take_clusters(self) noexcept nogil:
+        """Take means and weights from the sweep; returns how many have changed."""
+        cdef Clusters* clusters = &self.clusters
+        cdef Py_ssize_t k, j, n_changed = 0
+        cdef const double* center
+        cdef double weight
+        cdef bint same
+        for k in range(self.state.centers.n):
+            center, weight = self.state.centers.coordinates + k * clusters.d, sums_weight(&self.sums.table, k)
+            same = clusters.k == self.state.centers.n and clusters.weight[k] == weight
+            for j in range(clusters.d):
+                same = same and clusters.mean[k * clusters.d + j] == center[j]
+            self.is_changed[k] = not same
+            if not same:
+                n_changed += 1
+                clusters.weight[k] = weight
+                set_mean(clusters, k, center)
+        clusters.k = self.state.centers.n
+        return n_changed
 
     cdef void find_partners(self, Py_ssize_t size) noexcept nogil:
-        """The cheapest partner of each listed cluster, from all others."""
-        cdef Partners a = self.partners()
-        run(partner_item, &a, 0, size, self.n_threads if size * a.k * a.d > PAYS else 1)
+        """The partner of each listed cluster, from all others."""
+        cdef Clusters* clusters = &self.clusters
+        cdef Py_ssize_t i
+        cdef ParallelLoop loop = begin_loop(size, self.n_threads if size * clusters.k * clusters.d > PAYS else 1)
+        if loop.threads == 1:
+            for i in range(size):
+                find_partner(clusters, self.listed[i], 0)
+        else:
+            for i in prange(size, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                find_partner(clusters, self.listed[i], begin_chunk(&loop))
+        end_loop(&loop)
 
-    cdef Partners partners(self) noexcept nogil:
-        return Partners(self.s.k, self.s.d, self.width, self.mean, self.column, self.mass, self.listed,
-                        &self.costs[0, 0], self.ward, self.partner)
-
-    cdef void renew_partners(self, Py_ssize_t k) noexcept nogil:
-        """The partner of cluster k, whose mean has changed; k becomes the partner of others where it is cheapest."""
-        cdef double* cost = &self.costs[0, 0]
+    cdef void offer_partner(self, Py_ssize_t k) noexcept nogil:
+        """Find the partner of cluster k, which has changed; it becomes that of clusters that it is cheapest for."""
+        cdef Clusters* clusters = &self.clusters
+        cdef const double* costs = clusters.costs
         cdef Py_ssize_t c
-        cdef Partners a = self.partners()
-        find_partner(&a, k, 0)
-        for c in range(self.s.k):
-            if cost[c] < self.ward[c] or (cost[c] == self.ward[c] and k < self.partner[c]):
-                self.ward[c] = cost[c]
-                self.partner[c] = <int> k
+        find_partner(clusters, k, 0)
+        for c in range(clusters.k):
+            if costs[c] < clusters.cost[c] or (costs[c] == clusters.cost[c] and k < clusters.partner[c]):
+                clusters.cost[c] = costs[c]
+                clusters.partner[c] = <int> k
 
     cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-        """Cluster a becomes the union of a and b; b is gone."""
-        cdef State* s = &self.s
-        cdef const sums_t* sums = &self.sums.s
-        cdef Py_ssize_t j, k, n_lost = 0
+        """Cluster a becomes the union of a and b; b has no members any more."""
+        cdef Clusters* clusters = &self.clusters
+        cdef const sums_t* sums = &self.sums.table
+        cdef Py_ssize_t j, k, n_listed = 0
+        cdef double* mean = clusters.mean + a * clusters.d
         sums_unite(sums, a, sums, b)
-        self.mass[a] = sums_weight(sums, a)
-        for j in range(s.d):
-            self.mean[a * s.d + j] = sums.origin[j] + sums_total(sums, a, j) / self.mass[a]
-            self.column[j * self.width + a] = self.mean[a * s.d + j]
-        self.mass[b] = 0.0
-        self.ward[b] = HUGE_VAL
-        self.target[b] = <int> a
-        for k in range(s.k):
-            if self.mass[k] > 0.0 and (k == a or self.partner[k] == a or self.partner[k] == b):
-                self.listed[n_lost] = <int> k
-                n_lost += 1
-        self.renew_partners(a)
-        self.find_partners(n_lost)
+        clusters.weight[a] = sums_weight(sums, a)
+        for j in range(clusters.d):
+            mean[j] = sums.origin[j] + sums_total(sums, a, j) / clusters.weight[a]
+        set_mean(clusters, a, mean)
+        clusters.weight[b] = 0.0
+        clusters.cost[b] = HUGE_VAL
+        self.union_of[b] = <int> a
+        for k in range(clusters.k):
+            if clusters.weight[k] > 0.0 and k != a and (clusters.partner[k] == a or clusters.partner[k] == b):
+                self.listed[n_listed] = <int> k
+                n_listed += 1
+        self.offer_partner(a)
+        self.find_partners(n_listed)
 
-    cdef void renumber(self) noexcept nogil:
-        """Number clusters without gaps after mergers: points, centers, tables; bounds take in how far centers moved."""
-        cdef State* s = &self.s
-        cdef Renumbering renumbering = Renumbering(s, self.remap)
-        cdef Py_ssize_t k, j, kept = 0, d = s.d
-        cdef double t, drift
-        # how far each center is from that of its union, plus the drift that no sweep has taken off the bounds yet
-        for k in range(s.k):
-            drift = 0.0
-            for j in range(d):
-                t = s.c[k * d + j] - self.mean[self.target[k] * d + j]
-                drift += t * t
-            s.near[k] = upper(drift, s.scale) + (<float> 0.0 if s.swept else s.p[k])
-            s.fresh[k] = s.near[k]
-        for k in range(s.k):
-            # l drops by p of a union: the least drift of its parts will do, as l is a bound for all of them
-            if s.fresh[k] < s.fresh[self.target[k]]:
-                s.fresh[self.target[k]] = s.fresh[k]
-        for k in range(s.k):
-            s.near[k] = (s.near[k] - s.fresh[self.target[k]]) * <float> SLACK
-        for k in range(s.k):
-            if self.target[k] == k:
-                self.remap[k] = <int> kept
-                self.mass[kept] = self.mass[k]
-                self.ward[kept] = self.ward[k]
-                self.partner[kept] = self.partner[k]
-                sums_copy(&self.sums.s, kept, k)
-                s.p[kept] = s.fresh[k] * <float> SLACK
-                for j in range(d):
-                    self.mean[kept * d + j] = self.mean[k * d + j]
-                    s.c[kept * d + j] = self.mean[k * d + j]
-                kept += 1
-        for j in range(d):
-            for k in range(kept):
-                self.column[j * self.width + k] = self.mean[k * d + j]
-        for k in range(kept):
-            self.partner[k] = self.remap[self.partner[k]] if kept > 1 else 0
-        for k in range(s.k):
-            self.remap[k] = self.remap[self.target[k]]
-        forget_restless(&self.s)
-        run(renumber_item, &renumbering, 0, self.n_chunks, self.threads_for(s.n))
-        s.k = kept
-        self.known = kept
-        self.n_before = kept
+    cdef void end_mergers(self) noexcept nogil:
+        """The unions become the clusters of the sweep: centers, sums, labels and bounds follow."""
+        cdef State* state = &self.state
+        cdef Py_ssize_t k, kept
+        for k in range(state.centers.n):  # ascending, and unions have lower numbers: that of the union is final by now
+            self.union_of[k] = self.union_of[self.union_of[k]]
+        self.measure_drift()
+        kept = self.number_unions()
+        clear_fast_centers(state)
+        self.renumber_points()
+        state.centers.n = self.clusters.k = self.n_before = kept
         self.farthest_point = -1
-        s.opened = False
-        s.swept = False
-        place_centers(&self.s)
-        self.renew_tables()
+        state.bounds.opened = False
+        state.bounds.up_to_date = False
+        self.pack(0)
+        self.update_tables()
+
+    cdef void measure_drift(self) noexcept nogil:
+        """How far centers are from those of their unions, plus drift that no sweep has taken off the bounds yet.
+
+        The least of a union is shared_drift, what a cluster has beside is extra_drift; see Bounds above.
+        """
+        cdef State* state = &self.state
+        cdef Py_ssize_t k, union, d = state.points.d
+        cdef double squared
+        for k in range(state.centers.n):
+            squared = squared_distance(state.centers.coordinates + k * d, 1, self.clusters.mean + self.union_of[k] * d, d)
+            self.extra_drift[k] = upper_bound(squared, state.frame.scale)
+            if not state.bounds.up_to_date:
+                self.extra_drift[k] += state.bounds.center_shift[k]
+            self.shared_drift[k] = self.extra_drift[k]
+        for k in range(state.centers.n):
+            union = self.union_of[k]
+            self.shared_drift[union] = min(self.shared_drift[union], self.extra_drift[k])
+        for k in range(state.centers.n):
+            self.extra_drift[k] = (self.extra_drift[k] - self.shared_drift[self.union_of[k]]) * <float> SLACK
+
+    cdef Py_ssize_t number_unions(self) noexcept nogil:
+        """Number the unions 0, 1, ... in their order, in all tables; ``remap`` is the number of every cluster.
+
+        Returns how many there are.
+        """
+        cdef State* state = &self.state
+        cdef Clusters* clusters = &self.clusters
+        cdef Py_ssize_t k, kept = 0, d = state.points.d
+        for k in range(state.centers.n):
+            if self.union_of[k] == k:
+                self.remap[k] = <int> kept
+                # kept <= k, so that nothing is overwritten that is still to be read
+                clusters.weight[kept] = clusters.weight[k]
+                clusters.cost[kept] = clusters.cost[k]
+                clusters.partner[kept] = clusters.partner[k]
+                set_mean(clusters, kept, clusters.mean + k * d)
+                sums_copy(&self.sums.table, kept, k)
+                state.bounds.center_shift[kept] = self.shared_drift[k] * <float> SLACK
+                memcpy(state.centers.coordinates + kept * d, clusters.mean + kept * d, d * sizeof(double))
+                kept += 1
+        for k in range(kept):  # a single cluster has no partner
+            clusters.partner[k] = self.remap[clusters.partner[k]] if kept > 1 else 0
+        for k in range(state.centers.n):
+            self.remap[k] = self.remap[self.union_of[k]]
+        return kept
+
+    cdef void renumber_points(self) noexcept nogil:
+        """Upper bounds and labels of all points after mergers."""
+        cdef State* state = &self.state
+        cdef Py_ssize_t chunk
+        cdef ParallelLoop loop = begin_loop(self.n_chunks, self.threads_for(state.points.n))
+        if loop.threads == 1:
+            for chunk in range(self.n_chunks):
+                renumber_chunk(state, chunk, 0, self.extra_drift, self.remap)
+        else:
+            for chunk in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                renumber_chunk(state, chunk, begin_chunk(&loop), self.extra_drift, self.remap)
+        end_loop(&loop)
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
         """One thread where waking others would cost more time than it saves: most sweeps here compute few distances."""
         cdef Py_ssize_t c, work = 0
-        if self.s.lazy and points == self.s.n:
+        if self.state.bounds.valid and points == self.state.points.n:
             for c in range(self.n_chunks):
-                work += self.s.n_searched[c]
-            work = work * self.s.d + 16 * points
+                work += self.state.results.n_approximate[c]
+            work = work * self.state.points.d + 16 * points
         else:
-            work = points * self.s.k * self.s.d
+            work = points * self.state.centers.n * self.state.points.d
         return self.n_threads if work > PAYS else 1
-
-    def planes(self, double some, double small):
-        """Where there are two columns: squared distances by a covariance of each cluster's own.
-
-        Each is averaged with the pooled one, as if it had ``some`` more rows of that. Returns (n,) distances and (k,)
-        determinants of the covariances of the rows times the scale of the space, 0 for a line: where the one variance
-        is at most ``small`` times the other.
-        """
-        cdef State* s = &self.s
-        cdef Py_ssize_t i, k
-        cdef double w, x, y, det
-        cdef double[3] pooled
-        square_array = np.empty(s.n)
-        det_array = np.empty(s.k)
-        cdef double[::1] square = square_array
-        cdef double[::1] dets = det_array
-        cdef double[:, ::1] S = np.zeros((s.k, 4))
-        cdef double[:, ::1] R = np.empty((s.n, 2))
-        with nogil:
-            for i in range(s.n):
-                k = s.label[i]
-                w = weight_of(&s.rows, i)
-                x = (value_of(&s.rows, i, 0) - s.c[2 * k]) * s.scale
-                y = (value_of(&s.rows, i, 1) - s.c[2 * k + 1]) * s.scale
-                R[i, 0] = x
-                R[i, 1] = y
-                S[k, 0] += w * x * x
-                S[k, 1] += w * x * y
-                S[k, 2] += w * y * y
-                S[k, 3] += w
-            for i in range(3):
-                pooled[i] = 0.0
-                w = 0.0
-                for k in range(s.k):
-                    pooled[i] += S[k, i]
-                    w += S[k, 3]
-                pooled[i] *= some / w
-            for k in range(s.k):
-                for i in range(3):
-                    S[k, i] = (S[k, i] + pooled[i]) / (S[k, 3] + some)
-                det = S[k, 0] * S[k, 2] - S[k, 1] * S[k, 1]
-                x = S[k, 0] + S[k, 2]
-                dets[k] = det if det > small * x * x else 0.0
-                for i in range(3):
-                    S[k, i] /= det if det != 0.0 else 1.0
-            for i in range(s.n):
-                k = s.label[i]
-                x = R[i, 0]
-                y = R[i, 1]
-                w = S[k, 2] * x * x - 2.0 * S[k, 1] * x * y + S[k, 0] * y * y
-                square[i] = w if w > 0.0 else 0.0  # by rounding
-        return square_array, det_array
 
     # ---- residuals -------------------------------------------------------------------------------------------
 
@@ -434,122 +432,34 @@ cdef class MergeSweep(DPSweep):
 
         W : IN array (r, d), or None;  unit: a factor that keeps squares of residuals within float32
         """
-        cdef State* s = &self.s
-        cdef Py_ssize_t rows = 0 if W is None else W.shape[0]
-        length_array = np.empty(s.n)
-        image_array = np.zeros(s.n if rows else 1, dtype=np.float32)
+        cdef State* state = &self.state
+        cdef Py_ssize_t rows = 0 if W is None else W.shape[0], first = 0, last, chunk
+        cdef int threads = self.n_threads if state.points.n * state.points.d * (rows + 4) > PAYS else 1
+        cdef ParallelLoop loop
+        length_array = np.empty(state.points.n)
+        image_array = np.zeros(state.points.n if rows else 1, dtype=np.float32)
         cdef double[::1] length = length_array
         cdef float[::1] image = image_array
-        cdef Residuals a = Residuals(s, NULL, rows, unit, &length[0], &image[0])
         cdef const float[:, :, ::1] panels
-        cdef Py_ssize_t first = 0, last
-        if rows and W.shape[1] != s.d:
-            raise ValueError(f"W must have {s.d} columns, got {W.shape[1]}")
+        cdef const float* of_W = NULL   # W in panels, as the kernel reads it
+        if rows and W.shape[1] != state.points.d:
+            raise ValueError(f"W must have {state.points.d} columns, got {W.shape[1]}")
         if rows:
-            padded = np.zeros(((rows + SV_PANEL - 1) // SV_PANEL * SV_PANEL, s.d), dtype=np.float32)
+            padded = np.zeros(((rows + PANEL - 1) // PANEL * PANEL, state.points.d), dtype=np.float32)
             padded[:rows] = W
-            panels = np.ascontiguousarray(padded.reshape(-1, SV_PANEL, s.d).transpose(0, 2, 1))
-            a.w = &panels[0, 0, 0]
+            panels = np.ascontiguousarray(padded.reshape(-1, PANEL, state.points.d).transpose(0, 2, 1))
+            of_W = &panels[0, 0, 0]
         with nogil:
             while first < self.n_chunks:
-                last = min(self.n_chunks, first + max(2 * self.n_threads, WORK // (CHUNK * s.d * (rows + 4))))
-                run(residuals_item, &a, first, last, self.n_threads if s.n * s.d * (rows + 4) > PAYS else 1)
+                last = min(self.n_chunks, first + max(2 * self.n_threads, WORK // (CHUNK * state.points.d * (rows + 4))))
+                loop = begin_loop(last - first, threads)
+                if loop.threads == 1:
+                    for chunk in range(first, last):
+                        residuals_of_chunk(state, chunk, 0, of_W, rows, unit, &length[0], &image[0])
+                else:
+                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        residuals_of_chunk(state, chunk, begin_chunk(&loop), of_W, rows, unit, &length[0], &image[0])
+                end_loop(&loop)
                 self.check_signals((last - first) * CHUNK * (rows + 1))
                 first = last
         return length_array, image_array if rows else None
-
-
-# ---- the shape of clusters -----------------------------------------------------------------------------------
-
-cdef enum:
-    N_SHAPES = 7
-    SHAPE_STEPS = 2
-    FINE_BITS = 5           # bins of squared distances: 32 an octave
-
-cdef double[7] SHAPES = [200.0, 50.0, 20.0, 10.0, 6.0, 4.0, 3.0]
-
-
-def fit_shape(double[::1] squares, const double[::1] weight, const int[::1] label, const double[::1] back,
-              double n, Py_ssize_t d):
-    """Fit a spherical density to squared distances r2 of rows whose weights sum to n, in d dimensions.
-
-    Each r2 is raised by mean(r2) * back[label], in place. Tried are the Gaussian and t densities with nu = 200 to 3
-    degrees of freedom; the scale of each comes from that of the one before by a few steps of
-
-        s2 <- (nu + d) / d  mean(r2 / (nu + r2 / s2)).
-
-    Returns -2 / n times the log-likelihood of the best, and whether it is a t density; infinity where r2 is not finite.
-    Distances in the same 32nd of an octave are replaced by their mean: the result is off by about 1e-5 a row.
-    """
-    cdef Py_ssize_t i, m, b, n_bins, used = 0, rows = squares.shape[0]
-    cdef double total = 0.0, mean, unit, s2, best, value, nu, largest = 0.0, smallest = HUGE_VAL
-    cdef double* r2 = &squares[0]
-    cdef const int* z = &label[0]
-    cdef const double* w = NULL if weight is None else &weight[0]
-    cdef long long low
-    cdef bint shaped = False
-    with nogil:
-        if w == NULL:
-            for i in range(rows):
-                total += r2[i]
-        else:
-            for i in range(rows):
-                total += w[i] * r2[i]
-        mean = total / n
-        total = 0.0
-        for i in range(rows):
-            value = r2[i] + mean * back[z[i]]
-            value = value if value > 0.0 else 0.0  # -0.0 would be in no bin
-            r2[i] = value
-            total += value if w == NULL else w[i] * value
-            largest = max(largest, value)
-            smallest = min(smallest, value)
-        unit = max(total / n / d, SMALLEST_UNIT)
-    if not (-HUGE_VAL < mean < HUGE_VAL and largest < HUGE_VAL and unit < HUGE_VAL):
-        return HUGE_VAL, False
-    best = d * (log(2.0 * pi) + 1.0)
-    if largest < 1.05 * d * unit:
-        return best + d * log(unit), False
-    low = octave_part(smallest / unit)
-    n_bins = octave_part(largest / unit) - low + 1
-    cdef double[:, ::1] table = np.zeros((2, n_bins))
-    cdef double* mass = &table[0, 0]
-    cdef double* bin = &table[1, 0]
-    with nogil:
-        for i in range(rows):
-            value = r2[i] / unit
-            b = octave_part(value) - low
-            if w == NULL:
-                mass[b] += 1.0
-                bin[b] += value
-            else:
-                mass[b] += w[i]
-                bin[b] += w[i] * value
-        for b in range(n_bins):
-            if mass[b] > 0.0:
-                bin[used] = bin[b] / mass[b]
-                mass[used] = mass[b] / n
-                used += 1
-        s2 = 1.0
-        for m in range(N_SHAPES):
-            nu = SHAPES[m]
-            for _ in range(SHAPE_STEPS):
-                mean = 0.0
-                for b in range(used):
-                    mean += mass[b] * bin[b] / (nu + bin[b] / s2)
-                s2 = (nu + d) / d * mean
-            mean = 0.0
-            for b in range(used):
-                mean += mass[b] * log1p(bin[b] / (nu * s2))
-            value = (nu + d) * mean - 2.0 * (lgamma((nu + d) / 2.0) - lgamma(nu / 2.0)) + d * log(nu * pi * s2)
-            if value < best:
-                best = value
-                shaped = True
-    return best + d * log(unit), shaped
-
-
-cdef inline long long octave_part(double value) noexcept nogil:
-    """Number of the 32nd of an octave that a value >= 0 lies in."""
-    cdef long long bits
-    memcpy(&bits, &value, 8)
-    return bits >> (52 - FINE_BITS)

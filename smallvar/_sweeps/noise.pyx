@@ -1,80 +1,78 @@
 """Sweeps of DP-means with noise: a row beyond a price from every center is in no cluster."""
 
-from libc.math cimport sqrt
+from cython.parallel cimport prange
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from smallvar._sweeps.dpmeans cimport DPSweep
+from smallvar._sweeps.dpmeans cimport DPSweep, penalty_limit
+from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport Rows, point, real_x, rows_of, start_of, weight_of
-from smallvar._sweeps.state cimport BIG, CHUNK, State, squared_distance
+from smallvar._sweeps.state cimport BIG, CHUNK, ChunkResults, State, squared_distance
 from smallvar._sweeps.sums cimport (
-    MOST_PARTS,
-    WIDE_DIGITS,
+    MAX_SUM_THREADS,
+    ACCUMULATOR_DIGITS,
     move_rows,
     sums_clear,
     sums_t,
-    wide_add,
-    wide_read,
-    wide_unite,
+    accumulator_add,
+    accumulator_round,
+    accumulator_merge,
 )
-from smallvar._sweeps.tolerances cimport LIMIT_MARGIN
 
 import numpy as np
 
 
-cdef struct Marking:
-    State* s
-    const Rows* rows        # with the weights
-    int* shown              # n: clusters, -1: noise
-    const double* origin    # d: of the sums
-    sums_t* part            # of each slot: sums over its chunks
-    int64_t* digits         # of each slot: the change of sum w ||x - origin||^2 over rows in clusters
-
-
 cdef void mark_chunk(
-    const real_x* x, const Marking* a, Py_ssize_t chunk, const sums_t* sums, int64_t* digits
+    const real_x* x, State* state, const Rows* rows, Py_ssize_t chunk, int* shown, const sums_t* sums, int64_t* digits
 ) noexcept nogil:
-    """Labels of a chunk from the nearest centers and the list of rows that are far; sums follow those that change."""
+    """Labels of a chunk from the nearest centers and the list of rows beyond the price; sums follow those that change."""
     cdef int[CHUNK] now
     cdef Py_ssize_t[CHUNK] at
     cdef int[CHUNK] left
     cdef int[CHUNK] joined
-    cdef double[CHUNK] w
+    cdef double[CHUNK] weights
     cdef double[CHUNK] square
-    cdef State* s = a.s
-    cdef Py_ssize_t start = chunk * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK), i, m = 0, q = 0
+    cdef ChunkResults* results = &state.results
+    cdef Py_ssize_t start = chunk * CHUNK, size = min(state.points.n - start, <Py_ssize_t> CHUNK), i, m = 0, q = 0
     cdef double weight
     for i in range(size):
-        now[i] = s.label[start + i]
-    for i in range(s.n_far[chunk]):
-        now[s.far[start + i]] = -1
+        now[i] = state.points.labels[start + i]
+    for i in range(results.n_exceeding[chunk]):
+        now[results.exceeding[start + i]] = -1
     for i in range(size):
-        if now[i] == a.shown[start + i]:
+        if now[i] == shown[start + i]:
             continue
-        weight = weight_of(a.rows, start + i)
+        weight = weight_of(rows, start + i)
         if weight > 0.0:
-            at[m] = start_of(a.rows, start + i)
-            left[m] = a.shown[start + i]
+            at[m] = start_of(rows, start + i)
+            left[m] = shown[start + i]
             joined[m] = now[i]
-            w[m] = weight
+            weights[m] = weight
             if left[m] < 0 or now[i] < 0:
-                square[q] = weight * squared_distance(point(x, a.rows, start + i), a.rows.col, a.origin, s.d)
+                square[q] = weight * squared_distance(point(x, rows, start + i), rows.col, sums.origin, rows.d)
                 if now[i] < 0:
                     square[q] = -square[q]
                 q += 1
             m += 1
-        a.shown[start + i] = now[i]
-    s.n_moved[chunk] = <int> m
-    move_rows(a.rows, m, at, left, joined, w, sums)
-    wide_add(digits, square, q)
+        shown[start + i] = now[i]
+    results.n_moved[chunk] = <int> m
+    move_rows(rows, m, at, left, joined, weights, sums)
+    accumulator_add(digits, square, q)
 
 
-cdef void mark_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const Marking* a = <const Marking*> context
-    if a.rows.single:
-        mark_chunk(<const float*> a.rows.x, a, c, &a.part[slot], a.digits + slot * WIDE_DIGITS)
+cdef void mark_points(
+    State* state, const Rows* rows, Py_ssize_t chunk, int* shown, const sums_t* sums, int64_t* digits
+) noexcept nogil:
+    """mark_chunk by the type of the data.
+
+    rows : with the weights
+    INOUT shown : n: clusters, -1: noise
+    INOUT sums, digits : of this thread: sums of the clusters, and sum w ||x - origin||^2 over rows in clusters
+    """
+    if rows.single:
+        mark_chunk(<const float*> rows.x, state, rows, chunk, shown, sums, digits)
     else:
-        mark_chunk(<const double*> a.rows.x, a, c, &a.part[slot], a.digits + slot * WIDE_DIGITS)
+        mark_chunk(<const double*> rows.x, state, rows, chunk, shown, sums, digits)
 
 
 cdef class NoiseSweep(DPSweep):
@@ -84,7 +82,7 @@ cdef class NoiseSweep(DPSweep):
     far: they are in the sums alone.
 
     X : IN array (n, d);  weight : IN array (n,) or None
-    space : where the rows lie, as for DPSweep, with the layout of the sums
+    frame : where the rows lie, as for DPSweep, with the layout of the sums
     capacity : int, room for this many centers
     """
 
@@ -93,22 +91,22 @@ cdef class NoiseSweep(DPSweep):
     cdef int* shown                 # n: clusters, -1: noise
     cdef object wide                # digits of sum w ||x - origin||^2 over the rows in clusters
 
-    def __init__(self, X, const double[::1] weight, space, int n_threads, Py_ssize_t capacity):
+    def __init__(self, X, const double[::1] weight, frame, int n_threads, Py_ssize_t capacity):
         cdef int[::1] shown
         self.shown_array = shown = np.full(X.shape[0], -1, dtype=np.int32)
-        super().__init__(X, None, None, np.zeros(X.shape[0], dtype=np.int32), space, n_threads, capacity, True)
+        super().__init__(X, None, None, np.zeros(X.shape[0], dtype=np.int32), frame, n_threads, capacity, True)
         self.weighted = rows_of(X, weight, None)
-        self.s.rounding = 0.0      # whether a row is noise is not to depend on how far away another one is
+        self.state.frame.tolerance = 0.0      # whether a row is noise is not to depend on how far away another one is
         self.keep(weight)
         self.shown = &shown[0]
 
     def start(self, const double[:, ::1] centers):
         """Begin at these centers; all rows are noise."""
         super().start(centers)
-        self.grow_sums(self.s.k)
-        sums_clear(&self.sums.s, 0, self.s.k)
+        self.reserve_sums(self.state.centers.n)
+        sums_clear(&self.sums.table, 0, self.state.centers.n)
         self.shown_array[:] = -1
-        self.wide = np.zeros(WIDE_DIGITS, dtype=np.int64)
+        self.wide = np.zeros(ACCUMULATOR_DIGITS, dtype=np.int64)
 
     @property
     def labels(self):
@@ -117,30 +115,46 @@ cdef class NoiseSweep(DPSweep):
 
     def assign(self, double price):
         """Each row joins its nearest center, or is noise if its squared distance from there is above ``price``."""
-        cdef State* s = &self.s
-        s.lam = price
-        s.seek = True
-        s.limit = min(<double> BIG, sqrt(price) * s.scale * (1.0 - LIMIT_MARGIN))
+        cdef State* state = &self.state
+        state.penalty.lam = price
+        state.penalty.find_exceeding = True
+        state.penalty.limit = penalty_limit(state, price)
         super().assign()
-        s.seek = False
+        state.penalty.find_exceeding = False
         self.mark()
 
     cdef mark(self):
         """Labels, and sums that follow them."""
-        cdef State* s = &self.s
-        cdef int t, threads = self.adders(s.n)
-        cdef sums_t[MOST_PARTS] part
-        cdef int64_t[:, ::1] digits = np.zeros((threads, WIDE_DIGITS), dtype=np.int64)
-        cdef int64_t[::1] wide = self.wide
-        cdef Marking a = Marking(s, &self.weighted, self.shown, self.sums.s.origin, &part[0], &digits[0, 0])
-        self.add_by_chunks(mark_item, &a, &part[0], threads)
+        cdef State* state = &self.state
+        cdef int t, threads = self.threads_for_sums(state.points.n)
+        cdef sums_t[MAX_SUM_THREADS] sums
+        cdef int64_t[:, ::1] digits = np.zeros((threads, ACCUMULATOR_DIGITS), dtype=np.int64)
+        cdef int64_t[::1] total = self.wide
+        cdef Py_ssize_t c, first = 0, last
+        cdef ParallelLoop loop
+        self.begin_sums(sums, threads)
+        with nogil:
+            while first < self.n_chunks:
+                last = min(self.n_chunks, first + self.chunks_of_rows())
+                loop = begin_loop(last - first, threads)
+                if loop.threads == 1:
+                    for c in range(first, last):
+                        mark_points(state, &self.weighted, c, self.shown, &sums[0], &digits[0, 0])
+                else:
+                    for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        t = begin_chunk(&loop)
+                        mark_points(state, &self.weighted, c, self.shown, &sums[t], &digits[t, 0])
+                end_loop(&loop)
+                self.check_signals((last - first) * CHUNK)
+                first = last
+            self.end_sums(sums, threads)
         for t in range(threads):
-            wide_unite(&wide[0], &digits[t, 0])
+            accumulator_merge(&total[0], &digits[t, 0])
 
     @property
     def weights(self):
         """Weights of the clusters as rows are labeled now, (k,)."""
-        return self.sums.totals[1][:self.s.k]
+        return self.sums.totals[1][:self.state.centers.n]
 
     def move_centers(self):
         """End the sweep: means from sums, empty clusters dropped; there must be a row in some cluster.
@@ -148,14 +162,14 @@ cdef class NoiseSweep(DPSweep):
         Returns sum w ||x - mean||^2 over the rows in clusters, from the sums.
         """
         cdef int64_t[::1] digits = self.wide.copy()
-        cdef Py_ssize_t before = self.s.k
+        cdef Py_ssize_t before = self.state.centers.n
         cdef double error
-        self.total = wide_read(&digits[0], 0, WIDE_DIGITS)
+        self.total = accumulator_round(&digits[0], 0, ACCUMULATOR_DIGITS)
         with nogil:
             error = self.shift_centers()
-        self.n_before = self.s.k
-        memset(self.s.n_moved, 0, self.n_chunks * sizeof(int))
-        if self.s.k < before:
+        self.n_before = self.state.centers.n
+        memset(self.state.results.n_moved, 0, self.n_chunks * sizeof(int))
+        if self.state.centers.n < before:
             used = self.shown_array >= 0
             self.shown_array[used] = self.remap_array[self.shown_array[used]]
         return error

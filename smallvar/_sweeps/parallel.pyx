@@ -21,6 +21,8 @@ cdef extern from *:
     static double omp_get_wtime(void) { return 0.0; }
     #endif
 
+    #define SMALLVAR_MOST_THREADS 1024      /* of one loop */
+
     /* atomic operations, each of which all threads see in the same order */
     #if defined(_MSC_VER) && !defined(__clang__)
     #include <intrin.h>
@@ -45,7 +47,7 @@ cdef extern from *:
 
     #ifdef _WIN32
     static void smallvar_watch_forks(void) {}
-    static void smallvar_make_team(int threads) { (void)threads; }
+    static int smallvar_make_team(int threads) { return threads > 1; }
     #else
     #include <pthread.h>
     #include <signal.h>
@@ -55,12 +57,31 @@ cdef extern from *:
     static void smallvar_forked(void) { smallvar_is_forked = 1; }
     static void smallvar_watch_forks(void) { pthread_atfork(NULL, NULL, smallvar_forked); }
 
+    static void *smallvar_wait(void *gate) {
+        pthread_mutex_lock((pthread_mutex_t *)gate);
+        pthread_mutex_unlock((pthread_mutex_t *)gate);
+        return NULL;
+    }
+
+    /* Whether so many threads can be started at the same time. Where one cannot, by a limit on memory or processes,
+       OpenMP would end the process. */
+    static int smallvar_can_start(int count) {
+        pthread_t started[SMALLVAR_MOST_THREADS];
+        pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+        int i = 0, n;
+        pthread_mutex_lock(&gate);
+        while (i < count && pthread_create(&started[i], NULL, smallvar_wait, &gate) == 0) i++;
+        pthread_mutex_unlock(&gate);
+        for (n = i; i > 0; i--) pthread_join(started[i - 1], NULL);
+        return n == count;
+    }
+
     /* Have OpenMP start its threads now, with signals blocked, which they keep: signals are for the threads of Python.
-       Not blocked are faults, which belong to the thread that caused them. */
-    static void smallvar_make_team(int threads) {
+       Not blocked are faults, which belong to the thread that caused them. Returns whether there are these threads. */
+    static int smallvar_make_team(int threads) {
     #ifdef _OPENMP
         sigset_t blocked, before;
-        if (smallvar_team_size == threads) return;
+        if (smallvar_team_size == threads) return 1;
         sigfillset(&blocked);
         sigdelset(&blocked, SIGSEGV);
         sigdelset(&blocked, SIGBUS);
@@ -68,12 +89,13 @@ cdef extern from *:
         sigdelset(&blocked, SIGILL);
         sigdelset(&blocked, SIGABRT);
         pthread_sigmask(SIG_SETMASK, &blocked, &before);
-        #pragma omp parallel num_threads(threads)
-        { smallvar_team_size = threads; }
+        if (smallvar_can_start(threads - 1)) {
+            #pragma omp parallel num_threads(threads)
+            { smallvar_team_size = threads; }
+        }
         pthread_sigmask(SIG_SETMASK, &before, NULL);
-    #else
-        (void)threads;
     #endif
+        return smallvar_team_size == threads;
     }
     #endif
     """
@@ -86,9 +108,10 @@ cdef extern from *:
     double* smallvar_debt_of_caller() nogil
     int smallvar_is_forked
     void smallvar_watch_forks()
-    void smallvar_make_team(int) nogil
+    bint smallvar_make_team(int) nogil
+    int SMALLVAR_MOST_THREADS
 
-MOST_THREADS = 1024     # of one loop
+MOST_THREADS = SMALLVAR_MOST_THREADS
 
 cdef extern from *:
     """
@@ -102,6 +125,8 @@ cdef extern from *:
 
 cdef enum:
     SHARE = 20
+
+cdef bint guarded = True
 
 
 def openmp_version():
@@ -119,20 +144,27 @@ def is_forked():
     return bool(smallvar_is_forked)
 
 
+def guard_loops(bint on):
+    """Let the caller work alone while there is debt, as at first, or never: for tests of loops with threads."""
+    global guarded
+    guarded = on
+
+
 cdef ParallelLoop begin_loop(Py_ssize_t n_chunks, int threads) noexcept nogil:
     """The number of threads for a loop over so many chunks: ``threads``, or 1 where more would be a loss.
 
     A loop inside of another one has one thread. Never a number between: OpenMP ends and restarts the threads of teams
     whose size changes.
     """
-    cdef ParallelLoop loop
-    loop.threads, loop.n_chunks, loop.caller_chunks, loop.start = 1, n_chunks, 0, 0.0
+    cdef ParallelLoop loop = ParallelLoop(1, n_chunks, 0, 0.0, 0.0, 0.0)
     if SMALLVAR_OPENMP == 0 or threads < 2 or n_chunks < 2 or smallvar_is_forked or omp_in_parallel():
         return loop
+    if not guarded or smallvar_debt_of_caller()[0] <= 0.0:
+        if smallvar_make_team(threads):
+            loop.threads = threads
+        else:
+            smallvar_debt_of_caller()[0] = MOST_LOST
     loop.start = omp_get_wtime()
-    if smallvar_debt_of_caller()[0] <= 0.0:
-        loop.threads = threads
-        smallvar_make_team(threads)
     return loop
 
 

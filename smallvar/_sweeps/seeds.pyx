@@ -1,13 +1,14 @@
-"""The farthest-first rule: distances of all rows from one more seed.
+"""The farthest-first rule: squared distances of all rows to the nearest of a growing set of seeds.
 
 KJ12 is Kulis & Jordan (2012).
 """
 
+from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL
 
-from smallvar._sweeps.pool cimport PAYS, run
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport Rows, entries_of, entry, point, poll_signals, real_x, rows_of
-from smallvar._sweeps.sparse cimport Tiling, tile_item, tile_numbers
+from smallvar._sweeps.sparse cimport TILE_ROWS, exact_distances_of_chunk
 from smallvar._sweeps.state cimport CHUNK, WORK, squared_distance
 from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE
 
@@ -32,133 +33,167 @@ def nearest_seed(X, const double[::1] weight, const double[::1] seed, double[::1
 # ---- dense rows ------------------------------------------------------------------------------------------------------
 
 
-cdef struct Seeding:
-    Rows rows
-    const double* seed          # d: the newest one
-    double* distance            # n: to the nearest seed
-    double* farthest_distance   # of each chunk
-    Py_ssize_t* farthest_index
+cdef struct Farthest:       # the point with the largest weighted distance
+    double distance         # weighted; -1: there is no point of positive weight
+    Py_ssize_t index        # the first one at a tie
 
 
-cdef void nearest_seed_chunk(const real_x* x, const Seeding* a, Py_ssize_t chunk) noexcept nogil:
-    """distance[i] = min(distance[i], ||x_i - seed||^2); the largest one and its first index."""
-    cdef Py_ssize_t i, index = -1
+cdef Farthest compare_points(
+    const Rows* rows, const real_x* x, Py_ssize_t chunk, const double* seed, double* distance
+) noexcept nogil:
+    """distance[i] = min(distance[i], ||x_i - seed||^2) for the points of a chunk; returns the farthest of them."""
+    cdef Py_ssize_t i, farthest = -1, d = rows.d, col = rows.col
     cdef double t, largest = -1.0
-    for i in range(chunk * CHUNK, min(a.rows.n, (chunk + 1) * CHUNK)):
-        if a.rows.weight != NULL and a.rows.weight[i] == 0.0:
+    cdef const double* weight = rows.weight
+    for i in range(chunk * CHUNK, min(rows.n, (chunk + 1) * CHUNK)):
+        if weight != NULL and weight[i] == 0.0:
             continue
-        t = squared_distance(point(x, &a.rows, i), a.rows.col, a.seed, a.rows.d)
-        if t < a.distance[i]:
-            a.distance[i] = t
-        t = a.distance[i] if a.rows.weight == NULL else a.rows.weight[i] * a.distance[i]
+        t = squared_distance(point(x, rows, i), col, seed, d)
+        if t < distance[i]:
+            distance[i] = t
+        t = distance[i] if weight == NULL else weight[i] * distance[i]
         if t > largest:
             largest = t
-            index = i
-    a.farthest_distance[chunk] = largest
-    a.farthest_index[chunk] = index
+            farthest = i
+    return Farthest(largest, farthest)
 
 
-cdef void nearest_seed_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
-    cdef const Seeding* a = <const Seeding*> context
-    if a.rows.single:
-        nearest_seed_chunk(<const float*> a.rows.x, a, chunk)
+cdef void compare_chunk(
+    const Rows* rows, Py_ssize_t chunk, int thread, const double* seed, double* distance, Farthest* farthest
+) noexcept nogil:
+    """The farthest point of a chunk, to farthest[chunk]."""
+    if rows.single:
+        farthest[chunk] = compare_points(rows, <const float*> rows.x, chunk, seed, distance)
     else:
-        nearest_seed_chunk(<const double*> a.rows.x, a, chunk)
+        farthest[chunk] = compare_points(rows, <const double*> rows.x, chunk, seed, distance)
 
 
 cdef tuple nearest_of_dense(X, const double[::1] weight, const double[::1] seed, double[::1] distance, int n_threads):
-    cdef Py_ssize_t n = X.shape[0], chunks = (n + CHUNK - 1) // CHUNK, c, best_index = -1
-    cdef Py_ssize_t first = 0, last, work = 0
-    cdef double best = -1.0
-    cdef double[::1] farthest_distance = np.empty(chunks)
-    cdef Py_ssize_t[::1] farthest_index = np.empty(chunks, dtype=np.intp)
-    cdef Seeding a
-    a.rows = rows_of(X, weight, None)
-    a.seed, a.distance, a.farthest_distance, a.farthest_index = (
-        &seed[0], &distance[0], &farthest_distance[0], &farthest_index[0]
-    )
-    while first < chunks:
-        last = min(chunks, first + max(1, WORK // (CHUNK * X.shape[1])))
+    cdef Rows rows = rows_of(X, weight, None)
+    cdef Py_ssize_t n_chunks = (rows.n + CHUNK - 1) // CHUNK, first = 0, last, work = 0, chunk
+    cdef int threads = n_threads if 8 * rows.n * rows.d > PAYS else 1
+    cdef char[::1] memory = np.empty(n_chunks * sizeof(Farthest), dtype=np.int8)
+    cdef Farthest* of_chunk = <Farthest*> &memory[0]   # n_chunks
+    cdef Farthest farthest = Farthest(-1.0, -1)
+    cdef ParallelLoop loop
+    while first < n_chunks:
+        last = min(n_chunks, first + max(1, WORK // (CHUNK * rows.d)))
         with nogil:
-            run(nearest_seed_item, &a, first, last, n_threads if 8 * n * a.rows.d > PAYS else 1)
+            loop = begin_loop(last - first, threads)
+            if loop.threads == 1:
+                for chunk in range(first, last):
+                    compare_chunk(&rows, chunk, 0, &seed[0], &distance[0], of_chunk)
+            else:
+                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    compare_chunk(&rows, chunk, begin_chunk(&loop), &seed[0], &distance[0], of_chunk)
+            end_loop(&loop)
             poll_signals(&work, 1, 0)
         first = last
-    for c in range(chunks):
-        if farthest_distance[c] > best:
-            best = farthest_distance[c]
-            best_index = farthest_index[c]
-    return best_index, best
+    for chunk in range(n_chunks):  # in order, so that the first point wins a tie
+        if of_chunk[chunk].distance > farthest.distance:
+            farthest = of_chunk[chunk]
+    return farthest.index, farthest.distance
 
 
 # ---- sparse rows -----------------------------------------------------------------------------------------------------
 
 
-cdef struct Merging:        # deciding distances of all points from one that has few entries that are not 0
-    const Rows* rows
-    const double* value     # these entries
+cdef struct SparseSeed:
+    const double* value     # entries that are not 0
     const int* column       # their columns, ascending
-    Py_ssize_t size
+    Py_ssize_t size         # how many there are
     const double* dense     # d: the same with its zeros
-    double square           # its squared norm
-    const double* nearest   # n: a distance that is surely not below this need not be known
-    double* out             # n, or HUGE_VAL
+    double square           # squared norm
 
 
-cdef void merge_item(void* context, Py_ssize_t block, int slot) noexcept nogil:
-    """Columns where both are 0 add nothing to the deciding distance, so they can be left out."""
-    cdef const Merging* a = <const Merging*> context
-    cdef const int* column = a.rows.column
-    cdef Py_ssize_t i, m, stop, q
-    cdef double total, t, inside, shared = a.size + 16
-    for i in range(block * CHUNK, min(a.rows.n, (block + 1) * CHUNK)):
-        m = entries_of(a.rows, i, &stop)
+cdef double merged_distance(const Rows* rows, Py_ssize_t i, const SparseSeed* seed) noexcept nogil:
+    """Squared distance of sparse point i to the seed, added up in the order of the columns.
+
+    Columns in which both are 0 are left out: they add 0, so the bits are those of the distance in dense rows.
+    """
+    cdef Py_ssize_t stop, m = entries_of(rows, i, &stop), q = 0
+    cdef double t, total = 0.0
+    while m < stop or q < seed.size:
+        if q == seed.size or (m < stop and rows.column[m] < seed.column[q]):
+            t = entry(rows, m)
+            m += 1
+        elif m == stop or seed.column[q] < rows.column[m]:
+            t = -seed.value[q]
+            q += 1
+        else:
+            t = entry(rows, m) - seed.value[q]
+            m += 1
+            q += 1
+        total += t * t
+    return total
+
+
+cdef void merge_chunk(
+    const Rows* rows, Py_ssize_t chunk, const SparseSeed* seed, const double* nearest, double* out
+) noexcept nogil:
+    """Squared distances of a chunk's points to the seed, or infinity where one is surely not below ``nearest``.
+
+    ||x - s||^2 is the sum of (x_j - s_j)^2 over the entries of x, plus ||s||^2 less the squares of s in these columns:
+    a few operations, good to the roundings that ``error`` bounds. Mostly that shows that the seed is not nearer.
+    """
+    cdef Py_ssize_t i, m, begin, stop
+    cdef double t, total, inside, error, shared = seed.size + 16
+    for i in range(chunk * CHUNK, min(rows.n, (chunk + 1) * CHUNK)):
+        begin = entries_of(rows, i, &stop)
         total = inside = 0.0
-        for q in range(m, stop):  # as near does
-            t = entry(a.rows, q) - a.dense[column[q]]
+        for m in range(begin, stop):
+            t = entry(rows, m) - seed.dense[rows.column[m]]
             total += t * t
-            inside += a.dense[column[q]] * a.dense[column[q]]
-        t = 4.0 * ROUNDOFF_DOUBLE * (stop - m + shared) * (total + a.square)
-        a.out[i] = HUGE_VAL
-        if total + (a.square - inside) - t > a.nearest[i]:
-            continue
-        q = 0
-        total = 0.0
-        while m < stop or q < a.size:
-            if q == a.size or (m < stop and column[m] < a.column[q]):
-                t = entry(a.rows, m)
-                m += 1
-            elif m == stop or a.column[q] < column[m]:
-                t = -a.value[q]
-                q += 1
-            else:
-                t = entry(a.rows, m) - a.value[q]
-                m += 1
-                q += 1
-            total += t * t
-        a.out[i] = total
+            inside += seed.dense[rows.column[m]] * seed.dense[rows.column[m]]
+        error = 4.0 * ROUNDOFF_DOUBLE * (stop - begin + shared) * (total + seed.square)
+        if total + (seed.square - inside) - error > nearest[i]:
+            out[i] = HUGE_VAL
+        else:
+            out[i] = merged_distance(rows, i, seed)
+
+
+cdef void compare_sparse_chunk(
+    const Rows* rows, Py_ssize_t chunk, int thread, const SparseSeed* seed, bint few, const double* nearest,
+    double* tiles, double* out
+) noexcept nogil:
+    """Squared distances of a chunk's points to the seed; infinity may stand for one that is not below ``nearest``.
+
+    tiles : zeros, TILE_ROWS d numbers for each thread
+    """
+    if few:
+        merge_chunk(rows, chunk, seed, nearest, out)
+    else:
+        exact_distances_of_chunk(
+            rows, seed.dense, NULL, NULL, chunk, tiles + thread * (TILE_ROWS * rows.d), out
+        )
 
 
 cdef tuple nearest_of_sparse(X, const double[::1] weight, const double[::1] seed, double[::1] distance, int n_threads):
-    cdef Py_ssize_t n = X.shape[0], d = X.shape[1], chunks = (n + CHUNK - 1) // CHUNK, first = 0, last, work = 0
-    cdef int threads = n_threads if 8 * n * d > PAYS else 1
     cdef Rows rows = rows_of(X, weight, None)
+    cdef Py_ssize_t n = rows.n, d = rows.d, n_chunks = (n + CHUNK - 1) // CHUNK, first = 0, last, work = 0, chunk
+    cdef int threads = n_threads if 8 * n * d > PAYS else 1
+    cdef ParallelLoop loop
     used = np.flatnonzero(seed)
-    cdef bint few = 16 * len(used) < d
+    cdef bint few = 16 * len(used) < d  # then it is faster to go through the entries of both
     cdef const int[::1] column = np.append(used, 0).astype(np.int32)
     cdef const double[::1] value = np.append(np.asarray(seed)[used], 0.0)
-    cdef double[:, ::1] tiles = np.zeros((threads, 1 if few else tile_numbers(d)))
+    cdef SparseSeed sparse_seed = SparseSeed(&value[0], &column[0], len(used), &seed[0], np.square(value).sum())
+    cdef double[:, ::1] tiles = np.zeros((threads, 1 if few else TILE_ROWS * d))
     found_array = np.empty(n)
     cdef double[::1] found = found_array
-    cdef Tiling a = Tiling(&rows, &seed[0], NULL, NULL, n, <char*> &tiles[0, 0], 8 * tile_numbers(d), &found[0])
-    cdef double square = np.square(value).sum()
-    cdef Merging b = Merging(&rows, &value[0], &column[0], len(used), &seed[0], square, &distance[0], &found[0])
-    while first < chunks:
-        last = min(chunks, first + max(<Py_ssize_t> threads, WORK // (CHUNK * d)))
+    while first < n_chunks:
+        last = min(n_chunks, first + max(<Py_ssize_t> threads, WORK // (CHUNK * d)))
         with nogil:
-            if few:
-                run(merge_item, &b, first, last, threads)
+            loop = begin_loop(last - first, threads)
+            if loop.threads == 1:
+                for chunk in range(first, last):
+                    compare_sparse_chunk(&rows, chunk, 0, &sparse_seed, few, &distance[0], &tiles[0, 0], &found[0])
             else:
-                run(tile_item, &a, first, last, threads)
+                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    compare_sparse_chunk(
+                        &rows, chunk, begin_chunk(&loop), &sparse_seed, few, &distance[0], &tiles[0, 0], &found[0]
+                    )
+            end_loop(&loop)
             poll_signals(&work, 1, 0)
         first = last
     nearest = np.asarray(distance)

@@ -1,16 +1,22 @@
 """Records cut into segments: the best states given the centers, and the best pieces without any.
 
+Both are dynamic programming over the rows in their order: `viterbi` finds states that minimize squared distances plus a
+price for each change of state, `pieces` minimizes squared errors about means plus a price for each piece (PELT of
+Killick, Fearnhead & Eckley 2012). The costs of all rows in all states do not depend on each other and are computed in
+parallel, a block of rows at a time; the recursion then takes the rows one after the other, by one thread.
+
 The record is made of sequences: rows begin[q]..begin[q + 1] - 1 are one. What changes at the first row of a sequence
 costs nothing.
 """
 
+from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.pool cimport PAYS, run
-from smallvar._sweeps.rounds cimport CHUNK, WORK
+from smallvar._sweeps.in_order cimport CHUNK, WORK
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport Rows, poll_signals, read_row, row_at, rows_of, weight_of
 
 import numpy as np
@@ -19,34 +25,55 @@ cdef extern from "_exact.h" nogil:
     void sc_squares(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
 
 cdef enum:
-    BLOCK = 1 << 20     # costs in hand at a time
+    BLOCK = 1 << 20     # costs in memory at a time
     WORD = 64           # states in a word of bits
 
 
-cdef struct Costs:      # of the rows start..stop-1
-    const Rows* rows
-    Py_ssize_t start
-    Py_ssize_t stop
-    Py_ssize_t k            # centers
-    Py_ssize_t room         # k, or what is wide enough for whole vectors
-    const double* columns   # d x room: the centers in columns
-    double* space           # threads x d, scratch: the row in hand
-    double* cost            # (stop - start) x room
+# ----------------------------------------------------------------------------------------------------------------------
+# States, given the centers
 
 
-cdef void cost_item(void* context, Py_ssize_t chunk, int slot) noexcept nogil:
-    """w ||x - c||^2 of the rows of a chunk and all centers."""
-    cdef const Costs* a = <const Costs*> context
-    cdef Py_ssize_t i, c, d = a.rows.d, start = a.start + chunk * CHUNK
+cdef struct Centers:
+    Py_ssize_t k
+    Py_ssize_t width        # k, rounded up to whole vectors
+    double* columns         # d x width: the centers in columns
+
+
+cdef void compute_chunk(
+    const Rows* rows, const Centers* centers, Py_ssize_t start, Py_ssize_t stop, double* buffers, double* costs,
+    Py_ssize_t chunk, int thread,
+) noexcept nogil:
+    """The part of `compute_costs` for one chunk of the rows start..stop-1."""
+    cdef Py_ssize_t i, c, d = rows.d, first = start + chunk * CHUNK
     cdef double w
     cdef double* cost
-    for i in range(start, min(a.stop, start + CHUNK)):
-        cost = a.cost + (i - a.start) * a.room
-        sc_squares(row_at(a.rows, i, a.space + slot * d), d, a.columns, a.room, a.room, cost)
-        if a.rows.weight != NULL:
-            w = a.rows.weight[i]
-            for c in range(a.k):
+    for i in range(first, min(stop, first + CHUNK)):
+        cost = costs + (i - start) * centers.width
+        sc_squares(row_at(rows, i, buffers + thread * d), d, centers.columns, centers.width, centers.width, cost)
+        if rows.weight != NULL:
+            w = rows.weight[i]
+            for c in range(centers.k):
                 cost[c] *= w
+
+
+cdef void compute_costs(
+    const Rows* rows, const Centers* centers, Py_ssize_t start, Py_ssize_t stop, double* buffers, double* costs,
+    int threads,
+) noexcept nogil:
+    """Compute w ||x - c||^2 of the rows start..stop-1 and all centers.
+
+    buffers : scratch (threads, d);  OUT costs (stop - start, width)
+    """
+    cdef Py_ssize_t chunk, n_chunks = (stop - start + CHUNK - 1) // CHUNK
+    cdef bint pays = (stop - start) * centers.width * rows.d >= PAYS
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads if pays else 1)
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            compute_chunk(rows, centers, start, stop, buffers, costs, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            compute_chunk(rows, centers, start, stop, buffers, costs, chunk, begin_chunk(&loop))
+    end_loop(&loop)
 
 
 cdef Py_ssize_t forward(
@@ -54,16 +81,19 @@ cdef Py_ssize_t forward(
 ) noexcept nogil:
     """One row of the Viterbi recursion; returns the cheapest state: of several ``state``, else the first.
 
+    A path to state c comes from state c, at what this has cost so far, or from the cheapest state, at ``price``: its
+    cost is min(above[c], price) + cost[c] more than that of the cheapest path to the row before.
+
     state : what this gave for the row before, -1 for the first row of a sequence
-    INOUT above (k,): what the best ways that end in each state cost more than the best of all
-    OUT moved: a bit for each state, set where the best way comes from another one: staying would cost more than price
+    INOUT above (k,): what the cheapest path that ends in each state costs more than the cheapest of all
+    OUT moved: a bit for each state, set where the cheapest path comes from another state
     """
     cdef Py_ssize_t c, least = 0
     cdef double before, best = HUGE_VAL
     for c in range(k):
         before = above[c]
         if state < 0:
-            before = 0.0
+            before = 0.0        # a sequence begins in any state, without a price
         elif before > price:
             before = price
             moved[c // WORD] |= <uint64_t> 1 << (c % WORD)
@@ -74,9 +104,27 @@ cdef Py_ssize_t forward(
             least = c
     if state >= 0 and above[state] == best:
         least = state
+    # costs stay small beside the rounding of long sums, as only differences between states are kept
     for c in range(k):
         above[c] -= best
     return least
+
+
+cdef void trace_back(
+    Py_ssize_t begin, Py_ssize_t end, int* label, const uint64_t* moved, Py_ssize_t words
+) noexcept nogil:
+    """Labels of a sequence, from its last row back.
+
+    INOUT label (n,): IN the cheapest state for the rows up to each, which a path comes from where its state changes
+    moved (n, words): see `forward`
+    """
+    cdef Py_ssize_t i = end - 1
+    cdef int c = label[i]
+    while i > begin:
+        if not moved[i * words + c // WORD] >> (c % WORD) & 1:
+            label[i - 1] = c
+        c = label[i - 1]
+        i -= 1
 
 
 def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const double[:, ::1] centers, double price,
@@ -90,48 +138,35 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
     begin : IN array (m + 1,), where sequences begin, ascending from 0, and n
     centers : IN array (k, d);  price : finite, >= 0
     """
-    cdef Py_ssize_t i, j, c, q, start, stop, words, block, n = X.shape[0], d = X.shape[1], k = centers.shape[0]
-    cdef Py_ssize_t room = (k + 7) // 8 * 8, sequences = begin.shape[0] - 1, work = 0
+    cdef Py_ssize_t i, q = 0, start = 0, stop, block, n = X.shape[0], d = X.shape[1], k = centers.shape[0]
+    # costs of whole vectors of states; those beyond k are never read
+    cdef Py_ssize_t width = (k + 7) // 8 * 8, words = (k + WORD - 1) // WORD, work = 0
     cdef Rows rows = rows_of(X, weight, None)
-    cdef Costs a
+    cdef Centers packed
     if k == 0 or centers.shape[1] != d or not 0.0 <= price < HUGE_VAL:
         raise ValueError(f"centers must be some, of {d} columns, price >= 0, got {k} of {centers.shape[1]}, {price}")
     check_begin(begin, n)
+    block = max(<Py_ssize_t> CHUNK, BLOCK // width)
     label_array = np.empty(n, dtype=np.int32)
-    words, block = (k + WORD - 1) // WORD, max(<Py_ssize_t> CHUNK, BLOCK // room)
     cdef int[::1] label = label_array
-    cdef double[:, ::1] columns = np.zeros((d, room))
-    cdef double[:, ::1] space = np.empty((n_threads, d))
-    cdef double[::1] cost = np.empty(min(n, block) * room)
-    cdef double[::1] above = np.zeros(k)
+    cdef double[:, ::1] columns = np.zeros((d, width)), buffers = np.empty((n_threads, d))
+    cdef double[::1] costs = np.empty(min(n, block) * width), above = np.zeros(k)
     cdef uint64_t[:, ::1] moved = np.zeros((n, words), dtype=np.uint64)
-    for c in range(k):
-        for j in range(d):
-            columns[j, c] = centers[c, j]
-    a.rows, a.k, a.room, a.columns, a.space = &rows, k, room, &columns[0, 0], &space[0, 0]
-    a.cost = &cost[0]
+    columns[:, :k] = centers.T
+    packed.k, packed.width, packed.columns = k, width, &columns[0, 0]
     with nogil:
-        start = q = 0
         while start < n:  # label[i]: the cheapest state for the rows up to i
             stop = min(n, start + block)
-            a.start, a.stop = start, stop
-            run(cost_item, &a, 0, (stop - start + CHUNK - 1) // CHUNK,
-                n_threads if (stop - start) * room * d >= PAYS else 1)
+            compute_costs(&rows, &packed, start, stop, &buffers[0, 0], &costs[0], n_threads)
             for i in range(start, stop):
                 while begin[q + 1] <= i:
                     q += 1
-                label[i] = <int> forward(&cost[(i - start) * room], k, price, label[i - 1] if i > begin[q] else -1,
+                label[i] = <int> forward(&costs[(i - start) * width], k, price, label[i - 1] if i > begin[q] else -1,
                                          &above[0], &moved[i, 0])
-            poll_signals(&work, (stop - start) * room * d, WORK)
+            poll_signals(&work, (stop - start) * width * d, WORK)
             start = stop
-        for q in range(sequences):
-            i = begin[q + 1] - 1
-            c = label[i]
-            while i > begin[q]:
-                if not moved[i, c // WORD] >> (c % WORD) & 1:
-                    label[i - 1] = <int> c
-                c = label[i - 1]
-                i -= 1
+        for q in range(begin.shape[0] - 1):
+            trace_back(begin[q], begin[q + 1], &label[0], &moved[0, 0], words)
     return label_array
 
 
@@ -145,132 +180,182 @@ cdef check_begin(const Py_ssize_t[::1] begin, Py_ssize_t n):
         raise ValueError(f"begin must ascend from 0 to {n}, got {np.asarray(begin)}")
 
 
+# ----------------------------------------------------------------------------------------------------------------------
+# Pieces
+
+
+cdef struct Prefix:         # of the rows of a sequence so far
+    double* sums            # d: of w (x - origin)
+    double squares          # of w ||x - origin||^2
+    double weight           # of w
+    double least            # the least cost
+
+
+cdef struct Candidates:     # rows at which the last piece may begin, ascending
+    Py_ssize_t size
+    Py_ssize_t capacity
+    Py_ssize_t d
+    Py_ssize_t* row
+    double* sums            # d x capacity: these four are the Prefix of the rows before it
+    double* squares
+    double* weight
+    double* least
+    double* value           # the least cost of all rows so far, where the last piece begins here, without its price
+    double* sorted_values   # scratch of thin_out
+
+
+cdef void add_candidate(Candidates* candidates, const Prefix* prefix, Py_ssize_t row) noexcept nogil:
+    """The last piece may begin at this row, before which there are the rows of the prefix."""
+    cdef Py_ssize_t j, c = candidates.size
+    for j in range(candidates.d):
+        candidates.sums[j * candidates.capacity + c] = prefix.sums[j]
+    candidates.squares[c], candidates.weight[c] = prefix.squares, prefix.weight
+    candidates.least[c], candidates.row[c] = prefix.least, row
+    candidates.size += 1
+
+
+cdef void add_row(Prefix* prefix, const double* x, double w, const double* origin, Py_ssize_t d) noexcept nogil:
+    """The prefix has one row more, x of weight w; its least cost is not known yet."""
+    cdef Py_ssize_t j
+    cdef double difference, squared = 0.0
+    for j in range(d):
+        difference = x[j] - origin[j]
+        squared += difference * difference
+        prefix.sums[j] += w * difference
+    prefix.squares += w * squared
+    prefix.weight += w
+
+
+cdef Py_ssize_t evaluate(Candidates* candidates, const Prefix* prefix) noexcept nogil:
+    """Compute the values of all candidates at this prefix; returns the first that has the least.
+
+    The squared error of a piece is sum w ||x - origin||^2 - ||sum w (x - origin)||^2 / sum w, and each of the three
+    sums over the piece is a difference of prefixes.
+    """
+    cdef Py_ssize_t c, best = 0
+    cdef double weight, explained
+    cdef double* value = candidates.value
+    sc_squares(prefix.sums, candidates.d, candidates.sums, candidates.capacity, candidates.size, value)
+    for c in range(candidates.size):
+        weight = prefix.weight - candidates.weight[c]  # 0 where a heavy row before leaves nothing of light ones
+        explained = value[c] / weight if weight > 0.0 else 0.0
+        value[c] = candidates.least[c] + ((prefix.squares - candidates.squares[c]) - explained)
+    for c in range(candidates.size):
+        if value[c] < value[best]:
+            best = c
+    return best
+
+
+cdef void keep(Candidates* candidates, Py_ssize_t to, Py_ssize_t c) noexcept nogil:
+    """Candidate c is now number to."""
+    cdef Py_ssize_t j
+    if to == c:
+        return
+    for j in range(candidates.d):
+        candidates.sums[j * candidates.capacity + to] = candidates.sums[j * candidates.capacity + c]
+    candidates.squares[to], candidates.weight[to] = candidates.squares[c], candidates.weight[c]
+    candidates.least[to], candidates.value[to] = candidates.least[c], candidates.value[c]
+    candidates.row[to] = candidates.row[c]
+
+
+cdef void drop_above(Candidates* candidates, double limit) noexcept nogil:
+    """Drop candidates whose value is not below the limit."""
+    cdef Py_ssize_t c, kept = 0
+    for c in range(candidates.size):
+        if candidates.value[c] < limit:
+            keep(candidates, kept, c)
+            kept += 1
+    candidates.size = kept
+
+
 cdef int ascending(const void* a, const void* b) noexcept nogil:
     cdef double x = (<const double*> a)[0], y = (<const double*> b)[0]
     return (x > y) - (x < y)
 
 
-cdef struct Openings:       # rows at which the last piece may begin; the columns of the sums are room apart
-    Py_ssize_t size
-    Py_ssize_t room
-    Py_ssize_t d
-    double* sums            # d x room: of w (x - origin) of the rows before
-    double* squares         # of w ||x - origin||^2
-    double* weights         # of w
-    double* least           # the least cost of the rows before
-    double* value           # that of all rows so far, where the last piece begins here
-    double* scratch
-    Py_ssize_t* row
-
-
-cdef void keep(Openings* o, Py_ssize_t to, Py_ssize_t c) noexcept nogil:
-    """Opening c is now number to."""
-    cdef Py_ssize_t j
-    for j in range(o.d):
-        o.sums[j * o.room + to] = o.sums[j * o.room + c]
-    o.squares[to], o.weights[to], o.least[to] = o.squares[c], o.weights[c], o.least[c]
-    o.value[to], o.row[to] = o.value[c], o.row[c]
-
-
-cdef void drop_above(Openings* o, double limit) noexcept nogil:
-    """Forget openings whose value is not below the limit."""
-    cdef Py_ssize_t c, kept = 0
-    for c in range(o.size):
-        if o.value[c] < limit:
-            if kept < c:
-                keep(o, kept, c)
-            kept += 1
-    o.size = kept
-
-
-cdef void thin_out(Openings* o) noexcept nogil:
-    """Of the older half of the openings, forget half: those of the higher values, of equal ones the later."""
-    cdef Py_ssize_t c, kept = 0, old = o.size // 2, left = old // 2
-    cdef double highest         # of those that stay
+cdef void thin_out(Candidates* candidates) noexcept nogil:
+    """Of the older half of the candidates, drop half: those of the higher values, of equal ones the later."""
+    cdef Py_ssize_t c, kept = 0, old = candidates.size // 2, left = old // 2
+    cdef double highest         # value of those that stay
+    cdef double* value = candidates.value
     cdef bint stays
-    memcpy(o.scratch, o.value, old * sizeof(double))
-    qsort(o.scratch, old, sizeof(double), ascending)
-    highest = o.scratch[left - 1] if left > 0 else -HUGE_VAL
+    memcpy(candidates.sorted_values, value, old * sizeof(double))
+    qsort(candidates.sorted_values, old, sizeof(double), ascending)
+    highest = candidates.sorted_values[left - 1] if left > 0 else -HUGE_VAL
     for c in range(old):
-        left -= o.value[c] < highest
-    for c in range(o.size):     # left are now those equal to the highest
-        stays = c >= old or o.value[c] < highest
-        if not stays and o.value[c] == highest and left > 0:
+        left -= value[c] < highest
+    # left is now how many of those equal to the highest stay
+    for c in range(candidates.size):
+        stays = c >= old or value[c] < highest
+        if not stays and value[c] == highest and left > 0:
             stays = True
             left -= 1
         if stays:
-            if kept < c:
-                keep(o, kept, c)
+            keep(candidates, kept, c)
             kept += 1
-    o.size = kept
+    candidates.size = kept
+
+
+cdef void prune(Candidates* candidates, double least, Py_ssize_t most) noexcept nogil:
+    """Drop candidates that can be the best no more, once they are many, and more of them where ``most`` are left.
+
+    At any later row, a piece that begins after this one costs no more than one that goes on from a candidate whose
+    value is not below the least cost of the rows so far: splitting a piece does not raise squared errors.
+    """
+    cdef Py_ssize_t c, high = 0
+    for c in range(candidates.size):
+        high += candidates.value[c] >= least
+    if 4 * high > candidates.size or (high and candidates.size >= most):
+        drop_above(candidates, least)
+    if candidates.size >= most:
+        thin_out(candidates)
 
 
 def pieces(X, const Py_ssize_t[::1] begin, const double[::1] weight, const double[::1] origin, double price,
            Py_ssize_t most):
     """Where the pieces begin that minimize their squared errors about their own means plus price for each piece.
 
-    By dynamic programming, where openings that can be the best no more are dropped (PELT). As long as no more than
-    ``most`` openings are left at any row, this is the minimum; where there are more, half of the older half of them are
-    given up, those that are the worst now. Of openings of equal value the first is taken.
+    By dynamic programming over the row at which the last piece begins, where candidates that can be the best no more
+    are dropped. As long as no more than ``most`` of them are left at any row, this is the minimum; where there are
+    more, half of the older half of them are given up, those that are the worst now. Of candidates of equal value the
+    first is taken.
 
     X : IN array (n, d), float32 or float64, any strides;  weight : IN array (n,), or None: 1 each
     begin : IN array (m + 1,), where sequences begin, ascending from 0, and n
     origin : IN array (d,), near the rows: what sums are taken from
     price : > 0;  most : >= 4
     """
-    cdef Py_ssize_t i, j, c, q, best, high, n = X.shape[0], d = X.shape[1], room = most + 8, work = 0
+    cdef Py_ssize_t i, q, best, n = X.shape[0], d = X.shape[1], capacity = most + 8, work = 0
     cdef Rows rows = rows_of(X, weight, None)
-    cdef Openings o
-    cdef double w, t, squared, squares, weights, least, limit
+    cdef Candidates candidates
+    cdef Prefix prefix
     if origin.shape[0] != d or not 0.0 < price < HUGE_VAL or most < 4:
         raise ValueError(f"origin must have {d} entries, price be > 0, most >= 4, got {price}, {most}")
     check_begin(begin, n)
-    cdef Py_ssize_t[::1] last = np.zeros(n, dtype=np.intp)
-    cdef Py_ssize_t[::1] row = np.empty(room, dtype=np.intp)
-    cdef double[:, ::1] tables = np.empty((d + 5, room))
-    cdef double[::1] x = np.empty(d)
-    cdef double[::1] sums = np.empty(d)
+    cdef Py_ssize_t[::1] last = np.zeros(n, dtype=np.intp)  # where the last piece of the rows up to each begins
+    cdef Py_ssize_t[::1] row = np.empty(capacity, dtype=np.intp)
+    cdef double[:, ::1] tables = np.empty((d + 5, capacity))
+    cdef double[::1] x = np.empty(d), sums = np.empty(d)
     opens_array = np.zeros(n, dtype=bool)
     cdef unsigned char[::1] opens = opens_array.view(np.uint8)
-    o.room, o.d, o.row = room, d, &row[0]
-    o.sums, o.squares, o.weights = &tables[0, 0], &tables[d, 0], &tables[d + 1, 0]
-    o.least, o.value, o.scratch = &tables[d + 2, 0], &tables[d + 3, 0], &tables[d + 4, 0]
+    candidates.capacity, candidates.d, candidates.row, candidates.sums = capacity, d, &row[0], &tables[0, 0]
+    candidates.squares, candidates.weight, candidates.least = &tables[d, 0], &tables[d + 1, 0], &tables[d + 2, 0]
+    candidates.value, candidates.sorted_values = &tables[d + 3, 0], &tables[d + 4, 0]
+    prefix.sums = &sums[0]
     with nogil:
         for q in range(begin.shape[0] - 1):
-            o.size = 0
-            least = squares = weights = 0.0
+            candidates.size = 0
+            prefix.squares = prefix.weight = prefix.least = 0.0
             memset(&sums[0], 0, d * sizeof(double))
             for i in range(begin[q], begin[q + 1]):
-                for j in range(d):
-                    o.sums[j * room + o.size] = sums[j]
-                o.squares[o.size], o.weights[o.size], o.least[o.size] = squares, weights, least
-                o.row[o.size] = i
-                o.size += 1
+                add_candidate(&candidates, &prefix, i)
                 read_row(&rows, i, &x[0], 1)
-                w, squared = weight_of(&rows, i), 0.0
-                for j in range(d):
-                    t = x[j] - origin[j]
-                    squared += t * t
-                    sums[j] += w * t
-                squares += w * squared
-                weights += w
-                sc_squares(&sums[0], d, o.sums, room, o.size, o.value)
-                for c in range(o.size):
-                    t = weights - o.weights[c]  # 0 where a heavy row before leaves nothing of light ones
-                    o.value[c] = o.least[c] + ((squares - o.squares[c]) - (o.value[c] / t if t > 0.0 else 0.0))
-                best = 0
-                for c in range(o.size):
-                    if o.value[c] < o.value[best]:
-                        best = c
-                last[i], least = o.row[best], o.value[best] + price
-                limit, high = least, 0
-                for c in range(o.size):
-                    high += o.value[c] >= limit
-                if 4 * high > o.size or (high and o.size >= most):
-                    drop_above(&o, limit)
-                if o.size >= most:
-                    thin_out(&o)
-                poll_signals(&work, (o.size + 8) * (d + 4), WORK)
+                add_row(&prefix, &x[0], weight_of(&rows, i), &origin[0], d)
+                best = evaluate(&candidates, &prefix)
+                last[i], prefix.least = candidates.row[best], candidates.value[best] + price
+                prune(&candidates, prefix.least, most)
+                poll_signals(&work, (candidates.size + 8) * (d + 4), WORK)
+            # from the end of the sequence back: where the last piece begins, the one before it ends
             i = begin[q + 1]
             while i > begin[q]:
                 i = last[i - 1]

@@ -12,8 +12,8 @@
 enum { SV_PANEL = 12 }; /* centers whose values lie side by side; a multiple of every block of _tile.h */
 
 /* Above every real score: data are scaled into [-1, 1] before they come here. */
-#define HUGE_SCORE_f 1e30f
-#define HUGE_SCORE_d 1e30
+#define HUGE_DISTANCE_f 1e30f
+#define HUGE_DISTANCE_d 1e30
 
 /* One ulp or more outward, so that bounds stay bounds after float32 rounding. */
 #define SV_UP(x) ((x) * (float)SV_ROUND_UP)
@@ -94,8 +94,8 @@ static ptrdiff_t sv_list(ptrdiff_t n, const unsigned char *flag, unsigned short 
 
 SV_CHOOSE(tile_top2_f)
 SV_CHOOSE(tile_top2_d)
-SV_CHOOSE(tile_scores_f)
-SV_CHOOSE(tile_scores_d)
+SV_CHOOSE(tile_distances_f)
+SV_CHOOSE(tile_distances_d)
 SV_CHOOSE(sv_images)
 SV_CHOOSE(sv_upper)
 SV_CHOOSE(sv_filter_again)

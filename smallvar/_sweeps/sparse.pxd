@@ -1,18 +1,15 @@
-"""Deciding distances of sparse rows, for what takes them all at once."""
+"""Distances of sparse rows, for the sweeps over nearest centers. See sparse.pyx."""
 
 from smallvar._sweeps.rows cimport Rows
+from smallvar._sweeps.state cimport Backend, State
 
+cdef extern from "_sparse.h" nogil:
+    enum:
+        SPARSE_PAD "CSR_PAD"        # numbers that a table has more than centers, as vectors may reach beyond
+        TILE_ROWS "CSR_LANES"       # rows whose exact distances are computed side by side
 
-cdef struct Tiling:         # deciding distances of all points
-    const Rows* rows
-    const double* center    # one of d; or those of the labels:
-    const int* label
-    const Py_ssize_t* member    # points, those of equal labels together
-    Py_ssize_t n
-    char* tiles             # of each slot, CSR_LANES x d zeros
-    Py_ssize_t tile_size
-    double* out             # n
-
-
-cdef Py_ssize_t tile_numbers(Py_ssize_t d) noexcept nogil  # of float64, for rows of d columns
-cdef void tile_item(void* context, Py_ssize_t block, int slot) noexcept nogil
+cdef const Backend* sparse_backend() noexcept nogil
+cdef void exact_distances_of_chunk(
+    const Rows* rows, const double* centers, const int* labels, const Py_ssize_t* order, Py_ssize_t chunk,
+    double* tile, double* out
+) noexcept nogil

@@ -1,43 +1,21 @@
-"""Sweeps of DP-means over sparse rows: the same labels as over the dense array of the same numbers.
+"""Distances of sparse rows to centers, so that labels are those of the dense array of the same numbers.
 
-A row is scored against all centers at once: the table of scores has a row for each column of the data, with the values
-of all centers side by side, and each stored entry adds its multiple of one of them. As for dense rows, decisions that
-are closer than the error of the scores are taken again: first by ``near``, good to some roundings, then, where that is
-not enough, by the deciding arithmetic on the expanded row. An entry that is not stored adds nothing to a squared norm
-or to a sum of rows, as a 0 would (see Layout in sums.pyx), so these are the same bits.
+A row is compared with all centers at once: packed centers have a row for each column of the data, with the values of
+all centers side by side, and each stored entry of the data adds its multiple of one of them (Gustavson's product).
+Where such approximate distances do not decide, ``near_distance`` does, which is good to some roundings; where that is
+not enough, the exact distance of the expanded row. An entry that is not stored adds nothing to a squared norm or to a
+sum of rows, as a 0 would (see Layout in sums.pyx), so these are the same bits.
 """
 
+from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, sqrt
-from libc.stdint cimport int64_t, uintptr_t
-from libc.string cimport memset
 
-from smallvar._sweeps.dpmeans cimport DPSweep
-from smallvar._sweeps.pool cimport PAYS, run
-from smallvar._sweeps.restless cimport choose_restless
-from smallvar._sweeps.rows cimport entries_of, entry, poll_signals, weight_of
-from smallvar._sweeps.state cimport (
-    BIG, CHUNK, WORK, State, is_far, list_far, lower, record_move, set_lower, squared_distance, tile_of, upper,
-)
-from smallvar._sweeps.sums cimport WIDE_DIGITS, move_entries, sums_t, wide_add
-from smallvar._sweeps.tolerances cimport (
-    BOUND_AT_CENTER, DISTANCE_MARGIN, FARTHEST_MARGIN, ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, SCORE_UNDERFLOW,
-)
-
-import os
-
-import numpy as np
-
-cdef extern from "simd.h" nogil:
-    Py_ssize_t sv_list(Py_ssize_t, const unsigned char*, unsigned short*)
-    void sv_filter(Py_ssize_t, float*, float*, const int*, const float*, const float*, const float*, float,
-                   unsigned char*)
-    void sv_filter_opened(Py_ssize_t, float*, float*, const int*, const float*, const float*, const float*,
-                          const float*, const float*, const double*, int, double, unsigned char*)
+from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
+from smallvar._sweeps.rows cimport Rows, entries_of, entry
+from smallvar._sweeps.state cimport CHUNK, Backend, Batch, Packed, State, memory_of, squared_distance
+from smallvar._sweeps.tolerances cimport PRODUCT_UNDERFLOW, ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE
 
 cdef extern from "_sparse.h" nogil:
-    enum:
-        CSR_PAD
-        CSR_LANES
     void csr_scores_ff(const float*, const int*, Py_ssize_t, double, const float*, Py_ssize_t, const float*,
                        Py_ssize_t, float*)
     void csr_scores_df(const double*, const int*, Py_ssize_t, double, const float*, Py_ssize_t, const float*,
@@ -51,639 +29,336 @@ cdef extern from "_sparse.h" nogil:
     void csr_tile(const double*, const double*, Py_ssize_t, double*)
 
 cdef enum:
-    COLUMNS = 64        # of the data, whose rows of the table of scores are one item
-    TABLES = 6          # numbers of 8 bytes for each center and column, of all there is, at most
+    COLUMNS = 64        # columns of the data that a thread packs at a time
 
 cdef extern from *:
     """
     #define SMALLVAR_DISTANCE_UNDERFLOW 1e-300
     #define SMALLVAR_OBJECTIVE_ROUNDING 1e-11
     """
-    # a squared distance, added to the error bound of ``near``: what float64 loses where products underflow
+    # a squared distance, added to the error of near_distance: what float64 loses where products underflow
     const double DISTANCE_UNDERFLOW "SMALLVAR_DISTANCE_UNDERFLOW"
     # of a squared distance: what rounding may take from one in the objective; beyond, it is computed exactly
     const double OBJECTIVE_ROUNDING "SMALLVAR_OBJECTIVE_ROUNDING"
 
 
-cdef struct View:           # what the items of loops need beside the state
-    State* s
-    Py_ssize_t stride       # numbers of a row of the table of scores, one for each center there is room for
-    double* square          # of each center, its squared norm
-    double* scores          # of each slot, stride + CSR_PAD numbers
-    Py_ssize_t n_before     # centers at the start of the sweep
+# ---- single distances ------------------------------------------------------------------------------------------------
 
 
-# ---- distances -------------------------------------------------------------------------------------------------------
+cdef double near_distance(const State* state, Py_ssize_t i, Py_ssize_t k, double* error) noexcept nogil:
+    """||x_i - c_k||^2 from the stored entries S alone: sum_S (x_j - c_j)^2 + (||c||^2 - sum_S c_j^2).
 
-
-cdef double near(const View* v, Py_ssize_t i, Py_ssize_t k, double* error) noexcept nogil:
-    """||x_i - c_k||^2 from the stored entries alone.
-
-    OUT error : how far that may be from the deciding distance, which carries d + 2 roundings itself
+    OUT error : how far that may be from the exact distance, which carries d + 2 roundings itself
     """
-    cdef const State* s = v.s
-    cdef const double* c = s.c + k * s.d
-    cdef Py_ssize_t stop, start = entries_of(&s.rows, i, &stop), m
-    cdef double apart = 0.0, inside = 0.0, x, y, distance
+    cdef const Rows* rows = &state.points.rows
+    cdef const double* c = state.centers.coordinates + k * state.points.d
+    cdef Py_ssize_t stop, start = entries_of(rows, i, &stop), m
+    cdef double apart = 0.0, inside = 0.0, norm = state.centers.squared_norms[k], x, y, distance
     for m in range(start, stop):
-        y = c[s.rows.column[m]]
-        x = entry(&s.rows, m) - y
+        y = c[rows.column[m]]
+        x = entry(rows, m) - y
         apart += x * x
         inside += y * y
-    distance = max(0.0, apart + (v.square[k] - inside))
-    error[0] = 2.0 * ROUNDOFF_DOUBLE * ((s.d + 8) * distance + 4.0 * (stop - start + 8) * (apart + v.square[k]))
-    error[0] += DISTANCE_UNDERFLOW
+    distance = max(0.0, apart + (norm - inside))
+    error[0] = 2.0 * ROUNDOFF_DOUBLE * (
+        (state.points.d + 8) * distance + 4.0 * (stop - start + 8) * (apart + norm)
+    ) + DISTANCE_UNDERFLOW
     return distance
 
 
-cdef double exact(const View* v, Py_ssize_t i, Py_ssize_t k, double* buffer) noexcept nogil:
-    """The deciding distance.  INOUT buffer: d zeros."""
-    cdef const State* s = v.s
-    cdef Py_ssize_t stop, start = entries_of(&s.rows, i, &stop), m
+cdef double exact_distance(const State* state, Py_ssize_t i, Py_ssize_t k, int thread) noexcept nogil:
+    """The exact squared distance, of the row expanded into the thread's memory, which is zero before and after."""
+    cdef const Rows* rows = &state.points.rows
+    cdef double* row = <double*> memory_of(state, thread)
+    cdef Py_ssize_t stop, start = entries_of(rows, i, &stop), m, d = state.points.d
     cdef double distance
     for m in range(start, stop):
-        buffer[s.rows.column[m]] = entry(&s.rows, m)
-    distance = squared_distance(<const double*> buffer, 1, s.c + k * s.d, s.d)
+        row[rows.column[m]] = entry(rows, m)
+    distance = squared_distance(<const double*> row, 1, state.centers.coordinates + k * d, d)
     for m in range(start, stop):
-        buffer[s.rows.column[m]] = 0.0
+        row[rows.column[m]] = 0.0
     return distance
 
 
-cdef bint nearer(
-    const View* v, Py_ssize_t i, Py_ssize_t a, Py_ssize_t b, double* buffer
+cdef void distances(
+    const State* state, Py_ssize_t i, Py_ssize_t first, Py_ssize_t last, double* out, double* error
 ) noexcept nogil:
-    """Whether center a is nearer than center b, by the deciding distances."""
-    cdef double e, f, t = near(v, i, a, &e), u = near(v, i, b, &f)
-    if t + e < u - f:
-        return True
-    if t - e > u + f:
-        return False
-    return exact(v, i, a, buffer) < exact(v, i, b, buffer)
+    """Squared distances of point i to centers first..last-1, good to some roundings."""
+    cdef Py_ssize_t k
+    for k in range(first, last):
+        out[k - first] = near_distance(state, i, k, &error[k - first])
 
 
-cdef bint far(const View* v, Py_ssize_t i, Py_ssize_t k, double* buffer) noexcept nogil:
-    """is_far for the deciding distance of center k."""
-    cdef double e, t = near(v, i, k, &e), w = weight_of(&v.s.rows, i)
-    if w * (t + e) < v.s.lam or t + e < v.s.rounding:
-        return False
-    if w * (t - e) > v.s.lam and t - e > v.s.rounding:
-        return True
-    return is_far(v.s, i, exact(v, i, k, buffer))
-
-
-# ---- nearest centers -------------------------------------------------------------------------------------------------
-
-
-cdef struct Scored:         # a point against a range of centers
-    double squares          # ||x||^2, scaled
-    double error            # of squares + score
-    double first            # the least score
-    double second
-    int best                # the center that has the least one, counted from the first of the range
-
-
-cdef void score(const View* v, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t k1, double* scores, Scored* out) noexcept nogil:
-    """Scores of centers k0..k1-1, as numbers of the type of the table."""
-    cdef const State* s = v.s
-    cdef Py_ssize_t stop, start = entries_of(&s.rows, i, &stop), m, size
-    cdef const int* column = s.rows.column + start
-    cdef const float* x = <const float*> s.rows.x + start
-    cdef const double* y = <const double*> s.rows.x + start
-    cdef const float* table = <const float*> s.scaled + k0
-    cdef const double* wide = <const double*> s.scaled + k0
-    cdef const float* norm = <const float*> s.norm + k0
-    cdef const double* wide_norm = <const double*> s.norm + k0
-    cdef double[2] least
-    cdef double t
-    out.squares = 0.0
-    for m in range(start, stop):
-        t = entry(&s.rows, m) * s.scale
-        out.squares += t * t
-    size = stop - start
-    if s.single:
-        if s.rows.single:
-            csr_scores_ff(x, column, size, s.scale, table, v.stride, norm, k1 - k0, <float*> scores)
-        else:
-            csr_scores_df(y, column, size, s.scale, table, v.stride, norm, k1 - k0, <float*> scores)
-        out.best = csr_least_f(<float*> scores, k1 - k0, least)
-    else:
-        if s.rows.single:
-            csr_scores_fd(x, column, size, s.scale, wide, v.stride, wide_norm, k1 - k0, scores)
-        else:
-            csr_scores_dd(y, column, size, s.scale, wide, v.stride, wide_norm, k1 - k0, scores)
-        out.best = csr_least_d(scores, k1 - k0, least)
-    out.first, out.second = least[0], least[1]
-    # as error_bound in scores.pyx, but for the chain, which has as many terms as there are entries
-    t = s.longest + 2.0 * sqrt(out.squares * s.longest)
-    out.error = (size + 8) * (ROUNDOFF_SINGLE if s.single else ROUNDOFF_DOUBLE) * t + SCORE_UNDERFLOW * (size + 1)
-    out.error += (s.d + 8) * 4.0 * ROUNDOFF_DOUBLE * (out.squares + s.longest)
-
-
-cdef inline double score_of(const View* v, const double* scores, Py_ssize_t k) noexcept nogil:
-    return (<const float*> scores)[k] if v.s.single else scores[k]
-
-
-cdef int decide(
-    const View* v, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t k1, const double* scores, double bar, double* buffer
+cdef void assigned_distances(
+    const State* state, Py_ssize_t start, const unsigned short* offsets, Py_ssize_t n, const int* centers, double* out
 ) noexcept nogil:
-    """Nearest of those centers k0..k1-1 whose scores are not above the bar, by deciding distances; first at a tie."""
-    cdef Py_ssize_t k, candidates = 0, best = k0
-    cdef double t, error, least = HUGE_VAL, bound = HUGE_VAL
-    for k in range(k0, k1):
-        if not score_of(v, scores, k - k0) > bar:
-            t = near(v, i, k, &error)
-            bound = min(bound, t + error)
-    for k in range(k0, k1):
-        if not score_of(v, scores, k - k0) > bar:
-            t = near(v, i, k, &error)
-            if t - error <= bound:
-                candidates += 1
-                best = k
-    if candidates == 1:
-        return <int> best
-    for k in range(k0, k1):
-        if not score_of(v, scores, k - k0) > bar:
-            t = near(v, i, k, &error)
-            if t - error <= bound:
-                t = exact(v, i, k, buffer)
-                if t < least:
-                    least = t
-                    best = k
-    return <int> best
+    """Squared distances of points start + offsets to one center each, or slightly more."""
+    cdef Py_ssize_t q
+    cdef double error
+    for q in range(n):
+        out[q] = near_distance(state, start + offsets[q], centers[q], &error)
+        out[q] += error
 
 
-cdef void assign_point(
-    const View* v, Py_ssize_t i, Py_ssize_t chunk, double* scores, double* buffer, unsigned char* flag
-) noexcept nogil:
-    """Nearest of all centers."""
-    cdef State* s = v.s
-    cdef Scored a
-    cdef int label
-    cdef double square
-    score(v, i, 0, s.k, scores, &a)
-    label = a.best
-    if not a.second - a.first > 2.0 * a.error:
-        s.n_exact[chunk] += 1
-        label = decide(v, i, 0, s.k, scores, a.first + 2.0 * a.error, buffer)
-    if label != s.label[i]:
-        record_move(s, i, label)
-    square = max(0.0, a.squares + score_of(v, scores, label) + a.error)
-    if s.u != NULL:
-        s.u[i] = upper(square, 1.0)
-        set_lower(s, i, lower(a.squares + a.second - a.error))
-    if s.seek:
-        # w distance, scaled, is below this
-        square *= weight_of(&s.rows, i)
-        if not square < s.lam * s.scale * s.scale * (1.0 - DISTANCE_MARGIN) and far(v, i, label, buffer):
-            flag[i - chunk * CHUNK] = 2
+cdef double square_about(const Rows* rows, Py_ssize_t i, const double* place) noexcept nogil:
+    """Squared distance of the stored entries of a row from a place that is 0 elsewhere."""
+    cdef Py_ssize_t stop, m = entries_of(rows, i, &stop)
+    cdef double total = 0.0, t
+    while m < stop:
+        t = entry(rows, m) - place[rows.column[m]]
+        total += t * t
+        m += 1
+    return total
 
 
-cdef void assign_chunk(const View* v, Py_ssize_t chunk, double* scores, double* buffer) noexcept nogil:
-    """Nearest centers of one chunk."""
-    cdef State* s = v.s
-    cdef unsigned char flag[CHUNK]
-    cdef unsigned short listed[CHUNK + 8]  # sv_list may write 8 entries too many
-    cdef Py_ssize_t start = chunk * CHUNK, size = min(<Py_ssize_t> CHUNK, s.n - start), q, i, n_listed
-    cdef double distance, error
-    s.n_moved[chunk] = 0
-    s.n_far[chunk] = 0
-    s.n_searched[chunk] = 0
-    s.n_exact[chunk] = 0
-    # bounds say nothing about centers that were opened in this sweep
-    if s.lazy and s.k == v.n_before:
-        if s.seek and s.rows.weight != NULL:
-            sv_filter_opened(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.h, s.hd, s.fresh,
-                             s.rows.weight + start, True, s.limit, flag)
-        else:
-            sv_filter(size, s.u + start, s.l + start, s.label + start, s.p, s.r, s.h, <float> s.limit, flag)
-        n_listed = sv_list(size, flag, listed)
-        memset(flag, 0, size)
-        for q in range(n_listed):
-            i = start + listed[q]
-            distance = near(v, i, s.label[i], &error)
-            s.u[i] = upper(distance + error, s.scale)
-            if not s.u[i] < s.l[i]:
-                assign_point(v, i, chunk, scores, buffer, flag)
-                s.n_searched[chunk] += s.k
-            elif s.seek and far(v, i, s.label[i], buffer):
-                flag[listed[q]] = 2
-    else:
-        memset(flag, 0, size)
-        for i in range(start, start + size):
-            assign_point(v, i, chunk, scores, buffer, flag)
-        s.n_searched[chunk] = size * s.k
-    if s.seek:
-        list_far(s, chunk, flag, size)
-    if s.farthest:
-        farthest_of_chunk(v, chunk, buffer)
-
-
-cdef void farthest_of_chunk(const View* v, Py_ssize_t chunk, double* buffer) noexcept nogil:
-    """The point with the largest weighted distance beyond lam, the first of them at a tie."""
-    cdef State* s = v.s
-    cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(s.n, start + CHUNK), m
-    cdef double distance, error, w, bar = s.lam, best = s.lam, square = s.scale * s.scale * (1.0 - FARTHEST_MARGIN)
-    cdef double most[CHUNK]
-    s.farthest_index[chunk] = -1
-    for i in range(start, stop):  # which points may be it
-        m = i - start
-        w = weight_of(&s.rows, i)
-        most[m] = -1.0
-        if not w * <double> s.u[i] * <double> s.u[i] >= bar * square:
-            continue
-        distance = near(v, i, s.label[i], &error)
-        most[m] = w * (distance + error)
-        s.u[i] = upper(distance + error, s.scale)
-        if distance - error > s.rounding:
-            bar = max(bar, w * (distance - error))
-    for i in range(start, stop):
-        if most[i - start] >= bar:
-            distance = exact(v, i, s.label[i], buffer)
-            if not is_far(s, i, distance):
-                continue
-            distance *= weight_of(&s.rows, i)
-            if distance > best:
-                best = distance
-                s.farthest_index[chunk] = i
-    s.farthest_distance[chunk] = best
-
-
-# ---- items of the loops that threads share out -----------------------------------------------------------------------
-
-
-cdef inline double* scores_of(const View* v, int slot) noexcept nogil:
-    """The memory for scores of the thread that has this slot."""
-    return v.scores + slot * (v.stride + CSR_PAD)
-
-
-cdef struct Assigning:
-    const View* v
-    # for attract_item
-    Py_ssize_t start
-    Py_ssize_t stop
-    Py_ssize_t k0
-    const Py_ssize_t* creator
-
-
-cdef void assign_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const View* v = (<const Assigning*> context).v
-    assign_chunk(v, c, scores_of(v, slot), <double*> tile_of(v.s, slot))
-
-
-cdef void attract_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    """Points that come after the creators of new centers are compared with these."""
-    cdef const Assigning* a = <const Assigning*> context
-    cdef const View* v = a.v
-    cdef State* s = v.s
-    cdef double* scores = scores_of(v, slot)
-    cdef double* buffer = <double*> tile_of(s, slot)
-    cdef Py_ssize_t i, seen = 0, n_new = s.k - a.k0
-    cdef Scored found
-    cdef double distance, error
+cdef void squares(const State* state, Py_ssize_t chunk, const double* place, double* out, int thread) noexcept nogil:
+    """Squared distances of a chunk's points to their centers, or to one place where that is not NULL."""
+    cdef Py_ssize_t start = chunk * CHUNK, i
+    cdef double t, error
     cdef int z
-    for i in range(max(a.start, c * CHUNK), min(a.stop, (c + 1) * CHUNK)):
-        while seen < n_new and a.creator[seen] < i:
-            seen += 1
-        if seen == 0 or s.label[i] >= a.k0:
-            continue  # nothing opened yet, or it got its label in the ordered pass
-        score(v, i, a.k0, a.k0 + seen, scores, &found)
-        if found.squares + found.first - found.error > <double> s.u[i] * <double> s.u[i]:
+    for i in range(start, min(state.points.n, start + CHUNK)):
+        if place != NULL:
+            t = square_about(&state.points.rows, i, place)
+        else:
+            z = state.points.labels[i]
+            t = near_distance(state, i, z, &error)
+            if error > 2.0 * ROUNDOFF_DOUBLE * (state.points.d + 8) * t + OBJECTIVE_ROUNDING * t:
+                t = exact_distance(state, i, z, thread)
+        out[i - start] = t
+
+
+# ---- distances of one row to many centers ----------------------------------------------------------------------------
+
+
+cdef void approximate(
+    const State* state, Py_ssize_t i, const Packed* packed, Py_ssize_t first, Py_ssize_t last, double* out
+) noexcept nogil:
+    """||c||^2 - 2 x . c of centers first..last-1, in the frame.
+
+    OUT out : numbers of the type of the packed centers, SPARSE_PAD more than centers
+    """
+    cdef const Rows* rows = &state.points.rows
+    cdef Py_ssize_t stop, start = entries_of(rows, i, &stop), n = stop - start, count = last - first
+    cdef Py_ssize_t stride = packed.stride
+    cdef const int* column = rows.column + start
+    cdef const float* x = <const float*> rows.x + start
+    cdef const double* x_double = <const double*> rows.x + start
+    cdef const float* values = <const float*> packed.values + first
+    cdef const double* values_double = <const double*> packed.values + first
+    cdef const float* norms = <const float*> packed.norms + first
+    cdef const double* norms_double = <const double*> packed.norms + first
+    cdef double scale = state.frame.scale
+    if state.centers.single and rows.single:
+        csr_scores_ff(x, column, n, scale, values, stride, norms, count, <float*> out)
+    elif state.centers.single:
+        csr_scores_df(x_double, column, n, scale, values, stride, norms, count, <float*> out)
+    elif rows.single:
+        csr_scores_fd(x, column, n, scale, values_double, stride, norms_double, count, out)
+    else:
+        csr_scores_dd(x_double, column, n, scale, values_double, stride, norms_double, count, out)
+
+
+cdef inline double* distances_of(const State* state, int thread) noexcept nogil:
+    """The thread's memory for one distance to each center."""
+    return state.scratch.distances + thread * state.scratch.stride
+
+
+cdef double square_of(const State* state, Py_ssize_t i) noexcept nogil:
+    """||x||^2 in the frame."""
+    cdef Py_ssize_t stop, m = entries_of(&state.points.rows, i, &stop)
+    cdef double total = 0.0, t
+    while m < stop:
+        t = entry(&state.points.rows, m) * state.frame.scale
+        total += t * t
+        m += 1
+    return total
+
+
+cdef void two_nearest(
+    const State* state, Batch* batch, const Packed* packed, Py_ssize_t first, Py_ssize_t last, int thread
+) noexcept nogil:
+    """The two nearest of centers first..last-1 to each point of a batch, approximately.
+
+    The error is that of dense.pyx, but for the chain, which has as many terms as there are entries.
+    """
+    cdef double* out = distances_of(state, thread)
+    cdef double roundoff = ROUNDOFF_SINGLE if state.centers.single else ROUNDOFF_DOUBLE
+    cdef double[2] least
+    cdef double square, size, largest = state.centers.largest_norm
+    cdef Py_ssize_t m, i, stop, n
+    for m in range(batch.size):
+        i = batch.points[m]
+        n = -entries_of(&state.points.rows, i, &stop)
+        n += stop
+        square = square_of(state, i)
+        approximate(state, i, packed, first, last, out)
+        if state.centers.single:
+            batch.nearest[m] = <int> first + csr_least_f(<float*> out, last - first, least)
+        else:
+            batch.nearest[m] = <int> first + csr_least_d(out, last - first, least)
+        size = largest + 2.0 * sqrt(square * largest)
+        batch.least[m], batch.second[m] = square + least[0], square + least[1]
+        batch.error[m] = (n + 8) * roundoff * size + PRODUCT_UNDERFLOW * (n + 1)
+        batch.error[m] += (state.points.d + 8) * 4.0 * ROUNDOFF_DOUBLE * (square + largest)
+
+
+cdef bint is_candidate(const State* state, const double* out, Py_ssize_t k, double cutoff) noexcept nogil:
+    return not ((<const float*> out)[k] if state.centers.single else out[k]) > cutoff
+
+
+cdef void nearest_exactly(
+    const State* state, Batch* batch, const double* cutoffs, Py_ssize_t first, Py_ssize_t last, int thread
+) noexcept nogil:
+    """The nearest of centers first..last-1 in exact arithmetic, the lowest index at a tie, and about its distance."""
+    cdef double* out = distances_of(state, thread)
+    cdef Py_ssize_t m, i, k, n_left
+    cdef double bound, distance, error, least, cutoff
+    for m in range(batch.size):
+        i = batch.points[m]
+        approximate(state, i, &state.centers.packed, first, last, out)
+        cutoff = cutoffs[m] - square_of(state, i)
+        bound = HUGE_VAL        # the nearest center is no farther than this
+        for k in range(first, last):
+            if is_candidate(state, out, k - first, cutoff):
+                distance = near_distance(state, i, k, &error)
+                if distance + error < bound:
+                    bound, batch.nearest[m] = distance + error, <int> k
+        n_left = 0
+        for k in range(first, last):
+            if is_candidate(state, out, k - first, cutoff):
+                n_left += near_distance(state, i, k, &error) - error <= bound
+        batch.assigned[m] = bound
+        if n_left == 1:
             continue
-        z = <int> a.k0 + found.best
-        if not found.second - found.first > 2.0 * found.error:
-            z = decide(v, i, a.k0, a.k0 + seen, scores, found.first + 2.0 * found.error, buffer)
-        if nearer(v, i, z, s.label[i], buffer):
-            s.label[i] = z
-            distance = near(v, i, z, &error)
-            s.u[i] = upper(distance + error, s.scale)
+        least = HUGE_VAL
+        for k in range(first, last):
+            if is_candidate(state, out, k - first, cutoff) and near_distance(state, i, k, &error) - error <= bound:
+                distance = exact_distance(state, i, k, thread)
+                if distance < least:
+                    least, batch.nearest[m] = distance, <int> k
+        batch.assigned[m] = least
 
 
-cdef void lower_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    """The last center has become one of the others of every point that it is not the own one of."""
-    cdef const View* v = (<const Assigning*> context).v
-    cdef State* s = v.s
-    cdef Py_ssize_t i
-    cdef Scored found
-    for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
-        if s.label[i] != s.k - 1:
-            score(v, i, s.k - 1, s.k, scores_of(v, slot), &found)
-            s.l[i] = min(s.l[i], lower(found.squares + found.first - found.error))
+# ---- packed centers: a row for each column of the data ---------------------------------------------------------------
 
 
-cdef struct Placing:
-    View* v
-
-
-cdef void place_norm_item(void* context, Py_ssize_t k, int slot) noexcept nogil:
-    """The squared norm of center k, compensated, so that it is as good as one rounding."""
-    cdef View* v = (<Placing*> context).v
-    cdef const double* c = v.s.c + k * v.s.d
+cdef void pack_norm(State* state, Py_ssize_t k) noexcept nogil:
+    """The squared norm of center k by compensated summation (Kahan), so that it is as good as one rounding."""
+    cdef const double* c = state.centers.coordinates + k * state.points.d
     cdef double total = 0.0, lost = 0.0, t, y
     cdef Py_ssize_t j
-    for j in range(v.s.d):
+    for j in range(state.points.d):
         y = c[j] * c[j] - lost
         t = total + y
         lost = (t - total) - y
         total = t
-    v.square[k] = total
-    total *= v.s.scale * v.s.scale
-    if v.s.single:
-        (<float*> v.s.norm)[k] = <float> total
+    state.centers.squared_norms[k] = total
+    total *= state.frame.scale * state.frame.scale
+    if state.centers.single:
+        (<float*> state.centers.packed.norms)[k] = <float> total
     else:
-        (<double*> v.s.norm)[k] = total
+        (<double*> state.centers.packed.norms)[k] = total
 
 
-cdef void place_item(void* context, Py_ssize_t block, int slot) noexcept nogil:
-    """Rows of the table of scores from the centers."""
-    cdef View* v = (<Placing*> context).v
-    cdef State* s = v.s
-    cdef Py_ssize_t j0 = block * COLUMNS, j1 = min(s.d, j0 + COLUMNS), k, j
-    cdef double factor = -2.0 * s.scale
-    if s.single:
-        for k in range(s.k):
-            for j in range(j0, j1):
-                (<float*> s.scaled)[j * v.stride + k] = <float> (factor * s.c[k * s.d + j])
+cdef void pack_columns(State* state, Py_ssize_t block, Py_ssize_t first) noexcept nogil:
+    """The values of centers from ``first`` on in a block of COLUMNS columns."""
+    cdef Py_ssize_t begin = block * COLUMNS, end = min(state.points.d, begin + COLUMNS), k, j
+    cdef Py_ssize_t d = state.points.d, stride = state.centers.packed.stride
+    cdef const double* c = state.centers.coordinates
+    cdef double factor = -2.0 * state.frame.scale
+    if state.centers.single:
+        for k in range(first, state.centers.n):
+            for j in range(begin, end):
+                (<float*> state.centers.packed.values)[j * stride + k] = <float> (factor * c[k * d + j])
     else:
-        for k in range(s.k):
-            for j in range(j0, j1):
-                (<double*> s.scaled)[j * v.stride + k] = factor * s.c[k * s.d + j]
+        for k in range(first, state.centers.n):
+            for j in range(begin, end):
+                (<double*> state.centers.packed.values)[j * stride + k] = factor * c[k * d + j]
 
 
-cdef struct Squares:
-    const View* v
-    const double* about     # d: squared distances are from there; NULL: from the own centers
-    int64_t* digits         # of each slot: an exact sum
+cdef void pack(State* state, Py_ssize_t first, int threads) noexcept nogil:
+    """Pack the centers from ``first`` on, after they have changed."""
+    cdef Py_ssize_t k, block, n = state.centers.n, blocks = (state.points.d + COLUMNS - 1) // COLUMNS
+    cdef double square = state.frame.scale * state.frame.scale
+    cdef ParallelLoop loop = begin_loop(n - first, threads)
+    if loop.threads == 1:
+        for k in range(first, n):
+            pack_norm(state, k)
+    else:
+        for k in prange(first, n, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            pack_norm(state, k)
+    end_loop(&loop)
+    loop = begin_loop(blocks, threads)
+    if loop.threads == 1:
+        for block in range(blocks):
+            pack_columns(state, block, first)
+    else:
+        for block in prange(blocks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            pack_columns(state, block, first)
+    end_loop(&loop)
+    if first == 0:
+        state.centers.largest_norm = 0.0
+    for k in range(first, n):
+        state.centers.largest_norm = max(state.centers.largest_norm, state.centers.squared_norms[k] * square)
 
 
-cdef void squares_item(void* context, Py_ssize_t c, int slot) noexcept nogil:
-    cdef const Squares* a = <const Squares*> context
-    cdef const State* s = a.v.s
-    cdef double[CHUNK] square
-    cdef Py_ssize_t i, m, stop, start = c * CHUNK, size = min(s.n - start, <Py_ssize_t> CHUNK)
-    cdef double t, error
-    for i in range(start, start + size):
-        if a.about != NULL:
-            t = 0.0
-            m = entries_of(&s.rows, i, &stop)
-            while m < stop:
-                error = entry(&s.rows, m) - a.about[s.rows.column[m]]
-                t += error * error
-                m += 1
-        else:
-            t = near(a.v, i, s.label[i], &error)
-            if error > 2.0 * ROUNDOFF_DOUBLE * (s.d + 8) * t + OBJECTIVE_ROUNDING * t:
-                t = exact(a.v, i, s.label[i], <double*> tile_of(s, slot))
-        square[i - start] = t * weight_of(&s.rows, i)
-    wide_add(a.digits + slot * WIDE_DIGITS, square, size)
+cdef Backend SPARSE = Backend(
+    two_nearest, nearest_exactly, distances, assigned_distances, exact_distance, squares, pack, NULL, NULL
+)
 
 
-cdef struct Members:        # points by clusters
-    const State* s
-    const sums_t* sums
-    const Py_ssize_t* first     # k + 1: where the members of each cluster begin
-    const Py_ssize_t* member    # points, or ~point where one has left
+cdef const Backend* sparse_backend() noexcept nogil:
+    return &SPARSE
 
 
-cdef void add_item(void* context, Py_ssize_t k, int slot) noexcept nogil:
-    cdef const Members* a = <const Members*> context
-    cdef Py_ssize_t m
-    for m in range(a.first[k], a.first[k + 1]):
-        if a.member[m] < 0:
-            move_entries(&a.s.rows, ~a.member[m], <int> k, -1.0, a.sums)
-        else:
-            move_entries(&a.s.rows, a.member[m], <int> k, 1.0, a.sums)
+# ---- exact distances of all points -----------------------------------------------------------------------------------
 
 
-cdef Py_ssize_t tile_numbers(Py_ssize_t d) noexcept nogil:
-    return CSR_LANES * d
-
-
-cdef void flush_tile(
-    const Tiling* a, double* tile, const Py_ssize_t* point, Py_ssize_t size, const double* center
+cdef void finish_tile(
+    const Rows* rows, const double* center, const Py_ssize_t* points, Py_ssize_t n, double* tile, double* out
 ) noexcept nogil:
     """Distances of the points of a tile, which is all zero afterward."""
-    cdef double out[CSR_LANES]
+    cdef double[TILE_ROWS] distance
     cdef Py_ssize_t lane, m, stop
-    csr_tile(tile, center, a.rows.d, out)
-    for lane in range(size):
-        a.out[point[lane]] = out[lane]
-        m = entries_of(a.rows, point[lane], &stop)
+    csr_tile(tile, center, rows.d, distance)
+    for lane in range(n):
+        out[points[lane]] = distance[lane]
+        m = entries_of(rows, points[lane], &stop)
         while m < stop:
-            tile[a.rows.column[m] * CSR_LANES + lane] = 0.0
+            tile[rows.column[m] * TILE_ROWS + lane] = 0.0
             m += 1
 
 
-cdef void tile_item(void* context, Py_ssize_t block, int slot) noexcept nogil:
-    cdef const Tiling* a = <const Tiling*> context
-    cdef double* tile = <double*> (a.tiles + slot * a.tile_size)
-    cdef Py_ssize_t point[CSR_LANES]
-    cdef Py_ssize_t q, i, m, stop, size = 0, last = min(a.n, (block + 1) * CHUNK)
-    cdef const double* center = a.center
-    cdef const double* own
-    for q in range(block * CHUNK, last):
-        i = q if a.member == NULL else a.member[q]
-        own = a.center if a.label == NULL else a.center + a.label[i] * a.rows.d
-        if size > 0 and (own != center or size == CSR_LANES):
-            flush_tile(a, tile, point, size, center)
-            size = 0
-        center = own
-        m = entries_of(a.rows, i, &stop)
-        while m < stop:
-            tile[a.rows.column[m] * CSR_LANES + size] = entry(a.rows, m)
-            m += 1
-        point[size] = i
-        size += 1
-    if size > 0:
-        flush_tile(a, tile, point, size, center)
+cdef void exact_distances_of_chunk(
+    const Rows* rows, const double* centers, const int* labels, const Py_ssize_t* order, Py_ssize_t chunk,
+    double* tile, double* out
+) noexcept nogil:
+    """Exact squared distances of points to one center each, in tiles of TILE_ROWS points of the same center.
 
-
-def room_for(k, d):
-    """Raise where the centers, and what is computed from them, would not fit the memory of this machine."""
-    wanted = TABLES * 8 * int(k) * int(d)
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not on every system
-        return
-    if wanted > memory:
-        raise MemoryError(
-            f"{k} clusters of {d} columns take {wanted} bytes, more than the {memory} of this machine, since centers "
-            "are dense: take a larger lam, set max_clusters, or make fewer columns (sklearn's TruncatedSVD)"
-        )
-
-
-cdef class SparseSweep(DPSweep):
-    """DPSweep over sparse rows. Serial and delayed only.
-
-    A center that was opened is compared with the points at once, so there are no tables of distances between centers;
-    none is restless.
+    labels : the center of each point; NULL: there is one center
+    order : the chunk has the points order[chunk CHUNK..], of which those of equal labels should lie together; NULL:
+        the points in their order
+    INOUT tile : d x TILE_ROWS zeros, in the memory of a thread
     """
-
-    cdef View v
-    cdef object norms       # keeps squared norms and scratch memory alive
-
-    def __init__(self, *args, bint spherical=False):
-        super().__init__(*args, spherical=spherical)
-        memset(self.s.tiles, 0, self.s.tile_size * self.n_threads)
-
-    cpdef reserve(self, Py_ssize_t capacity):
-        if capacity > self.capacity:
-            room_for(capacity, self.s.d)
-        DPSweep.reserve(self, capacity)
-
-    cdef tuple reserve_scores(self, Py_ssize_t capacity):
-        cdef Py_ssize_t stride = (capacity + CSR_PAD - 1) // CSR_PAD * CSR_PAD, size = self.s.d * stride
-        cdef Py_ssize_t bytes_each = 4 if self.s.single else 8
-        cdef unsigned char[::1] table, norm
-        cdef double[::1] doubles
-        arrays = (
-            np.zeros(bytes_each * (size + CSR_PAD) + 64, dtype=np.uint8),
-            np.zeros(bytes_each * (stride + CSR_PAD) + 64, dtype=np.uint8),
-        )
-        table, norm = arrays
-        self.s.scaled = <void*> ((<uintptr_t> &table[0] + 63) // 64 * 64)
-        self.s.norm = <void*> ((<uintptr_t> &norm[0] + 63) // 64 * 64)
-        self.s.restless_scaled = self.s.restless_norm = NULL
-        self.norms = doubles = np.zeros(stride + self.n_threads * (stride + CSR_PAD))
-        self.v.s, self.v.stride = &self.s, stride
-        self.v.square, self.v.scores = &doubles[0], &doubles[stride]
-        return arrays
-
-    cdef void place(self) noexcept nogil:
-        cdef Placing a = Placing(&self.v)
-        cdef int threads = self.n_threads if self.s.k * self.s.d > PAYS else 1
-        cdef Py_ssize_t k
-        run(place_norm_item, &a, 0, self.s.k, threads)
-        run(place_item, &a, 0, (self.s.d + COLUMNS - 1) // COLUMNS, threads)
-        self.s.longest = 0.0
-        for k in range(self.s.k):
-            self.s.longest = max(self.s.longest, self.v.square[k] * self.s.scale * self.s.scale)
-
-    cdef void place_last(self) noexcept nogil:
-        cdef Placing a = Placing(&self.v)
-        cdef Py_ssize_t j, k = self.s.k - 1
-        cdef double factor = -2.0 * self.s.scale
-        place_norm_item(&a, k, 0)
-        self.s.longest = max(self.s.longest, self.v.square[k] * self.s.scale * self.s.scale)
-        for j in range(self.s.d):
-            if self.s.single:
-                (<float*> self.s.scaled)[j * self.v.stride + k] = <float> (factor * self.s.c[k * self.s.d + j])
-            else:
-                (<double*> self.s.scaled)[j * self.v.stride + k] = factor * self.s.c[k * self.s.d + j]
-
-    cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-        cdef Assigning a = Assigning(&self.v, 0, 0, 0, NULL)
-        self.v.n_before = self.n_before
-        run(assign_item, &a, first, last, self.threads_for((last - first) * CHUNK))
-
-    cdef void attract(
-        self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t k0, const Py_ssize_t* creator
-    ) noexcept nogil:
-        cdef Assigning a = Assigning(&self.v, start, stop, k0, creator)
-        run(attract_item, &a, start // CHUNK, (stop + CHUNK - 1) // CHUNK, self.threads_for(stop - start))
-
-    cdef void lower_table(self, Py_ssize_t k0, Py_ssize_t k1, float* table) noexcept nogil:
-        pass
-
-    cdef double distance(self, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
-        return exact(&self.v, i, k, <double*> tile_of(&self.s, 0))
-
-    cdef void join_or_open(self, Py_ssize_t i, Py_ssize_t k0, Py_ssize_t* creator) noexcept nogil:
-        cdef State* s = &self.s
-        cdef View* v = &self.v
-        cdef double* buffer = <double*> tile_of(s, 0)
-        cdef Py_ssize_t k, best = s.label[i]
-        cdef double distance, error
-        if not far(v, i, best, buffer):
-            return  # it has joined a center of an earlier lot
-        for k in range(k0, s.k):
-            if nearer(v, i, k, best, buffer):
-                best = k
-        if far(v, i, best, buffer):
-            creator[s.k - k0] = i
-            self.open_at(i)
-            s.label[i] = <int> s.k - 1
-            if s.u != NULL:
-                s.u[i] = <float> BOUND_AT_CENTER
-        elif best != s.label[i]:
-            s.label[i] = <int> best
-            if s.u != NULL:
-                distance = near(v, i, best, &error)
-                s.u[i] = upper(distance + error, s.scale)
-
-    def open_farthest(self):
-        cdef Assigning a = Assigning(&self.v, 0, 0, 0, NULL)
-        if not DPSweep.open_farthest(self):
-            return False
-        with nogil:
-            run(lower_item, &a, 0, self.n_chunks, self.threads_for(self.s.n))
-        return True
-
-    cdef void renew_tables(self) noexcept nogil:
-        cdef State* s = &self.s
-        cdef Py_ssize_t k
-        for k in range(s.k):
-            s.h[k] = 0.0
-            s.hd[k] = s.fresh[k] = BIG
-        if s.opened and self.farthest_point < 0:  # the bounds say nothing about the new centers
-            s.lazy = False
-        choose_restless(s, -1, 1 << 62)
-
-    cdef void add_squares(
-        self, const double* about, int64_t* digits, Py_ssize_t first, Py_ssize_t last, int threads
-    ) noexcept nogil:
-        cdef Squares a = Squares(&self.v, about, digits)
-        run(squares_item, &a, first, last, threads)
-
-    def own_distances(self):
-        cdef double[::1] out = np.empty(self.s.n)
-        cdef Py_ssize_t[::1] member = np.argsort(self.labels, kind="stable")
-        cdef Tiling a = Tiling(&self.s.rows, self.s.c, self.s.label, &member[0], self.s.n, self.s.tiles,
-                               self.s.tile_size, &out[0])
-        cdef Py_ssize_t first = 0, last
-        with nogil:
-            while first < self.n_chunks:
-                last = min(self.n_chunks, first + max(1, WORK // (CHUNK * self.s.d)))
-                run(tile_item, &a, first, last, self.threads_for(self.s.n))
-                self.check_signals((last - first) * CHUNK)
-                first = last
-        return np.asarray(out)
-
-    cdef account(self, bint moves, Py_ssize_t points):
-        """Sums by cluster, each of which one thread adds up."""
-        cdef State* s = &self.s
-        cdef Py_ssize_t[::1] first = np.zeros(s.k + 2, dtype=np.intp)
-        cdef Py_ssize_t[::1] member = np.empty(max(1, 2 * points if moves else points), dtype=np.intp)
-        cdef Py_ssize_t c, m, i, k, last, turn, step
-        cdef Members a = Members(s, &self.sums.s, &first[0], &member[0])
-        # first[k + 1] counts the members of k, then is where the next one of k goes, in the end where those of k end
-        for turn in range(2):
-            for c in range(self.n_chunks):
-                if moves:
-                    for m in range(c * CHUNK, c * CHUNK + s.n_moved[c]):
-                        i = c * CHUNK + s.moved[m]
-                        if turn == 0:
-                            first[s.moved_from[m] + 2] += 1
-                            first[s.label[i] + 2] += 1
-                        else:
-                            member[first[s.moved_from[m] + 1]] = ~i
-                            first[s.moved_from[m] + 1] += 1
-                            member[first[s.label[i] + 1]] = i
-                            first[s.label[i] + 1] += 1
-                    continue
-                for i in range(c * CHUNK, min(s.n, (c + 1) * CHUNK)):
-                    if turn == 0:
-                        first[s.label[i] + 2] += 1
-                    else:
-                        member[first[s.label[i] + 1]] = i
-                        first[s.label[i] + 1] += 1
-            if turn == 0:
-                for k in range(s.k):
-                    first[k + 2] += first[k + 1]
-        step = max(<Py_ssize_t> self.n_threads, WORK // (s.d * max(1, points // s.k)))
-        with nogil:
-            k = 0
-            while k < s.k:
-                last = min(s.k, k + step)
-                run(add_item, &a, k, last, self.n_threads if 8 * points * s.d > PAYS else 1)
-                poll_signals(&self.work, WORK, WORK - 1)
-                k = last
+    cdef Py_ssize_t[TILE_ROWS] points
+    cdef Py_ssize_t q, i, m, stop, n = 0, last = min(rows.n, (chunk + 1) * CHUNK)
+    cdef const double* center = centers
+    cdef const double* assigned = centers
+    for q in range(chunk * CHUNK, last):
+        i = q if order == NULL else order[q]
+        if labels != NULL:
+            assigned = centers + labels[i] * rows.d
+        if n > 0 and (assigned != center or n == TILE_ROWS):
+            finish_tile(rows, center, points, n, tile, out)
+            n = 0
+        center = assigned
+        m = entries_of(rows, i, &stop)
+        while m < stop:
+            tile[rows.column[m] * TILE_ROWS + n] = entry(rows, m)
+            m += 1
+        points[n] = i
+        n += 1
+    if n > 0:
+        finish_tile(rows, center, points, n, tile, out)

@@ -131,7 +131,6 @@ cdef struct State:
 
 # Rows are dense or sparse: what they do not share. Functions of a point and a thread may use that thread's scratch.
 cdef struct Backend:
-    bint center_distances       # whether distances between centers are known (not worth while for sparse rows)
     # approximate distances of a batch to centers first..last-1 of a packed table
     void (*two_nearest)(
         const State*, Batch*, const Packed*, Py_ssize_t first, Py_ssize_t last, int thread
@@ -155,7 +154,17 @@ cdef struct Backend:
     # exact, or closer to it than what rounding leaves of a sum
     void (*squares)(const State*, Py_ssize_t chunk, const double* place, double* out, int thread) noexcept nogil
     void (*pack)(State*, Py_ssize_t first, int threads) noexcept nogil   # centers first.. into centers.packed
-    void (*copy_fast)(State*) noexcept nogil                             # fast centers into fast.packed
+    # NULL where distances between centers are not worth their time, as for sparse rows. There is no fast center then.
+    void (*copy_fast)(State*) noexcept nogil        # fast centers into fast.packed
+    # table[k] = min(table[k], distance from center k to the nearest other one of first..last-1), for all centers
+    void (*reduce_to_nearest)(
+        const State*, Py_ssize_t first, Py_ssize_t last, float* table, int threads
+    ) noexcept nogil
+
+
+cdef inline bint knows_center_distances(const State* state) noexcept nogil:
+    """Whether there are distances between centers; else bounds say nothing about centers opened in a sweep."""
+    return state.backend.reduce_to_nearest != NULL
 
 
 cdef inline char* memory_of(const State* state, int thread) noexcept nogil:

@@ -15,7 +15,7 @@ cdef extern from "_sums.h" nogil:
         double* cell
         double* count
     enum:
-        WIDE_DIGITS
+        ACCUMULATOR_DIGITS
     void sums_move_f(const float*, Py_ssize_t, Py_ssize_t, const Py_ssize_t*, const int*, const int*, const double*,
                      const sums_t*)
     void sums_move_d(const double*, Py_ssize_t, Py_ssize_t, const Py_ssize_t*, const int*, const int*, const double*,
@@ -27,22 +27,22 @@ cdef extern from "_sums.h" nogil:
     void sums_clear(const sums_t*, Py_ssize_t, Py_ssize_t)
     void sums_unite(const sums_t*, Py_ssize_t, const sums_t*, Py_ssize_t)
     void sums_copy(const sums_t*, Py_ssize_t, Py_ssize_t)
-    void wide_add(int64_t*, const double*, Py_ssize_t)
-    void wide_unite(int64_t*, const int64_t*)
-    double wide_read(int64_t*, Py_ssize_t, Py_ssize_t)
+    void accumulator_add(int64_t*, const double*, Py_ssize_t)
+    void accumulator_merge(int64_t*, const int64_t*)
+    double accumulator_round(int64_t*, Py_ssize_t, Py_ssize_t)
 
 
 cdef enum:
-    MOST_PARTS = 64     # most threads that add up at the same time, each into its own part
+    MAX_SUM_THREADS = 64     # most threads that add up at the same time, each into sums of its own
 
 
 cdef inline double sums_length(const sums_t* sums, Py_ssize_t k) noexcept nogil:
     """The length of the sum of w x of cluster k, about 0; squares of light rows would vanish without a unit."""
-    cdef double m, squares = 0.0, unit = ldexp(1.0, ilogb(sums_weight(sums, k)))    # changes no bit
+    cdef double mean, squares = 0.0, unit = ldexp(1.0, ilogb(sums_weight(sums, k)))    # changes no bit
     cdef Py_ssize_t j
     for j in range(sums.d):
-        m = sums_total(sums, k, j) / unit
-        squares += m * m
+        mean = sums_total(sums, k, j) / unit
+        squares += mean * mean
     return sqrt(squares) * unit
 
 
@@ -74,14 +74,14 @@ cdef void move_points(
 ) noexcept nogil
 
 
-cdef struct Wide:       # an exact sum, see _sums.h
-    int64_t[WIDE_DIGITS] digit
+cdef struct Accumulator:    # an exact sum, see _sums.h
+    int64_t[ACCUMULATOR_DIGITS] digit
 
 
 cdef class Sums:
-    cdef sums_t s
+    cdef sums_t table
     cdef readonly object layout
-    cdef object arrays              # cells (room, bins, d + 1) and counts (room,)
-    cdef readonly Py_ssize_t room
+    cdef object arrays              # cells (capacity, bins, d + 1) and counts (capacity,)
+    cdef readonly Py_ssize_t capacity   # clusters there is memory for
 
     cpdef reserve(self, Py_ssize_t k)

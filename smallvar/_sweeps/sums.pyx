@@ -1,10 +1,19 @@
-"""Sums, means and totals that depend neither on the order of the rows nor on how they are shared out: see _sums.h."""
+"""Exact sums of rows by cluster: they depend neither on the order of the rows nor on how these are shared out.
 
+A sum of float64 numbers is exact as long as all of them are multiples of one power of two, the *grain*, and the sum
+stays below 2^53 grains. So each w (x - origin) is cut into two pieces (three or more where the data need it), the first
+a multiple of a coarse grain, the second of a grain 2^width finer, and each is added to a sum of its own, a *bin*. What
+is left of a number after that, at most 2^-50 times the largest of its column, is dropped, whatever the other numbers.
+``Layout`` chooses origin, grains and bins for the rows of a fit, ``Sums`` adds rows up, ``Stream`` goes on over batches
+whose bins differ, and ``exact_total`` adds any numbers. The equations are in _sums.h.
+"""
+
+from cython.parallel cimport prange
 from libc.math cimport copysign, fabs, frexp, ldexp, rint
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from smallvar._sweeps.pool cimport PAYS, Body, run
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport (
     Rows,
     entries_of,
@@ -25,14 +34,14 @@ cdef extern from "_sums.h" nogil:
     void sums_range_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, double*, double*)
     void sums_small_f(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
-    void wide_add_one(int64_t*, Py_ssize_t, double)
+    void accumulator_add_one(int64_t*, Py_ssize_t, double)
     void sums_small_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
 
 cdef enum:
-    PART = 1 << 16      # elements read at a time by one thread
-    STEP = 256          # such parts between two checks for signals
-    RUN = 256           # rows handed to the sums at a time
+    CHUNK_ELEMENTS = 1 << 16    # elements read at a time by one thread
+    CHUNKS_AT_ONCE = 256        # chunks between two checks for signals
+    BLOCK = 256         # rows handed to the sums at a time
     KEEP = 50           # bits that are kept of a number,
     FEW = 128           # except in one row of so many, where the caller gives no other share
     WIDEST = 40         # most bits of a bin
@@ -50,67 +59,55 @@ cdef extern from *:
 SMALLEST_POSITIVE = C_SMALLEST_POSITIVE  # the same number for Python
 
 
-cdef inline Py_ssize_t rows_of_part(Py_ssize_t d) noexcept nogil:
-    return max(<Py_ssize_t> 64, PART // d)
+# ---- chunks of rows --------------------------------------------------------------------------------------------------
 
 
-cdef struct Pass:           # a pass over all rows; each kind needs some of these
-    Rows rows
-    const double* origin    # d
-    const double* limit     # d
-    void* low               # of each slot, d: least values, of the type of x
-    void* high              # and greatest
-    double* small           # of each slot, d: values within limit of the origin
-    const int* label        # n
-    sums_t* part            # of each slot: sums over its rows
+cdef inline Py_ssize_t rows_of_chunk(Py_ssize_t d) noexcept nogil:
+    """How many rows of d columns make a chunk."""
+    return max(<Py_ssize_t> 64, CHUNK_ELEMENTS // d)
 
 
-cdef run_all(Body body, Pass* a, int threads):
-    """All parts of the rows, with a check for signals now and then."""
-    cdef Py_ssize_t first = 0, work = 0, parts = (a.rows.n + rows_of_part(a.rows.d) - 1) // rows_of_part(a.rows.d)
-    while first < parts:
-        with nogil:
-            run(body, a, first, min(parts, first + STEP), threads)
-            poll_signals(&work, 1, 0)
-        first += STEP
+cdef inline Py_ssize_t chunks_of(const Rows* r) noexcept nogil:
+    return (r.n + rows_of_chunk(r.d) - 1) // rows_of_chunk(r.d)
 
 
-cdef void range_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
-    cdef const Pass* a = <const Pass*> context
-    cdef const Rows* r = &a.rows
-    cdef Py_ssize_t start = part * rows_of_part(r.d), size = min(rows_of_part(r.d), r.n - start)
+cdef void range_of_chunk(
+    const Rows* r, const real_x* x, Py_ssize_t chunk, int thread, real_x* low, real_x* high
+) noexcept nogil:
+    """Take the values of a chunk into the least and greatest values that this thread has seen, d of each a thread."""
+    cdef Py_ssize_t start = chunk * rows_of_chunk(r.d), size = min(rows_of_chunk(r.d), r.n - start)
     cdef const double* w = NULL if r.weight == NULL else r.weight + start
-    if r.single:
-        sums_range_f(<const float*> r.x + start * r.row, r.row, r.col, size, r.d, w, <float*> a.low + slot * r.d,
-                     <float*> a.high + slot * r.d)
+    x, low, high = x + start * r.row, low + thread * r.d, high + thread * r.d
+    if real_x is float:
+        sums_range_f(x, r.row, r.col, size, r.d, w, low, high)
     else:
-        sums_range_d(<const double*> r.x + start * r.row, r.row, r.col, size, r.d, w, <double*> a.low + slot * r.d,
-                     <double*> a.high + slot * r.d)
+        sums_range_d(x, r.row, r.col, size, r.d, w, low, high)
 
 
-cdef void small_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
-    cdef const Pass* a = <const Pass*> context
-    cdef const Rows* r = &a.rows
-    cdef Py_ssize_t start = part * rows_of_part(r.d), size = min(rows_of_part(r.d), r.n - start)
+cdef void count_small_of_chunk(
+    const Rows* r, Py_ssize_t chunk, int thread, const double* origin, const double* limit, double* count
+) noexcept nogil:
+    """Add the small values of a chunk (see count_small) to the numbers that this thread has counted, d a thread."""
+    cdef Py_ssize_t start = chunk * rows_of_chunk(r.d), size = min(rows_of_chunk(r.d), r.n - start)
     cdef const double* w = NULL if r.weight == NULL else r.weight + start
-    cdef double* small = a.small + slot * r.d
+    count = count + thread * r.d
     if r.single:
-        sums_small_f(<const float*> r.x + start * r.row, r.row, r.col, size, r.d, w, a.origin, a.limit, small)
+        sums_small_f(<const float*> r.x + start * r.row, r.row, r.col, size, r.d, w, origin, limit, count)
     else:
-        sums_small_d(<const double*> r.x + start * r.row, r.row, r.col, size, r.d, w, a.origin, a.limit, small)
+        sums_small_d(<const double*> r.x + start * r.row, r.row, r.col, size, r.d, w, origin, limit, count)
 
 
-cdef void add_item(void* context, Py_ssize_t part, int slot) noexcept nogil:
-    cdef const Pass* a = <const Pass*> context
-    cdef Py_ssize_t start = part * rows_of_part(a.rows.d)
-    move_points(&a.rows, start, min(a.rows.n, start + rows_of_part(a.rows.d)), NULL, a.label + start, &a.part[slot])
+cdef void add_chunk(const Rows* r, Py_ssize_t chunk, int thread, const int* label, const sums_t* sums) noexcept nogil:
+    """Add the rows of a chunk to the sums of this thread."""
+    cdef Py_ssize_t start = chunk * rows_of_chunk(r.d)
+    move_points(r, start, min(r.n, start + rows_of_chunk(r.d)), NULL, label + start, &sums[thread])
 
 
 cdef void move_points(
     const Rows* r, Py_ssize_t start, Py_ssize_t stop, const int* left, const int* joined, const sums_t* sums
 ) noexcept nogil:
     """Points start..stop-1 go from clusters left (NULL: from nowhere) to clusters joined, one entry a point."""
-    cdef Py_ssize_t[RUN] at
+    cdef Py_ssize_t[BLOCK] at
     cdef Py_ssize_t done = 0, m, size
     if is_sparse(r):
         for m in range(stop - start):
@@ -120,12 +117,15 @@ cdef void move_points(
                 move_entries(r, start + m, joined[m], 1.0, sums)
         return
     while done < stop - start:
-        size = min(<Py_ssize_t> RUN, stop - start - done)
+        size = min(<Py_ssize_t> BLOCK, stop - start - done)
         for m in range(size):
             at[m] = start_of(r, start + done + m)
         move_rows(r, size, at, NULL if left == NULL else left + done, joined + done,
                   NULL if r.weight == NULL else r.weight + start + done, sums)
         done += size
+
+
+# ---- the range of columns --------------------------------------------------------------------------------------------
 
 
 def widened(X, weight):
@@ -142,11 +142,16 @@ def column_range(X, weight, int n_threads):
 
     X : IN array (n, d), or sparse rows;  weight : IN array (n,) or None
     """
+    cdef Rows rows
     if issparse(X):
         low, high = range_of_entries(X, weight)
     else:
         wide, times = widened(X, weight)
-        low, high = range_of(wide, weight, n_threads)
+        rows = rows_of(wide, weight, None)
+        if rows.single:
+            low, high = range_of_rows(&rows, <const float*> rows.x, n_threads)
+        else:
+            low, high = range_of_rows(&rows, <const double*> rows.x, n_threads)
         if times > 1:
             low, high = low.reshape(times, -1).min(axis=0), high.reshape(times, -1).max(axis=0)
             if X.shape[0] % times:
@@ -156,7 +161,7 @@ def column_range(X, weight, int n_threads):
 
 
 cdef range_of_entries(X, const double[::1] weight):
-    """The same of sparse rows: what is not stored is 0."""
+    """Column range of sparse rows: what is not stored is 0."""
     cdef Rows r = rows_of(X, weight, None)
     cdef double[::1] low = np.full(r.d, np.inf), high = np.full(r.d, -np.inf)
     cdef Py_ssize_t[::1] count = np.zeros(r.d, dtype=np.intp)
@@ -181,22 +186,28 @@ cdef range_of_entries(X, const double[::1] weight):
     return np.asarray(low), np.asarray(high)
 
 
-cdef range_of(X, const double[::1] weight, int n_threads):
-    cdef int threads = n_threads if 8 * X.shape[0] * X.shape[1] > PAYS else 1
-    cdef Pass a
-    a.rows = rows_of(X, weight, None)
-    table_array = np.full((2, threads, X.shape[1]), np.inf, dtype=np.float32 if a.rows.single else np.float64)
-    table_array[1] = -np.inf
-    cdef float[:, :, ::1] single
-    cdef double[:, :, ::1] double_
-    if a.rows.single:
-        single = table_array
-        a.low, a.high = &single[0, 0, 0], &single[1, 0, 0]
-    else:
-        double_ = table_array
-        a.low, a.high = &double_[0, 0, 0], &double_[1, 0, 0]
-    run_all(range_item, &a, threads)
-    return table_array[0].min(axis=0).astype(np.float64), table_array[1].max(axis=0).astype(np.float64)
+cdef tuple range_of_rows(const Rows* rows, const real_x* x, int n_threads):
+    """Column range of dense rows."""
+    cdef int threads = n_threads if 8 * rows.n * rows.d > PAYS else 1
+    cdef Py_ssize_t n_chunks = chunks_of(rows), first = 0, last, chunk, work = 0
+    cdef ParallelLoop loop
+    low_array = np.full((threads, rows.d), np.inf, dtype=np.float32 if real_x is float else np.float64)
+    high_array = -low_array
+    cdef real_x[:, ::1] low = low_array, high = high_array
+    while first < n_chunks:
+        last = min(n_chunks, first + CHUNKS_AT_ONCE)
+        with nogil:
+            loop = begin_loop(last - first, threads)
+            if loop.threads == 1:
+                for chunk in range(first, last):
+                    range_of_chunk(rows, x, chunk, 0, &low[0, 0], &high[0, 0])
+            else:
+                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    range_of_chunk(rows, x, chunk, begin_chunk(&loop), &low[0, 0], &high[0, 0])
+            end_loop(&loop)
+            poll_signals(&work, 1, 0)
+        first = last
+    return low_array.min(axis=0).astype(np.float64), high_array.max(axis=0).astype(np.float64)
 
 
 def cluster_range(const real_x[:, :] X, const int[::1] label, Py_ssize_t k):
@@ -225,7 +236,7 @@ def count_small(X, weight, origin, limit, int n_threads):
     if issparse(X):
         return small_of_entries(X, weight, origin, limit)
     wide, times = widened(X, weight)
-    small = small_of(wide, weight, np.concatenate((origin,) * times), np.concatenate((limit,) * times), n_threads)
+    small = small_of_rows(wide, weight, np.concatenate((origin,) * times), np.concatenate((limit,) * times), n_threads)
     if times > 1:
         small = small.reshape(times, -1).sum(axis=0)
         if X.shape[0] % times:
@@ -235,7 +246,7 @@ def count_small(X, weight, origin, limit, int n_threads):
 
 
 cdef small_of_entries(X, const double[::1] weight, const double[::1] origin, const double[::1] limit):
-    """The same of sparse rows. An entry that is not stored is on the origin of its column: that is 0 (see Layout)."""
+    """count_small of sparse rows. Entries that are not stored are on the origin of their column, 0 (see Layout)."""
     cdef Rows r = rows_of(X, weight, None)
     cdef double[::1] small = np.zeros(r.d)
     cdef Py_ssize_t i, j, m, stop
@@ -253,14 +264,30 @@ cdef small_of_entries(X, const double[::1] weight, const double[::1] origin, con
     return np.asarray(small)
 
 
-cdef small_of(X, const double[::1] weight, const double[::1] origin, const double[::1] limit, int n_threads):
-    cdef int threads = n_threads if 8 * X.shape[0] * X.shape[1] > PAYS else 1
-    cdef Pass a
-    a.rows = rows_of(X, weight, None)
-    cdef double[:, ::1] small = np.zeros((threads, X.shape[1]))
-    a.origin, a.limit, a.small = &origin[0], &limit[0], &small[0, 0]
-    run_all(small_item, &a, threads)
-    return np.asarray(small).sum(axis=0)
+cdef small_of_rows(X, const double[::1] weight, const double[::1] origin, const double[::1] limit, int n_threads):
+    """count_small of dense rows."""
+    cdef Rows rows = rows_of(X, weight, None)
+    cdef int threads = n_threads if 8 * rows.n * rows.d > PAYS else 1
+    cdef Py_ssize_t n_chunks = chunks_of(&rows), first = 0, last, chunk, work = 0
+    cdef ParallelLoop loop
+    cdef double[:, ::1] count = np.zeros((threads, rows.d))
+    while first < n_chunks:
+        last = min(n_chunks, first + CHUNKS_AT_ONCE)
+        with nogil:
+            loop = begin_loop(last - first, threads)
+            if loop.threads == 1:
+                for chunk in range(first, last):
+                    count_small_of_chunk(&rows, chunk, 0, &origin[0], &limit[0], &count[0, 0])
+            else:
+                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    count_small_of_chunk(&rows, chunk, begin_chunk(&loop), &origin[0], &limit[0], &count[0, 0])
+            end_loop(&loop)
+            poll_signals(&work, 1, 0)
+        first = last
+    return np.asarray(count).sum(axis=0)
+
+
+# ---- bins, and sums in them ------------------------------------------------------------------------------------------
 
 
 def power_above(values):
@@ -296,8 +323,9 @@ def round_origin(const double[::1] low, const double[::1] high):
 class Layout:
     """The bins in which the rows of some data are summed; it depends on the set of rows, not on their order.
 
-    ``unit`` (d + 1,) bounds each column's w |x - origin|, and the weights; ``bins`` bins of ``width`` bits keep 50 bits
-    of every number, except in a share ``rare`` of the rows of a column, which may lie too near to its origin.
+    ``unit`` (d + 1,), powers of two, bound each column's w |x - origin|, and the weights. ``bins`` bins of ``width``
+    bits keep 50 bits of every number, except in a share ``rare`` of the rows of a column, which may lie too near to
+    its origin. ``magic`` (bins, d + 1) are the numbers that cut off the pieces, see _sums.h.
 
     X : IN array (n, d), float32 or float64, or sparse rows;  weight : IN array (n,) or None
     origin : IN array (d,), or None: a round point near the data. Of sparse rows it is 0 in every column in which a row
@@ -316,8 +344,8 @@ class Layout:
                      lambda origin, limit: count_small(X, weight, origin, limit, n_threads))
 
     @classmethod
-    def of_parts(cls, low, high, n, extremes, count, *, origin=None, rare=1.0 / FEW):
-        """The same from what is known of all rows of positive weight, wherever they are.
+    def of_statistics(cls, low, high, n, extremes, count, *, origin=None, rare=1.0 / FEW):
+        """A layout from what is known of all rows of positive weight, wherever they are.
 
         low, high : their column_range;  n : how many there are
         extremes : the least and the largest of their weights, or None: no weights
@@ -333,16 +361,17 @@ class Layout:
         self.weighted = extremes is not None
         reach = power_above(np.maximum(np.abs(high - self.origin), np.abs(low - self.origin)))
         top, bits = 1.0, KEEP
-        if self.weighted:
+        if self.weighted:  # the lightest row, too, keeps its bits
             top = float(power_above(extremes[1]))
             bits += int(np.ceil(np.log2(top) - np.log2(extremes[0])))
         with np.errstate(over="ignore"):
             self.unit = np.append(reach * top, top)
         if not self.unit.max() < LARGEST_TERM:
             raise ValueError("X must stay below 1e300 in size, times sample_weight, got rows whose sums leave float64")
+        # n pieces, each at most 2^width grains in size, stay below 2^53 of them
         self.width = max(1, min(WIDEST, 52 - (n - 1).bit_length()))
         self.bins = max(2, (bits + self.width - 1) // self.width)
-        while self.bins < MOST_BINS:
+        while self.bins < MOST_BINS:  # a number below the limit loses some of its 50 bits
             limit = np.ldexp(reach, bits - self.bins * self.width)
             if count(self.origin, limit).max() <= rare * n:
                 break
@@ -371,41 +400,52 @@ cdef class Sums:
         cdef const double[::1] origin = layout.origin
         cdef const double[:, ::1] magic = layout.magic
         self.layout = layout
-        self.s.d, self.s.bins, self.s.weighted = origin.shape[0], layout.bins, layout.weighted
-        self.s.origin, self.s.magic = &origin[0], &magic[0, 0]
+        self.table.d, self.table.bins, self.table.weighted = origin.shape[0], layout.bins, layout.weighted
+        self.table.origin, self.table.magic = &origin[0], &magic[0, 0]
         self.reserve(k)
 
     cpdef reserve(self, Py_ssize_t k):
-        """Room for k clusters; those that are there stay."""
+        """Make the memory suffice for k clusters; those that are there stay."""
         cdef double[:, :, ::1] cell
         cdef double[::1] count
-        if k <= self.room:
+        if k <= self.capacity:
             return
         old, size = self.arrays, k if self.arrays is None else 2 * k + 8
-        arrays = np.zeros((size, self.s.bins, self.s.d + 1)), np.zeros(size)
+        arrays = np.zeros((size, self.table.bins, self.table.d + 1)), np.zeros(size)
         if old is not None:
             for new_array, old_array in zip(arrays, old):
                 new_array[:len(old_array)] = old_array
         cell, count = arrays
-        self.s.cell, self.s.count = &cell[0, 0, 0], &count[0]
-        self.arrays, self.room = arrays, size
+        self.table.cell, self.table.count = &cell[0, 0, 0], &count[0]
+        self.arrays, self.capacity = arrays, size
 
     def add(self, X, const int[::1] label, const double[::1] weight, int n_threads=1):
         """Rows X (n, d) of these weights (n,) or None join the clusters label (n,)."""
-        cdef Py_ssize_t t, n = X.shape[0]
-        cdef int threads = 1
-        cdef sums_t[MOST_PARTS] part
-        cdef Pass a
-        a.rows = rows_of(X, weight, None)
-        self._check(X.shape[1], n, label, weight)
-        if 8 * n * self.s.d > PAYS and n > 8 * self.room:
-            threads = min(n_threads, <int> MOST_PARTS)
-        others = [Sums(self.layout, self.room) for _ in range(1, threads)]
-        part[0] = self.s
+        cdef Rows rows = rows_of(X, weight, None)
+        cdef Py_ssize_t n_chunks = chunks_of(&rows), first = 0, last, chunk, work = 0
+        cdef int t, threads = 1
+        cdef sums_t[MAX_SUM_THREADS] of_thread
+        cdef ParallelLoop loop
+        self._check(X.shape[1], rows.n, label, weight)
+        if 8 * rows.n * self.table.d > PAYS and rows.n > 8 * self.capacity:
+            threads = min(n_threads, <int> MAX_SUM_THREADS)
+        others = [Sums(self.layout, self.capacity) for _ in range(1, threads)]
+        of_thread[0] = self.table
         for t in range(1, threads):
-            part[t] = (<Sums> others[t - 1]).s
-        a.label, a.part = &label[0], &part[0]
-        run_all(add_item, &a, threads)
+            of_thread[t] = (<Sums> others[t - 1]).table
+        while first < n_chunks:
+            last = min(n_chunks, first + CHUNKS_AT_ONCE)
+            with nogil:
+                loop = begin_loop(last - first, threads)
+                if loop.threads == 1:
+                    for chunk in range(first, last):
+                        add_chunk(&rows, chunk, 0, &label[0], &of_thread[0])
+                else:
+                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        add_chunk(&rows, chunk, begin_chunk(&loop), &label[0], &of_thread[0])
+                end_loop(&loop)
+                poll_signals(&work, 1, 0)
+            first = last
         for other in others:
             self.merge(other)
 
@@ -414,20 +454,20 @@ cdef class Sums:
         self._check(X.shape[1], X.shape[0], label, weight)
         self._check(X.shape[1], X.shape[0], to, weight)
         cdef Rows rows = rows_of(X, weight, None)
-        move_points(&rows, 0, rows.n, &label[0], &to[0], &self.s)
+        move_points(&rows, 0, rows.n, &label[0], &to[0], &self.table)
 
     def move_row(self, const double[::1] x, double w, int left, int joined):
         """One row of weight w goes from a cluster to another one; the numbers of these are not checked."""
         cdef Py_ssize_t at = 0
-        sums_move_d(&x[0], 1, 1, &at, &left, &joined, &w, &self.s)
+        sums_move_d(&x[0], 1, 1, &at, &left, &joined, &w, &self.table)
 
     def _check(self, Py_ssize_t d, Py_ssize_t n, const int[::1] label, weight):
-        if d != self.s.d or label.shape[0] != n or (weight is not None) != self.s.weighted:
+        if d != self.table.d or label.shape[0] != n or (weight is not None) != self.table.weighted:
             raise ValueError("X, label and weight must match the layout and each other")
         if weight is not None and weight.shape[0] != n:
             raise ValueError("weight must match X")
-        if n and not (-1 <= np.min(label) and np.max(label) < self.room):
-            raise ValueError(f"label must be >= -1 and < {self.room}")
+        if n and not (-1 <= np.min(label) and np.max(label) < self.capacity):
+            raise ValueError(f"label must be >= -1 and < {self.capacity}")
 
     def merge(self, Sums other):
         """Every cluster takes in the members of the cluster of the same number in ``other``, of the same layout."""
@@ -438,75 +478,75 @@ cdef class Sums:
             and other.layout.weighted == self.layout.weighted
         ):
             raise ValueError("only sums of one layout can be merged")
-        self.reserve(other.room)
-        for k in range(other.room):
-            sums_unite(&self.s, k, &other.s, k)
+        self.reserve(other.capacity)
+        for k in range(other.capacity):
+            sums_unite(&self.table, k, &other.table, k)
 
     @property
     def cells(self):
-        """The bins, (room, bins, d + 1), the last column for the weights: not a copy."""
+        """The bins, (capacity, bins, d + 1), the last column for the weights: not a copy."""
         return self.arrays[0]
 
     @property
     def counts(self):
-        """Numbers of members, (room,): not a copy."""
+        """Numbers of members, (capacity,): not a copy."""
         return self.arrays[1]
 
     @property
     def totals(self):
-        """Sums of w (x - origin), (room, d), and of w, (room,)."""
+        """Sums of w (x - origin), (capacity, d), and of w, (capacity,)."""
         cdef Py_ssize_t k, j
-        cdef double[:, ::1] total = np.empty((self.room, self.s.d))
-        cdef double[::1] weight = np.empty(self.room)
-        for k in range(self.room):
-            weight[k] = sums_weight(&self.s, k)
-            for j in range(self.s.d):
-                total[k, j] = sums_total(&self.s, k, j)
+        cdef double[:, ::1] total = np.empty((self.capacity, self.table.d))
+        cdef double[::1] weight = np.empty(self.capacity)
+        for k in range(self.capacity):
+            weight[k] = sums_weight(&self.table, k)
+            for j in range(self.table.d):
+                total[k, j] = sums_total(&self.table, k, j)
         return np.asarray(total), np.asarray(weight)
 
     def center(self, Py_ssize_t k):
         """Mean of a cluster that has members, and its weight."""
         cdef Py_ssize_t j
-        cdef double mass = sums_weight(&self.s, k), total, apart
-        cdef double[::1] mean = np.empty(self.s.d)
-        for j in range(self.s.d):
-            total = sums_total(&self.s, k, j)
-            apart = total / mass
-            if apart == 0.0 and total != 0.0:  # as in means
-                apart = copysign(C_SMALLEST_POSITIVE, total)
-            mean[j] = self.s.origin[j] + apart
-        return np.asarray(mean), mass
+        cdef double weight = sums_weight(&self.table, k), total, offset
+        cdef double[::1] mean = np.empty(self.table.d)
+        for j in range(self.table.d):
+            total = sums_total(&self.table, k, j)
+            offset = total / weight
+            if offset == 0.0 and total != 0.0:  # as in means
+                offset = copysign(C_SMALLEST_POSITIVE, total)
+            mean[j] = self.table.origin[j] + offset
+        return np.asarray(mean), weight
 
     def unite(self, Py_ssize_t a, Py_ssize_t b):
         """Cluster a takes in all members of cluster b, which is left without any."""
-        sums_unite(&self.s, a, &self.s, b)
-        sums_clear(&self.s, b, b + 1)
+        sums_unite(&self.table, a, &self.table, b)
+        sums_clear(&self.table, b, b + 1)
 
     def keep(self, kept):
         """The clusters of these numbers, ascending, become 0, 1, ...; the others are forgotten."""
         cdef Py_ssize_t c = 0, k
         for k in kept:
-            sums_copy(&self.s, c, k)
+            sums_copy(&self.table, c, k)
             c += 1
-        sums_clear(&self.s, c, self.room)
+        sums_clear(&self.table, c, self.capacity)
 
     @property
     def means(self):
-        """Means, (room, d); NaN where there are no members."""
+        """Means, (capacity, d); NaN where there are no members."""
         total, weight = self.totals
         with np.errstate(invalid="ignore"):
-            apart = total / weight[:, None]
+            offset = total / weight[:, None]
         # a mean that is not 0 may be below the least positive float64: it must not become 0
-        lost = (apart == 0.0) & (total != 0.0)
-        apart[lost] = np.copysign(SMALLEST_POSITIVE, total[lost])
-        return self.layout.origin + apart
+        lost = (offset == 0.0) & (total != 0.0)
+        offset[lost] = np.copysign(SMALLEST_POSITIVE, total[lost])
+        return self.layout.origin + offset
 
 
 class Stream:
     """Sums of w x and of w of clusters over all batches there ever were, exactly.
 
-    ``digits`` (k, d + 1, size) are those of wide numbers, see _sums.h, from the digit ``first`` on. A batch that has
-    larger or finer numbers than those before makes the window wider.
+    ``digits`` (k, d + 1, size) are those of accumulators, see _sums.h, from the digit ``first`` on. A batch that has
+    larger or finer numbers than those before adds digits on either side.
     """
 
     def __init__(self, digits, first):
@@ -530,7 +570,7 @@ class Stream:
         if sums is not None:
             unit = sums.layout.unit[sums.layout.unit > 0.0]
             low = int(np.log2(unit.min())) - sums.layout.width * sums.layout.bins
-            last = (int(np.log2(unit.max())) + 64 + 1075) // 32 + 1  # room for 2^64 rows
+            last = (int(np.log2(unit.max())) + 64 + 1075) // 32 + 1  # for up to 2^64 rows
             c = max(0, low + 1075) // 32
             if size:
                 c, last = min(c, first), max(last, first + size - 1)
@@ -552,37 +592,37 @@ class Stream:
 
     def read(self, clusters):
         """Sums of w x, (m, d), and of w, (m,), of these clusters that have members, each rounded once."""
-        total = read_wide(self.digits, self.first, np.ascontiguousarray(clusters, dtype=np.intp))
+        total = read_digits(self.digits, self.first, np.ascontiguousarray(clusters, dtype=np.intp))
         return total[:, :-1], total[:, -1]
 
 
 cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
-    """Add what the bins hold. Carries are left to read_wide: digits have room for 2^28 batches without carries."""
-    cdef Py_ssize_t k, j, b, stride = sums.s.d + 1
+    """Add what the bins hold. Carries are left to read_digits: digits hold 2^28 batches without carries."""
+    cdef Py_ssize_t k, j, b, stride = sums.table.d + 1
     cdef const double* cell
-    for k in range(min(digits.shape[0], sums.room)):
-        if sums.s.count[k] == 0.0:
+    for k in range(min(digits.shape[0], sums.capacity)):
+        if sums.table.count[k] == 0.0:
             continue
         for j in range(stride):
-            for b in range(sums.s.bins):
-                cell = sums.s.cell + (k * sums.s.bins + b) * stride + j
-                wide_add_one(&digits[k, j, 0], first, cell[0])
-            if j == sums.s.d and not sums.s.weighted:
-                wide_add_one(&digits[k, j, 0], first, sums.s.count[k])
+            for b in range(sums.table.bins):
+                cell = sums.table.cell + (k * sums.table.bins + b) * stride + j
+                accumulator_add_one(&digits[k, j, 0], first, cell[0])
+            if j == sums.table.d and not sums.table.weighted:
+                accumulator_add_one(&digits[k, j, 0], first, sums.table.count[k])
 
 
-cdef read_wide(int64_t[:, :, ::1] digits, Py_ssize_t first, const Py_ssize_t[::1] clusters):
+cdef read_digits(int64_t[:, :, ::1] digits, Py_ssize_t first, const Py_ssize_t[::1] clusters):
     cdef Py_ssize_t m, j
     cdef double[:, ::1] out = np.empty((clusters.shape[0], digits.shape[1]))
     for m in range(clusters.shape[0]):
         for j in range(digits.shape[1]):
-            out[m, j] = wide_read(&digits[clusters[m], j, 0], first, digits.shape[2])
+            out[m, j] = accumulator_round(&digits[clusters[m], j, 0], first, digits.shape[2])
     return np.asarray(out)
 
 
 def exact_total(const double[::1] values):
     """The sum of finite numbers, rounded once."""
-    cdef Wide wide
-    memset(&wide, 0, sizeof(wide))
-    wide_add(wide.digit, &values[0] if values.shape[0] else NULL, values.shape[0])
-    return wide_read(wide.digit, 0, WIDE_DIGITS)
+    cdef Accumulator total
+    memset(&total, 0, sizeof(total))
+    accumulator_add(total.digit, &values[0] if values.shape[0] else NULL, values.shape[0])
+    return accumulator_round(total.digit, 0, ACCUMULATOR_DIGITS)

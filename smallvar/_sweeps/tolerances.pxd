@@ -8,7 +8,7 @@ cdef extern from "_tolerances.h" nogil:
     const double SMALLEST_DISTANCE "SV_SMALLEST_DISTANCE"
     const double SMALLEST_SQUARE "SV_SMALLEST_SQUARE"
     const double BOUND_AT_CENTER "SV_BOUND_AT_CENTER"
-    const double SCORE_UNDERFLOW "SV_SCORE_UNDERFLOW"
+    const double PRODUCT_UNDERFLOW "SV_PRODUCT_UNDERFLOW"
     const double DISTANCE_MARGIN "SV_DISTANCE_MARGIN"
     const double PENALTY_MARGIN "SV_PENALTY_MARGIN"
     const double LIMIT_MARGIN "SV_LIMIT_MARGIN"

@@ -13,7 +13,7 @@ from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, farthest_first, resolve_lam
 from smallvar._sweeps.dynamic import DynamicStep
-from smallvar._sweeps.rounds import assign
+from smallvar._sweeps.in_order import assign
 from smallvar._time.moving import ClusteredStep, MovingClusters
 
 

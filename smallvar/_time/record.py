@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from smallvar._core.frame import RowsFrame
 from smallvar._core.validation import mean_weight, unit_of
 from smallvar._selection.descent import Descent
+from smallvar._sweeps.in_order import error_of
 from smallvar._sweeps.merge import MergeSweep
-from smallvar._sweeps.rounds import error_of
 from smallvar._sweeps.segments import pieces, viterbi
 from smallvar._sweeps.sums import Sums
 

@@ -23,7 +23,7 @@ from smallvar._core.validation import (
     learned,
 )
 from smallvar._selection.envelope import envelope, penalty_within
-from smallvar._sweeps.rounds import error_of
+from smallvar._sweeps.in_order import error_of
 from smallvar._sweeps.segments import viterbi
 from smallvar._time.description import Description
 from smallvar._time.record import Record, cut, noise_of, path_of, prices
@@ -104,7 +104,7 @@ class _Start:
         if self.progress is None:
             self.progress = Progress(loop, self.record.n)
         progress = self.progress
-        while progress.goes_on:
+        while progress.should_continue:
             before, was = self.k, self.objective
             labels = self.record.viterbi(self.centers, self.price)
             moved = int(np.count_nonzero(labels != self.labels))

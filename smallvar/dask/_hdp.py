@@ -11,7 +11,7 @@ import smallvar
 from smallvar._centers.hdp import HDPStart, LocalClusters, local_clusters
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.validation import check_lam, check_number, check_option, check_reach
-from smallvar._sweeps.rounds import error_of
+from smallvar._sweeps.in_order import error_of
 from smallvar.dask._hdp_sweep import TeamSweep, labels_after
 from smallvar.dask._lazy import Remote, each_part, joined
 from smallvar.dask._part import add_facts, add_sums, facts, whole

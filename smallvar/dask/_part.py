@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from smallvar._core.frame import sweep_over
 from smallvar._core.validation import one_row
+from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.sums import Sums, column_range, count_small
 from smallvar.dask._team import put_state, take_state, threads_here
 
@@ -169,7 +169,7 @@ class State:
         weight = block.weight if step.frame.layout.weighted else None
         self.block = block
         labels = np.zeros(block.X.shape[0], dtype=np.int32)
-        self.sweep = sweep_over(
+        self.sweep = DPSweep(
             block.X,
             weight,
             None,
@@ -228,7 +228,7 @@ class State:
             if len(self.own) > step.most:
                 raise TooMany
         else:
-            self.sweep.seek_farthest(step.lam, step.kind == "farthest" and step.cap > self.sweep.k)
+            self.sweep.find_farthest(step.lam, step.kind == "farthest" and step.cap > self.sweep.k)
             self.sweep.assign()
             self.own = begun
             self.found = self.sweep.farthest_found() if step.kind == "farthest" else None
@@ -237,8 +237,8 @@ class State:
                 weight = 1.0 if self.block.weight is None else float(self.block.weight[i])
                 label = int(self.sweep.labels[i])
                 self.found = distance, i, one_row(self.block.X, i), weight, label
-        if self.sweep.crowded:
-            self.sweep.use_double()
+        if self.sweep.needs_float64:
+            self.sweep.use_float64()
         known = not self.fresh or step.turn == 0  # all labels are 0 at first
         self.moved = self.sweep.moved() if known else None
         self.kind, self.used = step.kind, begun

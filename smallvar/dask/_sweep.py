@@ -59,7 +59,9 @@ class TeamFrame(Frame):
         def count(origin, limit):
             return team.call(small, (weighted, origin, limit), fold=sum)[0]
 
-        self.layout = Layout.of_parts(*known.used, known.n, extremes, count, origin=self.sums_from)
+        self.layout = Layout.of_statistics(
+            *known.used, known.n, extremes, count, origin=self.sums_from
+        )
 
 
 def mean_of(team, frame):
@@ -83,7 +85,7 @@ def read(digits):
 class TeamSweep:
     """A Sweep (see _core/fit_loop.py) whose rows are the partitions of a team."""
 
-    crowded = False  # workers see to that themselves
+    needs_float64 = False  # workers see to that themselves
 
     def __init__(self, team, frame, labels, spherical=False, most=MOST):
         self.team, self.frame, self.spherical = team, frame, spherical
@@ -183,7 +185,7 @@ class TeamSweep:
             owners.append(np.full(len(own), p))
         return Opened(np.vstack(centers), np.concatenate(owners))
 
-    def seek_farthest(self, lam, seek):
+    def find_farthest(self, lam, seek):
         """Whether ``assign`` looks for the row with the largest weighted distance beyond lam."""
         self.reach, self.seek = lam, seek
 

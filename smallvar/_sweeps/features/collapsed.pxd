@@ -1,6 +1,6 @@
 """Sweeps of collapsed BP-means."""
 
-from smallvar._sweeps.features.state cimport Problem, Start
+from smallvar._sweeps.features.state cimport Problem, State
 
-cdef int refresh(const Problem* p, Start* s) except -1 nogil
-cdef int collapsed_sweep(const Problem* p, Start* s) except -1 nogil
+cdef int refresh(const Problem* problem, State* state) except -1 nogil
+cdef int collapsed_sweep(const Problem* problem, State* state) except -1 nogil

@@ -1,7 +1,12 @@
 """Collapsed BP-means (MB13 eq. 10): rows of Z are chosen for the features that are least squares for the other rows.
 
 The objective is tr X'(W - WZ (Z'WZ)^-1 Z'W) X + lam K, in Z alone. P = (Z'WZ)^-1, A = P Z'WX and G = A A' are brought
-up to date after every change of a row, by rank-one updates.
+up to date after every change of a row z of point x and weight w, by rank-one updates (Sherman and Morrison). With the
+leverage h = w z P z' and the residual r = x - z A, the problem of the other rows (marked by a minus sign) has
+
+    f = 1 / (1 - h),  t = w f,  P- = P + t Pz zP,  A- = A - t Pz r,  x - z A- = f r,  1 + w z P- z' = f,
+
+and a row z costs w ||x - z A-||^2 / (1 + w z P- z') more than the other rows alone.
 """
 
 from libc.math cimport fabs, sqrt
@@ -12,19 +17,23 @@ from smallvar._sweeps.features.solver cimport (
     add_round,
     compact,
     independent,
-    place_features,
     read_sums,
     remove,
     solve,
+    update_all_tables,
 )
 from smallvar._sweeps.features.state cimport (
     DEPENDENT,
     LANES,
     PASSES,
+    Collapsed,
+    Points,
     Problem,
-    Start,
+    State,
     bit,
+    bits_of,
     check_interrupt,
+    old_bits_of,
     sf_axpy,
     sf_dot,
 )
@@ -48,213 +57,312 @@ cdef extern from *:
     const double STRETCH "SMALLVAR_STRETCH"  # factor of an update beyond which inverses are made afresh
 
 
-cdef void row_of(const Problem* p, Py_ssize_t i, double* out) noexcept nogil:
+cdef struct Row:                # a row that is reconsidered; its vectors are in State.collapsed
+    Py_ssize_t i
+    Py_ssize_t size             # columns of the problem
+    Py_ssize_t dropped          # the column that depends on others without this row, or -1
+    double* inverse             # P, G and A with this row, without that column
+    double* gram
+    double* features
+    double weight
+    double square               # ||r||^2
+    double f                    # these two as above
+    double t
+    double numerator            # ||x - z A-||^2, z the row as it would be
+    double denominator          # 1 + w z P- z'
+    double cost                 # w numerator / denominator
+    double old_cost             # of the row as it was, or the penalty of the column that only it keeps
+    double margin               # what costs have to differ by, more than rounding
+
+
+cdef void read_point(const Points* points, Py_ssize_t i, double* out) noexcept nogil:
     cdef Py_ssize_t j
-    if p.packed != NULL:
-        for j in range(p.d):
-            out[j] = p.packed[((i // LANES) * p.d + j) * LANES + i % LANES]
+    if points.packed != NULL:
+        for j in range(points.d):
+            out[j] = points.packed[((i // LANES) * points.d + j) * LANES + i % LANES]
     else:
-        read_row(&p.rows, i, out, 1)
+        read_row(&points.rows, i, out, 1)
 
 
-cdef int refresh(const Problem* p, Start* s) except -1 nogil:
-    """P, A and G from the sums, columns that depend on earlier ones dropped."""
-    cdef Py_ssize_t k = s.k, room = s.room, i, rank
-    read_sums(p, s)
-    rank = independent(s.zz, room, k, s.small, s.kept)
+cdef int refresh(const Problem* problem, State* state) except -1 nogil:
+    """Compute P, A and G from the sums. Columns that depend on earlier ones are dropped."""
+    cdef Py_ssize_t k = state.k, d = problem.points.d, capacity = state.capacity, i, rank
+    cdef double* inverse = state.collapsed.inverse
+    read_sums(problem, state)
+    rank = independent(state.sums.zz, capacity, k, state.solver.factor, state.solver.kept)
     if rank < k:
-        s.removed += k - rank
-        s.updates = 0
-        compact(p, s, rank)
-        read_sums(p, s)
+        state.progress.n_removed += k - rank
+        compact(problem, state, rank)
+        read_sums(problem, state)
         k = rank
-    cdef double* inverse = s.small + room * room
-    memset(inverse, 0, k * k * sizeof(double))
     for i in range(k):
-        inverse[i * k + i] = 1.0
-    solve(s.small, room, k, inverse, k)
-    memcpy(s.spare, s.zx, k * p.d * sizeof(double))
-    solve(s.small, room, k, s.spare, p.d)
-    for i in range(k):
-        memcpy(s.inverse + i * room, inverse + i * k, k * sizeof(double))
-    memcpy(s.features, s.spare, k * p.d * sizeof(double))
-    place_features(p, s)
-    s.updates = 0
+        memset(inverse + i * capacity, 0, k * sizeof(double))
+        inverse[i * capacity + i] = 1.0
+    solve(state.solver.factor, capacity, k, inverse, k, capacity)
+    memcpy(state.features.rows, state.sums.zx, k * d * sizeof(double))
+    solve(state.solver.factor, capacity, k, state.features.rows, d, d)
+    update_all_tables(problem, state)
+    state.collapsed.n_updates = 0
     return 0
 
 
-cdef void without(const Problem* p, Start* s, Py_ssize_t gone, double* pp, double* gg, double* aa) noexcept nogil:
-    """P, G and A of the problem without column ``gone``."""
-    cdef Py_ssize_t k = s.k, room = s.room, i, j, a = 0, b
+cdef void reduce_problem(State* state, Py_ssize_t dropped, Py_ssize_t d) noexcept nogil:
+    """Compute P, G and A of the problem without column ``dropped``, into the reduced ones."""
+    cdef Py_ssize_t k = state.k, capacity = state.capacity, i, j, a = 0, b
+    cdef Collapsed* collapsed = &state.collapsed
+    cdef const double* p = collapsed.inverse
+    cdef const double* g = state.features.gram
     cdef double ci, cj
     for i in range(k):
-        if i == gone:
+        if i == dropped:
             continue
-        ci = s.inverse[i * room + gone] / s.inverse[gone * room + gone]
+        ci = p[i * capacity + dropped] / p[dropped * capacity + dropped]
         b = 0
         for j in range(k):
-            if j == gone:
+            if j == dropped:
                 continue
-            cj = s.inverse[j * room + gone] / s.inverse[gone * room + gone]
-            pp[a * room + b] = s.inverse[i * room + j] - ci * s.inverse[gone * room + j]
-            gg[a * room + b] = (
-                s.gram[i * room + j] - ci * s.gram[gone * room + j] - cj * s.gram[gone * room + i]
-                + ci * cj * s.gram[gone * room + gone]
+            cj = p[j * capacity + dropped] / p[dropped * capacity + dropped]
+            collapsed.reduced_inverse[a * capacity + b] = p[i * capacity + j] - ci * p[dropped * capacity + j]
+            collapsed.reduced_gram[a * capacity + b] = (
+                g[i * capacity + j] - ci * g[dropped * capacity + j] - cj * g[dropped * capacity + i]
+                + ci * cj * g[dropped * capacity + dropped]
             )
             b += 1
-        memcpy(aa + a * p.d, s.features + i * p.d, p.d * sizeof(double))
-        sf_axpy(p.d, -ci, s.features + gone * p.d, aa + a * p.d)
+        memcpy(collapsed.reduced_features + a * d, state.features.rows + i * d, d * sizeof(double))
+        sf_axpy(d, -ci, state.features.rows + dropped * d, collapsed.reduced_features + a * d)
         a += 1
 
 
-cdef int write_row(const Problem* p, Start* s, Py_ssize_t i, const double* z) except -1 nogil:
-    """Row i of Z becomes z, and the sums follow."""
-    cdef Py_ssize_t t = i // LANES, k
-    memcpy(s.old, s.z + t * s.room * LANES, s.k * LANES)
-    for k in range(s.k):
-        bit(s, i, k)[0] = z[k] != 0.0
-    s.touched[0] = 1 << (i % LANES)
-    add_round(p, s, t * LANES, t * LANES + 1)
-    return 0
+cdef double leverage(const State* state, const Row* row) noexcept nogil:
+    """The leverage h = w z P z' of a row; sets P z."""
+    cdef Py_ssize_t j, size = row.size, capacity = state.capacity
+    cdef const double* inverse = row.inverse
+    cdef const double* z = state.collapsed.z
+    cdef double* p_z = state.collapsed.p_z
+    cdef double w = row.weight, h = 0.0
+    for j in range(size):
+        p_z[j] = sf_dot(size, inverse + j * capacity, z)
+        h += w * z[j] * p_z[j]
+    return h
 
 
-cdef int reconsider(const Problem* p, Start* s, Py_ssize_t i) except -1 nogil:
-    """Take row i out, find the best new row, and take that if the objective falls by more than rounding.
+cdef double drop_column(State* state, Row* row, Py_ssize_t d) noexcept nogil:
+    """Drop the last column that depends on others without this row; returns the leverage then, 1 if there is none.
 
-    With P, A and G of the other rows, row z costs w ||x - z A||^2 / (1 + w z P z'), and a feature of its own costs lam.
+    These are the columns where P z is not zero.
     """
-    cdef Py_ssize_t k = s.k, size = s.k, room = s.room, d = p.d, j, l, gone = -1
-    cdef double* z = s.vec                  # the row, first as it was, then as it would be
-    cdef double* pz = s.vec + room          # P z of the row as it was, P with the row
-    cdef double* ar = s.vec + 2 * room      # A r likewise
-    cdef double* g = s.vec + 3 * room       # A r of the row as it would be, A without it
-    cdef double* q = s.vec + 4 * room       # P z likewise
-    cdef double* u = s.vec + 5 * room       # w P z / (1 + w z P z'), by which the new row changes A
-    cdef double* full = s.vec + 6 * room    # z over all columns, the one that was dropped included
-    cdef double* x = s.wide
-    cdef double* r = s.wide + d
-    cdef double* pp = s.inverse             # P, G and A, or those without the column that was dropped
-    cdef double* gg = s.gram
-    cdef double* aa = s.features
-    cdef double w = weight_of(&p.rows, i), h = 0.0, top = 0.0, rr, xx, f, t, sign, num, den, cost, old, margin
-    cdef double new_num, new_den
-    cdef bint alone, flipped = True
-    cdef int passes = 0
-    row_of(p, i, x)
-    for j in range(k):
-        z[j] = bit(s, i, j)[0]
-    for j in range(k):
-        pz[j] = sf_dot(k, pp + j * room, z)
-        h += w * z[j] * pz[j]
-    if 1.0 - h < DEPENDENT:
-        # without this row columns depend on each other, those where P z is not zero: the last of them is dropped
-        for j in range(k):
-            top = max(top, fabs(pz[j]))
-        for j in range(k):
-            if fabs(pz[j]) > ZERO_ENTRY * top:
-                gone = j
-        if gone < 0:
-            return 0
-        pp, gg, aa = s.rest, s.rest + room * room, s.rest + 2 * room * room
-        without(p, s, gone, pp, gg, aa)
-        size = k - 1
-        for j in range(gone, size):
-            z[j] = z[j + 1]
-        h = 0.0
-        for j in range(size):
-            pz[j] = sf_dot(size, pp + j * room, z)
-            h += w * z[j] * pz[j]
-        if 1.0 - h < DEPENDENT:
-            return 0
-    memcpy(r, x, d * sizeof(double))
+    cdef Py_ssize_t j
+    cdef Collapsed* collapsed = &state.collapsed
+    cdef double largest = 0.0
+    for j in range(row.size):
+        largest = max(largest, fabs(collapsed.p_z[j]))
+    for j in range(row.size):
+        if fabs(collapsed.p_z[j]) > ZERO_ENTRY * largest:
+            row.dropped = j
+    if row.dropped < 0:
+        return 1.0
+    reduce_problem(state, row.dropped, d)
+    row.inverse, row.gram = collapsed.reduced_inverse, collapsed.reduced_gram
+    row.features = collapsed.reduced_features
+    row.size -= 1
+    for j in range(row.dropped, row.size):
+        collapsed.z[j] = collapsed.z[j + 1]
+    return leverage(state, row)
+
+
+cdef double set_residual(const State* state, const Row* row, Py_ssize_t d) noexcept nogil:
+    """Set the residual r = x - z A; returns ||r||^2."""
+    cdef Py_ssize_t j, size = row.size
+    cdef const double* features = row.features
+    cdef const double* z = state.collapsed.z
+    cdef double* residual = state.collapsed.residual
+    memcpy(residual, state.collapsed.x, d * sizeof(double))
     for j in range(size):
         if z[j] != 0.0:
-            sf_axpy(d, -1.0, aa + j * d, r)
-    rr, xx = sf_dot(d, r, r), sf_dot(d, x, x)
+            sf_axpy(d, -1.0, features + j * d, residual)
+    return sf_dot(d, residual, residual)
+
+
+cdef double set_products(const State* state, const Row* row, Py_ssize_t d) noexcept nogil:
+    """Set A r, and A r and P z of the other rows; returns the sum of squares of x and the features."""
+    cdef Py_ssize_t j, size = row.size, capacity = state.capacity
+    cdef const double* features = row.features
+    cdef const double* gram = row.gram
+    cdef const double* residual = state.collapsed.residual
+    cdef const double* p_z = state.collapsed.p_z
+    cdef double* a_r = state.collapsed.a_r
+    cdef double* other_a_r = state.collapsed.other_a_r
+    cdef double* other_p_z = state.collapsed.other_p_z
+    cdef double f = row.f, t = row.t, rr = row.square, squares = sf_dot(d, state.collapsed.x, state.collapsed.x)
     for j in range(size):
-        ar[j] = sf_dot(d, aa + j * d, r)
-    f = 1.0 / (1.0 - h)
-    t = w * f
-    for j in range(size):
-        g[j] = (ar[j] - t * pz[j] * rr) * f
-        q[j] = pz[j] * f
-    num, den = rr * f * f, f
-    cost = w * num / den
-    old = cost if gone < 0 else p.lam
-    for j in range(size):
-        xx += gg[j * room + j]
-    margin = COST_ROUNDING * sqrt(max(cost, old)) * sqrt(w * xx) + ZERO_COST * w * xx
+        a_r[j] = sf_dot(d, features + j * d, residual)
+        other_a_r[j] = (a_r[j] - t * p_z[j] * rr) * f
+        other_p_z[j] = p_z[j] * f
+        squares += gram[j * capacity + j]
+    return squares
+
+
+cdef bint take_out(const Problem* problem, State* state, Row* row, Py_ssize_t i) noexcept nogil:
+    """Set up the problem of the other rows, and what row i costs in it; returns False if it cannot be solved."""
+    cdef Py_ssize_t j, d = problem.points.d
+    cdef Collapsed* collapsed = &state.collapsed
+    cdef double h, squares
+    row.i, row.size, row.dropped, row.weight = i, state.k, -1, weight_of(&problem.points.rows, i)
+    row.inverse, row.gram, row.features = collapsed.inverse, state.features.gram, state.features.rows
+    read_point(&problem.points, i, collapsed.x)
+    for j in range(state.k):
+        collapsed.z[j] = bit(state, i, j)[0]
+    h = leverage(state, row)
+    if 1.0 - h < DEPENDENT:
+        h = drop_column(state, row, d)
+        if 1.0 - h < DEPENDENT:
+            return False
+    row.square = set_residual(state, row, d)
+    row.f = 1.0 / (1.0 - h)
+    row.t = row.weight * row.f
+    squares = set_products(state, row, d)
+    row.numerator, row.denominator = row.square * row.f * row.f, row.f
+    row.cost = row.weight * row.numerator / row.denominator
+    row.old_cost = row.cost if row.dropped < 0 else problem.lam
+    row.margin = (
+        COST_ROUNDING * sqrt(max(row.cost, row.old_cost)) * sqrt(row.weight * squares)
+        + ZERO_COST * row.weight * squares
+    )
+    return True
+
+
+cdef void flip_bits(State* state, Row* row) noexcept nogil:
+    """Flip each bit of z in turn where the cost falls by more than rounding, until none does.
+
+    P- and G- = A- A-' are not stored: their entries follow from P, G, P z and A r as they are needed.
+    """
+    cdef Py_ssize_t capacity = state.capacity, size = row.size, j, k
+    cdef Collapsed* collapsed = &state.collapsed
+    cdef double* z = collapsed.z
+    cdef double* g = collapsed.other_a_r
+    cdef double* q = collapsed.other_p_z
+    cdef const double* pz = collapsed.p_z
+    cdef const double* ar = collapsed.a_r
+    cdef const double* pj
+    cdef const double* gj
+    cdef double w = row.weight, t = row.t, rr = row.square, cost = row.cost, margin = row.margin, sign
+    cdef double numerator = row.numerator, denominator = row.denominator, new_numerator, new_denominator
+    cdef bint flipped = True
+    cdef int passes = 0
     while flipped and passes < PASSES:
         flipped = False
         passes += 1
         for j in range(size):
+            pj, gj = row.inverse + j * capacity, row.gram + j * capacity
             sign = 1.0 - 2.0 * z[j]
-            new_num = num - 2.0 * sign * g[j] + gg[j * room + j] - 2.0 * t * pz[j] * ar[j] + t * t * rr * pz[j] * pz[j]
-            new_den = den + w * (2.0 * sign * q[j] + pp[j * room + j] + t * pz[j] * pz[j])
-            if not w * max(new_num, 0.0) / new_den < cost - margin:
+            new_numerator = (
+                numerator - 2.0 * sign * g[j] + gj[j] - 2.0 * t * pz[j] * ar[j] + t * t * rr * pz[j] * pz[j]
+            )
+            new_denominator = denominator + w * (2.0 * sign * q[j] + pj[j] + t * pz[j] * pz[j])
+            if not w * max(new_numerator, 0.0) / new_denominator < cost - margin:
                 continue
-            for l in range(size):
-                g[l] -= sign * (
-                    gg[j * room + l] - t * (pz[j] * ar[l] + ar[j] * pz[l]) + t * t * rr * pz[j] * pz[l]
-                )
-                q[l] += sign * (pp[j * room + l] + t * pz[j] * pz[l])
+            for k in range(size):
+                g[k] -= sign * (gj[k] - t * (pz[j] * ar[k] + ar[j] * pz[k]) + t * t * rr * pz[j] * pz[k])
+                q[k] += sign * (pj[k] + t * pz[j] * pz[k])
             z[j] += sign
-            num, den = max(new_num, 0.0), new_den
-            cost = w * num / den
+            numerator, denominator = max(new_numerator, 0.0), new_denominator
+            cost = w * numerator / denominator
             flipped = True
-    alone = p.lam < cost - margin and size < p.cap
-    if not (p.lam if alone else cost) < old - margin:
-        return 0
-    s.changes += 1
-    if gone < 0 and not alone:
-        write_row(p, s, i, z)
-        for j in range(size):
-            sf_axpy(d, -t * pz[j], r, aa + j * d)
-            for l in range(size):
-                pp[j * room + l] += t * pz[j] * pz[l]
-                gg[j * room + l] += t * t * rr * pz[j] * pz[l] - t * (pz[j] * ar[l] + ar[j] * pz[l])
-        memcpy(r, x, d * sizeof(double))
-        for j in range(size):
-            if z[j] != 0.0:
-                sf_axpy(d, -1.0, aa + j * d, r)
-        rr = sf_dot(d, r, r)
-        for j in range(size):
-            u[j] = w * q[j] / den
-        for j in range(size):
-            sf_axpy(d, u[j], r, aa + j * d)
-            for l in range(size):
-                pp[j * room + l] -= u[j] * q[l]
-                gg[j * room + l] += u[j] * g[l] + g[j] * u[l] + u[j] * u[l] * rr
-        s.updates += 1
-        if s.updates >= max(<Py_ssize_t> REFRESH, k) or f > STRETCH or den > STRETCH:
-            refresh(p, s)
-        return 0
-    for j in range(size):  # the new row over all columns
-        full[j if gone < 0 or j < gone else j + 1] = z[j]
-    if gone >= 0:
-        full[gone] = 0.0
-    write_row(p, s, i, full)
-    if gone >= 0:
-        remove(p, s, gone)
-        s.removed += 1
-    if alone:
-        memset(s.spare, 0, d * sizeof(double))
-        add_feature(p, s)
-        for j in range(s.k):
-            s.vec[j] = bit(s, i, j)[0]
-        s.vec[s.k - 1] = 1.0
-        write_row(p, s, i, s.vec)
-        s.created += 1
-    s.updates = 0
-    refresh(p, s)
+    row.numerator, row.denominator, row.cost = numerator, denominator, cost
+
+
+cdef void write_row(const Problem* problem, State* state, Py_ssize_t i, const double* z) noexcept nogil:
+    """Make row i of Z z, a round of its own, and bring the sums up to date."""
+    cdef Py_ssize_t tile = i // LANES, k
+    memcpy(old_bits_of(state, 0), bits_of(state, tile), state.k * LANES)
+    for k in range(state.k):
+        bit(state, i, k)[0] = z[k] != 0.0
+    state.round.changed[0] = 1 << (i % LANES)
+    add_round(problem, state, tile * LANES, tile * LANES + 1, True)
+
+
+cdef int replace_row(const Problem* problem, State* state, const Row* row) except -1 nogil:
+    """Take the new row over the same columns: two rank-one updates, one for the old row and one for the new."""
+    cdef Py_ssize_t d = problem.points.d, size = row.size, j, k
+    cdef Collapsed* collapsed = &state.collapsed
+    cdef double* u = collapsed.step  # w P- z / (1 + w z P- z')
+    cdef const double* g = collapsed.other_a_r
+    cdef const double* q = collapsed.other_p_z
+    cdef const double* pz = collapsed.p_z
+    cdef const double* ar = collapsed.a_r
+    cdef double* pj
+    cdef double* gj
+    cdef double t = row.t, rr = row.square
+    write_row(problem, state, row.i, collapsed.z)
+    for j in range(size):
+        pj, gj = row.inverse + j * state.capacity, row.gram + j * state.capacity
+        sf_axpy(d, -t * pz[j], collapsed.residual, row.features + j * d)
+        for k in range(size):
+            pj[k] += t * pz[j] * pz[k]
+            gj[k] += t * t * rr * pz[j] * pz[k] - t * (pz[j] * ar[k] + ar[j] * pz[k])
+    rr = set_residual(state, row, d)
+    for j in range(size):
+        u[j] = row.weight * q[j] / row.denominator
+    for j in range(size):
+        pj, gj = row.inverse + j * state.capacity, row.gram + j * state.capacity
+        sf_axpy(d, u[j], collapsed.residual, row.features + j * d)
+        for k in range(size):
+            pj[k] -= u[j] * q[k]
+            gj[k] += u[j] * g[k] + g[j] * u[k] + u[j] * u[k] * rr
+    collapsed.n_updates += 1
+    if collapsed.n_updates >= max(<Py_ssize_t> REFRESH, size) or row.f > STRETCH or row.denominator > STRETCH:
+        refresh(problem, state)
     return 0
 
 
-cdef int collapsed_sweep(const Problem* p, Start* s) except -1 nogil:
-    """Every row reconsidered, in order."""
+cdef int replace_columns(const Problem* problem, State* state, const Row* row, bint creates) except -1 nogil:
+    """Take the new row where columns change: one is dropped, or created for this row alone, or both."""
+    cdef Py_ssize_t j, i = row.i, dropped = row.dropped
+    cdef double* full_z = state.collapsed.full_z
+    for j in range(row.size):
+        full_z[j if dropped < 0 or j < dropped else j + 1] = state.collapsed.z[j]
+    if dropped >= 0:
+        full_z[dropped] = 0.0
+    write_row(problem, state, i, full_z)
+    if dropped >= 0:
+        remove(problem, state, dropped)
+        state.progress.n_removed += 1
+    if creates:
+        add_feature(problem, state, NULL)
+        full_z = state.collapsed.full_z  # the memory may be new
+        for j in range(state.k):
+            full_z[j] = bit(state, i, j)[0]
+        full_z[state.k - 1] = 1.0
+        write_row(problem, state, i, full_z)
+        state.progress.n_created += 1
+    refresh(problem, state)
+    return 0
+
+
+cdef int reconsider(const Problem* problem, State* state, Py_ssize_t i) except -1 nogil:
+    """Take row i out, find the best new row, and take that if the objective falls by more than rounding."""
+    cdef Row row
+    cdef bint creates
+    if not take_out(problem, state, &row, i):
+        return 0
+    flip_bits(state, &row)
+    # with a feature of its own the row costs lam, whatever its other bits are
+    creates = problem.lam < row.cost - row.margin and row.size < problem.max_features
+    if not (problem.lam if creates else row.cost) < row.old_cost - row.margin:
+        return 0
+    state.progress.n_changed += 1
+    if row.dropped < 0 and not creates:
+        replace_row(problem, state, &row)
+    else:
+        replace_columns(problem, state, &row, creates)
+    return 0
+
+
+cdef int collapsed_sweep(const Problem* problem, State* state) except -1 nogil:
+    """Sweep once over the rows: each is reconsidered, in order."""
     cdef Py_ssize_t i
-    for i in range(p.n):
-        reconsider(p, s, i)
-        check_interrupt(s, (2 * s.k + 1) * p.d + 3 * s.k * s.k)
-    refresh(p, s)
+    for i in range(problem.points.n):
+        reconsider(problem, state, i)
+        check_interrupt(state, (2 * state.k + 1) * problem.points.d + 3 * state.k * state.k)
+    refresh(problem, state)
     return 0

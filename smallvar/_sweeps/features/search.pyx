@@ -10,24 +10,28 @@ sum exceeds that of the best row so far is left with all rows that begin with it
 makes what is summed first count where features nearly depend on each other, or outnumber the columns.
 """
 
+from cython.parallel cimport prange
 from libc.math cimport sqrt
 
 from smallvar._sweeps.features.state cimport (
+    CHUNK,
     LANES,
     TIE,
-    Pass,
+    Level,
     Problem,
+    RowSearch,
     Scratch,
-    Start,
+    State,
     check_interrupt,
+    chunk_count,
+    residuals,
     sf_dots,
-    sf_load_bits,
-    sf_residual,
-    share,
-    tile_of,
+    threads_for,
+    tile_count,
     work_tiles,
 )
 from smallvar._sweeps.features.sweeps cimport keep_better
+from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
 
 cdef enum:
     NODES = 1 << 13     # choices of a bit for a row: enough for all there are where k = 12
@@ -39,136 +43,166 @@ cdef extern from *:
     const double RIDGE "SMALLVAR_RIDGE"  # alpha, as a share of the mean square of a feature
 
 
-cdef double factor(Start* s) noexcept nogil:
-    """R, in s.small, for the features in the order s.kept; returns alpha, 0 if the features are.
+cdef void exchange(RowSearch* search, Py_ssize_t capacity, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+    """Exchange the features i and j of the order, of which only the rows of R above i are known."""
+    cdef Py_ssize_t m, number = search.order[i]
+    cdef double value = search.pivots[i]
+    cdef double* r = search.factor
+    search.order[i] = search.order[j]
+    search.order[j] = number
+    search.pivots[i] = search.pivots[j]
+    search.pivots[j] = value
+    for m in range(i):
+        value = r[m * capacity + i]
+        r[m * capacity + i] = r[m * capacity + j]
+        r[m * capacity + j] = value
 
-    Of those left the one with the least pivot comes first, so that the bits that decide most are chosen first.
+
+cdef bint factorize(State* state) noexcept nogil:
+    """Compute alpha, the order of the features and R for these; returns False if all features are zero.
+
+    Of the features left the one with the least pivot comes first. Bits are chosen from the last one on, so those that
+    decide most are chosen first.
     """
-    cdef Py_ssize_t k = s.k, room = s.room, i, j, m, least, number
-    cdef double* r = s.small
-    cdef double* pivot = s.refund
-    cdef double alpha = 0.0, value
+    cdef Py_ssize_t k = state.k, capacity = state.capacity, i, j, m, least
+    cdef RowSearch* search = &state.search
+    cdef const double* gram = state.features.gram
+    cdef double* r = search.factor
+    cdef double value
+    search.alpha = 0.0
     for i in range(k):
-        alpha += s.gram[i * room + i]
-    alpha *= RIDGE / k
+        search.alpha += gram[i * capacity + i]
+    search.alpha *= RIDGE / k
+    if not search.alpha > 0.0:
+        return False
     for i in range(k):
-        s.kept[i] = i
-        pivot[i] = s.gram[i * room + i] + alpha
-    if not alpha > 0.0:
-        return 0.0
+        search.order[i] = i
+        search.pivots[i] = gram[i * capacity + i] + search.alpha
     for i in range(k):
         least = i
         for j in range(i + 1, k):
-            if pivot[j] < pivot[least]:
+            if search.pivots[j] < search.pivots[least]:
                 least = j
-        number, s.kept[i] = s.kept[i], s.kept[least]
-        s.kept[least] = number
-        value, pivot[i] = pivot[i], pivot[least]
-        pivot[least] = value
-        for m in range(i):
-            value, r[m * room + i] = r[m * room + i], r[m * room + least]
-            r[m * room + least] = value
-        r[i * room + i] = sqrt(pivot[i])
+        exchange(search, capacity, i, least)
+        r[i * capacity + i] = sqrt(search.pivots[i])
         for j in range(i + 1, k):
-            value = s.gram[s.kept[i] * room + s.kept[j]]
+            value = gram[search.order[i] * capacity + search.order[j]]
             for m in range(i):
-                value -= r[m * room + i] * r[m * room + j]
-            value /= r[i * room + i]
-            r[i * room + j] = value
-            pivot[j] = max(alpha, pivot[j] - value * value)
-    return alpha
+                value -= r[m * capacity + i] * r[m * capacity + j]
+            value /= r[i * capacity + i]  # the diagonal is positive: no pivot is below alpha
+            r[i * capacity + j] = value
+            search.pivots[j] = max(search.alpha, search.pivots[j] - value * value)
+    return True
 
 
-cdef bint search_row(const Start* s, double alpha, int l, Scratch* w) noexcept nogil:
-    """A better row for lane l of a tile, whose row is in w.z and A x in w.dots; returns whether there is one."""
-    cdef Py_ssize_t k = s.k, room = s.room, i, j, nodes = 0
-    cdef const double* r = s.small
-    cdef double* y = w.work                 # room each: the right-hand side,
-    cdef double* rest = w.work + room       # what is left of it by the bits chosen,
-    cdef double* z = w.work + 2 * room      # these bits,
-    cdef double* tried = w.work + 3 * room  # how many values of each were tried,
-    cdef double* best = w.work + 4 * room   # the best row,
-    cdef double* sums = w.work + 5 * room   # and the squares of the bits from i on
-    cdef double value, bound = 0.0, part
-    cdef bint found = False
+cdef double set_targets(const State* state, int lane, Scratch* scratch) noexcept nogil:
+    """Set y and the bits for a lane, whose row is in scratch.z and A x in scratch.dots; returns ||R z' - y||^2."""
+    cdef Py_ssize_t k = state.k, capacity = state.capacity, i, j
+    cdef const double* r = state.search.factor
+    cdef const Py_ssize_t* order = state.search.order
+    cdef Level* levels = scratch.levels
+    cdef double value, square = 0.0
+    # R'y = A x + alpha / 2, forward
     for i in range(k):
-        value = w.dots[s.kept[i] * LANES + l] + 0.5 * alpha
+        value = scratch.dots[order[i] * LANES + lane] + 0.5 * state.search.alpha
         for j in range(i):
-            value -= r[j * room + i] * y[j]
-        y[i] = value / r[i * room + i]
-        z[i] = w.z[s.kept[i] * LANES + l]
+            value -= r[j * capacity + i] * levels[j].target
+        levels[i].target = value / r[i * capacity + i]
+        levels[i].bit = scratch.z[order[i] * LANES + lane]
     for i in range(k):
-        value = y[i]
+        value = levels[i].target
         for j in range(i, k):
-            value -= r[i * room + j] * z[j]
-        bound += value * value
-    bound *= 1.0 - TIE
-    i = k - 1
-    rest[i], tried[i] = y[i], 0.0
-    while nodes < NODES:
-        if tried[i] == 2.0:
+            value -= r[i * capacity + j] * levels[j].bit
+        square += value * value
+    return square
+
+
+cdef bint search_row(const State* state, int lane, Scratch* scratch) noexcept nogil:
+    """Find a better row for a lane of a tile, depth first; returns whether there is one, then in scratch.z."""
+    cdef Py_ssize_t k = state.k, capacity = state.capacity, i = k - 1, j, n_nodes = 0
+    cdef const double* r = state.search.factor
+    cdef Level* levels = scratch.levels
+    cdef Level* level = levels + i
+    cdef double bound = set_targets(state, lane, scratch) * (1.0 - TIE), value, sum_
+    cdef bint is_better = False
+    # the row so far is the bound; each step chooses a bit of level i, given those above
+    level.left, level.n_tried = level.target, 0
+    while n_nodes < NODES:
+        if level.n_tried == 2:  # back to the bit above
             i += 1
             if i == k:
                 break
+            level = levels + i
             continue
-        if tried[i] == 0.0:
-            z[i] = 1.0 if rest[i] > 0.5 * r[i * room + i] else 0.0
+        if level.n_tried == 0:  # the nearer value first
+            level.bit = 1.0 if level.left > 0.5 * r[i * capacity + i] else 0.0
         else:
-            z[i] = 1.0 - z[i]
-        tried[i] += 1.0
-        nodes += 1
-        value = rest[i] - r[i * room + i] * z[i]
-        part = value * value + (sums[i + 1] if i + 1 < k else 0.0)
-        if not part < bound:  # nor is the other value better, which is farther
-            tried[i] = 2.0
+            level.bit = 1.0 - level.bit
+        level.n_tried += 1
+        n_nodes += 1
+        value = level.left - r[i * capacity + i] * level.bit
+        sum_ = value * value + (levels[i + 1].sum if i + 1 < k else 0.0)
+        if not sum_ < bound:  # nor is the other value better, which is farther
+            level.n_tried = 2
         elif i == 0:
-            bound, found = part, True
+            bound, is_better = sum_, True
             for j in range(k):
-                best[j] = z[j]
+                levels[j].best = levels[j].bit
         else:
-            sums[i] = part
+            level.sum = sum_
             i -= 1
-            value = y[i]
+            level = levels + i
+            value = level.target
             for j in range(i + 1, k):
-                value -= r[i * room + j] * z[j]
-            rest[i], tried[i] = value, 0.0
-    if found:
+                value -= r[i * capacity + j] * levels[j].bit
+            level.left, level.n_tried = value, 0
+    if is_better:
         for i in range(k):
-            w.z[s.kept[i] * LANES + l] = best[i]
-    return found
+            scratch.z[state.search.order[i] * LANES + lane] = levels[i].best
+    return is_better
 
 
-cdef void search_run(const Pass* a, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
-    cdef const Problem* p = a.p
-    cdef Start* s = a.s
-    cdef Py_ssize_t t
-    cdef double alpha = s.spare[0]
-    cdef double before[LANES]
+cdef void search_chunk(
+    const Problem* problem, State* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t chunk, int thread
+) noexcept nogil:
+    """Find better rows for one chunk of the tiles first..last-1."""
+    cdef Py_ssize_t tile, first_tile = first + chunk * CHUNK
+    cdef Scratch* scratch = state.scratch + thread
+    cdef double squares[LANES]
     cdef const double* x
-    cdef int changed, l
-    for t in range(t0, t1):
-        x = tile_of(p, t, w.x)
-        sf_load_bits(s.k, s.z + t * s.room * LANES, w.z)
-        sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, before)
-        sf_dots(p.d, s.k, s.room, x, s.at, w.dots)
+    cdef int changed, lane
+    for tile in range(first_tile, min(last, first_tile + CHUNK)):
+        x = residuals(problem, state, tile, scratch, squares)
+        sf_dots(problem.points.d, state.k, state.capacity, x, state.features.transposed, scratch.dots)
         changed = 0
-        for l in range(min(p.n - t * LANES, <Py_ssize_t> LANES)):
-            s.squares[t * LANES + l] = before[l]
-            if before[l] > 0.0 and search_row(s, alpha, l, w):
-                changed |= 1 << l
+        for lane in range(min(problem.points.n - tile * LANES, <Py_ssize_t> LANES)):
+            state.assignments.squares[tile * LANES + lane] = squares[lane]
+            if squares[lane] > 0.0 and search_row(state, lane, scratch):
+                changed |= 1 << lane
         if changed:
-            keep_better(p, s, t, changed, before, w)
+            keep_better(problem, state, tile, x, changed, squares, scratch)
 
 
-cdef int search(const Problem* p, Start* s) except -1 nogil:
-    """The best row for each point, or the best of those met in so many steps; never a worse one than it has."""
-    cdef Py_ssize_t start = 0, stop, each = p.d * (2 * s.k + 1) + NODES * s.k
-    s.spare[0] = factor(s)
-    if not s.spare[0] > 0.0:
+cdef void search_tiles(const Problem* problem, State* state, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    cdef Py_ssize_t n_chunks = chunk_count(last - first), chunk
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, last - first))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            search_chunk(problem, state, first, last, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            search_chunk(problem, state, first, last, chunk, begin_chunk(&loop))
+    end_loop(&loop)
+
+
+cdef int search(const Problem* problem, State* state) except -1 nogil:
+    """Find the best row for each point, or the best of those met in so many steps; never a worse one than it has."""
+    cdef Py_ssize_t start = 0, stop, work = problem.points.d * (2 * state.k + 1) + NODES * state.k
+    if not factorize(state):
         return 0
-    while start < p.n:
-        stop = min(p.n, start + work_tiles(p, each) * LANES)
-        share(search_run, p, s, start // LANES, (stop + LANES - 1) // LANES, start, stop)
-        check_interrupt(s, (stop - start) * each)
+    while start < problem.points.n:
+        stop = min(problem.points.n, start + work_tiles(problem, work) * LANES)
+        search_tiles(problem, state, start // LANES, tile_count(stop))
+        check_interrupt(state, (stop - start) * work)
         start = stop
     return 0

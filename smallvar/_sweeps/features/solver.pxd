@@ -1,15 +1,22 @@
 """Sums over the rows of Z, and the features that follow from them."""
 
-from smallvar._sweeps.features.state cimport Problem, Start
+from smallvar._sweeps.features.state cimport Problem, State
 
-cdef void add_round(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
-cdef void read_sums(const Problem* p, Start* s) noexcept nogil
-cdef int recount(const Problem* p, Start* s, Py_ssize_t known) except -1 nogil
-cdef void place_feature(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil
-cdef void place_features(const Problem* p, Start* s) noexcept nogil
-cdef int add_feature(const Problem* p, Start* s) except -1 nogil
-cdef void compact(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil
-cdef void remove(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil
-cdef Py_ssize_t independent(const double* m, Py_ssize_t room, Py_ssize_t k, double* l, Py_ssize_t* kept) noexcept nogil
-cdef void solve(const double* l, Py_ssize_t room, Py_ssize_t k, double* y, Py_ssize_t d) noexcept nogil
-cdef double least_squares(const Problem* p, Start* s) noexcept nogil
+cdef void add_round(
+    const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, bint counts_users
+) noexcept nogil
+cdef void read_sums(const Problem* problem, State* state) noexcept nogil
+cdef int recount(const Problem* problem, State* state, Py_ssize_t n_counted) except -1 nogil
+cdef void update_tables(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil
+cdef void update_all_tables(const Problem* problem, State* state) noexcept nogil
+cdef int add_feature(const Problem* problem, State* state, const double* feature) except -1 nogil
+cdef int add_residual(const Problem* problem, State* state, Py_ssize_t i) except -1 nogil
+cdef void compact(const Problem* problem, State* state, Py_ssize_t n_kept) noexcept nogil
+cdef void remove(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil
+cdef Py_ssize_t independent(
+    const double* zz, Py_ssize_t capacity, Py_ssize_t k, double* factor, Py_ssize_t* kept
+) noexcept nogil
+cdef void solve(
+    const double* factor, Py_ssize_t capacity, Py_ssize_t k, double* y, Py_ssize_t width, Py_ssize_t stride
+) noexcept nogil
+cdef double least_squares(const Problem* problem, State* state) noexcept nogil

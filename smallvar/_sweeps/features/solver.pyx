@@ -1,172 +1,204 @@
-"""Features by least squares for given Z, and the sums over its rows that this takes.
+"""Features by least squares for given Z, A = (Z'WZ)^-1 Z'WX, and the sums over the rows of Z that this takes.
 
-Z'WZ, Z'WX and the number of users of each feature are kept in bins, exactly, by what each row changes.
+Z'WZ, Z'WX and the number of users of each feature are kept up by what each row changes. The sums are exact, in bins
+(see _sums.h), so they depend neither on the order of the changes nor on the number of threads.
 """
 
+from cython.parallel cimport prange
 from libc.math cimport sqrt
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.features.state cimport (
+    CHUNK,
     DEPENDENT,
     LANES,
+    PARTIALS,
+    SUMS,
     ZERO_SQUARE,
-    Pass,
+    Bins,
+    Features,
     Problem,
     Scratch,
-    Start,
+    Solver,
+    State,
+    Sums,
+    bits_of,
     check_interrupt,
-    partial_count,
+    chunk_count,
     grow,
+    old_bits_of,
+    residual_of,
     round_tiles,
     sf_axpy,
     sf_cut_d,
     sf_cut_f,
     sf_dot,
-    share,
     sums_size,
     threads_for,
+    tile_count,
     tile_of,
 )
-from smallvar._sweeps.pool cimport run
+from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport point, weight_of
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Sums
 
 
-cdef void cut_weight(const Problem* p, double weight, double* piece) noexcept nogil:
-    """The pieces of a weight, one a bin; 1 where there are no weights and Z'WZ counts rows."""
-    cdef Py_ssize_t layer
+cdef void cut_weight(const Bins* bins, Py_ssize_t d, double weight, double* pieces) noexcept nogil:
+    """Cut a weight to pieces, one a bin; 1 where there are no weights and Z'WZ counts rows."""
+    cdef Py_ssize_t b
     cdef double magic
-    if p.layers == 1:
-        piece[0] = 1.0
+    if bins.of_zz == 1:
+        pieces[0] = 1.0
         return
-    for layer in range(p.layers):
-        magic = p.magic[layer * (p.d + 1) + p.d]
-        piece[layer] = (weight + magic) - magic
-        weight -= piece[layer]
+    for b in range(bins.of_zz):
+        magic = bins.magic[b * (d + 1) + d]
+        pieces[b] = (weight + magic) - magic
+        weight -= pieces[b]
 
 
-cdef void add_partial(
-    const Problem* p, Start* s, Py_ssize_t first, Py_ssize_t t0, Py_ssize_t t1, double* sums, Scratch* w
+cdef void cut_point(
+    const Problem* problem, Py_ssize_t i, const double* x, Scratch* scratch
 ) noexcept nogil:
-    """The changes of a round's tiles t0..t1-1, added to sums: Z'WZ (m), count and Z'WX (zx), one after the other."""
-    cdef Py_ssize_t t, k, j, l, i, layer, size = s.k, d = p.d, room = s.room, width = p.bins * d
-    cdef double* count = sums + p.layers * size * size
-    cdef double* zx = count + size
-    cdef double* m
-    cdef double* weight_pieces = w.piece + width
-    cdef const double* x
-    cdef unsigned char* old
-    cdef unsigned char* new
-    cdef double sign, part, weight
-    cdef bint cut
-    for t in range(t0, t1):
-        if not s.touched[t - first]:
+    """Cut w and w x of point i to pieces, into scratch. IN x: of its tile, where columns of X are apart."""
+    cdef Py_ssize_t d = problem.points.d, n_bins = problem.bins.of_zx
+    cdef const void* rows = problem.points.rows.x
+    cdef const double* magic = problem.bins.magic
+    cdef double weight = weight_of(&problem.points.rows, i)
+    cut_weight(&problem.bins, d, weight, scratch.weight_pieces)
+    if problem.points.rows.col != 1:
+        sf_cut_d(d, n_bins, weight, x + i % LANES, LANES, magic, scratch.pieces)
+    elif problem.points.rows.single:
+        sf_cut_f(d, n_bins, weight, point(<const float*> rows, &problem.points.rows, i), 1, magic, scratch.pieces)
+    else:
+        sf_cut_d(d, n_bins, weight, point(<const double*> rows, &problem.points.rows, i), 1, magic, scratch.pieces)
+
+
+cdef void add_row(
+    const Problem* problem, Py_ssize_t size, const unsigned char* old, const unsigned char* new, Py_ssize_t i,
+    const double* x, double* sums, Scratch* scratch
+) noexcept nogil:
+    """Add to sums (zz_bins, users, zx_bins, one after the other) what changes as a row of Z becomes a new one.
+
+    IN old, new: the row, values LANES apart.
+    """
+    cdef Py_ssize_t n_zz = problem.bins.of_zz, width = problem.bins.of_zx * problem.points.d, j, k = 0, b
+    cdef double* users = sums + n_zz * size * size
+    cdef double* zx = users + size
+    cdef double* zz
+    cdef double sign, piece
+    while k < size and old[k * LANES] == new[k * LANES]:
+        k += 1
+    if k == size:
+        return
+    cut_point(problem, i, x, scratch)
+    for k in range(k, size):
+        if old[k * LANES] == new[k * LANES]:
             continue
-        x = tile_of(p, t, w.x) if p.rows.col != 1 else NULL
-        old = s.old + (t - first) * room * LANES
-        new = s.z + t * room * LANES
-        for l in range(LANES):
-            i = t * LANES + l
-            if not (s.touched[t - first] >> l) & 1 or i >= p.n:
-                continue
-            cut = False
-            for k in range(size):
-                if old[k * LANES + l] == new[k * LANES + l]:
-                    continue
-                if not cut:
-                    cut = True
-                    weight = weight_of(&p.rows, i)
-                    cut_weight(p, weight, weight_pieces)
-                    if p.rows.col != 1:
-                        sf_cut_d(d, p.bins, weight, x + l, LANES, p.magic, w.piece)
-                    elif p.rows.single:
-                        sf_cut_f(d, p.bins, weight, point(<const float*> p.rows.x, &p.rows, i), 1, p.magic, w.piece)
-                    else:
-                        sf_cut_d(d, p.bins, weight, point(<const double*> p.rows.x, &p.rows, i), 1, p.magic, w.piece)
-                # the row changes bit by bit: at bit k those before it are new, those after it still old
-                sign = 1.0 if new[k * LANES + l] else -1.0
-                count[k] += sign
-                for layer in range(p.layers):
-                    m = sums + layer * size * size
-                    part = sign * weight_pieces[layer]
-                    for j in range(k):
-                        if new[j * LANES + l]:
-                            m[k * size + j] += part
-                    m[k * size + k] += part
-                    for j in range(k + 1, size):
-                        if old[j * LANES + l]:
-                            m[j * size + k] += part
-                sf_axpy(width, sign, w.piece, zx + k * width)
+        # the row changes bit by bit: at bit k those before it are new, those after it still old
+        sign = 1.0 if new[k * LANES] else -1.0
+        users[k] += sign
+        for b in range(n_zz):
+            zz = sums + b * size * size
+            piece = sign * scratch.weight_pieces[b]
+            for j in range(k):
+                if new[j * LANES]:
+                    zz[k * size + j] += piece
+            zz[k * size + k] += piece
+            for j in range(k + 1, size):
+                if old[j * LANES]:
+                    zz[j * size + k] += piece
+        sf_axpy(width, sign, scratch.pieces, zx + k * width)
 
 
-cdef struct Partials:           # sums over the tiles first..last-1, in parts
-    const Problem* p            # what all starts share
-    Start* s                    # the start whose sums these are
-    Py_ssize_t first
-    Py_ssize_t last
-    Py_ssize_t length           # tiles of a partial sum
+cdef void add_chunk(
+    const Problem* problem, State* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t length, Py_ssize_t chunk,
+    int thread
+) noexcept nogil:
+    """Compute partial sum ``chunk``: what ``length`` tiles of the round first..last-1 change."""
+    cdef Py_ssize_t tile, i, first_tile = first + chunk * length
+    cdef const double* x
+    cdef const unsigned char* old
+    cdef double* sums = state.sums.partial + chunk * sums_size(problem, state.k)
+    cdef Scratch* scratch = state.scratch + thread
+    for tile in range(first_tile, min(last, first_tile + length)):
+        if not state.round.changed[tile - first]:
+            continue
+        x = tile_of(&problem.points, tile, scratch.x) if problem.points.rows.col != 1 else NULL
+        old = old_bits_of(state, tile - first)
+        for i in range(tile * LANES, min(problem.points.n, (tile + 1) * LANES)):
+            if (state.round.changed[tile - first] >> (i % LANES)) & 1:
+                add_row(problem, state.k, old + i % LANES, bits_of(state, tile) + i % LANES, i, x, sums, scratch)
 
 
-cdef void add_item(void* context, Py_ssize_t g, int slot) noexcept nogil:
-    """Partial sum g."""
-    cdef const Partials* a = <const Partials*> context
-    cdef Py_ssize_t t0 = a.first + g * a.length
-    add_partial(
-        a.p, a.s, a.first, t0, min(a.last, t0 + a.length), a.s.partial + g * sums_size(a.p, a.s.k), &a.s.scratch[slot]
-    )
-
-
-cdef void add_round(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    """The changes of a round."""
-    cdef Py_ssize_t first = start // LANES, last = (stop + LANES - 1) // LANES
-    cdef Py_ssize_t k = s.k, partials = partial_count(p, k, last - first), g, i, layer, size = sums_size(p, k)
-    cdef Partials a = Partials(p, s, first, last, (last - first + partials - 1) // partials)
-    cdef double* sums
-    memset(s.partial, 0, partials * size * sizeof(double))
-    run(add_item, &a, 0, partials, threads_for(p, s, last - first))
-    for g in range(partials):
-        sums = s.partial + g * size
-        for layer in range(p.layers):
+cdef void add_round(
+    const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, bint counts_users
+) noexcept nogil:
+    """Bring the sums up to date with a round. Whether users are counted, too, or have been, the caller says."""
+    cdef Py_ssize_t first = start // LANES, last = tile_count(stop), k = state.k, capacity = state.capacity, chunk, i, b
+    cdef Py_ssize_t n_zz = problem.bins.of_zz, size = sums_size(problem, k), length
+    # as many partial sums whatever the number of threads, since each has to be cleared and added
+    cdef Py_ssize_t n_chunks = min(<Py_ssize_t> PARTIALS, (last - first) // 64)
+    cdef double* partial
+    cdef ParallelLoop loop
+    n_chunks = max(<Py_ssize_t> 1, min(n_chunks, <Py_ssize_t> SUMS // max(<Py_ssize_t> 1, size)))
+    length = (last - first + n_chunks - 1) // n_chunks
+    memset(state.sums.partial, 0, n_chunks * size * sizeof(double))
+    loop = begin_loop(n_chunks, threads_for(problem, state, last - first))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            add_chunk(problem, state, first, last, length, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            add_chunk(problem, state, first, last, length, chunk, begin_chunk(&loop))
+    end_loop(&loop)
+    for chunk in range(n_chunks):
+        partial = state.sums.partial + chunk * size
+        for b in range(n_zz):
             for i in range(k):
-                sf_axpy(i + 1, 1.0, sums + (layer * k + i) * k, s.zz_bins + (layer * s.room + i) * s.room)
-        sf_axpy(k, 1.0, sums + p.layers * k * k, s.count)
-        sf_axpy(k * p.bins * p.d, 1.0, sums + p.layers * k * k + k, s.zx_bins)
+                sf_axpy(i + 1, 1.0, partial + (b * k + i) * k, state.sums.zz_bins + (b * capacity + i) * capacity)
+        if counts_users:
+            sf_axpy(k, 1.0, partial + n_zz * k * k, state.sums.users)
+        sf_axpy(k * problem.bins.of_zx * problem.points.d, 1.0, partial + n_zz * k * k + k, state.sums.zx_bins)
 
 
-cdef void read_sums(const Problem* p, Start* s) noexcept nogil:
-    """Z'WZ and Z'WX from their bins, from the last one up."""
-    cdef Py_ssize_t i, j, b, k = s.k, d = p.d, room = s.room
+cdef void read_sums(const Problem* problem, State* state) noexcept nogil:
+    """Read Z'WZ and Z'WX from their bins, the smallest pieces first."""
+    cdef Py_ssize_t i, j, b, k = state.k, d = problem.points.d, capacity = state.capacity
+    cdef Py_ssize_t n_zz = problem.bins.of_zz, n_zx = problem.bins.of_zx
+    cdef Sums* sums = &state.sums
     cdef const double* bins
     cdef double value
     for i in range(k):
         for j in range(i + 1):
-            value = s.zz_bins[((p.layers - 1) * room + i) * room + j]
-            for b in range(p.layers - 2, -1, -1):
-                value += s.zz_bins[(b * room + i) * room + j]
-            s.zz[i * room + j] = s.zz[j * room + i] = value
-        bins = s.zx_bins + i * p.bins * d
-        memcpy(s.zx + i * d, bins + (p.bins - 1) * d, d * sizeof(double))
-        for b in range(p.bins - 2, -1, -1):
-            sf_axpy(d, 1.0, bins + b * d, s.zx + i * d)
+            value = sums.zz_bins[((n_zz - 1) * capacity + i) * capacity + j]
+            for b in range(n_zz - 2, -1, -1):
+                value += sums.zz_bins[(b * capacity + i) * capacity + j]
+            sums.zz[i * capacity + j] = sums.zz[j * capacity + i] = value
+        bins = sums.zx_bins + i * n_zx * d
+        memcpy(sums.zx + i * d, bins + (n_zx - 1) * d, d * sizeof(double))
+        for b in range(n_zx - 2, -1, -1):
+            sf_axpy(d, 1.0, bins + b * d, sums.zx + i * d)
 
 
-cdef int recount(const Problem* p, Start* s, Py_ssize_t known) except -1 nogil:
-    """The sums, where those of the first ``known`` features are there already."""
-    cdef Py_ssize_t first = 0, last, t, length = round_tiles(p)
-    if known == 0:
-        memset(s.zz_bins, 0, p.layers * s.room * s.room * sizeof(double))
-        memset(s.zx_bins, 0, s.room * p.bins * p.d * sizeof(double))
-        memset(s.count, 0, s.room * sizeof(double))
-    while first < p.tiles:
-        last = min(p.tiles, first + length)
-        memset(s.old, 0, length * s.room * LANES)
-        for t in range(first, last):
-            memcpy(s.old + (t - first) * s.room * LANES, s.z + t * s.room * LANES, known * LANES)
-        memset(s.touched, 255, last - first)
-        add_round(p, s, first * LANES, min(p.n, last * LANES))
-        check_interrupt(s, (last - first) * LANES * p.d * s.k)
+cdef int recount(const Problem* problem, State* state, Py_ssize_t n_counted) except -1 nogil:
+    """Sum up the rows of Z, where the sums of the first ``n_counted`` features are there already."""
+    cdef Py_ssize_t first = 0, last, tile, capacity = state.capacity, length = round_tiles(problem)
+    cdef Py_ssize_t n_tiles = problem.points.n_tiles, n = problem.points.n, d = problem.points.d
+    if n_counted == 0:
+        memset(state.sums.zz_bins, 0, problem.bins.of_zz * capacity * capacity * sizeof(double))
+        memset(state.sums.zx_bins, 0, capacity * problem.bins.of_zx * d * sizeof(double))
+        memset(state.sums.users, 0, capacity * sizeof(double))
+    while first < n_tiles:
+        last = min(n_tiles, first + length)
+        # as if the rows had been zero but for the features counted
+        memset(state.round.old_bits, 0, length * capacity * LANES)
+        for tile in range(first, last):
+            memcpy(old_bits_of(state, tile - first), bits_of(state, tile), n_counted * LANES)
+        memset(state.round.changed, 255, last - first)
+        add_round(problem, state, first * LANES, min(n, last * LANES), True)
+        check_interrupt(state, (last - first) * LANES * d * state.k)
         first = last
     return 0
 
@@ -175,136 +207,178 @@ cdef int recount(const Problem* p, Start* s, Py_ssize_t known) except -1 nogil:
 # Features
 
 
-cdef void place_feature(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
+cdef void update_tables(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
     """Bring A transposed and A A' up to date with row k of A."""
-    cdef Py_ssize_t i, j
+    cdef Py_ssize_t i, j, d = problem.points.d, capacity = state.capacity
+    cdef Features* features = &state.features
     cdef double dot
-    for j in range(p.d):
-        s.at[j * s.room + k] = s.features[k * p.d + j]
-    for i in range(s.k):
-        dot = sf_dot(p.d, s.features + k * p.d, s.features + i * p.d)
-        s.gram[k * s.room + i] = dot
-        s.gram[i * s.room + k] = dot
+    for j in range(d):
+        features.transposed[j * capacity + k] = features.rows[k * d + j]
+    for i in range(state.k):
+        dot = sf_dot(d, features.rows + k * d, features.rows + i * d)
+        features.gram[k * capacity + i] = dot
+        features.gram[i * capacity + k] = dot
 
 
-cdef void place_features(const Problem* p, Start* s) noexcept nogil:
-    """The same for all rows of A."""
-    cdef Py_ssize_t i, j, k
-    for k in range(s.k):
-        for j in range(p.d):
-            s.at[j * s.room + k] = s.features[k * p.d + j]
+cdef void update_all_tables(const Problem* problem, State* state) noexcept nogil:
+    """Bring A transposed and A A' up to date with all rows of A."""
+    cdef Py_ssize_t i, j, k, d = problem.points.d, capacity = state.capacity
+    cdef Features* features = &state.features
+    for k in range(state.k):
+        for j in range(d):
+            features.transposed[j * capacity + k] = features.rows[k * d + j]
         for i in range(k + 1):
-            s.gram[k * s.room + i] = sf_dot(p.d, s.features + k * p.d, s.features + i * p.d)
-            s.gram[i * s.room + k] = s.gram[k * s.room + i]
+            features.gram[k * capacity + i] = sf_dot(d, features.rows + k * d, features.rows + i * d)
+            features.gram[i * capacity + k] = features.gram[k * capacity + i]
 
 
-cdef int add_feature(const Problem* p, Start* s) except -1 nogil:
-    """A feature that no point uses yet: the first row of spare."""
-    cdef Py_ssize_t k, t, layer
-    if s.k == s.room:
-        grow(p, s)
-    k = s.k
-    s.k += 1
-    memcpy(s.features + k * p.d, s.spare, p.d * sizeof(double))
-    place_feature(p, s, k)
-    s.count[k] = 0.0
-    for layer in range(p.layers):
-        for t in range(s.k):
-            s.zz_bins[(layer * s.room + k) * s.room + t] = 0.0
-            s.zz_bins[(layer * s.room + t) * s.room + k] = 0.0
-    memset(s.zx_bins + k * p.bins * p.d, 0, p.bins * p.d * sizeof(double))
+cdef void append(const Problem* problem, State* state) noexcept nogil:
+    """Make the row of A behind those there are a feature, without users."""
+    cdef Py_ssize_t i, b, k = state.k, capacity = state.capacity, width = problem.bins.of_zx * problem.points.d
+    cdef double* zz
+    state.k += 1
+    state.features.removed[k] = False
+    update_tables(problem, state, k)
+    state.sums.users[k] = 0.0
+    for b in range(problem.bins.of_zz):
+        zz = state.sums.zz_bins + b * capacity * capacity
+        for i in range(state.k):
+            zz[k * capacity + i] = 0.0
+            zz[i * capacity + k] = 0.0
+    memset(state.sums.zx_bins + k * width, 0, width * sizeof(double))
+
+
+cdef int add_feature(const Problem* problem, State* state, const double* feature) except -1 nogil:
+    """Add a feature that no point uses yet. IN feature: d, outside of the state's memory; NULL: zero."""
+    cdef Py_ssize_t d = problem.points.d
+    if state.k == state.capacity:
+        grow(problem, state)
+    if feature == NULL:
+        memset(state.features.rows + state.k * d, 0, d * sizeof(double))
+    else:
+        memcpy(state.features.rows + state.k * d, feature, d * sizeof(double))
+    append(problem, state)
     return 0
 
 
-cdef void compact_run(const Pass* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
-    cdef Start* s = r.s
-    cdef Py_ssize_t t, i, k = r.stop
-    cdef unsigned char* z
-    for t in range(t0, t1):
-        z = s.z + t * s.room * LANES
-        for i in range(k):
-            memcpy(z + i * LANES, z + s.kept[i] * LANES, LANES)
-        memset(z + k * LANES, 0, (s.k - k) * LANES)
+cdef int add_residual(const Problem* problem, State* state, Py_ssize_t i) except -1 nogil:
+    """Add a feature equal to the residual of point i, which no point uses yet."""
+    if state.k == state.capacity:
+        grow(problem, state)
+    residual_of(problem, state, i, state.features.rows + state.k * problem.points.d)
+    append(problem, state)
+    return 0
 
 
-cdef void compact(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
-    """Keep the features kept[:k], in this (ascending) order."""
-    cdef Py_ssize_t i, j, layer, d = p.d, room = s.room, width = p.bins * p.d
-    cdef double* m
-    cdef const Py_ssize_t* kept = s.kept
-    share(compact_run, p, s, 0, p.tiles, 0, k)
-    for i in range(k):
+cdef void compact_chunk(State* state, Py_ssize_t n_kept, Py_ssize_t n_tiles, Py_ssize_t chunk) noexcept nogil:
+    cdef Py_ssize_t tile, i
+    cdef unsigned char* bits
+    for tile in range(chunk * CHUNK, min(n_tiles, (chunk + 1) * CHUNK)):
+        bits = bits_of(state, tile)
+        for i in range(n_kept):
+            memcpy(bits + i * LANES, bits + state.solver.kept[i] * LANES, LANES)
+        memset(bits + n_kept * LANES, 0, (state.k - n_kept) * LANES)
+
+
+cdef void compact_bits(const Problem* problem, State* state, Py_ssize_t n_kept) noexcept nogil:
+    """Keep the columns kept[:n_kept] of Z."""
+    cdef Py_ssize_t n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            compact_chunk(state, n_kept, n_tiles, chunk)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            compact_chunk(state, n_kept, n_tiles, chunk)
+    end_loop(&loop)
+
+
+cdef void compact(const Problem* problem, State* state, Py_ssize_t n_kept) noexcept nogil:
+    """Keep the features kept[:n_kept], whose numbers ascend, so that nothing is overwritten that is still needed."""
+    cdef Py_ssize_t i, j, b, d = problem.points.d, capacity = state.capacity, width = problem.bins.of_zx * d
+    cdef Features* features = &state.features
+    cdef Sums* sums = &state.sums
+    cdef double* zz
+    cdef const Py_ssize_t* kept = state.solver.kept
+    compact_bits(problem, state, n_kept)
+    for i in range(n_kept):
         if kept[i] != i:
-            memcpy(s.features + i * d, s.features + kept[i] * d, d * sizeof(double))
-            memcpy(s.zx_bins + i * width, s.zx_bins + kept[i] * width, width * sizeof(double))
-        s.count[i] = s.count[kept[i]]
-        for j in range(k):
-            s.gram[i * room + j] = s.gram[kept[i] * room + kept[j]]
-        for layer in range(p.layers):
-            m = s.zz_bins + layer * room * room
+            memcpy(features.rows + i * d, features.rows + kept[i] * d, d * sizeof(double))
+            memcpy(sums.zx_bins + i * width, sums.zx_bins + kept[i] * width, width * sizeof(double))
+        sums.users[i] = sums.users[kept[i]]
+        for j in range(n_kept):
+            features.gram[i * capacity + j] = features.gram[kept[i] * capacity + kept[j]]
+        for b in range(problem.bins.of_zz):
+            zz = sums.zz_bins + b * capacity * capacity
             for j in range(i + 1):
-                m[i * room + j] = m[kept[i] * room + kept[j]]
+                zz[i * capacity + j] = zz[kept[i] * capacity + kept[j]]
     for j in range(d):
-        for i in range(k):
-            s.at[j * room + i] = s.at[j * room + kept[i]]
-    s.k = k
+        for i in range(n_kept):
+            features.transposed[j * capacity + i] = features.transposed[j * capacity + kept[i]]
+    state.k = n_kept
 
 
-cdef void remove(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
-    """Take feature k away."""
-    cdef Py_ssize_t i, count = 0
-    for i in range(s.k):
+cdef void remove(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
+    """Remove feature k."""
+    cdef Py_ssize_t i, n_kept = 0
+    for i in range(state.k):
         if i != k:
-            s.kept[count] = i
-            count += 1
-    compact(p, s, count)
+            state.solver.kept[n_kept] = i
+            n_kept += 1
+    compact(problem, state, n_kept)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Least squares
 
 
-cdef Py_ssize_t independent(const double* m, Py_ssize_t room, Py_ssize_t k, double* l, Py_ssize_t* kept) noexcept nogil:
-    """Cholesky factor of m over the columns that do not depend on earlier ones; returns how many.
+cdef Py_ssize_t independent(
+    const double* zz, Py_ssize_t capacity, Py_ssize_t k, double* factor, Py_ssize_t* kept
+) noexcept nogil:
+    """Cholesky factor of Z'WZ over the columns that do not depend on earlier ones; returns how many.
 
-    IN m: k x room.  OUT l: lower triangle, rows and columns those kept; kept: k, those columns, then the others.
+    IN zz: k x capacity.  OUT factor: lower triangle, rows and columns those kept; kept: k, those, then the others.
     """
-    cdef Py_ssize_t i, j, c, count = 0, others = 0
-    cdef double t
+    cdef Py_ssize_t i, j, c, rank = 0, n_others = 0
+    cdef double value
     for c in range(k):
-        for i in range(count):  # the row of column c
-            t = m[c * room + kept[i]]
+        for i in range(rank):  # the row of column c
+            value = zz[c * capacity + kept[i]]
             for j in range(i):
-                t -= l[count * room + j] * l[i * room + j]
-            l[count * room + i] = t / l[i * room + i]
-        t = m[c * room + c]
-        for j in range(count):
-            t -= l[count * room + j] * l[count * room + j]
-        if t > DEPENDENT * m[c * room + c]:
-            l[count * room + count] = sqrt(t)
-            kept[count] = c
-            count += 1
+                value -= factor[rank * capacity + j] * factor[i * capacity + j]
+            factor[rank * capacity + i] = value / factor[i * capacity + i]
+        # what the columns kept so far leave of the square of column c
+        value = zz[c * capacity + c]
+        for j in range(rank):
+            value -= factor[rank * capacity + j] * factor[rank * capacity + j]
+        if value > DEPENDENT * zz[c * capacity + c]:
+            factor[rank * capacity + rank] = sqrt(value)
+            kept[rank] = c
+            rank += 1
     for c in range(k):
         i = 0
-        while i < count and kept[i] != c:
+        while i < rank and kept[i] != c:
             i += 1
-        if i == count:
-            kept[count + others] = c
-            others += 1
-    return count
+        if i == rank:
+            kept[rank + n_others] = c
+            n_others += 1
+    return rank
 
 
-cdef void solve(const double* l, Py_ssize_t room, Py_ssize_t k, double* y, Py_ssize_t d) noexcept nogil:
-    """y <- (L L')^-1 y, y: k x d."""
+cdef void solve(
+    const double* factor, Py_ssize_t capacity, Py_ssize_t k, double* y, Py_ssize_t width, Py_ssize_t stride
+) noexcept nogil:
+    """Solve L L' s = y for the Cholesky factor L. INOUT y: k x width, rows stride apart; becomes s."""
     cdef Py_ssize_t i, j
     for i in range(k):
         for j in range(i):
-            sf_axpy(d, -l[i * room + j], y + j * d, y + i * d)
-        scale(d, 1.0 / l[i * room + i], y + i * d)
+            sf_axpy(width, -factor[i * capacity + j], y + j * stride, y + i * stride)
+        scale(width, 1.0 / factor[i * capacity + i], y + i * stride)
     for i in range(k - 1, -1, -1):
         for j in range(i + 1, k):
-            sf_axpy(d, -l[j * room + i], y + j * d, y + i * d)
-        scale(d, 1.0 / l[i * room + i], y + i * d)
+            sf_axpy(width, -factor[j * capacity + i], y + j * stride, y + i * stride)
+        scale(width, 1.0 / factor[i * capacity + i], y + i * stride)
 
 
 cdef inline void scale(Py_ssize_t d, double factor, double* y) noexcept nogil:
@@ -313,79 +387,89 @@ cdef inline void scale(Py_ssize_t d, double factor, double* y) noexcept nogil:
         y[j] *= factor
 
 
-cdef void shortest(Start* s, Py_ssize_t k, Py_ssize_t rank, Py_ssize_t d) noexcept nogil:
-    """Of all least squares solutions the one of minimum norm: A = C' (C C')^-1 A_S.
+cdef void least_norm(State* state, Py_ssize_t k, Py_ssize_t rank, Py_ssize_t d) noexcept nogil:
+    """Compute the least squares solution of least norm, A = C' (C C')^-1 A_S.
 
-    Z = Z_S C: the columns S (kept[:rank]) are those of the identity in C, the others M_SS^-1 M_S,rest.
-    INOUT spare: A_S in its first rows, then A.
+    Z = Z_S C for the independent columns S (kept[:rank]): those of C are the identity, the others M_SS^-1 M_S,rest with
+    M = Z'WZ.  INOUT solver.solution: A_S in its first rows, then A.
     """
-    cdef Py_ssize_t room = s.room, rest = k - rank, i, j, q
-    cdef double* c = s.small + room * room      # rank x rest: the columns of C behind the identity
-    cdef double* l = s.small
-    cdef double* cc = s.small + 2 * room * room
-    cdef double t
+    cdef Py_ssize_t capacity = state.capacity, n_rest = k - rank, i, j, m
+    cdef Solver* solver = &state.solver
+    cdef double* c = solver.dependent  # rank x n_rest: the columns of C behind the identity
+    cdef double* factor = solver.dependent_factor
+    cdef double value
     for i in range(rank):
-        for j in range(rest):
-            c[i * rest + j] = s.zz[s.kept[i] * room + s.kept[rank + j]]
-    solve(l, room, rank, c, rest)
+        for j in range(n_rest):
+            c[i * n_rest + j] = state.sums.zz[solver.kept[i] * capacity + solver.kept[rank + j]]
+    solve(solver.factor, capacity, rank, c, n_rest, n_rest)
     for i in range(rank):
         for j in range(i + 1):
-            cc[i * room + j] = (i == j) + sf_dot(rest, c + i * rest, c + j * rest)
-    for i in range(rank):  # its Cholesky factor: C C' = I + (something positive), so it has one
+            factor[i * capacity + j] = (i == j) + sf_dot(n_rest, c + i * n_rest, c + j * n_rest)
+    for i in range(rank):  # the Cholesky factor of C C', which exists: C C' is the identity plus a square
         for j in range(i + 1):
-            t = cc[i * room + j]
-            for q in range(j):
-                t -= cc[i * room + q] * cc[j * room + q]
-            cc[i * room + j] = sqrt(t) if i == j else t / cc[j * room + j]
-    solve(cc, room, rank, s.spare, d)
-    for j in range(rest):
-        memset(s.spare + (rank + j) * d, 0, d * sizeof(double))
+            value = factor[i * capacity + j]
+            for m in range(j):
+                value -= factor[i * capacity + m] * factor[j * capacity + m]
+            factor[i * capacity + j] = sqrt(value) if i == j else value / factor[j * capacity + j]
+    solve(factor, capacity, rank, solver.solution, d, d)
+    for j in range(n_rest):
+        memset(solver.solution + (rank + j) * d, 0, d * sizeof(double))
         for i in range(rank):
-            sf_axpy(d, c[i * rest + j], s.spare + i * d, s.spare + (rank + j) * d)
+            sf_axpy(d, c[i * n_rest + j], solver.solution + i * d, solver.solution + (rank + j) * d)
 
 
-cdef double least_squares(const Problem* p, Start* s) noexcept nogil:
-    """A = least squares for Z; columns that depend on earlier ones or have A_k = 0 are dropped unless K is fixed.
+cdef double replace_features(const Problem* problem, State* state, Py_ssize_t count) noexcept nogil:
+    """Make the rows kept[:count] of A the solutions and the others zero; returns by how much the squared error falls.
 
-    Returns by how much the squared error falls: tr D' Z'WZ D, D = A - (A before). MB13, after eq. 6.
+    That is tr D' Z'WZ D, D = A - (A before), since A is least squares for Z.
     """
-    cdef Py_ssize_t k = s.k, d = p.d, room = s.room, i, j, rank, count
-    cdef double fall = 0.0, dot
-    cdef double* y
-    read_sums(p, s)
-    rank = independent(s.zz, room, k, s.small, s.kept)
-    for i in range(rank):
-        memcpy(s.spare + i * d, s.zx + s.kept[i] * d, d * sizeof(double))
-    solve(s.small, room, rank, s.spare, d)
-    if p.fixed and rank < k:
-        shortest(s, k, rank, d)
-        count = k
-    else:
-        count = rank
-    # rows <- D, then the quadratic form, then rows <- A
-    for i in range(k):
-        scale(d, -1.0, s.features + i * d)
+    cdef Py_ssize_t k = state.k, d = problem.points.d, i, j
+    cdef double* rows = state.features.rows
+    cdef const double* solution = state.solver.solution
+    cdef const Py_ssize_t* kept = state.solver.kept
+    cdef double decrease = 0.0, product
+    for i in range(k):  # D takes the place of A for the quadratic form
+        scale(d, -1.0, rows + i * d)
     for i in range(count):
-        sf_axpy(d, 1.0, s.spare + i * d, s.features + s.kept[i] * d)
+        sf_axpy(d, 1.0, solution + i * d, rows + kept[i] * d)
     for i in range(k):
         for j in range(i + 1):
-            if s.zz[i * room + j] != 0.0:
-                dot = sf_dot(d, s.features + i * d, s.features + j * d)
-                fall += (1.0 if i == j else 2.0) * s.zz[i * room + j] * dot
-    for i in range(k):
-        memset(s.features + i * d, 0, d * sizeof(double))
+            product = state.sums.zz[i * state.capacity + j]
+            if product != 0.0:
+                decrease += (1.0 if i == j else 2.0) * product * sf_dot(d, rows + i * d, rows + j * d)
+    memset(rows, 0, k * d * sizeof(double))
     for i in range(count):
-        memcpy(s.features + s.kept[i] * d, s.spare + i * d, d * sizeof(double))
-    if not p.fixed:
-        count = 0
+        memcpy(rows + kept[i] * d, solution + i * d, d * sizeof(double))
+    return decrease
+
+
+cdef double least_squares(const Problem* problem, State* state) noexcept nogil:
+    """Set A to least squares for Z; returns by how much the squared error falls. MB13, after eq. 6.
+
+    Columns that depend on earlier ones or have A_k = 0 are dropped, unless K is fixed.
+    """
+    cdef Py_ssize_t k = state.k, d = problem.points.d, i, c, rank, n_kept = 0
+    cdef Solver* solver = &state.solver
+    cdef double decrease
+    cdef double* feature
+    read_sums(problem, state)
+    rank = independent(state.sums.zz, state.capacity, k, solver.factor, solver.kept)
+    for i in range(rank):
+        memcpy(solver.solution + i * d, state.sums.zx + solver.kept[i] * d, d * sizeof(double))
+    solve(solver.factor, state.capacity, rank, solver.solution, d, d)
+    if problem.fixed and rank < k:
+        least_norm(state, k, rank, d)
+    decrease = replace_features(problem, state, k if problem.fixed else rank)
+    if not problem.fixed:
         for i in range(rank):
-            y = s.features + s.kept[i] * d
-            if s.zz[s.kept[i] * room + s.kept[i]] * sf_dot(d, y, y) > ZERO_SQUARE * p.energy:
-                s.kept[count] = s.kept[i]
-                count += 1
-        if count < k:
-            s.removed += k - count
-            compact(p, s, count)
-    place_features(p, s)
-    s.solved = True
-    return fall
+            c = solver.kept[i]
+            feature = state.features.rows + c * d
+            if state.sums.zz[c * state.capacity + c] * sf_dot(d, feature, feature) > ZERO_SQUARE * problem.energy:
+                solver.kept[n_kept] = c
+                n_kept += 1
+        if n_kept < k:
+            state.progress.n_removed += k - n_kept
+            compact(problem, state, n_kept)
+    update_all_tables(problem, state)
+    state.progress.solved = True
+    return decrease

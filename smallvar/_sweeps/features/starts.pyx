@@ -1,59 +1,68 @@
-"""Whole starts of BP-means and K-features: seeding, sweeps, least squares, until nothing changes.
+"""Whole starts of BP-means and K-features: seeding, then sweeps and least squares in turn until nothing changes.
 
 A start of a small problem takes less time than a call from Python, so a start is compiled as a whole. Small problems
-run in parallel over starts, large ones over points.
+share out their starts to threads, large ones the points of each start.
 """
 
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.ending cimport Ending, begin, goes_on, note
 from smallvar._sweeps.features.collapsed cimport collapsed_sweep, refresh
 from smallvar._sweeps.features.search cimport search
-from smallvar._sweeps.features.solver cimport add_feature, least_squares, place_features, read_sums, recount, remove
+from smallvar._sweeps.features.solver cimport (
+    add_feature,
+    add_residual,
+    least_squares,
+    read_sums,
+    recount,
+    remove,
+    update_all_tables,
+)
 from smallvar._sweeps.features.state cimport (
+    CHUNK,
     COLLAPSED,
     COORDINATE,
     EXACT,
     FREE,
     LANES,
     PACKED,
-    PART,
     PASSES,
-    RUN,
     SMALL,
     ZERO_SQUARE,
-    Pass,
     Problem,
+    Progress,
     Scratch,
-    Start,
+    State,
     allocate,
     bit,
+    bits_of,
     check_interrupt,
-    cleared,
+    chunk_count,
     copy_state,
     evaluate,
+    new_memory,
     pack,
     push,
     release,
-    residual_of,
     round_tiles,
     set_energy,
     sf_free,
     sf_load_bits,
     sf_residual,
     sf_with,
-    share,
-    new_memory,
     threads_for,
+    tile_count,
     tile_of,
     total,
+    zero_if_rounding,
 )
 from smallvar._sweeps.features.sweeps cimport encode_pass, fixed_sweep, free_sweep
-from smallvar._sweeps.pool cimport next_item, run
+from smallvar._sweeps.parallel cimport ParallelLoop, atomic_increment, atomic_read, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport rows_of, weight_of
+from smallvar._sweeps.stopping cimport Stopping, begin_sweeps, record_sweep, should_continue
 
 from smallvar._sweeps.sums import Layout
 
@@ -71,6 +80,9 @@ cdef extern from *:
 
 RULES = {"sweep": FREE, "collapsed": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT}
 
+cdef enum:
+    STATES = 3          # of a thread: its best start, the present one, and memory for swaps
+
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Seeding
@@ -87,75 +99,89 @@ cdef inline double uniform(uint64_t* state) noexcept nogil:
     return <double> (z >> 11) * (1.0 / 9007199254740992.0)
 
 
-cdef void join_run(const Pass* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
-    """Points whose residual strictly shrinks take up the last feature, f (MB13, section 5)."""
-    cdef const Problem* p = r.p
-    cdef Start* s = r.s
-    cdef Py_ssize_t t, l, i, k = s.k - 1
-    cdef const double* f = s.features + k * p.d
-    cdef double rr[LANES]
-    cdef double rf[LANES]
+cdef void join_chunk(const Problem* problem, State* state, Py_ssize_t chunk, int thread) noexcept nogil:
+    """Points of a chunk whose residual strictly shrinks take the last feature."""
+    cdef Py_ssize_t tile, lane, i, k = state.k - 1, d = problem.points.d
+    cdef const double* feature = state.features.rows + k * d
     cdef const double* x
-    for t in range(t0, t1):
-        x = tile_of(p, t, w.x)
-        sf_load_bits(k, s.z + t * s.room * LANES, w.z)
-        sf_residual(p.d, k, s.room, x, w.z, s.at, w.residual, rr)
-        sf_with(p.d, w.residual, f, rf)
-        for l in range(LANES):
-            i = t * LANES + l
-            if i < p.n and rf[l] < rr[l]:
-                s.z[(t * s.room + k) * LANES + l] = 1
-                s.squares[i] = rf[l]
+    cdef Scratch* scratch = state.scratch + thread
+    cdef double squares[LANES]
+    cdef double new_squares[LANES]
+    for tile in range(chunk * CHUNK, min(problem.points.n_tiles, (chunk + 1) * CHUNK)):
+        x = tile_of(&problem.points, tile, scratch.x)
+        sf_load_bits(k, bits_of(state, tile), scratch.z)
+        sf_residual(d, k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares)
+        sf_with(d, scratch.residual, feature, new_squares)
+        for lane in range(LANES):
+            i = tile * LANES + lane
+            if i < problem.points.n and new_squares[lane] < squares[lane]:
+                bit(state, i, k)[0] = 1
+                state.assignments.squares[i] = new_squares[lane]
 
 
-cdef void join(const Problem* p, Start* s) noexcept nogil:
-    share(join_run, p, s, 0, p.tiles, 0, 0)
+cdef void join(const Problem* problem, State* state) noexcept nogil:
+    """Points whose residual strictly shrinks take the last feature (MB13, section 5)."""
+    cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            join_chunk(problem, state, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            join_chunk(problem, state, chunk, begin_chunk(&loop))
+    end_loop(&loop)
 
 
-cdef Py_ssize_t draw(const Problem* p, Start* s, double error) noexcept nogil:
-    """A point with probability proportional to its weighted squared residual (MB13, section 5)."""
-    cdef double target = uniform(&s.rng) * error, sum0 = 0.0, part
-    cdef Py_ssize_t i = 0, last = 0, length = PART * LANES
-    while i + length < p.n and not sum0 + s.parts[i // length] > target:  # as total left them
-        sum0 += s.parts[i // length]
+cdef Py_ssize_t draw(const Problem* problem, State* state, double error) noexcept nogil:
+    """A point with probability proportional to its weighted squared residual (MB13, section 5).
+
+    Those of whole chunks are passed over by their sums, so ``error`` has to come from `total`.
+    """
+    cdef double target = uniform(&state.rng) * error, cumulated = 0.0, part
+    cdef Py_ssize_t i = 0, last = 0, length = CHUNK * LANES, n = problem.points.n
+    cdef const double* chunk_sums = state.assignments.chunk_sums
+    while i + length < n and not cumulated + chunk_sums[i // length] > target:
+        cumulated += chunk_sums[i // length]
         i += length
-    for i in range(i, p.n):
-        part = weight_of(&p.rows, i) * s.squares[i]
+    for i in range(i, n):
+        part = weight_of(&problem.points.rows, i) * state.assignments.squares[i]
         if part > 0.0:
             last = i
-            sum0 += part
-            if sum0 > target:
+            cumulated += part
+            if cumulated > target:
                 return i
     return last
 
 
-cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
-    """The greedy start of MB13 section 5, like k-means++. Leaves A as seeded, not as least squares."""
+cdef int fill_up(const Problem* problem, State* state) except -1 nogil:
+    """Add features without users up to K, where that is fixed and no residual is left to make one of."""
+    while problem.fixed and state.k < problem.max_features:
+        add_feature(problem, state, NULL)
+    return 0
+
+
+cdef int seed(const Problem* problem, State* state, int mode) except -1 nogil:
+    """Seed features greedily (MB13, section 5), like k-means++. Leaves A as seeded, not as least squares."""
     cdef Py_ssize_t i
     cdef double error, before
-    s.k = s.vacant = 0
-    memset(s.z, 0, p.tiles * s.room * LANES)
+    state.k = 0
+    memset(state.assignments.bits, 0, problem.points.n_tiles * state.capacity * LANES)
     if mode == 0:
-        memcpy(s.spare, p.mean, p.d * sizeof(double))
-        add_feature(p, s)
-        for i in range(p.n):
-            bit(s, i, 0)[0] = 1
-    error = evaluate(p, s)
-    while s.k < p.cap and error > ZERO_SQUARE * p.energy:
-        i = draw(p, s, error)
-        residual_of(p, s, i, s.spare)
-        add_feature(p, s)
-        join(p, s)
+        add_feature(problem, state, problem.mean)
+        for i in range(problem.points.n):
+            bit(state, i, 0)[0] = 1
+    error = evaluate(problem, state)
+    while state.k < problem.max_features and error > ZERO_SQUARE * problem.energy:
+        add_residual(problem, state, draw(problem, state, error))
+        join(problem, state)
         before = error
-        error = total(p, s)
-        check_interrupt(s, p.n * p.d * (s.k + 2))
-        if not p.fixed and not error + p.lam < before:
-            remove(p, s, s.k - 1)
+        error = total(problem, state)
+        check_interrupt(state, problem.points.n * problem.points.d * (state.k + 2))
+        if not problem.fixed and not error + problem.lam < before:
+            remove(problem, state, state.k - 1)
             break
-    while p.fixed and s.k < p.cap:  # no residual is left: features without users
-        memset(s.spare, 0, p.d * sizeof(double))
-        add_feature(p, s)
-    s.solved = False
+    fill_up(problem, state)
+    state.progress.solved = False
     return 0
 
 
@@ -163,180 +189,231 @@ cdef int seed(const Problem* p, Start* s, int mode) except -1 nogil:
 # Starts
 
 
-cdef int converge(const Problem* p, Start* s) except -1 nogil:
-    """Sweeps until nothing changes, or tol or max_iter ends them."""
-    cdef Ending ending
+cdef inline void set_error(const Problem* problem, State* state, double error) noexcept nogil:
+    """Set error and objective, given the sum of w ||r||^2."""
+    state.progress.error = zero_if_rounding(problem, error)
+    state.progress.objective = state.progress.error + (0.0 if problem.fixed else problem.lam * state.k)
+
+
+cdef inline bint has_changed(const Progress* progress) noexcept nogil:
+    """Whether the last sweep changed anything."""
+    return progress.n_changed > 0 or progress.n_created > 0 or progress.n_removed > 0
+
+
+cdef double sweep(const Problem* problem, State* state) except? -1.0 nogil:
+    """Sweep over the rows of Z, then set A to least squares; returns the sum of w ||r||^2."""
+    cdef Progress* progress = &state.progress
+    cdef bint was_solved = progress.solved
+    cdef double before, error
+    progress.n_changed = progress.n_created = progress.n_removed = 0
+    if problem.rule == COLLAPSED:
+        collapsed_sweep(problem, state)
+        return evaluate(problem, state)
+    if problem.fixed:
+        fixed_sweep(problem, state)
+    else:
+        free_sweep(problem, state)
+    error = before = total(problem, state)
+    if has_changed(progress) or not was_solved:
+        error = before - least_squares(problem, state)
+    return error if not error < CANCELLATION * before else evaluate(problem, state)
+
+
+cdef int converge(const Problem* problem, State* state) except -1 nogil:
+    """Sweep until nothing changes, or tol or max_iter ends it."""
+    cdef Stopping stopping
+    cdef Progress* progress = &state.progress
     cdef bint was_solved, fixed_point
-    cdef double fall, previous
-    begin(&ending, p.max_iter, p.tol, p.n)
-    s.converged = False
-    while goes_on(&ending):
-        was_solved = s.solved
-        s.changes = s.created = s.removed = 0
-        if p.rule == COLLAPSED:
-            collapsed_sweep(p, s)
-            s.error = evaluate(p, s)
-        else:
-            if p.fixed:
-                fixed_sweep(p, s)
-            else:
-                free_sweep(p, s)
-            previous = total(p, s)
-            fall = least_squares(p, s) if s.changes or s.created or s.removed or not was_solved else 0.0
-            s.error = previous - fall
-            if s.error < CANCELLATION * previous:
-                s.error = evaluate(p, s)
-        check_interrupt(s, p.n)
-        s.error = cleared(p, s.error)
-        s.n_iter += 1
-        s.objective = s.error + (0.0 if p.fixed else p.lam * s.k)
-        push(s, s.objective)
-        if p.callback != NULL:
-            with gil:  # what it raises ends the fit
-                (<object> p.callback)(s.number + 1, s.n_iter, s.k, s.objective, s.changes, s.created)
-        fixed_point = was_solved and not (s.changes or s.created or s.removed)
-        previous = s.path[s.n_path - 2] if s.n_path > 1 else s.objective
-        note(&ending, s.objective, previous, s.path[0], not fixed_point, s.created > 0, fixed_point)
-    s.converged = ending.converged or ending.enough
+    cdef double previous
+    begin_sweeps(&stopping, problem.max_iter, problem.tol, problem.points.n)
+    progress.converged = False
+    while should_continue(&stopping):
+        was_solved = progress.solved
+        set_error(problem, state, sweep(problem, state))
+        check_interrupt(state, problem.points.n)
+        progress.n_iter += 1
+        push(progress, progress.objective)
+        if problem.callback != NULL:
+            with gil:  # an error raised in it ends the fit
+                (<object> problem.callback)(
+                    progress.number + 1, progress.n_iter, state.k, progress.objective, progress.n_changed,
+                    progress.n_created,
+                )
+        fixed_point = was_solved and not has_changed(progress)
+        previous = progress.path[progress.n_path - 2] if progress.n_path > 1 else progress.objective
+        record_sweep(
+            &stopping, progress.objective, previous, progress.path[0], not fixed_point, progress.n_created > 0,
+            fixed_point,
+        )
+    progress.converged = stopping.converged or stopping.within_tol
     return 0
 
 
-cdef int swap(const Problem* p, Start* s, Start* trial) except -1 nogil:
+cdef int reseed_feature(const Problem* problem, State* state, bint drops_one, bint adds_one) except -1 nogil:
+    """Remove a feature drawn at random, seed one at the residuals, or both; then set A to least squares."""
+    cdef Py_ssize_t n_counted
+    cdef double error
+    if drops_one:
+        remove(problem, state, <Py_ssize_t> (uniform(&state.rng) * state.k))
+        least_squares(problem, state)
+    error = evaluate(problem, state)
+    n_counted = state.k
+    if adds_one and state.k < problem.max_features and error > ZERO_SQUARE * problem.energy:
+        add_residual(problem, state, draw(problem, state, error))
+        join(problem, state)
+    fill_up(problem, state)
+    if state.k > n_counted:
+        recount(problem, state, n_counted)
+    least_squares(problem, state)
+    if problem.rule == COLLAPSED:
+        refresh(problem, state)
+    return 0
+
+
+cdef int swap(const Problem* problem, State* state, State* before) except -1 nogil:
     """Move one feature elsewhere and sweep again; keep the result if it is better.
 
-    Where K is free, a draw decides whether a feature is only taken away, only seeded, or both.
+    Where K is free, a draw decides whether a feature is only removed, only seeded, or both.
+    OUT before: memory for the state as it was.
     """
-    cdef Py_ssize_t k, known, n_path = s.n_path
-    cdef double error
-    cdef bint converged = s.converged, drops_one = True, adds_one = True
-    if not p.fixed:
-        k = <Py_ssize_t> (uniform(&s.rng) * 3)
-        drops_one, adds_one = k != 1 and s.k > 0, k != 2 or s.k == 0
-    if trial.room < s.room:
-        release(trial)
-        allocate(p, trial, s.room, s.threads)
-    copy_state(p, s, trial)
-    if drops_one:
-        remove(p, s, <Py_ssize_t> (uniform(&s.rng) * s.k))
-        least_squares(p, s)
-    error = evaluate(p, s)
-    known = s.k
-    if adds_one and s.k < p.cap and error > ZERO_SQUARE * p.energy:
-        k = draw(p, s, error)
-        residual_of(p, s, k, s.spare)
-        add_feature(p, s)
-        join(p, s)
-    while p.fixed and s.k < p.cap:
-        memset(s.spare, 0, p.d * sizeof(double))
-        add_feature(p, s)
-    if s.k > known:
-        recount(p, s, known)
-    least_squares(p, s)
-    if p.rule == COLLAPSED:
-        refresh(p, s)
-    s.round = round_tiles(p)
-    converge(p, s)
-    s.n_path = n_path
-    if s.objective < trial.objective - SWAP_GAIN * (trial.objective + s.path[0]):
-        push(s, s.objective)
+    cdef Progress* progress = &state.progress
+    cdef Py_ssize_t choice, n_path = progress.n_path
+    cdef bint converged = progress.converged, drops_one = True, adds_one = True
+    cdef double least_gain
+    if not problem.fixed:
+        choice = <Py_ssize_t> (uniform(&state.rng) * 3)
+        drops_one, adds_one = choice != 1 and state.k > 0, choice != 2 or state.k == 0
+    if before.capacity < state.capacity:
+        release(before)
+        allocate(problem, before, state.capacity, state.threads)
+    copy_state(problem, state, before)
+    reseed_feature(problem, state, drops_one, adds_one)
+    state.round.n_tiles = round_tiles(problem)
+    converge(problem, state)
+    progress.n_path = n_path
+    least_gain = SWAP_GAIN * (before.progress.objective + progress.path[0])
+    if progress.objective < before.progress.objective - least_gain:
+        push(progress, progress.objective)
     else:
-        copy_state(p, trial, s)
-        s.converged = converged
+        copy_state(problem, before, state)
+        progress.converged = converged
     return 0
 
 
-cdef int run_start(const Problem* p, Start* s, Start* trial, int mode, bint given) except -1 nogil:
-    """One start, from seeding to a fixed point. ``given``: Z is there already."""
+cdef int run_start(const Problem* problem, State* state, State* before, int mode, bint given) except -1 nogil:
+    """Run one start, from seeding to a fixed point. ``given``: Z is there already."""
     cdef Py_ssize_t _
-    s.n_path = s.n_iter = 0
-    s.removed = 0
-    s.round = round_tiles(p)
+    cdef Progress* progress = &state.progress
+    progress.n_path = progress.n_iter = 0
+    progress.n_removed = 0
+    state.round.n_tiles = round_tiles(problem)
     if not given:
-        seed(p, s, mode)
-    recount(p, s, 0)
-    if given or p.rule == COLLAPSED:
-        least_squares(p, s)
-    if p.rule == COLLAPSED:
-        refresh(p, s)
-    converge(p, s)
-    for _ in range(p.n_swaps):
-        swap(p, s, trial)
-    # the error from the data themselves
-    least_squares(p, s)
-    s.error = cleared(p, evaluate(p, s))
-    s.objective = s.error + (0.0 if p.fixed else p.lam * s.k)
-    s.path[s.n_path - 1] = s.objective
+        seed(problem, state, mode)
+    recount(problem, state, 0)
+    if given or problem.rule == COLLAPSED:
+        least_squares(problem, state)
+    if problem.rule == COLLAPSED:
+        refresh(problem, state)
+    converge(problem, state)
+    for _ in range(problem.n_swaps):
+        swap(problem, state, before)
+    least_squares(problem, state)
+    set_error(problem, state, evaluate(problem, state))  # from the data themselves
+    progress.path[progress.n_path - 1] = progress.objective
     return 0
 
 
-cdef bint better(const Start* a, const Start* b) noexcept nogil:
-    """Whether a has the lower objective; at a tie, the lower number."""
-    return b.number < 0 or a.objective < b.objective or (a.objective == b.objective and a.number < b.number)
+cdef bint is_better(const Progress* progress, const Progress* best) noexcept nogil:
+    """Whether a start has a lower objective than the best one or, at a tie, the lower number."""
+    return (
+        best.number < 0
+        or progress.objective < best.objective
+        or (progress.objective == best.objective and progress.number < best.number)
+    )
 
 
-cdef struct Copies:             # Z, for Python
-    Py_ssize_t n                # points
-    Py_ssize_t k                # features
-    Start* s                    # whose Z it is
-    int* out                    # n x k
-
-
-cdef void copy_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
-    cdef const Copies* a = <const Copies*> context
-    cdef Py_ssize_t i, j
-    for i in range(item * RUN * LANES, min(a.n, (item + 1) * RUN * LANES)):
-        for j in range(a.k):
-            a.out[i * a.k + j] = bit(a.s, i, j)[0]
-
-
-cdef struct Starts:
-    const Problem* p            # what they share
-    Start* slots                # three for each thread
-    Py_ssize_t next             # the start to be made next
-    Py_ssize_t count            # starts in all
-    const uint64_t* states      # of the generator of each start
-    const int* modes            # 0: the first feature is the mean, 1: there is none yet
-    double* objectives          # of each start
-    Py_ssize_t* stop            # not 0 once they are to end
-    Py_ssize_t failed           # starts that an error ended
-    PyObject* error             # the first of these errors
-
-
-cdef int one(
-    const Problem* p, Start* slot, Py_ssize_t number, uint64_t state, int mode, double* objective
+cdef int run_in_thread(
+    const Problem* problem, State* states, Py_ssize_t capacity, int threads, Py_ssize_t number, uint64_t rng, int mode,
+    double* objective
 ) except -1 nogil:
-    """A start in a thread's slot: the best so far, the present one, and one for swaps."""
-    cdef Start better_one
-    slot[1].number = number
-    slot[1].rng = state
-    run_start(p, slot + 1, slot + 2, mode, False)
-    objective[0] = slot[1].objective
-    if slot[0].number < 0 or better(slot + 1, slot):
-        better_one = slot[1]
-        slot[1] = slot[0]
-        slot[0] = better_one
+    """Run a start with the states of a thread, which get their memory as the thread begins its first start."""
+    cdef State present
+    cdef int i
+    for i in range(2):  # what swaps need, they allocate
+        if states[i].capacity == 0:
+            allocate(problem, states + i, capacity, threads)
+    states[1].progress.number, states[1].rng = number, rng
+    run_start(problem, states + 1, states + 2, mode, False)
+    objective[0] = states[1].progress.objective
+    if is_better(&states[1].progress, &states[0].progress):
+        present = states[1]
+        states[1] = states[0]
+        states[0] = present
     return 0
 
 
-cdef void starts_item(void* context, Py_ssize_t item, int slot) noexcept with gil:
-    """Starts, one after the other, until none is left; each writes to its own objective and its thread's slot.
-
-    What may raise an error needs a Python thread state, which takes the GIL to make: once for all starts.
-    """
-    cdef Starts* a = <Starts*> context
-    cdef Py_ssize_t i
+cdef void start_chunk(
+    const Problem* problem, State* states, Py_ssize_t capacity, int threads, Py_ssize_t number, uint64_t rng, int mode,
+    double* objective, PyObject** error, int thread
+) noexcept with gil:
+    """Run one start. The first error ends all of them and is kept; errors take a Python thread state, so the GIL."""
+    cdef State* thread_states = states + STATES * thread
+    if atomic_read(thread_states.progress.stop):
+        return
     try:
         with nogil:
-            while True:
-                i = next_item(&a.next)
-                if i >= a.count:
-                    break
-                one(a.p, a.slots + 3 * slot, i, a.states[i], a.modes[i], &a.objectives[i])
-    except BaseException as error:
-        if next_item(&a.failed) == 0:
-            Py_INCREF(error)
-            a.error = <PyObject*> error
-        next_item(a.stop)
+            run_in_thread(problem, thread_states, capacity, threads, number, rng, mode, objective)
+    except BaseException as raised:
+        if atomic_increment(thread_states.progress.stop) == 0:
+            Py_INCREF(raised)
+            error[0] = <PyObject*> raised
+
+
+cdef PyObject* run_starts(
+    const Problem* problem, State* states, Py_ssize_t capacity, Py_ssize_t n_starts, const uint64_t* rngs,
+    const int* modes, double* objectives, int n_threads
+) noexcept nogil:
+    """Run all starts, those of a small problem in parallel; returns the first error or NULL."""
+    cdef bint is_small = problem.points.n * problem.points.d <= SMALL
+    cdef int threads = 1 if is_small else n_threads  # of each start
+    cdef Py_ssize_t i
+    cdef PyObject* error = NULL
+    cdef ParallelLoop loop = begin_loop(n_starts, n_threads if is_small else 1)
+    if loop.threads == 1:
+        for i in range(n_starts):
+            start_chunk(problem, states, capacity, threads, i, rngs[i], modes[i], objectives + i, &error, 0)
+    else:
+        for i in prange(n_starts, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            start_chunk(
+                problem, states, capacity, threads, i, rngs[i], modes[i], objectives + i, &error, begin_chunk(&loop)
+            )
+    end_loop(&loop)
+    return error
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# For Python
+
+
+cdef void copy_chunk(const State* state, Py_ssize_t n, int* out, Py_ssize_t chunk) noexcept nogil:
+    cdef Py_ssize_t i, k, length = CHUNK * LANES
+    for i in range(chunk * length, min(n, (chunk + 1) * length)):
+        for k in range(state.k):
+            out[i * state.k + k] = bit(state, i, k)[0]
+
+
+cdef void copy_assignments(const Problem* problem, const State* state, int* out) noexcept nogil:
+    """Copy Z to out, n x k, for Python."""
+    cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            copy_chunk(state, problem.points.n, out, chunk)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            copy_chunk(state, problem.points.n, out, chunk)
+    end_loop(&loop)
 
 
 cdef class FeatureSweep:
@@ -345,12 +422,11 @@ cdef class FeatureSweep:
     X : IN array (n, d), float32 or float64, any strides, may be read-only
     weight : IN array (n,), float64, > 0, or None
     rule : "sweep", "collapsed" (penalty lam), "coordinate" or "exact" (K fixed)
-    cap : largest number of features; K where it is fixed
+    max_features : largest number of features; K where it is fixed
     """
 
-    cdef Problem p
-    cdef Start best                     # of all starts so far
-    cdef Start trial                    # memory for swaps
+    cdef Problem problem
+    cdef State best                     # of all starts so far
     cdef Py_ssize_t stopped             # not 0 once all starts are to end
     cdef readonly object X, weight
     cdef readonly int n_threads
@@ -359,146 +435,148 @@ cdef class FeatureSweep:
     cdef object callback                # called after each sweep of each start, unless it is None
 
     def __cinit__(self):
-        memset(&self.p, 0, sizeof(Problem))
-        memset(&self.best, 0, sizeof(Start))
-        memset(&self.trial, 0, sizeof(Start))
-        self.best.number = -1
+        memset(&self.problem, 0, sizeof(Problem))
+        memset(&self.best, 0, sizeof(State))
+        self.best.progress.number = -1
 
     def __dealloc__(self):
         release(&self.best)
-        release(&self.trial)
-        sf_free(self.p.packed)
+        sf_free(self.problem.points.packed)
 
     def __init__(
-        self, X, weight, str rule, double lam, Py_ssize_t cap, int max_iter, double tol, Py_ssize_t n_swaps,
+        self, X, weight, str rule, double lam, Py_ssize_t max_features, int max_iter, double tol, Py_ssize_t n_swaps,
         int n_threads, callback,
     ):
-        cdef Py_ssize_t n = X.shape[0], d = X.shape[1]
-        self.X, self.weight, self.n_threads = X, weight, n_threads
-        self.p.n, self.p.d, self.p.tiles = n, d, (n + LANES - 1) // LANES
-        self.p.rows = rows_of(X, weight, None)
-        self.p.rule = RULES[rule]
-        self.p.fixed = rule in ("coordinate", "exact")
-        self.p.lam, self.p.cap, self.p.max_iter, self.p.tol = lam, cap, max_iter, tol
-        self.p.n_swaps, self.callback = n_swaps, callback
-        self.p.callback = NULL if callback is None else <void*> callback
-        set_energy(&self.p, 0.0)
-        self.p.bins = self.p.layers = 1
-        if self.p.tiles * LANES * d <= PACKED:
-            self.p.packed = <double*> new_memory(self.p.tiles * LANES * d * sizeof(double))
-            pack(&self.p)
+        cdef Py_ssize_t n = X.shape[0], d = X.shape[1], n_tiles = tile_count(n)
+        cdef Problem* problem = &self.problem
+        self.X, self.weight, self.n_threads, self.callback = X, weight, n_threads, callback
+        problem.points.rows = rows_of(X, weight, None)
+        problem.points.n, problem.points.d, problem.points.n_tiles = n, d, n_tiles
+        problem.rule, problem.fixed = RULES[rule], rule in ("coordinate", "exact")
+        problem.lam, problem.max_features, problem.n_swaps = lam, max_features, n_swaps
+        problem.max_iter, problem.tol = max_iter, tol
+        problem.callback = NULL if callback is None else <void*> callback
+        set_energy(problem, 0.0)
+        problem.bins.of_zx = problem.bins.of_zz = 1
+        if n_tiles * LANES * d <= PACKED:
+            problem.points.packed = <double*> new_memory(n_tiles * LANES * d * sizeof(double))
+            pack(&problem.points)
 
     cdef prepare(self):
-        """The bins of the sums, which only starts need."""
+        """Set the bins of the sums, which only starts need."""
         cdef const double[:, ::1] magic
         cdef const double[::1] mean
         if self.layout is not None:
             return
         release(&self.best)
-        self.best.number = -1
+        self.best.progress.number = -1
         # about 0: a sum of w x is asked for
-        self.layout = Layout(self.X, self.weight, self.n_threads, origin=np.zeros(self.p.d))
+        self.layout = Layout(self.X, self.weight, self.n_threads, origin=np.zeros(self.problem.points.d))
         self.mean = self.layout.mean(self.X, self.weight, self.n_threads)
         magic, mean = self.layout.magic, self.mean
-        self.p.magic, self.p.mean = &magic[0, 0], &mean[0]
-        self.p.bins = self.layout.bins
-        self.p.layers = 1 if self.weight is None else self.layout.bins
+        self.problem.bins.magic, self.problem.mean = &magic[0, 0], &mean[0]
+        self.problem.bins.of_zx = self.layout.bins
+        self.problem.bins.of_zz = 1 if self.weight is None else self.layout.bins
 
-    cdef Py_ssize_t first_room(self):
-        return min(self.p.cap, <Py_ssize_t> 16) if not self.p.fixed else self.p.cap
+    cdef Py_ssize_t first_capacity(self):
+        return self.problem.max_features if self.problem.fixed else min(self.problem.max_features, <Py_ssize_t> 16)
+
+    cdef int replace_best(self, Py_ssize_t capacity) except -1:
+        """Make the best start an empty one."""
+        release(&self.best)
+        allocate(&self.problem, &self.best, capacity, self.n_threads)
+        return 0
 
     def measure(self):
         """Sum of w ||x||^2, which is also the error without any feature."""
-        if self.best.room == 0:
-            allocate(&self.p, &self.best, self.first_room(), self.n_threads)
+        if self.best.capacity == 0:
+            allocate(&self.problem, &self.best, self.first_capacity(), self.n_threads)
         cdef Py_ssize_t k = self.best.k
         self.best.k = 0
         with nogil:
-            set_energy(&self.p, evaluate(&self.p, &self.best))
-        self.p.zero_square = ZERO_SQUARE * self.p.energy / (self.p.n if self.weight is None else self.weight.sum())
+            set_energy(&self.problem, evaluate(&self.problem, &self.best))
+        self.problem.zero_square = (
+            ZERO_SQUARE * self.problem.energy / (self.problem.points.n if self.weight is None else self.weight.sum())
+        )
         self.best.k = k
-        return self.p.energy
+        return self.problem.energy
 
     def farthest_first(self):
-        """The least that one of ``cap`` features saves, each the longest residual that the earlier ones leave.
+        """The least that one of ``max_features`` features saves, each the longest residual that the earlier ones leave.
 
         Only features with a positive residual count; 1 where there is none, that is, where X is zero.
         """
-        cdef Py_ssize_t i, farthest
+        cdef Py_ssize_t i, farthest, n = self.problem.points.n
         cdef double before, after = self.measure(), least = HUGE_VAL
-        while self.best.k < self.p.cap and after > ZERO_SQUARE * self.p.energy:
-            farthest = 0
-            for i in range(self.p.n):
-                if self.best.squares[i] > self.best.squares[farthest]:
+        cdef const double* squares
+        while self.best.k < self.problem.max_features and after > ZERO_SQUARE * self.problem.energy:
+            farthest, squares = 0, self.best.assignments.squares
+            for i in range(n):
+                if squares[i] > squares[farthest]:
                     farthest = i
-            residual_of(&self.p, &self.best, farthest, self.best.spare)
-            add_feature(&self.p, &self.best)
+            add_residual(&self.problem, &self.best, farthest)
             with nogil:
-                join(&self.p, &self.best)
-            before, after = after, total(&self.p, &self.best)
+                join(&self.problem, &self.best)
+            before, after = after, total(&self.problem, &self.best)
             least = min(least, before - after)
-            check_interrupt(&self.best, self.p.n * self.p.d)
+            check_interrupt(&self.best, n * self.problem.points.d)
         return least if least < HUGE_VAL else 1.0
 
     def run_given(self, unsigned char[:, ::1] Z, uint64_t state):
         """One start from the rows of Z (IN)."""
-        cdef Py_ssize_t i, j
-        if Z.shape[0] != self.p.n or Z.shape[1] > self.p.cap:
-            raise ValueError(f"Z must be ({self.p.n}, at most {self.p.cap}), got ({Z.shape[0]}, {Z.shape[1]})")
+        cdef Py_ssize_t i, j, n = self.problem.points.n, max_features = self.problem.max_features
+        cdef State before
+        if Z.shape[0] != n or Z.shape[1] > max_features:
+            raise ValueError(f"Z must be ({n}, at most {max_features}), got ({Z.shape[0]}, {Z.shape[1]})")
         self.prepare()
         self.measure()
-        release(&self.best)
-        allocate(&self.p, &self.best, max(Z.shape[1], self.first_room()), self.n_threads)
-        self.best.k, self.best.number, self.best.rng = Z.shape[1], 0, state
-        for i in range(self.p.n):
+        self.replace_best(max(Z.shape[1], self.first_capacity()))
+        self.best.k, self.best.progress.number, self.best.rng = Z.shape[1], 0, state
+        for i in range(n):
             for j in range(Z.shape[1]):
                 bit(&self.best, i, j)[0] = Z[i, j]
-        if self.p.n_swaps:
-            release(&self.trial)
-            allocate(&self.p, &self.trial, self.best.room, self.n_threads)
-        with nogil:
-            run_start(&self.p, &self.best, &self.trial, 0, True)
-        self.objectives = np.array([self.best.objective])
+        memset(&before, 0, sizeof(State))
+        try:
+            with nogil:
+                run_start(&self.problem, &self.best, &before, 0, True)
+        finally:
+            release(&before)
+        self.objectives = np.array([self.best.progress.objective])
 
     def run(self, const uint64_t[::1] states, const int[::1] modes):
-        """One start from each state of the generator (IN), by the mean (mode 0) or the data (1)."""
-        cdef Py_ssize_t count = states.shape[0], i, slots
-        cdef int threads = self.n_threads, inner
+        """One start from each state of the random generator (IN), by the mean (mode 0) or the data (1)."""
+        cdef Py_ssize_t n_starts = states.shape[0], i, n_states = STATES * self.n_threads, capacity
         cdef double[::1] objectives
-        cdef Start* starts
-        cdef Starts a
-        self.objectives = np.empty(count)
+        cdef PyObject* first_error
+        cdef State* memory
+        self.objectives = np.empty(n_starts)
         objectives = self.objectives
         self.prepare()
         self.measure()
-        inner = 1 if self.p.n * self.p.d <= SMALL else threads
-        slots = min(<Py_ssize_t> (threads if inner == 1 else 1), count)
-        starts = <Start*> new_memory(3 * slots * sizeof(Start))
-        memset(starts, 0, 3 * slots * sizeof(Start))
+        capacity, self.stopped = self.first_capacity(), 0
+        memory = <State*> new_memory(n_states * sizeof(State))
+        memset(memory, 0, n_states * sizeof(State))
+        for i in range(n_states):
+            memory[i].progress.number, memory[i].progress.stop = -1, &self.stopped
         try:
-            for i in range(3 * slots):
-                if i % 3 < 2 or self.p.n_swaps:
-                    allocate(&self.p, &starts[i], self.first_room(), inner)
-                starts[i].number = -1
-                starts[i].stop = &self.stopped
-            self.stopped = 0
-            a = Starts(&self.p, starts, 0, count, &states[0], &modes[0], &objectives[0], &self.stopped, 0, NULL)
             with nogil:
-                run(starts_item, &a, 0, slots, slots)
-            if a.error != NULL:
-                error = <object> a.error
+                first_error = run_starts(
+                    &self.problem, memory, capacity, n_starts, &states[0], &modes[0], &objectives[0], self.n_threads
+                )
+            if first_error != NULL:
+                error = <object> first_error
                 Py_DECREF(error)
                 raise error
-            for i in range(slots):
-                if starts[3 * i].number >= 0 and better(&starts[3 * i], &self.best):
+            for i in range(0, n_states, STATES):
+                if memory[i].progress.number >= 0 and is_better(&memory[i].progress, &self.best.progress):
                     release(&self.best)
-                    self.best = starts[3 * i]
-                    self.best.stop = NULL
-                    memset(&starts[3 * i], 0, sizeof(Start))
+                    self.best = memory[i]
+                    self.best.progress.stop = NULL
+                    memset(&memory[i], 0, sizeof(State))
         finally:
-            for i in range(3 * slots):
-                release(&starts[i])
-            sf_free(starts)
+            for i in range(n_states):
+                release(&memory[i])
+            sf_free(memory)
 
     @property
     def k(self):
@@ -508,56 +586,54 @@ cdef class FeatureSweep:
     @property
     def objective(self):
         """Error + lam K; the error alone where K is fixed."""
-        return self.best.objective
+        return self.best.progress.objective
 
     @property
     def error(self):
         """Sum of w ||x - z A||^2."""
-        return self.best.error
+        return self.best.progress.error
 
     @property
     def n_iter(self):
-        """Sweeps."""
-        return self.best.n_iter
+        """Number of sweeps."""
+        return self.best.progress.n_iter
 
     @property
     def converged(self):
         """Whether the sweeps came to a fixed point, or tol ended them."""
-        return bool(self.best.converged)
+        return bool(self.best.progress.converged)
 
     def sums(self):
         """Z'WZ, Z'WX and the number of users of each feature, as kept up."""
-        cdef Py_ssize_t k = self.best.k, room = self.best.room
-        read_sums(&self.p, &self.best)
+        cdef Py_ssize_t k = self.best.k, capacity = self.best.capacity, d = self.problem.points.d
+        read_sums(&self.problem, &self.best)
         return (
-            np.array([[self.best.zz[i * room + j] for j in range(k)] for i in range(k)]).reshape(k, k),
-            np.array([[self.best.zx[i * self.p.d + j] for j in range(self.p.d)] for i in range(k)]),
-            np.array([self.best.count[i] for i in range(k)]),
+            np.array([[self.best.sums.zz[i * capacity + j] for j in range(k)] for i in range(k)]).reshape(k, k),
+            np.array([[self.best.sums.zx[i * d + j] for j in range(d)] for i in range(k)]),
+            np.array([self.best.sums.users[i] for i in range(k)]),
         )
 
     def path(self):
         """The objective after every sweep."""
-        return np.array([self.best.path[i] for i in range(self.best.n_path)])
+        return np.array([self.best.progress.path[i] for i in range(self.best.progress.n_path)])
 
     def components(self):
         """A, (k, d)."""
         cdef double[:, ::1] out
-        result = np.empty((self.best.k, self.p.d))
+        result = np.empty((self.best.k, self.problem.points.d))
         if self.best.k:
             out = result
-            memcpy(&out[0, 0], self.best.features, self.best.k * self.p.d * sizeof(double))
+            memcpy(&out[0, 0], self.best.features.rows, self.best.k * self.problem.points.d * sizeof(double))
         return result
 
     def assignments(self):
         """Z, (n, k), int32."""
         cdef int[:, ::1] out
-        cdef Copies a
-        result = np.empty((self.p.n, self.best.k), dtype=np.int32)
+        result = np.empty((self.problem.points.n, self.best.k), dtype=np.int32)
         if self.best.k:
             out = result
-            a = Copies(self.p.n, self.best.k, &self.best, &out[0, 0])
             with nogil:
-                run(copy_item, &a, 0, self.p.tiles // RUN + 1, threads_for(&self.p, &self.best, self.p.tiles))
+                copy_assignments(&self.problem, &self.best, &out[0, 0])
         return result
 
     def encode(self, const double[:, ::1] components):
@@ -565,23 +641,22 @@ cdef class FeatureSweep:
 
         Returns Z and the sum of w ||x - z A||^2.
         """
-        cdef Py_ssize_t k = components.shape[0]
+        cdef Py_ssize_t k = components.shape[0], d = self.problem.points.d
         cdef int passes = 0
-        if k and components.shape[1] != self.p.d:
-            raise ValueError(f"components must have {self.p.d} columns, got {components.shape[1]}")
+        if k and components.shape[1] != d:
+            raise ValueError(f"components must have {d} columns, got {components.shape[1]}")
         cdef bint changed = True
         self.measure()
-        release(&self.best)
-        allocate(&self.p, &self.best, k, self.n_threads)
+        self.replace_best(k)
         self.best.k = k
         if k:
-            memcpy(self.best.features, &components[0, 0], k * self.p.d * sizeof(double))
-        place_features(&self.p, &self.best)
+            memcpy(self.best.features.rows, &components[0, 0], k * d * sizeof(double))
+        update_all_tables(&self.problem, &self.best)
         with nogil:
             while changed and passes < PASSES:
-                changed = encode_pass(&self.p, &self.best)
+                changed = encode_pass(&self.problem, &self.best)
                 passes += 1
             if k:
-                search(&self.p, &self.best)
-            self.best.error = evaluate(&self.p, &self.best)
-        return self.assignments(), self.best.error
+                search(&self.problem, &self.best)
+            self.best.progress.error = evaluate(&self.problem, &self.best)
+        return self.assignments(), self.best.progress.error

@@ -1,18 +1,17 @@
-"""Starts of feature allocations: what they share, what each owns, and passes over its tiles of points.
+"""What the starts of a feature allocation share, what each one owns, and loops over its points.
 
-X is about Z A, with rows of Z in {0, 1}^k (which features a point has) and rows of A in R^d (the features). Rows of Z
-and values of X are handled in tiles of LANES points, side by side in the lanes of vectors: see _features.h.
+X is about Z A, with rows of Z in {0, 1}^k (which features a point has) and rows of A in R^d (the features). Points are
+handled in tiles of LANES, side by side in the lanes of vectors (see _features.h), and tiles in chunks of CHUNK.
 """
 
 from libc.stdint cimport uint64_t
 
-from smallvar._sweeps.pool cimport PAYS
+from smallvar._sweeps.parallel cimport PAYS
 from smallvar._sweeps.rows cimport Rows
 
 cdef extern from "_features.h" nogil:
     enum:
         LANES "SF_LANES"
-    const double VACANT "SF_VACANT"
     const double TIE "SF_TIE"
     void* sf_allocate(size_t)
     void sf_free(void*)
@@ -22,7 +21,8 @@ cdef extern from "_features.h" nogil:
     void sf_store_bits(Py_ssize_t, const double*, unsigned char*)
     void sf_residual(Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*, const double*, double*, double*)
     void sf_dots(Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*, double*)
-    int sf_flip(Py_ssize_t, Py_ssize_t, const double*, const double*, int, double*, double*, double*, double*)
+    int sf_flip(Py_ssize_t, Py_ssize_t, const double*, const unsigned char*, const double*, int, double*, double*,
+                double*, double*)
     void sf_exact(Py_ssize_t, Py_ssize_t, const double*, const double*, const int*, const double*, const double*,
                   double*, double*, double*)
     void sf_with(Py_ssize_t, const double*, const double*, double*)
@@ -34,11 +34,10 @@ cdef extern from "_features.h" nogil:
     void sf_cut_f(Py_ssize_t, Py_ssize_t, double, const float*, Py_ssize_t, const double*, double*)
 
 cdef enum:
-    ROUND = 8192        # tiles of a round: proposals are made for it in parallel, then taken up in order
-    RUN = 16            # tiles that a thread takes at a time
-    PART = 16           # tiles of a partial sum of squared residuals, for draws; no run ends within one
+    ROUND = 8192        # tiles of a round, at most: proposed in parallel, then committed in order
+    CHUNK = 16          # tiles that a thread takes at a time
     PACKED = 1 << 21    # data of at most this many values are held as tiles, larger ones gathered in each sweep
-    SMALL = 1 << 18     # values up to which threads share out starts instead of points
+    SMALL = 1 << 18     # values up to which the starts are shared out to threads instead of the points
     PARTIALS = 16       # partial sums of a round,
     SUMS = 1 << 22      # and values they may have in all
     PASSES = 1000       # over the bits of a row: a few, but for ties that rounding hides
@@ -52,7 +51,7 @@ cdef extern from *:
     """
     # of the weighted square of the data: errors, residuals and features that are no more are rounding
     const double ZERO_SQUARE "SMALLVAR_ZERO_SQUARE"
-    # of the square of a column of Z: one with less left, the columns before it (or the other rows) known, is dropped
+    # of the square of a column of Z: one of which the columns before it (or the other rows) leave less is dropped
     const double DEPENDENT "SMALLVAR_DEPENDENT"
 
 # What a sweep does: the "rule" of a problem. MB13 is Broderick, Kulis & Jordan (2013)
@@ -62,174 +61,245 @@ cdef enum:
     COORDINATE = 2      # K-features, MB13 eq. 14
     EXACT = 3           # K-features, the best of all 2^K rows
 
+# ----------------------------------------------------------------------------------------------------------------------
+# What all starts share and only read
 
-cdef struct Problem:            # what all starts share and only read
+
+cdef struct Points:
     Rows rows
     Py_ssize_t n                # points, as in rows
     Py_ssize_t d                # columns, likewise
-    Py_ssize_t tiles            # n / LANES, rounded up
-    double* packed              # tiles x d x LANES, or NULL
+    Py_ssize_t n_tiles          # n / LANES, rounded up
+    double* packed              # n_tiles x d x LANES, or NULL: tiles are gathered from the rows
+
+
+cdef struct Bins:               # of the exact sums of w x, about 0, see _sums.h
+    Py_ssize_t of_zx            # bins of an entry of Z'WX
+    Py_ssize_t of_zz            # bins of an entry of Z'WZ: as many, or 1 without weights, where it counts rows
+    const double* magic         # of_zx x (d + 1)
+
+
+cdef struct Problem:
+    Points points
+    Bins bins
+    const double* mean          # d: the weighted mean of X
     double energy               # sum of w ||x||^2
-    double zero_square          # for the exact best row: what counts as zero of a point's ||x||^2
-    double lam                  # penalty of a feature
-    double floor                # w ||r||^2 above which a point opens one: lam, or all that counts as zero
+    double zero_square          # what counts as zero of a point's ||x||^2, for rows that are compared by residuals
     int rule                    # one of those above
     bint fixed                  # K-features: the number of features stays
-    Py_ssize_t cap              # largest number of features
+    Py_ssize_t max_features     # K where it is fixed
+    double lam                  # penalty of a feature
+    double threshold            # w ||r||^2 above which a point creates one: lam, or all that counts as zero
     int max_iter                # parameters of the estimators
     double tol
     Py_ssize_t n_swaps
     void* callback              # called after each sweep, unless NULL; the FeatureSweep holds it
-    # exact sums of w x, about 0, see _sums.h
-    Py_ssize_t bins             # of Z'WX
-    Py_ssize_t layers           # bins of Z'WZ: as many, or 1 without weights, where its entries count rows
-    const double* magic         # bins x (d + 1), see _sums.h
-    const double* mean          # d: the weighted mean of X
 
 
-cdef struct Scratch:            # one thread's
-    double* x                   # d x LANES: the values of a tile
-    double* residual            # d x LANES: x - z A
-    double* z                   # room x LANES: the rows of Z of a tile, as numbers
-    double* dots                # room x LANES: A r of each point, see _features.h
-    double* work                # room x LANES: 2 A x, for the exact best row
-    double* piece               # bins x d: the pieces of one row, then those of its weight, one a bin
-    double[3] bins              # of a sum of squared residuals
+# ----------------------------------------------------------------------------------------------------------------------
+# What a start owns. All buffers lie in one arena, see lay_out in state.pyx
 
 
-cdef struct Start:              # one start: scalars, and buffers that lie in one arena, see lay_out in state.pyx
-    Py_ssize_t k                # features, the vacant included
-    Py_ssize_t vacant           # features removed in this sweep, whose numbers are given back at its end
-    Py_ssize_t room             # features there is memory for, a multiple of 8
-    int threads                 # that a pass may use
-    char* arena                 # the memory of all buffers but the path
-    # Z
-    unsigned char* z            # tiles x room x LANES: the rows of Z, zero behind the features there are
-    unsigned char* old          # the same for the tiles of a round, as they were before the round
-    unsigned char* touched      # of each tile of a round: mask of the lanes whose rows changed
-    unsigned char* far          # of each tile of a round: whether a point's squared residual exceeds the floor
-    double* squares             # tiles x LANES: squared residuals, those of padding 0
-    double* parts               # their weighted sums over PART tiles each
-    double[3] magic             # for their exact sum, see _sums.h
-    # A
-    double* features            # room x d: A
-    double* at                  # d x room: A transposed
-    double* gram                # room x room: A A'
-    # sums
-    double* zz_bins             # layers x room x room: the bins of Z'WZ, nothing above the diagonal
-    double* zx_bins             # room x bins x d: those of Z'WX
-    double* zz                  # room x room: Z'WZ, as last read
-    double* zx                  # room x d: Z'WX likewise
-    double* count               # room: users of each feature
-    double* partial             # partials x (layers x k x k + k + k x bins x d): changes of zz_bins, count, zx_bins
-    # scratch memory
-    double* refund              # room: what leaving each feature saves a point that alone uses it
-    double* small               # 3 x room x room: small systems
-    double* spare               # room x d: their right-hand sides and solutions; a new feature, in the first row
-    Py_ssize_t* kept            # 2 x room: numbers of the features that are kept, then of the others
-    Scratch* scratch            # one for each thread
-    # the exact best of all rows
-    double* quadratic           # 2^k: z A A' z' in Gray order
-    int* flips                  # 2^k: the bit that each step of the Gray code flips
-    # collapsed
-    double* inverse             # room x room: P = (Z'WZ)^-1
-    double* vec                 # 12 x room: vectors over features, named in reconsider
-    double* wide                # 4 x d: a point and its residual
-    double* rest                # 2 x room x room + room x d: P, A A' and A without one column
-    Py_ssize_t updates          # rank-one updates since the last refresh
-    # the run
-    uint64_t rng                # state of the generator
+cdef struct Assignments:
+    unsigned char* bits         # n_tiles x capacity x LANES: the rows of Z, zero behind the features there are
+    double* squares             # n_tiles x LANES: squared residuals, those of padding 0
+    double* chunk_sums          # weighted sums of these over each chunk, as of the last `total`
+
+
+cdef struct Round:              # new rows of Z for consecutive tiles; tile 0 is the first of the round
+    Py_ssize_t n_tiles          # of the next round of BP-means
+    unsigned char* old_bits     # tiles x capacity x LANES: the rows of Z before the round
+    unsigned char* changed      # of each tile: mask of the lanes whose rows changed
+    unsigned char* exceeds_penalty  # of each tile: whether w ||r||^2 of a point exceeds the threshold
+    double* removal_gain        # capacity: what leaving each feature saves a point that alone uses it
+
+
+cdef struct Features:
+    double* rows                # capacity x d: A
+    double* transposed          # d x capacity
+    double* gram                # capacity x capacity: A A'
+    unsigned char* removed      # capacity: whether a feature was removed in this sweep, at whose end its number is free
+    Py_ssize_t n_removed        # how many were
+
+
+cdef struct Sums:               # over the rows of Z
+    double* users               # capacity: points that have each feature
+    double* zz_bins             # bins.of_zz x capacity x capacity: those of Z'WZ, nothing above the diagonal
+    double* zx_bins             # capacity x bins.of_zx x d: those of Z'WX
+    double* zz                  # capacity x capacity: Z'WZ, as last read from its bins
+    double* zx                  # capacity x d: Z'WX likewise
+    double* partial             # partials x (zz_bins, users, zx_bins): what a round changes
+
+
+cdef struct Solver:             # scratch memory of least squares
+    double* factor              # capacity x capacity: Cholesky factor of Z'WZ
+    double* dependent           # capacity x capacity: columns of Z that depend on others, as combinations of these
+    double* dependent_factor    # capacity x capacity: Cholesky factor of I + the products of these combinations
+    double* solution            # capacity x d: right-hand sides, then solutions
+    Py_ssize_t* kept            # capacity: numbers of the features that are kept, then of the others
+
+
+cdef struct GrayCode:           # an order of all 2^k rows, of which each differs from the one before in a bit
+    int* flips                  # 2^k: the bit that each step flips
+    double* quadratic           # 2^k: z A A' z' after each step
+
+
+cdef struct RowSearch:          # for the best rows, see search.pyx
+    double alpha                # added to the diagonal of A A'
+    double* factor              # capacity x capacity: R
+    double* pivots              # capacity: of the features that are not in R yet
+    Py_ssize_t* order           # capacity: of the features in R
+
+
+cdef struct Collapsed:          # see collapsed.pyx
+    Py_ssize_t n_updates        # rank-one updates since the last refresh
+    double* inverse             # capacity x capacity: P = (Z'WZ)^-1
+    double* reduced_inverse     # capacity x capacity: P, A A' and A without one column
+    double* reduced_gram
+    double* reduced_features    # capacity x d
+    double* x                   # d: a point,
+    double* residual            # d: and its residual
+    double* z                   # capacity: its row of Z
+    double* p_z                 # capacity: P z,
+    double* a_r                 # capacity: and A r
+    double* other_p_z           # capacity: P z and A r, where P and A are those of the other rows
+    double* other_a_r
+    double* step                # capacity: by what a row changes A, as a multiple of r
+    double* full_z              # capacity: the row over all columns
+
+
+cdef struct Progress:
+    Py_ssize_t number           # which start this is; -1: none yet
     double error                # sum of w ||x - z A||^2
     double objective            # error + lam k; the error alone where K is fixed
     double* path                # the objective after every sweep, in memory of its own that grows
     Py_ssize_t n_path           # entries of it
-    Py_ssize_t path_room        # entries there is memory for
-    Py_ssize_t changes          # of the last sweep: rows changed,
-    Py_ssize_t created          # features opened,
-    Py_ssize_t removed          # features removed or placed anew
-    Py_ssize_t round            # tiles of the next round
+    Py_ssize_t path_capacity    # entries there is memory for
+    Py_ssize_t n_changed        # in the last sweep: rows changed,
+    Py_ssize_t n_created        # features created,
+    Py_ssize_t n_removed        # features removed or made anew
     bint solved                 # A is the least squares solution for Z
     bint converged              # a fixed point was reached, or tol ended the sweeps
     int n_iter                  # sweeps
-    Py_ssize_t number           # which start this is
-    Py_ssize_t* stop            # not 0 where the other starts are to end, or NULL
+    Py_ssize_t* stop            # not 0 where all starts are to end, or NULL
     Py_ssize_t work             # multiply-adds since the last check for signals
 
 
-cdef struct Pass:               # a pass over the tiles first..last-1, or over the points start..stop-1 in them
-    void (*each)(const Pass*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil  # what is done to a run of tiles
-    const Problem* p            # what all starts share
-    Start* s                    # the start that the pass is for
-    Py_ssize_t first
-    Py_ssize_t last
-    Py_ssize_t start
-    Py_ssize_t stop
+cdef struct Level:              # of the search for a row: a bit
+    double target               # y_i, the right-hand side
+    double left                 # what the bits chosen leave of it
+    double bit                  # the value tried last,
+    int n_tried                 # how many were,
+    double sum                  # and the sum of squares from here on
+    double best                 # the value in the best row so far
 
 
-cdef inline Py_ssize_t sums_size(const Problem* p, Py_ssize_t k) noexcept nogil:
-    """Values in a partial sum: changes of zz_bins, count and zx_bins."""
-    return k * (k * p.layers + 1 + p.bins * p.d)
+cdef struct Scratch:            # of one thread
+    double* x                   # d x LANES: the values of a tile
+    double* residual            # d x LANES: x - z A
+    double* z                   # capacity x LANES: the rows of Z of a tile, as numbers
+    double* dots                # capacity x LANES: A r (or A x) of each point
+    double* twice_dots          # capacity x LANES: 2 A x, for the best of all rows
+    double* pieces              # bins.of_zx x d: the pieces of w x of a point, one a bin
+    double* weight_pieces       # bins.of_zx: those of its weight
+    double[3] total_bins        # of a sum of squared residuals
+    Level* levels               # capacity: of the search for a row
 
 
-cdef inline Py_ssize_t partial_count(const Problem* p, Py_ssize_t k, Py_ssize_t tiles) noexcept nogil:
-    """Partial sums over so many tiles."""
-    cdef Py_ssize_t partials = min(<Py_ssize_t> PARTIALS, tiles // 64)
-    return max(<Py_ssize_t> 1, min(partials, <Py_ssize_t> SUMS // max(<Py_ssize_t> 1, sums_size(p, k))))
+cdef struct State:
+    Py_ssize_t k                # features, those removed in this sweep included
+    Py_ssize_t capacity         # features there is memory for, a multiple of 8
+    int threads                 # that a loop over points may use
+    uint64_t rng                # state of the random generator
+    char* arena
+    Assignments assignments     # Z
+    Features features           # A
+    Round round
+    Sums sums
+    Solver solver
+    GrayCode gray_code
+    RowSearch search
+    Collapsed collapsed
+    Progress progress
+    Scratch* scratch            # one for each thread
 
 
-cdef inline Py_ssize_t round_tiles(const Problem* p) noexcept nogil:
-    return max(<Py_ssize_t> 1, min(p.tiles, <Py_ssize_t> ROUND))
+cdef inline Py_ssize_t sums_size(const Problem* problem, Py_ssize_t k) noexcept nogil:
+    """Values in a partial sum: changes of zz_bins, users and zx_bins."""
+    return k * (k * problem.bins.of_zz + 1 + problem.bins.of_zx * problem.points.d)
 
 
-cdef inline int threads_for(const Problem* p, const Start* s, Py_ssize_t tiles) noexcept nogil:
-    """One thread where a pass over so many tiles is too short to be shared out."""
-    return s.threads if tiles * LANES * p.d * (2 * s.k + 1) >= PAYS else 1
+cdef inline Py_ssize_t round_tiles(const Problem* problem) noexcept nogil:
+    """Tiles of the largest round."""
+    return max(<Py_ssize_t> 1, min(problem.points.n_tiles, <Py_ssize_t> ROUND))
 
 
-cdef inline int lanes_of(const Problem* p, Py_ssize_t tile) noexcept nogil:
+cdef inline Py_ssize_t chunk_count(Py_ssize_t tiles) noexcept nogil:
+    return (tiles + CHUNK - 1) // CHUNK
+
+
+cdef inline Py_ssize_t tile_count(Py_ssize_t points) noexcept nogil:
+    return (points + LANES - 1) // LANES
+
+
+cdef inline int threads_for(const Problem* problem, const State* state, Py_ssize_t tiles) noexcept nogil:
+    """The threads for a loop over so many tiles: 1 where it is too short to be shared out."""
+    return state.threads if tiles * LANES * problem.points.d * (2 * state.k + 1) >= PAYS else 1
+
+
+cdef inline int lanes_of(const Problem* problem, Py_ssize_t tile) noexcept nogil:
     """Mask of the lanes that hold points."""
-    return (1 << min(<Py_ssize_t> LANES, p.n - tile * LANES)) - 1
+    return (1 << min(<Py_ssize_t> LANES, problem.points.n - tile * LANES)) - 1
 
 
-cdef inline unsigned char* bit(Start* s, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
-    return s.z + ((i // LANES) * s.room + k) * LANES + i % LANES
+cdef inline unsigned char* bits_of(const State* state, Py_ssize_t tile) noexcept nogil:
+    """The rows of Z of a tile, capacity x LANES."""
+    return state.assignments.bits + tile * state.capacity * LANES
 
 
-cdef inline void set_energy(Problem* p, double energy) noexcept nogil:
-    """Set what counts as zero; without that, features opened by rounding come and go for ever."""
-    p.energy = energy
-    p.floor = max(p.lam, ZERO_SQUARE * energy)
+cdef inline unsigned char* old_bits_of(const State* state, Py_ssize_t index) noexcept nogil:
+    """The rows of Z of tile ``index`` of the round, as they were before it, capacity x LANES."""
+    return state.round.old_bits + index * state.capacity * LANES
 
 
-cdef inline double cleared(const Problem* p, double error) noexcept nogil:
+cdef inline unsigned char* bit(const State* state, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
+    """Where z_k of point i lies."""
+    return bits_of(state, i // LANES) + k * LANES + i % LANES
+
+
+cdef inline void set_energy(Problem* problem, double energy) noexcept nogil:
+    """Set what counts as zero; without that, features created by rounding come and go for ever."""
+    problem.energy = energy
+    problem.threshold = max(problem.lam, ZERO_SQUARE * energy)
+
+
+cdef inline double zero_if_rounding(const Problem* problem, double error) noexcept nogil:
     """A squared error, or zero where it is nothing but rounding."""
-    return error if error > ZERO_SQUARE * p.energy else 0.0
+    return error if error > ZERO_SQUARE * problem.energy else 0.0
 
 
-cdef inline Py_ssize_t row_work(const Problem* p, const Start* s) noexcept nogil:
+cdef inline Py_ssize_t row_work(const Problem* problem, const State* state) noexcept nogil:
     """Multiply-adds of a new row of Z, K fixed."""
-    return p.d * (2 * s.k + 1) + ((s.k + 4) << s.k if p.rule == EXACT else 0)
+    return problem.points.d * (2 * state.k + 1) + ((state.k + 4) << state.k if problem.rule == EXACT else 0)
 
 
-cdef inline Py_ssize_t work_tiles(const Problem* p, Py_ssize_t each) noexcept nogil:
-    """Tiles of the next round, so much work a row: not more than are done before the next check for signals."""
-    return min(round_tiles(p), max(<Py_ssize_t> 64, WORK // (LANES * each)))
+cdef inline Py_ssize_t work_tiles(const Problem* problem, Py_ssize_t work) noexcept nogil:
+    """Tiles of the next round, given the multiply-adds of a row: no more than may pass between checks for signals."""
+    return min(round_tiles(problem), max(<Py_ssize_t> 64, WORK // (LANES * work)))
 
 
 cdef void* new_memory(size_t bytes) except NULL nogil
-cdef void release(Start* s) noexcept nogil
-cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) except -1 nogil
-cdef void copy_state(const Problem* p, const Start* a, Start* b) noexcept nogil
-cdef int grow(const Problem* p, Start* s) except -1 nogil
-cdef int check_interrupt(Start* s, Py_ssize_t work) except -1 nogil
-cdef int push(Start* s, double value) except -1 nogil
-cdef void pack(Problem* p) noexcept nogil
-cdef const double* tile_of(const Problem* p, Py_ssize_t tile, double* space) noexcept nogil
-cdef void residuals(const Problem* p, Start* s, Py_ssize_t tile, Scratch* w) noexcept nogil
-cdef void residual_of(const Problem* p, Start* s, Py_ssize_t i, double* r) noexcept nogil
-cdef double total(const Problem* p, Start* s) noexcept nogil
-cdef double evaluate(const Problem* p, Start* s) noexcept nogil
-cdef void share(
-    void (*each)(const Pass*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil,
-    const Problem* p, Start* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t start, Py_ssize_t stop
+cdef void release(State* state) noexcept nogil
+cdef int allocate(const Problem* problem, State* state, Py_ssize_t capacity, int threads) except -1 nogil
+cdef void copy_state(const Problem* problem, const State* source, State* target) noexcept nogil
+cdef int grow(const Problem* problem, State* state) except -1 nogil
+cdef int check_interrupt(State* state, Py_ssize_t work) except -1 nogil
+cdef int push(Progress* progress, double value) except -1 nogil
+cdef void pack(Points* points) noexcept nogil
+cdef const double* tile_of(const Points* points, Py_ssize_t tile, double* space) noexcept nogil
+cdef const double* residuals(
+    const Problem* problem, const State* state, Py_ssize_t tile, Scratch* scratch, double* squares
 ) noexcept nogil
+cdef void residual_of(const Problem* problem, State* state, Py_ssize_t i, double* residual) noexcept nogil
+cdef double total(const Problem* problem, State* state) noexcept nogil
+cdef double evaluate(const Problem* problem, State* state) noexcept nogil

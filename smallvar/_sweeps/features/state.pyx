@@ -1,9 +1,10 @@
-"""The memory of a start, and passes over its points: tiles, residuals, their squares."""
+"""The memory of a start, and its residuals r = x - z A: of tiles, of a point, and the sum of w ||r||^2."""
 
+from cython.parallel cimport prange
 from libc.math cimport frexp, ldexp
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.pool cimport item_now, next_item, run
+from smallvar._sweeps.parallel cimport ParallelLoop, atomic_read, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport point, poll_signals, real_x
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -29,171 +30,218 @@ cdef inline double* doubles(char* arena, Py_ssize_t* used, Py_ssize_t count) noe
     return <double*> next_bytes(arena, used, count * <Py_ssize_t> sizeof(double))
 
 
-cdef Py_ssize_t lay_out(const Problem* p, Start* s, char* arena) noexcept nogil:
-    """Set where each buffer of a start lies, for its room and threads; returns the bytes of all. Arena NULL: only that.
+cdef void lay_out_collapsed(
+    Collapsed* collapsed, Py_ssize_t capacity, Py_ssize_t d, char* arena, Py_ssize_t* used
+) noexcept nogil:
+    cdef Py_ssize_t square = capacity * capacity
+    collapsed.inverse = doubles(arena, used, square)
+    collapsed.reduced_inverse = doubles(arena, used, square)
+    collapsed.reduced_gram = doubles(arena, used, square)
+    collapsed.reduced_features = doubles(arena, used, capacity * d)
+    collapsed.x = doubles(arena, used, d)
+    collapsed.residual = doubles(arena, used, d)
+    collapsed.z = doubles(arena, used, capacity)
+    collapsed.p_z = doubles(arena, used, capacity)
+    collapsed.a_r = doubles(arena, used, capacity)
+    collapsed.other_p_z = doubles(arena, used, capacity)
+    collapsed.other_a_r = doubles(arena, used, capacity)
+    collapsed.step = doubles(arena, used, capacity)
+    collapsed.full_z = doubles(arena, used, capacity)
 
-    A new buffer needs a line here and a field in the struct; one that outlives a sweep, a line in copy_state too.
+
+cdef void lay_out_scratch(
+    const Problem* problem, Scratch* scratch, Py_ssize_t capacity, char* arena, Py_ssize_t* used
+) noexcept nogil:
+    cdef Py_ssize_t d = problem.points.d
+    scratch.x = doubles(arena, used, d * LANES)
+    scratch.residual = doubles(arena, used, d * LANES)
+    scratch.z = doubles(arena, used, capacity * LANES)
+    scratch.dots = doubles(arena, used, capacity * LANES)
+    scratch.twice_dots = doubles(arena, used, capacity * LANES)
+    scratch.pieces = doubles(arena, used, problem.bins.of_zx * d)
+    scratch.weight_pieces = doubles(arena, used, problem.bins.of_zx)
+    scratch.levels = <Level*> next_bytes(arena, used, capacity * <Py_ssize_t> sizeof(Level))
+
+
+cdef Py_ssize_t lay_out(const Problem* problem, State* state, char* arena) noexcept nogil:
+    """Set where each buffer lies, for the capacity and threads of a state; returns the bytes of all. NULL: only that.
+
+    A new buffer needs a line here and a field in a struct; one that outlives a sweep, a line in copy_state too.
     """
-    cdef Py_ssize_t room = s.room, d = p.d, length = round_tiles(p), codes = 0, used = 0, sums = sums_size(p, room)
+    cdef Py_ssize_t capacity = state.capacity, d = problem.points.d, n_tiles = problem.points.n_tiles, used = 0
+    cdef Py_ssize_t square = capacity * capacity, tile = capacity * LANES, length = round_tiles(problem)
+    cdef Py_ssize_t codes = <Py_ssize_t> 1 << problem.max_features if problem.rule == EXACT else 0
     cdef Py_ssize_t partials = max(<Py_ssize_t> 1, min(<Py_ssize_t> PARTIALS, length // 64))
-    cdef bint collapsed = p.rule == COLLAPSED
+    cdef Py_ssize_t sums = sums_size(problem, capacity), integer = sizeof(Py_ssize_t)
     cdef Scratch counted
-    cdef Scratch* w = &counted
-    cdef int t
-    if p.rule == EXACT:
-        codes = <Py_ssize_t> 1 << p.cap
-    s.z = <unsigned char*> next_bytes(arena, &used, p.tiles * room * LANES)
-    s.old = <unsigned char*> next_bytes(arena, &used, length * room * LANES)
-    s.touched = <unsigned char*> next_bytes(arena, &used, length)
-    s.far = <unsigned char*> next_bytes(arena, &used, length)
-    s.squares = doubles(arena, &used, p.tiles * LANES)
-    s.parts = doubles(arena, &used, (p.tiles + PART - 1) // PART)
-    s.features = doubles(arena, &used, room * d)
-    s.at = doubles(arena, &used, d * room)
-    s.gram = doubles(arena, &used, room * room)
-    s.zz_bins = doubles(arena, &used, p.layers * room * room)
-    s.zx_bins = doubles(arena, &used, room * p.bins * d)
-    s.zz = doubles(arena, &used, room * room)
-    s.zx = doubles(arena, &used, room * d)
-    s.count = doubles(arena, &used, room)
-    s.partial = doubles(arena, &used, max(sums, min(partials * sums, <Py_ssize_t> SUMS)))
-    s.refund = doubles(arena, &used, room)
-    s.small = doubles(arena, &used, 3 * room * room)
-    s.spare = doubles(arena, &used, room * d)
-    s.kept = <Py_ssize_t*> next_bytes(arena, &used, 2 * room * <Py_ssize_t> sizeof(Py_ssize_t))
-    s.quadratic = doubles(arena, &used, codes)
-    s.flips = <int*> next_bytes(arena, &used, codes * <Py_ssize_t> sizeof(int))
-    s.inverse = doubles(arena, &used, room * room if collapsed else 0)
-    s.vec = doubles(arena, &used, 12 * room if collapsed else 0)
-    s.wide = doubles(arena, &used, 4 * d if collapsed else 0)
-    s.rest = doubles(arena, &used, 2 * room * room + room * d if collapsed else 0)
-    s.scratch = <Scratch*> next_bytes(arena, &used, s.threads * <Py_ssize_t> sizeof(Scratch))
-    for t in range(s.threads):
-        if arena != NULL:
-            w = s.scratch + t
-        w.x = doubles(arena, &used, d * LANES)
-        w.residual = doubles(arena, &used, d * LANES)
-        w.z = doubles(arena, &used, room * LANES)
-        w.dots = doubles(arena, &used, room * LANES)
-        w.work = doubles(arena, &used, room * LANES)
-        w.piece = doubles(arena, &used, p.bins * (d + 1))
+    cdef int thread
+    state.assignments.bits = <unsigned char*> next_bytes(arena, &used, n_tiles * tile)
+    state.assignments.squares = doubles(arena, &used, n_tiles * LANES)
+    state.assignments.chunk_sums = doubles(arena, &used, chunk_count(n_tiles))
+    state.round.old_bits = <unsigned char*> next_bytes(arena, &used, length * tile)
+    state.round.changed = <unsigned char*> next_bytes(arena, &used, length)
+    state.round.exceeds_penalty = <unsigned char*> next_bytes(arena, &used, length)
+    state.round.removal_gain = doubles(arena, &used, capacity)
+    state.features.rows = doubles(arena, &used, capacity * d)
+    state.features.transposed = doubles(arena, &used, d * capacity)
+    state.features.gram = doubles(arena, &used, square)
+    state.features.removed = <unsigned char*> next_bytes(arena, &used, capacity)
+    state.sums.users = doubles(arena, &used, capacity)
+    state.sums.zz_bins = doubles(arena, &used, problem.bins.of_zz * square)
+    state.sums.zx_bins = doubles(arena, &used, capacity * problem.bins.of_zx * d)
+    state.sums.zz = doubles(arena, &used, square)
+    state.sums.zx = doubles(arena, &used, capacity * d)
+    state.sums.partial = doubles(arena, &used, max(sums, min(partials * sums, <Py_ssize_t> SUMS)))
+    state.solver.factor = doubles(arena, &used, square)
+    state.solver.dependent = doubles(arena, &used, square if problem.fixed else 0)
+    state.solver.dependent_factor = doubles(arena, &used, square if problem.fixed else 0)
+    state.solver.solution = doubles(arena, &used, capacity * d)
+    state.solver.kept = <Py_ssize_t*> next_bytes(arena, &used, capacity * integer)
+    state.gray_code.flips = <int*> next_bytes(arena, &used, codes * <Py_ssize_t> sizeof(int))
+    state.gray_code.quadratic = doubles(arena, &used, codes)
+    state.search.factor = doubles(arena, &used, square)
+    state.search.pivots = doubles(arena, &used, capacity)
+    state.search.order = <Py_ssize_t*> next_bytes(arena, &used, capacity * integer)
+    if problem.rule == COLLAPSED:
+        lay_out_collapsed(&state.collapsed, capacity, d, arena, &used)
+    state.scratch = <Scratch*> next_bytes(arena, &used, state.threads * <Py_ssize_t> sizeof(Scratch))
+    for thread in range(state.threads):
+        lay_out_scratch(problem, &counted if arena == NULL else state.scratch + thread, capacity, arena, &used)
     return used
 
 
-cdef int allocate(const Problem* p, Start* s, Py_ssize_t room, int threads) except -1 nogil:
-    """Give a start new memory, all zero, for so many features. What it had before is the caller's to free."""
-    cdef Start new = s[0]
-    cdef Py_ssize_t bytes, i, t
-    new.room, new.threads = max(<Py_ssize_t> 8, (room + 7) // 8 * 8), threads
-    bytes = lay_out(p, &new, NULL)
+cdef int allocate(const Problem* problem, State* state, Py_ssize_t capacity, int threads) except -1 nogil:
+    """Give a state new memory, all zero, for so many features. The memory that it had is the caller's to free."""
+    cdef State new = state[0]
+    cdef Py_ssize_t bytes, step
+    cdef int flipped
+    new.capacity, new.threads = max(<Py_ssize_t> 8, (capacity + 7) // 8 * 8), threads
+    bytes = lay_out(problem, &new, NULL)  # only counts them
     new.arena = <char*> new_memory(bytes)
     memset(new.arena, 0, bytes)
-    lay_out(p, &new, new.arena)
-    if p.rule == EXACT:
-        for i in range(1, <Py_ssize_t> 1 << p.cap):
-            t = 0
-            while not (i >> t) & 1:
-                t += 1
-            new.flips[i] = <int> t
-    s[0] = new
+    lay_out(problem, &new, new.arena)
+    if problem.rule == EXACT:
+        for step in range(1, <Py_ssize_t> 1 << problem.max_features):
+            flipped = 0
+            while not (step >> flipped) & 1:  # the lowest bit of the step is the one that the Gray code flips
+                flipped += 1
+            new.gray_code.flips[step] = flipped
+    state[0] = new
     return 0
 
 
-cdef void release(Start* s) noexcept nogil:
-    sf_free(s.arena)
-    sf_free(s.path)
-    memset(s, 0, sizeof(Start))
+cdef void release(State* state) noexcept nogil:
+    sf_free(state.arena)
+    sf_free(state.progress.path)
+    memset(state, 0, sizeof(State))
 
 
-cdef void copy_square(const double* a, Py_ssize_t room, double* b, Py_ssize_t new_room, Py_ssize_t k) noexcept nogil:
+cdef void copy_square(
+    const double* source, Py_ssize_t capacity, double* target, Py_ssize_t target_capacity, Py_ssize_t k
+) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(k):
-        memcpy(b + i * new_room, a + i * room, k * sizeof(double))
+        memcpy(target + i * target_capacity, source + i * capacity, k * sizeof(double))
 
 
-cdef struct Transfer:           # of Z from a to b
-    const Problem* p            # what both share
-    const Start* a
-    Start* b
+cdef void copy_bits_chunk(const State* source, State* target, Py_ssize_t n_tiles, Py_ssize_t chunk) noexcept nogil:
+    cdef Py_ssize_t tile, k = source.k
+    for tile in range(chunk * CHUNK, min(n_tiles, (chunk + 1) * CHUNK)):
+        memcpy(bits_of(target, tile), bits_of(source, tile), k * LANES)
+        memset(bits_of(target, tile) + k * LANES, 0, (target.capacity - k) * LANES)
 
 
-cdef void transfer_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
-    cdef const Transfer* c = <const Transfer*> context
-    cdef Py_ssize_t t, k = c.a.k
-    for t in range(item * RUN, min(c.p.tiles, (item + 1) * RUN)):
-        memcpy(c.b.z + t * c.b.room * LANES, c.a.z + t * c.a.room * LANES, k * LANES)
-        memset(c.b.z + (t * c.b.room + k) * LANES, 0, (c.b.room - k) * LANES)
+cdef void copy_bits(const Problem* problem, const State* source, State* target) noexcept nogil:
+    """Copy Z."""
+    cdef Py_ssize_t n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, source, n_tiles))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            copy_bits_chunk(source, target, n_tiles, chunk)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            copy_bits_chunk(source, target, n_tiles, chunk)
+    end_loop(&loop)
 
 
-cdef void copy_state(const Problem* p, const Start* a, Start* b) noexcept nogil:
-    """Z, A and the sums of one start into another that has room for them."""
-    cdef Py_ssize_t j, k = a.k, width = p.bins * p.d
-    b.k, b.vacant = k, a.vacant
-    cdef Transfer z = Transfer(p, a, b)
-    run(transfer_item, &z, 0, (p.tiles + RUN - 1) // RUN, threads_for(p, a, p.tiles))
-    memcpy(b.features, a.features, k * p.d * sizeof(double))
-    memcpy(b.zx_bins, a.zx_bins, k * width * sizeof(double))
-    memset(b.zx_bins + k * width, 0, (b.room - k) * width * sizeof(double))
-    for j in range(p.d):
-        memcpy(b.at + j * b.room, a.at + j * a.room, k * sizeof(double))
-    copy_square(a.gram, a.room, b.gram, b.room, k)
-    memset(b.zz_bins, 0, p.layers * b.room * b.room * sizeof(double))
-    for j in range(p.layers):
-        copy_square(a.zz_bins + j * a.room * a.room, a.room, b.zz_bins + j * b.room * b.room, b.room, k)
-    memset(b.count, 0, b.room * sizeof(double))
-    memcpy(b.count, a.count, k * sizeof(double))
-    memcpy(b.squares, a.squares, p.tiles * LANES * sizeof(double))
-    b.error, b.objective, b.solved = a.error, a.objective, a.solved
+cdef void copy_state(const Problem* problem, const State* source, State* target) noexcept nogil:
+    """Copy Z, A and the sums into a state that has capacity for them."""
+    cdef Py_ssize_t j, k = source.k, d = problem.points.d, width = problem.bins.of_zx * d
+    cdef Py_ssize_t capacity = source.capacity, target_capacity = target.capacity
+    cdef const Features* features = &source.features
+    cdef const Sums* sums = &source.sums
+    target.k = k
+    copy_bits(problem, source, target)
+    # the capacities may differ, and with them where the rows of matrices begin
+    memcpy(target.assignments.squares, source.assignments.squares, problem.points.n_tiles * LANES * sizeof(double))
+    memcpy(target.features.rows, features.rows, k * d * sizeof(double))
+    for j in range(d):
+        memcpy(
+            target.features.transposed + j * target_capacity, features.transposed + j * capacity, k * sizeof(double)
+        )
+    copy_square(features.gram, capacity, target.features.gram, target_capacity, k)
+    memcpy(target.features.removed, features.removed, k)
+    target.features.n_removed = features.n_removed
+    # sums behind the last feature have to be zero: a feature that is added begins with none
+    memset(target.sums.users, 0, target_capacity * sizeof(double))
+    memcpy(target.sums.users, sums.users, k * sizeof(double))
+    memset(target.sums.zz_bins, 0, problem.bins.of_zz * target_capacity * target_capacity * sizeof(double))
+    for j in range(problem.bins.of_zz):
+        copy_square(
+            sums.zz_bins + j * capacity * capacity, capacity,
+            target.sums.zz_bins + j * target_capacity * target_capacity, target_capacity, k,
+        )
+    memcpy(target.sums.zx_bins, sums.zx_bins, k * width * sizeof(double))
+    memset(target.sums.zx_bins + k * width, 0, (target_capacity - k) * width * sizeof(double))
+    target.progress.error, target.progress.objective = source.progress.error, source.progress.objective
+    target.progress.solved = source.progress.solved
 
 
-cdef int grow(const Problem* p, Start* s) except -1 nogil:
-    """Room for more features; everything but the scratch memory of a running sweep is kept."""
-    cdef Start bigger = s[0]
-    cdef Py_ssize_t t, length = round_tiles(p)
-    allocate(p, &bigger, 2 * s.room, s.threads)
-    copy_state(p, s, &bigger)
-    for t in range(length):
-        memcpy(bigger.old + t * bigger.room * LANES, s.old + t * s.room * LANES, s.k * LANES)
-    memcpy(bigger.touched, s.touched, length)
-    memcpy(bigger.spare, s.spare, p.d * sizeof(double))
-    if p.rule == COLLAPSED:
-        copy_square(s.inverse, s.room, bigger.inverse, bigger.room, s.k)
-    sf_free(s.arena)
-    s[0] = bigger
+cdef int grow(const Problem* problem, State* state) except -1 nogil:
+    """Double the capacity. Everything is kept but scratch memory."""
+    cdef State bigger = state[0]  # with the random generator, the progress and its path
+    cdef Py_ssize_t tile, length = round_tiles(problem)
+    allocate(problem, &bigger, 2 * state.capacity, state.threads)
+    copy_state(problem, state, &bigger)
+    for tile in range(length):
+        memcpy(old_bits_of(&bigger, tile), old_bits_of(state, tile), state.k * LANES)
+    memcpy(bigger.round.changed, state.round.changed, length)
+    if problem.rule == COLLAPSED:
+        copy_square(state.collapsed.inverse, state.capacity, bigger.collapsed.inverse, bigger.capacity, state.k)
+    sf_free(state.arena)
+    state[0] = bigger
     return 0
 
 
-cdef int check_interrupt(Start* s, Py_ssize_t work) except -1 nogil:
+cdef int check_interrupt(State* state, Py_ssize_t work) except -1 nogil:
     """Raise KeyboardInterrupt if Ctrl-C was pressed; it is looked for several times a second.
 
-    Python hands signals to its main thread only, which sets ``stop`` for the starts in other threads.
+    Python hands signals to its main thread only. Where a start fails there, ``stop`` ends those in other threads.
     """
-    if s.stop != NULL and item_now(s.stop):
+    cdef Progress* progress = &state.progress
+    if progress.stop != NULL and atomic_read(progress.stop):
         with gil:
             raise KeyboardInterrupt
-    s.work += work + CALL
-    if s.work > WORK:
+    progress.work += work + CALL
+    if progress.work > WORK:
         with gil:
-            try:
-                poll_signals(&s.work, 0, WORK)
-            except BaseException:
-                if s.stop != NULL:
-                    next_item(s.stop)
-                raise
+            poll_signals(&progress.work, 0, WORK)
     return 0
 
 
-cdef int push(Start* s, double value) except -1 nogil:
+cdef int push(Progress* progress, double value) except -1 nogil:
+    """Append a value to the path."""
     cdef double* longer
-    if s.n_path == s.path_room:
-        longer = <double*> new_memory((2 * s.path_room + 64) * sizeof(double))
-        if s.n_path:
-            memcpy(longer, s.path, s.n_path * sizeof(double))
-        sf_free(s.path)
-        s.path = longer
-        s.path_room = 2 * s.path_room + 64
-    s.path[s.n_path] = value
-    s.n_path += 1
+    if progress.n_path == progress.path_capacity:
+        longer = <double*> new_memory((2 * progress.path_capacity + 64) * sizeof(double))
+        if progress.n_path:
+            memcpy(longer, progress.path, progress.n_path * sizeof(double))
+        sf_free(progress.path)
+        progress.path = longer
+        progress.path_capacity = 2 * progress.path_capacity + 64
+    progress.path[progress.n_path] = value
+    progress.n_path += 1
     return 0
 
 
@@ -201,125 +249,137 @@ cdef int push(Start* s, double value) except -1 nogil:
 # Points
 
 
-cdef void gather(const real_x* x, const Problem* p, Py_ssize_t tile, double* out) noexcept nogil:
-    cdef Py_ssize_t j, l, i, moved = 0
+cdef void gather(const real_x* x, const Points* points, Py_ssize_t tile, double* out) noexcept nogil:
+    """Write a tile, d x LANES, zero behind the last point."""
+    cdef Py_ssize_t j, lane, i, n_moved = 0
     cdef const real_x* xi
-    if p.rows.col == 1 and (tile + 1) * LANES <= p.n:
+    if points.rows.col == 1 and (tile + 1) * LANES <= points.n:
         if real_x is float:
-            moved = sf_gather_f(x + tile * LANES * p.rows.row, p.rows.row, p.d, out)
+            n_moved = sf_gather_f(x + tile * LANES * points.rows.row, points.rows.row, points.d, out)
         else:
-            moved = sf_gather_d(x + tile * LANES * p.rows.row, p.rows.row, p.d, out)
-    for l in range(LANES):
-        i = tile * LANES + l
-        if i < p.n:
-            xi = point(x, &p.rows, i)
-            for j in range(moved, p.d):
-                out[j * LANES + l] = xi[j * p.rows.col]
+            n_moved = sf_gather_d(x + tile * LANES * points.rows.row, points.rows.row, points.d, out)
+    # the columns that do not fill a vector, or all
+    for lane in range(LANES):
+        i = tile * LANES + lane
+        if i < points.n:
+            xi = point(x, &points.rows, i)
+            for j in range(n_moved, points.d):
+                out[j * LANES + lane] = xi[j * points.rows.col]
         else:
-            for j in range(p.d):
-                out[j * LANES + l] = 0.0
+            for j in range(points.d):
+                out[j * LANES + lane] = 0.0
 
 
-cdef const double* tile_of(const Problem* p, Py_ssize_t tile, double* space) noexcept nogil:
-    """The data of a tile, gathered into ``space`` where they are not held packed."""
-    if p.packed != NULL:
-        return p.packed + tile * p.d * LANES
-    if p.rows.single:
-        gather(<const float*> p.rows.x, p, tile, space)
+cdef void gather_tile(const Points* points, Py_ssize_t tile, double* out) noexcept nogil:
+    if points.rows.single:
+        gather(<const float*> points.rows.x, points, tile, out)
     else:
-        gather(<const double*> p.rows.x, p, tile, space)
+        gather(<const double*> points.rows.x, points, tile, out)
+
+
+cdef const double* tile_of(const Points* points, Py_ssize_t tile, double* space) noexcept nogil:
+    """The values of a tile, gathered into ``space`` where they are not held packed."""
+    if points.packed != NULL:
+        return points.packed + tile * points.d * LANES
+    gather_tile(points, tile, space)
     return space
 
 
-cdef void pack(Problem* p) noexcept nogil:
-    """Gather all tiles into p.packed."""
-    cdef Py_ssize_t t
-    for t in range(p.tiles):
-        if p.rows.single:
-            gather(<const float*> p.rows.x, p, t, p.packed + t * p.d * LANES)
-        else:
-            gather(<const double*> p.rows.x, p, t, p.packed + t * p.d * LANES)
+cdef void pack(Points* points) noexcept nogil:
+    """Gather all tiles into points.packed."""
+    cdef Py_ssize_t tile
+    for tile in range(points.n_tiles):
+        gather_tile(points, tile, points.packed + tile * points.d * LANES)
 
 
-cdef void residuals(const Problem* p, Start* s, Py_ssize_t tile, Scratch* w) noexcept nogil:
-    """Residuals of a tile and their squares, into w.residual and s.squares."""
-    cdef double rr[LANES]
-    cdef int l
-    cdef const double* x = tile_of(p, tile, w.x)
-    sf_load_bits(s.k, s.z + tile * s.room * LANES, w.z)
-    sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, rr)
-    for l in range(LANES):
-        s.squares[tile * LANES + l] = rr[l] if tile * LANES + l < p.n else 0.0
+cdef const double* residuals(
+    const Problem* problem, const State* state, Py_ssize_t tile, Scratch* scratch, double* squares
+) noexcept nogil:
+    """Residuals of a tile (scratch.residual), their squares, and its rows of Z (scratch.z); returns x, d x LANES."""
+    cdef const double* x = tile_of(&problem.points, tile, scratch.x)
+    sf_load_bits(state.k, bits_of(state, tile), scratch.z)
+    sf_residual(
+        problem.points.d, state.k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares
+    )
+    return x
 
 
-cdef void residual_of(const Problem* p, Start* s, Py_ssize_t i, double* r) noexcept nogil:
-    """The residual of one point, bit for bit as in its tile, whose squares stay as they are."""
-    cdef double rr[LANES]
-    cdef Py_ssize_t j, tile = i // LANES
-    cdef Scratch* w = s.scratch
-    cdef const double* x = tile_of(p, tile, w.x)
-    sf_load_bits(s.k, s.z + tile * s.room * LANES, w.z)
-    sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, rr)
-    for j in range(p.d):
-        r[j] = w.residual[j * LANES + i % LANES]
+cdef void residual_of(const Problem* problem, State* state, Py_ssize_t i, double* residual) noexcept nogil:
+    """The residual of one point, bit for bit as in its tile."""
+    cdef double squares[LANES]
+    cdef Py_ssize_t j
+    residuals(problem, state, i // LANES, state.scratch, squares)
+    for j in range(problem.points.d):
+        residual[j] = state.scratch.residual[j * LANES + i % LANES]
 
 
-cdef double total(const Problem* p, Start* s) noexcept nogil:
-    """Sum of w ||r||^2, the same in any order; s.parts are those over PART tiles each."""
-    cdef int t, i, bits = 0, exponent
-    cdef double largest = sf_largest(p.n, s.squares, p.rows.weight)
+cdef void total_chunk(
+    const Problem* problem, State* state, const double* magic, Py_ssize_t chunk, int thread
+) noexcept nogil:
+    cdef Py_ssize_t start = chunk * CHUNK * LANES, i, n = min(problem.points.n - start, <Py_ssize_t> CHUNK * LANES)
+    cdef const double* weight = problem.points.rows.weight
+    cdef double* total_bins = state.scratch[thread].total_bins
+    cdef double[3] bins
+    memset(bins, 0, 3 * sizeof(double))
+    if weight != NULL:
+        weight += start
+    sf_add_up(n, state.assignments.squares + start, weight, magic, bins)
+    for i in range(3):
+        total_bins[i] += bins[i]
+    state.assignments.chunk_sums[chunk] = bins[2] + bins[1] + bins[0]
+
+
+cdef double total(const Problem* problem, State* state) noexcept nogil:
+    """Sum of w ||r||^2, exact in three bins (see _sums.h), so that it depends on no order; sets chunk_sums."""
+    cdef Py_ssize_t n = problem.points.n, n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
+    cdef int thread, i, bits = 0, exponent
+    cdef double largest = sf_largest(n, state.assignments.squares, problem.points.rows.weight)
+    cdef double[3] magic
+    cdef double* total_bins = state.scratch.total_bins
+    cdef ParallelLoop loop
+    # n numbers below 2^exponent: a piece of 52 - log2(n) bits can be added n times without rounding
     frexp(largest, &exponent)
-    while (<Py_ssize_t> 1 << bits) < p.n:
+    while (<Py_ssize_t> 1 << bits) < n:
         bits += 1
     for i in range(3):
-        s.magic[i] = ldexp(1.5, exponent + 52 - (i + 1) * min(40, 52 - bits)) if largest > 0.0 else 0.0
-    for t in range(s.threads):
-        memset(s.scratch[t].bins, 0, 3 * sizeof(double))
-    share(total_run, p, s, 0, p.tiles, 0, 0)
-    for t in range(1, s.threads):
+        magic[i] = ldexp(1.5, exponent + 52 - (i + 1) * min(40, 52 - bits)) if largest > 0.0 else 0.0
+    for thread in range(state.threads):
+        memset(state.scratch[thread].total_bins, 0, 3 * sizeof(double))
+    loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            total_chunk(problem, state, magic, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            total_chunk(problem, state, magic, chunk, begin_chunk(&loop))
+    end_loop(&loop)
+    # exact, too, so that it does not matter which thread had which chunks
+    for thread in range(1, state.threads):
         for i in range(3):
-            s.scratch[0].bins[i] += s.scratch[t].bins[i]
-    return s.scratch[0].bins[2] + s.scratch[0].bins[1] + s.scratch[0].bins[0]
+            total_bins[i] += state.scratch[thread].total_bins[i]
+    return total_bins[2] + total_bins[1] + total_bins[0]
 
 
-cdef void total_run(const Pass* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
-    cdef const Problem* p = r.p
-    cdef Start* s = r.s
-    cdef Py_ssize_t start, part, i
-    cdef const double* weight
-    cdef double[3] bins
-    for part in range(t0 // PART, (t1 + PART - 1) // PART):
-        start = part * PART * LANES
-        weight = NULL if p.rows.weight == NULL else p.rows.weight + start
-        memset(bins, 0, 3 * sizeof(double))
-        sf_add_up(min(p.n - start, <Py_ssize_t> PART * LANES), s.squares + start, weight, s.magic, bins)
-        for i in range(3):
-            w.bins[i] += bins[i]
-        s.parts[part] = bins[2] + bins[1] + bins[0]
+cdef void evaluate_chunk(const Problem* problem, State* state, Py_ssize_t chunk, int thread) noexcept nogil:
+    cdef double squares[LANES]
+    cdef Py_ssize_t tile, lane
+    for tile in range(chunk * CHUNK, min(problem.points.n_tiles, (chunk + 1) * CHUNK)):
+        residuals(problem, state, tile, state.scratch + thread, squares)
+        for lane in range(LANES):
+            state.assignments.squares[tile * LANES + lane] = (
+                squares[lane] if tile * LANES + lane < problem.points.n else 0.0
+            )
 
 
-cdef void share(
-    void (*each)(const Pass*, Py_ssize_t, Py_ssize_t, Scratch*) noexcept nogil,
-    const Problem* p, Start* s, Py_ssize_t first, Py_ssize_t last, Py_ssize_t start, Py_ssize_t stop
-) noexcept nogil:
-    """each(round, t0, t1, scratch) for runs of the tiles first..last-1: it writes to these tiles and its scratch."""
-    cdef Pass r = Pass(each, p, s, first, last, start, stop)
-    run(share_item, &r, 0, (last - first + RUN - 1) // RUN, threads_for(p, s, last - first))
-
-
-cdef void share_item(void* context, Py_ssize_t item, int slot) noexcept nogil:
-    cdef const Pass* r = <const Pass*> context
-    cdef Py_ssize_t t0 = r.first + item * RUN
-    r.each(r, t0, min(r.last, t0 + RUN), &r.s.scratch[slot])
-
-
-cdef double evaluate(const Problem* p, Start* s) noexcept nogil:
-    """All residuals from the data themselves; returns the sum of their weighted squares."""
-    share(evaluate_run, p, s, 0, p.tiles, 0, 0)
-    return total(p, s)
-
-
-cdef void evaluate_run(const Pass* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
-    cdef Py_ssize_t t
-    for t in range(t0, t1):
-        residuals(r.p, r.s, t, w)
+cdef double evaluate(const Problem* problem, State* state) noexcept nogil:
+    """Sum of w ||r||^2, all residuals computed from the data."""
+    cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            evaluate_chunk(problem, state, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            evaluate_chunk(problem, state, chunk, begin_chunk(&loop))
+    end_loop(&loop)
+    return total(problem, state)

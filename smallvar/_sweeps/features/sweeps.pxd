@@ -1,10 +1,11 @@
 """Sweeps over the rows of Z."""
 
-from smallvar._sweeps.features.state cimport Problem, Scratch, Start
+from smallvar._sweeps.features.state cimport Problem, Scratch, State
 
 cdef int keep_better(
-    const Problem* p, Start* s, Py_ssize_t tile, int changed, const double* before, Scratch* w
+    const Problem* problem, State* state, Py_ssize_t tile, const double* x, int changed, const double* squares,
+    Scratch* scratch
 ) noexcept nogil
-cdef bint encode_pass(const Problem* p, Start* s) except -1 nogil
-cdef int fixed_sweep(const Problem* p, Start* s) except -1 nogil
-cdef int free_sweep(const Problem* p, Start* s) except -1 nogil
+cdef bint encode_pass(const Problem* problem, State* state) except -1 nogil
+cdef int fixed_sweep(const Problem* problem, State* state) except -1 nogil
+cdef int free_sweep(const Problem* problem, State* state) except -1 nogil

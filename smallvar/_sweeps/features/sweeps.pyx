@@ -1,33 +1,63 @@
-"""Sweeps over the rows of Z: BP-means (MB13 eq. 6), whose features come and go, and K-features (MB13 eq. 14)."""
+"""Sweeps over the rows of Z: BP-means, whose features come and go, and K-features, whose number is fixed.
 
+MB13 is Broderick, Kulis & Jordan (2013). X (n x d) is explained by Z A: row z of Z in {0, 1}^k says which features a
+point x has, the rows of A are the features. BP-means (MB13 eq. 6) minimizes
+
+    sum_i w_i ||x_i - z_i A||^2 + lam k        over Z, A and k.
+
+A is set to least squares for Z between the sweeps (solver.pyx). A sweep visits the points in order, A fixed. It
+
+1. flips each bit of z in turn where this lowers w ||x - z A||^2. The last user of a feature gains lam by leaving it,
+   which removes the feature;
+2. creates a feature equal to the residual r = x - z A, used by this point alone, where w ||r||^2 > lam.
+
+K-features (MB13 eq. 14) is step 1 with lam = 0 and k fixed, or the best of all 2^k rows (the rule EXACT). A feature
+without users then becomes the longest residual.
+
+What a point does depends on the points before it only through the features that are there and, for the last user of a
+feature, through its being the last. So a sweep goes in rounds. All points of a round propose new rows at once, in
+parallel, as if they were the last user of nothing (`propose`). Then the proposals are committed in order (`commit`):
+points that are the last user of a feature are visited again, now with the gain. Once a feature is created or removed,
+later proposals are void: they are taken back, and the next round begins at the next point. Thus the result is that of
+visiting one point after the other, for any length of the rounds and any number of threads.
+
+Points are handled in tiles of LANES, one in each lane of a vector. Which lanes of a tile are to be visited, or have
+changed, is a mask with a bit for each lane. A round keeps the rows of its tiles as they were before it (`old_bits_of`):
+from these the sums over Z are brought up to date and proposals taken back.
+"""
+
+from cython.parallel cimport prange
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.features.solver cimport add_feature, add_round, compact, place_feature
+from smallvar._sweeps.features.solver cimport add_residual, add_round, compact, update_tables
 from smallvar._sweeps.features.state cimport (
+    CHUNK,
     EXACT,
     LANES,
     TIE,
-    VACANT,
     ZERO_SQUARE,
-    Pass,
     Problem,
     Scratch,
-    Start,
+    State,
     bit,
+    bits_of,
     check_interrupt,
+    chunk_count,
     lanes_of,
+    old_bits_of,
     residual_of,
+    residuals,
     row_work,
     sf_dots,
     sf_exact,
     sf_flip,
-    sf_load_bits,
     sf_residual,
     sf_store_bits,
-    share,
-    tile_of,
+    threads_for,
+    tile_count,
     work_tiles,
 )
+from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport weight_of
 
 cdef extern from *:
@@ -40,138 +70,186 @@ cdef extern from *:
     # of a squared residual: where the flips' rounding error is more, it is computed from the data
     const double RESIDUAL_ROUNDING "SMALLVAR_RESIDUAL_ROUNDING"
 
+# ----------------------------------------------------------------------------------------------------------------------
+# New rows for given features
 
-cdef void tabulate(Start* s) noexcept nogil:
-    """z G z' of all 2^k rows z, G = A A', in Gray order."""
-    cdef Py_ssize_t step, code = 0, i
-    cdef int turned
-    cdef double value = 0.0, change
-    for step in range(1, <Py_ssize_t> 1 << s.k):
-        turned = s.flips[step]
-        code ^= <Py_ssize_t> 1 << turned
-        change = 0.0
-        for i in range(s.k):
-            if i != turned and (code >> i) & 1:
-                change += 2.0 * s.gram[turned * s.room + i]
-        change += s.gram[turned * s.room + turned]
-        value = value + change if (code >> turned) & 1 else value - change
-        s.quadratic[step] = value
+
+cdef inline void residuals_of_rows(
+    const Problem* problem, const State* state, const double* x, Scratch* scratch, double* squares
+) noexcept nogil:
+    """Residuals and their squares for the rows in scratch.z, x: d x LANES."""
+    sf_residual(
+        problem.points.d, state.k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares
+    )
 
 
 cdef int keep_better(
-    const Problem* p, Start* s, Py_ssize_t tile, int changed, const double* before, Scratch* w
+    const Problem* problem, State* state, Py_ssize_t tile, const double* x, int changed, const double* squares,
+    Scratch* scratch
 ) noexcept nogil:
-    """Store those proposed rows of a tile whose residuals, computed anew, are shorter; returns their lanes."""
-    cdef double rr[LANES]
-    cdef const double* x = p.packed + tile * p.d * LANES if p.packed != NULL else w.x
-    cdef Py_ssize_t i, l
-    sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, rr)
-    for l in range(LANES):
-        if (changed >> l) & 1:
-            if rr[l] < (1.0 - TIE) * before[l] - p.zero_square:
-                s.squares[tile * LANES + l] = rr[l]
-                for i in range(s.k):
-                    s.z[(tile * s.room + i) * LANES + l] = w.z[i * LANES + l] != 0.0
+    """Store those rows proposed for a tile, in scratch.z, whose residuals are shorter; returns their lanes.
+
+    Residuals are computed anew: proposals come from squares without ||x||^2, in which more is rounded.
+    IN x: d x LANES; changed: lanes with a proposal; squares: LANES, of the residuals so far.
+    """
+    cdef double new_squares[LANES]
+    cdef unsigned char* bits = bits_of(state, tile)
+    cdef Py_ssize_t i, lane
+    residuals_of_rows(problem, state, x, scratch, new_squares)
+    for lane in range(LANES):
+        if (changed >> lane) & 1:
+            if new_squares[lane] < (1.0 - TIE) * squares[lane] - problem.zero_square:
+                state.assignments.squares[tile * LANES + lane] = new_squares[lane]
+                for i in range(state.k):
+                    bits[i * LANES + lane] = scratch.z[i * LANES + lane] != 0.0
             else:
-                s.squares[tile * LANES + l] = before[l]
-                changed &= ~(1 << l)
+                state.assignments.squares[tile * LANES + lane] = squares[lane]
+                changed &= ~(1 << lane)
+    return changed
+
+
+cdef int best_rows(const State* state, int mask, Scratch* scratch) noexcept nogil:
+    """The best of all 2^k rows for the lanes in ``mask``, in scratch.z; returns the lanes that change."""
+    cdef double best[LANES]
+    cdef double decrease[LANES]
+    cdef double* z = scratch.z
+    cdef Py_ssize_t i, code
+    cdef int lane, changed = 0
+    sf_exact(
+        state.k, state.capacity, state.features.gram, state.gray_code.quadratic, state.gray_code.flips, z,
+        scratch.dots, scratch.twice_dots, best, decrease,
+    )
+    # bit i of the code of a row is z_i
+    for lane in range(LANES):
+        if (mask >> lane) & 1 and decrease[lane] > 0.0:
+            code = <Py_ssize_t> best[lane]
+            for i in range(state.k):
+                if (z[i * LANES + lane] != 0.0) != ((code >> i) & 1):
+                    z[i * LANES + lane] = (code >> i) & 1
+                    changed |= 1 << lane
+    return changed
+
+
+cdef int flip_rows(
+    const Problem* problem, State* state, Py_ssize_t tile, int mask, const double* removal_gain, const double* x,
+    double* squares, Scratch* scratch
+) noexcept nogil:
+    """Flip bits of the rows of a tile one after the other, where that is a gain; returns the lanes that changed.
+
+    INOUT squares: LANES, of the residuals.
+    """
+    cdef double flipped[LANES]
+    cdef double new_squares[LANES]
+    cdef bint is_rough = False
+    cdef int lane, changed
+    changed = sf_flip(
+        state.k, state.capacity, state.features.gram, state.features.removed, removal_gain, mask, scratch.z,
+        scratch.dots, squares, flipped,
+    )
+    if changed:
+        sf_store_bits(state.k, scratch.z, bits_of(state, tile))
+        for lane in range(LANES):
+            is_rough |= flipped[lane] * FLIP_ROUNDING > RESIDUAL_ROUNDING * squares[lane]
+        if is_rough:  # the features flipped are much longer than the residual: its square is mostly rounding
+            residuals_of_rows(problem, state, x, scratch, new_squares)
+            for lane in range(LANES):  # lane by lane, so that it does not matter which points share the tile
+                if flipped[lane] * FLIP_ROUNDING > RESIDUAL_ROUNDING * squares[lane]:
+                    squares[lane] = new_squares[lane]
     return changed
 
 
 cdef int visit(
-    const Problem* p, Start* s, Py_ssize_t tile, int mask, const double* refund, Scratch* w
+    const Problem* problem, State* state, Py_ssize_t tile, int mask, const double* removal_gain, Scratch* scratch
 ) noexcept nogil:
-    """Choose new rows of Z for the lanes of a tile in ``mask``, by sf_flip (MB13 eq. 6) or sf_exact, see _features.h.
+    """Store new rows of Z and squared residuals for the lanes of a tile in ``mask``; returns the lanes that changed.
 
-    Returns the lanes that changed.
+    IN removal_gain: k, what leaving each feature gains as it is removed, or NULL.
     """
-    cdef double rr[LANES]
-    cdef double before[LANES]
-    cdef double swing[LANES]
-    cdef double anew[LANES]
-    cdef double best[LANES]
-    cdef double fall[LANES]
-    cdef unsigned char* z = s.z + tile * s.room * LANES
-    cdef const double* x = tile_of(p, tile, w.x)
-    cdef int changed = 0, l
-    cdef Py_ssize_t i, code
-    cdef bint rough = False
-    sf_load_bits(s.k, z, w.z)
-    sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, rr)
-    if s.k > 0:
-        sf_dots(p.d, s.k, s.room, w.residual, s.at, w.dots)
-        if p.rule == EXACT:
-            sf_exact(s.k, s.room, s.gram, s.quadratic, s.flips, w.z, w.dots, w.work, best, fall)
-            for l in range(LANES):
-                if (mask >> l) & 1 and fall[l] > 0.0:
-                    code = <Py_ssize_t> best[l]
-                    for i in range(s.k):
-                        if (w.z[i * LANES + l] != 0.0) != ((code >> i) & 1):
-                            w.z[i * LANES + l] = (code >> i) & 1
-                            changed |= 1 << l
-            if changed:
-                for l in range(LANES):
-                    before[l] = rr[l]
-                    if (mask >> l) & 1:
-                        s.squares[tile * LANES + l] = rr[l]
-                return keep_better(p, s, tile, changed, before, w)
+    cdef double squares[LANES]
+    cdef const double* x = residuals(problem, state, tile, scratch, squares)
+    cdef int changed = 0, lane
+    if state.k > 0:
+        sf_dots(
+            problem.points.d, state.k, state.capacity, scratch.residual, state.features.transposed, scratch.dots
+        )
+        if problem.rule == EXACT:
+            changed = best_rows(state, mask, scratch)
         else:
-            changed = sf_flip(s.k, s.room, s.gram, refund, mask, w.z, w.dots, rr, swing)
-            if changed:
-                sf_store_bits(s.k, w.z, z)
-                for l in range(LANES):
-                    rough |= swing[l] * FLIP_ROUNDING > RESIDUAL_ROUNDING * rr[l]
-                if rough:  # the features flipped are much longer than the residual: its square is mostly rounding
-                    sf_residual(p.d, s.k, s.room, x, w.z, s.at, w.residual, anew)
-                    for l in range(LANES):  # whatever points share the tile
-                        if swing[l] * FLIP_ROUNDING > RESIDUAL_ROUNDING * rr[l]:
-                            rr[l] = anew[l]
-    for l in range(LANES):
-        if (mask >> l) & 1:
-            s.squares[tile * LANES + l] = rr[l]
+            changed = flip_rows(problem, state, tile, mask, removal_gain, x, squares, scratch)
+    for lane in range(LANES):
+        if (mask >> lane) & 1:
+            state.assignments.squares[tile * LANES + lane] = squares[lane]
+    if problem.rule == EXACT and changed:
+        changed = keep_better(problem, state, tile, x, changed, squares, scratch)
     return changed
 
 
-cdef void propose_run(const Pass* r, Py_ssize_t t0, Py_ssize_t t1, Scratch* w) noexcept nogil:
-    """New rows for the tiles t0..t1-1 of a round."""
-    cdef const Problem* p = r.p
-    cdef Start* s = r.s
-    cdef Py_ssize_t t, i, first = r.first, start = r.start, stop = r.stop
+cdef void propose_chunk(
+    const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t chunk, int thread
+) noexcept nogil:
+    """New rows for one chunk of the tiles of a round, and what `commit` has to know of each tile."""
+    cdef Py_ssize_t first = start // LANES, tile, i, first_tile = first + chunk * CHUNK, n = problem.points.n
     cdef int mask
-    for t in range(t0, t1):
-        mask = lanes_of(p, t)
-        if t * LANES < start:
-            mask &= ~((1 << (start - t * LANES)) - 1)
-        if stop < (t + 1) * LANES:
-            mask &= (1 << (stop - t * LANES)) - 1
-        memcpy(s.old + (t - first) * s.room * LANES, s.z + t * s.room * LANES, s.k * LANES)
-        s.touched[t - first] = visit(p, s, t, mask, NULL, w)
-        s.far[t - first] = 0
-        for i in range(t * LANES, min(p.n, (t + 1) * LANES)):
-            s.far[t - first] |= weight_of(&p.rows, i) * s.squares[i] > p.floor
+    for tile in range(first_tile, min(tile_count(stop), first_tile + CHUNK)):
+        mask = lanes_of(problem, tile)  # less the points of this tile before start and from stop on
+        if tile * LANES < start:
+            mask &= ~((1 << (start - tile * LANES)) - 1)
+        if stop < (tile + 1) * LANES:
+            mask &= (1 << (stop - tile * LANES)) - 1
+        memcpy(old_bits_of(state, tile - first), bits_of(state, tile), state.k * LANES)
+        state.round.changed[tile - first] = visit(problem, state, tile, mask, NULL, state.scratch + thread)
+        state.round.exceeds_penalty[tile - first] = False
+        for i in range(tile * LANES, min(n, (tile + 1) * LANES)):
+            state.round.exceeds_penalty[tile - first] |= exceeds_penalty(problem, state, i)
 
 
-cdef void propose(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+cdef void propose(const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """New rows of Z for the points start..stop-1, all from the same features."""
-    share(propose_run, p, s, start // LANES, (stop + LANES - 1) // LANES, start, stop)
+    cdef Py_ssize_t n_tiles = tile_count(stop) - start // LANES, n_chunks = chunk_count(n_tiles), chunk
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            propose_chunk(problem, state, start, stop, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            propose_chunk(problem, state, start, stop, chunk, begin_chunk(&loop))
+    end_loop(&loop)
 
 
-cdef bint encode_pass(const Problem* p, Start* s) except -1 nogil:
+cdef bint encode_pass(const Problem* problem, State* state) except -1 nogil:
     """New rows of Z for all points, the features fixed; returns whether another pass may change more."""
-    cdef Py_ssize_t start = 0, stop, t, each = row_work(p, s)
+    cdef Py_ssize_t start = 0, stop, tile, n = problem.points.n, work = row_work(problem, state)
     cdef bint changed = False
-    while start < p.n:
-        stop = min(p.n, start + work_tiles(p, each) * LANES)
-        propose(p, s, start, stop)
-        for t in range((stop - start + LANES - 1) // LANES):
-            changed |= s.touched[t] != 0
-        check_interrupt(s, (stop - start) * each)
+    while start < n:
+        stop = min(n, start + work_tiles(problem, work) * LANES)
+        propose(problem, state, start, stop)
+        for tile in range(tile_count(stop - start)):
+            changed |= state.round.changed[tile] != 0
+        check_interrupt(state, (stop - start) * work)
         start = stop
     return changed
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # K-features
+
+
+cdef void fill_gray_code(State* state) noexcept nogil:
+    """Tabulate z G z' of all 2^k rows z, G = A A', in the order of the Gray code, where one bit flips at a time."""
+    cdef Py_ssize_t step, code = 0, i, capacity = state.capacity
+    cdef int flipped
+    cdef double value = 0.0, change
+    cdef const double* gram = state.features.gram
+    for step in range(1, <Py_ssize_t> 1 << state.k):
+        flipped = state.gray_code.flips[step]
+        code ^= <Py_ssize_t> 1 << flipped
+        change = 0.0
+        for i in range(state.k):
+            if i != flipped and (code >> i) & 1:
+                change += 2.0 * gram[flipped * capacity + i]
+        change += gram[flipped * capacity + flipped]
+        value = value + change if (code >> flipped) & 1 else value - change
+        state.gray_code.quadratic[step] = value
 
 
 cdef inline int bits_set(int mask) noexcept nogil:
@@ -182,40 +260,45 @@ cdef inline int bits_set(int mask) noexcept nogil:
     return count
 
 
-cdef int fixed_sweep(const Problem* p, Start* s) except -1 nogil:
-    """K-features (MB13 eq. 14): every row anew; then features without users restart as the largest residuals."""
-    cdef Py_ssize_t start = 0, stop, t, i, k, farthest, each = row_work(p, s)
-    cdef double largest
-    if p.rule == EXACT:
-        tabulate(s)
-    while start < p.n:
-        stop = min(p.n, start + work_tiles(p, each) * LANES)
-        propose(p, s, start, stop)
-        for t in range((stop - start + LANES - 1) // LANES):
-            s.changes += bits_set(s.touched[t])
-        add_round(p, s, start, stop)
-        check_interrupt(s, (stop - start) * each)
+cdef bint replace_unused(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
+    """Make feature k, which has no users, the longest residual, used by that point; False if no residual is left."""
+    cdef Py_ssize_t i, tile, farthest = 0
+    cdef double square, largest = 0.0
+    for i in range(problem.points.n):
+        square = weight_of(&problem.points.rows, i) * state.assignments.squares[i]
+        if square > largest:
+            farthest, largest = i, square
+    if not largest > ZERO_SQUARE * problem.energy:
+        return False
+    residual_of(problem, state, farthest, state.features.rows + k * problem.points.d)
+    update_tables(problem, state, k)
+    # a round of this point alone
+    tile = farthest // LANES
+    memcpy(old_bits_of(state, 0), bits_of(state, tile), state.k * LANES)
+    bit(state, farthest, k)[0] = 1
+    state.round.changed[0] = 1 << (farthest % LANES)
+    add_round(problem, state, tile * LANES, tile * LANES + 1, True)
+    state.assignments.squares[farthest] = 0.0
+    state.progress.n_removed += 1
+    return True
+
+
+cdef int fixed_sweep(const Problem* problem, State* state) except -1 nogil:
+    """Sweep once over the rows for K-features (MB13 eq. 14), then replace the features without users."""
+    cdef Py_ssize_t start = 0, stop, tile, k, n = problem.points.n, work = row_work(problem, state)
+    if problem.rule == EXACT:
+        fill_gray_code(state)
+    while start < n:
+        stop = min(n, start + work_tiles(problem, work) * LANES)
+        propose(problem, state, start, stop)
+        for tile in range(tile_count(stop - start)):
+            state.progress.n_changed += bits_set(state.round.changed[tile])
+        add_round(problem, state, start, stop, True)
+        check_interrupt(state, (stop - start) * work)
         start = stop
-    for k in range(s.k):
-        if s.count[k] != 0.0:
-            continue
-        farthest, largest = 0, 0.0
-        for i in range(p.n):
-            if weight_of(&p.rows, i) * s.squares[i] > largest:
-                largest = weight_of(&p.rows, i) * s.squares[i]
-                farthest = i
-        if not largest > ZERO_SQUARE * p.energy:
+    for k in range(state.k):
+        if state.sums.users[k] == 0.0 and not replace_unused(problem, state, k):
             break
-        residual_of(p, s, farthest, s.spare)
-        memcpy(s.features + k * p.d, s.spare, p.d * sizeof(double))
-        place_feature(p, s, k)
-        t = farthest // LANES
-        memcpy(s.old, s.z + t * s.room * LANES, s.k * LANES)
-        bit(s, farthest, k)[0] = 1
-        s.touched[0] = 1 << (farthest % LANES)
-        add_round(p, s, t * LANES, t * LANES + 1)
-        s.squares[farthest] = 0.0
-        s.removed += 1
     return 0
 
 
@@ -223,132 +306,169 @@ cdef int fixed_sweep(const Problem* p, Start* s) except -1 nogil:
 # BP-means
 
 
-cdef int create(const Problem* p, Start* s, Py_ssize_t i, Py_ssize_t first, Py_ssize_t last) except -1 nogil:
-    """A feature equal to the residual of point i, which alone uses it."""
-    cdef Py_ssize_t k, t
-    residual_of(p, s, i, s.spare)
-    add_feature(p, s)
-    k = s.k - 1
-    bit(s, i, k)[0] = 1
-    s.count[k] = 1.0
-    for t in range(last - first):  # no point of this round had it; its number may be that of a removed one
-        memset(s.old + (t * s.room + k) * LANES, 0, LANES)
-    s.touched[i // LANES - first] |= 1 << (i % LANES)
-    s.squares[i] = 0.0
-    return 0
+cdef inline bint exceeds_penalty(const Problem* problem, const State* state, Py_ssize_t i) noexcept nogil:
+    """Whether w ||r||^2 of point i is more than the penalty of a feature of its own."""
+    return weight_of(&problem.points.rows, i) * state.assignments.squares[i] > problem.threshold
 
 
-cdef bint has_last_user(const Start* s, Py_ssize_t within) noexcept nogil:
-    """Whether a point of this tile had, before the round, a feature that now has one user."""
-    cdef Py_ssize_t k, l
-    cdef const unsigned char* old = s.old + within * s.room * LANES
-    cdef unsigned char any_
-    for k in range(s.k):
-        if s.count[k] == 1.0:
-            any_ = 0
-            for l in range(LANES):
-                any_ |= old[k * LANES + l]
-            if any_:
+cdef inline Py_ssize_t single_user_count(const State* state) noexcept nogil:
+    """Number of features with one user."""
+    cdef Py_ssize_t k, count = 0
+    for k in range(state.k):
+        count += state.sums.users[k] == 1.0
+    return count
+
+
+cdef bint has_single_user(const State* state, Py_ssize_t tile) noexcept nogil:
+    """Whether a point of this tile of the round had, before the round, a feature that has one user now."""
+    cdef Py_ssize_t k, lane
+    cdef const unsigned char* old = old_bits_of(state, tile)
+    cdef unsigned char is_user
+    for k in range(state.k):
+        if state.sums.users[k] == 1.0:
+            is_user = 0
+            for lane in range(LANES):
+                is_user |= old[k * LANES + lane]
+            if is_user:
                 return True
     return False
 
 
-cdef Py_ssize_t take_up(const Problem* p, Start* s, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
-    """Take up a round of proposals in order, with refunds, removals and creations; returns the next point.
+cdef void visit_single_user(const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first) noexcept nogil:
+    """Choose the row of point i anew if it is the last user of a feature: leaving that gains lam / w (MB13 eq. 6)."""
+    cdef Py_ssize_t k, tile = i // LANES, lane = i % LANES
+    cdef unsigned char* bits = bits_of(state, tile) + lane
+    cdef unsigned char* old = old_bits_of(state, tile - first) + lane
+    cdef unsigned char* changed = state.round.changed + (tile - first)
+    cdef bint is_single_user = False
+    for k in range(state.k):
+        state.round.removal_gain[k] = 0.0
+        if state.sums.users[k] == 1.0 and old[k * LANES]:
+            state.round.removal_gain[k] = problem.lam / weight_of(&problem.points.rows, i)
+            is_single_user = True
+    if is_single_user:
+        for k in range(state.k):
+            bits[k * LANES] = old[k * LANES]
+        changed[0] &= ~(1 << lane)
+        changed[0] |= visit(problem, state, tile, 1 << lane, state.round.removal_gain, state.scratch)
 
-    Proposals hold as long as the features are those of the round's beginning, each with users other than the point.
-    So a point that is the last user of a feature is visited again, with lam / w refunded for leaving it (MB13 eq. 6),
-    and once a feature is opened or removed the rest of the round is proposed anew.
+
+cdef void remove_unused(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
+    """Mark a feature without users as removed: no point takes it up. The end of the sweep frees its number."""
+    memset(state.features.rows + k * problem.points.d, 0, problem.points.d * sizeof(double))
+    update_tables(problem, state, k)
+    state.features.removed[k] = True
+    state.features.n_removed += 1
+    state.progress.n_removed += 1
+
+
+cdef bint commit_row(const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first) noexcept nogil:
+    """Count the users of features by the new row of point i; returns whether a feature lost its last one."""
+    cdef Py_ssize_t k
+    cdef const unsigned char* bits = bits_of(state, i // LANES) + i % LANES
+    cdef const unsigned char* old = old_bits_of(state, i // LANES - first) + i % LANES
+    cdef bint is_removed = False
+    state.progress.n_changed += 1
+    for k in range(state.k):
+        if bits[k * LANES] != old[k * LANES]:
+            state.sums.users[k] += 1.0 if bits[k * LANES] else -1.0
+            if state.sums.users[k] == 0.0:
+                remove_unused(problem, state, k)
+                is_removed = True
+    return is_removed
+
+
+cdef int create(
+    const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first, Py_ssize_t last
+) except -1 nogil:
+    """Create a feature equal to the residual of point i, in the round of the tiles first..last-1."""
+    cdef Py_ssize_t k = state.k, tile
+    add_residual(problem, state, i)
+    bit(state, i, k)[0] = 1
+    state.sums.users[k] = 1.0
+    for tile in range(last - first):  # no point of this round had it before
+        memset(old_bits_of(state, tile) + k * LANES, 0, LANES)
+    state.round.changed[i // LANES - first] |= 1 << (i % LANES)
+    state.assignments.squares[i] = 0.0
+    state.progress.n_created += 1
+    return 0
+
+
+cdef void take_back(
+    const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first
+) noexcept nogil:
+    """Take back the proposals for the points start..stop-1 of the round that begins with tile ``first``."""
+    cdef Py_ssize_t tile, i, k
+    cdef const unsigned char* old
+    for tile in range(start // LANES, tile_count(stop)):
+        old = old_bits_of(state, tile - first)
+        for i in range(max(start, tile * LANES), (tile + 1) * LANES):
+            if (state.round.changed[tile - first] >> (i % LANES)) & 1:
+                for k in range(state.k):
+                    bit(state, i, k)[0] = old[k * LANES + i % LANES]
+                state.round.changed[tile - first] &= ~(1 << (i % LANES))
+
+
+cdef Py_ssize_t commit(const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
+    """Commit the proposals for the points start..stop-1 in order; returns the point at which the next round begins.
+
+    A proposal holds while the features are those of the round's beginning and each one that the point has had has other
+    users. So the last users of features are visited again, and a feature created or removed ends the round.
     """
-    cdef Py_ssize_t first = start // LANES, i, k, t, l, sole = 0, within
-    cdef bint alone, event = False
-    cdef unsigned char* z
-    cdef unsigned char* old
-    for k in range(s.k):
-        sole += s.count[k] == 1.0
-    i = start - 1
-    while i + 1 < stop:
+    cdef Py_ssize_t first = start // LANES, last = tile_count(stop), i = start, tile
+    cdef Py_ssize_t n_single = single_user_count(state)  # features with one user
+    cdef bint ends_round
+    while i < stop:
+        tile = i // LANES - first
+        if not state.round.changed[tile] and not state.round.exceeds_penalty[tile] and not (
+            n_single and has_single_user(state, tile)
+        ):
+            i = (first + tile + 1) * LANES  # nothing happens in this tile
+            continue
+        ends_round = False
+        # what step 1 and 2 of a sweep do to this point, given those before it
+        if n_single:
+            visit_single_user(problem, state, i, first)
+        if (state.round.changed[tile] >> (i % LANES)) & 1:
+            ends_round = commit_row(problem, state, i, first)
+            n_single = single_user_count(state)
+        if exceeds_penalty(problem, state, i) and state.k - state.features.n_removed < problem.max_features:
+            create(problem, state, i, first, last)
+            ends_round = True
         i += 1
-        t, l = i // LANES, i % LANES
-        within = t - first
-        if not s.touched[within] and not s.far[within] and not (sole and has_last_user(s, within)):
-            i = (t + 1) * LANES - 1
-            continue
-        if not sole and not (s.touched[within] >> l) & 1 and not weight_of(&p.rows, i) * s.squares[i] > p.floor:
-            continue
-        old = s.old + within * s.room * LANES + l
-        z = s.z + t * s.room * LANES + l
-        if sole:
-            alone = False
-            for k in range(s.k):
-                s.refund[k] = 0.0
-                if s.count[k] == 1.0 and old[k * LANES]:
-                    s.refund[k] = p.lam / weight_of(&p.rows, i)
-                    alone = True
-            if alone:  # leaving the feature would save its penalty
-                for k in range(s.k):
-                    z[k * LANES] = old[k * LANES]
-                s.touched[within] &= ~(1 << l)
-                s.touched[within] |= visit(p, s, t, 1 << l, s.refund, s.scratch)
-        if (s.touched[within] >> l) & 1:
-            s.changes += 1
-            sole = 0
-            for k in range(s.k):
-                if z[k * LANES] != old[k * LANES]:
-                    s.count[k] += 1.0 if z[k * LANES] else -1.0
-                    if s.count[k] == 0.0:
-                        vacate(p, s, k)
-                        event = True
-                sole += s.count[k] == 1.0
-        if weight_of(&p.rows, i) * s.squares[i] > p.floor and s.k - s.vacant < p.cap:
-            create(p, s, i, first, (stop + LANES - 1) // LANES)
-            s.created += 1
-            event = True
-        if event:
-            for within in range(t - first, (stop + LANES - 1) // LANES - first):  # proposals after i are taken back
-                for l in range(LANES):
-                    if (first + within) * LANES + l > i and (s.touched[within] >> l) & 1:
-                        for k in range(s.k):
-                            s.z[((first + within) * s.room + k) * LANES + l] = (
-                                s.old[(within * s.room + k) * LANES + l]
-                            )
-                        s.touched[within] &= ~(1 << l)
-            return i + 1
+        if ends_round:
+            take_back(problem, state, i, stop, first)
+            return i
     return stop
 
 
-cdef void vacate(const Problem* p, Start* s, Py_ssize_t k) noexcept nogil:
-    """Remove a feature: no point takes it up any more, and its number is given back at the end of the sweep."""
-    memset(s.features + k * p.d, 0, p.d * sizeof(double))
-    place_feature(p, s, k)
-    s.gram[k * s.room + k] = VACANT
-    s.vacant += 1
-    s.removed += 1
+cdef void compact_removed(const Problem* problem, State* state) noexcept nogil:
+    """Free the numbers of the features removed in this sweep."""
+    cdef Py_ssize_t k, n_kept = 0
+    for k in range(state.k):
+        if not state.features.removed[k]:
+            state.solver.kept[n_kept] = k
+            n_kept += 1
+    memset(state.features.removed, 0, state.k)
+    state.features.n_removed = 0
+    compact(problem, state, n_kept)
 
 
-cdef int free_sweep(const Problem* p, Start* s) except -1 nogil:
-    """BP-means (MB13 eq. 6): rounds of proposals, taken up in order. After one that is cut short comes a short one."""
-    cdef Py_ssize_t start = 0, stop, reached, i, k
-    cdef double* users = s.refund
-    while start < p.n:
-        stop = min(p.n, (start // LANES + s.round) * LANES)
-        propose(p, s, start, stop)
-        reached = take_up(p, s, start, stop)
-        users = s.refund  # take_up has counted the users, add_round would count them twice
-        for k in range(s.k):
-            users[k] = s.count[k]
-        add_round(p, s, start, reached)
-        for k in range(s.k):
-            s.count[k] = users[k]
-        check_interrupt(s, (stop - start) * p.d * (2 * s.k + 1))
-        s.round = 1 if reached < stop else min(2 * s.round, work_tiles(p, row_work(p, s)))
+cdef int free_sweep(const Problem* problem, State* state) except -1 nogil:
+    """Sweep once over the rows for BP-means (MB13 eq. 6), in rounds."""
+    cdef Py_ssize_t start = 0, stop, reached, n = problem.points.n
+    while start < n:
+        stop = min(n, (start // LANES + state.round.n_tiles) * LANES)
+        propose(problem, state, start, stop)
+        reached = commit(problem, state, start, stop)
+        add_round(problem, state, start, reached, False)  # commit has counted the users
+        check_interrupt(state, (stop - start) * problem.points.d * (2 * state.k + 1))
+        # after a round cut short a short one: where features come and go, a long one would be proposed many times over
+        if reached < stop:
+            state.round.n_tiles = 1
+        else:
+            state.round.n_tiles = min(2 * state.round.n_tiles, work_tiles(problem, row_work(problem, state)))
         start = reached
-    if s.vacant:
-        k = 0
-        for i in range(s.k):
-            if s.gram[i * s.room + i] != VACANT:
-                s.kept[k] = i
-                k += 1
-        compact(p, s, k)
-        s.vacant = 0
+    if state.features.n_removed:
+        compact_removed(problem, state)
     return 0

@@ -1,0 +1,90 @@
+"""Parallel proposals for sweeps that visit one point after the other. See in_order.pyx."""
+
+from libc.stdint cimport int64_t
+
+from smallvar._sweeps.rows cimport Rows
+from smallvar._sweeps.sums cimport Accumulator
+
+cdef extern from "_exact.h" nogil:
+    Py_ssize_t sc_least(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, const double*,
+                        double*, double*, double*)
+    void sc_least_block(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*,
+                        double*)
+    enum:
+        POINTS "SC_POINTS"
+
+cdef enum:
+    CHUNK = 512         # points that a thread proposes clusters for at a time
+    LONGEST = 1 << 20   # points of a round, at most
+    WORK = 1 << 28      # multiply-adds between two checks for signals
+
+
+cdef struct Points:     # in the order of visit
+    Rows rows
+    Py_ssize_t n
+    Py_ssize_t d
+    const int* group    # data set of each point, or NULL
+
+
+cdef struct Clusters:   # joining one costs offset + factor * ||x - center||^2
+    Py_ssize_t k
+    Py_ssize_t capacity
+    double* columns     # d x capacity: the centers in columns
+    double* offset      # capacity, or data sets x capacity
+    double* factor      # capacity; or NULL: all 1
+
+
+cdef struct Scratch:    # each thread has its own row
+    int threads         # that a loop may use
+    double* rows        # threads x (d x POINTS): the points that costs are computed for
+    double* costs       # threads x capacity
+    double* factors     # threads x capacity
+    Accumulator* sums          # threads: exact sums
+
+
+cdef inline double* row_buffer(const Points* points, const Scratch* scratch, int thread) noexcept nogil:
+    return scratch.rows + thread * points.d * POINTS
+
+
+cdef inline Py_ssize_t end_of_group(const Points* points, Py_ssize_t i, Py_ssize_t stop) noexcept nogil:
+    """The first point after i that is of another data set, or stop."""
+    cdef Py_ssize_t last = i + 1
+    while last < stop and points.group[last] == points.group[i]:
+        last += 1
+    return last
+
+
+cdef inline double squared_distance(const double* x, const double* center, Py_ssize_t d) noexcept nogil:
+    """||x - center||^2, columns added in order as in _exact.h: both give the same bits."""
+    cdef Py_ssize_t j
+    cdef double total = 0.0
+    for j in range(d):
+        total += (x[j] - center[j]) * (x[j] - center[j])
+    return total
+
+
+cdef void propose(
+    const Points* points, const Clusters* clusters, const Scratch* scratch, Py_ssize_t start, Py_ssize_t stop,
+    int* label, double* cost,
+) noexcept nogil
+cdef double squared_error(
+    const Points* points, const Scratch* scratch, const double* centers, const int* label,
+) noexcept nogil
+
+
+cdef class InOrderSweep:
+    cdef Points points
+    cdef Clusters clusters
+    cdef Scratch scratch
+    cdef list point_arrays              # keeps the buffers of points, and scratch.rows, alive
+    cdef list cluster_arrays            # those of clusters, and scratch.costs and factors
+    cdef int64_t[:, ::1] digits         # that of scratch.sums
+    cdef Py_ssize_t work                # multiply-adds since the last check for signals
+    cdef Py_ssize_t round_length        # points of the next round, at most
+
+    cdef void attach(self, X, order, group, int threads, const double[::1] weight=*)
+    cdef void reserve(self, Py_ssize_t capacity, Py_ssize_t sets)
+    cdef void set_center(self, Py_ssize_t k, const double* center) noexcept nogil
+    cdef Py_ssize_t points_between_checks(self) noexcept nogil
+    cdef Py_ssize_t end_of_round(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
+    cdef int check_signals(self, Py_ssize_t work) except -1 nogil

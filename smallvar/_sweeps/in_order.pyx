@@ -1,0 +1,236 @@
+"""Sweeps that visit one point after the other, and compute costs in parallel: D-Means and the hard HDP.
+
+A point joins the cluster of the least cost, offset + factor * ||x - center||^2, among the clusters as it finds them:
+single points open clusters, leave them empty, or make them cheaper for later points. Between two such changes a cost
+does not depend on the points before. So for a round of points the cheapest clusters are proposed in parallel, from the
+clusters as they are; then the proposals are committed one after the other, in the order of the points. A commit that
+changes a cost ends this: the proposals after it are made anew, or amended where only one cost has changed. A proposal
+that is committed was thus made from the very costs that a visit of one point after the other would find, and results
+do not depend on the length of rounds, nor on threads. Rounds are short after a change and then double, so that not
+many more proposals are made than committed.
+"""
+
+from cython.parallel cimport prange
+from libc.string cimport memset
+
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
+from smallvar._sweeps.rows cimport poll_signals, read_row, row_at, rows_of
+from smallvar._sweeps.sums cimport (
+    ACCUMULATOR_DIGITS,
+    Accumulator,
+    accumulator_add,
+    accumulator_merge,
+    accumulator_round,
+)
+
+import numpy as np
+
+cdef enum:
+    FEW = 100           # points go side by side where (empty lanes) * (values of centers) <= FEW * (points)
+
+
+cdef void propose_chunk(
+    const Points* points, const Clusters* clusters, const Scratch* scratch, Py_ssize_t start, Py_ssize_t stop,
+    int* label, double* cost, Py_ssize_t chunk, int thread,
+) noexcept nogil:
+    """The part of `propose` for one chunk of the points start..stop-1.
+
+    Points of one data set go side by side, one in each lane of a vector, if they fill the lanes well enough and all
+    centers have factor 1. Else they go one by one, with centers side by side. Both give the same bits.
+    """
+    cdef Py_ssize_t k, lane, last, size, i = start + chunk * CHUNK
+    cdef double second
+    cdef double least[POINTS]
+    cdef double nearest[POINTS]
+    cdef double* x = row_buffer(points, scratch, thread)
+    cdef const double* offset = clusters.offset
+    cdef const double* factor = clusters.factor
+    cdef double* weights = scratch.factors + thread * clusters.capacity
+    if points.rows.weight != NULL:
+        factor = weights  # of the point, for every cluster
+    stop = min(stop, i + CHUNK)
+    while i < stop:
+        last = min(stop, i + POINTS)
+        if points.group != NULL:
+            offset = clusters.offset + points.group[i] * clusters.capacity
+            last = end_of_group(points, i, last)
+        size = last - i
+        if factor != NULL or (POINTS - size) * points.d * clusters.k > FEW * size:
+            if points.rows.weight != NULL:
+                for k in range(clusters.k):
+                    weights[k] = points.rows.weight[i]
+            label[i - start] = <int> sc_least(
+                row_at(&points.rows, i, x), points.d, clusters.columns, clusters.capacity, clusters.k, offset, factor,
+                scratch.costs + thread * clusters.capacity, &cost[i - start], &second,
+            )
+            i += 1
+        else:
+            for lane in range(POINTS):  # lanes that are left over repeat the last point
+                read_row(&points.rows, min(i + lane, last - 1), x + lane, POINTS)
+            sc_least_block(x, points.d, clusters.columns, clusters.capacity, clusters.k, offset, least, nearest)
+            for lane in range(size):
+                label[i + lane - start], cost[i + lane - start] = <int> nearest[lane], least[lane]
+            i += size
+
+
+cdef void propose(
+    const Points* points, const Clusters* clusters, const Scratch* scratch, Py_ssize_t start, Py_ssize_t stop,
+    int* label, double* cost,
+) noexcept nogil:
+    """The cheapest cluster of each of the points start..stop-1, the first at a tie, and its cost.
+
+    Where points have weights, these stand in place of the factors of the clusters.
+    OUT label, cost (stop - start,)
+    """
+    cdef Py_ssize_t chunk, n_chunks = (stop - start + CHUNK - 1) // CHUNK
+    cdef bint pays = (stop - start) * points.d * clusters.k >= PAYS
+    cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if pays else 1)
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            propose_chunk(points, clusters, scratch, start, stop, label, cost, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            propose_chunk(points, clusters, scratch, start, stop, label, cost, chunk, begin_chunk(&loop))
+    end_loop(&loop)
+
+
+cdef void error_chunk(
+    const Points* points, const Scratch* scratch, const double* centers, const int* label, Py_ssize_t chunk,
+    int thread,
+) noexcept nogil:
+    """Add weighted squared distances of a chunk to the sum of this thread."""
+    cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(points.n, start + CHUNK)
+    cdef double[CHUNK] distance
+    cdef const double* x
+    for i in range(start, stop):
+        x = row_at(&points.rows, i, row_buffer(points, scratch, thread))
+        distance[i - start] = squared_distance(x, centers + label[i] * points.d, points.d)
+        if points.rows.weight != NULL:
+            distance[i - start] *= points.rows.weight[i]
+    accumulator_add(scratch.sums[thread].digit, distance, stop - start)
+
+
+cdef double squared_error(
+    const Points* points, const Scratch* scratch, const double* centers, const int* label,
+) noexcept nogil:
+    """Weighted sum of squared distances to the assigned centers (k x d), rounded once; scratch.sums[0] is exact."""
+    cdef int thread
+    # each thread adds up its chunks; exact sums depend neither on which these are nor on the order
+    cdef Py_ssize_t chunk, n_chunks = (points.n + CHUNK - 1) // CHUNK
+    cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if points.n * points.d >= PAYS else 1)
+    memset(scratch.sums, 0, scratch.threads * sizeof(Accumulator))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            error_chunk(points, scratch, centers, label, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            error_chunk(points, scratch, centers, label, chunk, begin_chunk(&loop))
+    end_loop(&loop)
+    for thread in range(1, loop.threads):
+        accumulator_merge(scratch.sums[0].digit, scratch.sums[thread].digit)
+    return accumulator_round(scratch.sums[0].digit, 0, ACCUMULATOR_DIGITS)
+
+
+cdef class InOrderSweep:
+    """Points, clusters and scratch memory; the buffers belong to numpy arrays kept here."""
+
+    cdef void attach(self, X, order, group, int threads, const double[::1] weight=None):
+        cdef const int[::1] groups
+        cdef double[::1] rows
+        cdef Py_ssize_t n = X.shape[0], d = X.shape[1]
+        self.points.n, self.points.d, self.points.rows = n, d, rows_of(X, weight, order)
+        if group is not None:
+            groups = group
+            self.points.group = &groups[0]
+        rows = np.empty(threads * d * POINTS)
+        self.digits = np.empty((threads, ACCUMULATOR_DIGITS), dtype=np.int64)
+        self.scratch.threads, self.scratch.rows = threads, &rows[0]
+        self.scratch.sums = <Accumulator*> &self.digits[0, 0]
+        self.point_arrays = [X, order, group, None if weight is None else weight.base, rows]
+
+    cdef void reserve(self, Py_ssize_t capacity, Py_ssize_t sets):
+        """Make room for more clusters; those there are stay."""
+        cdef double[:, ::1] columns, offset
+        cdef double[::1] factor, costs
+        cdef Py_ssize_t k = self.clusters.k, threads = self.scratch.threads
+        # old pointers end here: nothing keeps one across this call
+        arrays = [np.zeros((self.points.d, capacity)), np.zeros((sets, capacity)), np.ones(capacity)]
+        if k:
+            for array, old in zip(arrays, self.cluster_arrays):
+                array[..., :k] = old[..., :k]
+        columns, offset, factor = arrays
+        costs = np.empty(2 * threads * capacity)
+        self.cluster_arrays = [*arrays, costs]
+        self.clusters.columns, self.clusters.offset = &columns[0, 0], &offset[0, 0]
+        self.clusters.factor, self.clusters.capacity = &factor[0], capacity
+        self.scratch.costs, self.scratch.factors = &costs[0], &costs[threads * capacity]
+
+    cdef void set_center(self, Py_ssize_t k, const double* center) noexcept nogil:
+        cdef Py_ssize_t j
+        for j in range(self.points.d):
+            self.clusters.columns[j * self.clusters.capacity + k] = center[j]
+
+    cdef Py_ssize_t points_between_checks(self) noexcept nogil:
+        """For how many points costs are computed between two checks for signals."""
+        return max(<Py_ssize_t> CHUNK, WORK // (self.points.d * (self.clusters.k + 4)))
+
+    cdef Py_ssize_t end_of_round(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+        """Where a round that begins at this point ends, before stop; the next one will be twice as long."""
+        stop = min(stop, start + min(self.round_length, self.points_between_checks()))
+        self.round_length = min(2 * self.round_length, <Py_ssize_t> LONGEST)
+        return stop
+
+    cdef int check_signals(self, Py_ssize_t work) except -1 nogil:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed, after some tenths of a second of work."""
+        return poll_signals(&self.work, work, WORK)
+
+
+def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, int n_threads, weight=None,
+           const double[::1] factor=None):
+    """The cheapest of the centers (IN, k x d) for each row of X (IN), at w ||x - c||^2 + offset of its group (IN).
+
+    group : IN array (n,), int32, rows of offset; or None: the only one
+    weight : IN array (n,), the w; or None: 1 each
+    factor : IN array (k,), the w of the centers instead, without groups; or None
+    """
+    cdef InOrderSweep sweep = InOrderSweep()
+    cdef Py_ssize_t k, start = 0, stop, n = X.shape[0]
+    cdef int[::1] label = np.empty(n, dtype=np.int32)
+    cdef double[::1] cost = np.empty(n)
+    k = centers.shape[0]
+    if k == 0 or centers.shape[1] != X.shape[1] or offset.shape[1] != k:
+        raise ValueError(f"centers must be some, of {X.shape[1]} columns, each with offsets, got {centers.shape[0]} of "
+                         f"{centers.shape[1]} columns and offsets for {offset.shape[1]}")
+    if group is not None and n and not 0 <= np.min(group) <= np.max(group) < offset.shape[0]:
+        raise ValueError(f"group must be the number of a row of offset, < {offset.shape[0]}")
+    if factor is not None and (group is not None or weight is not None or factor.shape[0] != k):
+        raise ValueError(f"factor must be of {k} centers, without groups and weights")
+    sweep.attach(X, None, group, n_threads, weight)
+    sweep.reserve(centers.shape[0], offset.shape[0])
+    # tables that are only read are the caller's
+    sweep.clusters.factor = NULL if factor is None else <double*> &factor[0]
+    sweep.clusters.offset = <double*> &offset[0, 0]
+    sweep.clusters.k = centers.shape[0]
+    for k in range(centers.shape[0]):
+        sweep.set_center(k, &centers[k, 0])
+    with nogil:
+        while start < n:
+            stop = min(n, start + sweep.points_between_checks())
+            propose(&sweep.points, &sweep.clusters, &sweep.scratch, start, stop, &label[start], &cost[start])
+            sweep.check_signals((stop - start) * sweep.points.d * sweep.clusters.k)
+            start = stop
+    return np.asarray(label)
+
+
+def error_of(X, const int[::1] labels, const double[:, ::1] centers, int n_threads, weight=None):
+    """Weighted sum of squared distances of rows of X (IN) to their centers (IN, k x d), rounded once."""
+    cdef InOrderSweep sweep = InOrderSweep()
+    cdef double error
+    if centers.shape[1] != X.shape[1] or labels.shape[0] != X.shape[0]:
+        raise ValueError("centers and labels must match X")
+    if X.shape[0] and not 0 <= np.min(labels) <= np.max(labels) < centers.shape[0]:
+        raise ValueError(f"labels must be >= 0 and < {centers.shape[0]}")
+    sweep.attach(X, None, None, n_threads, weight)
+    with nogil:
+        error = squared_error(&sweep.points, &sweep.scratch, &centers[0, 0], &labels[0])
+    return error
