@@ -427,6 +427,7 @@ cdef class DPSweep(Engine):
                     distances_of_chunk(s, c, &out[0])
             else:
                 for c in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    begin_chunk(&loop)
                     distances_of_chunk(s, c, &out[0])
             end_loop(&loop)
         return np.asarray(out)
@@ -715,5 +716,6 @@ cdef class DPSweep(Engine):
                 relabel_chunk(s, c, self.remap)
         else:
             for c in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                begin_chunk(&loop)
                 relabel_chunk(s, c, self.remap)
         end_loop(&loop)

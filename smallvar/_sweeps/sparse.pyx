@@ -538,6 +538,7 @@ cdef class SparseSweep(DPSweep):
                 place_norm(v, c)
         else:
             for c in prange(self.s.k, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                begin_chunk(&loop)
                 place_norm(v, c)
         end_loop(&loop)
         loop = begin_loop(blocks, threads)
@@ -546,6 +547,7 @@ cdef class SparseSweep(DPSweep):
                 place_columns(v, c)
         else:
             for c in prange(blocks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                begin_chunk(&loop)
                 place_columns(v, c)
         end_loop(&loop)
         self.s.longest = 0.0
@@ -729,6 +731,7 @@ cdef class SparseSweep(DPSweep):
                         add_members(s, c, &first[0], &member[0], &self.sums.table)
                 else:
                     for c in prange(k, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        begin_chunk(&loop)
                         add_members(s, c, &first[0], &member[0], &self.sums.table)
                 end_loop(&loop)
                 poll_signals(&self.work, WORK, WORK - 1)
