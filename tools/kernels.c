@@ -205,6 +205,7 @@ static void check_costs(ptrdiff_t d, ptrdiff_t k) /* they decide: not a bit may 
 
 static void check_lanes(ptrdiff_t d, ptrdiff_t k)
 {
+    static const unsigned char removed[K]; /* none */
     static double x[D * 8], rows[9 * D * 8], out[D * 8], z[K * 8], at[D * ROOM], r[D * 8], g[K * 8], gram[K * ROOM];
     static double zz[K * 8], work[K * 8], quadratic[CODES];
     static int flips[CODES];
@@ -294,7 +295,7 @@ static void check_lanes(ptrdiff_t d, ptrdiff_t k)
         }
     }
     for (i = 0; i < k * 8; i++) zz[i] = z[i];
-    changed = sf_flip(k, ROOM, gram, refund, 0xb7, z, g, rr, swing);
+    changed = sf_flip(k, ROOM, gram, removed, refund, 0xb7, z, g, rr, swing);
     for (l = 0; l < 8; l++) {
         double gl[K], e = 0.0, turned = 0.0;
         for (j = 0; j < d; j++) {
