@@ -26,7 +26,7 @@ from smallvar import (
     lambda_path,
 )
 from smallvar._core.validation import sparse_rows
-from smallvar._sweeps import sparse
+from smallvar._sweeps import nearest
 
 FORMATS = [
     f"{kind}_{form}" for kind in ("csr", "csc", "coo", "bsr", "lil") for form in ("array", "matrix")
@@ -249,7 +249,7 @@ def test_centers_beyond_memory(monkeypatch):
     for model in (DPMeans(lam=1.0), MiniBatchDPMeans(lam=1.0)):
         assert_refuses(model, lambda m: m.fit(wide), MemoryError, "bytes", "TruncatedSVD")
     with pytest.raises(MemoryError, match="bytes"):
-        sparse.check_memory(10**6, 10**8)
+        nearest.check_memory(10**6, 10**8)
     with pytest.raises(ValueError, match=r"lam must be a number.*bytes.*TruncatedSVD"):
         DPMeans().fit(sp.csr_array((100, 50_000)))
     with pytest.raises(ValueError, match="columns"):

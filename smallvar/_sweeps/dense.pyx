@@ -1,4 +1,4 @@
-"""Distances of dense rows to centers: approximate ones of many points at a time, with a bound on their error; exact ones.
+"""Distances of dense rows to centers, approximate ones with a bound on their error, and exact ones.
 
 For a point x and a center c, brought into [-1, 1] by the frame,
 
@@ -251,7 +251,7 @@ cdef void two_nearest_of_tiles(
 cdef void two_nearest(
     const State* state, Batch* batch, const Packed* packed, Py_ssize_t first, Py_ssize_t last, int thread
 ) noexcept nogil:
-    """The two nearest of centers first..last-1, approximately; after the last center of a table there are padded ones."""
+    """The two nearest of centers first..last-1, approximately; after the last center come padded ones."""
     if packed != &state.centers.packed or last == state.centers.n:
         last = padded(last)
     if state.centers.single:
@@ -284,10 +284,10 @@ cdef void nearest_of_tile(
         count = min(<Py_ssize_t> PIECE, last - piece)
         if real_a is float:
             tile_distances_f(tile, state.points.d, <const float*> state.centers.packed.values,
-                          <const float*> state.centers.packed.norms, piece, piece + count, brackets)
+                             <const float*> state.centers.packed.norms, piece, piece + count, brackets)
         else:
             tile_distances_d(tile, state.points.d, <const double*> state.centers.packed.values,
-                          <const double*> state.centers.packed.norms, piece, piece + count, brackets)
+                             <const double*> state.centers.packed.norms, piece, piece + count, brackets)
         for k in range(max(<Py_ssize_t> 0, first - piece), count):
             for m in range(size):
                 if not squares[m] + <double> brackets[k * lanes + m] > cutoffs[begin + m]:

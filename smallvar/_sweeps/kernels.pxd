@@ -1,5 +1,8 @@
-"""Inner loops over vectors of points, see simd.h. A trailing f or d is the type of the rows or of approximate distances:
-float32 or float64; of two letters the first is that of the rows."""
+"""Inner loops over vectors of points, see simd.h.
+
+A trailing f or d is the type of the rows or of approximate distances, float32 or float64; of two letters the first is
+that of the rows.
+"""
 
 cdef extern from "simd.h" nogil:
     const char* SMALLVAR_COMPILER

@@ -83,11 +83,13 @@ cdef void renumber_chunk(
     State* state, Py_ssize_t chunk, int thread, const float* extra_drift, const int* number
 ) noexcept nogil:
     """Upper bounds and labels of a chunk's points after mergers."""
+    cdef float* upper_bounds = state.bounds.upper_bounds
+    cdef int* labels = state.points.labels
     cdef Py_ssize_t i
     for i in range(chunk * CHUNK, min(state.points.n, (chunk + 1) * CHUNK)):
-        if extra_drift[state.points.labels[i]] > 0.0:
-            state.bounds.upper_bounds[i] = (state.bounds.upper_bounds[i] + extra_drift[state.points.labels[i]]) * <float> SLACK
-        state.points.labels[i] = number[state.points.labels[i]]
+        if extra_drift[labels[i]] > 0.0:
+            upper_bounds[i] = (upper_bounds[i] + extra_drift[labels[i]]) * <float> SLACK
+        labels[i] = number[labels[i]]
 
 
 cdef void images_of_chunk(
@@ -364,7 +366,9 @@ cdef class MergeSweep(DPSweep):
         cdef Py_ssize_t k, union, d = state.points.d
         cdef double squared
         for k in range(state.centers.n):
-            squared = squared_distance(state.centers.coordinates + k * d, 1, self.clusters.mean + self.union_of[k] * d, d)
+            squared = squared_distance(
+                state.centers.coordinates + k * d, 1, self.clusters.mean + self.union_of[k] * d, d
+            )
             self.extra_drift[k] = upper_bound(squared, state.frame.scale)
             if not state.bounds.up_to_date:
                 self.extra_drift[k] += state.bounds.center_shift[k]
@@ -451,7 +455,8 @@ cdef class MergeSweep(DPSweep):
             of_W = &panels[0, 0, 0]
         with nogil:
             while first < self.n_chunks:
-                last = min(self.n_chunks, first + max(2 * self.n_threads, WORK // (CHUNK * state.points.d * (rows + 4))))
+                last = first + max(2 * self.n_threads, WORK // (CHUNK * state.points.d * (rows + 4)))
+                last = min(self.n_chunks, last)
                 loop = begin_loop(last - first, threads)
                 if loop.threads == 1:
                     for chunk in range(first, last):

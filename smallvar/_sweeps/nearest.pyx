@@ -1,22 +1,23 @@
 """The nearest center of every point, with as few distances as bounds allow (Hamerly 2010).
 
-For each point there is an upper bound u of the distance to its assigned center z, and a lower bound l of the distance to
-every other center. h_z is half the distance from center z to its nearest other center. A point keeps its label without
-any distance while
+For each point there is an upper bound u of the distance to its assigned center z, and a lower bound l of the distance
+to every other center. h_z is half the distance from center z to its nearest other center. A point keeps its label
+without any distance while
 
     u < max(l, h_z).
 
-With u < l no other center is nearer. With u < h_z neither: the triangle inequality gives any other center a distance of
-at least 2 h_z - u > u. When centers move, u grows by the shift of z and l falls by the largest shift of another center.
+With u < l no other center is nearer. With u < h_z neither: the triangle inequality gives any other center a distance
+of at least 2 h_z - u > u. When centers move, u grows by the shift of z and l falls by the largest shift of another
+center.
 
-A sweep visits the points in chunks. Points that fail the test get an exact u and are tested again. Those that fail again
-are compared with all centers: approximately, in batches, with a bound on the error; where the two nearest centers differ
-by less than twice that error the point is *ambiguous*, and exact distances decide. So labels depend neither on chunks
-nor on threads nor on the instruction set.
+A sweep visits the points in chunks. Points that fail the test get an exact u and are tested again. Those that fail
+again are compared with all centers: approximately, in batches, with a bound on the error; where the two nearest centers
+differ by less than twice that error the point is *ambiguous*, and exact distances decide. So labels depend neither on
+chunks nor on threads nor on the instruction set.
 
-Three things make the test stricter: a lower bound of its own for the few centers that move far (fast_centers.pyx),
-centers that were opened since the bounds were made (new_centers.pyx), and points that exceed a penalty, which may open a
-cluster. How distances are computed, for dense and for sparse rows, is in dense.pyx and sparse.pyx.
+Three things are added to the test: a lower bound of its own for the few centers that move far (fast_centers.pyx),
+centers that were opened since the bounds were made (new_centers.pyx), and points that exceed a penalty, which may open
+a cluster. How distances are computed, for dense and for sparse rows, is in dense.pyx and sparse.pyx.
 """
 
 from cython.parallel cimport prange
@@ -50,7 +51,6 @@ from smallvar._sweeps.state cimport (
     State,
     add_to_batch,
     is_beyond,
-    knows_center_distances,
     lower_bound,
     record_move,
     set_lower_bounds,

@@ -1,11 +1,11 @@
 """Centers that are opened during a sweep: the points after them are compared with them.
 
-In Algorithm 1 of Kulis & Jordan (2012) a point sees the clusters that points before it have opened. Centers are opened
-by points in their order, in batches; then the points after the first of them, which have labels already, are compared
-with those of the batch that were opened before their turn.
+In Algorithm 1 of Kulis & Jordan (2012) a point sees the clusters that points before it have opened. Centers are
+opened by points in their order, in batches; then the points after the first of them, which have labels already, are
+compared with those of the batch that were opened before their turn.
 
-Let u be the upper bound of a point, and t the distance from its center to the nearest center of the batch. If 2 u < t no
-new center is nearer, by the triangle inequality.
+Let u be the upper bound of a point, and t the distance from its center to the nearest center of the batch. If 2 u < t
+no new center is nearer, by the triangle inequality.
 """
 
 from cython.parallel cimport prange

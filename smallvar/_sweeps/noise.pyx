@@ -7,7 +7,7 @@ from libc.string cimport memset
 from smallvar._sweeps.dpmeans cimport DPSweep, penalty_limit
 from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport Rows, point, real_x, rows_of, start_of, weight_of
-from smallvar._sweeps.state cimport BIG, CHUNK, ChunkResults, State, squared_distance
+from smallvar._sweeps.state cimport CHUNK, ChunkResults, State, squared_distance
 from smallvar._sweeps.sums cimport (
     MAX_SUM_THREADS,
     ACCUMULATOR_DIGITS,
@@ -25,7 +25,7 @@ import numpy as np
 cdef void mark_chunk(
     const real_x* x, State* state, const Rows* rows, Py_ssize_t chunk, int* shown, const sums_t* sums, int64_t* digits
 ) noexcept nogil:
-    """Labels of a chunk from the nearest centers and the list of rows beyond the price; sums follow those that change."""
+    """Labels of a chunk from the nearest centers and the list of rows beyond the price; sums follow changes."""
     cdef int[CHUNK] now
     cdef Py_ssize_t[CHUNK] at
     cdef int[CHUNK] left
