@@ -3,28 +3,29 @@
 A sweep visits every point (a row of the data, a row of Z, a node) once, and is one pass of an algorithm. A class named
 so (DPSweep, CutSweep) makes such passes and owns their memory; FeatureSweep runs starts of many sweeps each.
 
-===================================  =====================================================================
+===================================  ==============================================================
 parallel                             OpenMP loops over chunks of points, and how many threads they get
 rows, sums                           rows of any type and layout; sums that depend on no order
 state                                points, centers, and bounds on the distances between them
-kernels, simd.h, _tile.h             inner loops over vectors: bounds, distances of tiles of points
+kernels, simd.h, _tile.h             inner loops: bounds, distances of tiles of points
 dense, sparse                        distances of dense and of sparse rows, approximate and exact
 nearest, fast_centers, new_centers   the sweep over nearest centers, by bounds on distances
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
-in_order, dynamic, hdp, segments     sweeps in which each point sees what those before it have changed
+in_order, dynamic, hdp, segments     sweeps in which a point sees what points before have changed
 features                             sweeps over the rows of Z: several features a point
 graph, stopping                      sweeps over the nodes of a graph; when sweeps end
-===================================  =====================================================================
+===================================  ==============================================================
 
-In all of them ``n``, ``d`` and ``k`` are the numbers of points, columns and centers, ``x`` is a point, ``c`` a center or
-a chunk, ``z`` a label, and ``i``, ``j``, ``k``, ``m`` are indices of points, columns, centers and of anything else. A
-*weighted* sum is one over the weights of the points. *Exact* is float64 arithmetic in the order of the columns, on which
-all decisions are based; *approximate* distances come with a bound on their error. A trailing f or d of a C function is
-the type of its data, float32 or float64; a second one that of approximate distances. Their prefixes: ``sv_``, ``tile_``
-nearest centers, ``csr_`` sparse rows, ``sf_`` features, ``sc_`` exact costs, ``sums_``, ``accumulator_`` exact sums,
-``V_``, ``VI_`` vectors.
+In all of them ``n``, ``d`` and ``k`` are the numbers of points, columns and centers, ``x`` is a
+point, ``c`` a center or a chunk, ``z`` a label, and ``i``, ``j``, ``k``, ``m`` are indices of
+points, columns, centers and of anything else. A *weighted* sum is one over the weights of the
+points. *Exact* is float64 arithmetic in the order of the columns, on which all decisions are
+based; *approximate* distances come with a bound on their error. A trailing f or d of a C function
+is the type of its data, float32 or float64; a second one that of approximate distances. Their
+prefixes: ``sv_``, ``tile_`` nearest centers, ``csr_`` sparse rows, ``sf_`` features, ``sc_`` exact
+costs, ``sums_``, ``accumulator_`` exact sums, ``V_``, ``VI_`` vectors.
 
-KJ12 is Kulis & Jordan (2012), Revisiting k-means. MB13: Broderick, Kulis & Jordan (2013), MAD-Bayes. CKH: Campbell,
-Kulis & How (2017), Dynamic clustering algorithms.
+KJ12 is Kulis & Jordan (2012), Revisiting k-means. MB13: Broderick, Kulis & Jordan (2013),
+MAD-Bayes. CKH: Campbell, Kulis & How (2017), Dynamic clustering algorithms.
 """
