@@ -1,10 +1,11 @@
 """Everything compiled: sweeps over the data on buffers of the caller, and what they share.
 
-A sweep visits every point (a row of the data, a row of Z, a node) once, and is one pass of an algorithm. A class named
-so (DPSweep, CutSweep) makes such passes and owns their memory; FeatureSweep runs starts of many sweeps each.
+A sweep visits every point (a row of the data, a row of Z, a node) once, and is one pass of an
+algorithm. A class named so (DPSweep, CutSweep) makes such passes and owns their memory;
+FeatureSweep runs starts of many sweeps each.
 
 ===================================  ==============================================================
-parallel                             OpenMP loops over chunks of points, and how many threads they get
+parallel                             OpenMP loops over chunks, and how many threads they get
 rows, sums                           rows of any type and layout; sums that depend on no order
 state                                points, centers, and bounds on the distances between them
 kernels, simd.h, _tile.h             inner loops: bounds, distances of tiles of points
