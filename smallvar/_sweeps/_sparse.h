@@ -1,4 +1,4 @@
-/* Inner loops for sparse rows: scores against all centers, and deciding distances of eight rows at a time. */
+/* Inner loops for sparse rows: approximate distances to all centers, and exact distances of eight rows at a time. */
 #ifndef SV_SET
 
 #ifndef SMALLVAR_SPARSE_H
@@ -8,18 +8,18 @@
 
 enum {
     CSR_PAD = 16,   /* the table and the norms have so many numbers more than centers: vectors may reach beyond */
-    CSR_LANES = 8,  /* rows side by side in a tile of deciding distances */
+    CSR_LANES = 8,  /* rows side by side in a tile of exact distances */
     CSR_AHEAD = 6  /* entries that rows of the table are fetched ahead */
 };
-#define CSR_HUGE 1e30 /* above every real score, as in simd.h */
+#define CSR_HUGE 1e30 /* above every real distance, as in simd.h */
 
 #define SV_KERNELS "_sparse.h"
 #include "_each.h"
 
-SV_CHOOSE(csr_scores_ff)
-SV_CHOOSE(csr_scores_fd)
-SV_CHOOSE(csr_scores_df)
-SV_CHOOSE(csr_scores_dd)
+SV_CHOOSE(csr_distances_ff)
+SV_CHOOSE(csr_distances_fd)
+SV_CHOOSE(csr_distances_df)
+SV_CHOOSE(csr_distances_dd)
 SV_CHOOSE(csr_least_f)
 SV_CHOOSE(csr_least_d)
 SV_CHOOSE(csr_tile)
@@ -55,7 +55,7 @@ SV_CHOOSE(csr_tile)
 
 /* The same for k centers. IN x, column: n entries; table: rows of ``stride``, one a column; norm: k, and CSR_PAD more.
  * OUT out: k, and CSR_PAD more. */
-#define CSR_SCORES(X, name, piece)                                                                                     \
+#define CSR_DISTANCES(X, name, piece)                                                                                  \
     static void name(const X *x, const int *column, ptrdiff_t n, double scale, const V_REAL *table, ptrdiff_t stride,  \
                      const V_REAL *norm, ptrdiff_t k, V_REAL *out)                                                     \
     {                                                                                                                  \
@@ -74,18 +74,18 @@ SV_CHOOSE(csr_tile)
         }                                                                                                              \
     }
 
-/* Least and second least of k scores, and the first that has the least.  INOUT score: k, and CSR_PAD more, which are
+/* Least and second least of k distances, and the first that has the least.  INOUT distance: k, and CSR_PAD more, which are
  * overwritten.  OUT least: 2. */
 #define CSR_LEAST(name)                                                                                                \
-    static int name(V_REAL *score, ptrdiff_t k, double *least)                                                         \
+    static int name(V_REAL *distance, ptrdiff_t k, double *least)                                                      \
     {                                                                                                                  \
         V first = V_SPREAD((V_REAL)CSR_HUGE), second = first;                                                          \
         V_REAL one[64], two[64];                                                                                       \
         ptrdiff_t i;                                                                                                   \
         double a = CSR_HUGE, b = CSR_HUGE;                                                                             \
-        for (i = 0; i < CSR_PAD; i++) score[k + i] = (V_REAL)CSR_HUGE;                                                 \
+        for (i = 0; i < CSR_PAD; i++) distance[k + i] = (V_REAL)CSR_HUGE;                                              \
         for (i = 0; i < k; i += V_LANES) {                                                                             \
-            const V s = V_LOAD(score + i);                                                                             \
+            const V s = V_LOAD(distance + i);                                                                          \
             second = V_LEAST(second, V_MOST(first, s));                                                                \
             first = V_LEAST(first, s);                                                                                 \
         }                                                                                                              \
@@ -102,7 +102,7 @@ SV_CHOOSE(csr_tile)
         least[0] = a;                                                                                                  \
         least[1] = b;                                                                                                  \
         for (i = 0; i < k; i++)                                                                                        \
-            if (score[i] <= a) return (int)i;                                                                          \
+            if (distance[i] <= a) return (int)i;                                                                       \
         return 0;                                                                                                      \
     }
 
@@ -110,8 +110,8 @@ SV_CHOOSE(csr_tile)
 #include "_vector.h"
 CSR_PIECE(float, SV_(csr_piece_ff))
 CSR_PIECE(double, SV_(csr_piece_df))
-CSR_SCORES(float, SV_(csr_scores_ff), SV_(csr_piece_ff))
-CSR_SCORES(double, SV_(csr_scores_df), SV_(csr_piece_df))
+CSR_DISTANCES(float, SV_(csr_distances_ff), SV_(csr_piece_ff))
+CSR_DISTANCES(double, SV_(csr_distances_df), SV_(csr_piece_df))
 CSR_LEAST(SV_(csr_least_f))
 #undef SV_SINGLE
 
@@ -119,11 +119,11 @@ CSR_LEAST(SV_(csr_least_f))
 #include "_vector.h"
 CSR_PIECE(float, SV_(csr_piece_fd))
 CSR_PIECE(double, SV_(csr_piece_dd))
-CSR_SCORES(float, SV_(csr_scores_fd), SV_(csr_piece_fd))
-CSR_SCORES(double, SV_(csr_scores_dd), SV_(csr_piece_dd))
+CSR_DISTANCES(float, SV_(csr_distances_fd), SV_(csr_piece_fd))
+CSR_DISTANCES(double, SV_(csr_distances_dd), SV_(csr_piece_dd))
 CSR_LEAST(SV_(csr_least_d))
 
-/* Deciding distances of CSR_LANES rows from one center: column by column, rounded as squared_distance is.
+/* Exact distances of CSR_LANES rows from one center: column by column, rounded as squared_distance is.
  * IN tile: element j of row m at [j * CSR_LANES + m]; c: d.  OUT out: CSR_LANES. */
 static void SV_(csr_tile)(const double *SV_RESTRICT tile, const double *SV_RESTRICT c, ptrdiff_t d, double *out)
 {
@@ -146,7 +146,7 @@ static void SV_(csr_tile)(const double *SV_RESTRICT tile, const double *SV_RESTR
 #undef SV_SINGLE
 
 #undef CSR_PIECE
-#undef CSR_SCORES
+#undef CSR_DISTANCES
 #undef CSR_LEAST
 
 #endif

@@ -28,7 +28,7 @@ cdef class CollapsedSweep(DPSweep):
     cdef object columns_array
     cdef double* columns            # d x capacity, the means in columns
     cdef double* cost               # capacity: of putting a point into each cluster
-    cdef double* weight               # capacity: weights of the clusters
+    cdef double* weight             # capacity: weights of the clusters
     cdef Py_ssize_t columns_capacity  # clusters there is memory for
 
     cdef load(self):
@@ -61,47 +61,25 @@ cdef class CollapsedSweep(DPSweep):
         Returns the points that moved and the clusters opened; ``move_centers`` ends the sweep.
         """
         cdef State* state = &self.state
-        cdef Py_ssize_t i, k, n_used, best, own, moved = 0, opened = 0
-        cdef double w, least, allowance, size
-        cdef double[::1] row_array = np.empty(state.points.d)
-        cdef double* row = &row_array[0]
-        cdef bint alone
+        cdef Py_ssize_t i, best, n_used, moved = 0, opened = 0
+        cdef double[::1] row = np.empty(state.points.d)
+        cdef bint alone, may_open
         if not self.have_sums:
             self.add_all()
         self.load()
-        n_used = state.centers.n
+        n_used = state.centers.n  # clusters that have members
         with nogil:
             for i in range(state.points.n):
-                w = weight_of(&state.points.rows, i)
-                if w == 0.0:
+                if weight_of(&state.points.rows, i) == 0.0:
                     continue
                 self.check_signals(state.centers.n)
-                for k in range(state.points.d):
-                    row[k] = value_of(&state.points.rows, i, k) - state.frame.origin[k]
-                own = state.points.labels[i]
-                alone = self.sums.table.count[own] == 1.0
-                sc_squares(row, state.points.d, self.columns, self.columns_capacity, state.centers.n, self.cost)
-                least = lam if n_used - alone < max_clusters else HUGE_VAL
-                for k in range(state.centers.n):
-                    if self.sums.table.count[k] == 0.0 or (alone and k == own):
-                        self.cost[k] = HUGE_VAL
-                    elif k == own:  # ||x - m|| = ||x - mean|| W / (W - w), W and mean those with i
-                        self.cost[k] *= w * (self.weight[k] / (self.weight[k] - w))
-                    else:
-                        self.cost[k] *= w * (self.weight[k] / (self.weight[k] + w))
-                    least = min(least, self.cost[k])
-                # a cost c is off by about sqrt(c w) times what its mean is off by
-                size = 0.0
-                for k in range(state.points.d):
-                    size += row[k] * row[k]
-                allowance = least + C_MEAN_ROUNDING * (least + sqrt(least) * sqrt(w * size)) + w * state.frame.tolerance
-                best = 0
-                while best < state.centers.n and not self.cost[best] <= allowance:
-                    best += 1
-                if best == own or (best == state.centers.n and alone):
+                alone = self.sums.table.count[state.points.labels[i]] == 1.0
+                may_open = n_used - alone < max_clusters
+                best = self.cheapest(i, lam if may_open else HUGE_VAL, alone, &row[0])
+                if best == state.points.labels[i] or (best == state.centers.n and alone):
                     continue
                 if best == state.centers.n:
-                    if state.centers.n == self.columns_capacity:
+                    if best == self.columns_capacity:
                         with gil:
                             self.load()
                     state.centers.n += 1
@@ -110,10 +88,41 @@ cdef class CollapsedSweep(DPSweep):
                     sums_clear(&self.sums.table, best, state.centers.n)
                 moved += 1
                 n_used -= alone
-                self.move_point(i, <int> own, <int> best)
-                if not alone:
-                    self.set_column(own)
-                self.set_column(best)
-                state.points.labels[i] = <int> best
+                self.move(i, best, alone)
         self.reserve(state.centers.n)
         return moved, opened
+
+    cdef Py_ssize_t cheapest(self, Py_ssize_t i, double lam, bint alone, double* row) noexcept nogil:
+        """The cluster that point i costs least in, or the number of clusters if that is one of its own.
+
+        lam : what a new cluster costs;  alone : whether the point is the only one in its cluster;  row : d, scratch
+        """
+        cdef const State* state = &self.state
+        cdef Py_ssize_t k, j, n = state.centers.n, label = state.points.labels[i], best = 0
+        cdef double w = weight_of(&state.points.rows, i), least = lam, square = 0.0, allowance
+        for j in range(state.points.d):
+            row[j] = value_of(&state.points.rows, i, j) - state.frame.origin[j]
+            square += row[j] * row[j]
+        sc_squares(row, state.points.d, self.columns, self.columns_capacity, n, self.cost)
+        for k in range(n):
+            if self.sums.table.count[k] == 0.0 or (alone and k == label):
+                self.cost[k] = HUGE_VAL
+            elif k == label:  # ||x - m|| = ||x - mean|| W / (W - w), W and mean those with i
+                self.cost[k] *= w * (self.weight[k] / (self.weight[k] - w))
+            else:
+                self.cost[k] *= w * (self.weight[k] / (self.weight[k] + w))
+            least = min(least, self.cost[k])
+        # a cost c is off by about sqrt(c w) times what its mean is off by
+        allowance = least + C_MEAN_ROUNDING * (least + sqrt(least) * sqrt(w * square)) + w * state.frame.tolerance
+        while best < n and not self.cost[best] <= allowance:
+            best += 1
+        return best
+
+    cdef void move(self, Py_ssize_t i, Py_ssize_t joined, bint alone) noexcept nogil:
+        """Point i goes to another cluster; the means of both follow, but where it was alone."""
+        cdef int left = self.state.points.labels[i]
+        self.move_point(i, left, <int> joined)
+        if not alone:
+            self.set_column(left)
+        self.set_column(joined)
+        self.state.points.labels[i] = <int> joined

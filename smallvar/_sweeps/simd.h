@@ -1,4 +1,4 @@
-/* Inner loops of the engine: scores, bounds, distances. What they decide is said in nearest.pyx. */
+/* Inner loops of the sweeps over nearest centers: bounds and distances. What they decide is said in nearest.pyx. */
 #ifndef SV_SET
 
 #ifndef SMALLVAR_SIMD_H
@@ -11,7 +11,7 @@
 
 enum { SV_PANEL = 12 }; /* centers whose values lie side by side; a multiple of every block of _tile.h */
 
-/* Above every real score: data are scaled into [-1, 1] before they come here. */
+/* Above every real distance: data are scaled into [-1, 1] before they come here. */
 #define HUGE_DISTANCE_f 1e30f
 #define HUGE_DISTANCE_d 1e30
 
@@ -19,7 +19,7 @@ enum { SV_PANEL = 12 }; /* centers whose values lie side by side; a multiple of 
 #define SV_UP(x) ((x) * (float)SV_ROUND_UP)
 #define SV_DOWN(x) ((x) * (float)SV_ROUND_DOWN)
 
-/* The deciding distances of rows to one center each, where columns are few; 0 if they are not.
+/* The exact distances of rows to one center each, where columns are few; 0 if they are not.
  * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
 #define SV_SQUARE(j) { const double t = (double)x[j] - y[j]; s += t * t; }
 #define SV_FEW(X, D, SQUARES)                            \
@@ -145,76 +145,80 @@ SV_CHOOSE(sv_gather_dd)
 #define SV_LOOKUPS _Pragma("omp simd simdlen(4)")
 #endif
 
-/* Drift of the bounds after the centers moved, and the test that lets a point pass without a distance:
- *     u + p_z < max(l - r_z, h_z),  and  u + p_z < limit  (limit: the penalty, as a distance).
- * IN label, p, r, h.  INOUT u, l.  OUT fail: 1 where the test fails. */
-static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT l, const int *SV_RESTRICT label,
-                           const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT h,
-                           float limit, unsigned char *SV_RESTRICT fail)
+/* Bounds after the centers moved, and the test that lets a point pass without a distance:
+ *     upper + shift_z < max(lower - max_other_shift_z, half_z),  and  upper + shift_z < limit
+ * with z the label, half_z half the distance from center z to the nearest other one, and limit the penalty, as a
+ * distance.  INOUT upper, lower.  OUT fail: 1 where the test fails. */
+static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT upper, float *SV_RESTRICT lower,
+                           const int *SV_RESTRICT label, const float *SV_RESTRICT shift,
+                           const float *SV_RESTRICT max_other_shift, const float *SV_RESTRICT half, float limit,
+                           unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
     SV_LOOKUPS
     for (i = 0; i < n; i++) {
         int z = label[i];
-        float uu = SV_UP(u[i] + p[z]), ll = SV_DOWN(l[i] - r[z]), bound;
-        ll = ll > 0.0f ? ll : 0.0f;
-        bound = ll > h[z] ? ll : h[z];
+        float u = SV_UP(upper[i] + shift[z]), l = SV_DOWN(lower[i] - max_other_shift[z]), bound;
+        l = l > 0.0f ? l : 0.0f;
+        bound = l > half[z] ? l : half[z];
         bound = bound < limit ? bound : limit;
-        u[i] = uu;
-        l[i] = ll;
-        fail[i] = (unsigned char)!(uu < bound);
+        upper[i] = u;
+        lower[i] = l;
+        fail[i] = (unsigned char)!(u < bound);
     }
 }
 
-/* The same where centers were opened in the last sweep (l is at most fresh_z - u, fresh_z the distance from center z
- * to the nearest of them; not if the only one is restless) or in this one (u < hd_z, half such a distance), or where
- * points have weights.  IN restless: whether the only one is. */
-static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT u, float *SV_RESTRICT l, const int *SV_RESTRICT label,
-                                  const float *SV_RESTRICT p, const float *SV_RESTRICT r, const float *SV_RESTRICT h,
-                                  const float *SV_RESTRICT hd, const float *SV_RESTRICT fresh,
-                                  const double *SV_RESTRICT weight, int restless, double limit,
+/* The same where centers were opened in the last sweep or in this one, or where points have weights.
+ *     last_new  of a center: distance to the nearest center opened in the last sweep; by the triangle inequality lower
+ *               is at most last_new_z - upper. It need not be if the only new center is a fast one (new_is_fast).
+ *     new_half  of a center: half the distance to the nearest center opened in this sweep: upper < new_half_z */
+static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT upper, float *SV_RESTRICT lower,
+                                  const int *SV_RESTRICT label, const float *SV_RESTRICT shift,
+                                  const float *SV_RESTRICT max_other_shift, const float *SV_RESTRICT half,
+                                  const float *SV_RESTRICT new_half, const float *SV_RESTRICT last_new,
+                                  const double *SV_RESTRICT weight, int new_is_fast, double limit,
                                   unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
     const double squared = limit * limit;
-    if (!restless) {
+    if (!new_is_fast) {
         SV_LOOKUPS
         for (i = 0; i < n; i++) {
-            const float before = SV_DOWN(fresh[label[i]]) - u[i];
-            l[i] = before < l[i] ? before : l[i];
+            const float before = SV_DOWN(last_new[label[i]]) - upper[i];
+            lower[i] = before < lower[i] ? before : lower[i];
         }
     }
-    SV_(sv_filter)(n, u, l, label, p, r, h, weight ? 1e15f : (float)limit, fail);
+    SV_(sv_filter)(n, upper, lower, label, shift, max_other_shift, half, weight ? 1e15f : (float)limit, fail);
     SV_LOOKUPS
-    for (i = 0; i < n; i++) fail[i] |= (unsigned char)!(u[i] < hd[label[i]]);
+    for (i = 0; i < n; i++) fail[i] |= (unsigned char)!(upper[i] < new_half[label[i]]);
     if (weight)
-        for (i = 0; i < n; i++) fail[i] |= !(weight[i] * u[i] * u[i] < squared);
+        for (i = 0; i < n; i++) fail[i] |= !(weight[i] * upper[i] * upper[i] < squared);
 }
 
-/* Drift of g, the bound for the restless centers, and its test, u < max(g - rg_z, h_z), u as it is
- * after the filter. Some of them may have been opened in the last sweep.
- * IN u, label, rg, h, fresh, p.  INOUT g, fail. */
-static void SV_(sv_filter_fast)(ptrdiff_t n, const float *SV_RESTRICT u, float *SV_RESTRICT g,
-                                    const int *SV_RESTRICT label, const float *SV_RESTRICT rg,
-                                    const float *SV_RESTRICT h, const float *SV_RESTRICT fresh, int opened,
-                                    unsigned char *SV_RESTRICT fail)
+/* The bound for the fast centers after these moved, and its test, upper < max(lower_fast - max_other_shift_fast_z,
+ * half_z), with upper as it is after sv_filter. Some fast centers may have been opened in the last sweep.
+ * INOUT lower_fast, fail. */
+static void SV_(sv_filter_fast)(ptrdiff_t n, const float *SV_RESTRICT upper, float *SV_RESTRICT lower_fast,
+                                const int *SV_RESTRICT label, const float *SV_RESTRICT max_other_shift_fast,
+                                const float *SV_RESTRICT half, const float *SV_RESTRICT last_new, int opened,
+                                unsigned char *SV_RESTRICT fail)
 {
     ptrdiff_t i;
-    if (opened) { /* u has grown by its drift already, so the bound is lower than it need be, but valid */
+    if (opened) { /* upper has grown by the shift already, so the bound is lower than it need be, but valid */
         SV_LOOKUPS
         for (i = 0; i < n; i++) {
-            const float before = SV_DOWN(fresh[label[i]]) - u[i];
-            g[i] = before < g[i] ? before : g[i];
+            const float before = SV_DOWN(last_new[label[i]]) - upper[i];
+            lower_fast[i] = before < lower_fast[i] ? before : lower_fast[i];
         }
     }
     SV_LOOKUPS
     for (i = 0; i < n; i++) {
         int z = label[i];
-        float gg = SV_DOWN(g[i] - rg[z]), bound;
-        gg = gg > 0.0f ? gg : 0.0f;
-        bound = gg > h[z] ? gg : h[z];
-        g[i] = gg;
-        fail[i] |= (unsigned char)!(u[i] < bound);
+        float l = SV_DOWN(lower_fast[i] - max_other_shift_fast[z]), bound;
+        l = l > 0.0f ? l : 0.0f;
+        bound = l > half[z] ? l : half[z];
+        lower_fast[i] = l;
+        fail[i] |= (unsigned char)!(upper[i] < bound);
     }
 }
 
@@ -297,23 +301,24 @@ static void SV_(sv_lower)(ptrdiff_t n, const double *squared, float *out)
     for (; i < n; i++) out[i] = (float)(sqrt(squared[i] > 0.0 ? squared[i] : 0.0) * SV_ROUND_DOWN);
 }
 
-/* The test once more for points whose u is exact by now:
- *     passes    u < max(min(l, g), h_z)  (and, where centers were opened in this sweep, u < hd_z)
- *     restless  u < l: only restless centers can be nearer
- * IN label, u, l, g: n.  OUT verdict: n, 0: passes, 1: restless, 2: neither. */
-static void SV_(sv_filter_again)(ptrdiff_t n, const int *SV_RESTRICT label, const float *SV_RESTRICT u,
-                           const float *SV_RESTRICT l, const float *SV_RESTRICT g, const float *SV_RESTRICT h,
-                           const float *SV_RESTRICT hd, int opened, int *SV_RESTRICT verdict)
+/* The test once more for points whose upper bound is exact by now:
+ *     passes     upper < max(min(lower, lower_fast), half_z)  (and, if opened in this sweep, upper < new_half_z)
+ *     fast only  upper < lower: only fast centers can be nearer
+ * OUT verdict: n, 0: passes, 1: fast only, 2: neither. */
+static void SV_(sv_filter_again)(ptrdiff_t n, const int *SV_RESTRICT label, const float *SV_RESTRICT upper,
+                                 const float *SV_RESTRICT lower, const float *SV_RESTRICT lower_fast,
+                                 const float *SV_RESTRICT half, const float *SV_RESTRICT new_half, int opened,
+                                 int *SV_RESTRICT verdict)
 {
     ptrdiff_t q;
 #pragma omp simd
     for (q = 0; q < n; q++) {
         const int z = label[q];
-        const float radius = opened ? hd[z] : 1e15f;
-        float bound = l[q] < g[q] ? l[q] : g[q], of_calm = l[q] < radius ? l[q] : radius;
-        bound = bound > h[z] ? bound : h[z];
+        const float radius = opened ? new_half[z] : 1e15f, slow = lower[q] < radius ? lower[q] : radius;
+        float bound = lower[q] < lower_fast[q] ? lower[q] : lower_fast[q];
+        bound = bound > half[z] ? bound : half[z];
         bound = bound < radius ? bound : radius;
-        verdict[q] = u[q] < bound ? 0 : u[q] < of_calm ? 1 : 2;
+        verdict[q] = upper[q] < bound ? 0 : upper[q] < slow ? 1 : 2;
     }
 }
 
@@ -325,7 +330,7 @@ static void SV_(sv_filter_again)(ptrdiff_t n, const int *SV_RESTRICT label, cons
 #undef SV_SINGLE
 #endif
 
-/* Squared distances of rows to one center each, within 1e-12 of the deciding ones, relative, for d < 4000.
+/* Squared distances of rows to one center each, within 1e-12 of the exact ones, relative, for d < 4000.
  * Several rows go side by side, because the additions of one row wait for each other. Vectors of 64 bytes would
  * leave too many columns over at the end of a row.
  * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */

@@ -16,13 +16,13 @@ from smallvar._sweeps.state cimport CHUNK, Backend, Batch, Packed, State, memory
 from smallvar._sweeps.tolerances cimport PRODUCT_UNDERFLOW, ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE
 
 cdef extern from "_sparse.h" nogil:
-    void csr_scores_ff(const float*, const int*, Py_ssize_t, double, const float*, Py_ssize_t, const float*,
+    void csr_distances_ff(const float*, const int*, Py_ssize_t, double, const float*, Py_ssize_t, const float*,
                        Py_ssize_t, float*)
-    void csr_scores_df(const double*, const int*, Py_ssize_t, double, const float*, Py_ssize_t, const float*,
+    void csr_distances_df(const double*, const int*, Py_ssize_t, double, const float*, Py_ssize_t, const float*,
                        Py_ssize_t, float*)
-    void csr_scores_fd(const float*, const int*, Py_ssize_t, double, const double*, Py_ssize_t, const double*,
+    void csr_distances_fd(const float*, const int*, Py_ssize_t, double, const double*, Py_ssize_t, const double*,
                        Py_ssize_t, double*)
-    void csr_scores_dd(const double*, const int*, Py_ssize_t, double, const double*, Py_ssize_t, const double*,
+    void csr_distances_dd(const double*, const int*, Py_ssize_t, double, const double*, Py_ssize_t, const double*,
                        Py_ssize_t, double*)
     int csr_least_f(float*, Py_ssize_t, double*)
     int csr_least_d(double*, Py_ssize_t, double*)
@@ -149,13 +149,13 @@ cdef void approximate(
     cdef const double* norms_double = <const double*> packed.norms + first
     cdef double scale = state.frame.scale
     if state.centers.single and rows.single:
-        csr_scores_ff(x, column, n, scale, values, stride, norms, count, <float*> out)
+        csr_distances_ff(x, column, n, scale, values, stride, norms, count, <float*> out)
     elif state.centers.single:
-        csr_scores_df(x_double, column, n, scale, values, stride, norms, count, <float*> out)
+        csr_distances_df(x_double, column, n, scale, values, stride, norms, count, <float*> out)
     elif rows.single:
-        csr_scores_fd(x, column, n, scale, values_double, stride, norms_double, count, out)
+        csr_distances_fd(x, column, n, scale, values_double, stride, norms_double, count, out)
     else:
-        csr_scores_dd(x_double, column, n, scale, values_double, stride, norms_double, count, out)
+        csr_distances_dd(x_double, column, n, scale, values_double, stride, norms_double, count, out)
 
 
 cdef inline double* distances_of(const State* state, int thread) noexcept nogil:
