@@ -74,8 +74,8 @@ SV_CHOOSE(csr_tile)
         }                                                                                                              \
     }
 
-/* Least and second least of k distances, and the first that has the least.  INOUT distance: k, and CSR_PAD more, which are
- * overwritten.  OUT least: 2. */
+/* Least and second least of k distances, and the first that has the least.
+ * INOUT distance: k, and CSR_PAD more, which are overwritten.  OUT least: 2. */
 #define CSR_LEAST(name)                                                                                                \
     static int name(V_REAL *distance, ptrdiff_t k, double *least)                                                      \
     {                                                                                                                  \

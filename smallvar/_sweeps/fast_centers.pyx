@@ -13,6 +13,7 @@ cdef enum:
     SAMPLE = 1000       # points that the cost of a choice is estimated from
     GATHER = 40         # centers that a point is compared with in the time that it takes to load it
     MIN_SLOW = 3        # slow centers for each fast one, at least
+    MIN_NUMBERS = 4096  # numbers of all centers from which comparing a point with one of them saves time
 
 cdef extern from *:
     """
@@ -162,11 +163,12 @@ cdef void reconsider(State* state) noexcept nogil:
 cdef void choose_fast_centers(State* state, Py_ssize_t new_center, Py_ssize_t min_centers) noexcept nogil:
     """Fast centers for the next sweep, after the centers have moved.
 
-    new_center : the only one opened in this sweep, or -1; it is always fast: so the other bounds need not be reduced
+    new_center : the only one opened in this sweep, or -1; among many numbers it is always fast: so the other bounds
+        need not be reduced
     min_centers : centers from which others may be fast
     """
     cdef bint may_be = state.bounds.valid and state.backend.copy_fast != NULL
-    state.fast.has_new = new_center >= 0 and may_be
+    state.fast.has_new = new_center >= 0 and may_be and state.centers.n * state.points.d >= MIN_NUMBERS
     if may_be and state.centers.n >= (MIN_SLOW + 1 if state.fast.has_new else min_centers):
         reconsider(state)
     else:

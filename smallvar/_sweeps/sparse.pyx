@@ -17,13 +17,13 @@ from smallvar._sweeps.tolerances cimport PRODUCT_UNDERFLOW, ROUNDOFF_DOUBLE, ROU
 
 cdef extern from "_sparse.h" nogil:
     void csr_distances_ff(const float*, const int*, Py_ssize_t, double, const float*, Py_ssize_t, const float*,
-                       Py_ssize_t, float*)
+                          Py_ssize_t, float*)
     void csr_distances_df(const double*, const int*, Py_ssize_t, double, const float*, Py_ssize_t, const float*,
-                       Py_ssize_t, float*)
+                          Py_ssize_t, float*)
     void csr_distances_fd(const float*, const int*, Py_ssize_t, double, const double*, Py_ssize_t, const double*,
-                       Py_ssize_t, double*)
+                          Py_ssize_t, double*)
     void csr_distances_dd(const double*, const int*, Py_ssize_t, double, const double*, Py_ssize_t, const double*,
-                       Py_ssize_t, double*)
+                          Py_ssize_t, double*)
     int csr_least_f(float*, Py_ssize_t, double*)
     int csr_least_d(double*, Py_ssize_t, double*)
     void csr_tile(const double*, const double*, Py_ssize_t, double*)
