@@ -342,7 +342,7 @@ static void check_filter(ptrdiff_t n)
         v[i] = (float)(draw() + 1) / 2; m[i] = (float)(draw() + 1); o[i] = (float)(draw() + 1);
         label[i] = (int)((i * 5) % K); weight[i] = draw() + 1.0;
     }
-    for (kind = 0; kind < 4; kind++) { /* plain, with restless centers, after one of them or a calm one was opened */
+    for (kind = 0; kind < 4; kind++) { /* plain, with fast centers, after one of them or a calm one was opened */
         for (i = 0; i < n; i++) { u[i] = v[i]; l[i] = m[i]; g[i] = kind == 0 ? 1e15f : o[i]; }
         if (kind < 2) sv_filter(n, u, l, label, p, r, h, 0.75f, fail);
         else sv_filter_opened(n, u, l, label, p, r, h, hd, fresh, weight, kind == 2, 0.75, fail);
@@ -350,17 +350,17 @@ static void check_filter(ptrdiff_t n)
         for (i = 0; i < n; i++) {
             const int z = label[i];
             const double up = v[i] + p[z], before = fresh[z] - v[i];
-            double low = m[i], of_restless = kind == 0 ? 1e15 : o[i], bound, far = 0.0;
-            if (kind > 1) of_restless = fmin(of_restless, before - p[z]);
+            double low = m[i], of_fast = kind == 0 ? 1e15 : o[i], bound, far = 0.0;
+            if (kind > 1) of_fast = fmin(of_fast, before - p[z]);
             if (kind == 3) low = fmin(low, before);
             low = fmax(0.0, low - r[z]);
-            of_restless = kind == 0 ? 1e15 : fmax(0.0, of_restless - rg[z]);
-            bound = fmax(fmin(low, of_restless), h[z]);
+            of_fast = kind == 0 ? 1e15 : fmax(0.0, of_fast - rg[z]);
+            bound = fmax(fmin(low, of_fast), h[z]);
             bound = kind > 1 ? fmin(bound, hd[z]) : fmin(bound, 0.75);
             if (kind > 1) far = weight[i] * up * up;
             check("sv_filter u", u[i], up, 1e-6);
             check("sv_filter l", l[i], low, 1e-6);
-            check("sv_filter g", g[i], of_restless, 4e-6); /* four careful steps */
+            check("sv_filter g", g[i], of_fast, 4e-6); /* four careful steps */
             if (fabs(up - bound) > 1e-5 && fabs(far - 0.5625) > 1e-4)
                 check("sv_filter", fail[i], up >= bound || far >= 0.5625, 0.0);
         }
