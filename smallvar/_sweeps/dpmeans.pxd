@@ -23,6 +23,7 @@ cdef class DPSweep(NearestSweep):
     cdef Py_ssize_t n_unassigned    # points whose cluster had no direction, so that they are in none
 
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil
+    cdef check_bounds(self)
     cdef void update_new_center_distances(self, Py_ssize_t first_new) noexcept nogil
     cdef void reduce_to_nearest(self, Py_ssize_t first, float* table) noexcept nogil
     cdef void join_or_open(self, Py_ssize_t i, Py_ssize_t first_new, Py_ssize_t* opened_at) noexcept nogil

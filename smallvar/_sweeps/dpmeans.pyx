@@ -206,7 +206,8 @@ def next_centers(Sums sums, const double[:, ::1] centers, double total, bint sph
 cdef class DPSweep(NearestSweep):
     """Algorithm 1 of KJ12, its variant with delayed creation, and the means they share; for dense and sparse rows.
 
-    A sweep is: ``create`` (or ``assign``, then ``open_farthest``) over all points, then ``move_centers``.
+    A sweep is ``create``, or ``find_farthest``, ``assign`` and ``open_farthest`` (delayed creation: one cluster a sweep);
+    then ``move_centers``, once.
 
     spherical : bool, points have length 1, and so have centers: sums divided by their length, not by their weight.
         The layout of the frame must take sums from 0.
@@ -243,7 +244,7 @@ cdef class DPSweep(NearestSweep):
         """
         cdef Penalty* penalty = &self.state.penalty
         cdef Py_ssize_t position = 0, end, opened
-        self.state.bounds.up_to_date = True
+        self.check_bounds()
         penalty.lam = lam
         penalty.find_exceeding = self.state.centers.n < max_clusters
         penalty.limit = penalty_limit(&self.state, lam) if penalty.find_exceeding else BIG
@@ -264,6 +265,12 @@ cdef class DPSweep(NearestSweep):
                 self.check_signals((end - position) * (self.state.centers.n + 2))
                 position = end
         penalty.find_exceeding, penalty.limit = False, BIG
+        self.state.bounds.shifts_taken = True
+
+    cdef check_bounds(self):
+        """Raise where points have no bounds, without which no cluster can be opened."""
+        if self.state.bounds.upper_bounds == NULL:
+            raise ValueError("clusters are opened by bounds, and this sweep has none")
 
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil:
         """Ordered pass over the points of a stretch that exceed the penalty; returns how many clusters it opened."""
@@ -343,14 +350,12 @@ cdef class DPSweep(NearestSweep):
             opened_at[n_new] = i
             self.open_at(i)
             state.points.labels[i] = <int> state.centers.n - 1
-            if state.bounds.upper_bounds != NULL:
-                state.bounds.upper_bounds[i] = <float> BOUND_AT_CENTER
-                set_lower_bounds(state, i, lower_bound((least - least_error) * square))
+            state.bounds.upper_bounds[i] = <float> BOUND_AT_CENTER
+            set_lower_bounds(state, i, lower_bound((least - least_error) * square))
         elif nearest != state.points.labels[i]:
             state.points.labels[i] = <int> nearest
-            if state.bounds.upper_bounds != NULL:
-                state.bounds.upper_bounds[i] = upper_bound(least + least_error, state.frame.scale)
-                reduce_lower_bounds(state, i, lower_bound(second * square))
+            state.bounds.upper_bounds[i] = upper_bound(least + least_error, state.frame.scale)
+            reduce_lower_bounds(state, i, lower_bound(second * square))
 
     cdef bint is_exactly_nearer(self, Py_ssize_t i, Py_ssize_t k, Py_ssize_t other) noexcept nogil:
         """Whether center k is nearer to point i than another one, by exact distances."""
@@ -374,8 +379,8 @@ cdef class DPSweep(NearestSweep):
 
     def find_farthest(self, double lam, bint find):
         """Whether ``assign`` looks for the point with the largest weighted distance beyond lam."""
-        if find and self.state.bounds.upper_bounds == NULL:
-            raise ValueError("the farthest point is found by bounds, and this sweep has none")
+        if find:
+            self.check_bounds()
         self.state.penalty.lam = lam
         self.state.penalty.find_farthest = find
 
@@ -418,7 +423,10 @@ cdef class DPSweep(NearestSweep):
     # ---- sums and means --------------------------------------------------------------------------------------
 
     def moved(self):
-        """Points of positive weight that got another label from ``assign`` or ``create`` in this sweep, or had none."""
+        """Points of positive weight that got another label from ``assign`` or ``create`` in this sweep, or had none.
+
+        Where ``create`` opened clusters, not those that joined them.
+        """
         return self.count_moved()
 
     cdef Py_ssize_t count_moved(self) noexcept nogil:
@@ -443,7 +451,10 @@ cdef class DPSweep(NearestSweep):
         return error
 
     def present_sums(self):
-        """The sums of the clusters as points are labeled now, by what moved where that is less work: not a copy."""
+        """Sums of the present labels, from the listed moves where these are few, else from all points: not a copy.
+
+        To be called once in a sweep: the list of moves is empty afterward.
+        """
         cdef Py_ssize_t moved = self.count_moved()
         cdef bint opened_in_order = self.state.centers.n > self.n_before and self.farthest_point < 0
         if not self.have_sums or opened_in_order or 2 * moved > self.state.points.n:
@@ -476,6 +487,7 @@ cdef class DPSweep(NearestSweep):
     def cluster_sums(self):
         """The sums of the clusters as they are labeled now: not a copy."""
         self.add_all()
+        self.have_sums = False  # moves that are still listed are in these sums already
         return self.sums
 
     def assigned_distances(self):
@@ -732,11 +744,11 @@ cdef class DPSweep(NearestSweep):
             clear_fast_centers(state)
             self.relabel()
         state.bounds.opened = n > self.n_before
-        # only if a sweep has taken the last shifts off: there is room for those of one move
-        state.bounds.valid = state.bounds.upper_bounds != NULL and state.bounds.up_to_date
+        # only if a sweep has taken the last shifts off: there is one column of shifts, that of this move
+        state.bounds.valid = state.bounds.upper_bounds != NULL and state.bounds.shifts_taken
         if state.bounds.opened and self.farthest_point < 0 and not knows_center_distances(state):
             state.bounds.valid = False
-        state.bounds.up_to_date = False
+        state.bounds.shifts_taken = False
         self.update_tables()
 
     cdef void update_tables(self) noexcept nogil:

@@ -163,8 +163,8 @@ cdef void reconsider(State* state) noexcept nogil:
 cdef void choose_fast_centers(State* state, Py_ssize_t new_center, Py_ssize_t min_centers) noexcept nogil:
     """Fast centers for the next sweep, after the centers have moved.
 
-    new_center : the only one opened in this sweep, or -1; among many numbers it is always fast: so the other bounds
-        need not be reduced
+    new_center : the only one opened in this sweep, or -1; among many numbers it is always fast: so lower_bounds
+        need not be reduced; sv_filter_fast reduces lower_bounds_fast
     min_centers : centers from which others may be fast
     """
     cdef bint may_be = state.bounds.valid and state.backend.copy_fast != NULL

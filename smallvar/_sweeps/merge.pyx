@@ -183,7 +183,7 @@ cdef class MergeSweep(DPSweep):
                 self.check_signals(state.points.n * (state.centers.n - first_new))
         self.n_before = state.centers.n
         self.have_sums = False
-        bounds.up_to_date = False  # lower bounds do not hold: not every point was compared with every center
+        bounds.shifts_taken = False  # lower bounds do not hold: not every point was compared with every center
 
     @property
     def weights(self):
@@ -353,7 +353,7 @@ cdef class MergeSweep(DPSweep):
         state.centers.n = self.clusters.k = self.n_before = kept
         self.farthest_point = -1
         state.bounds.opened = False
-        state.bounds.up_to_date = False
+        state.bounds.shifts_taken = False
         self.pack(0)
         self.update_tables()
 
@@ -370,7 +370,7 @@ cdef class MergeSweep(DPSweep):
                 state.centers.coordinates + k * d, 1, self.clusters.mean + self.union_of[k] * d, d
             )
             self.extra_drift[k] = upper_bound(squared, state.frame.scale)
-            if not state.bounds.up_to_date:
+            if not state.bounds.shifts_taken:
                 self.extra_drift[k] += state.bounds.center_shift[k]
             self.shared_drift[k] = self.extra_drift[k]
         for k in range(state.centers.n):

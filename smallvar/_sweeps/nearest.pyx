@@ -4,13 +4,15 @@ For each point there is an upper bound u of the distance to its assigned center 
 to every other center. h_z is half the distance from center z to its nearest other center. A point keeps its label
 without any distance while
 
-    u < max(l, h_z).
+    u < max(l, h_z),
+
+and, where there is a penalty, u is below that as well: else the point may exceed it (sv_filter and the others, simd.h).
 
 With u < l no other center is nearer. With u < h_z neither: the triangle inequality gives any other center a distance
 of at least 2 h_z - u > u. When centers move, u grows by the shift of z and l falls by the largest shift of another
 center.
 
-A sweep visits the points in chunks. Points that fail the test get an exact u and are tested again. Those that fail
+A sweep visits the points in chunks. Points that fail the test get a fresh u and are tested again. Those that fail
 again are compared with all centers: approximately, in batches, with a bound on the error; where the two nearest centers
 differ by less than twice that error the point is *ambiguous*, and exact distances decide. So labels depend neither on
 chunks nor on threads nor on the instruction set.
@@ -135,7 +137,8 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
     cdef unsigned short offsets[BATCH]      # of the points that get another label
     cdef unsigned short places[BATCH]       # and their places in the batch
     cdef int centers[BATCH]
-    cdef Py_ssize_t m, i, n_new = 0
+    cdef double square = state.frame.scale * state.frame.scale
+    cdef Py_ssize_t m, i, place, n_new = 0
     state.backend.two_nearest(state, batch, &state.centers.packed, 0, state.centers.n, chunk.thread)
     for m in range(batch.size):
         i = batch.points[m]
@@ -144,7 +147,7 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
             ambiguous.offsets[ambiguous.size] = <unsigned short> (i - chunk.start)
             ambiguous.cutoffs[ambiguous.size] = batch.least[m] + 2.0 * batch.error[m]
             ambiguous.size += 1
-            batch.assigned[m] = 0.0         # resolve_ambiguous finds it
+            batch.assigned[m] = 0.0         # a placeholder: resolve_ambiguous sets bound and flag anew
         elif batch.assigned[m] < 0.0 or batch.nearest[m] != state.points.labels[i]:
             places[n_new] = <unsigned short> m
             offsets[n_new] = <unsigned short> (i - chunk.start)
@@ -152,10 +155,11 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
             n_new += 1
             if batch.nearest[m] != state.points.labels[i]:
                 record_move(state, i, batch.nearest[m])
-    if is_sparse(&state.points.rows):       # an exact distance would cost a tenth of all approximate ones
+    # of sparse rows, one distance more would cost a tenth of all approximate ones, which are bound enough
+    if is_sparse(&state.points.rows):
         for m in range(n_new):
-            i = places[m]
-            distances[m] = max(0.0, batch.least[i] + batch.error[i]) / (state.frame.scale * state.frame.scale)
+            place = places[m]
+            distances[m] = max(0.0, batch.least[place] + batch.error[place]) / square
     else:
         state.backend.assigned_distances(state, chunk.start, offsets, n_new, centers, distances)
     for m in range(n_new):
@@ -176,7 +180,11 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
 
 
 cdef void resolve_ambiguous(State* state, Chunk* chunk) noexcept nogil:
-    """Labels of the ambiguous points, by exact distances; their lower bounds are known already."""
+    """Labels of the ambiguous points, by exact distances.
+
+    Their lower bounds are known already: the second approximate distance, less its error, is a bound for all centers
+    but the approximately nearest one, and if that is not the nearest it is no nearer than the one that is.
+    """
     cdef Ambiguous* ambiguous = &chunk.ambiguous
     cdef Batch* batch = &chunk.failed       # it is empty by now
     cdef Py_ssize_t done = 0, m, i
@@ -259,7 +267,7 @@ cdef void assign_batch_to_fast(State* state, Chunk* chunk) noexcept nogil:
 
 
 cdef void test_again(State* state, Chunk* chunk, const unsigned short* listed, Py_ssize_t n) noexcept nogil:
-    """Give at most LISTED points an exact upper bound and test them again; those that fail are put into batches.
+    """Compute upper bounds of at most LISTED points from their distances, and test them again; batch those that fail.
 
     A batch that is full is handled at once, while its rows are in the cache.
     """
@@ -381,7 +389,7 @@ cdef void find_farthest(State* state, const Chunk* chunk) noexcept nogil:
             largest, first = bound, i
     for q in range(chunk.start - 1, stop):
         i = first if q < chunk.start else q
-        if not weight_at(state, i) * <double> upper_bounds[i] * upper_bounds[i] >= best * square:  # both may be 0
+        if not weight_at(state, i) * <double> upper_bounds[i] * upper_bounds[i] >= best * square:  # of weight 0 both may be 0, as best is for lam 0
             continue
         state.backend.distances(state, i, state.points.labels[i], state.points.labels[i] + 1, &distance, &error)
         upper_bounds[i] = upper_bound(distance + error, state.frame.scale)
@@ -622,13 +630,13 @@ cdef class NearestSweep:
     def assign(self):
         """One sweep: the nearest center of every point; opens none."""
         cdef Py_ssize_t first = 0, last
-        self.state.bounds.up_to_date = True
         with nogil:
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + self.chunks_at_once())
                 self.assign_chunks(first, last)
                 self.check_signals((last - first) * CHUNK * (self.state.centers.n + 2))
                 first = last
+        self.state.bounds.shifts_taken = True
 
     cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
         cdef State* state = &self.state

@@ -55,7 +55,8 @@ cdef struct FastCenters:        # the few centers that move far and have a lower
     int* indices                # n
     unsigned char* is_fast      # of every center
     Packed packed
-    bint has_new                # the one center opened in the last sweep is among them
+    bint has_new                # the last sweep opened one center (open_farthest), and it is fast: only
+                                # lower_bounds_fast is reduced for it
 
 
 cdef struct Bounds:
@@ -68,11 +69,14 @@ cdef struct Bounds:
     float* max_other_shift      # how far any other one moved, but for fast ones
     float* max_other_shift_fast     # how far any other fast one moved
     float* center_half_distances    # half the distance to the nearest other center
-    float* new_center_half_distances    # half the distance to the nearest center opened in this sweep
+    # half the distance to the nearest center opened in this sweep, of centers that were there when that one was opened,
+    # or opened in the same batch: a point that goes to the new center b takes the distance of the center that it leaves
+    # into its lower bound, and all that it was safe from before is at least so far away
+    float* new_center_half_distances
     float* last_new_center_distances    # distance to the nearest center opened in the sweep before
     float* batch_distances      # distance to the nearest center of the batch that was opened last
-    bint valid                  # bounds hold once the shifts are taken off
-    bint up_to_date             # a sweep has taken the shifts off
+    bint valid                  # bounds held for the centers before they moved, and hold once the shifts are taken off
+    bint shifts_taken           # a sweep has taken the shifts off
     bint opened                 # a center was opened in this sweep or in the one before
 
 
@@ -103,6 +107,8 @@ cdef struct Scratch:            # memory of each thread, on cache lines of its o
     Py_ssize_t batch            # points in a batch
 
 
+# Three units: of distances in a batch, ``assigned`` is squared, in the units of the data; what is approximate is squared
+# times scale squared; bounds are distances times scale, as float32.
 cdef struct Batch:              # points whose distances to many centers are approximated together
     Py_ssize_t size
     Py_ssize_t points[BATCH]    # which ones these are
@@ -221,7 +227,7 @@ cdef inline double weight_at(const State* state, Py_ssize_t i) noexcept nogil:
 
 
 cdef inline bint is_beyond(const State* state, Py_ssize_t i, double squared) noexcept nogil:
-    """The test of KJ12, Algorithm 1: w ||x - c||^2 > lam (and above what rounding makes of zero)."""
+    """The test of KJ12, Algorithm 1, with weights: w ||x - c||^2 > lam (and above what rounding makes of zero)."""
     return weight_at(state, i) * squared > state.penalty.lam and squared > state.frame.tolerance
 
 
