@@ -11,6 +11,7 @@ cdef class DPSweep(NearestSweep):
     cdef Py_ssize_t n_before        # centers at the start of the sweep
     cdef Py_ssize_t farthest_point  # the point that open_farthest moved, or -1
     cdef int farthest_left          # and the cluster it left
+    cdef bint farthest_is_added     # whether the sums know that it did
     cdef object frame               # has the layout of the sums
     cdef Sums sums                  # of the clusters, for the labels of the last move_centers
     cdef list thread_sums           # sums of all threads but the first

@@ -374,6 +374,7 @@ cdef class DPSweep(NearestSweep):
         cdef Py_ssize_t k = self.state.centers.n
         self.state.bounds.new_center_half_distances[k] = BIG
         self.state.bounds.last_new_center_distances[k] = BIG
+        self.state.bounds.center_half_distances[k] = 0.0  # not known before update_tables
         self.state.centers.n += 1
         self.pack(k)
 
@@ -405,6 +406,7 @@ cdef class DPSweep(NearestSweep):
         i = found[0]
         self.reserve(state.centers.n + 8)
         self.farthest_point = i
+        self.farthest_is_added = False
         self.farthest_left = state.points.labels[i]
         distance = state.backend.exact_distance(state, i, self.farthest_left, 0)
         state.bounds.upper_bounds[i] = <float> BOUND_AT_CENTER
@@ -453,7 +455,7 @@ cdef class DPSweep(NearestSweep):
     def present_sums(self):
         """Sums of the present labels, from the listed moves where these are few, else from all points: not a copy.
 
-        To be called once in a sweep: the list of moves is empty afterward.
+        The list of moves is empty afterward.
         """
         cdef Py_ssize_t moved = self.count_moved()
         cdef bint opened_in_order = self.state.centers.n > self.n_before and self.farthest_point < 0
@@ -461,6 +463,7 @@ cdef class DPSweep(NearestSweep):
             self.add_all()
         elif moved > 0 or self.farthest_point >= 0:
             self.add_moves(moved)
+        self.farthest_is_added = True
         memset(self.state.results.n_moved, 0, self.n_chunks * sizeof(int))
         return self.sums
 
@@ -577,11 +580,12 @@ cdef class DPSweep(NearestSweep):
         """Sums changed by the points that moved, each counted out of its old and into its new cluster."""
         cdef State* state = &self.state
         cdef Py_ssize_t n = state.centers.n, chunk, m
-        cdef bint listed = False
+        cdef bint listed = False, opened = self.farthest_point >= 0 and not self.farthest_is_added
         self.reserve_sums(n)
-        sums_clear(&self.sums.table, self.n_before, n)
+        if opened:
+            sums_clear(&self.sums.table, self.n_before, n)
         self.add(True, moved)
-        if self.farthest_point >= 0:  # it is listed if it had moved before it opened its own cluster
+        if opened:  # the point is listed if it had moved before it opened its own cluster
             chunk = self.farthest_point // CHUNK
             for m in range(state.results.n_moved[chunk]):
                 listed |= chunk * CHUNK + state.results.moved[chunk * CHUNK + m] == self.farthest_point
@@ -818,12 +822,18 @@ cdef class DPSweep(NearestSweep):
         cdef Py_ssize_t k, kept = 0
         if remap.shape[0] != self.state.centers.n or centers.shape[1] != self.state.points.d:
             raise ValueError("remap must match the clusters, centers the columns")
+        for k in range(remap.shape[0]):
+            if remap[k] >= 0:
+                if remap[k] != kept:
+                    raise ValueError("remap must number the centers in order")
+                kept += 1
+        if kept != centers.shape[0]:
+            raise ValueError(f"remap must keep {centers.shape[0]} clusters, one for each center, got {kept}")
+        kept = 0
         self.reserve_sums(self.state.centers.n)
         for k in range(self.state.centers.n):
             self.remap[k] = -1
             if remap[k] >= 0:
-                if remap[k] != kept or kept == centers.shape[0]:
-                    raise ValueError("remap must number the centers in order")
                 self.move_center(k, kept, &centers[kept, 0])
                 kept += 1
             elif self.sums.table.count[k] > 0.0:

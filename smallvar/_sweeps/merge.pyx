@@ -29,7 +29,7 @@ from smallvar._sweeps.dpmeans cimport DPSweep
 from smallvar._sweeps.kernels cimport PANEL, sv_images
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.fast_centers cimport clear_fast_centers
-from smallvar._sweeps.rows cimport point, real_x
+from smallvar._sweeps.rows cimport is_sparse, point, real_x
 from smallvar._sweeps.new_centers cimport assign_to_new_centers
 from smallvar._sweeps.state cimport BIG, CHUNK, WORK, Bounds, State, memory_of, squared_distance, upper_bound
 from smallvar._sweeps.sums cimport sums_copy, sums_t, sums_total, sums_unite, sums_weight
@@ -162,10 +162,14 @@ cdef class MergeSweep(DPSweep):
         """Open centers at these points (in the order of visit); all points are compared with them."""
         cdef State* state = &self.state
         cdef Bounds* bounds = &self.state.bounds
-        cdef Py_ssize_t k, first_new, done = 0, size = rows.shape[0]
+        cdef Py_ssize_t i, k, first_new, done = 0, size = rows.shape[0]
         cdef Py_ssize_t[SEEDS] opened_at
+        self.check_bounds()
         for k in range(SEEDS):
             opened_at[k] = -1  # before all points
+        if not bounds.shifts_taken:  # centers have moved, and upper bounds were made before
+            for i in range(state.points.n):
+                bounds.upper_bounds[i] = BIG
         self.reserve(state.centers.n + size + 8)
         with nogil:
             while done < size:
@@ -183,12 +187,18 @@ cdef class MergeSweep(DPSweep):
                 self.check_signals(state.points.n * (state.centers.n - first_new))
         self.n_before = state.centers.n
         self.have_sums = False
-        bounds.shifts_taken = False  # lower bounds do not hold: not every point was compared with every center
+        clear_fast_centers(state)
+        for i in range(state.points.n):  # not every point was compared with every center
+            bounds.lower_bounds[i] = 0.0
+        bounds.valid = False  # the next sweep compares every point, unless centers move before
+        bounds.shifts_taken = True
 
     @property
     def weights(self):
         """Copy of the weights of the clusters, (k,)."""
         cdef Py_ssize_t k
+        if not self.have_sums:
+            self.add_all()
         return np.array([sums_weight(&self.sums.table, k) for k in range(self.state.centers.n)])
 
     @property
@@ -212,6 +222,7 @@ cdef class MergeSweep(DPSweep):
         cost_array = np.empty(count)
         cdef Py_ssize_t[:, ::1] pair = pair_array
         cdef double[::1] cost = cost_array
+        self.check_bounds()
         if count == 0:
             return pair_array, cost_array
         self.prepare()
@@ -448,6 +459,8 @@ cdef class MergeSweep(DPSweep):
         cdef const float* of_W = NULL   # W in panels, as the kernel reads it
         if rows and W.shape[1] != state.points.d:
             raise ValueError(f"W must have {state.points.d} columns, got {W.shape[1]}")
+        if rows and is_sparse(&state.points.rows):
+            raise ValueError("images of residuals are those of dense rows; these are sparse")
         if rows:
             padded = np.zeros(((rows + PANEL - 1) // PANEL * PANEL, state.points.d), dtype=np.float32)
             padded[:rows] = W

@@ -625,6 +625,7 @@ cdef class NearestSweep:
                 state.centers.coordinates[k * d + j] = centers[k, j]
         self.pack(0)
         state.bounds.valid = False
+        state.bounds.shifts_taken = False
         state.bounds.opened = False
 
     def assign(self):
