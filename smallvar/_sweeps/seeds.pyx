@@ -179,30 +179,30 @@ cdef tuple nearest_of_sparse(X, const double[::1] weight, const double[::1] seed
     cdef const double[::1] value = np.append(np.asarray(seed)[used], 0.0)
     cdef SparseSeed sparse_seed = SparseSeed(&value[0], &column[0], len(used), &seed[0], np.square(value).sum())
     cdef double[:, ::1] tiles = np.zeros((threads, 1 if few else TILE_ROWS * d))
-    found_array = np.empty(n)
-    cdef double[::1] found = found_array
+    seed_distances = np.empty(n)
+    cdef double[::1] to_seed = seed_distances
     while first < n_chunks:
         last = min(n_chunks, first + max(<Py_ssize_t> threads, WORK // (CHUNK * d)))
         with nogil:
             loop = begin_loop(last - first, threads)
             if loop.threads == 1:
                 for chunk in range(first, last):
-                    compare_sparse_chunk(&rows, chunk, 0, &sparse_seed, few, &distance[0], &tiles[0, 0], &found[0])
+                    compare_sparse_chunk(&rows, chunk, 0, &sparse_seed, few, &distance[0], &tiles[0, 0], &to_seed[0])
             else:
                 for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                     compare_sparse_chunk(
-                        &rows, chunk, begin_chunk(&loop), &sparse_seed, few, &distance[0], &tiles[0, 0], &found[0]
+                        &rows, chunk, begin_chunk(&loop), &sparse_seed, few, &distance[0], &tiles[0, 0], &to_seed[0]
                     )
             end_loop(&loop)
             poll_signals(&work, 1, 0)
         first = last
     nearest = np.asarray(distance)
     if weight is None:
-        np.minimum(nearest, found_array, out=nearest)
+        np.minimum(nearest, seed_distances, out=nearest)
         best = int(nearest.argmax())
         return best, float(nearest[best])
     used = np.flatnonzero(weight)
-    nearest[used] = np.minimum(nearest[used], found_array[used])
+    nearest[used] = np.minimum(nearest[used], seed_distances[used])
     weighted = np.asarray(weight)[used] * nearest[used]
     best = int(weighted.argmax())
     return int(used[best]), float(weighted[best])
