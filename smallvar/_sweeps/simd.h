@@ -9,7 +9,10 @@
 #include "_sets.h"
 #include "_tolerances.h"
 
-enum { SV_PANEL = 12 }; /* centers whose values lie side by side; a multiple of every block of _tile.h */
+enum {
+    SV_PANEL = 12,       /* centers whose values lie side by side; a multiple of every block of _tile.h */
+    SV_LANES_SINGLE = 16 /* points of a tile of floats, see _tile.h */
+};
 
 /* Above every real distance: data are scaled into [-1, 1] before they come here. */
 #define HUGE_DISTANCE_f 1e30f
