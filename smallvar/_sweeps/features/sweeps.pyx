@@ -208,7 +208,7 @@ cdef void propose_chunk(
 cdef void propose(const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Store new rows of Z for the points start..stop-1, a round, all chosen given the same features.
 
-    Sets the round's old bits, and for each tile which lanes have changed and whether a point of it may create a feature.
+    Sets the round's old bits and, for each tile, the lanes that changed and whether a point may create a feature.
     """
     cdef Py_ssize_t n_tiles = tile_count(stop) - start // LANES, n_chunks = chunk_count(n_tiles), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
