@@ -140,7 +140,7 @@ cdef void propose(
     bounded : use bounds, where all points are in clusters, and set assigned_distance
     """
     cdef Py_ssize_t chunk, n_chunks = (stop - start + CHUNK - 1) // CHUNK
-    # 4: with bounds most points cost one distance, and some cost one to each cluster
+    # 4 distances a point: with bounds most points take one, and some one to each cluster
     cdef Py_ssize_t work = (stop - start) * points.d * (4 if bounded else clusters.k)
     cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if work >= PAYS else 1)
     if loop.threads == 1:

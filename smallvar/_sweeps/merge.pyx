@@ -258,7 +258,7 @@ cdef class MergeSweep(DPSweep):
             np.zeros(3 * k, dtype=np.int32), np.zeros(k, dtype=np.uint8),
         )
         doubles, floats, ints, flags = self.merge_arrays
-        # k = 0 clusters in the tables: prepare takes all as changed
+        # with k = 0 clusters in the tables, take_clusters counts all as changed
         self.clusters = Clusters(
             0, d, k, &doubles[0], &doubles[d * k], &doubles[2 * d * k], &ints[0], &doubles[(2 * d + 1) * k],
             &doubles[(2 * d + 2) * k]
@@ -292,7 +292,7 @@ cdef class MergeSweep(DPSweep):
             self.check_signals(n_listed * clusters.k)
 
     cdef Py_ssize_t take_clusters(self) noexcept nogil:
-        """Copy means and weights from the sweep; returns how many clusters have changed."""
+        """Copy means and weights from the sweep; returns how many changed: all, if there were more or fewer before."""
         cdef Clusters* clusters = &self.clusters
         cdef Py_ssize_t k, j, n_changed = 0
         cdef const double* center
@@ -325,7 +325,10 @@ cdef class MergeSweep(DPSweep):
         end_loop(&loop)
 
     cdef void offer_partner(self, Py_ssize_t k) noexcept nogil:
-        """Find the partner of cluster k, which has changed, and make k the partner of those for whom it is cheaper."""
+        """Find the partner of cluster k, which has changed, and make k the partner of those that it is cheaper for.
+
+        At a tie the lower number is the partner.
+        """
         cdef Clusters* clusters = &self.clusters
         cdef const double* costs = clusters.scratch_costs
         cdef Py_ssize_t c
