@@ -1,6 +1,7 @@
-/* Squared distances to many centers, which are stored in columns, and costs made of them. These are the exact ones that
- * results depend on: plain float64, nothing fused, columns added in their order, so that all instruction sets give the
- * same bits. (sc_: squared distances and costs; the macros are those of _vector.h.)
+/* Squared distances to many centers, which are stored in columns (value j of center k at columns[j * capacity + k]),
+ * and costs made of them. These are the exact ones that results depend on: plain float64, nothing fused, columns added
+ * in their order, so that all instruction sets give the same bits. (sc_: squared distances and costs; the macros are
+ * those of _vector.h.)
  */
 #ifndef SV_SET
 
@@ -86,8 +87,9 @@ SV_INLINE double SV_(sc_min)(const double *cost, ptrdiff_t k)
     return best;
 }
 
-/* The least of offset_k + factor_k ||x - c_k||^2, the first k that has it (-1: there is none) and the least of the
- * others.  IN x: d; columns: d x capacity, the centers; offset, factor: k.  OUT cost: capacity; least; second. */
+/* The least of the costs offset_k + factor_k ||x - c_k||^2; returns the first k that has it (-1: all are infinite).
+ * IN x: d; columns: d x capacity, the centers; offset: k; factor: k, or NULL: all 1.
+ * OUT cost: k, scratch, infinite for the returned one; least; second: the least of the others. */
 static ptrdiff_t SV_(sc_least)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
                                ptrdiff_t capacity, ptrdiff_t k, const double *SV_RESTRICT offset,
                                const double *SV_RESTRICT factor, double *SV_RESTRICT cost, double *least,
@@ -110,8 +112,8 @@ static ptrdiff_t SV_(sc_least)(const double *SV_RESTRICT x, ptrdiff_t d, const d
     return arg;
 }
 
-/* sc_least for SC_POINTS points side by side, with the same bits, without factor and second.
- * IN x: d x SC_POINTS.  OUT least, arg: SC_POINTS. */
+/* sc_least for SC_POINTS points side by side, with the same bits, for factors 1 and without second.
+ * IN x: d x SC_POINTS, value j of point l at x[j * SC_POINTS + l].  OUT least, arg: SC_POINTS, both as doubles. */
 static void SV_(sc_least_block)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
                                 ptrdiff_t capacity, ptrdiff_t k, const double *SV_RESTRICT offset,
                                 double *SV_RESTRICT least, double *SV_RESTRICT arg)
@@ -158,8 +160,9 @@ static void SV_(sc_least_block)(const double *SV_RESTRICT x, ptrdiff_t d, const 
 }
 
 /* Ward's costs w_self w_k / (w_self + w_k) ||x - c_k||^2 of cluster self with all others of weight > 0; returns the
- * first one that has the least (-1: there is none).  IN x: d, its mean; columns: d x capacity, the means; weight: k.
- * OUT cost: capacity, infinite for itself and those of no weight; least. */
+ * first one that has the least (-1: there is no other).
+ * IN x: d, its mean; columns: d x capacity, the means; weight: k.
+ * OUT cost: k, infinite for itself and those of weight 0; least. */
 static ptrdiff_t SV_(sc_cheapest)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
                                   ptrdiff_t capacity, ptrdiff_t k, const double *SV_RESTRICT weight, ptrdiff_t self,
                                   double *SV_RESTRICT cost, double *least)

@@ -102,7 +102,7 @@ SV_CHOOSE(sf_cut_f)
                 v[m] = TAKE(x + (l + m) * row + j);                                                            \
                 SV_PREFETCH(x + (SF_LANES + l + m) * row + j); /* the next tile's */                           \
             }                                                                                                  \
-            V_TRANSPOSE(v);                                                                              \
+            V_TRANSPOSE(v);                                                                                    \
             SV_UNROLL for (m = 0; m < V_LANES; m++) V_STORE(out + (j + m) * SF_LANES + l, v[m]);               \
         }                                                                                                      \
     }                                                                                                          \

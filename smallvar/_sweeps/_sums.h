@@ -62,7 +62,7 @@ static inline double sums_weight(const sums_t *sums, ptrdiff_t k)
     return sums->weighted ? sums_total(sums, k, sums->d) : sums->count[k];
 }
 
-/* Clusters k0..k1-1 have no members. */
+/* Remove all members of clusters k0..k1-1. */
 static inline void sums_clear(const sums_t *sums, ptrdiff_t k0, ptrdiff_t k1)
 {
     if (k1 <= k0) return;
@@ -70,7 +70,7 @@ static inline void sums_clear(const sums_t *sums, ptrdiff_t k0, ptrdiff_t k1)
     memset(sums->count + k0, 0, (size_t)(k1 - k0) * sizeof(double));
 }
 
-/* Cluster a takes in all members of cluster b of some sums with the same bins. */
+/* Add to cluster a all members of cluster b of ``others``, sums with the same bins; b keeps them. */
 static inline void sums_unite(const sums_t *sums, ptrdiff_t a, const sums_t *others, ptrdiff_t b)
 {
     double *SV_RESTRICT cell = SUMS_CELL(sums, a);
@@ -80,7 +80,7 @@ static inline void sums_unite(const sums_t *sums, ptrdiff_t a, const sums_t *oth
     sums->count[a] += others->count[b];
 }
 
-/* Cluster a becomes what cluster b is. */
+/* Make cluster a a copy of cluster b. */
 static inline void sums_copy(const sums_t *sums, ptrdiff_t a, ptrdiff_t b)
 {
     if (a == b) return;
@@ -183,8 +183,8 @@ static inline double accumulator_round(int64_t *digit, ptrdiff_t first, ptrdiff_
 
 #else /* for each instruction set */
 
-/* The pieces of a row go from one cluster to another one (NULL: nowhere).  bins and d are constants where this is
- * inlined, so that the loops are unrolled. */
+/* Move the pieces of a row from one cluster's cells to another one's (NULL: no cluster).  bins and d are constants
+ * where this is inlined, so that the loops are unrolled. */
 #define SUMS_ROW(real, name)                                                                                           \
     SV_INLINE void name(const real *SV_RESTRICT x, ptrdiff_t col, double w, const sums_t *sums, ptrdiff_t bins,        \
                         ptrdiff_t d, double *SV_RESTRICT from, double *SV_RESTRICT to)                                 \
@@ -218,8 +218,8 @@ static inline double accumulator_round(int64_t *digit, ptrdiff_t first, ptrdiff_
 SUMS_ROW(float, SV_(sums_row_f))
 SUMS_ROW(double, SV_(sums_row_d))
 
-/* Rows at x + at[i] go from cluster from[i] to cluster to[i], -1: nowhere; rows of weight 0 are skipped.
- * IN x: elements of a row are col apart; at, to, from (or NULL: nowhere), w (or NULL: 1 each): n. */
+/* Move the rows at x + at[i] from cluster from[i] to cluster to[i], -1: no cluster; rows of weight 0 are skipped.
+ * IN x: elements of a row are col apart; at, to, from (or NULL: -1 each), w (or NULL: 1 each): n. */
 #define SUMS_MOVE(real, name, row)                                                                                     \
     static void name(const real *x, ptrdiff_t col, ptrdiff_t n, const ptrdiff_t *at, const int *from, const int *to,   \
                      const double *w, const sums_t *sums)                                                              \
@@ -259,8 +259,8 @@ SUMS_ROW(double, SV_(sums_row_d))
 SUMS_MOVE(float, SV_(sums_move_f), SV_(sums_row_f))
 SUMS_MOVE(double, SV_(sums_move_d), SV_(sums_row_d))
 
-/* A sparse row, its entries with their columns, joins a cluster (w < 0: leaves it). Its other entries are 0, and so are
- * their pieces: a column in which a row of positive weight has a 0 has the origin 0 (see Layout in sums.pyx). */
+/* Add a sparse row, its entries with their columns, to a cluster (w < 0: take it out). Its other entries are 0, and so
+ * are their pieces: a column in which a row of positive weight has a 0 has the origin 0 (see Layout in sums.pyx). */
 #define SUMS_ENTRIES(real, name)                                                                                       \
     static void name(const real *SV_RESTRICT x, const int *SV_RESTRICT column, ptrdiff_t n, double w,                  \
                      const sums_t *sums, ptrdiff_t k)                                                                  \

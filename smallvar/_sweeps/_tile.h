@@ -70,7 +70,7 @@
     }
 #define RANK_BLOCK(REST, p)                                                       \
     {                                                                             \
-        V least = s0_##p, second = V_SPREAD(T(HUGE_DISTANCE)), before;               \
+        V least = s0_##p, second = V_SPREAD(T(HUGE_DISTANCE)), before;            \
         VI index = VI_SPREAD(0), arg;                                             \
         V_MASK below;                                                             \
         REST(RANK, p)                                                             \
@@ -80,10 +80,10 @@
         V_STORE(out1 + p * V_LANES, V_LEAST(least, before));                      \
         V_STORE(out2 + p * V_LANES, V_LEAST(second, V_LOAD(out2 + p * V_LANES))); \
         memcpy(&arg, first + p * sizeof(V), sizeof(V));                           \
-        arg = VI_PICK(below, VI_ADD(index, VI_SPREAD(i)), arg);                          \
+        arg = VI_PICK(below, VI_ADD(index, VI_SPREAD(i)), arg);                   \
         memcpy(first + p * sizeof(V), &arg, sizeof(V));                           \
     }
-#define CLEAR(_, p)                                    \
+#define CLEAR(_, p)                                          \
     V_STORE(out1 + p * V_LANES, V_SPREAD(T(HUGE_DISTANCE))); \
     V_STORE(out2 + p * V_LANES, V_SPREAD(T(HUGE_DISTANCE)));
 
@@ -141,7 +141,7 @@ static void SV_(T(tile_top2))(const REAL *x, ptrdiff_t d, const REAL *c, const R
 #define STORE_PART(b, p) V_STORE(distance + (i - k0 + b) * LANES + p * V_LANES, s##b##_##p);
 #define STORE(b, _) FOR_PARTS(STORE_PART, b)
 
-/* These distances themselves, of centers k0..k1-1, k0 the first of a block.  OUT distance: (k1 - k0) x LANES. */
+/* The distances of tile_top2 to all centers k0..k1-1, k0 the first of a block.  OUT distance: (k1 - k0) x LANES. */
 static void SV_(T(tile_distances))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k0,
                                 ptrdiff_t k1, REAL *distance)
 {
@@ -176,8 +176,8 @@ static void SV_(T(tile_distances))(const REAL *x, ptrdiff_t d, const REAL *c, co
     }
 #define CLEAR_IMAGE(_, p) V_STORE(image + p * V_LANES, V_SPREAD(0));
 
-/* Squared lengths of the images of 16 points under W, in float32.  IN x: d x 16; c: the r rows of W in panels.
- * OUT image: 16. */
+/* Squared lengths of the images under W of a tile of points, in float32.
+ * IN x: d x LANES; c: the r rows of W in panels.  OUT image: LANES, which is SV_LANES_SINGLE here. */
 static void SV_(sv_images)(const float *x, ptrdiff_t d, const float *c, ptrdiff_t r, float *image)
 {
     ptrdiff_t q, i, j;

@@ -17,7 +17,7 @@
 /* Scaled squared distance: one below it has the lower bound 0, since float32 may not hold it. */
 #define SV_SMALLEST_SQUARE 1e-37
 
-/* Scaled distance: upper bound of a point at its own center. Not 0, so that it is a normal float32. */
+/* Scaled distance: upper bound of a point that is at its center. Not 0, so that it is a normal float32. */
 #define SV_BOUND_AT_CENTER 1e-37
 
 /* Scaled squared distance, added to the error bound of an approximate one: what float32 loses by underflow. */

@@ -206,8 +206,8 @@ def next_centers(Sums sums, const double[:, ::1] centers, double total, bint sph
 cdef class DPSweep(NearestSweep):
     """Algorithm 1 of KJ12, its variant with delayed creation, and the means they share; for dense and sparse rows.
 
-    A sweep is ``create``, or ``find_farthest``, ``assign`` and ``open_farthest`` (delayed creation: one cluster a sweep);
-    then ``move_centers``, once.
+    A sweep is ``create``, or ``find_farthest``, ``assign`` and ``open_farthest`` (delayed creation: one cluster a
+    sweep); then ``move_centers``, once.
 
     spherical : bool, points have length 1, and so have centers: sums divided by their length, not by their weight.
         The layout of the frame must take sums from 0.

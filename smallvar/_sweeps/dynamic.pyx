@@ -1,9 +1,15 @@
 """The sweep of D-Means (Campbell, Kulis & How, section 4): points revive old clusters and open new ones, one by one.
 
-A sweep begins with proposals for all points, made in parallel. They are committed in the order of the points, up to a
-commit that changes what later points pay: it opens or revives a cluster, or takes the last point of one. From there
-on proposals are made anew, for rounds that begin with one point and double. While no cluster comes or goes, costs do
-not depend on the points before, so that results are those of visiting one point after the other.
+Old clusters are those of earlier batches. In this batch they have no points at first, and the first point that joins
+one revives it. A sweep begins with proposals for all points, made in parallel. They are committed in the order of the
+points, up to a commit that changes what later points pay: it opens or revives a cluster, or takes the last point of
+one. From there on proposals are made anew, for rounds that begin with one point and double (see in_order.pyx). While no
+cluster comes or goes, costs do not depend on the points before, so that results are those of visiting one point after
+the other.
+
+*Bounds.* When a proposal is computed, the cost of the second cheapest cluster, by the weight of the point, gives a
+lower bound for all clusters but the proposed one, as in Hamerly's k-means. Shifts of centers are taken off it. While no
+cluster comes or goes, a point whose own cluster is nearer than the bound stays there, and costs one distance.
 
 Letters are the paper's: of old clusters, phi is the center, gamma the weight, faded by age, and Q D the price of
 reviving them; theta is a center now, lam the price of a new cluster.
@@ -35,15 +41,17 @@ cdef extern from *:
     #define SMALLVAR_SPENT_BOUND 1e-4
     #define SMALLVAR_LARGEST_COST 1e300
     """
-    # of a bound when it was made: once shifts have left no more of it, its rounding counts and it is not used
+    # fraction of a bound as it was stored: where shifts have left no more than that, rounding counts and it is not used
     const double SPENT_BOUND "SMALLVAR_SPENT_BOUND"
-    const double LARGEST_COST "SMALLVAR_LARGEST_COST"  # of another cluster, so that the bound stays finite
+    const double LARGEST_COST "SMALLVAR_LARGEST_COST"  # of the second cheapest cluster, so that bounds are finite
 
 
 cdef struct Bounds:             # of costs in the clusters that a point is not in
-    double* lower               # n: root of (their least cost / w) plus other_shift of the point's cluster, both then
-    const double* other_shift   # of each cluster: how far any other one has moved, in all sweeps together
-    Py_ssize_t first            # the first point whose bound holds
+    # n: when the proposal was made, the root of the least of these costs / w, plus other_shift of the proposed cluster
+    # at that time: what other_shift has grown by since is taken off by subtracting it as it is now
+    double* lower
+    const double* other_shift   # of each cluster: the largest shift of any other one, added up over all sweeps
+    Py_ssize_t first_valid      # bounds of the points before this one are from before a cluster came or went
 
 
 cdef struct State:
@@ -53,7 +61,7 @@ cdef struct State:
     const double* theta         # k x d
     const Py_ssize_t* count     # of each cluster: its points
     const int* label            # n: cluster of each point, -1: none yet
-    int* proposed               # n: a cluster, or OPEN
+    int* proposed               # n: the cheapest cluster, or OPEN
     double* assigned_distance   # n: squared distance to the assigned center, at the start of the sweep
     Bounds bounds
 
@@ -61,7 +69,10 @@ cdef struct State:
 cdef void weighted_factors(
     const Clusters* clusters, const State* state, double w, double* factors
 ) noexcept nogil:
-    """Factors of ||y - c||^2 for a point of weight w: w, or w gamma / (w + gamma) for an old cluster without points."""
+    """Compute the factors of ||y - c||^2 for a point of weight w.
+
+    They are w, or w gamma / (w + gamma) for an old cluster without points.  OUT factors: k
+    """
     cdef Py_ssize_t k
     for k in range(clusters.k):
         factors[k] = w
@@ -71,15 +82,15 @@ cdef void weighted_factors(
 
 
 cdef bint stays(const State* state, Py_ssize_t i, double w, double distance) noexcept nogil:
-    """Whether bounds show that no other cluster costs point i less than its own, at this squared distance.
+    """Whether bounds show that point i stays: its cluster, at this squared distance, costs less than others and lam.
 
-    Joining another cluster costs w times offset / w + factor / w * ||y - c||^2. As factor <= w, the root of that falls
-    by no more than c has moved, which is no more than other_shift has grown since the bound was made: it is now at
-    least ``bound``. The margin is far more than the rounding of both sides.
+    Its own cluster costs w * distance. Joining another one costs w times offset / w + factor / w * ||y - c||^2. As
+    factor <= w, the root of this sum falls by no more than c has moved, which is no more than other_shift has grown
+    since the bound was made: it is now at least ``bound``. The margin is far more than the rounding of both sides.
     """
     cdef double bound = state.bounds.lower[i] - state.bounds.other_shift[state.label[i]]
     return (
-        i >= state.bounds.first
+        i >= state.bounds.first_valid
         and w * distance <= state.lam
         and bound > SPENT_BOUND * state.bounds.lower[i]
         and distance < bound * bound * (1 - DISTANCE_MARGIN)
@@ -124,8 +135,12 @@ cdef void propose(
     const Points* points, const Clusters* clusters, const Scratch* scratch, const State* state,
     Py_ssize_t start, Py_ssize_t stop, bint bounded,
 ) noexcept nogil:
-    """Propose a cluster for each of the points start..stop-1, which are all in clusters if bounds are to be used."""
+    """Propose a cluster for each of the points start..stop-1, and set the bounds of those that are computed anew.
+
+    bounded : use bounds, where all points are in clusters, and set assigned_distance
+    """
     cdef Py_ssize_t chunk, n_chunks = (stop - start + CHUNK - 1) // CHUNK
+    # 4 distances a point: with bounds most points take one, and some one to each cluster
     cdef Py_ssize_t work = (stop - start) * points.d * (4 if bounded else clusters.k)
     cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if work >= PAYS else 1)
     if loop.threads == 1:
@@ -138,7 +153,7 @@ cdef void propose(
 
 
 cdef double total(const double* values, const double* weight, Py_ssize_t n) noexcept nogil:
-    """The sum of these values, each times its weight (NULL: 1), rounded once."""
+    """The exact sum of these values, each times its weight (NULL: 1), rounded once."""
     cdef Accumulator wide
     cdef double[CHUNK] product
     cdef Py_ssize_t i, start = 0, stop
@@ -170,7 +185,7 @@ cdef class DynamicStep(InOrderSweep):
     cdef const double[::1] gamma        # n_old
     cdef const double[::1] penalty      # n_old: Q D
     cdef Py_ssize_t[::1] count          # of each cluster: its points
-    cdef double[:, ::1] theta           # capacity x d
+    cdef double[:, ::1] theta           # capacity x d: means after a sweep; clusters.columns may have newer centers
     cdef double[::1] other_shift
     cdef double[::1] assigned_distance
     cdef double[::1] lower
@@ -219,8 +234,9 @@ cdef class DynamicStep(InOrderSweep):
                 if self.converged or self.n_iter >= max_iter:
                     break
                 previous = self.objective
-                proposed = n
+                proposed = n  # by measure
             while start < n:
+                # a call of advance opens one cluster at most
                 if self.clusters.k == self.clusters.capacity:
                     self.reserve_all(2 * self.clusters.capacity)
                 with nogil:
@@ -235,7 +251,7 @@ cdef class DynamicStep(InOrderSweep):
         return self
 
     cdef void begin(self, order):
-        """Before the first sweep: no points in any cluster, and only the old ones there."""
+        """Set up the first sweep: no points in any cluster, and only the old ones there."""
         cdef Py_ssize_t k, n = self.points.n
         cdef const Py_ssize_t[::1] indices
         self.order, self.weight = order, self.row_weight
@@ -254,13 +270,13 @@ cdef class DynamicStep(InOrderSweep):
         self.assigned_distance, self.lower = np.empty(n), np.empty(n)
         self.state.label, self.state.proposed = &self.label[0], &self.proposed[0]
         self.state.assigned_distance, self.state.bounds.lower = &self.assigned_distance[0], &self.lower[0]
-        self.state.bounds.first = 0
+        self.state.bounds.first_valid = 0
         for k in range(self.state.n_old):
             self.retire(k)
         self.values, self.n_iter, self.converged, self.round_length = [], 0, False, 1
 
     cdef void reserve_all(self, Py_ssize_t capacity):
-        """Make room for more clusters, in all tables; those there are stay."""
+        """Raise the capacity for clusters, in all tables; those there are stay."""
         cdef Py_ssize_t k = self.clusters.k
         self.reserve(capacity, 1)
         count, other_shift = np.zeros(capacity, dtype=np.intp), np.zeros(capacity)
@@ -273,19 +289,19 @@ cdef class DynamicStep(InOrderSweep):
         self.state.bounds.other_shift = &self.other_shift[0]
 
     cdef int measure(self) except -1 nogil:
-        """The objective at the new means, and proposals for all points."""
+        """Compute the objective at the new means, and make proposals for all points."""
         cdef Py_ssize_t start = 0, stop
         while start < self.points.n:
             stop = min(self.points.n, start + self.points_between_checks())
             propose(&self.points, &self.clusters, &self.scratch, &self.state, start, stop, True)
             self.check_signals((stop - start) * self.points.d * (self.clusters.k + 4))
             start = stop
-        self.state.bounds.first = 0
+        self.state.bounds.first_valid = 0  # proposals for the points before it have not used bounds but set them
         self.objective = self.fixed + total(&self.assigned_distance[0], self.points.rows.weight, self.points.n)
         return 0
 
     cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t* proposed, Py_ssize_t* changes) except -1 nogil:
-        """Commit proposals up to one that changes what later points pay; returns the next point.
+        """Commit proposals up to one that changes what later points pay; returns the point that comes next.
 
         INOUT proposed : the first point that has no proposal;  changes : number of points that changed cluster
         """
@@ -299,7 +315,7 @@ cdef class DynamicStep(InOrderSweep):
                 changes[0] += 1
                 if self.commit(i, self.label[i], self.proposed[i]):
                     self.round_length = 1
-                    self.state.bounds.first = proposed[0] = i + 1
+                    self.state.bounds.first_valid = proposed[0] = i + 1
                     return i + 1
         return proposed[0]
 
@@ -308,7 +324,7 @@ cdef class DynamicStep(InOrderSweep):
         cdef Py_ssize_t j
         cdef double w
         cdef const double* y = row_at(&self.points.rows, i, self.scratch.rows)
-        cdef double* revived = self.scratch.rows  # may be y
+        cdef double* revived = self.scratch.rows  # y may be there too: each of its values is read before it is replaced
         cdef bint opens = joined == OPEN, empties = False
         if left >= 0:
             self.count[left] -= 1
@@ -321,7 +337,7 @@ cdef class DynamicStep(InOrderSweep):
         self.label[i] = joined
         move_points(&self.points.rows, i, i + 1, &left, &joined, &self.sums.table)
         if self.count[joined] == 1 and joined < self.state.n_old:
-            # it is revived, at theta = (gamma phi + w y) / (gamma + w)
+            # the point revives it, at theta = (gamma phi + w y) / (gamma + w)
             w = weight_of(&self.points.rows, i)
             for j in range(self.points.d):
                 revived[j] = (self.gamma[joined] * self.phi[joined, j] + w * y[j]) / (self.gamma[joined] + w)
@@ -332,11 +348,16 @@ cdef class DynamicStep(InOrderSweep):
         return opens or empties
 
     cdef void open_at(self, Py_ssize_t k, const double* center) noexcept nogil:
+        """Open cluster k at this center: from now on points pay ||y - center||^2 to join it."""
         self.set_center(k, center)
         self.clusters.offset[k], self.clusters.factor[k] = 0.0, 1.0
 
     cdef void retire(self, Py_ssize_t k) noexcept nogil:
-        """Cluster k has no points. If it is old, a point revives it at Q D + gamma / (1 + gamma) ||y - phi||^2."""
+        """Close cluster k, which has no points.
+
+        If it is old, a point y of weight 1 revives it at Q D + gamma / (1 + gamma) ||y - phi||^2; see weighted_factors
+        for other weights.
+        """
         if k < self.state.n_old:
             self.set_center(k, &self.phi[k, 0])
             self.clusters.offset[k] = self.penalty[k]
@@ -345,7 +366,10 @@ cdef class DynamicStep(InOrderSweep):
             self.clusters.offset[k] = HUGE_VAL
 
     cdef void move_centers(self) noexcept nogil:
-        """Means of clusters that are seen, theta = (gamma phi + sum w y) / (gamma + sum w), and how far they moved."""
+        """Move clusters that have points to their means, theta = (gamma phi + sum w y) / (gamma + sum w).
+
+        Adds their shifts to other_shift, and sets the part of the objective that does not depend on single points.
+        """
         cdef Py_ssize_t j, k, d = self.points.d, n_old = self.state.n_old, farthest = -1
         cdef double gamma, weight, difference, shift, largest = 0.0, second = 0.0
         self.fixed = 0.0
@@ -371,7 +395,7 @@ cdef class DynamicStep(InOrderSweep):
                 largest, second, farthest = shift, largest, k
             elif shift > second:
                 second = shift
-        # no center but the one that moved farthest saw another one move that far (Hamerly)
+        # the largest shift of any other center: the largest of all, but for the center that has it (Hamerly)
         largest, second = sqrt(largest), sqrt(second)
         for k in range(self.clusters.k):
             self.other_shift[k] += second if k == farthest else largest

@@ -2,9 +2,10 @@
 
 Step 4 visits one point after the other. A point's cost in a global cluster changes with the points before it only where
 one of these opens the cluster, or is the first of its data set to join it: then it falls. Proposals, the cheapest
-clusters of a round of points, are made in parallel and committed in order. After a commit by which a cluster has become
-cheaper, the next few proposals are compared with that cluster alone, and those after them are made anew. So each point
-goes where it would if nothing were done in parallel. Step 5 visits one local cluster after the other.
+clusters of a round of points, are made in parallel and committed in order (see in_order.pyx). After a commit by which a
+cluster has become cheaper, later proposals of the round for which it is cheaper are compared with that cluster alone;
+if these are more than CHUNK, the round ends after so many. So each point goes where it would if nothing were done in
+parallel. Step 5 visits one local cluster after the other.
 
 g is a data set; c and p are global clusters, p (the paper's letter) one that a point or local cluster may go to.
 """
@@ -13,7 +14,7 @@ from libc.string cimport memcmp, memcpy
 
 from smallvar._sweeps.in_order cimport (
     CHUNK,
-    LONGEST,
+    MAX_ROUND,
     POINTS,
     InOrderSweep,
     end_of_group,
@@ -39,7 +40,7 @@ import numpy as np
 cdef enum:
     NONE = -1           # no cluster; no row of sums
     BATCH = 256         # points added to the sums at a time
-    NO_CAP = 0x7fffffff  # of global clusters
+    NO_CAP = 0x7fffffff     # on the number of global clusters
 
 
 cdef class LocalSums:
@@ -48,10 +49,10 @@ cdef class LocalSums:
     cdef Sums sums
     cdef int[:, ::1] row            # data sets x capacity: the row of sums of a local cluster; NONE: there is none
     cdef list free                  # rows that were given back, whose sums are 0
-    cdef Py_ssize_t n_used          # no row from here on was ever in use
+    cdef Py_ssize_t n_used          # rows that were ever in use: those from here on are not
 
     cdef int take(self, int* row) except -1 nogil:
-        """Give a new local cluster a row."""
+        """Give a new local cluster a row, whose sums are 0.  OUT row: an entry of self.row."""
         with gil:
             if self.free:
                 row[0] = self.free.pop()
@@ -62,14 +63,14 @@ cdef class LocalSums:
         return 0
 
     cdef int give_back(self, int* row) except -1 nogil:
-        """Take the row of a local cluster without points, whose sums are 0."""
+        """Take back the row of a local cluster without points, whose sums are 0.  INOUT row: an entry of self.row."""
         with gil:
             self.free.append(row[0])
         row[0] = NONE
         return 0
 
     cdef inline void mean(self, Py_ssize_t row, double* out, Py_ssize_t step) noexcept nogil:
-        """The mean of a local cluster, its columns ``step`` apart."""
+        """Compute the mean of the local cluster that has this row.  OUT out: its d values, ``step`` apart."""
         cdef const sums_t* sums = &self.sums.table
         cdef double weight = sums_weight(sums, row)
         cdef Py_ssize_t j
@@ -77,19 +78,19 @@ cdef class LocalSums:
             out[j * step] = sums.origin[j] + sums_total(sums, row, j) / weight
 
 
-cdef struct LocalMoves:         # of a data set's local clusters in step 5, by the global clusters that they are on
-    int* target                 # where it goes; NONE: there is none
+cdef struct LocalMoves:         # of one data set in step 5; entry c, of capacity, is of its local cluster on c
+    int* target                 # the global cluster that it goes to; NONE: there is no such local cluster
     int* nearest                # the global cluster nearest to its mean; NONE: not known
     double* least               # the squared distance to that one
-    const double* no_offset     # zeros
+    const double* no_offset     # zeros, where a kernel wants offsets
 
 
-cdef struct Drop:               # of local clusters, a data set at a time
+cdef struct Drop:               # scratch of `drop`, for one data set at a time
     Py_ssize_t n_kept
     int* kept                   # the global clusters that the data set keeps, ascending
-    double* loss                # of each global cluster: what its points there would cost more without it
-    int* second                 # of each point: the nearest cluster kept beside its own; NONE: there is none
-    double* gap                 # and how much more that one costs
+    double* loss                # of each global cluster: by how much the cost of its points would rise without it
+    int* second                 # of each point: the nearest other cluster that is kept; NONE: there is none
+    double* gap                 # of each point: how much more that one costs than the assigned one
 
 
 cdef class HDPSweep(InOrderSweep):
@@ -115,13 +116,14 @@ cdef class HDPSweep(InOrderSweep):
     cdef bint is_summed                 # whether the points are in the local sums
     cdef LocalMoves moves               # in step 5
     cdef list move_arrays               # keeps its buffers alive
-    cdef Py_ssize_t end_of_local        # no data set has a local cluster from here on, but for those of now
+    cdef Py_ssize_t end_of_local        # rows of sums left from earlier sweeps are on global clusters below this
     cdef int[::1] opener                # the data set that opened a cluster; NONE: it was there, or is from elsewhere
     cdef double[::1] opener_weight      # and the weight of the point, or local cluster, at which it did
     cdef readonly Py_ssize_t n_local    # number of local clusters
     cdef readonly double error          # weighted sum of squared distances to the assigned centers
-    cdef readonly double farthest       # the largest cost of a point in the last sweep,
-    cdef readonly double split          # and of a local cluster: what decides whether they open global ones
+    # in the last sweep, what was compared with penalties to decide whether a global cluster is opened:
+    cdef readonly double farthest       # the largest cost of a point in step 4
+    cdef readonly double split          # the largest cost of a local cluster in step 5
 
     def __init__(
         self, X, order, int[::1] group, Py_ssize_t sets, double lam_local, double lam_global, layout, mean,
@@ -136,8 +138,8 @@ cdef class HDPSweep(InOrderSweep):
         self.add_global(&first[0], NONE, 0.0, 0.0)
         self.label = np.zeros(self.points.n, dtype=np.int32)
         self.previous_label = np.empty(self.points.n, dtype=np.int32)
-        self.proposed = np.empty(min(self.points.n, <Py_ssize_t> LONGEST), dtype=np.int32)
-        self.cost = np.empty(min(self.points.n, <Py_ssize_t> LONGEST))
+        self.proposed = np.empty(min(self.points.n, <Py_ssize_t> MAX_ROUND), dtype=np.int32)
+        self.cost = np.empty(min(self.points.n, <Py_ssize_t> MAX_ROUND))
         self.round_length = CHUNK
 
     def start(self, const double[:, ::1] centers, const int[::1] labels):
@@ -197,9 +199,9 @@ cdef class HDPSweep(InOrderSweep):
         while drop.n_kept > 1:
             for m in range(drop.n_kept):
                 drop.loss[drop.kept[m]] = 0.0
-            # the points of the cluster dropped last are handed on, and the losses of all others are added up anew
+            # reassign the points of the cluster dropped last, and add up the losses of all others anew
             for i in range(start, stop):
-                # what a point's second cluster is, changes only where that one or its own was dropped
+                # the second cluster of a point is another one only where it was dropped, or the assigned one was
                 if dropped == NONE or self.label[i] == dropped or drop.second[i] == dropped:
                     if self.label[i] == dropped:
                         self.reassign(i, drop.second[i])
@@ -218,14 +220,14 @@ cdef class HDPSweep(InOrderSweep):
             drop.n_kept -= 1
             for m in range(least, drop.n_kept):
                 drop.kept[m] = drop.kept[m + 1]
-        if dropped != NONE:  # a single cluster is left
+        if dropped != NONE:  # a single cluster is left, and takes the points of the one dropped last
             for i in range(start, stop):
                 self.reassign(i, drop.kept[0])
             self.remove_local(g, dropped)
         return before - drop.n_kept
 
     cdef int remove_local(self, Py_ssize_t g, Py_ssize_t c) except -1 nogil:
-        """Data set g has no points in cluster c any more, and would have to pay for it again."""
+        """Remove the local cluster of data set g on c, which has no points: the data set would pay for it again."""
         self.clusters.offset[g * self.clusters.capacity + c] = self.lam_local
         return self.local.give_back(&self.local.row[g, c])
 
@@ -245,7 +247,7 @@ cdef class HDPSweep(InOrderSweep):
     # ---- the global clusters ----------------------------------------------------------------------------------
 
     cdef void reserve_all(self, Py_ssize_t capacity):
-        """Make room for more global clusters, in all tables; those there are stay."""
+        """Raise the capacity for global clusters, in all tables; those there are stay."""
         cdef Py_ssize_t k = self.clusters.k
         cdef int[::1] target, nearest
         cdef double[::1] least, no_offset
@@ -255,7 +257,8 @@ cdef class HDPSweep(InOrderSweep):
         opener = np.full(capacity, NONE, dtype=np.int32)
         row = np.full((self.sets, capacity), NONE, dtype=np.int32)
         if k:
-            row[:, :self.local.row.shape[1]] = self.local.row  # all: begin() makes k smaller, not the labels
+            # all of them, beyond k too: after begin, rows are still on the clusters of the sweep before
+            row[:, :self.local.row.shape[1]] = self.local.row
             centers[:k], opener[:k], opener_weight[:k] = self.centers[:k], self.opener[:k], self.opener_weight[:k]
         self.centers, self.opener, self.opener_weight, self.local.row = centers, opener, opener_weight, row
         self.total.reserve(capacity)
@@ -267,7 +270,10 @@ cdef class HDPSweep(InOrderSweep):
     cdef Py_ssize_t add_global(
         self, const double* center, int opener, double opener_weight, double offset
     ) noexcept nogil:
-        """Add a global cluster, and return its number; a data set pays offset for its first point there."""
+        """Add a global cluster, which has memory, and return its number.
+
+        opener, opener_weight : see the fields;  offset : what each data set pays for its first point there
+        """
         cdef Py_ssize_t k = self.clusters.k, g
         self.clusters.k += 1
         self.set_center(k, center)
@@ -278,7 +284,7 @@ cdef class HDPSweep(InOrderSweep):
         return k
 
     cdef void replace_globals(self, const double[:, ::1] centers, Py_ssize_t capacity):
-        """Make these the global clusters, without local ones."""
+        """Make these the global clusters; every data set pays for its first point in any of them."""
         cdef Py_ssize_t k
         if centers.shape[0] > self.clusters.capacity:
             self.reserve_all(capacity)
@@ -311,7 +317,10 @@ cdef class HDPSweep(InOrderSweep):
         return not same, created
 
     cpdef Py_ssize_t visit_points(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most=NO_CAP) except -1:
-        """Step 4 for the points start..stop-1; returns the next one, before stop where clusters are more than most."""
+        """Step 4 for the points start..stop-1; returns the point that comes next.
+
+        That is before ``stop`` if memory for clusters ran out when they were more than ``most``: no more is made then.
+        """
         while start < stop:
             if self.clusters.k == self.clusters.capacity:
                 if self.clusters.k > most:
@@ -322,14 +331,14 @@ cdef class HDPSweep(InOrderSweep):
         return start
 
     cpdef int begin_locals(self) except -1:
-        """Between steps 4 and 5."""
+        """Prepare step 5: global sums are 0, and no rows are on clusters of an earlier sweep that are no more."""
         cdef Py_ssize_t g, c
         self.n_local, self.split = 0, 0.0
         with nogil:
             sums_clear(&self.total.table, 0, self.clusters.capacity)
             for g in range(self.sets if self.clusters.k < self.end_of_local else 0):
                 for c in range(self.clusters.k, self.end_of_local):
-                    if self.local.row[g, c] != NONE:  # all points have left it
+                    if self.local.row[g, c] != NONE:  # its points went to clusters below k in step 4
                         self.local.give_back(&self.local.row[g, c])
         self.end_of_local = self.clusters.k
         return 0
@@ -340,7 +349,7 @@ cdef class HDPSweep(InOrderSweep):
         with nogil:
             while start < stop:
                 end = end_of_group(&self.points, start, stop)
-                # each local cluster may open a global one
+                # each local cluster may open a global one, and there are no more of them than points
                 if self.clusters.k + min(self.clusters.k, end - start) > self.clusters.capacity:
                     with gil:
                         self.reserve_all(2 * self.clusters.capacity)
@@ -356,9 +365,10 @@ cdef class HDPSweep(InOrderSweep):
     # ---- step 4: points ---------------------------------------------------------------------------------------
 
     cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t last) except -1 nogil:
-        """Step 4 for a round of points, before the point last; returns the next point.
+        """Step 4 for a round of points, before the point last; returns the point that comes next.
 
-        Global cluster p costs w ||x - mu_p||^2, plus lam_local unless the data set has a local cluster on p.
+        Global cluster p costs w ||x - mu_p||^2, plus lam_local unless the data set has a local cluster on p. A new one
+        costs lam_local + lam_global. The round ends early where one is to be opened and there is no memory for it.
         """
         cdef Py_ssize_t stop = self.end_of_round(start, last), i = start, end, k
         cdef double* offset
@@ -381,8 +391,8 @@ cdef class HDPSweep(InOrderSweep):
             i += 1
             if opens or offset[k] != 0.0:
                 offset[k] = 0.0
-                # only cluster k has become cheaper, a new one for the points of all data sets, an old one for those of
-                # this set: the next few proposals are amended, those after them made anew
+                # only cluster k has become cheaper: a new one for all points, an old one for those of this data set.
+                # Their proposals are amended; if they are more than CHUNK, the round ends after so many of them
                 end = stop if opens else end_of_group(&self.points, i - 1, stop)
                 if end - i > CHUNK:
                     end = stop = i + CHUNK
@@ -391,7 +401,7 @@ cdef class HDPSweep(InOrderSweep):
         return stop
 
     cdef void amend(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t k, Py_ssize_t start) noexcept nogil:
-        """Proposals for the points i..stop-1 of a round that began at start, now that cluster k has become cheaper."""
+        """Amend the proposals for points i..stop-1 of the round that began at start: cluster k has become cheaper."""
         cdef double cost
         cdef const double* x
         for i in range(i, stop):
@@ -402,7 +412,7 @@ cdef class HDPSweep(InOrderSweep):
                 self.cost[i - start], self.proposed[i - start] = cost, <int> k
 
     cdef int reassign(self, Py_ssize_t i, Py_ssize_t k) except -1 nogil:
-        """Point i goes to its data set's part of cluster k; in the first sweep sums are made later, by add_set."""
+        """Move point i to the local cluster of its data set on k; before is_summed, add_set makes the sums later."""
         cdef Py_ssize_t g = self.points.group[i]
         cdef int left
         if k == self.label[i] and self.is_summed:
@@ -416,7 +426,7 @@ cdef class HDPSweep(InOrderSweep):
         return 0
 
     cdef void add_set(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-        """Add all points of a data set to its local sums, in the first sweep."""
+        """Add all points start..stop-1, of one data set, to its local sums, which are 0."""
         cdef int[BATCH] joined
         cdef const int* row = &self.local.row[self.points.group[start], 0]
         cdef Py_ssize_t m, size
@@ -432,7 +442,8 @@ cdef class HDPSweep(InOrderSweep):
     cdef int move_locals(self, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
         """Step 5 for one data set, from its sums: S_jc goes to argmin_p sum w ||x - mu_p||^2, or opens a cluster.
 
-        As sum w ||x - mu_p||^2 = sum w ||x - mean||^2 + sum w ||mean - mu_p||^2, only the last term is compared.
+        As sum w ||x - mu_p||^2 = sum w ||x - mean||^2 + sum w ||mean - mu_p||^2, only the last term is compared. Where
+        two local clusters meet on one global cluster, they become one.
         """
         cdef Py_ssize_t c, p, n_before = self.clusters.k
         cdef int g = self.points.group[start]
@@ -443,7 +454,7 @@ cdef class HDPSweep(InOrderSweep):
             target[c] = NONE
             if row[c] != NONE and self.local.sums.table.count[row[c]] > 0:
                 target[c] = <int> c
-            elif row[c] != NONE:
+            elif row[c] != NONE:  # it lost its points in step 4
                 self.local.give_back(&row[c])
         self.nearest_to_locals(row, n_before)
         for c in range(n_before):
@@ -461,7 +472,10 @@ cdef class HDPSweep(InOrderSweep):
         return 0
 
     cdef void nearest_to_locals(self, const int* row, Py_ssize_t n_before) noexcept nogil:
-        """The global clusters nearest to the means of a data set's local clusters, before any of these moves."""
+        """Find the global cluster nearest to each mean of a data set's local clusters, before any of these moves.
+
+        OUT moves.nearest, moves.least
+        """
         cdef Py_ssize_t c, j, lane, size = 0
         cdef double* x = self.scratch.rows
         cdef double[POINTS] least
@@ -519,10 +533,10 @@ cdef class HDPSweep(InOrderSweep):
         return 0
 
     cdef void relabel(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n_before) noexcept nogil:
-        """Labels of a data set's points after its local clusters have moved."""
+        """Set the labels of a data set's points after its local clusters have moved."""
         cdef Py_ssize_t i, c, p
         cdef int* target = self.moves.target
-        # a local cluster that joined another before that one's turn has moved on with it
+        # local cluster c joined p > c, which was visited later, so that both have gone to target[p]
         for c in range(n_before - 1, -1, -1):
             p = target[c]
             if c < p < n_before and target[p] != NONE:
@@ -533,7 +547,7 @@ cdef class HDPSweep(InOrderSweep):
     # ---- step 6: means ----------------------------------------------------------------------------------------
 
     cdef void move_centers(self):
-        """Step 6: means over all data sets; clusters without points are removed, the others numbered anew."""
+        """Step 6: set centers to means over all data sets; clusters without points are removed, the rest renumbered."""
         cdef Py_ssize_t k = 0, p, i, g, j, k_before = self.clusters.k
         cdef const sums_t* sums = &self.total.table
         cdef int[::1] number = np.empty(k_before, dtype=np.int32)
@@ -556,7 +570,7 @@ cdef class HDPSweep(InOrderSweep):
             self.clusters.k = k
 
     cdef void renumber_locals(self, Py_ssize_t g, const int* number, Py_ssize_t k_before, Py_ssize_t k) noexcept nogil:
-        """The local clusters of data set g, and what it pays for each of the k global clusters that are left."""
+        """Renumber the local clusters of data set g, and set what it pays for each of the k global clusters left."""
         cdef int* row = &self.local.row[g, 0]
         cdef Py_ssize_t p
         for p in range(k_before):
@@ -568,7 +582,7 @@ cdef class HDPSweep(InOrderSweep):
             self.clusters.offset[g * self.clusters.capacity + p] = 0.0 if row[p] != NONE else self.lam_local
 
     def result(self):
-        """Labels, local labels and centers, and the number and list of the global clusters that each data set uses."""
+        """Labels and local labels by row, centers, number and list of the global clusters that each data set uses."""
         cdef Py_ssize_t start = 0, stop, i, k, g, row, begin = 0, end = 0
         labels, local_labels = np.empty(self.points.n, dtype=np.int32), np.empty(self.points.n, dtype=np.int32)
         all_used, sizes = np.empty(self.n_local, dtype=np.int32), np.empty(self.sets, dtype=np.int64)
@@ -595,10 +609,10 @@ cdef class HDPSweep(InOrderSweep):
     # ---- centers that data sets elsewhere have a part in ------------------------------------------------------
 
     def begin(self, const double[:, ::1] centers, const long long[::1] sizes, const int[::1] used):
-        """Begin a sweep at these centers (IN, k x d), as often as wanted.
+        """Begin a sweep at these centers (IN, k x d); may be called again, to begin it anew.
 
         Data set g has sizes[g] local clusters (IN), on the centers ``used`` (IN), a data set after the other.
-        Labels may be any, of an earlier sweep: step 4 does not depend on them, they only say where sums have points.
+        Labels stay those of an earlier sweep: step 4 does not depend on them, they only say which sums have the points.
         """
         cdef Py_ssize_t g, m, end = 0, start = 0
         if centers.shape[1] != self.points.d or sizes.shape[0] != self.sets or np.sum(sizes) != used.shape[0]:

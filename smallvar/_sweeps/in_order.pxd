@@ -14,44 +14,45 @@ cdef extern from "_exact.h" nogil:
         POINTS "SC_POINTS"
 
 cdef enum:
-    CHUNK = 512         # points that a thread proposes clusters for at a time
-    LONGEST = 1 << 20   # points of a round, at most
-    WORK = 1 << 28      # multiply-adds between two checks for signals
+    CHUNK = 512             # points that a thread proposes clusters for at a time
+    MAX_ROUND = 1 << 20     # points of a round, at most
+    WORK = 1 << 28          # multiply-adds between two checks for signals
 
 
 cdef struct Points:     # in the order of visit
     Rows rows
     Py_ssize_t n
     Py_ssize_t d
-    const int* group    # data set of each point, or NULL
+    const int* group    # data set of each point, or NULL: points have none
 
 
 cdef struct Clusters:   # joining one costs offset + factor * ||x - center||^2
     Py_ssize_t k
-    Py_ssize_t capacity
-    double* columns     # d x capacity: the centers in columns
-    double* offset      # capacity, or data sets x capacity
-    double* factor      # capacity; or NULL: all 1
+    Py_ssize_t capacity     # clusters there is memory for
+    double* columns         # d x capacity: the centers in columns
+    double* offset          # capacity, or data sets x capacity where points have data sets
+    double* factor          # capacity; or NULL: all 1
 
 
 cdef struct Scratch:    # each thread has its own row
     int threads         # that a loop may use
     double* rows        # threads x (d x POINTS): the points that costs are computed for
-    double* costs       # threads x capacity
-    double* factors     # threads x capacity
-    Accumulator* sums          # threads: exact sums
+    double* costs       # threads x capacity: of one point in all clusters
+    double* factors     # threads x capacity: those for a point that has a weight
+    Accumulator* sums   # threads: exact sums
 
 
 cdef inline double* row_buffer(const Points* points, const Scratch* scratch, int thread) noexcept nogil:
+    """Memory of a thread for the values of points, d x POINTS."""
     return scratch.rows + thread * points.d * POINTS
 
 
 cdef inline Py_ssize_t end_of_group(const Points* points, Py_ssize_t i, Py_ssize_t stop) noexcept nogil:
     """The first point after i that is of another data set, or stop."""
-    cdef Py_ssize_t last = i + 1
-    while last < stop and points.group[last] == points.group[i]:
-        last += 1
-    return last
+    cdef Py_ssize_t end = i + 1
+    while end < stop and points.group[end] == points.group[i]:
+        end += 1
+    return end
 
 
 cdef inline double squared_distance(const double* x, const double* center, Py_ssize_t d) noexcept nogil:
@@ -76,9 +77,9 @@ cdef class InOrderSweep:
     cdef Points points
     cdef Clusters clusters
     cdef Scratch scratch
-    cdef list point_arrays              # keeps the buffers of points, and scratch.rows, alive
-    cdef list cluster_arrays            # those of clusters, and scratch.costs and factors
-    cdef int64_t[:, ::1] digits         # that of scratch.sums
+    cdef list point_arrays              # keep the buffers of points, and scratch.rows, alive
+    cdef list cluster_arrays            # likewise for clusters, scratch.costs and scratch.factors
+    cdef int64_t[:, ::1] digits         # likewise for scratch.sums
     cdef Py_ssize_t work                # multiply-adds since the last check for signals
     cdef Py_ssize_t round_length        # points of the next round, at most
 

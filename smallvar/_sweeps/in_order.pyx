@@ -3,11 +3,13 @@
 A point joins the cluster of the least cost, offset + factor * ||x - center||^2, among the clusters as it finds them:
 single points open clusters, leave them empty, or make them cheaper for later points. Between two such changes a cost
 does not depend on the points before. So for a round of points the cheapest clusters are proposed in parallel, from the
-clusters as they are; then the proposals are committed one after the other, in the order of the points. A commit that
-changes a cost ends this: the proposals after it are made anew, or amended where only one cost has changed. A proposal
-that is committed was thus made from the very costs that a visit of one point after the other would find, and results
-do not depend on the length of rounds, nor on threads. Rounds are short after a change and then double, so that not
-many more proposals are made than committed.
+clusters as they are (`propose`); then the proposals are committed one after the other, in the order of the points (in
+dynamic.pyx and hdp.pyx). A commit that changes a cost ends this: the proposals after it are made anew, or amended where
+only one cost has changed. A proposal that is committed was thus made from the very costs that a visit of one point
+after the other would find, and results do not depend on the length of rounds, nor on threads. Rounds are short after a
+change and then double, so that not many more proposals are made than committed.
+
+`assign` and `error_of` are for fixed clusters, where nothing depends on the order.
 """
 
 from cython.parallel cimport prange
@@ -26,7 +28,7 @@ from smallvar._sweeps.sums cimport (
 import numpy as np
 
 cdef enum:
-    FEW = 100           # points go side by side where (empty lanes) * (values of centers) <= FEW * (points)
+    POINT_OVERHEAD = 100    # multiply-adds that take as long as what a point costs beside them if it goes alone
 
 
 cdef void propose_chunk(
@@ -35,11 +37,12 @@ cdef void propose_chunk(
 ) noexcept nogil:
     """The part of `propose` for one chunk of the points start..stop-1.
 
-    Points of one data set go side by side, one in each lane of a vector, if they fill the lanes well enough and all
-    centers have factor 1. Else they go one by one, with centers side by side. Both give the same bits.
+    Points of one data set go side by side, one in each lane of a vector, if all centers have factor 1 and the empty
+    lanes take less time than the overhead of points that go one by one, with centers side by side. Both ways give the
+    same bits.
     """
     cdef Py_ssize_t k, lane, last, size, i = start + chunk * CHUNK
-    cdef double second
+    cdef double second  # best cost: not needed here
     cdef double least[POINTS]
     cdef double nearest[POINTS]
     cdef double* x = row_buffer(points, scratch, thread)
@@ -55,7 +58,7 @@ cdef void propose_chunk(
             offset = clusters.offset + points.group[i] * clusters.capacity
             last = end_of_group(points, i, last)
         size = last - i
-        if factor != NULL or (POINTS - size) * points.d * clusters.k > FEW * size:
+        if factor != NULL or (POINTS - size) * points.d * clusters.k > POINT_OVERHEAD * size:
             if points.rows.weight != NULL:
                 for k in range(clusters.k):
                     weights[k] = points.rows.weight[i]
@@ -77,9 +80,9 @@ cdef void propose(
     const Points* points, const Clusters* clusters, const Scratch* scratch, Py_ssize_t start, Py_ssize_t stop,
     int* label, double* cost,
 ) noexcept nogil:
-    """The cheapest cluster of each of the points start..stop-1, the first at a tie, and its cost.
+    """Find the cheapest cluster of each of the points start..stop-1, the first at a tie, and its cost.
 
-    Where points have weights, these stand in place of the factors of the clusters.
+    Where points have weights, these stand in place of the factors of the clusters: offset + w ||x - center||^2.
     OUT label, cost (stop - start,)
     """
     cdef Py_ssize_t chunk, n_chunks = (stop - start + CHUNK - 1) // CHUNK
@@ -113,9 +116,12 @@ cdef void error_chunk(
 cdef double squared_error(
     const Points* points, const Scratch* scratch, const double* centers, const int* label,
 ) noexcept nogil:
-    """Weighted sum of squared distances to the assigned centers (k x d), rounded once; scratch.sums[0] is exact."""
+    """Weighted sum of squared distances to the assigned centers (k x d), rounded once.
+
+    OUT scratch.sums[0] : the exact sum
+    """
     cdef int thread
-    # each thread adds up its chunks; exact sums depend neither on which these are nor on the order
+    # each thread adds up the chunks that it gets; sums are exact, so it does not matter which these are
     cdef Py_ssize_t chunk, n_chunks = (points.n + CHUNK - 1) // CHUNK
     cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if points.n * points.d >= PAYS else 1)
     memset(scratch.sums, 0, scratch.threads * sizeof(Accumulator))
@@ -135,6 +141,11 @@ cdef class InOrderSweep:
     """Points, clusters and scratch memory; the buffers belong to numpy arrays kept here."""
 
     cdef void attach(self, X, order, group, int threads, const double[::1] weight=None):
+        """Set the points, visited in this order (None: as they are), and make scratch memory for so many threads.
+
+        X : IN array (n, d);  order : IN array (n,), intp, or None
+        group, weight : IN arrays (n,), int32 and float64, in the order of visit, or None
+        """
         cdef const int[::1] groups
         cdef double[::1] rows
         cdef Py_ssize_t n = X.shape[0], d = X.shape[1]
@@ -149,11 +160,11 @@ cdef class InOrderSweep:
         self.point_arrays = [X, order, group, None if weight is None else weight.base, rows]
 
     cdef void reserve(self, Py_ssize_t capacity, Py_ssize_t sets):
-        """Make room for more clusters; those there are stay."""
+        """Raise the capacity for clusters, with ``sets`` rows of offsets; those there are stay."""
         cdef double[:, ::1] columns, offset
         cdef double[::1] factor, costs
         cdef Py_ssize_t k = self.clusters.k, threads = self.scratch.threads
-        # old pointers end here: nothing keeps one across this call
+        # the old buffers are freed below: no caller keeps a pointer into them across this call
         arrays = [np.zeros((self.points.d, capacity)), np.zeros((sets, capacity)), np.ones(capacity)]
         if k:
             for array, old in zip(arrays, self.cluster_arrays):
@@ -166,32 +177,34 @@ cdef class InOrderSweep:
         self.scratch.costs, self.scratch.factors = &costs[0], &costs[threads * capacity]
 
     cdef void set_center(self, Py_ssize_t k, const double* center) noexcept nogil:
+        """Set the center of cluster k in the columns that costs are computed from."""
         cdef Py_ssize_t j
         for j in range(self.points.d):
             self.clusters.columns[j * self.clusters.capacity + k] = center[j]
 
     cdef Py_ssize_t points_between_checks(self) noexcept nogil:
-        """For how many points costs are computed between two checks for signals."""
+        """How many points may be proposed for between two checks for signals."""
         return max(<Py_ssize_t> CHUNK, WORK // (self.points.d * (self.clusters.k + 4)))
 
     cdef Py_ssize_t end_of_round(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-        """Where a round that begins at this point ends, before stop; the next one will be twice as long."""
+        """End of a round that begins at point ``start``, at most ``stop``; the next round will be twice as long."""
         stop = min(stop, start + min(self.round_length, self.points_between_checks()))
-        self.round_length = min(2 * self.round_length, <Py_ssize_t> LONGEST)
+        self.round_length = min(2 * self.round_length, <Py_ssize_t> MAX_ROUND)
         return stop
 
     cdef int check_signals(self, Py_ssize_t work) except -1 nogil:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed, after some tenths of a second of work."""
+        """Raise KeyboardInterrupt if Ctrl-C was pressed; that is looked for after every WORK multiply-adds."""
         return poll_signals(&self.work, work, WORK)
 
 
 def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, int n_threads, weight=None,
            const double[::1] factor=None):
-    """The cheapest of the centers (IN, k x d) for each row of X (IN), at w ||x - c||^2 + offset of its group (IN).
+    """Number of the center that minimizes offset + w ||x - c||^2 for each row x of X, the first at a tie: int32, (n,).
 
-    group : IN array (n,), int32, rows of offset; or None: the only one
+    X : IN array (n, d);  centers : IN array (k, d)
+    offset : IN array (groups, k);  group : IN array (n,), int32: the row of offset for each row of X; or None: row 0
     weight : IN array (n,), the w; or None: 1 each
-    factor : IN array (k,), the w of the centers instead, without groups; or None
+    factor : IN array (k,), a w for each center instead, without groups and weights; or None
     """
     cdef InOrderSweep sweep = InOrderSweep()
     cdef Py_ssize_t k, start = 0, stop, n = X.shape[0]
@@ -207,7 +220,7 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
         raise ValueError(f"factor must be of {k} centers, without groups and weights")
     sweep.attach(X, None, group, n_threads, weight)
     sweep.reserve(centers.shape[0], offset.shape[0])
-    # tables that are only read are the caller's
+    # these tables are only read, so they may be the caller's
     sweep.clusters.factor = NULL if factor is None else <double*> &factor[0]
     sweep.clusters.offset = <double*> &offset[0, 0]
     sweep.clusters.k = centers.shape[0]
@@ -223,7 +236,7 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
 
 
 def error_of(X, const int[::1] labels, const double[:, ::1] centers, int n_threads, weight=None):
-    """Weighted sum of squared distances of rows of X (IN) to their centers (IN, k x d), rounded once."""
+    """Weighted sum of squared distances of rows of X (IN) to the centers (IN, k x d) of their labels, rounded once."""
     cdef InOrderSweep sweep = InOrderSweep()
     cdef double error
     if centers.shape[1] != X.shape[1] or labels.shape[0] != X.shape[0]:

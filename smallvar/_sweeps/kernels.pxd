@@ -10,6 +10,7 @@ cdef extern from "simd.h" nogil:
     const char* sv_set_names()
     enum:
         PANEL "SV_PANEL"    # centers whose values lie side by side
+        LANES_SINGLE "SV_LANES_SINGLE"  # points of a tile of floats
     const float HUGE_DISTANCE_f
     const double HUGE_DISTANCE_d
     void SV_PREFETCH(const void*)

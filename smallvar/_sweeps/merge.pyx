@@ -4,18 +4,30 @@ Merging clusters a and b, of weights w and means mu, raises the sum of weighted 
 
     w_a w_b / (w_a + w_b) ||mu_a - mu_b||^2.
 
+The cluster that a and b become is their *union*. During a call of ``merge`` a union may be merged in turn; a cluster
+that is not merged is a union of itself alone.
+
 *Partners.* Each cluster has a partner, the one that is cheapest to merge with, the lowest number at a tie; so the
-cheapest pair is a cluster and its partner. When b is merged into a, costs between other clusters stay what they are. A
-cluster can have another partner afterward only if its partner was a or b, or if the union is cheaper than its partner:
-the former search all clusters again, for the latter the costs of the union with all clusters are computed anyway.
+cheapest pair is a cluster and its partner. When b is merged into a, costs between other clusters stay what they are.
+Clusters whose partner was a or b search all clusters again. Another cluster c keeps its partner, as Ward's cost is
+reducible: with W the sum of the three weights,
 
-*Numbers.* During a call of ``merge`` clusters keep their numbers: the union has that of a < b, and b has the weight 0,
-which makes its costs infinite. In the end the unions are numbered in their order, without gaps.
+    W cost(union, c) = (w_a + w_c) cost(a, c) + (w_b + w_c) cost(b, c) - w_c cost(a, b),
 
-*Bounds.* Let e_k be the distance from the center of cluster k to that of its union U. A point of cluster k, with the
-upper bound u, is at most u + e_k away from the latter. A point of another union, with the lower bound l for all other
-clusters, is at least l - e_k away from it, for any k in U. So bounds stay valid if the center of U counts as moved by
-the least e_k in U, as after any sweep, and what e_k is above that is added to the upper bounds of the points of k.
+and where a and b are the cheapest pair, this is at least W times the cheaper of cost(a, c) and cost(b, c). Rounding may
+still make the union cheaper than the partner of c, or as cheap and of a lower number, so the two are compared: the
+costs of the union with all clusters are computed anyway, to find its own partner. Between calls of ``merge`` centers
+move, and a cluster that has moved may be cheaper for any other one: ``prepare`` compares them in the same way.
+
+*Numbers.* During a call of ``merge`` clusters keep their numbers, and the union has that of a < b. The row of b stays
+in the tables, with weight 0: rows without weight count as infinitely expensive. At the end of the call the unions are
+numbered in their order, without gaps.
+
+*Bounds.* Let e_k be the distance from the center of cluster k, as it was before the call, to that of its union U. A
+point of cluster k, with the upper bound u, is at most u + e_k away from the latter. A point of another union, with the
+lower bound l for all other clusters, is at least l - e_k away from it, for any k in U. So bounds stay valid if the
+center of U counts as moved by the least e_k in U (``shared_drift``), which the next sweep takes off the bounds as it
+does with any shift, and what e_k is above that (``extra_drift``) is added to the upper bounds of the points of k.
 
 The sweeps between mergers, sums and means are in dpmeans.pyx and nearest.pyx; how many mergers follow each other, and
 which number of clusters is best, is decided in smallvar/_selection.
@@ -26,7 +38,7 @@ from libc.math cimport HUGE_VAL
 from libc.string cimport memcpy
 
 from smallvar._sweeps.dpmeans cimport DPSweep
-from smallvar._sweeps.kernels cimport PANEL, sv_images
+from smallvar._sweeps.kernels cimport LANES_SINGLE, PANEL, sv_images
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.fast_centers cimport clear_fast_centers
 from smallvar._sweeps.rows cimport is_sparse, point, real_x
@@ -42,13 +54,12 @@ cdef extern from "_exact.h" nogil:
 
 cdef enum:
     SEEDS = 256         # centers opened before all points are compared with them
-    LANES = 16          # points of a tile
 
 cdef extern from *:
     """
     #define SMALLVAR_SLACK (1.0 + 0x1p-22)
     """
-    const double SLACK "SMALLVAR_SLACK"  # makes a float32 larger by more than its rounding
+    const double SLACK "SMALLVAR_SLACK"  # a factor: makes up for the rounding of a float32 sum
 
 
 cdef struct Clusters:       # what mergers need to know of the clusters, those merged into another one included
@@ -56,33 +67,31 @@ cdef struct Clusters:       # what mergers need to know of the clusters, those m
     Py_ssize_t d            # columns
     Py_ssize_t capacity     # clusters there is memory for
     double* mean            # capacity x d
-    double* column          # d x capacity: the means by columns, for vector instructions
+    double* columns         # d x capacity: the means in columns, for vector instructions
     double* weight          # capacity; 0: merged into another one
-    double* cost            # capacity: Ward's cost of merging with the partner
-    int* partner            # capacity
-    double* costs           # scratch, capacity of each thread: those of one cluster with all
+    int* partner            # capacity; -1: there is no other cluster
+    double* partner_cost    # capacity: Ward's cost of merging with the partner
+    double* scratch_costs   # threads x capacity: costs of merging one cluster with each of the others
 
 
 cdef void find_partner(Clusters* clusters, Py_ssize_t k, int thread) noexcept nogil:
-    """The partner of cluster k, from all others; leaves its costs with all in the scratch memory of the thread."""
+    """Find the partner of cluster k among all others; scratch_costs of the thread get its costs with them."""
     clusters.partner[k] = <int> sc_cheapest(
-        clusters.mean + k * clusters.d, clusters.d, clusters.column, clusters.capacity, clusters.k, clusters.weight, k,
-        clusters.costs + thread * clusters.capacity, &clusters.cost[k]
+        clusters.mean + k * clusters.d, clusters.d, clusters.columns, clusters.capacity, clusters.k, clusters.weight, k,
+        clusters.scratch_costs + thread * clusters.capacity, &clusters.partner_cost[k]
     )
 
 
 cdef void set_mean(Clusters* clusters, Py_ssize_t k, const double* mean) noexcept nogil:
-    """Cluster k has this mean, in both tables."""
+    """Set the mean of cluster k, in both tables."""
     cdef Py_ssize_t j
     for j in range(clusters.d):
         clusters.mean[k * clusters.d + j] = mean[j]
-        clusters.column[j * clusters.capacity + k] = mean[j]
+        clusters.columns[j * clusters.capacity + k] = mean[j]
 
 
-cdef void renumber_chunk(
-    State* state, Py_ssize_t chunk, int thread, const float* extra_drift, const int* number
-) noexcept nogil:
-    """Upper bounds and labels of a chunk's points after mergers."""
+cdef void renumber_chunk(State* state, Py_ssize_t chunk, const float* extra_drift, const int* number) noexcept nogil:
+    """Bring upper bounds and labels of a chunk's points up to date after mergers; lower bounds stay as they are."""
     cdef float* upper_bounds = state.bounds.upper_bounds
     cdef int* labels = state.points.labels
     cdef Py_ssize_t i
@@ -93,17 +102,17 @@ cdef void renumber_chunk(
 
 
 cdef void images_of_chunk(
-    const real_x* x, const State* state, Py_ssize_t chunk, float* tile, const float* W, Py_ssize_t rows, double unit,
-    double* length, float* image
+    const real_x* x, const State* state, Py_ssize_t chunk, float* tile, const float* panels, Py_ssize_t W_rows,
+    double unit, double* squares, float* image_squares
 ) noexcept nogil:
-    """Squared lengths of the residuals of a chunk's points, and of their images, in tiles of LANES points."""
-    cdef float images[LANES]
+    """Squared lengths of the residuals of a chunk's points, and of their images under W, in tiles of points."""
+    cdef float tile_squares[LANES_SINGLE]
     cdef Py_ssize_t i = chunk * CHUNK, stop = min(state.points.n, (chunk + 1) * CHUNK), m, j, size
     cdef const real_x* xi
     cdef const double* center
     cdef double residual, total
     while i < stop:
-        size = min(<Py_ssize_t> LANES, stop - i)
+        size = min(<Py_ssize_t> LANES_SINGLE, stop - i)
         for m in range(size):
             xi = point(x, &state.points.rows, i + m)
             center = state.centers.coordinates + state.points.labels[i + m] * state.points.d
@@ -111,47 +120,49 @@ cdef void images_of_chunk(
             for j in range(state.points.d):
                 residual = <double> xi[j * state.points.rows.col] - center[j]
                 total += residual * residual
-                tile[j * LANES + m] = <float> (residual * unit)
-            length[i + m] = total
-        sv_images(tile, state.points.d, W, rows, images)
+                tile[j * LANES_SINGLE + m] = <float> (residual * unit)
+            squares[i + m] = total
+        # the lanes from size on hold numbers of an earlier tile, whose images are not read
+        sv_images(tile, state.points.d, panels, W_rows, tile_squares)
         for m in range(size):
-            image[i + m] = images[m]
+            image_squares[i + m] = tile_squares[m]
         i += size
 
 
-cdef void lengths_of_chunk(const State* state, Py_ssize_t chunk, double* length) noexcept nogil:
+cdef void squares_of_chunk(const State* state, Py_ssize_t chunk, double* squares) noexcept nogil:
     """Squared lengths of the residuals of a chunk's points."""
     cdef unsigned short offsets[CHUNK]
     cdef Py_ssize_t start = chunk * CHUNK, size = min(state.points.n - start, <Py_ssize_t> CHUNK), m
     for m in range(size):
         offsets[m] = <unsigned short> m
-    state.backend.assigned_distances(state, start, offsets, size, state.points.labels + start, length + start)
+    state.backend.assigned_distances(state, start, offsets, size, state.points.labels + start, squares + start)
 
 
 cdef void residuals_of_chunk(
-    const State* state, Py_ssize_t chunk, int thread, const float* W, Py_ssize_t rows, double unit, double* length,
-    float* image
+    const State* state, Py_ssize_t chunk, int thread, const float* panels, Py_ssize_t W_rows, double unit,
+    double* squares, float* image_squares
 ) noexcept nogil:
-    """Residuals of a chunk's points: see MergeSweep.residuals; rows is 0 where there is no W."""
+    """The part of MergeSweep.residuals for one chunk; W_rows is 0 where there is no W."""
     cdef float* tile = <float*> memory_of(state, thread)
     cdef const void* x = state.points.rows.x
-    if rows == 0:
-        lengths_of_chunk(state, chunk, length)
+    if W_rows == 0:
+        squares_of_chunk(state, chunk, squares)
     elif state.points.rows.single:
-        images_of_chunk(<const float*> x, state, chunk, tile, W, rows, unit, length, image)
+        images_of_chunk(<const float*> x, state, chunk, tile, panels, W_rows, unit, squares, image_squares)
     else:
-        images_of_chunk(<const double*> x, state, chunk, tile, W, rows, unit, length, image)
+        images_of_chunk(<const double*> x, state, chunk, tile, panels, W_rows, unit, squares, image_squares)
 
 
 cdef class MergeSweep(DPSweep):
     """Sweeps over a fixed number of clusters, and mergers between them."""
 
     cdef Clusters clusters          # as they were after the last mergers, until prepare brings them up to date
-    cdef int* listed                # scratch: clusters that look for a partner
-    cdef int* union_of              # the cluster that each has become
-    cdef unsigned char* is_changed  # whether the mean or the weight is another one than before
-    cdef float* shared_drift        # of a union: least distance from the center of a cluster in it, scaled
-    cdef float* extra_drift         # of a cluster: what its distance is above that
+    cdef int* listed                # scratch: clusters whose partner is to be found among all others
+    cdef int* union_of              # the number of the union that each cluster is in, during a call of merge
+    cdef unsigned char* is_changed  # whether mean or weight differ from those after the last mergers
+    # drift, as scaled distances: from the center of a cluster to that of its union, and what no sweep has taken off yet
+    cdef float* shared_drift        # of a union: the least drift of a cluster in it
+    cdef float* extra_drift         # of a cluster: its own drift less shared_drift of its union
     cdef object merge_arrays        # the memory of all these
 
     def __init__(self, *args):
@@ -203,16 +214,16 @@ cdef class MergeSweep(DPSweep):
 
     @property
     def remap(self):
-        """Where each cluster went when ``move_centers`` last dropped empty ones; -1: nowhere."""
+        """New number of each cluster at the last renumbering, by ``move_centers`` (-1: dropped) or ``merge``."""
         return self.remap_array.copy()
 
     # ---- mergers ---------------------------------------------------------------------------------------------
 
     def merge(self, Py_ssize_t count):
-        """Merge the cheapest pair, ``count`` times over, after ``move_centers``.
+        """Merge the cheapest pair, ``count`` times over; after ``move_centers``, with no point moved since.
 
-        Cluster a becomes the union of a and b, a < b; in the end clusters are numbered without gaps. Returns the pairs,
-        (count, 2), as numbered before the call, and Ward's costs, (count,).
+        Cluster a becomes the union of a and b, a < b; in the end clusters are numbered without gaps. Returns the pairs
+        (a, b), (count, 2), as numbered before the call, and Ward's costs, (count,).
         """
         cdef Clusters* clusters = &self.clusters
         cdef Py_ssize_t k, a, b, m
@@ -221,7 +232,7 @@ cdef class MergeSweep(DPSweep):
         pair_array = np.empty((count, 2), dtype=np.intp)
         cost_array = np.empty(count)
         cdef Py_ssize_t[:, ::1] pair = pair_array
-        cdef double[::1] cost = cost_array
+        cdef double[::1] merger_cost = cost_array
         self.check_bounds()
         if count == 0:
             return pair_array, cost_array
@@ -230,11 +241,11 @@ cdef class MergeSweep(DPSweep):
             for k in range(clusters.k):
                 self.union_of[k] = <int> k
             for m in range(count):
-                a = 0  # the cheapest pair is that of the cluster with the least cost and its partner
+                a = 0  # the cheapest pair is the cluster with the least partner_cost and its partner
                 for k in range(1, clusters.k):
-                    if clusters.cost[k] < clusters.cost[a]:
+                    if clusters.partner_cost[k] < clusters.partner_cost[a]:
                         a = k
-                cost[m] = clusters.cost[a]
+                merger_cost[m] = clusters.partner_cost[a]
                 b = clusters.partner[a]
                 if b < a:
                     a, b = b, a
@@ -245,7 +256,7 @@ cdef class MergeSweep(DPSweep):
         return pair_array, cost_array
 
     cdef reserve_clusters(self):
-        """Memory for the tables of all clusters that there are; what was in them is lost if it did not suffice."""
+        """Make the tables suffice for all clusters that there are; where they grow, what was in them is lost."""
         cdef Py_ssize_t k = self.state.centers.n, d = self.state.points.d
         cdef double[::1] doubles
         cdef float[::1] floats
@@ -258,15 +269,20 @@ cdef class MergeSweep(DPSweep):
             np.zeros(3 * k, dtype=np.int32), np.zeros(k, dtype=np.uint8),
         )
         doubles, floats, ints, flags = self.merge_arrays
+        # with k = 0 clusters in the tables, take_clusters counts all as changed
         self.clusters = Clusters(
-            0, d, k, &doubles[0], &doubles[d * k], &doubles[2 * d * k], &doubles[(2 * d + 1) * k], &ints[0],
+            0, d, k, &doubles[0], &doubles[d * k], &doubles[2 * d * k], &ints[0], &doubles[(2 * d + 1) * k],
             &doubles[(2 * d + 2) * k]
         )
         self.listed, self.union_of, self.is_changed = &ints[k], &ints[2 * k], &flags[0]
         self.shared_drift, self.extra_drift = &floats[0], &floats[k]
 
     cdef prepare(self):
-        """Means, weights and partners of all clusters, as they are now."""
+        """Bring means, weights and partners of all clusters up to date with the sweep.
+
+        Clusters that have changed, or whose partner has, search all clusters. The others keep their partner, unless one
+        that has changed is cheaper.
+        """
         cdef Clusters* clusters = &self.clusters
         cdef Py_ssize_t k, n_changed, n_listed = 0
         cdef bint all_listed
@@ -275,19 +291,19 @@ cdef class MergeSweep(DPSweep):
             self.add_all()
         with nogil:
             n_changed = self.take_clusters()
-            all_listed = 4 * n_changed > clusters.k  # then it takes less time to compare all with all
+            all_listed = 4 * n_changed > clusters.k  # so many that comparing all with all takes less time
             for k in range(clusters.k):
                 if all_listed or self.is_changed[k] or self.is_changed[clusters.partner[k]]:
                     self.listed[n_listed] = <int> k
                     n_listed += 1
-            for k in range(clusters.k):  # those not listed keep their partner, if none that has changed is cheaper
-                if self.is_changed[k] and n_listed < clusters.k:
+            for k in range(clusters.k):
+                if self.is_changed[k] and n_listed < clusters.k:  # some are not listed
                     self.offer_partner(k)
             self.find_partners(n_listed)
             self.check_signals(n_listed * clusters.k)
 
     cdef Py_ssize_t take_clusters(self) noexcept nogil:
-        """Take means and weights from the sweep; returns how many have changed."""
+        """Copy means and weights from the sweep; returns how many changed: all, if there were more or fewer before."""
         cdef Clusters* clusters = &self.clusters
         cdef Py_ssize_t k, j, n_changed = 0
         cdef const double* center
@@ -307,7 +323,7 @@ cdef class MergeSweep(DPSweep):
         return n_changed
 
     cdef void find_partners(self, Py_ssize_t size) noexcept nogil:
-        """The partner of each listed cluster, from all others."""
+        """Find the partner of each of the ``size`` listed clusters among all others."""
         cdef Clusters* clusters = &self.clusters
         cdef Py_ssize_t i
         cdef ParallelLoop loop = begin_loop(size, self.n_threads if size * clusters.k * clusters.d > PAYS else 1)
@@ -320,18 +336,23 @@ cdef class MergeSweep(DPSweep):
         end_loop(&loop)
 
     cdef void offer_partner(self, Py_ssize_t k) noexcept nogil:
-        """Find the partner of cluster k, which has changed; it becomes that of clusters that it is cheapest for."""
+        """Find the partner of cluster k, which has changed, and make k the partner of those that it is cheaper for.
+
+        At a tie the lower number is the partner.
+        """
         cdef Clusters* clusters = &self.clusters
-        cdef const double* costs = clusters.costs
+        cdef const double* costs = clusters.scratch_costs
         cdef Py_ssize_t c
         find_partner(clusters, k, 0)
         for c in range(clusters.k):
-            if costs[c] < clusters.cost[c] or (costs[c] == clusters.cost[c] and k < clusters.partner[c]):
-                clusters.cost[c] = costs[c]
+            if costs[c] < clusters.partner_cost[c] or (
+                costs[c] == clusters.partner_cost[c] and k < clusters.partner[c]
+            ):
+                clusters.partner_cost[c] = costs[c]
                 clusters.partner[c] = <int> k
 
     cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-        """Cluster a becomes the union of a and b; b has no members any more."""
+        """Make cluster a the union of a and b, and b a row without weight; find the partners that this changes."""
         cdef Clusters* clusters = &self.clusters
         cdef const sums_t* sums = &self.sums.table
         cdef Py_ssize_t j, k, n_listed = 0
@@ -342,7 +363,7 @@ cdef class MergeSweep(DPSweep):
             mean[j] = sums.origin[j] + sums_total(sums, a, j) / clusters.weight[a]
         set_mean(clusters, a, mean)
         clusters.weight[b] = 0.0
-        clusters.cost[b] = HUGE_VAL
+        clusters.partner_cost[b] = HUGE_VAL
         self.union_of[b] = <int> a
         for k in range(clusters.k):
             if clusters.weight[k] > 0.0 and k != a and (clusters.partner[k] == a or clusters.partner[k] == b):
@@ -352,12 +373,13 @@ cdef class MergeSweep(DPSweep):
         self.find_partners(n_listed)
 
     cdef void end_mergers(self) noexcept nogil:
-        """The unions become the clusters of the sweep: centers, sums, labels and bounds follow."""
+        """Make the unions the clusters of the sweep: centers, sums, labels and bounds follow."""
         cdef State* state = &self.state
         cdef Py_ssize_t k, kept
-        for k in range(state.centers.n):  # ascending, and unions have lower numbers: that of the union is final by now
+        # ascending: a cluster is merged into a lower number, whose own union is final by then
+        for k in range(state.centers.n):
             self.union_of[k] = self.union_of[self.union_of[k]]
-        self.measure_drift()
+        self.measure_drift()  # from the centers and shifts that number_unions overwrites
         kept = self.number_unions()
         clear_fast_centers(state)
         self.renumber_points()
@@ -369,9 +391,10 @@ cdef class MergeSweep(DPSweep):
         self.update_tables()
 
     cdef void measure_drift(self) noexcept nogil:
-        """How far centers are from those of their unions, plus drift that no sweep has taken off the bounds yet.
+        """Set shared_drift and extra_drift, see Bounds above.
 
-        The least of a union is shared_drift, what a cluster has beside is extra_drift; see Bounds above.
+        The drift of a cluster is the distance from its center to that of its union, plus the shift of its center in the
+        last move if no sweep has taken that off the bounds yet.
         """
         cdef State* state = &self.state
         cdef Py_ssize_t k, union, d = state.points.d
@@ -391,9 +414,10 @@ cdef class MergeSweep(DPSweep):
             self.extra_drift[k] = (self.extra_drift[k] - self.shared_drift[self.union_of[k]]) * <float> SLACK
 
     cdef Py_ssize_t number_unions(self) noexcept nogil:
-        """Number the unions 0, 1, ... in their order, in all tables; ``remap`` is the number of every cluster.
+        """Number the unions 0, 1, ... in their order, in all tables; returns how many there are.
 
-        Returns how many there are.
+        OUT ``remap``: the new number of each cluster's union. Centers become those of the unions, and center_shift is
+        shared_drift.
         """
         cdef State* state = &self.state
         cdef Clusters* clusters = &self.clusters
@@ -403,34 +427,39 @@ cdef class MergeSweep(DPSweep):
                 self.remap[k] = <int> kept
                 # kept <= k, so that nothing is overwritten that is still to be read
                 clusters.weight[kept] = clusters.weight[k]
-                clusters.cost[kept] = clusters.cost[k]
+                clusters.partner_cost[kept] = clusters.partner_cost[k]
                 clusters.partner[kept] = clusters.partner[k]
                 set_mean(clusters, kept, clusters.mean + k * d)
                 sums_copy(&self.sums.table, kept, k)
                 state.bounds.center_shift[kept] = self.shared_drift[k] * <float> SLACK
                 memcpy(state.centers.coordinates + kept * d, clusters.mean + kept * d, d * sizeof(double))
                 kept += 1
-        for k in range(kept):  # a single cluster has no partner
-            clusters.partner[k] = self.remap[clusters.partner[k]] if kept > 1 else 0
+        for k in range(kept):
+            clusters.partner[k] = self.remap[clusters.partner[k]] if kept > 1 else -1
         for k in range(state.centers.n):
             self.remap[k] = self.remap[self.union_of[k]]
         return kept
 
     cdef void renumber_points(self) noexcept nogil:
-        """Upper bounds and labels of all points after mergers."""
+        """Bring upper bounds and labels of all points up to date after mergers."""
         cdef State* state = &self.state
         cdef Py_ssize_t chunk
         cdef ParallelLoop loop = begin_loop(self.n_chunks, self.threads_for(state.points.n))
         if loop.threads == 1:
             for chunk in range(self.n_chunks):
-                renumber_chunk(state, chunk, 0, self.extra_drift, self.remap)
+                renumber_chunk(state, chunk, self.extra_drift, self.remap)
         else:
             for chunk in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                renumber_chunk(state, chunk, begin_chunk(&loop), self.extra_drift, self.remap)
+                begin_chunk(&loop)
+                renumber_chunk(state, chunk, self.extra_drift, self.remap)
         end_loop(&loop)
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
-        """One thread where waking others would cost more time than it saves: most sweeps here compute few distances."""
+        """Threads for a loop over so many points; 1 where waking others would cost more time than it saves.
+
+        Between mergers bounds leave few distances to compute. So where they hold, the work of a sweep over all points
+        is taken to be the distances of the last one, instead of all distances as in NearestSweep.
+        """
         cdef Py_ssize_t c, work = 0
         if self.state.bounds.valid and points == self.state.points.n:
             for c in range(self.n_chunks):
@@ -443,41 +472,44 @@ cdef class MergeSweep(DPSweep):
     # ---- residuals -------------------------------------------------------------------------------------------
 
     def residuals(self, const float[:, ::1] W=None, double unit=1.0):
-        """Squared lengths ||x_i - mu_{z_i}||^2, (n,), and ||W (x_i - mu_{z_i}) unit||^2, (n,) in float32, or None.
+        """Squared lengths ||x_i - mu_{z_i}||^2, (n,), and of images ||W (x_i - mu_{z_i}) unit||^2, (n,), or None.
 
-        W : IN array (r, d), or None;  unit: a factor that keeps squares of residuals within float32
+        W : IN array (r, d), or None: no images;  unit: a factor that keeps squares of residuals within float32. Images
+        are computed in float32.
         """
         cdef State* state = &self.state
-        cdef Py_ssize_t rows = 0 if W is None else W.shape[0], first = 0, last, chunk
-        cdef int threads = self.n_threads if state.points.n * state.points.d * (rows + 4) > PAYS else 1
+        cdef Py_ssize_t W_rows = 0 if W is None else W.shape[0], first = 0, last, chunk
+        cdef int threads = self.n_threads if state.points.n * state.points.d * (W_rows + 4) > PAYS else 1
         cdef ParallelLoop loop
-        length_array = np.empty(state.points.n)
-        image_array = np.zeros(state.points.n if rows else 1, dtype=np.float32)
-        cdef double[::1] length = length_array
-        cdef float[::1] image = image_array
-        cdef const float[:, :, ::1] panels
-        cdef const float* of_W = NULL   # W in panels, as the kernel reads it
-        if rows and W.shape[1] != state.points.d:
+        square_array = np.empty(state.points.n)
+        image_array = np.zeros(state.points.n if W_rows else 1, dtype=np.float32)
+        cdef double[::1] squares = square_array
+        cdef float[::1] image_squares = image_array
+        cdef const float[:, :, ::1] panel_array
+        cdef const float* panels = NULL   # of rows of W, as sv_images reads them
+        if W_rows and W.shape[1] != state.points.d:
             raise ValueError(f"W must have {state.points.d} columns, got {W.shape[1]}")
-        if rows and is_sparse(&state.points.rows):
+        if W_rows and is_sparse(&state.points.rows):
             raise ValueError("images of residuals are those of dense rows; these are sparse")
-        if rows:
-            padded = np.zeros(((rows + PANEL - 1) // PANEL * PANEL, state.points.d), dtype=np.float32)
-            padded[:rows] = W
-            panels = np.ascontiguousarray(padded.reshape(-1, PANEL, state.points.d).transpose(0, 2, 1))
-            of_W = &panels[0, 0, 0]
+        if W_rows:
+            padded = np.zeros(((W_rows + PANEL - 1) // PANEL * PANEL, state.points.d), dtype=np.float32)
+            padded[:W_rows] = W
+            panel_array = np.ascontiguousarray(padded.reshape(-1, PANEL, state.points.d).transpose(0, 2, 1))
+            panels = &panel_array[0, 0, 0]
         with nogil:
             while first < self.n_chunks:
-                last = first + max(2 * self.n_threads, WORK // (CHUNK * state.points.d * (rows + 4)))
+                last = first + max(2 * self.n_threads, WORK // (CHUNK * state.points.d * (W_rows + 4)))
                 last = min(self.n_chunks, last)
                 loop = begin_loop(last - first, threads)
                 if loop.threads == 1:
                     for chunk in range(first, last):
-                        residuals_of_chunk(state, chunk, 0, of_W, rows, unit, &length[0], &image[0])
+                        residuals_of_chunk(state, chunk, 0, panels, W_rows, unit, &squares[0], &image_squares[0])
                 else:
                     for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                        residuals_of_chunk(state, chunk, begin_chunk(&loop), of_W, rows, unit, &length[0], &image[0])
+                        residuals_of_chunk(
+                            state, chunk, begin_chunk(&loop), panels, W_rows, unit, &squares[0], &image_squares[0]
+                        )
                 end_loop(&loop)
-                self.check_signals((last - first) * CHUNK * (rows + 1))
+                self.check_signals((last - first) * CHUNK * (W_rows + 1))
                 first = last
-        return length_array, image_array if rows else None
+        return square_array, image_array if W_rows else None

@@ -6,7 +6,7 @@ density that all clusters share, a Gaussian or a multivariate t, to their square
     Gaussian:  -2 log f = r2 / s2 + d log(2 pi s2)
     t, nu:     -2 log f = (nu + d) log(1 + r2 / (nu s2)) + d log(nu pi s2) - 2 log(Gamma((nu + d) / 2) / Gamma(nu / 2)).
 
-``own_covariance_distances`` are squared lengths by a covariance that each cluster has of its own.
+``own_covariance_distances`` measures residuals by a covariance matrix of each cluster instead.
 """
 
 from libc.math cimport HUGE_VAL, M_PI as pi, lgamma, log, log1p
@@ -20,19 +20,19 @@ cdef extern from *:
     """
     #define SMALLVAR_SMALLEST_UNIT 1e-300
     """
-    # a mean squared residual: the least unit that squared residuals are counted in, so that quotients are finite
+    # the unit that squared residuals are divided by is at least this, so that quotients are finite
     const double SMALLEST_UNIT "SMALLVAR_SMALLEST_UNIT"
 
 cdef enum:
-    N_SHAPES = 7
+    N_SHAPES = 7            # t densities that are tried
     SCALE_STEPS = 2         # of the fixed-point iteration for the scale, for each t density
-    OCTAVE_BITS = 5         # squared lengths are counted by 32nds of an octave
+    OCTAVE_BITS = 5         # squared lengths are counted in bins, 2^5 of them from a power of two to the next one
 
 cdef double[7] SHAPES = [200.0, 50.0, 20.0, 10.0, 6.0, 4.0, 3.0]    # degrees of freedom nu
 
 
 cdef struct Range:          # of squared residuals, after they were corrected
-    double mean_before      # before they were
+    double mean_before      # their mean before the correction
     double total            # sum of w r2
     double smallest
     double largest
@@ -41,7 +41,7 @@ cdef struct Range:          # of squared residuals, after they were corrected
 cdef Range correct_squares(
     double[::1] squares, const double[::1] weight, const int[::1] label, const double[::1] correction, double n
 ) noexcept nogil:
-    """Raise each r2 by mean(r2) * correction[label], in place: residuals from a mean are too short."""
+    """Raise each r2 by mean(r2) * correction[label], in place: residuals from a mean of the same rows are too short."""
     cdef Range out = Range(0.0, 0.0, HUGE_VAL, 0.0)
     cdef double value, total = 0.0
     cdef Py_ssize_t i
@@ -58,8 +58,8 @@ cdef Range correct_squares(
     return out
 
 
-cdef inline long long octave_part(double value) noexcept nogil:
-    """Number of the 32nd of an octave that a value >= 0 lies in: its exponent and the first bits of its fraction."""
+cdef inline long long bin_of(double value) noexcept nogil:
+    """Number of the bin that a value >= 0 lies in: its exponent and the first OCTAVE_BITS bits of its fraction."""
     cdef long long bits
     memcpy(&bits, &value, 8)
     return bits >> (52 - OCTAVE_BITS)
@@ -69,16 +69,16 @@ cdef Py_ssize_t count_squares(
     const double[::1] squares, const double[::1] weight, double unit, double n, long long low, Py_ssize_t size,
     double* share, double* mean
 ) noexcept nogil:
-    """Share of the weight, and mean of r2 / unit, of each 32nd of an octave that has any: of low..low+size-1.
+    """Compute share of the weight, and mean of r2 / unit, of the bins low..low+size-1 that have any weight.
 
-    Returns how many these are.  INOUT share, mean: size zeros.
+    Returns how many these are.  INOUT share, mean: size zeros
     """
     cdef Py_ssize_t i, b, used = 0
     cdef double value, w
     for i in range(squares.shape[0]):
         value = squares[i] / unit
         w = 1.0 if weight is None else weight[i]
-        b = octave_part(value) - low
+        b = bin_of(value) - low
         share[b] += w
         mean[b] += w * value
     for b in range(size):
@@ -90,7 +90,7 @@ cdef Py_ssize_t count_squares(
 
 
 cdef double best_t_deviance(const double* share, const double* mean, Py_ssize_t size, Py_ssize_t d) noexcept nogil:
-    """The least mean of -2 log f over t densities, for squared lengths ``mean`` with these shares of the weight."""
+    """The least mean of -2 log f over the t densities, for squared lengths ``mean`` with these shares of the weight."""
     cdef double best = HUGE_VAL, s2 = 1.0, total, nu, value
     cdef Py_ssize_t m, b
     for m in range(N_SHAPES):
@@ -118,7 +118,8 @@ def fit_residual_density(double[::1] squares, const double[::1] weight, const in
         s2 <- (nu + d) / d  mean(r2 / (nu + r2 / s2)).
 
     Returns -2 / n times the log-likelihood of the best, and whether it is a t density; infinity where r2 is not finite.
-    Lengths in the same 32nd of an octave are replaced by their mean: the result is off by about 1e-5 a row.
+    For t densities, squared lengths in the same bin (32 from a power of two to the next) are replaced by their mean:
+    the result is off by about 1e-5.
     """
     cdef Range r2
     cdef double unit, gaussian, t_density
@@ -130,10 +131,10 @@ def fit_residual_density(double[::1] squares, const double[::1] weight, const in
     if not (-HUGE_VAL < r2.mean_before < HUGE_VAL and r2.largest < HUGE_VAL and unit < HUGE_VAL):
         return HUGE_VAL, False
     gaussian = d * (log(2.0 * pi) + 1.0)
-    if r2.largest < 1.05 * d * unit:  # no tails
+    if r2.largest < 1.05 * d * unit:  # all lengths are near the mean or below: no tails, which a t density is for
         return gaussian + d * log(unit), False
-    low = octave_part(r2.smallest / unit)
-    size = octave_part(r2.largest / unit) - low + 1
+    low = bin_of(r2.smallest / unit)
+    size = bin_of(r2.largest / unit) - low + 1
     cdef double[:, ::1] table = np.zeros((2, size))
     with nogil:
         size = count_squares(squares, weight, unit, n, low, size, &table[0, 0], &table[1, 0])
@@ -143,11 +144,12 @@ def fit_residual_density(double[::1] squares, const double[::1] weight, const in
 
 def own_covariance_distances(X, const double[::1] weight, const int[::1] label, const double[:, ::1] centers,
                              double scale, double prior, double zero):
-    """Squared distances of rows to their centers, by a covariance that each cluster has of its own: for two columns.
+    """Squared Mahalanobis distances of rows to the centers of their clusters, by a covariance of each; for two columns.
 
-    Each covariance is averaged with the pooled one, as if the cluster had ``prior`` more rows of that. Returns (n,)
-    distances and (k,) determinants of the covariances of the rows times ``scale``, 0 for a line: where the one variance
-    is at most ``zero`` times the other.
+    The covariance S of a cluster is averaged with the pooled one, as if the cluster had ``prior`` more rows of that.
+    Returns r S^-1 r' of each residual r, (n,), and the determinant of each S, (k,). That is of rows times ``scale``,
+    which keeps it within float64 and does not matter for the distances. It is 0 where S is a line, with one variance at
+    most ``zero`` times the other; distances in such a cluster mean nothing.
     """
     cdef Rows rows = rows_of(X, weight, None)
     cdef Py_ssize_t i, k, n_clusters = centers.shape[0]
@@ -171,11 +173,12 @@ def own_covariance_distances(X, const double[::1] weight, const int[::1] label, 
             k, x, y = label[i], R[i, 0], R[i, 1]
             # (x y) S^-1 (x y)': the inverse has S[2], -S[1], S[0] over the determinant
             square = S[k, 2] * x * x - 2.0 * S[k, 1] * x * y + S[k, 0] * y * y
-            squares[i] = square if square > 0.0 else 0.0  # by rounding
+            squares[i] = square if square > 0.0 else 0.0  # not below 0 by rounding
     return square_array, determinant_array
 
 
 cdef inline void add_product(double* S, double w, double x, double y) noexcept nogil:
+    """Add a residual (x, y) of weight w to the sums of a cluster."""
     S[0] += w * x * x
     S[1] += w * x * y
     S[2] += w * y * y

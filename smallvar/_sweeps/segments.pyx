@@ -1,12 +1,17 @@
-"""Records cut into segments: the best states given the centers, and the best pieces without any.
+"""Records cut into segments: the best states given the centers (`viterbi`), the best pieces without any (`pieces`).
 
-Both are dynamic programming over the rows in their order: `viterbi` finds states that minimize squared distances plus a
-price for each change of state, `pieces` minimizes squared errors about means plus a price for each piece (PELT of
-Killick, Fearnhead & Eckley 2012). The costs of all rows in all states do not depend on each other and are computed in
-parallel, a block of rows at a time; the recursion then takes the rows one after the other, by one thread.
+Both are dynamic programming over the rows in their order.
 
-The record is made of sequences: rows begin[q]..begin[q + 1] - 1 are one. What changes at the first row of a sequence
-costs nothing.
+`viterbi` finds states that minimize squared distances to their centers plus a price for each change of state. A block
+of rows at a time, `compute_costs` computes the costs of all rows in all states, in parallel, as they do not depend on
+each other; then `forward` takes one row after the other, by one thread. `trace_back` reads the states from the end.
+
+`pieces` minimizes squared errors about the means of pieces plus a price for each piece, by one thread. For each row
+`evaluate` finds the best among the candidates for the row at which the last piece begins, and `prune` drops candidates
+that can be the best no more (PELT of Killick, Fearnhead & Eckley 2012).
+
+The record is made of sequences: rows begin[q]..begin[q + 1] - 1 are one. A change of state from the end of a sequence
+to the beginning of the next one costs nothing.
 """
 
 from cython.parallel cimport prange
@@ -25,17 +30,17 @@ cdef extern from "_exact.h" nogil:
     void sc_squares(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
 
 cdef enum:
-    BLOCK = 1 << 20     # costs in memory at a time
+    BLOCK = 1 << 20     # costs in memory at a time, of all states of a block of rows
     WORD = 64           # states in a word of bits
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# States, given the centers
+# States, given the centers: viterbi
 
 
 cdef struct Centers:
     Py_ssize_t k
-    Py_ssize_t width        # k, rounded up to whole vectors
+    Py_ssize_t width        # k, rounded up to whole vectors; the centers from k on are 0
     double* columns         # d x width: the centers in columns
 
 
@@ -79,14 +84,14 @@ cdef void compute_costs(
 cdef Py_ssize_t forward(
     const double* cost, Py_ssize_t k, double price, int state, double* above, uint64_t* moved
 ) noexcept nogil:
-    """One row of the Viterbi recursion; returns the cheapest state: of several ``state``, else the first.
+    """Take one row of the Viterbi recursion; returns the cheapest state (of several ``state``, else the first).
 
-    A path to state c comes from state c, at what this has cost so far, or from the cheapest state, at ``price``: its
-    cost is min(above[c], price) + cost[c] more than that of the cheapest path to the row before.
+    The cheapest path to state c comes from state c, which costs above[c] more than the cheapest path to the row before,
+    or from the state in which that one ends, at ``price``. So it costs min(above[c], price) + cost[c] more than that.
 
-    state : what this gave for the row before, -1 for the first row of a sequence
-    INOUT above (k,): what the cheapest path that ends in each state costs more than the cheapest of all
-    OUT moved: a bit for each state, set where the cheapest path comes from another state
+    state : the cheapest state of the row before, -1 for the first row of a sequence
+    INOUT above (k,): by how much the cheapest path that ends in each state costs more than the cheapest of all
+    INOUT moved: a bit for each state, 0, set where the cheapest path comes from another state
     """
     cdef Py_ssize_t c, least = 0
     cdef double before, best = HUGE_VAL
@@ -113,10 +118,11 @@ cdef Py_ssize_t forward(
 cdef void trace_back(
     Py_ssize_t begin, Py_ssize_t end, int* label, const uint64_t* moved, Py_ssize_t words
 ) noexcept nogil:
-    """Labels of a sequence, from its last row back.
+    """Set the labels of a sequence, from its last row back.
 
-    INOUT label (n,): IN the cheapest state for the rows up to each, which a path comes from where its state changes
-    moved (n, words): see `forward`
+    INOUT label (n,): IN for each row the cheapest state of the rows up to it; a path that changes state after the row
+        comes from that one.  OUT the states of the cheapest path
+    IN moved (n, words): see `forward`
     """
     cdef Py_ssize_t i = end - 1
     cdef int c = label[i]
@@ -129,10 +135,11 @@ cdef void trace_back(
 
 def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const double[:, ::1] centers, double price,
             int n_threads):
-    """The labels z that minimize the sum of w ||x - c_z||^2 plus price for each row whose state is not that before it.
+    """Labels z that minimize the sum of w ||x - c_z||^2 plus price for each row whose state is not that before it.
 
-    Of labels that cost the same: from the last row of a sequence back, a row has the state of the row after it, else
-    the cheapest of the rows up to it (of several that of the rows up to the one before, else the first).
+    Of labels that cost the same, from the last row of a sequence back: a row has the state of the row after it if that
+    is among the best, else the cheapest state of the rows up to it (of several the one that was the cheapest of the
+    rows up to the row before, else the first).
 
     X : IN array (n, d), float32 or float64, any strides;  weight : IN array (n,), or None: 1 each
     begin : IN array (m + 1,), where sequences begin, ascending from 0, and n
@@ -155,7 +162,7 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
     columns[:, :k] = centers.T
     packed.k, packed.width, packed.columns = k, width, &columns[0, 0]
     with nogil:
-        while start < n:  # label[i]: the cheapest state for the rows up to i
+        while start < n:  # until trace_back, label[i] is the cheapest state of the rows up to i
             stop = min(n, start + block)
             compute_costs(&rows, &packed, start, stop, &buffers[0, 0], &costs[0], n_threads)
             for i in range(start, stop):
@@ -171,7 +178,7 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
 
 
 cdef check_begin(const Py_ssize_t[::1] begin, Py_ssize_t n):
-    """Raise unless sequences are some, none of them empty, and all rows."""
+    """Raise ValueError unless there are sequences, none of them empty, that have all rows."""
     cdef Py_ssize_t q
     cdef bint right = begin.shape[0] > 1 and begin[0] == 0 and begin[begin.shape[0] - 1] == n
     for q in range(begin.shape[0] - 1):
@@ -181,14 +188,14 @@ cdef check_begin(const Py_ssize_t[::1] begin, Py_ssize_t n):
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Pieces
+# Pieces, without centers: pieces
 
 
-cdef struct Prefix:         # of the rows of a sequence so far
-    double* sums            # d: of w (x - origin)
-    double squares          # of w ||x - origin||^2
-    double weight           # of w
-    double least            # the least cost
+cdef struct Prefix:         # the rows of a sequence so far
+    double* sums            # d: sums of w (x - origin)
+    double squares          # sum of w ||x - origin||^2
+    double weight           # sum of w
+    double least            # the least cost of cutting them into pieces
 
 
 cdef struct Candidates:     # rows at which the last piece may begin, ascending
@@ -196,16 +203,16 @@ cdef struct Candidates:     # rows at which the last piece may begin, ascending
     Py_ssize_t capacity
     Py_ssize_t d
     Py_ssize_t* row
-    double* sums            # d x capacity: these four are the Prefix of the rows before it
+    double* sums            # d x capacity: these four are the Prefix of the rows before the candidate
     double* squares
     double* weight
     double* least
-    double* value           # the least cost of all rows so far, where the last piece begins here, without its price
+    double* value           # least cost of all rows so far if the last piece begins here, without the price of that
     double* sorted_values   # scratch of thin_out
 
 
 cdef void add_candidate(Candidates* candidates, const Prefix* prefix, Py_ssize_t row) noexcept nogil:
-    """The last piece may begin at this row, before which there are the rows of the prefix."""
+    """Add a candidate: the last piece may begin at this row, before which there are the rows of the prefix."""
     cdef Py_ssize_t j, c = candidates.size
     for j in range(candidates.d):
         candidates.sums[j * candidates.capacity + c] = prefix.sums[j]
@@ -215,7 +222,7 @@ cdef void add_candidate(Candidates* candidates, const Prefix* prefix, Py_ssize_t
 
 
 cdef void add_row(Prefix* prefix, const double* x, double w, const double* origin, Py_ssize_t d) noexcept nogil:
-    """The prefix has one row more, x of weight w; its least cost is not known yet."""
+    """Add a row x of weight w to the sums of the prefix; its least cost is not known yet."""
     cdef Py_ssize_t j
     cdef double difference, squared = 0.0
     for j in range(d):
@@ -247,7 +254,7 @@ cdef Py_ssize_t evaluate(Candidates* candidates, const Prefix* prefix) noexcept 
 
 
 cdef void keep(Candidates* candidates, Py_ssize_t to, Py_ssize_t c) noexcept nogil:
-    """Candidate c is now number to."""
+    """Copy candidate c to number ``to``."""
     cdef Py_ssize_t j
     if to == c:
         return
@@ -259,7 +266,7 @@ cdef void keep(Candidates* candidates, Py_ssize_t to, Py_ssize_t c) noexcept nog
 
 
 cdef void drop_above(Candidates* candidates, double limit) noexcept nogil:
-    """Drop candidates whose value is not below the limit."""
+    """Drop the candidates whose value is not below the limit."""
     cdef Py_ssize_t c, kept = 0
     for c in range(candidates.size):
         if candidates.value[c] < limit:
@@ -284,7 +291,7 @@ cdef void thin_out(Candidates* candidates) noexcept nogil:
     highest = candidates.sorted_values[left - 1] if left > 0 else -HUGE_VAL
     for c in range(old):
         left -= value[c] < highest
-    # left is now how many of those equal to the highest stay
+    # now ``left`` is how many of those equal to the highest stay
     for c in range(candidates.size):
         stays = c >= old or value[c] < highest
         if not stays and value[c] == highest and left > 0:
@@ -297,7 +304,7 @@ cdef void thin_out(Candidates* candidates) noexcept nogil:
 
 
 cdef void prune(Candidates* candidates, double least, Py_ssize_t most) noexcept nogil:
-    """Drop candidates that can be the best no more, once they are many, and more of them where ``most`` are left.
+    """Drop candidates that can be the best no more, once they are many, and others if ``most`` are left or more.
 
     At any later row, a piece that begins after this one costs no more than one that goes on from a candidate whose
     value is not below the least cost of the rows so far: splitting a piece does not raise squared errors.
@@ -313,7 +320,7 @@ cdef void prune(Candidates* candidates, double least, Py_ssize_t most) noexcept 
 
 def pieces(X, const Py_ssize_t[::1] begin, const double[::1] weight, const double[::1] origin, double price,
            Py_ssize_t most):
-    """Where the pieces begin that minimize their squared errors about their own means plus price for each piece.
+    """Flags of the rows at which pieces begin that minimize squared errors about their means plus price for each piece.
 
     By dynamic programming over the row at which the last piece begins, where candidates that can be the best no more
     are dropped. As long as no more than ``most`` of them are left at any row, this is the minimum; where there are
@@ -332,7 +339,7 @@ def pieces(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doubl
     if origin.shape[0] != d or not 0.0 < price < HUGE_VAL or most < 4:
         raise ValueError(f"origin must have {d} entries, price be > 0, most >= 4, got {price}, {most}")
     check_begin(begin, n)
-    cdef Py_ssize_t[::1] last = np.zeros(n, dtype=np.intp)  # where the last piece of the rows up to each begins
+    cdef Py_ssize_t[::1] last = np.zeros(n, dtype=np.intp)  # for the rows up to each, where the last piece begins
     cdef Py_ssize_t[::1] row = np.empty(capacity, dtype=np.intp)
     cdef double[:, ::1] tables = np.empty((d + 5, capacity))
     cdef double[::1] x = np.empty(d), sums = np.empty(d)
@@ -355,7 +362,7 @@ def pieces(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doubl
                 last[i], prefix.least = candidates.row[best], candidates.value[best] + price
                 prune(&candidates, prefix.least, most)
                 poll_signals(&work, (candidates.size + 8) * (d + 4), WORK)
-            # from the end of the sequence back: where the last piece begins, the one before it ends
+            # from the end of the sequence back: the piece before ends where the last one begins
             i = begin[q + 1]
             while i > begin[q]:
                 i = last[i - 1]

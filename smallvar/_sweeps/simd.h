@@ -9,18 +9,22 @@
 #include "_sets.h"
 #include "_tolerances.h"
 
-enum { SV_PANEL = 12 }; /* centers whose values lie side by side; a multiple of every block of _tile.h */
+enum {
+    SV_PANEL = 12,       /* centers whose values lie side by side; a multiple of every block of _tile.h */
+    SV_LANES_SINGLE = 16 /* points of a tile of floats, see _tile.h */
+};
 
-/* Above every real distance: data are scaled into [-1, 1] before they come here. */
+/* Above every real squared distance: data are scaled into [-1, 1] before they come here. */
 #define HUGE_DISTANCE_f 1e30f
 #define HUGE_DISTANCE_d 1e30
+#define SV_NO_LIMIT 1e15f /* a distance above every real one, whose square is still a float: BIG of state.pxd */
 
 /* One ulp or more outward, so that bounds stay bounds after float32 rounding. */
 #define SV_UP(x) ((x) * (float)SV_ROUND_UP)
 #define SV_DOWN(x) ((x) * (float)SV_ROUND_DOWN)
 
-/* The exact distances of rows to one center each, where columns are few; 0 if they are not.
- * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
+/* Exact squared distances of rows to one center each, where columns are few: returns 1, or 0 if they are not.
+ * IN rows: n pointers to d values; z: n, the center of each row; c: k x d, the centers.  OUT out: n. */
 #define SV_SQUARE(j) { const double t = (double)x[j] - y[j]; s += t * t; }
 #define SV_FEW(X, D, SQUARES)                            \
     case D:                                              \
@@ -32,16 +36,16 @@ enum { SV_PANEL = 12 }; /* centers whose values lie side by side; a multiple of 
             out[q] = s;                                  \
         }                                                \
         return 1;
-#define SV_FEW_DISTANCES(X)                                                                    \
-    ptrdiff_t q;                                                                               \
-    switch (d) {                                                                               \
-        SV_FEW(X, 1, SV_SQUARE(0))                                                             \
-        SV_FEW(X, 2, SV_SQUARE(0) SV_SQUARE(1))                                                \
-        SV_FEW(X, 3, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2))                                   \
-        SV_FEW(X, 4, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2) SV_SQUARE(3))                      \
-        SV_FEW(X, 5, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2) SV_SQUARE(3) SV_SQUARE(4))         \
+#define SV_FEW_DISTANCES(X)                                                                         \
+    ptrdiff_t q;                                                                                    \
+    switch (d) {                                                                                    \
+        SV_FEW(X, 1, SV_SQUARE(0))                                                                  \
+        SV_FEW(X, 2, SV_SQUARE(0) SV_SQUARE(1))                                                     \
+        SV_FEW(X, 3, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2))                                        \
+        SV_FEW(X, 4, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2) SV_SQUARE(3))                           \
+        SV_FEW(X, 5, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2) SV_SQUARE(3) SV_SQUARE(4))              \
         SV_FEW(X, 6, SV_SQUARE(0) SV_SQUARE(1) SV_SQUARE(2) SV_SQUARE(3) SV_SQUARE(4) SV_SQUARE(5)) \
-    }                                                                                          \
+    }                                                                                               \
     return 0;
 
 static int sv_few_distances_d(ptrdiff_t n, const double *const *rows, const int *z, const double *c, ptrdiff_t d,
@@ -56,20 +60,20 @@ static int sv_few_distances_f(ptrdiff_t n, const float *const *rows, const int *
     SV_FEW_DISTANCES(float)
 }
 
-/* Places of the ones in a list of flags, 0 or 1; returns how many there are. Without branches, which would be hard to
- * predict: eight flags make a byte, and a table has the places of its bits.  OUT place: n + 8, as up to 8 entries too
- * many are written. */
-static uint16_t sv_places[256][8];
+/* List the positions of the ones among flags, 0 or 1; returns how many there are. Without branches, which would be hard
+ * to predict: eight flags make a byte, and a table has the positions of its bits.  OUT position: n + 8, as up to 8
+ * entries too many are written. */
+static uint16_t sv_positions[256][8];
 
-SV_AT_LOAD(sv_places_at_load)
+SV_AT_LOAD(sv_positions_at_load)
 {
     int byte, bit, count;
     for (byte = 0; byte < 256; byte++)
         for (bit = count = 0; bit < 8; bit++)
-            if (byte >> bit & 1) sv_places[byte][count++] = (uint16_t)bit;
+            if (byte >> bit & 1) sv_positions[byte][count++] = (uint16_t)bit;
 }
 
-static ptrdiff_t sv_list(ptrdiff_t n, const unsigned char *flag, unsigned short *place)
+static ptrdiff_t sv_list(ptrdiff_t n, const unsigned char *flag, unsigned short *position)
 {
     ptrdiff_t i = 0, count = 0;
     for (; i + 8 <= n; i += 8) {
@@ -77,13 +81,13 @@ static ptrdiff_t sv_list(ptrdiff_t n, const unsigned char *flag, unsigned short 
         const uint64_t eight = f[0] | (uint64_t)f[1] << 8 | (uint64_t)f[2] << 16 | (uint64_t)f[3] << 24 |
                                (uint64_t)f[4] << 32 | (uint64_t)f[5] << 40 | (uint64_t)f[6] << 48 |
                                (uint64_t)f[7] << 56;
-        const uint16_t *bits = sv_places[(eight * 0x0102040810204080ULL) >> 56];
+        const uint16_t *bits = sv_positions[(eight * 0x0102040810204080ULL) >> 56];
         ptrdiff_t b;
-        for (b = 0; b < 8; b++) place[count + b] = (unsigned short)(bits[b] + i);
+        for (b = 0; b < 8; b++) position[count + b] = (unsigned short)(bits[b] + i);
         count += (ptrdiff_t)((eight * 0x0101010101010101ULL) >> 56);
     }
     for (; i < n; i++) {
-        place[count] = (unsigned short)i;
+        position[count] = (unsigned short)i;
         count += flag[i];
     }
     return count;
@@ -145,7 +149,7 @@ SV_CHOOSE(sv_gather_dd)
 #define SV_LOOKUPS _Pragma("omp simd simdlen(4)")
 #endif
 
-/* Bounds after the centers moved, and the test that lets a point pass without a distance:
+/* Bounds after the centers moved, and the test by which a point keeps its label without any distance computed:
  *     upper + shift_z < max(lower - max_other_shift_z, half_z),  and  upper + shift_z < limit
  * with z the label, half_z half the distance from center z to the nearest other one, and limit the penalty, as a
  * distance.  INOUT upper, lower.  OUT fail: 1 where the test fails. */
@@ -168,7 +172,7 @@ static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT upper, float *SV_REST
     }
 }
 
-/* The same where centers were opened in the last sweep or in this one, or where points have weights.
+/* sv_filter where centers were opened in the last sweep or in this one, or where points have weights.
  *     last_new  of a center: distance to the nearest center opened in the last sweep; by the triangle inequality lower
  *               is at most last_new_z - upper. It need not be if the only new center is a fast one (new_is_fast).
  *     new_half  of a center: half the distance to the nearest center opened in this sweep: upper < new_half_z */
@@ -188,14 +192,14 @@ static void SV_(sv_filter_opened)(ptrdiff_t n, float *SV_RESTRICT upper, float *
             lower[i] = before < lower[i] ? before : lower[i];
         }
     }
-    SV_(sv_filter)(n, upper, lower, label, shift, max_other_shift, half, weight ? 1e15f : (float)limit, fail);
+    SV_(sv_filter)(n, upper, lower, label, shift, max_other_shift, half, weight ? SV_NO_LIMIT : (float)limit, fail);
     SV_LOOKUPS
     for (i = 0; i < n; i++) fail[i] |= (unsigned char)!(upper[i] < new_half[label[i]]);
     if (weight)
         for (i = 0; i < n; i++) fail[i] |= !(weight[i] * upper[i] * upper[i] < squared);
 }
 
-/* The bound for the fast centers after these moved, and its test, upper < max(lower_fast - max_other_shift_fast_z,
+/* The lower bound of the fast centers after these moved, and its test, upper < max(lower_fast - max_other_shift_fast_z,
  * half_z), with upper as it is after sv_filter. Some fast centers may have been opened in the last sweep.
  * INOUT lower_fast, fail. */
 static void SV_(sv_filter_fast)(ptrdiff_t n, const float *SV_RESTRICT upper, float *SV_RESTRICT lower_fast,
@@ -235,11 +239,11 @@ static void SV_(sv_filter_fast)(ptrdiff_t n, const float *SV_RESTRICT upper, flo
         for (j = 0; j + V_LANES <= d; j += V_LANES) {                                              \
             V v[V_LANES];                                                                          \
             SV_UNROLL for (m = 0; m < V_LANES; m++) v[m] = TAKE(rows[l + m] + j);                  \
-            V_TRANSPOSE(v);                                                                  \
+            V_TRANSPOSE(v);                                                                        \
             SV_UNROLL for (m = 0; m < V_LANES; m++) {                                              \
                 const V t = V_MUL(V_SUB(v[m], V_SPREAD(shift[j + m])), factor);                    \
                 total = V_ADD(total, V_MUL(t, t));                                                 \
-                GIVE(tile + (j + m) * LANES + l, t);                                              \
+                GIVE(tile + (j + m) * LANES + l, t);                                               \
             }                                                                                      \
         }                                                                                          \
         V_STORE(squares + l, total);                                                               \
@@ -249,7 +253,7 @@ static void SV_(sv_filter_fast)(ptrdiff_t n, const float *SV_RESTRICT upper, flo
             for (i = j; i < d; i++) {                                                              \
                 const double t = ((double)rows[l + m][i] - shift[i]) * scale;                      \
                 s += t * t;                                                                        \
-                tile[i * LANES + l + m] = (TO)t;                                                  \
+                tile[i * LANES + l + m] = (TO)t;                                                   \
             }                                                                                      \
             squares[l + m] = s;                                                                    \
         }                                                                                          \
@@ -258,7 +262,7 @@ static void SV_(sv_filter_fast)(ptrdiff_t n, const float *SV_RESTRICT upper, flo
 static void SV_(sv_gather_ff)(const float *const *rows, ptrdiff_t d, const double *shift, double scale,
                               float *SV_RESTRICT tile, double *SV_RESTRICT squares)
 {
-    GATHER(V_LOAD_SINGLE, V_STORE_SINGLE, 16, float)
+    GATHER(V_LOAD_SINGLE, V_STORE_SINGLE, SV_LANES_SINGLE, float)
 }
 
 static void SV_(sv_gather_fd)(const float *const *rows, ptrdiff_t d, const double *shift, double scale,
@@ -270,7 +274,7 @@ static void SV_(sv_gather_fd)(const float *const *rows, ptrdiff_t d, const doubl
 static void SV_(sv_gather_df)(const double *const *rows, ptrdiff_t d, const double *shift, double scale,
                               float *SV_RESTRICT tile, double *SV_RESTRICT squares)
 {
-    GATHER(V_LOAD, V_STORE_SINGLE, 16, float)
+    GATHER(V_LOAD, V_STORE_SINGLE, SV_LANES_SINGLE, float)
 }
 
 static void SV_(sv_gather_dd)(const double *const *rows, ptrdiff_t d, const double *shift, double scale,
@@ -281,7 +285,7 @@ static void SV_(sv_gather_dd)(const double *const *rows, ptrdiff_t d, const doub
 
 #undef GATHER
 
-/* Scaled distances from squared ones, as float32 that are not below. */
+/* Upper bounds: scaled distances from squared ones, as float32 that are not below. */
 static void SV_(sv_upper)(ptrdiff_t n, const double *squared, double scale, float *out)
 {
     const V factor = V_SPREAD(scale * scale), up = V_SPREAD(SV_ROUND_UP), least = V_SPREAD(SV_SMALLEST_DISTANCE);
@@ -291,7 +295,8 @@ static void SV_(sv_upper)(ptrdiff_t n, const double *squared, double scale, floa
     for (; i < n; i++) out[i] = (float)(sqrt(squared[i] * (scale * scale)) * SV_ROUND_UP + SV_SMALLEST_DISTANCE);
 }
 
-/* Distances from squared ones, scaled already, as float32 that are not above; 0 where rounding made them negative. */
+/* Lower bounds: distances from squared ones, scaled already, as float32 that are not above; 0 where rounding made the
+ * squares negative. */
 static void SV_(sv_lower)(ptrdiff_t n, const double *squared, float *out)
 {
     const V down = V_SPREAD(SV_ROUND_DOWN), zero = V_SPREAD(0.0);
@@ -301,7 +306,7 @@ static void SV_(sv_lower)(ptrdiff_t n, const double *squared, float *out)
     for (; i < n; i++) out[i] = (float)(sqrt(squared[i] > 0.0 ? squared[i] : 0.0) * SV_ROUND_DOWN);
 }
 
-/* The test once more for points whose upper bound is exact by now:
+/* The test once more for points whose upper bound is the distance itself by now:
  *     passes     upper < max(min(lower, lower_fast), half_z)  (and, if opened in this sweep, upper < new_half_z)
  *     fast only  upper < lower: only fast centers can be nearer
  * OUT verdict: n, 0: passes, 1: fast only, 2: neither. */
@@ -314,7 +319,7 @@ static void SV_(sv_filter_again)(ptrdiff_t n, const int *SV_RESTRICT label, cons
 #pragma omp simd
     for (q = 0; q < n; q++) {
         const int z = label[q];
-        const float radius = opened ? new_half[z] : 1e15f, slow = lower[q] < radius ? lower[q] : radius;
+        const float radius = opened ? new_half[z] : SV_NO_LIMIT, slow = lower[q] < radius ? lower[q] : radius;
         float bound = lower[q] < lower_fast[q] ? lower[q] : lower_fast[q];
         bound = bound > half[z] ? bound : half[z];
         bound = bound < radius ? bound : radius;
@@ -333,35 +338,35 @@ static void SV_(sv_filter_again)(ptrdiff_t n, const int *SV_RESTRICT label, cons
 /* Squared distances of rows to one center each, within 1e-12 of the exact ones, relative, for d < 4000.
  * Several rows go side by side, because the additions of one row wait for each other. Vectors of 64 bytes would
  * leave too many columns over at the end of a row.
- * IN rows: n pointers to d values; z: n, the centers; c: k x d.  OUT out: n. */
-#define ASSIGNED_DISTANCES(X, TAKE, PREFETCHED)                                                         \
-    ptrdiff_t q = 0, j, m;                                                                         \
-    for (; q + ROWS <= n; q += ROWS) {                                                                   \
-        const X *const *x = rows + q;                                                              \
-        const double *y[ROWS];                                                                     \
-        double part[ROWS * V_LANES];                                                               \
-        FOR_ROWS(CLEAR)                                                                            \
-        for (m = 0; m < ROWS; m++) {                                                                  \
-            y[m] = c + z[q + m] * d;                                                               \
-            if (q + m + 12 < n)                                                                    \
+ * IN rows: n pointers to d values; z: n, the center of each row; c: k x d, the centers.  OUT out: n. */
+#define ASSIGNED_DISTANCES(X, TAKE, PREFETCHED)                                                              \
+    ptrdiff_t q = 0, j, m;                                                                                   \
+    for (; q + ROWS <= n; q += ROWS) {                                                                       \
+        const X *const *x = rows + q;                                                                        \
+        const double *y[ROWS];                                                                               \
+        double part[ROWS * V_LANES];                                                                         \
+        FOR_ROWS(CLEAR)                                                                                      \
+        for (m = 0; m < ROWS; m++) {                                                                         \
+            y[m] = c + z[q + m] * d;                                                                         \
+            if (q + m + 12 < n)                                                                              \
                 for (j = 0; j < d && j < 8 * PREFETCHED; j += PREFETCHED) SV_PREFETCH(rows[q + m + 12] + j); \
-        }                                                                                          \
-        for (j = 0; j + V_LANES <= d; j += V_LANES) { FOR_ROWS(TAKE) }                             \
-        FOR_ROWS(KEEP)                                                                             \
-        for (m = 0; m < ROWS; m++) {                                                                  \
-            double s = 0.0, t;                                                                     \
-            ptrdiff_t i;                                                                           \
-            for (i = j; i < d; i++) { t = (double)x[m][i] - y[m][i]; s += t * t; }                 \
-            for (i = 0; i < V_LANES; i++) s += part[m * V_LANES + i];                              \
-            out[q + m] = s;                                                                        \
-        }                                                                                          \
-    }                                                                                              \
-    for (; q < n; q++) {                                                                           \
-        const X *x = rows[q];                                                                      \
-        const double *y = c + z[q] * d;                                                            \
-        double s = 0.0, t;                                                                         \
-        for (j = 0; j < d; j++) { t = (double)x[j] - y[j]; s += t * t; }                           \
-        out[q] = s;                                                                                \
+        }                                                                                                    \
+        for (j = 0; j + V_LANES <= d; j += V_LANES) { FOR_ROWS(TAKE) }                                       \
+        FOR_ROWS(KEEP)                                                                                       \
+        for (m = 0; m < ROWS; m++) {                                                                         \
+            double s = 0.0, t;                                                                               \
+            ptrdiff_t i;                                                                                     \
+            for (i = j; i < d; i++) { t = (double)x[m][i] - y[m][i]; s += t * t; }                           \
+            for (i = 0; i < V_LANES; i++) s += part[m * V_LANES + i];                                        \
+            out[q + m] = s;                                                                                  \
+        }                                                                                                    \
+    }                                                                                                        \
+    for (; q < n; q++) {                                                                                     \
+        const X *x = rows[q];                                                                                \
+        const double *y = c + z[q] * d;                                                                      \
+        double s = 0.0, t;                                                                                   \
+        for (j = 0; j < d; j++) { t = (double)x[j] - y[j]; s += t * t; }                                     \
+        out[q] = s;                                                                                          \
     }
 #if SV_X86 && SV_BYTES == 16 /* there are 16 registers, and each row takes two */
 #define ROWS 4

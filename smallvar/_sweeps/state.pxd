@@ -55,8 +55,8 @@ cdef struct FastCenters:        # the few centers that move far and have a lower
     int* indices                # n
     unsigned char* is_fast      # of every center
     Packed packed
-    bint has_new                # the last sweep opened one center (open_farthest), and it is fast: only
-                                # lower_bounds_fast is reduced for it
+    # the last sweep opened one center (open_farthest), and it is fast: only lower_bounds_fast is reduced for it
+    bint has_new
 
 
 cdef struct Bounds:
@@ -107,8 +107,8 @@ cdef struct Scratch:            # memory of each thread, on cache lines of its o
     Py_ssize_t batch            # points in a batch
 
 
-# Three units: of distances in a batch, ``assigned`` is squared, in the units of the data; what is approximate is squared
-# times scale squared; bounds are distances times scale, as float32.
+# Three units: of distances in a batch, ``assigned`` is squared, in the units of the data; what is approximate is
+# squared times scale squared; bounds are distances times scale, as float32.
 cdef struct Batch:              # points whose distances to many centers are approximated together
     Py_ssize_t size
     Py_ssize_t points[BATCH]    # which ones these are

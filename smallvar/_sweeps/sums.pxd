@@ -33,12 +33,15 @@ cdef extern from "_sums.h" nogil:
 
 
 cdef enum:
-    MAX_SUM_THREADS = 64     # most threads that add up at the same time, each into sums of its own
+    MAX_SUM_THREADS = 64        # most threads that add up at the same time, each into sums of its own
 
 
 cdef inline double sums_length(const sums_t* sums, Py_ssize_t k) noexcept nogil:
-    """The length of the sum of w x of cluster k, about 0; squares of light rows would vanish without a unit."""
-    cdef double mean, squares = 0.0, unit = ldexp(1.0, ilogb(sums_weight(sums, k)))    # changes no bit
+    """Length of the sum of w x of cluster k, where the origin is 0.
+
+    The sum is divided by a power of two near the weight, as squares of light rows would underflow.
+    """
+    cdef double mean, squares = 0.0, unit = ldexp(1.0, ilogb(sums_weight(sums, k)))
     cdef Py_ssize_t j
     for j in range(sums.d):
         mean = sums_total(sums, k, j) / unit
@@ -50,7 +53,7 @@ cdef inline void move_rows(
     const Rows* r, Py_ssize_t size, const Py_ssize_t* at, const int* left, const int* joined, const double* weight,
     const sums_t* sums
 ) noexcept nogil:
-    """The rows that begin at these elements go from clusters left (NULL: from nowhere) to clusters joined."""
+    """Move the rows that begin at these elements from clusters left (NULL: from none) to clusters joined; -1: none."""
     if r.single:
         sums_move_f(<const float*> r.x, r.col, size, at, left, joined, weight, sums)
     else:
@@ -58,7 +61,7 @@ cdef inline void move_rows(
 
 
 cdef inline void move_entries(const Rows* r, Py_ssize_t i, int k, double sign, const sums_t* sums) noexcept nogil:
-    """Sparse point i joins cluster k (sign 1), or leaves it (-1); not if its weight is 0, or k is -1."""
+    """Add sparse point i to cluster k (sign 1), or take it out (-1); nothing is done if k is -1 or its weight is 0."""
     cdef Py_ssize_t stop, m = entries_of(r, i, &stop)
     cdef double w = sign * weight_of(r, i)
     if w == 0.0 or k < 0:
@@ -79,9 +82,9 @@ cdef struct Accumulator:    # an exact sum, see _sums.h
 
 
 cdef class Sums:
-    cdef sums_t table
+    cdef sums_t table                   # for the functions of _sums.h; its pointers are into arrays and layout
     cdef readonly object layout
-    cdef object arrays              # cells (capacity, bins, d + 1) and counts (capacity,)
+    cdef object arrays                  # cells (capacity, bins, d + 1) and counts (capacity,)
     cdef readonly Py_ssize_t capacity   # clusters there is memory for
 
     cpdef reserve(self, Py_ssize_t k)

@@ -3,7 +3,11 @@
 A sum of float64 numbers is exact as long as all of them are multiples of one power of two, the *grain*, and the sum
 stays below 2^53 grains. So each w (x - origin) is cut into two pieces (three or more where the data need it), the first
 a multiple of a coarse grain, the second of a grain 2^width finer, and each is added to a sum of its own, a *bin*. What
-is left of a number after that, at most 2^-50 times the largest of its column, is dropped, whatever the other numbers.
+is left of a number after that is dropped. It does not depend on the other numbers, and is
+
+- at most 2^-50 times the largest number of the column, for every number;
+- at most 2^-50 times the number itself, but for a share ``rare`` of the rows, whose numbers may be too small for that.
+
 ``Layout`` chooses origin, grains and bins for the rows of a fit, ``Sums`` adds rows up, ``Stream`` goes on over batches
 whose bins differ, and ``exact_total`` adds any numbers. The equations are in _sums.h.
 """
@@ -34,18 +38,18 @@ cdef extern from "_sums.h" nogil:
     void sums_range_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, double*, double*)
     void sums_small_f(const float*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
-    void accumulator_add_one(int64_t*, Py_ssize_t, double)
     void sums_small_d(const double*, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*,
                       const double*, double*)
+    void accumulator_add_one(int64_t*, Py_ssize_t, double)
 
 cdef enum:
     CHUNK_ELEMENTS = 1 << 16    # elements read at a time by one thread
     CHUNKS_AT_ONCE = 256        # chunks between two checks for signals
-    BLOCK = 256         # rows handed to the sums at a time
-    KEEP = 50           # bits that are kept of a number,
-    FEW = 128           # except in one row of so many, where the caller gives no other share
-    WIDEST = 40         # most bits of a bin
-    MOST_BINS = 64
+    BLOCK = 256                 # rows handed to the sums at a time
+    KEPT_BITS = 50              # bits that are kept of a number,
+    RARE_ONE_IN = 128           # except in one row of so many, where the caller gives no other share
+    MAX_WIDTH = 40              # most bits of a bin
+    MAX_BINS = 64
 
 cdef extern from *:
     """
@@ -68,13 +72,14 @@ cdef inline Py_ssize_t rows_of_chunk(Py_ssize_t d) noexcept nogil:
 
 
 cdef inline Py_ssize_t chunks_of(const Rows* r) noexcept nogil:
+    """How many chunks the rows make."""
     return (r.n + rows_of_chunk(r.d) - 1) // rows_of_chunk(r.d)
 
 
 cdef void range_of_chunk(
     const Rows* r, const real_x* x, Py_ssize_t chunk, int thread, real_x* low, real_x* high
 ) noexcept nogil:
-    """Take the values of a chunk into the least and greatest values that this thread has seen, d of each a thread."""
+    """Update the least and greatest values of columns by those of a chunk.  INOUT low, high: threads x d."""
     cdef Py_ssize_t start = chunk * rows_of_chunk(r.d), size = min(rows_of_chunk(r.d), r.n - start)
     cdef const double* w = NULL if r.weight == NULL else r.weight + start
     x, low, high = x + start * r.row, low + thread * r.d, high + thread * r.d
@@ -87,7 +92,7 @@ cdef void range_of_chunk(
 cdef void count_small_of_chunk(
     const Rows* r, Py_ssize_t chunk, int thread, const double* origin, const double* limit, double* count
 ) noexcept nogil:
-    """Add the small values of a chunk (see count_small) to the numbers that this thread has counted, d a thread."""
+    """Add how many small values each column of a chunk has, see count_small.  INOUT count: threads x d."""
     cdef Py_ssize_t start = chunk * rows_of_chunk(r.d), size = min(rows_of_chunk(r.d), r.n - start)
     cdef const double* w = NULL if r.weight == NULL else r.weight + start
     count = count + thread * r.d
@@ -106,7 +111,10 @@ cdef void add_chunk(const Rows* r, Py_ssize_t chunk, int thread, const int* labe
 cdef void move_points(
     const Rows* r, Py_ssize_t start, Py_ssize_t stop, const int* left, const int* joined, const sums_t* sums
 ) noexcept nogil:
-    """Points start..stop-1 go from clusters left (NULL: from nowhere) to clusters joined, one entry a point."""
+    """Move points start..stop-1 from clusters left to clusters joined, one entry a point.
+
+    -1 is no cluster, as for a point that is not in any sums yet; left may be NULL: -1 for all.
+    """
     cdef Py_ssize_t[BLOCK] at
     cdef Py_ssize_t done = 0, m, size
     if is_sparse(r):
@@ -129,7 +137,10 @@ cdef void move_points(
 
 
 def widened(X, weight):
-    """Contiguous rows joined to fewer, wider ones, for the loops over columns; and how many rows make one."""
+    """Contiguous rows joined to fewer, wider ones, and how many rows make one.
+
+    Loops over few columns would not fill vectors. Rows that are left over at the end are not in the wider ones.
+    """
     n, d = X.shape
     times = 32 // d
     if times < 2 or n < times or weight is not None or not X.flags.c_contiguous:
@@ -161,7 +172,7 @@ def column_range(X, weight, int n_threads):
 
 
 cdef range_of_entries(X, const double[::1] weight):
-    """Column range of sparse rows: what is not stored is 0."""
+    """column_range of sparse rows: what is not stored is 0."""
     cdef Rows r = rows_of(X, weight, None)
     cdef double[::1] low = np.full(r.d, np.inf), high = np.full(r.d, -np.inf)
     cdef Py_ssize_t[::1] count = np.zeros(r.d, dtype=np.intp)
@@ -187,7 +198,7 @@ cdef range_of_entries(X, const double[::1] weight):
 
 
 cdef tuple range_of_rows(const Rows* rows, const real_x* x, int n_threads):
-    """Column range of dense rows."""
+    """column_range of dense rows."""
     cdef int threads = n_threads if 8 * rows.n * rows.d > PAYS else 1
     cdef Py_ssize_t n_chunks = chunks_of(rows), first = 0, last, chunk, work = 0
     cdef ParallelLoop loop
@@ -213,7 +224,7 @@ cdef tuple range_of_rows(const Rows* rows, const real_x* x, int n_threads):
 def cluster_range(const real_x[:, :] X, const int[::1] label, Py_ssize_t k):
     """Least and greatest value of each cluster in each column, (k, d); infinite where there are no members.
 
-    label : IN array (n,); -1: in none
+    label : IN array (n,); -1: in no cluster
     """
     cdef Py_ssize_t i, j, c, d = X.shape[1]
     cdef real_x x
@@ -291,7 +302,7 @@ cdef small_of_rows(X, const double[::1] weight, const double[::1] origin, const 
 
 
 def power_above(values):
-    """The least power of two that is not below each value, 0 for 0."""
+    """The least power of two that is not below each value (IN array, >= 0); 0 for 0."""
     fraction, exponent = np.frexp(values)
     return np.where(fraction > 0.0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)
 
@@ -324,8 +335,9 @@ class Layout:
     """The bins in which the rows of some data are summed; it depends on the set of rows, not on their order.
 
     ``unit`` (d + 1,), powers of two, bound each column's w |x - origin|, and the weights. ``bins`` bins of ``width``
-    bits keep 50 bits of every number, except in a share ``rare`` of the rows of a column, which may lie too near to
-    its origin. ``magic`` (bins, d + 1) are the numbers that cut off the pieces, see _sums.h.
+    bits keep 50 bits of the largest numbers of a column, and 50 bits of every number except in a share ``rare`` of the
+    rows, which may lie too near to the origin (in more of them where that takes more than MAX_BINS bins). ``magic``
+    (bins, d + 1) are the numbers that cut off the pieces, see _sums.h.
 
     X : IN array (n, d), float32 or float64, or sparse rows;  weight : IN array (n,) or None
     origin : IN array (d,), or None: a round point near the data. Of sparse rows it is 0 in every column in which a row
@@ -333,7 +345,7 @@ class Layout:
     low, high : IN arrays (d,), the column_range of X and weight, where it is known
     """
 
-    def __init__(self, X, weight, n_threads, *, origin=None, low=None, high=None, rare=1.0 / FEW):
+    def __init__(self, X, weight, n_threads, *, origin=None, low=None, high=None, rare=1.0 / RARE_ONE_IN):
         if low is None:
             low, high = column_range(X, weight, n_threads)
         n, extremes = X.shape[0], None
@@ -344,7 +356,7 @@ class Layout:
                      lambda origin, limit: count_small(X, weight, origin, limit, n_threads))
 
     @classmethod
-    def of_statistics(cls, low, high, n, extremes, count, *, origin=None, rare=1.0 / FEW):
+    def of_statistics(cls, low, high, n, extremes, count, *, origin=None, rare=1.0 / RARE_ONE_IN):
         """A layout from what is known of all rows of positive weight, wherever they are.
 
         low, high : their column_range;  n : how many there are
@@ -356,12 +368,13 @@ class Layout:
         return layout
 
     def _choose(self, low, high, origin, n, extremes, rare, count):
+        """Set origin, unit, width, bins and magic, see of_statistics."""
         self.low, self.high = low, high
         self.origin = round_origin(low, high) if origin is None else np.ascontiguousarray(origin, dtype=np.float64)
         self.weighted = extremes is not None
         reach = power_above(np.maximum(np.abs(high - self.origin), np.abs(low - self.origin)))
-        top, bits = 1.0, KEEP
-        if self.weighted:  # the lightest row, too, keeps its bits
+        top, bits = 1.0, KEPT_BITS
+        if self.weighted:  # the lightest row keeps as many bits as the heaviest
             top = float(power_above(extremes[1]))
             bits += int(np.ceil(np.log2(top) - np.log2(extremes[0])))
         with np.errstate(over="ignore"):
@@ -369,9 +382,9 @@ class Layout:
         if not self.unit.max() < LARGEST_TERM:
             raise ValueError("X must stay below 1e300 in size, times sample_weight, got rows whose sums leave float64")
         # n pieces, each at most 2^width grains in size, stay below 2^53 of them
-        self.width = max(1, min(WIDEST, 52 - (n - 1).bit_length()))
+        self.width = max(1, min(MAX_WIDTH, 52 - (n - 1).bit_length()))
         self.bins = max(2, (bits + self.width - 1) // self.width)
-        while self.bins < MOST_BINS:  # a number below the limit loses some of its 50 bits
+        while self.bins < MAX_BINS:  # a number below the limit loses some of its 50 bits
             limit = np.ldexp(reach, bits - self.bins * self.width)
             if count(self.origin, limit).max() <= rare * n:
                 break
@@ -380,20 +393,20 @@ class Layout:
         self.magic = np.ldexp(1.5 * grain, 52)
 
     def center(self, X, weight, n_threads):
-        """The mean of these rows, and their weight."""
+        """Mean of these rows, and their weight."""
         sums = Sums(self, 1)
         sums.add(X, np.zeros(X.shape[0], dtype=np.int32), weight, n_threads)
         return sums.center(0)
 
     def mean(self, X, weight, n_threads):
-        """The mean of these rows."""
+        """Mean of these rows."""
         return self.center(X, weight, n_threads)[0]
 
 
 cdef class Sums:
-    """Sums of w (x - origin), of w, and the numbers of members, of clusters of rows.
+    """Sums of w (x - origin) and of w, and numbers of members, of clusters of rows.
 
-    layout : a Layout, the bins;  k : clusters there is memory for
+    layout : a Layout, the bins;  k : clusters there is memory for at first
     """
 
     def __init__(self, layout, Py_ssize_t k):
@@ -405,7 +418,7 @@ cdef class Sums:
         self.reserve(k)
 
     cpdef reserve(self, Py_ssize_t k):
-        """Make the memory suffice for k clusters; those that are there stay."""
+        """Make the memory suffice for k clusters; those that are there stay, and new memory is 0."""
         cdef double[:, :, ::1] cell
         cdef double[::1] count
         if k <= self.capacity:
@@ -420,7 +433,7 @@ cdef class Sums:
         self.arrays, self.capacity = arrays, size
 
     def add(self, X, const int[::1] label, const double[::1] weight, int n_threads=1):
-        """Rows X (n, d) of these weights (n,) or None join the clusters label (n,)."""
+        """Add rows X (n, d) of these weights, (n,) or None, to the clusters label, (n,); -1: to none."""
         cdef Rows rows = rows_of(X, weight, None)
         cdef Py_ssize_t n_chunks = chunks_of(&rows), first = 0, last, chunk, work = 0
         cdef int t, threads = 1
@@ -450,14 +463,14 @@ cdef class Sums:
             self.merge(other)
 
     def move(self, X, const int[::1] label, const int[::1] to, const double[::1] weight):
-        """Rows X (n, d) go from the clusters label (n,) to other ones; -1: nowhere."""
+        """Move rows X (n, d) from the clusters label, (n,), to clusters ``to``, (n,); -1: no cluster."""
         self._check(X.shape[1], X.shape[0], label, weight)
         self._check(X.shape[1], X.shape[0], to, weight)
         cdef Rows rows = rows_of(X, weight, None)
         move_points(&rows, 0, rows.n, &label[0], &to[0], &self.table)
 
     def move_row(self, const double[::1] x, double w, int left, int joined):
-        """One row of weight w goes from a cluster to another one; the numbers of these are not checked."""
+        """Move one row of weight w from a cluster to another one; -1: no cluster. The numbers are not checked."""
         cdef Py_ssize_t at = 0
         sums_move_d(&x[0], 1, 1, &at, &left, &joined, &w, &self.table)
 
@@ -470,7 +483,7 @@ cdef class Sums:
             raise ValueError(f"label must be >= -1 and < {self.capacity}")
 
     def merge(self, Sums other):
-        """Every cluster takes in the members of the cluster of the same number in ``other``, of the same layout."""
+        """Add to each cluster the members of the cluster of the same number in ``other``, of the same layout."""
         cdef Py_ssize_t k
         if other.layout is not self.layout and not (
             np.array_equal(other.layout.magic, self.layout.magic)
@@ -484,7 +497,7 @@ cdef class Sums:
 
     @property
     def cells(self):
-        """The bins, (capacity, bins, d + 1), the last column for the weights: not a copy."""
+        """What is in the bins, (capacity, bins, d + 1), the last column for the weights: not a copy."""
         return self.arrays[0]
 
     @property
@@ -518,12 +531,12 @@ cdef class Sums:
         return np.asarray(mean), weight
 
     def unite(self, Py_ssize_t a, Py_ssize_t b):
-        """Cluster a takes in all members of cluster b, which is left without any."""
+        """Add all members of cluster b to cluster a; b is left without any."""
         sums_unite(&self.table, a, &self.table, b)
         sums_clear(&self.table, b, b + 1)
 
     def keep(self, kept):
-        """The clusters of these numbers, ascending, become 0, 1, ...; the others are forgotten."""
+        """Keep the clusters of these numbers, ascending, as 0, 1, ..., and remove the others."""
         cdef Py_ssize_t c = 0, k
         for k in kept:
             sums_copy(&self.table, c, k)
@@ -543,10 +556,10 @@ cdef class Sums:
 
 
 class Stream:
-    """Sums of w x and of w of clusters over all batches there ever were, exactly.
+    """Exact sums of w x and of w of clusters, over all batches so far.
 
-    ``digits`` (k, d + 1, size) are those of accumulators, see _sums.h, from the digit ``first`` on. A batch that has
-    larger or finer numbers than those before adds digits on either side.
+    ``digits`` (k, d + 1, size) are those of accumulators from the digit ``first`` on, where digit q counts
+    2^(32 q - 1075), see _sums.h. A batch that has larger or finer numbers than those before adds digits on either side.
     """
 
     def __init__(self, digits, first):
@@ -554,7 +567,7 @@ class Stream:
 
     @classmethod
     def of(cls, centers, weights):
-        """Begin as if each cluster had had one row, of its weight, at its center; none where that is 0."""
+        """A stream in which each cluster has had one row, of its weight, at its center; none where that is 0."""
         stream = cls(np.zeros((0, centers.shape[1] + 1, 0), dtype=np.int64), 0)
         used = np.flatnonzero(weights > 0.0)
         if len(used) == 0:
@@ -565,16 +578,17 @@ class Stream:
         return stream.with_batch(sums, len(centers))
 
     def with_batch(self, Sums sums, Py_ssize_t k):
-        """A new object: the first k clusters, some of them new, with the members that a batch adds."""
-        cdef Py_ssize_t c, first = self.first, size = self.digits.shape[2], last
+        """A new stream: the first k clusters, some of them new, with the members that the sums of a batch add."""
+        cdef Py_ssize_t first = self.first, size = self.digits.shape[2], lowest, last
         if sums is not None:
+            # digits from that of the finest grain to that of the largest sum
             unit = sums.layout.unit[sums.layout.unit > 0.0]
-            low = int(np.log2(unit.min())) - sums.layout.width * sums.layout.bins
+            finest = int(np.log2(unit.min())) - sums.layout.width * sums.layout.bins
             last = (int(np.log2(unit.max())) + 64 + 1075) // 32 + 1  # for up to 2^64 rows
-            c = max(0, low + 1075) // 32
+            lowest = max(0, finest + 1075) // 32
             if size:
-                c, last = min(c, first), max(last, first + size - 1)
-            first, size = c, last - c + 1
+                lowest, last = min(lowest, first), max(last, first + size - 1)
+            first, size = lowest, last - lowest + 1
         digits = np.zeros((k, self.digits.shape[1], size), dtype=np.int64)
         kept = self.digits[:k]
         if kept.size:
@@ -584,7 +598,7 @@ class Stream:
         return Stream(digits, first)
 
     def only(self, kept):
-        """A new object with the clusters for which ``kept`` is true."""
+        """A new stream with the clusters that ``kept`` selects: a mask, a slice or numbers."""
         return Stream(self.digits[kept], self.first)
 
     def __len__(self):
@@ -597,7 +611,7 @@ class Stream:
 
 
 cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
-    """Add what the bins hold. Carries are left to read_digits: digits hold 2^28 batches without carries."""
+    """Add what the bins of a batch hold. Carries are left to read_digits: digits hold 2^28 batches without carries."""
     cdef Py_ssize_t k, j, b, stride = sums.table.d + 1
     cdef const double* cell
     for k in range(min(digits.shape[0], sums.capacity)):
@@ -612,6 +626,7 @@ cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
 
 
 cdef read_digits(int64_t[:, :, ::1] digits, Py_ssize_t first, const Py_ssize_t[::1] clusters):
+    """Sums of these clusters, (m, d + 1), each rounded once."""
     cdef Py_ssize_t m, j
     cdef double[:, ::1] out = np.empty((clusters.shape[0], digits.shape[1]))
     for m in range(clusters.shape[0]):

@@ -110,7 +110,7 @@ cdef struct Round:              # new rows of Z for consecutive tiles; tile 0 is
     Py_ssize_t n_tiles          # of the next round of BP-means
     unsigned char* old_bits     # tiles x capacity x LANES: the rows of Z before the round
     unsigned char* changed      # of each tile: mask of the lanes whose rows changed
-    unsigned char* exceeds_penalty  # of each tile: whether w ||r||^2 of a point exceeds the threshold
+    unsigned char* may_create   # of each tile: whether w ||r||^2 of a point exceeds the threshold
     double* removal_gain        # capacity: what leaving each feature saves a point that alone uses it
 
 

@@ -80,7 +80,7 @@ cdef Py_ssize_t lay_out(const Problem* problem, State* state, char* arena) noexc
     state.assignments.chunk_sums = doubles(arena, &used, chunk_count(n_tiles))
     state.round.old_bits = <unsigned char*> next_bytes(arena, &used, length * tile)
     state.round.changed = <unsigned char*> next_bytes(arena, &used, length)
-    state.round.exceeds_penalty = <unsigned char*> next_bytes(arena, &used, length)
+    state.round.may_create = <unsigned char*> next_bytes(arena, &used, length)
     state.round.removal_gain = doubles(arena, &used, capacity)
     state.features.rows = doubles(arena, &used, capacity * d)
     state.features.transposed = doubles(arena, &used, d * capacity)

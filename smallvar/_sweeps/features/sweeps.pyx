@@ -9,17 +9,19 @@ A is set to least squares for Z between the sweeps (solver.pyx). A sweep visits 
 
 1. flips each bit of z in turn where this lowers w ||x - z A||^2. The last user of a feature gains lam by leaving it,
    which removes the feature;
-2. creates a feature equal to the residual r = x - z A, used by this point alone, where w ||r||^2 > lam.
+2. creates a feature equal to the residual r = x - z A, used by this point alone, where w ||r||^2 > lam, as long as
+   there are fewer than max_features. (``threshold`` stands for lam where that is less than what counts as zero.)
 
-K-features (MB13 eq. 14) is step 1 with lam = 0 and k fixed, or the best of all 2^k rows (the rule EXACT). A feature
-without users then becomes the longest residual.
+K-features (MB13 eq. 14) is step 1 with lam = 0 and k fixed, or the best of all 2^k rows (the rule EXACT). No feature is
+created or removed; one that is without users after a sweep is replaced by the longest residual.
 
 What a point does depends on the points before it only through the features that are there and, for the last user of a
 feature, through its being the last. So a sweep goes in rounds. All points of a round propose new rows at once, in
-parallel, as if they were the last user of nothing (`propose`). Then the proposals are committed in order (`commit`):
-points that are the last user of a feature are visited again, now with the gain. Once a feature is created or removed,
-later proposals are void: they are taken back, and the next round begins at the next point. Thus the result is that of
-visiting one point after the other, for any length of the rounds and any number of threads.
+parallel, as if they were the last user of nothing (`propose`). K-features are done with that: as features stay, every
+proposal holds. For BP-means the proposals are committed in order (`commit`): points that are the last user of a feature
+are visited again, now with the gain. Once a feature is created or removed, later proposals are void: they are taken
+back, and the next round begins at the next point. Thus the result is that of visiting one point after the other, for
+any length of the rounds and any number of threads.
 
 Points are handled in tiles of LANES, one in each lane of a vector. Which lanes of a tile are to be visited, or have
 changed, is a mask with a bit for each lane. A round keeps the rows of its tiles as they were before it (`old_bits_of`):
@@ -77,7 +79,7 @@ cdef extern from *:
 cdef inline void residuals_of_rows(
     const Problem* problem, const State* state, const double* x, Scratch* scratch, double* squares
 ) noexcept nogil:
-    """Residuals and their squares for the rows in scratch.z, x: d x LANES."""
+    """Compute residuals (scratch.residual) and their squares for the rows in scratch.z.  IN x: d x LANES."""
     sf_residual(
         problem.points.d, state.k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares
     )
@@ -87,10 +89,10 @@ cdef int keep_better(
     const Problem* problem, State* state, Py_ssize_t tile, const double* x, int changed, const double* squares,
     Scratch* scratch
 ) noexcept nogil:
-    """Store those rows proposed for a tile, in scratch.z, whose residuals are shorter; returns their lanes.
+    """Store those rows of scratch.z, proposed for a tile, whose residuals are shorter; returns their lanes.
 
     Residuals are computed anew: proposals come from squares without ||x||^2, in which more is rounded.
-    IN x: d x LANES; changed: lanes with a proposal; squares: LANES, of the residuals so far.
+    IN x: d x LANES; changed: mask of the lanes with a proposal; squares: LANES, of the residuals so far.
     """
     cdef double new_squares[LANES]
     cdef unsigned char* bits = bits_of(state, tile)
@@ -109,7 +111,7 @@ cdef int keep_better(
 
 
 cdef int best_rows(const State* state, int mask, Scratch* scratch) noexcept nogil:
-    """The best of all 2^k rows for the lanes in ``mask``, in scratch.z; returns the lanes that change."""
+    """Write the best of all 2^k rows for the lanes in ``mask`` to scratch.z; returns the lanes that change."""
     cdef double best[LANES]
     cdef double decrease[LANES]
     cdef double* z = scratch.z
@@ -136,7 +138,7 @@ cdef int flip_rows(
 ) noexcept nogil:
     """Flip bits of the rows of a tile one after the other, where that is a gain; returns the lanes that changed.
 
-    INOUT squares: LANES, of the residuals.
+    IN scratch: z, and dots of the residuals.  INOUT squares: LANES, of the residuals.
     """
     cdef double flipped[LANES]
     cdef double new_squares[LANES]
@@ -187,7 +189,7 @@ cdef int visit(
 cdef void propose_chunk(
     const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t chunk, int thread
 ) noexcept nogil:
-    """New rows for one chunk of the tiles of a round, and what `commit` has to know of each tile."""
+    """The part of `propose` for one chunk of the tiles of the round."""
     cdef Py_ssize_t first = start // LANES, tile, i, first_tile = first + chunk * CHUNK, n = problem.points.n
     cdef int mask
     for tile in range(first_tile, min(tile_count(stop), first_tile + CHUNK)):
@@ -198,13 +200,16 @@ cdef void propose_chunk(
             mask &= (1 << (stop - tile * LANES)) - 1
         memcpy(old_bits_of(state, tile - first), bits_of(state, tile), state.k * LANES)
         state.round.changed[tile - first] = visit(problem, state, tile, mask, NULL, state.scratch + thread)
-        state.round.exceeds_penalty[tile - first] = False
+        state.round.may_create[tile - first] = False
         for i in range(tile * LANES, min(n, (tile + 1) * LANES)):
-            state.round.exceeds_penalty[tile - first] |= exceeds_penalty(problem, state, i)
+            state.round.may_create[tile - first] |= exceeds_penalty(problem, state, i)
 
 
 cdef void propose(const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    """New rows of Z for the points start..stop-1, all from the same features."""
+    """Store new rows of Z for the points start..stop-1, a round, all chosen given the same features.
+
+    Sets the round's old bits and, for each tile, the lanes that changed and whether a point may create a feature.
+    """
     cdef Py_ssize_t n_tiles = tile_count(stop) - start // LANES, n_chunks = chunk_count(n_tiles), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
     if loop.threads == 1:
@@ -217,7 +222,10 @@ cdef void propose(const Problem* problem, State* state, Py_ssize_t start, Py_ssi
 
 
 cdef bint encode_pass(const Problem* problem, State* state) except -1 nogil:
-    """New rows of Z for all points, the features fixed; returns whether another pass may change more."""
+    """Choose new rows of Z for all points, the features fixed; returns whether any row changed.
+
+    If none did, another pass would change nothing. Sums over Z are not kept up to date.
+    """
     cdef Py_ssize_t start = 0, stop, tile, n = problem.points.n, work = row_work(problem, state)
     cdef bint changed = False
     while start < n:
@@ -253,6 +261,7 @@ cdef void fill_gray_code(State* state) noexcept nogil:
 
 
 cdef inline int bits_set(int mask) noexcept nogil:
+    """How many bits of a mask are 1."""
     cdef int count = 0
     while mask:
         mask &= mask - 1
@@ -261,7 +270,10 @@ cdef inline int bits_set(int mask) noexcept nogil:
 
 
 cdef bint replace_unused(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
-    """Make feature k, which has no users, the longest residual, used by that point; False if no residual is left."""
+    """Replace feature k, which has no users, by the longest weighted residual, and make the point of that its user.
+
+    Returns False, and does nothing, where all residuals are zero but for rounding.
+    """
     cdef Py_ssize_t i, tile, farthest = 0
     cdef double square, largest = 0.0
     for i in range(problem.points.n):
@@ -272,7 +284,7 @@ cdef bint replace_unused(const Problem* problem, State* state, Py_ssize_t k) noe
         return False
     residual_of(problem, state, farthest, state.features.rows + k * problem.points.d)
     update_tables(problem, state, k)
-    # a round of this point alone
+    # add_round takes up a round of this point alone: in tile 0 of the round, the old rows and a single lane changed
     tile = farthest // LANES
     memcpy(old_bits_of(state, 0), bits_of(state, tile), state.k * LANES)
     bit(state, farthest, k)[0] = 1
@@ -284,7 +296,10 @@ cdef bint replace_unused(const Problem* problem, State* state, Py_ssize_t k) noe
 
 
 cdef int fixed_sweep(const Problem* problem, State* state) except -1 nogil:
-    """Sweep once over the rows for K-features (MB13 eq. 14), then replace the features without users."""
+    """Sweep once over the rows for K-features (MB13 eq. 14), then replace the features without users.
+
+    Proposals are final: nothing is to be committed in order.
+    """
     cdef Py_ssize_t start = 0, stop, tile, k, n = problem.points.n, work = row_work(problem, state)
     if problem.rule == EXACT:
         fill_gray_code(state)
@@ -307,7 +322,7 @@ cdef int fixed_sweep(const Problem* problem, State* state) except -1 nogil:
 
 
 cdef inline bint exceeds_penalty(const Problem* problem, const State* state, Py_ssize_t i) noexcept nogil:
-    """Whether w ||r||^2 of point i is more than the penalty of a feature of its own."""
+    """Whether w ||r||^2 of point i is more than a feature of its own costs: lam, and more than rounding."""
     return weight_of(&problem.points.rows, i) * state.assignments.squares[i] > problem.threshold
 
 
@@ -320,7 +335,10 @@ cdef inline Py_ssize_t single_user_count(const State* state) noexcept nogil:
 
 
 cdef bint has_single_user(const State* state, Py_ssize_t tile) noexcept nogil:
-    """Whether a point of this tile of the round had, before the round, a feature that has one user now."""
+    """Whether a point of this tile of the round had, before the round, a feature that has one user now.
+
+    Points that are not committed yet count as users with their old rows, so one of them may be that user.
+    """
     cdef Py_ssize_t k, lane
     cdef const unsigned char* old = old_bits_of(state, tile)
     cdef unsigned char is_user
@@ -335,7 +353,11 @@ cdef bint has_single_user(const State* state, Py_ssize_t tile) noexcept nogil:
 
 
 cdef void visit_single_user(const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first) noexcept nogil:
-    """Choose the row of point i anew if it is the last user of a feature: leaving that gains lam / w (MB13 eq. 6)."""
+    """Choose the row of point i anew if it is the last user of a feature: leaving that gains lam (MB13 eq. 6).
+
+    The choice starts from its old row, as the proposal was made without the gain. Flips compare ||r||^2 without the
+    weight w of the point, so the gain is lam / w.
+    """
     cdef Py_ssize_t k, tile = i // LANES, lane = i % LANES
     cdef unsigned char* bits = bits_of(state, tile) + lane
     cdef unsigned char* old = old_bits_of(state, tile - first) + lane
@@ -347,14 +369,14 @@ cdef void visit_single_user(const Problem* problem, State* state, Py_ssize_t i, 
             state.round.removal_gain[k] = problem.lam / weight_of(&problem.points.rows, i)
             is_single_user = True
     if is_single_user:
-        for k in range(state.k):
+        for k in range(state.k):  # the proposal is void
             bits[k * LANES] = old[k * LANES]
         changed[0] &= ~(1 << lane)
         changed[0] |= visit(problem, state, tile, 1 << lane, state.round.removal_gain, state.scratch)
 
 
 cdef void remove_unused(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
-    """Mark a feature without users as removed: no point takes it up. The end of the sweep frees its number."""
+    """Mark a feature without users as removed, so that no point takes it; its number is free after the sweep."""
     memset(state.features.rows + k * problem.points.d, 0, problem.points.d * sizeof(double))
     update_tables(problem, state, k)
     state.features.removed[k] = True
@@ -363,7 +385,7 @@ cdef void remove_unused(const Problem* problem, State* state, Py_ssize_t k) noex
 
 
 cdef bint commit_row(const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first) noexcept nogil:
-    """Count the users of features by the new row of point i; returns whether a feature lost its last one."""
+    """Count point i out of the users of features it left and into those it took; returns whether one was removed."""
     cdef Py_ssize_t k
     cdef const unsigned char* bits = bits_of(state, i // LANES) + i % LANES
     cdef const unsigned char* old = old_bits_of(state, i // LANES - first) + i % LANES
@@ -397,7 +419,10 @@ cdef int create(
 cdef void take_back(
     const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first
 ) noexcept nogil:
-    """Take back the proposals for the points start..stop-1 of the round that begins with tile ``first``."""
+    """Set the rows of the points start..stop-1 back to the old ones, in the round that begins with tile ``first``.
+
+    Their squared residuals stay those of the proposals: the next round begins at ``start`` and computes them anew.
+    """
     cdef Py_ssize_t tile, i, k
     cdef const unsigned char* old
     for tile in range(start // LANES, tile_count(stop)):
@@ -412,26 +437,27 @@ cdef void take_back(
 cdef Py_ssize_t commit(const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
     """Commit the proposals for the points start..stop-1 in order; returns the point at which the next round begins.
 
-    A proposal holds while the features are those of the round's beginning and each one that the point has had has other
-    users. So the last users of features are visited again, and a feature created or removed ends the round.
+    A proposal holds while the features are those of the round's beginning and every feature that the point had before
+    has another user. So the last users of features are visited again, and a feature created or removed ends the round.
     """
     cdef Py_ssize_t first = start // LANES, last = tile_count(stop), i = start, tile
     cdef Py_ssize_t n_single = single_user_count(state)  # features with one user
     cdef bint ends_round
     while i < stop:
         tile = i // LANES - first
-        if not state.round.changed[tile] and not state.round.exceeds_penalty[tile] and not (
+        if not state.round.changed[tile] and not state.round.may_create[tile] and not (
             n_single and has_single_user(state, tile)
         ):
             i = (first + tile + 1) * LANES  # nothing happens in this tile
             continue
         ends_round = False
-        # what step 1 and 2 of a sweep do to this point, given those before it
+        # step 1 of a sweep for this point, given those before it
         if n_single:
             visit_single_user(problem, state, i, first)
         if (state.round.changed[tile] >> (i % LANES)) & 1:
             ends_round = commit_row(problem, state, i, first)
             n_single = single_user_count(state)
+        # step 2
         if exceeds_penalty(problem, state, i) and state.k - state.features.n_removed < problem.max_features:
             create(problem, state, i, first, last)
             ends_round = True
@@ -443,7 +469,7 @@ cdef Py_ssize_t commit(const Problem* problem, State* state, Py_ssize_t start, P
 
 
 cdef void compact_removed(const Problem* problem, State* state) noexcept nogil:
-    """Free the numbers of the features removed in this sweep."""
+    """Number the features that were not removed in this sweep 0, 1, ... in their order."""
     cdef Py_ssize_t k, n_kept = 0
     for k in range(state.k):
         if not state.features.removed[k]:
@@ -463,7 +489,8 @@ cdef int free_sweep(const Problem* problem, State* state) except -1 nogil:
         reached = commit(problem, state, start, stop)
         add_round(problem, state, start, reached, False)  # commit has counted the users
         check_interrupt(state, (stop - start) * problem.points.d * (2 * state.k + 1))
-        # after a round cut short a short one: where features come and go, a long one would be proposed many times over
+        # a round that was cut short is followed by a short one: while features come and go, most proposals of a long
+        # round would be taken back
         if reached < stop:
             state.round.n_tiles = 1
         else:
