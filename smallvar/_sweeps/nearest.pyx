@@ -389,7 +389,8 @@ cdef void find_farthest(State* state, const Chunk* chunk) noexcept nogil:
             largest, first = bound, i
     for q in range(chunk.start - 1, stop):
         i = first if q < chunk.start else q
-        if not weight_at(state, i) * <double> upper_bounds[i] * upper_bounds[i] >= best * square:  # of weight 0 both may be 0, as best is for lam 0
+        # of weight 0 both sides may be 0, as best is for lam 0
+        if not weight_at(state, i) * <double> upper_bounds[i] * upper_bounds[i] >= best * square:
             continue
         state.backend.distances(state, i, state.points.labels[i], state.points.labels[i] + 1, &distance, &error)
         upper_bounds[i] = upper_bound(distance + error, state.frame.scale)
