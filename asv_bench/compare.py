@@ -16,6 +16,9 @@ smallvar if that can be imported, else pdc-dp-means, which needs an environment 
 ``python asv_bench/compare.py features`` times one start of K-features on 100 photographs of a
 tabletop against plain numpy (data: Griffiths & Ghahramani's photos, 100 principal components, from
 the folder in SMALLVAR_DATA; generated data of that shape without it), then larger problems.
+
+``python asv_bench/compare.py rivals [part of a name ...]`` holds each estimator beside what a user
+would take instead, in CPU seconds of one thread; see the folder ``rivals``.
 """
 
 import os
@@ -241,6 +244,20 @@ def planted(n, d, k):
     return (rng.random((n, k)) < 0.3) @ A + 0.3 * rng.standard_normal((n, d))
 
 
+def rivals():
+    """Each estimator beside its rivals."""
+    from rivals import compare
+
+    compare(sys.argv[2:])
+
+
 if __name__ == "__main__":
-    MODES = {"kmeans": kmeans, "wide": wide, "auto": auto, "delayed": delayed, "features": features}
+    MODES = {
+        "kmeans": kmeans,
+        "wide": wide,
+        "auto": auto,
+        "delayed": delayed,
+        "features": features,
+        "rivals": rivals,
+    }
     MODES[sys.argv[1]]()
