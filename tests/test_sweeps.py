@@ -64,7 +64,7 @@ def test_sums_may_be_asked_for_at_any_time():
     X = np.random.default_rng(0).normal(size=(4000, 2)) * 3
     sweep = sweep_over(X, DPSweep)
     sweep.start(X[:3].copy())
-    sweep.find_farthest(4.0, True)
+    sweep.seek_farthest(4.0, True)
     opened = 0
     for turn in range(12):
         sweep.assign()
@@ -92,7 +92,7 @@ def test_without_bounds_nothing_is_opened_or_merged():
         lambda: sweep.create(1.0, 10),
         lambda: sweep.seed(np.arange(3)),
         lambda: sweep.merge(1),
-        lambda: sweep.find_farthest(1.0, True),
+        lambda: sweep.seek_farthest(1.0, True),
     ):
         with pytest.raises(ValueError, match="bounds"):
             call()

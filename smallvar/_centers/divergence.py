@@ -344,7 +344,7 @@ class DivergenceSweep:
             label[after:][rows] = self.k - 1
             self._decide(x, w, lam, label, least, tolerance, after + np.union1d(rows, close))
 
-    def find_farthest(self, lam, seek):
+    def seek_farthest(self, lam, seek):
         """Take lam for ``open_farthest``."""
         self.lam = lam
 

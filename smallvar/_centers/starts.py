@@ -147,7 +147,7 @@ class Sweep(Protocol):
     def create(self, lam, cap):
         """KJ12, Algorithm 1: each row joins its nearest center, or opens a cluster at once."""
 
-    def find_farthest(self, lam, seek):
+    def seek_farthest(self, lam, seek):
         """Say whether the next ``assign`` has to find the row farthest beyond lam."""
 
     def assign(self):
@@ -243,7 +243,7 @@ class Start:
             sweep.create(self.reach, self.cap)
         else:
             room = before < self.cap
-            sweep.find_farthest(self.reach, room)
+            sweep.seek_farthest(self.reach, room)
             sweep.assign()
             if room:
                 sweep.open_farthest()
@@ -268,13 +268,13 @@ class Start:
         """Labels of the nearest centers where the sweeps did not end at a fixed point."""
         sweep, opened = self.sweep, True
         while opened:
-            sweep.find_farthest(self.reach, False)
+            sweep.seek_farthest(self.reach, False)
             sweep.assign()
             if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
                 sweep.assign()
             opened, before = False, sweep.k
             if before < self.exact:
-                sweep.find_farthest(self.reach, True)
+                sweep.seek_farthest(self.reach, True)
                 sweep.assign()
                 sweep.open_farthest()
                 opened = sweep.k > before

@@ -77,7 +77,7 @@ class Descent:
         sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
         while changed:
             before = sweep.k
-            sweep.find_farthest(0.0, before < number)
+            sweep.seek_farthest(0.0, before < number)
             sweep.assign()
             if before < number:
                 sweep.open_farthest()
@@ -86,7 +86,7 @@ class Descent:
             changed = sweep.moved() > 0 or sweep.k > before
             if changed:
                 sweep.move_centers()
-        sweep.find_farthest(0.0, False)
+        sweep.seek_farthest(0.0, False)
         check_reached(sweep.k, number)
 
     def _drop(self, remap, centers):

@@ -113,7 +113,7 @@ cdef class CollapsedSweep(DPSweep):
                 self.cost[k] *= w * (self.weight[k] / (self.weight[k] + w))
             least = min(least, self.cost[k])
         # a cost c is off by about sqrt(c w) times what its mean is off by
-        allowance = least + C_MEAN_ROUNDING * (least + sqrt(least) * sqrt(w * square)) + w * state.frame.tolerance
+        allowance = least + C_MEAN_ROUNDING * (least + sqrt(least) * sqrt(w * square)) + w * state.frame.rounding
         while best < n and not self.cost[best] <= allowance:
             best += 1
         return best

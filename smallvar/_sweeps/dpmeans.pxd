@@ -12,7 +12,6 @@ cdef class DPSweep(NearestSweep):
     cdef Py_ssize_t farthest_point  # the point that open_farthest moved, or -1
     cdef int farthest_left          # and the cluster it left
     cdef bint farthest_is_added     # whether the sums know that it did
-    cdef object frame               # has the layout of the sums
     cdef Sums sums                  # of the clusters, for the labels of the last move_centers
     cdef list thread_sums           # sums of all threads but the first
     cdef bint have_sums             # whether sums are that, not out of date
@@ -25,13 +24,14 @@ cdef class DPSweep(NearestSweep):
 
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil
     cdef check_bounds(self)
+    cdef void record_opened(self, Py_ssize_t first_new) noexcept nogil
     cdef void update_new_center_distances(self, Py_ssize_t first_new) noexcept nogil
     cdef void reduce_to_nearest(self, Py_ssize_t first, float* table) noexcept nogil
     cdef void join_or_open(self, Py_ssize_t i, Py_ssize_t first_new, Py_ssize_t* opened_at) noexcept nogil
     cdef bint is_exactly_nearer(self, Py_ssize_t i, Py_ssize_t k, Py_ssize_t other) noexcept nogil
     cdef void open_at(self, Py_ssize_t i) noexcept nogil
-    cdef void end_opening(self) noexcept nogil
-    cdef Py_ssize_t count_moved(self) noexcept nogil
+    cdef void add_center(self) noexcept nogil
+    cdef Py_ssize_t count_listed(self) noexcept nogil
     cdef double sum_squares(self, const double* place) except? -1.0
     cdef squares_digits(self, const double* place)
     cdef reserve_sums(self, Py_ssize_t k)

@@ -58,8 +58,8 @@ from smallvar._sweeps.tolerances cimport BOUND_AT_CENTER, C_ZERO_RESULTANT, DIST
 import numpy as np
 
 cdef enum:
-    NEW_CENTERS = 64    # centers that an ordered pass opens before later points are compared with them
-    MANY_COLUMNS = 4096     # columns from which memory is made for only so many centers in advance
+    NEW_CENTERS = 64        # centers that an ordered pass opens before later points are compared with them
+    MANY_COLUMNS = 4096     # columns from which memory is made for only one such batch of centers in advance, not four
 
 ZERO_RESULTANT = C_ZERO_RESULTANT  # the same number for Python
 
@@ -144,7 +144,7 @@ cdef void add_members(
 
 
 cdef float penalty_limit(const State* state, double lam) noexcept nogil:
-    """The scaled distance at which the penalty is reached, rounded down so far that float32 bounds tell."""
+    """The penalty as a scaled distance, less LIMIT_MARGIN: points whose upper bound is below it do not exceed it."""
     return <float> min(<double> BIG, sqrt(lam) * state.frame.scale * (1.0 - LIMIT_MARGIN))
 
 
@@ -206,9 +206,12 @@ def next_centers(Sums sums, const double[:, ::1] centers, double total, bint sph
 cdef class DPSweep(NearestSweep):
     """Algorithm 1 of KJ12, its variant with delayed creation, and the means they share; for dense and sparse rows.
 
-    A sweep is ``create``, or ``find_farthest``, ``assign`` and ``open_farthest`` (delayed creation: one cluster a
+    A sweep is ``create``, or ``seek_farthest``, ``assign`` and ``open_farthest`` (delayed creation: one cluster a
     sweep); then ``move_centers``, once.
 
+    Parameters are those of NearestSweep, and
+
+    frame : also has ``layout``, the Layout of the sums
     spherical : bool, points have length 1, and so have centers: sums divided by their length, not by their weight.
         The layout of the frame must take sums from 0.
     """
@@ -219,7 +222,6 @@ cdef class DPSweep(NearestSweep):
         self.spherical = spherical
         self.mean = &mean[0]
         self.step = 4 * CHUNK * self.n_threads
-        self.frame = args[4]
         self.thread_sums = []
         self.total = -1.0
 
@@ -284,11 +286,12 @@ cdef class DPSweep(NearestSweep):
             while chunk < last and m == results.n_exceeding[chunk]:
                 chunk, m = chunk + 1, 0
             if chunk == last:
-                break
-            if self.capacity < state.centers.n + NEW_CENTERS + 8:
+                break  # before memory is made for a batch that nothing opens
+            if self.capacity < state.centers.n + NEW_CENTERS:
                 with gil:
-                    self.reserve(2 * state.centers.n + NEW_CENTERS * (4 if state.points.d < MANY_COLUMNS else 1) + 8)
+                    self.reserve(2 * state.centers.n + NEW_CENTERS * (4 if state.points.d < MANY_COLUMNS else 1))
             first_new = state.centers.n
+            # one batch of new centers: until it is full, or no cluster may be opened any more, or no point is left
             while chunk < last:
                 if m == results.n_exceeding[chunk]:
                     chunk, m = chunk + 1, 0
@@ -299,19 +302,23 @@ cdef class DPSweep(NearestSweep):
                 self.join_or_open(chunk * CHUNK + results.exceeding[chunk * CHUNK + m], first_new, opened_at)
                 m += 1
             if state.centers.n == first_new:
-                break
-            self.update_new_center_distances(first_new)
+                break  # the last points have opened none
+            self.record_opened(first_new)
             assign_to_new_centers(state, opened_at[0] + 1, stop, first_new, opened_at, self.threads_for(stop - start))
         return state.centers.n - n_before
 
+    cdef void record_opened(self, Py_ssize_t first_new) noexcept nogil:
+        """Centers from ``first_new`` on are a batch opened in this sweep: bounds take them into account from now on."""
+        self.state.bounds.opened = True
+        if knows_center_distances(&self.state):
+            self.update_new_center_distances(first_new)
+        else:
+            self.state.bounds.valid = False  # they say nothing about the new centers
+
     cdef void update_new_center_distances(self, Py_ssize_t first_new) noexcept nogil:
-        """Distances of all centers to those from ``first_new`` on, which were opened in this sweep."""
+        """Take the distances of all centers to those from ``first_new`` on, a new batch, into the tables."""
         cdef Bounds* bounds = &self.state.bounds
         cdef Py_ssize_t k
-        bounds.opened = True
-        if not knows_center_distances(&self.state):
-            bounds.valid = False  # they say nothing about the new centers
-            return
         for k in range(self.state.centers.n):
             bounds.batch_distances[k] = BIG
         self.reduce_to_nearest(first_new, bounds.batch_distances)
@@ -338,21 +345,21 @@ cdef class DPSweep(NearestSweep):
         state.backend.distances(state, i, nearest, nearest + 1, &least, &least_error)
         state.backend.distances(state, i, first_new, state.centers.n, distance, error)
         for k in range(n_new):
-            if distance[k] - error[k] > least + least_error or (
-                not distance[k] + error[k] < least - least_error
-                and not self.is_exactly_nearer(i, first_new + k, nearest)
+            if distance[k] + error[k] < least - least_error or (
+                distance[k] - error[k] <= least + least_error
+                and self.is_exactly_nearer(i, first_new + k, nearest)
             ):
+                second = min(second, least - least_error)
+                nearest, least, least_error = first_new + k, distance[k], error[k]
+            else:
                 second = min(second, distance[k] - error[k])
-                continue
-            second = min(second, least - least_error)
-            nearest, least, least_error = first_new + k, distance[k], error[k]
         if exceeds_penalty(state, i, nearest, HUGE_VAL, 0):
             opened_at[n_new] = i
             self.open_at(i)
             state.points.labels[i] = <int> state.centers.n - 1
             state.bounds.upper_bounds[i] = <float> BOUND_AT_CENTER
             set_lower_bounds(state, i, lower_bound((least - least_error) * square))
-        elif nearest != state.points.labels[i]:
+        else:  # nearest is a new center, since the assigned one is too far
             state.points.labels[i] = <int> nearest
             state.bounds.upper_bounds[i] = upper_bound(least + least_error, state.frame.scale)
             reduce_lower_bounds(state, i, lower_bound(second * square))
@@ -367,10 +374,10 @@ cdef class DPSweep(NearestSweep):
         cdef State* state = &self.state
         cdef Py_ssize_t k = state.centers.n
         read_row(&state.points.rows, i, state.centers.coordinates + k * state.points.d, 1)
-        self.end_opening()
+        self.add_center()
 
-    cdef void end_opening(self) noexcept nogil:
-        """The center after the last one, whose coordinates are set, becomes one of the centers."""
+    cdef void add_center(self) noexcept nogil:
+        """Add the center whose coordinates have been written behind those of the others."""
         cdef Py_ssize_t k = self.state.centers.n
         self.state.bounds.new_center_half_distances[k] = BIG
         self.state.bounds.last_new_center_distances[k] = BIG
@@ -378,12 +385,12 @@ cdef class DPSweep(NearestSweep):
         self.state.centers.n += 1
         self.pack(k)
 
-    def find_farthest(self, double lam, bint find):
-        """Whether ``assign`` looks for the point with the largest weighted distance beyond lam."""
-        if find:
+    def seek_farthest(self, double lam, bint seek):
+        """Say whether ``assign`` is to look for the point with the largest weighted squared distance beyond lam."""
+        if seek:
             self.check_bounds()
         self.state.penalty.lam = lam
-        self.state.penalty.find_farthest = find
+        self.state.penalty.find_farthest = seek
 
     def farthest_found(self):
         """The point that open_farthest would open a cluster at, and its weighted distance; None if there is none."""
@@ -399,12 +406,12 @@ cdef class DPSweep(NearestSweep):
         """Delayed creation (after Dinari & Freifeld 2022): the point that ``assign`` found opens a cluster, if any."""
         cdef State* state = &self.state
         cdef double scale = state.frame.scale, distance
-        cdef Py_ssize_t k, i
+        cdef Py_ssize_t i
         found = self.farthest_found()
         if found is None:
             return False
         i = found[0]
-        self.reserve(state.centers.n + 8)
+        self.reserve(state.centers.n + 1)
         self.farthest_point = i
         self.farthest_is_added = False
         self.farthest_left = state.points.labels[i]
@@ -415,9 +422,7 @@ cdef class DPSweep(NearestSweep):
         state.points.labels[i] = <int> state.centers.n - 1
         with nogil:
             if knows_center_distances(state):
-                self.reduce_to_nearest(state.centers.n - 1, state.bounds.new_center_half_distances)
-                for k in range(state.centers.n):
-                    state.bounds.new_center_half_distances[k] *= <float> 0.5
+                self.update_new_center_distances(state.centers.n - 1)
             else:
                 reduce_bounds_to_last(state, self.threads_for(state.points.n))
         return True
@@ -429,10 +434,11 @@ cdef class DPSweep(NearestSweep):
 
         Where ``create`` opened clusters, not those that joined them.
         """
-        return self.count_moved()
+        return self.count_listed() + self.n_unassigned
 
-    cdef Py_ssize_t count_moved(self) noexcept nogil:
-        cdef Py_ssize_t c, total = self.n_unassigned
+    cdef Py_ssize_t count_listed(self) noexcept nogil:
+        """How many moves the chunks list."""
+        cdef Py_ssize_t c, total = 0
         for c in range(self.n_chunks):
             total += self.state.results.n_moved[c]
         return total
@@ -457,7 +463,7 @@ cdef class DPSweep(NearestSweep):
 
         The list of moves is empty afterward.
         """
-        cdef Py_ssize_t moved = self.count_moved()
+        cdef Py_ssize_t moved = self.count_listed()
         cdef bint opened_in_order = self.state.centers.n > self.n_before and self.farthest_point < 0
         if not self.have_sums or opened_in_order or 2 * moved > self.state.points.n:
             self.add_all()
@@ -484,7 +490,7 @@ cdef class DPSweep(NearestSweep):
             clear_fast_centers(&self.state)
             self.state.bounds.valid = False
         self.n_before = kept
-        self.have_sums = False
+        self.have_sums = False  # they have the old numbers, and moves that are still listed are in them already
         return kept < n
 
     def cluster_sums(self):
@@ -519,7 +525,7 @@ cdef class DPSweep(NearestSweep):
         return np.asarray(out)
 
     def squared_error(self):
-        """Weighted sum of squared distances to the assigned centers: that of the rounded ones, rounded once."""
+        """Sum of w ||x - c||^2, c the assigned center: each product is a float64, their exact sum is rounded once."""
         return self.sum_squares(NULL)
 
     def squares(self, bint assigned):
@@ -624,7 +630,7 @@ cdef class DPSweep(NearestSweep):
         cdef Py_ssize_t k = 0, last, c, n = state.centers.n
         cdef Py_ssize_t[::1] first, member
         cdef Py_ssize_t step = max(<Py_ssize_t> self.n_threads, WORK // (state.points.d * max(1, points // n)))
-        cdef int threads = self.n_threads if 8 * points * state.points.d > PAYS else 1
+        cdef int threads = self.n_threads if 8 * points * state.points.d > PAYS else 1  # 8: see threads_for_sums
         cdef ParallelLoop loop
         first, member = self.members(moves)
         with nogil:
@@ -639,7 +645,7 @@ cdef class DPSweep(NearestSweep):
                         begin_chunk(&loop)
                         add_members(state, c, &first[0], &member[0], &self.sums.table)
                 end_loop(&loop)
-                poll_signals(&self.work, WORK, WORK - 1)
+                poll_signals(&self.work, 1, 0)  # every time: a step is about WORK
                 k = last
 
     cdef tuple members(self, bint moves):
@@ -658,7 +664,7 @@ cdef class DPSweep(NearestSweep):
     cdef tuple listed_moves(self):
         """The points that the chunks list as moved, and the labels these had."""
         cdef const ChunkResults* results = &self.state.results
-        cdef Py_ssize_t c, m, q = 0, total = self.count_moved() - self.n_unassigned
+        cdef Py_ssize_t c, m, q = 0, total = self.count_listed()
         cdef Py_ssize_t[::1] points = np.empty(total, dtype=np.intp)
         cdef int[::1] left = np.empty(total, dtype=np.int32)
         for c in range(self.n_chunks):
@@ -668,7 +674,11 @@ cdef class DPSweep(NearestSweep):
         return np.asarray(points), np.asarray(left)
 
     cdef int threads_for_sums(self, Py_ssize_t points):
-        """How many threads are worth while where so many points are added to sums."""
+        """How many threads are worth while where so many points are added to sums.
+
+        To add a number takes as long as 8 multiply-adds. The sums of the threads are united cluster by cluster, which
+        pays where there are 8 points or more for each.
+        """
         if 8 * points * self.state.points.d > PAYS and points > 8 * self.state.centers.n:
             return min(self.n_threads, <int> MAX_SUM_THREADS)
         return 1
@@ -696,10 +706,12 @@ cdef class DPSweep(NearestSweep):
         move_points(&self.state.points.rows, i, i + 1, &left, &joined, &self.sums.table)
 
     cdef double shift_centers(self) noexcept nogil:
-        """Means, shifts, remaining clusters; the error is sum w ||x||^2 - sum_c s_c ||mean_c||^2, about the origin.
+        """Means, shifts, remaining clusters; returns the error.
 
-        For centers of length 1 it is sum w (||x||^2 + 1) - 2 sum_c ||s_c mean_c||. A cluster whose sum vanishes costs
-        its weight wherever its center is: its points fall to the first cluster, and are counted as unassigned.
+        With x from the origin, w_c the sum of w in cluster c and S_c that of w x, the error is
+        sum w ||x||^2 - sum_c ||S_c||^2 / w_c. For centers of length 1 it is sum w (||x||^2 + 1) - 2 sum_c ||S_c||. A
+        cluster where S_c is zero costs the same wherever its center is: it is dropped, its points get label 0 and are
+        counted as unassigned.
         """
         cdef Py_ssize_t k, kept = 0, n = self.state.centers.n, first = -1
         cdef double error = self.total
@@ -719,7 +731,7 @@ cdef class DPSweep(NearestSweep):
             self.move_center(first, 0, self.state.centers.coordinates + first * self.state.points.d)
             kept = 1
         if self.n_unassigned > 0:
-            self.have_sums = False
+            self.have_sums = False  # end_move gives these points label 0, and the sum of that cluster is without them
         self.end_move(kept)
         return error
 
@@ -764,10 +776,8 @@ cdef class DPSweep(NearestSweep):
         cdef bint pays = bounds.upper_bounds != NULL and knows_center_distances(state) and 4 * n <= state.points.n
         for k in range(n):
             bounds.new_center_half_distances[k] = BIG
+            # BIG: to be reduced, or there is no other center; 0: not known
             bounds.center_half_distances[k] = BIG if pays or n == 1 else <float> 0.0
-        if not knows_center_distances(state):
-            for k in range(n):
-                bounds.last_new_center_distances[k] = BIG
         if pays:
             self.reduce_to_nearest(0, bounds.center_half_distances)
         for k in range(n):
@@ -791,7 +801,10 @@ cdef class DPSweep(NearestSweep):
     # ---- a sweep over some of the rows, whose centers have members elsewhere too -----------------------------
 
     def append(self, const double[:, ::1] centers):
-        """Add centers that were opened elsewhere: before a sweep all points may join them, after it none has."""
+        """Add centers that were opened elsewhere, by rows that are not in this sweep.
+
+        Either before the points are assigned, which may then join them, or after that: then they have no members here.
+        """
         cdef State* state = &self.state
         cdef Py_ssize_t c, first_new = state.centers.n, d = state.points.d
         if centers.shape[1] != d:
@@ -801,9 +814,9 @@ cdef class DPSweep(NearestSweep):
         self.reserve(first_new + centers.shape[0])
         for c in range(centers.shape[0]):
             memcpy(state.centers.coordinates + state.centers.n * d, &centers[c, 0], d * sizeof(double))
-            self.end_opening()
+            self.add_center()
         with nogil:
-            self.update_new_center_distances(first_new)
+            self.record_opened(first_new)
         if self.have_sums:
             self.reserve_sums(state.centers.n)
             sums_clear(&self.sums.table, first_new, state.centers.n)

@@ -23,11 +23,13 @@ move, and a cluster that has moved may be cheaper for any other one: ``prepare``
 in the tables, with weight 0: rows without weight count as infinitely expensive. At the end of the call the unions are
 numbered in their order, without gaps.
 
-*Bounds.* Let e_k be the distance from the center of cluster k, as it was before the call, to that of its union U. A
-point of cluster k, with the upper bound u, is at most u + e_k away from the latter. A point of another union, with the
-lower bound l for all other clusters, is at least l - e_k away from it, for any k in U. So bounds stay valid if the
-center of U counts as moved by the least e_k in U (``shared_drift``), which the next sweep takes off the bounds as it
-does with any shift, and what e_k is above that (``extra_drift``) is added to the upper bounds of the points of k.
+*Bounds.* Bounds refer to the centers as they were at the last sweep. Let the *drift* e_k be how far the center of the
+union U of cluster k is from where that of k was then: the distance from the center that k has now, plus the shift of
+that if it has moved since. A point of cluster k, with the upper bound u, is at most u + e_k away from the center of U.
+A point of another union, with the lower bound l for all other clusters, is at least l - e_k away from it, for any k in
+U. So bounds stay valid if the center of U counts as moved by the least e_k in U (``shared_drift``), and what e_k is
+above that (``extra_drift``) is added to the upper bounds of the points of k. To the next sweep ``shared_drift`` is a
+shift like any other: u grows by that of the point's center, l falls by the largest of another center.
 
 The sweeps between mergers, sums and means are in dpmeans.pyx and nearest.pyx; how many mergers follow each other, and
 which number of clusters is best, is decided in smallvar/_selection.
@@ -49,8 +51,10 @@ from smallvar._sweeps.sums cimport sums_copy, sums_t, sums_total, sums_unite, su
 import numpy as np
 
 cdef extern from "_exact.h" nogil:
-    Py_ssize_t sc_cheapest(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, Py_ssize_t,
-                           double*, double*)
+    # returns the first cluster that is cheapest to merge with cluster ``self``, whose mean is x; -1, and HUGE_VAL as
+    # least, if there is no other.  OUT costs: k, HUGE_VAL for the cluster itself and for rows without weight; least
+    Py_ssize_t sc_cheapest(const double* x, Py_ssize_t d, const double* columns, Py_ssize_t capacity, Py_ssize_t k,
+                           const double* weight, Py_ssize_t self, double* costs, double* least)
 
 cdef enum:
     SEEDS = 256         # centers opened before all points are compared with them
@@ -90,7 +94,9 @@ cdef void set_mean(Clusters* clusters, Py_ssize_t k, const double* mean) noexcep
         clusters.columns[j * clusters.capacity + k] = mean[j]
 
 
-cdef void renumber_chunk(State* state, Py_ssize_t chunk, const float* extra_drift, const int* number) noexcept nogil:
+cdef void renumber_chunk(
+    State* state, Py_ssize_t chunk, const float* extra_drift, const int* new_number
+) noexcept nogil:
     """Bring upper bounds and labels of a chunk's points up to date after mergers; lower bounds stay as they are."""
     cdef float* upper_bounds = state.bounds.upper_bounds
     cdef int* labels = state.points.labels
@@ -98,7 +104,7 @@ cdef void renumber_chunk(State* state, Py_ssize_t chunk, const float* extra_drif
     for i in range(chunk * CHUNK, min(state.points.n, (chunk + 1) * CHUNK)):
         if extra_drift[labels[i]] > 0.0:
             upper_bounds[i] = (upper_bounds[i] + extra_drift[labels[i]]) * <float> SLACK
-        labels[i] = number[labels[i]]
+        labels[i] = new_number[labels[i]]
 
 
 cdef void images_of_chunk(
@@ -122,7 +128,7 @@ cdef void images_of_chunk(
                 total += residual * residual
                 tile[j * LANES_SINGLE + m] = <float> (residual * unit)
             squares[i + m] = total
-        # the lanes from size on hold numbers of an earlier tile, whose images are not read
+        # the lanes from size on hold what was in the memory before; their images are not read
         sv_images(tile, state.points.d, panels, W_rows, tile_squares)
         for m in range(size):
             image_squares[i + m] = tile_squares[m]
@@ -158,19 +164,23 @@ cdef class MergeSweep(DPSweep):
 
     cdef Clusters clusters          # as they were after the last mergers, until prepare brings them up to date
     cdef int* listed                # scratch: clusters whose partner is to be found among all others
-    cdef int* union_of              # the number of the union that each cluster is in, during a call of merge
+    # in a call of merge, the lower number that each cluster was merged into, its own if none; end_mergers follows these
+    # to the union and stores its number
+    cdef int* merged_into
     cdef unsigned char* is_changed  # whether mean or weight differ from those after the last mergers
-    # drift, as scaled distances: from the center of a cluster to that of its union, and what no sweep has taken off yet
+    # drift e_k, see Bounds above: float32 in the unit of bounds, distances times Frame.scale, rounded up
     cdef float* shared_drift        # of a union: the least drift of a cluster in it
     cdef float* extra_drift         # of a cluster: its own drift less shared_drift of its union
     cdef object merge_arrays        # the memory of all these
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.min_fast_centers = 4  # a merger moves one center far and hardly any other
+        # fast centers, the few that move far, have a lower bound of their own (fast_centers.pyx). A merger moves one
+        # center far and hardly any other; 4 is the least number of centers of which MIN_SLOW allows a fast one
+        self.min_fast_centers = 4
 
     def seed(self, const Py_ssize_t[::1] rows):
-        """Open centers at these points (in the order of visit); all points are compared with them."""
+        """Open centers at the points with these numbers in visiting order; all points are compared with them."""
         cdef State* state = &self.state
         cdef Bounds* bounds = &self.state.bounds
         cdef Py_ssize_t i, k, first_new, done = 0, size = rows.shape[0]
@@ -181,14 +191,14 @@ cdef class MergeSweep(DPSweep):
         if not bounds.shifts_taken:  # centers have moved, and upper bounds were made before
             for i in range(state.points.n):
                 bounds.upper_bounds[i] = BIG
-        self.reserve(state.centers.n + size + 8)
+        self.reserve(state.centers.n + size)
         with nogil:
             while done < size:
                 first_new = state.centers.n
                 while done < size and state.centers.n - first_new < SEEDS:
                     self.open_at(rows[done])
                     done += 1
-                # how far each center is from the nearest of these: most points are too near to theirs to be compared
+                # t of new_centers.pyx, for all centers: most points have 2 u < t, so that they need not be compared
                 for k in range(state.centers.n):
                     bounds.batch_distances[k] = BIG
                 self.reduce_to_nearest(first_new, bounds.batch_distances)
@@ -201,7 +211,9 @@ cdef class MergeSweep(DPSweep):
         clear_fast_centers(state)
         for i in range(state.points.n):  # not every point was compared with every center
             bounds.lower_bounds[i] = 0.0
-        bounds.valid = False  # the next sweep compares every point, unless centers move before
+        # u and l = 0 hold, also after a move, which makes them valid. A sweep before a move compares every point, as
+        # center_half_distances leave out the new centers until then
+        bounds.valid = False
         bounds.shifts_taken = True
 
     @property
@@ -215,12 +227,14 @@ cdef class MergeSweep(DPSweep):
     @property
     def remap(self):
         """New number of each cluster at the last renumbering, by ``move_centers`` (-1: dropped) or ``merge``."""
-        return self.remap_array.copy()
+        return self.remap_array.copy()  # in the methods below, self.remap is the C pointer to its memory
 
     # ---- mergers ---------------------------------------------------------------------------------------------
 
     def merge(self, Py_ssize_t count):
         """Merge the cheapest pair, ``count`` times over; after ``move_centers``, with no point moved since.
+
+        The last sweep must have opened no cluster: lower bounds do not hold for that before the next one.
 
         Cluster a becomes the union of a and b, a < b; in the end clusters are numbered without gaps. Returns the pairs
         (a, b), (count, 2), as numbered before the call, and Ward's costs, (count,).
@@ -239,14 +253,14 @@ cdef class MergeSweep(DPSweep):
         self.prepare()
         with nogil:
             for k in range(clusters.k):
-                self.union_of[k] = <int> k
+                self.merged_into[k] = <int> k
             for m in range(count):
                 a = 0  # the cheapest pair is the cluster with the least partner_cost and its partner
                 for k in range(1, clusters.k):
                     if clusters.partner_cost[k] < clusters.partner_cost[a]:
                         a = k
                 merger_cost[m] = clusters.partner_cost[a]
-                b = clusters.partner[a]
+                b = clusters.partner[a]  # not -1: there is another cluster, and Frame keeps costs finite
                 if b < a:
                     a, b = b, a
                 pair[m, 0], pair[m, 1] = a, b
@@ -274,7 +288,7 @@ cdef class MergeSweep(DPSweep):
             0, d, k, &doubles[0], &doubles[d * k], &doubles[2 * d * k], &ints[0], &doubles[(2 * d + 1) * k],
             &doubles[(2 * d + 2) * k]
         )
-        self.listed, self.union_of, self.is_changed = &ints[k], &ints[2 * k], &flags[0]
+        self.listed, self.merged_into, self.is_changed = &ints[k], &ints[2 * k], &flags[0]
         self.shared_drift, self.extra_drift = &floats[0], &floats[k]
 
     cdef prepare(self):
@@ -293,14 +307,16 @@ cdef class MergeSweep(DPSweep):
             n_changed = self.take_clusters()
             all_listed = 4 * n_changed > clusters.k  # so many that comparing all with all takes less time
             for k in range(clusters.k):
-                if all_listed or self.is_changed[k] or self.is_changed[clusters.partner[k]]:
+                # a partner is -1 only where there was a single cluster before, and then all have changed
+                if all_listed or (not self.is_changed[k] and self.is_changed[clusters.partner[k]]):
                     self.listed[n_listed] = <int> k
                     n_listed += 1
-            for k in range(clusters.k):
-                if self.is_changed[k] and n_listed < clusters.k:  # some are not listed
-                    self.offer_partner(k)
+            if not all_listed:
+                for k in range(clusters.k):
+                    if self.is_changed[k]:
+                        self.offer_partner(k)  # and find its own, which no later offer changes: costs are symmetric
             self.find_partners(n_listed)
-            self.check_signals(n_listed * clusters.k)
+            self.check_signals((clusters.k if all_listed else n_changed + n_listed) * clusters.k)
 
     cdef Py_ssize_t take_clusters(self) noexcept nogil:
         """Copy means and weights from the sweep; returns how many changed: all, if there were more or fewer before."""
@@ -338,7 +354,7 @@ cdef class MergeSweep(DPSweep):
     cdef void offer_partner(self, Py_ssize_t k) noexcept nogil:
         """Find the partner of cluster k, which has changed, and make k the partner of those that it is cheaper for.
 
-        At a tie the lower number is the partner.
+        At a tie the lower number is the partner. Rows without weight may get a partner, too, which is never read.
         """
         cdef Clusters* clusters = &self.clusters
         cdef const double* costs = clusters.scratch_costs
@@ -361,10 +377,10 @@ cdef class MergeSweep(DPSweep):
         clusters.weight[a] = sums_weight(sums, a)
         for j in range(clusters.d):
             mean[j] = sums.origin[j] + sums_total(sums, a, j) / clusters.weight[a]
-        set_mean(clusters, a, mean)
+        set_mean(clusters, a, mean)  # from row a itself: this sets the column
         clusters.weight[b] = 0.0
         clusters.partner_cost[b] = HUGE_VAL
-        self.union_of[b] = <int> a
+        self.merged_into[b] = <int> a
         for k in range(clusters.k):
             if clusters.weight[k] > 0.0 and k != a and (clusters.partner[k] == a or clusters.partner[k] == b):
                 self.listed[n_listed] = <int> k
@@ -376,42 +392,38 @@ cdef class MergeSweep(DPSweep):
         """Make the unions the clusters of the sweep: centers, sums, labels and bounds follow."""
         cdef State* state = &self.state
         cdef Py_ssize_t k, kept
-        # ascending: a cluster is merged into a lower number, whose own union is final by then
+        # ascending: a cluster is merged into a lower number, whose own union is known by then
         for k in range(state.centers.n):
-            self.union_of[k] = self.union_of[self.union_of[k]]
+            self.merged_into[k] = self.merged_into[self.merged_into[k]]
         self.measure_drift()  # from the centers and shifts that number_unions overwrites
         kept = self.number_unions()
-        clear_fast_centers(state)
+        clear_fast_centers(state)  # they are listed by their old numbers
         self.renumber_points()
         state.centers.n = self.clusters.k = self.n_before = kept
-        self.farthest_point = -1
-        state.bounds.opened = False
-        state.bounds.shifts_taken = False
-        self.pack(0)
-        self.update_tables()
+        self.farthest_point = -1  # update_tables takes no center for a new one
+        state.bounds.opened = False  # last_new_center_distances have the old numbers; the last sweep has used them
+        state.bounds.shifts_taken = False  # center_shift is shared_drift, which the next sweep is to take off
+        self.pack(0)  # centers have moved,
+        self.update_tables()  # and so have distances between them
 
     cdef void measure_drift(self) noexcept nogil:
-        """Set shared_drift and extra_drift, see Bounds above.
-
-        The drift of a cluster is the distance from its center to that of its union, plus the shift of its center in the
-        last move if no sweep has taken that off the bounds yet.
-        """
+        """Set shared_drift and extra_drift, see Bounds above; extra_drift is the whole drift before the last loop."""
         cdef State* state = &self.state
         cdef Py_ssize_t k, union, d = state.points.d
         cdef double squared
         for k in range(state.centers.n):
             squared = squared_distance(
-                state.centers.coordinates + k * d, 1, self.clusters.mean + self.union_of[k] * d, d
+                state.centers.coordinates + k * d, 1, self.clusters.mean + self.merged_into[k] * d, d
             )
             self.extra_drift[k] = upper_bound(squared, state.frame.scale)
-            if not state.bounds.shifts_taken:
+            if not state.bounds.shifts_taken:  # there was no sweep since the last move
                 self.extra_drift[k] += state.bounds.center_shift[k]
             self.shared_drift[k] = self.extra_drift[k]
         for k in range(state.centers.n):
-            union = self.union_of[k]
+            union = self.merged_into[k]
             self.shared_drift[union] = min(self.shared_drift[union], self.extra_drift[k])
         for k in range(state.centers.n):
-            self.extra_drift[k] = (self.extra_drift[k] - self.shared_drift[self.union_of[k]]) * <float> SLACK
+            self.extra_drift[k] = (self.extra_drift[k] - self.shared_drift[self.merged_into[k]]) * <float> SLACK
 
     cdef Py_ssize_t number_unions(self) noexcept nogil:
         """Number the unions 0, 1, ... in their order, in all tables; returns how many there are.
@@ -423,7 +435,7 @@ cdef class MergeSweep(DPSweep):
         cdef Clusters* clusters = &self.clusters
         cdef Py_ssize_t k, kept = 0, d = state.points.d
         for k in range(state.centers.n):
-            if self.union_of[k] == k:
+            if self.merged_into[k] == k:
                 self.remap[k] = <int> kept
                 # kept <= k, so that nothing is overwritten that is still to be read
                 clusters.weight[kept] = clusters.weight[k]
@@ -431,13 +443,14 @@ cdef class MergeSweep(DPSweep):
                 clusters.partner[kept] = clusters.partner[k]
                 set_mean(clusters, kept, clusters.mean + k * d)
                 sums_copy(&self.sums.table, kept, k)
+                # with the last shift in it, shared_drift is a float32 sum, which may have been rounded down
                 state.bounds.center_shift[kept] = self.shared_drift[k] * <float> SLACK
                 memcpy(state.centers.coordinates + kept * d, clusters.mean + kept * d, d * sizeof(double))
                 kept += 1
         for k in range(kept):
             clusters.partner[k] = self.remap[clusters.partner[k]] if kept > 1 else -1
         for k in range(state.centers.n):
-            self.remap[k] = self.remap[self.union_of[k]]
+            self.remap[k] = self.remap[self.merged_into[k]]
         return kept
 
     cdef void renumber_points(self) noexcept nogil:
@@ -458,7 +471,8 @@ cdef class MergeSweep(DPSweep):
         """Threads for a loop over so many points; 1 where waking others would cost more time than it saves.
 
         Between mergers bounds leave few distances to compute. So where they hold, the work of a sweep over all points
-        is taken to be the distances of the last one, instead of all distances as in NearestSweep.
+        is taken to be the distances of the last one, instead of all distances as in NearestSweep, and about 16 for each
+        point, whose bounds are looked at.
         """
         cdef Py_ssize_t c, work = 0
         if self.state.bounds.valid and points == self.state.points.n:
@@ -474,12 +488,14 @@ cdef class MergeSweep(DPSweep):
     def residuals(self, const float[:, ::1] W=None, double unit=1.0):
         """Squared lengths ||x_i - mu_{z_i}||^2, (n,), and of images ||W (x_i - mu_{z_i}) unit||^2, (n,), or None.
 
-        W : IN array (r, d), or None: no images;  unit: a factor that keeps squares of residuals within float32. Images
-        are computed in float32.
+        W : IN array (r, d), or None: no images. The criterion for the number of clusters (smallvar/_selection) computes
+            Mahalanobis distances from images
+        unit : a factor that keeps squares of residuals within float32, in which images are computed
         """
         cdef State* state = &self.state
         cdef Py_ssize_t W_rows = 0 if W is None else W.shape[0], first = 0, last, chunk
-        cdef int threads = self.n_threads if state.points.n * state.points.d * (W_rows + 4) > PAYS else 1
+        cdef Py_ssize_t row_work = W_rows + 4  # of a point, in distances: W_rows for its image, about 4 for the rest
+        cdef int threads = self.n_threads if state.points.n * state.points.d * row_work > PAYS else 1
         cdef ParallelLoop loop
         square_array = np.empty(state.points.n)
         image_array = np.zeros(state.points.n if W_rows else 1, dtype=np.float32)
@@ -498,7 +514,7 @@ cdef class MergeSweep(DPSweep):
             panels = &panel_array[0, 0, 0]
         with nogil:
             while first < self.n_chunks:
-                last = first + max(2 * self.n_threads, WORK // (CHUNK * state.points.d * (W_rows + 4)))
+                last = first + max(2 * self.n_threads, WORK // (CHUNK * state.points.d * row_work))
                 last = min(self.n_chunks, last)
                 loop = begin_loop(last - first, threads)
                 if loop.threads == 1:
@@ -510,6 +526,6 @@ cdef class MergeSweep(DPSweep):
                             state, chunk, begin_chunk(&loop), panels, W_rows, unit, &squares[0], &image_squares[0]
                         )
                 end_loop(&loop)
-                self.check_signals((last - first) * CHUNK * (W_rows + 1))
+                self.check_signals((last - first) * CHUNK * row_work)
                 first = last
         return square_array, image_array if W_rows else None

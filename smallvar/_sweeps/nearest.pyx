@@ -6,7 +6,8 @@ without any distance while
 
     u < max(l, h_z),
 
-and, where there is a penalty, u is below that as well: else the point may exceed it (sv_filter and the others, simd.h).
+and, where clusters may be opened, while w u^2 < lam for its weight w: else it may exceed the penalty lam (sv_filter and
+the other filters, simd.h).
 
 With u < l no other center is nearer. With u < h_z neither: the triangle inequality gives any other center a distance
 of at least 2 h_z - u > u. When centers move, u grows by the shift of z and l falls by the largest shift of another
@@ -29,6 +30,7 @@ from libc.string cimport memchr, memset
 from smallvar._sweeps.dense cimport dense_backend
 from smallvar._sweeps.fast_centers cimport clear_fast_centers
 from smallvar._sweeps.kernels cimport (
+    LANES_SINGLE,
     PANEL,
     SMALLVAR_COMPILER,
     sv_filter,
@@ -66,13 +68,17 @@ import os
 import numpy as np
 
 cdef enum:
-    TILE_BYTES = 1 << 18    # of the points of a batch, at most: a part of the cache
-    TILE = 16               # points of a batch are a multiple of this
+    BATCH_BYTES = 1 << 18   # of all tiles of a batch, at most, unless there is only one: a part of the cache
     LISTED = 128            # points whose distances to their assigned centers are computed together
-    NUMBERS = 6             # numbers of 8 bytes for each center and column, of all there is, at most
+    FLOAT64_PER_COORDINATE = 6  # memory for one coordinate of a center, in all tables, sums and copies, at most
 
-cdef enum:                  # what a chunk's flags say of a point
-    EXCEEDS = 2             # beyond the penalty from every center; 0 or 1 are those of sv_filter
+cdef enum:                  # a chunk's flag of a point
+    EXCEEDS = 2             # beyond the penalty from every center; the filters set 0 or 1
+
+cdef enum:                  # verdicts of sv_filter_again
+    PASSES = 0
+    FAILS_FAST = 1          # only a fast center can be nearer
+    FAILS = 2
 
 
 def compiler():
@@ -107,38 +113,39 @@ cdef struct Chunk:
     Batch failed                    # points to be compared with all centers
     Batch failed_fast               # points to be compared with the fast centers only
     Ambiguous ambiguous
-    unsigned char flags[CHUNK]
+    unsigned char flags[CHUNK]      # first 1 where a point fails the test, else 0; later EXCEEDS or 0
 
 
 cdef bint exceeds_penalty(const State* state, Py_ssize_t i, Py_ssize_t k, double distance, int thread) noexcept nogil:
     """Whether point i is beyond the penalty from center k, in exact arithmetic.
 
-    distance : squared, good to DISTANCE_MARGIN or too large
+    distance : squared, good to DISTANCE_MARGIN or too large; HUGE_VAL: not known
     """
-    cdef double error
+    cdef double near, error
     if weight_at(state, i) * distance < state.penalty.lam * (1.0 - PENALTY_MARGIN):
         return False
-    state.backend.distances(state, i, k, k + 1, &distance, &error)
-    if not is_beyond(state, i, distance + error):
+    state.backend.distances(state, i, k, k + 1, &near, &error)
+    if not is_beyond(state, i, near + error):
         return False
-    return is_beyond(state, i, distance - error) or is_beyond(
+    return is_beyond(state, i, near - error) or is_beyond(
         state, i, state.backend.exact_distance(state, i, k, thread)
     )
 
 
 cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
-    """Compare the failed points with all centers: labels and bounds, but for the ambiguous ones."""
+    """Compare the failed points with all centers: labels and bounds. Ambiguous ones get only their lower bound here."""
     cdef Batch* batch = &chunk.failed
     cdef Ambiguous* ambiguous = &chunk.ambiguous
     cdef double second[BATCH]
     cdef double distances[BATCH]
     cdef float upper[BATCH]
     cdef float lower[BATCH]
-    cdef unsigned short offsets[BATCH]      # of the points that get another label
-    cdef unsigned short places[BATCH]       # and their places in the batch
-    cdef int centers[BATCH]
+    # points whose distance to the nearest center is to be computed: it has another label, or was not known
+    cdef unsigned short measured[BATCH]     # their places in the batch
+    cdef unsigned short offsets[BATCH]      # and in the chunk
+    cdef int centers[BATCH]                 # their nearest centers
     cdef double square = state.frame.scale * state.frame.scale
-    cdef Py_ssize_t m, i, place, n_new = 0
+    cdef Py_ssize_t m, i, place, n_measured = 0
     state.backend.two_nearest(state, batch, &state.centers.packed, 0, state.centers.n, chunk.thread)
     for m in range(batch.size):
         i = batch.points[m]
@@ -149,21 +156,22 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
             ambiguous.size += 1
             batch.assigned[m] = 0.0         # a placeholder: resolve_ambiguous sets bound and flag anew
         elif batch.assigned[m] < 0.0 or batch.nearest[m] != state.points.labels[i]:
-            places[n_new] = <unsigned short> m
-            offsets[n_new] = <unsigned short> (i - chunk.start)
-            centers[n_new] = batch.nearest[m]
-            n_new += 1
+            measured[n_measured] = <unsigned short> m
+            offsets[n_measured] = <unsigned short> (i - chunk.start)
+            centers[n_measured] = batch.nearest[m]
+            n_measured += 1
             if batch.nearest[m] != state.points.labels[i]:
                 record_move(state, i, batch.nearest[m])
-    # of sparse rows, one distance more would cost a tenth of all approximate ones, which are bound enough
+    # of sparse rows, these would take a tenth of the time of all approximate distances; least + error is upper bound
+    # enough, and exceeds_penalty computes a better one where that is needed
     if is_sparse(&state.points.rows):
-        for m in range(n_new):
-            place = places[m]
+        for m in range(n_measured):
+            place = measured[m]
             distances[m] = max(0.0, batch.least[place] + batch.error[place]) / square
     else:
-        state.backend.assigned_distances(state, chunk.start, offsets, n_new, centers, distances)
-    for m in range(n_new):
-        batch.assigned[places[m]] = distances[m]
+        state.backend.assigned_distances(state, chunk.start, offsets, n_measured, centers, distances)
+    for m in range(n_measured):
+        batch.assigned[measured[m]] = distances[m]
     if state.bounds.upper_bounds != NULL:
         sv_upper(batch.size, batch.assigned, state.frame.scale, upper)
         sv_lower(batch.size, second, lower)
@@ -182,8 +190,8 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
 cdef void resolve_ambiguous(State* state, Chunk* chunk) noexcept nogil:
     """Labels of the ambiguous points, by exact distances.
 
-    Their lower bounds are known already: the second approximate distance, less its error, is a bound for all centers
-    but the approximately nearest one, and if that is not the nearest it is no nearer than the one that is.
+    Their lower bounds, second - error, are set already. They hold for all centers but the approximately nearest one, a.
+    If the exactly nearest one, b, is not a, they hold for a as well: d(a) >= d(b) >= second - error.
     """
     cdef Ambiguous* ambiguous = &chunk.ambiguous
     cdef Batch* batch = &chunk.failed       # it is empty by now
@@ -228,35 +236,38 @@ cdef int nearest_fast_center(
 cdef void assign_batch_to_fast(State* state, Chunk* chunk) noexcept nogil:
     """Compare points with the fast centers only: their lower bounds say that no slow one is nearer."""
     cdef Batch* batch = &chunk.failed_fast
-    cdef double square = state.frame.scale * state.frame.scale, assigned, other, error, distance
+    cdef double square = state.frame.scale * state.frame.scale, distance, scaled, other, error
     cdef Py_ssize_t m, i
-    cdef int label, old
+    cdef int old, candidate, label
     state.backend.two_nearest(state, batch, &state.fast.packed, 0, state.fast.n, chunk.thread)
     for m in range(batch.size):
         i = batch.points[m]
         old = state.points.labels[i]
-        label = state.fast.indices[batch.nearest[m]]
+        candidate = state.fast.indices[batch.nearest[m]]
+        # rows are dense, since others have no fast centers: the distance is good to DISTANCE_MARGIN on both sides
         distance = batch.assigned[m]
-        assigned = distance * square
+        scaled = distance * square
         error = batch.error[m]
-        # the least distance may be that of the assigned center, if that is fast: then the second counts
-        other = (batch.second[m] if label == old else batch.least[m]) - error
-        if other > assigned * (1.0 + DISTANCE_MARGIN):
+        # a bound for every fast center but old: if old is fast, it may be the candidate itself
+        other = (batch.second[m] if candidate == old else batch.least[m]) - error
+        if other > scaled * (1.0 + DISTANCE_MARGIN):
             label = old
         elif (
-            label != old
-            and other + 2.0 * error < assigned * (1.0 - DISTANCE_MARGIN)
+            candidate != old
+            and other + 2.0 * error < scaled * (1.0 - DISTANCE_MARGIN)
             and batch.second[m] - batch.least[m] > 2.0 * error
         ):
+            label = candidate
             distance = state.backend.exact_distance(state, i, label, chunk.thread)
         else:
             label = nearest_fast_center(state, i, old, &distance, chunk.thread)
             state.results.n_ambiguous[chunk.number] += 1
-        if label != old:
-            assigned *= 1.0 - DISTANCE_MARGIN
-            other = min(assigned, batch.second[m] - error)
-            # if the old center is slow, it is one of the others from now on
-            state.bounds.lower_bounds[i] = min(state.bounds.lower_bounds[i], lower_bound(assigned))
+        if label != old:  # else the upper bound is that of test_again
+            # old is one of the others from now on, among the fast or the slow ones. If label is not the candidate, that
+            # is no nearer than label, so second - error is a bound for it too (as in resolve_ambiguous)
+            scaled *= 1.0 - DISTANCE_MARGIN
+            other = min(scaled, batch.second[m] - error)
+            state.bounds.lower_bounds[i] = min(state.bounds.lower_bounds[i], lower_bound(scaled))
             record_move(state, i, label)
             state.bounds.upper_bounds[i] = upper_bound(distance, state.frame.scale)
         state.bounds.lower_bounds_fast[i] = lower_bound(other)
@@ -276,7 +287,7 @@ cdef void test_again(State* state, Chunk* chunk, const unsigned short* listed, P
     cdef float lower[LISTED]
     cdef float lower_fast[LISTED]
     cdef int centers[LISTED]
-    cdef int verdict[LISTED]                # 0: passes, 1: only fast centers can be nearer, 2: neither
+    cdef int verdict[LISTED]
     cdef Py_ssize_t q, i
     for q in range(n):
         i = chunk.start + listed[q]
@@ -290,11 +301,11 @@ cdef void test_again(State* state, Chunk* chunk, const unsigned short* listed, P
     for q in range(n):
         i = chunk.start + listed[q]
         state.bounds.upper_bounds[i] = upper[q]
-        if verdict[q] == 2:
+        if verdict[q] == FAILS:
             add_to_batch(&chunk.failed, i, distances[q])
             if chunk.failed.size == state.scratch.batch:
                 assign_batch(state, chunk)
-        elif verdict[q] == 1:
+        elif verdict[q] == FAILS_FAST:
             add_to_batch(&chunk.failed_fast, i, distances[q])
             if chunk.failed_fast.size == state.scratch.batch:
                 assign_batch_to_fast(state, chunk)
@@ -310,6 +321,9 @@ cdef void assign_by_bounds(State* state, Chunk* chunk) noexcept nogil:
     cdef float* lower = state.bounds.lower_bounds + start
     cdef const int* labels = state.points.labels + start
     cdef const double* weight = NULL if state.points.rows.weight == NULL else state.points.rows.weight + start
+    # both filters: u += center_shift[z], l -= max_other_shift[z]; the flag is 1 unless u < max(l, h_z) and u < limit.
+    # sv_filter_opened: before that l = min(l, last_new[z] - u), unless has_new; and u < h_new[z] is required. It also
+    # is the filter for weights, w u^2 < limit^2: where no center was opened, its two tables of new centers are BIG
     if state.bounds.opened or (weight != NULL and state.penalty.find_exceeding):
         sv_filter_opened(size, upper, lower, labels, state.bounds.center_shift, state.bounds.max_other_shift,
                          state.bounds.center_half_distances, state.bounds.new_center_half_distances,
@@ -318,7 +332,7 @@ cdef void assign_by_bounds(State* state, Chunk* chunk) noexcept nogil:
     else:
         sv_filter(size, upper, lower, labels, state.bounds.center_shift, state.bounds.max_other_shift,
                   state.bounds.center_half_distances, state.penalty.limit, chunk.flags)
-    if state.fast.n > 0:
+    if state.fast.n > 0:  # the same test of the bound for the fast centers, u being up to date; it only adds flags
         sv_filter_fast(size, upper, state.bounds.lower_bounds_fast + start, labels, state.bounds.max_other_shift_fast,
                        state.bounds.center_half_distances, state.bounds.last_new_center_distances,
                        state.bounds.opened, chunk.flags)
@@ -389,12 +403,14 @@ cdef void find_farthest(State* state, const Chunk* chunk) noexcept nogil:
             largest, first = bound, i
     for q in range(chunk.start - 1, stop):
         i = first if q < chunk.start else q
-        # of weight 0 both sides may be 0, as best is for lam 0
+        # ties pass by the margin; the lower index wins them. Where lam is 0, 0 >= 0 passes too; is_beyond rejects it
         if not weight_at(state, i) * <double> upper_bounds[i] * upper_bounds[i] >= best * square:
             continue
         state.backend.distances(state, i, state.points.labels[i], state.points.labels[i] + 1, &distance, &error)
         upper_bounds[i] = upper_bound(distance + error, state.frame.scale)
-        if error > 0.0 and weight_at(state, i) * (distance + error) >= best:
+        if weight_at(state, i) * (distance + error) < best:
+            continue
+        if error > 0.0:
             distance = state.backend.exact_distance(state, i, state.points.labels[i], chunk.thread)
         if not is_beyond(state, i, distance):
             continue
@@ -410,7 +426,7 @@ cdef void find_farthest(State* state, const Chunk* chunk) noexcept nogil:
 
 def check_memory(k, d):
     """Raise where the dense centers of sparse rows, and what is computed from them, would not fit this machine."""
-    wanted = NUMBERS * 8 * int(k) * int(d)
+    wanted = FLOAT64_PER_COORDINATE * 8 * int(k) * int(d)
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not on every system
@@ -450,16 +466,17 @@ cdef class NearestSweep:
         cdef float[::1] bound
         if label.shape[0] != n or origin.shape[0] != d:
             raise ValueError("label and origin must match X")
-        self.arrays = [X, weight, order, np.asarray(label), np.asarray(origin)]
+        self.label_array, self.frame = np.asarray(label), frame
+        self.arrays = [X, weight, order, np.asarray(origin)]
         state.points.rows = rows_of(X, weight, order)
         state.points.n, state.points.d, state.points.labels = n, d, &label[0]
-        state.frame.origin, state.frame.scale, state.frame.tolerance = &origin[0], frame.scale, frame.rounding
+        state.frame.origin, state.frame.scale, state.frame.rounding = &origin[0], frame.scale, frame.rounding
         state.backend = sparse_backend() if is_sparse(&state.points.rows) else dense_backend()
         state.centers.single = True
         state.penalty.lam, state.penalty.limit = np.inf, BIG
         self.n_threads = n_threads
         self.n_chunks = (n + CHUNK - 1) // CHUNK
-        self.min_fast_centers = 96
+        self.min_fast_centers = 96  # measured: with fewer, comparing a point with all of them costs little
         self.allocate_results()
         self.allocate_scratch()
         if bounds:
@@ -493,13 +510,14 @@ cdef class NearestSweep:
         state.results.moved_from = &moved_from[0]
 
     cdef allocate_scratch(self):
-        """Memory of each thread for tiles of points (dense rows) or one expanded row (sparse rows: zeros)."""
+        """Memory of each thread for the tiles of a batch; of sparse rows zeros, for expanded rows."""
         cdef State* state = &self.state
-        cdef Py_ssize_t d = state.points.d
-        cdef Py_ssize_t tiles = max(<Py_ssize_t> 1, min(<Py_ssize_t> BATCH // TILE, TILE_BYTES // (64 * d)))
+        # a float64 tile takes as much, for half the points; and so does one of exact distances of sparse rows
+        cdef Py_ssize_t tile_bytes = LANES_SINGLE * <Py_ssize_t> sizeof(float) * state.points.d
+        cdef Py_ssize_t tiles = max(<Py_ssize_t> 1, min(<Py_ssize_t> BATCH // LANES_SINGLE, BATCH_BYTES // tile_bytes))
         cdef unsigned char[::1] memory
-        state.scratch.size = 64 * (d * tiles + 1)
-        state.scratch.batch = TILE * tiles
+        state.scratch.size = tile_bytes * tiles + 64
+        state.scratch.batch = LANES_SINGLE * tiles
         memory = self.keep(np.zeros(state.scratch.size * self.n_threads + 64, dtype=np.uint8))
         state.scratch.memory = <char*> aligned(memory)
 
@@ -515,7 +533,7 @@ cdef class NearestSweep:
             return
         if is_sparse(&state.points.rows):
             check_memory(capacity, d)
-        capacity = (capacity + 2 * PANEL) // PANEL * PANEL
+        capacity = (capacity // PANEL + 2) * PANEL  # full panels, as dense.pyx packs centers, and some to spare
         arrays = {
             "coordinates": np.zeros((capacity, d)),
             "tables": np.full((7, capacity), BIG, dtype=np.float32),
@@ -543,14 +561,15 @@ cdef class NearestSweep:
         cdef State* state = &self.state
         cdef Py_ssize_t d = state.points.d, stride = self.capacity, bytes_each = 4 if state.centers.single else 8
         cdef bint sparse = is_sparse(&state.points.rows)
+        cdef Py_ssize_t pad = SPARSE_PAD if sparse else 0
         cdef unsigned char[::1] values, norms
         cdef double[::1] doubles
         if sparse:
             stride = (self.capacity + SPARSE_PAD - 1) // SPARSE_PAD * SPARSE_PAD
         self.packed_arrays = []
-        for table in range(1 if sparse else 2):
-            values = np.zeros(bytes_each * (d * stride + SPARSE_PAD) + 64, dtype=np.uint8)
-            norms = np.zeros(bytes_each * (stride + SPARSE_PAD) + 64, dtype=np.uint8)
+        for table in range(1 if sparse else 2):  # of all centers, and of dense rows that of the fast ones
+            values = np.zeros(bytes_each * (d * stride + pad) + 64, dtype=np.uint8)
+            norms = np.zeros(bytes_each * (stride + pad) + 64, dtype=np.uint8)
             self.packed_arrays += [np.asarray(values), np.asarray(norms)]
             if table == 0:
                 state.centers.packed.values, state.centers.packed.norms = aligned(values), aligned(norms)
@@ -586,7 +605,7 @@ cdef class NearestSweep:
     @property
     def labels(self):
         """Labels in visiting order, the caller's array."""
-        return self.arrays[3]
+        return self.label_array
 
     @property
     def n_approximate(self):
@@ -608,7 +627,7 @@ cdef class NearestSweep:
         """Approximate distances in float64 from now on; bounds still hold."""
         if self.state.centers.single:
             self.state.centers.single = False
-            self.state.scratch.batch = self.state.scratch.batch // 2
+            self.state.scratch.batch = self.state.scratch.batch // 2  # in the same memory
             self.reserve_packed()
 
     def set_centers(self, const double[:, ::1] centers):
@@ -636,6 +655,7 @@ cdef class NearestSweep:
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + self.chunks_at_once())
                 self.assign_chunks(first, last)
+                # + 2: the row itself is read once or twice
                 self.check_signals((last - first) * CHUNK * (self.state.centers.n + 2))
                 first = last
         self.state.bounds.shifts_taken = True
@@ -653,7 +673,10 @@ cdef class NearestSweep:
         end_loop(&loop)
 
     cdef Py_ssize_t chunks_at_once(self) noexcept nogil:
-        """Chunks between two checks for signals, in a sweep that may need every distance."""
+        """Chunks between two checks for signals, in a sweep that may need every distance.
+
+        At least two for each thread; the rest of the work on a point counts as 64 distances.
+        """
         return max(
             <Py_ssize_t> 2 * self.n_threads, WORK // (CHUNK * (self.state.centers.n + 64) * self.state.points.d)
         )
@@ -670,5 +693,5 @@ cdef class NearestSweep:
         return poll_signals(&self.work, rows * self.state.points.d, WORK)
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
-        """One thread where waking others would cost more time than it saves."""
+        """One thread where waking others would cost more time than it saves; 16: what the test of a point costs."""
         return self.n_threads if points * (self.state.centers.n * self.state.points.d + 16) > PAYS else 1

@@ -96,7 +96,7 @@ cdef class NoiseSweep(DPSweep):
         self.shown_array = shown = np.full(X.shape[0], -1, dtype=np.int32)
         super().__init__(X, None, None, np.zeros(X.shape[0], dtype=np.int32), frame, n_threads, capacity, True)
         self.weighted = rows_of(X, weight, None)
-        self.state.frame.tolerance = 0.0      # whether a row is noise is not to depend on how far away another one is
+        self.state.frame.rounding = 0.0      # whether a row is noise is not to depend on how far away another one is
         self.keep(weight)
         self.shown = &shown[0]
 

@@ -25,7 +25,7 @@ cdef extern from *:
 cdef struct Frame:              # brings the data into [-1, 1] before distances are approximated
     const double* origin        # d: taken from every row
     double scale                # a power of two, which every row is multiplied by
-    double tolerance            # squared distance of the data: up to here it may be the rounding of a mean
+    double rounding             # squared distance of the data: up to here it may be the rounding of a mean
 
 
 cdef struct Points:
@@ -68,13 +68,14 @@ cdef struct Bounds:
     float* center_shift         # how far it moved in the last update
     float* max_other_shift      # how far any other one moved, but for fast ones
     float* max_other_shift_fast     # how far any other fast one moved
-    float* center_half_distances    # half the distance to the nearest other center
-    # half the distance to the nearest center opened in this sweep, of centers that were there when that one was opened,
-    # or opened in the same batch: a point that goes to the new center b takes the distance of the center that it leaves
-    # into its lower bound, and all that it was safe from before is at least so far away
+    # half the distance to the nearest other center; BIG where there is none, 0 where it is not known
+    float* center_half_distances
+    # half the distance to the nearest other center opened in this sweep, BIG where there is none; for a center that was
+    # opened in it too, only those of its own batch and later ones count. The lower bound of a point that joins it holds
+    # for earlier ones already: it was compared with them, or they are no nearer than the center that it leaves
     float* new_center_half_distances
-    float* last_new_center_distances    # distance to the nearest center opened in the sweep before
-    float* batch_distances      # distance to the nearest center of the batch that was opened last
+    float* last_new_center_distances    # distance (not half) to these, of the sweep before
+    float* batch_distances      # distance to the nearest other center of the batch that was opened last
     bint valid                  # bounds held for the centers before they moved, and hold once the shifts are taken off
     bint shifts_taken           # a sweep has taken the shifts off
     bint opened                 # a center was opened in this sweep or in the one before
@@ -112,12 +113,12 @@ cdef struct Scratch:            # memory of each thread, on cache lines of its o
 cdef struct Batch:              # points whose distances to many centers are approximated together
     Py_ssize_t size
     Py_ssize_t points[BATCH]    # which ones these are
-    double assigned[BATCH]      # squared distance to the assigned center, good to DISTANCE_MARGIN; -1: not known
+    double assigned[BATCH]      # squared distance to the assigned center, as by assigned_distances; -1: not known
     # what the approximation finds: squared distances, times scale squared
     double least[BATCH]         # to the nearest center,
     int nearest[BATCH]          # which is this one,
     double second[BATCH]        # and to the second nearest
-    double error[BATCH]         # of each of the two, at most
+    double error[BATCH]         # of the approximate distance to any of the centers, at most
 
 
 cdef struct Backend
@@ -151,7 +152,8 @@ cdef struct Backend:
     void (*distances)(
         const State*, Py_ssize_t i, Py_ssize_t first, Py_ssize_t last, double* out, double* error
     ) noexcept nogil
-    # squared distances of points start + offsets to one center each, good to DISTANCE_MARGIN or slightly too large
+    # squared distances of points start + offsets to one center each: of dense rows good to DISTANCE_MARGIN, of sparse
+    # rows not below the exact ones, and above by no more than rounding makes of the squared norms
     void (*assigned_distances)(
         const State*, Py_ssize_t start, const unsigned short* offsets, Py_ssize_t n, const int* centers, double* out
     ) noexcept nogil
@@ -228,7 +230,7 @@ cdef inline double weight_at(const State* state, Py_ssize_t i) noexcept nogil:
 
 cdef inline bint is_beyond(const State* state, Py_ssize_t i, double squared) noexcept nogil:
     """The test of KJ12, Algorithm 1, with weights: w ||x - c||^2 > lam (and above what rounding makes of zero)."""
-    return weight_at(state, i) * squared > state.penalty.lam and squared > state.frame.tolerance
+    return weight_at(state, i) * squared > state.penalty.lam and squared > state.frame.rounding
 
 
 cdef inline void record_move(State* state, Py_ssize_t i, int label) noexcept nogil:

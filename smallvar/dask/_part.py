@@ -228,7 +228,7 @@ class State:
             if len(self.own) > step.most:
                 raise TooMany
         else:
-            self.sweep.find_farthest(step.lam, step.kind == "farthest" and step.cap > self.sweep.k)
+            self.sweep.seek_farthest(step.lam, step.kind == "farthest" and step.cap > self.sweep.k)
             self.sweep.assign()
             self.own = begun
             self.found = self.sweep.farthest_found() if step.kind == "farthest" else None

@@ -185,7 +185,7 @@ class TeamSweep:
             owners.append(np.full(len(own), p))
         return Opened(np.vstack(centers), np.concatenate(owners))
 
-    def find_farthest(self, lam, seek):
+    def seek_farthest(self, lam, seek):
         """Whether ``assign`` looks for the row with the largest weighted distance beyond lam."""
         self.reach, self.seek = lam, seek
 

@@ -12,7 +12,7 @@ from smallvar._sweeps.rows cimport Rows
 cdef extern from "_features.h" nogil:
     enum:
         LANES "SF_LANES"
-    const double TIE "SF_TIE"
+    const double TIE "SF_TIE"  # squares that differ by no more than this share are equal
     void* sf_allocate(size_t)
     void sf_free(void*)
     Py_ssize_t sf_gather_d(const double*, Py_ssize_t, Py_ssize_t, double*)
@@ -40,7 +40,8 @@ cdef enum:
     SMALL = 1 << 18     # values up to which the starts are shared out to threads instead of the points
     PARTIALS = 16       # partial sums of a round,
     SUMS = 1 << 22      # and values they may have in all
-    PASSES = 1000       # over the bits of a row: a few, but for ties that rounding hides
+    # over the bits of a row, at most, where they go on until none flips: a few, but for ties that rounding hides
+    PASSES = 1000
     CALL = 2000         # multiply-adds that take as long as all other work of a small sweep
     WORK = 1 << 26      # multiply-adds between two checks for signals
 
@@ -136,12 +137,12 @@ cdef struct Solver:             # scratch memory of least squares
     double* dependent           # capacity x capacity: columns of Z that depend on others, as combinations of these
     double* dependent_factor    # capacity x capacity: Cholesky factor of I + the products of these combinations
     double* solution            # capacity x d: right-hand sides, then solutions
-    Py_ssize_t* kept            # capacity: numbers of the features that are kept, then of the others
+    Py_ssize_t* kept            # capacity: numbers of the features that are kept, then, for least_norm, of the others
 
 
 cdef struct GrayCode:           # an order of all 2^k rows, of which each differs from the one before in a bit
-    int* flips                  # 2^k: the bit that each step flips
-    double* quadratic           # 2^k: z A A' z' after each step
+    int* flips                  # 2^k: the bit that each step flips; `allocate` fills it
+    double* quadratic           # 2^k: z A A' z' after each step; fixed_sweep fills it
 
 
 cdef struct RowSearch:          # for the best rows, see search.pyx
@@ -297,6 +298,7 @@ cdef int check_interrupt(State* state, Py_ssize_t work) except -1 nogil
 cdef int push(Progress* progress, double value) except -1 nogil
 cdef void pack(Points* points) noexcept nogil
 cdef const double* tile_of(const Points* points, Py_ssize_t tile, double* space) noexcept nogil
+# OUT scratch: z, the rows of Z of the tile, and residual, x - z A; squares: LANES, ||x - z A||^2. Returns x, d x LANES
 cdef const double* residuals(
     const Problem* problem, const State* state, Py_ssize_t tile, Scratch* scratch, double* squares
 ) noexcept nogil

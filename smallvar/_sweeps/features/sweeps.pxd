@@ -2,6 +2,7 @@
 
 from smallvar._sweeps.features.state cimport Problem, Scratch, State
 
+# also for the proposals of search.pyx, which minimize the same terms
 cdef int keep_better(
     const Problem* problem, State* state, Py_ssize_t tile, const double* x, int changed, const double* squares,
     Scratch* scratch

@@ -7,10 +7,10 @@ point x has, the rows of A are the features. BP-means (MB13 eq. 6) minimizes
 
 A is set to least squares for Z between the sweeps (solver.pyx). A sweep visits the points in order, A fixed. It
 
-1. flips each bit of z in turn where this lowers w ||x - z A||^2. The last user of a feature gains lam by leaving it,
-   which removes the feature;
+1. flips each bit of z in turn, once, where this lowers w ||x - z A||^2. The last user of a feature gains lam by leaving
+   it, which removes the feature;
 2. creates a feature equal to the residual r = x - z A, used by this point alone, where w ||r||^2 > lam, as long as
-   there are fewer than max_features. (``threshold`` stands for lam where that is less than what counts as zero.)
+   there are fewer than max_features. (``threshold`` is lam, or what counts as zero where lam is less.)
 
 K-features (MB13 eq. 14) is step 1 with lam = 0 and k fixed, or the best of all 2^k rows (the rule EXACT). No feature is
 created or removed; one that is without users after a sweep is replaced by the longest residual.
@@ -67,9 +67,10 @@ cdef extern from *:
     #define SMALLVAR_FLIP_ROUNDING 3e-15
     #define SMALLVAR_RESIDUAL_ROUNDING 1e-12
     """
-    # of the squares of the features flipped in a row: the rounding error of its squared residual by flips
+    # rounding error of a squared residual that flips have updated, relative to the sum of ||a_k||^2 over the features
+    # flipped in this row of Z
     const double FLIP_ROUNDING "SMALLVAR_FLIP_ROUNDING"
-    # of a squared residual: where the flips' rounding error is more, it is computed from the data
+    # the error tolerated, relative to the squared residual; where there may be more, it is computed from the data
     const double RESIDUAL_ROUNDING "SMALLVAR_RESIDUAL_ROUNDING"
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -91,8 +92,9 @@ cdef int keep_better(
 ) noexcept nogil:
     """Store those rows of scratch.z, proposed for a tile, whose residuals are shorter; returns their lanes.
 
-    Residuals are computed anew: proposals come from squares without ||x||^2, in which more is rounded.
-    IN x: d x LANES; changed: mask of the lanes with a proposal; squares: LANES, of the residuals so far.
+    Proposals minimize z G z' - 2 z A x, G = A A', up to a constant. These terms may be so much larger than ||r||^2 that
+    a gain is rounding: residuals are computed anew.
+    IN x: d x LANES; changed: mask of the lanes with a proposal; squares: LANES, of the residuals so far, as stored.
     """
     cdef double new_squares[LANES]
     cdef unsigned char* bits = bits_of(state, tile)
@@ -105,7 +107,6 @@ cdef int keep_better(
                 for i in range(state.k):
                     bits[i * LANES + lane] = scratch.z[i * LANES + lane] != 0.0
             else:
-                state.assignments.squares[tile * LANES + lane] = squares[lane]
                 changed &= ~(1 << lane)
     return changed
 
@@ -168,7 +169,7 @@ cdef int visit(
     IN removal_gain: k, what leaving each feature gains as it is removed, or NULL.
     """
     cdef double squares[LANES]
-    cdef const double* x = residuals(problem, state, tile, scratch, squares)
+    cdef const double* x = residuals(problem, state, tile, scratch, squares)  # loads z and residual of scratch, too
     cdef int changed = 0, lane
     if state.k > 0:
         sf_dots(
@@ -190,25 +191,26 @@ cdef void propose_chunk(
     const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t chunk, int thread
 ) noexcept nogil:
     """The part of `propose` for one chunk of the tiles of the round."""
-    cdef Py_ssize_t first = start // LANES, tile, i, first_tile = first + chunk * CHUNK, n = problem.points.n
+    cdef Py_ssize_t first_tile = start // LANES, begin = first_tile + chunk * CHUNK, tile, index, i
     cdef int mask
-    for tile in range(first_tile, min(tile_count(stop), first_tile + CHUNK)):
-        mask = lanes_of(problem, tile)  # less the points of this tile before start and from stop on
-        if tile * LANES < start:
+    for tile in range(begin, min(tile_count(stop), begin + CHUNK)):
+        index = tile - first_tile
+        mask = lanes_of(problem, tile)
+        if tile * LANES < start:  # points before start are committed
             mask &= ~((1 << (start - tile * LANES)) - 1)
-        if stop < (tile + 1) * LANES:
-            mask &= (1 << (stop - tile * LANES)) - 1
-        memcpy(old_bits_of(state, tile - first), bits_of(state, tile), state.k * LANES)
-        state.round.changed[tile - first] = visit(problem, state, tile, mask, NULL, state.scratch + thread)
-        state.round.may_create[tile - first] = False
-        for i in range(tile * LANES, min(n, (tile + 1) * LANES)):
-            state.round.may_create[tile - first] |= exceeds_penalty(problem, state, i)
+        memcpy(old_bits_of(state, index), bits_of(state, tile), state.k * LANES)
+        state.round.changed[index] = visit(problem, state, tile, mask, NULL, state.scratch + thread)
+        state.round.may_create[index] = False
+        # points before start may count, too: then commit looks at the tile in vain
+        for i in range(tile * LANES, min(problem.points.n, (tile + 1) * LANES)):
+            state.round.may_create[index] |= exceeds_penalty(problem, state, i)
 
 
 cdef void propose(const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Store new rows of Z for the points start..stop-1, a round, all chosen given the same features.
 
-    Sets the round's old bits and, for each tile, the lanes that changed and whether a point may create a feature.
+    ``stop`` is the end of a tile, or n. Sets the round's old bits and, for each tile, which lanes changed and whether a
+    point may create a feature.
     """
     cdef Py_ssize_t n_tiles = tile_count(stop) - start // LANES, n_chunks = chunk_count(n_tiles), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
@@ -224,15 +226,16 @@ cdef void propose(const Problem* problem, State* state, Py_ssize_t start, Py_ssi
 cdef bint encode_pass(const Problem* problem, State* state) except -1 nogil:
     """Choose new rows of Z for all points, the features fixed; returns whether any row changed.
 
-    If none did, another pass would change nothing. Sums over Z are not kept up to date.
+    If none did, another pass would change nothing. Sums over Z are not kept up to date. Not for the rule EXACT, whose
+    table fixed_sweep fills.
     """
-    cdef Py_ssize_t start = 0, stop, tile, n = problem.points.n, work = row_work(problem, state)
+    cdef Py_ssize_t start = 0, stop, index, n = problem.points.n, work = row_work(problem, state)
     cdef bint changed = False
     while start < n:
         stop = min(n, start + work_tiles(problem, work) * LANES)
         propose(problem, state, start, stop)
-        for tile in range(tile_count(stop - start)):
-            changed |= state.round.changed[tile] != 0
+        for index in range(tile_count(stop - start)):
+            changed |= state.round.changed[index] != 0
         check_interrupt(state, (stop - start) * work)
         start = stop
     return changed
@@ -243,7 +246,10 @@ cdef bint encode_pass(const Problem* problem, State* state) except -1 nogil:
 
 
 cdef void fill_gray_code(State* state) noexcept nogil:
-    """Tabulate z G z' of all 2^k rows z, G = A A', in the order of the Gray code, where one bit flips at a time."""
+    """Tabulate z G z' of all 2^k rows z, G = A A', in the order of the Gray code, where one bit flips at a time.
+
+    `allocate` has filled the flips. Entry 0, of z = 0, is neither written nor read: sf_exact begins there, with 0.
+    """
     cdef Py_ssize_t step, code = 0, i, capacity = state.capacity
     cdef int flipped
     cdef double value = 0.0, change
@@ -284,12 +290,12 @@ cdef bint replace_unused(const Problem* problem, State* state, Py_ssize_t k) noe
         return False
     residual_of(problem, state, farthest, state.features.rows + k * problem.points.d)
     update_tables(problem, state, k)
-    # add_round takes up a round of this point alone: in tile 0 of the round, the old rows and a single lane changed
+    # a round of this point alone: start and stop select only its tile, which has index 0, the mask selects the point
     tile = farthest // LANES
     memcpy(old_bits_of(state, 0), bits_of(state, tile), state.k * LANES)
     bit(state, farthest, k)[0] = 1
     state.round.changed[0] = 1 << (farthest % LANES)
-    add_round(problem, state, tile * LANES, tile * LANES + 1, True)
+    add_round(problem, state, tile * LANES, tile * LANES + 1, counts_users=True)
     state.assignments.squares[farthest] = 0.0
     state.progress.n_removed += 1
     return True
@@ -300,15 +306,15 @@ cdef int fixed_sweep(const Problem* problem, State* state) except -1 nogil:
 
     Proposals are final: nothing is to be committed in order.
     """
-    cdef Py_ssize_t start = 0, stop, tile, k, n = problem.points.n, work = row_work(problem, state)
+    cdef Py_ssize_t start = 0, stop, index, k, n = problem.points.n, work = row_work(problem, state)
     if problem.rule == EXACT:
         fill_gray_code(state)
     while start < n:
         stop = min(n, start + work_tiles(problem, work) * LANES)
         propose(problem, state, start, stop)
-        for tile in range(tile_count(stop - start)):
-            state.progress.n_changed += bits_set(state.round.changed[tile])
-        add_round(problem, state, start, stop, True)
+        for index in range(tile_count(stop - start)):
+            state.progress.n_changed += bits_set(state.round.changed[index])
+        add_round(problem, state, start, stop, counts_users=True)
         check_interrupt(state, (stop - start) * work)
         start = stop
     for k in range(state.k):
@@ -334,13 +340,13 @@ cdef inline Py_ssize_t single_user_count(const State* state) noexcept nogil:
     return count
 
 
-cdef bint has_single_user(const State* state, Py_ssize_t tile) noexcept nogil:
-    """Whether a point of this tile of the round had, before the round, a feature that has one user now.
+cdef bint has_single_user(const State* state, Py_ssize_t index) noexcept nogil:
+    """Whether a point of tile ``index`` of the round had, before the round, a feature that has one user now.
 
     Points that are not committed yet count as users with their old rows, so one of them may be that user.
     """
     cdef Py_ssize_t k, lane
-    cdef const unsigned char* old = old_bits_of(state, tile)
+    cdef const unsigned char* old = old_bits_of(state, index)
     cdef unsigned char is_user
     for k in range(state.k):
         if state.sums.users[k] == 1.0:
@@ -352,7 +358,7 @@ cdef bint has_single_user(const State* state, Py_ssize_t tile) noexcept nogil:
     return False
 
 
-cdef void visit_single_user(const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first) noexcept nogil:
+cdef void visit_single_user(const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first_tile) noexcept nogil:
     """Choose the row of point i anew if it is the last user of a feature: leaving that gains lam (MB13 eq. 6).
 
     The choice starts from its old row, as the proposal was made without the gain. Flips compare ||r||^2 without the
@@ -360,8 +366,8 @@ cdef void visit_single_user(const Problem* problem, State* state, Py_ssize_t i, 
     """
     cdef Py_ssize_t k, tile = i // LANES, lane = i % LANES
     cdef unsigned char* bits = bits_of(state, tile) + lane
-    cdef unsigned char* old = old_bits_of(state, tile - first) + lane
-    cdef unsigned char* changed = state.round.changed + (tile - first)
+    cdef unsigned char* old = old_bits_of(state, tile - first_tile) + lane
+    cdef unsigned char* changed = state.round.changed + (tile - first_tile)
     cdef bint is_single_user = False
     for k in range(state.k):
         state.round.removal_gain[k] = 0.0
@@ -384,11 +390,11 @@ cdef void remove_unused(const Problem* problem, State* state, Py_ssize_t k) noex
     state.progress.n_removed += 1
 
 
-cdef bint commit_row(const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first) noexcept nogil:
+cdef bint commit_row(const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first_tile) noexcept nogil:
     """Count point i out of the users of features it left and into those it took; returns whether one was removed."""
     cdef Py_ssize_t k
     cdef const unsigned char* bits = bits_of(state, i // LANES) + i % LANES
-    cdef const unsigned char* old = old_bits_of(state, i // LANES - first) + i % LANES
+    cdef const unsigned char* old = old_bits_of(state, i // LANES - first_tile) + i % LANES
     cdef bint is_removed = False
     state.progress.n_changed += 1
     for k in range(state.k):
@@ -401,37 +407,41 @@ cdef bint commit_row(const Problem* problem, State* state, Py_ssize_t i, Py_ssiz
 
 
 cdef int create(
-    const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first, Py_ssize_t last
+    const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first_tile, Py_ssize_t last_tile
 ) except -1 nogil:
-    """Create a feature equal to the residual of point i, in the round of the tiles first..last-1."""
-    cdef Py_ssize_t k = state.k, tile
+    """Create a feature equal to the residual of point i, in the round of the tiles first_tile..last_tile-1.
+
+    It counts in n_created, not in n_changed, where commit_row has counted the point if step 1 changed its row.
+    """
+    cdef Py_ssize_t k = state.k, index
     add_residual(problem, state, i)
     bit(state, i, k)[0] = 1
     state.sums.users[k] = 1.0
-    for tile in range(last - first):  # no point of this round had it before
-        memset(old_bits_of(state, tile) + k * LANES, 0, LANES)
-    state.round.changed[i // LANES - first] |= 1 << (i % LANES)
+    for index in range(last_tile - first_tile):  # no point of this round had it before
+        memset(old_bits_of(state, index) + k * LANES, 0, LANES)
+    state.round.changed[i // LANES - first_tile] |= 1 << (i % LANES)
     state.assignments.squares[i] = 0.0
     state.progress.n_created += 1
     return 0
 
 
 cdef void take_back(
-    const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first
+    const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first_tile
 ) noexcept nogil:
-    """Set the rows of the points start..stop-1 back to the old ones, in the round that begins with tile ``first``.
+    """Set the rows of the points start..stop-1 back to the old ones, in the round that begins with ``first_tile``.
 
     Their squared residuals stay those of the proposals: the next round begins at ``start`` and computes them anew.
     """
-    cdef Py_ssize_t tile, i, k
+    cdef Py_ssize_t tile, index, i, k
     cdef const unsigned char* old
     for tile in range(start // LANES, tile_count(stop)):
-        old = old_bits_of(state, tile - first)
+        index = tile - first_tile
+        old = old_bits_of(state, index)
         for i in range(max(start, tile * LANES), (tile + 1) * LANES):
-            if (state.round.changed[tile - first] >> (i % LANES)) & 1:
+            if (state.round.changed[index] >> (i % LANES)) & 1:
                 for k in range(state.k):
                     bit(state, i, k)[0] = old[k * LANES + i % LANES]
-                state.round.changed[tile - first] &= ~(1 << (i % LANES))
+                state.round.changed[index] &= ~(1 << (i % LANES))
 
 
 cdef Py_ssize_t commit(const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
@@ -440,30 +450,30 @@ cdef Py_ssize_t commit(const Problem* problem, State* state, Py_ssize_t start, P
     A proposal holds while the features are those of the round's beginning and every feature that the point had before
     has another user. So the last users of features are visited again, and a feature created or removed ends the round.
     """
-    cdef Py_ssize_t first = start // LANES, last = tile_count(stop), i = start, tile
+    cdef Py_ssize_t first_tile = start // LANES, last_tile = tile_count(stop), i = start, index
     cdef Py_ssize_t n_single = single_user_count(state)  # features with one user
     cdef bint ends_round
     while i < stop:
-        tile = i // LANES - first
-        if not state.round.changed[tile] and not state.round.may_create[tile] and not (
-            n_single and has_single_user(state, tile)
+        index = i // LANES - first_tile
+        if not state.round.changed[index] and not state.round.may_create[index] and not (
+            n_single and has_single_user(state, index)
         ):
-            i = (first + tile + 1) * LANES  # nothing happens in this tile
+            i = (first_tile + index + 1) * LANES  # nothing more happens in this tile
             continue
         ends_round = False
         # step 1 of a sweep for this point, given those before it
         if n_single:
-            visit_single_user(problem, state, i, first)
-        if (state.round.changed[tile] >> (i % LANES)) & 1:
-            ends_round = commit_row(problem, state, i, first)
+            visit_single_user(problem, state, i, first_tile)
+        if (state.round.changed[index] >> (i % LANES)) & 1:
+            ends_round = commit_row(problem, state, i, first_tile)
             n_single = single_user_count(state)
         # step 2
         if exceeds_penalty(problem, state, i) and state.k - state.features.n_removed < problem.max_features:
-            create(problem, state, i, first, last)
+            create(problem, state, i, first_tile, last_tile)
             ends_round = True
         i += 1
         if ends_round:
-            take_back(problem, state, i, stop, first)
+            take_back(problem, state, i, stop, first_tile)
             return i
     return stop
 
@@ -487,7 +497,7 @@ cdef int free_sweep(const Problem* problem, State* state) except -1 nogil:
         stop = min(n, (start // LANES + state.round.n_tiles) * LANES)
         propose(problem, state, start, stop)
         reached = commit(problem, state, start, stop)
-        add_round(problem, state, start, reached, False)  # commit has counted the users
+        add_round(problem, state, start, reached, counts_users=False)  # commit has counted them
         check_interrupt(state, (stop - start) * problem.points.d * (2 * state.k + 1))
         # a round that was cut short is followed by a short one: while features come and go, most proposals of a long
         # round would be taken back
