@@ -234,8 +234,6 @@ cdef class MergeSweep(DPSweep):
     def merge(self, Py_ssize_t count):
         """Merge the cheapest pair, ``count`` times over; after ``move_centers``, with no point moved since.
 
-        The last sweep must have opened no cluster: lower bounds do not hold for that before the next one.
-
         Cluster a becomes the union of a and b, a < b; in the end clusters are numbered without gaps. Returns the pairs
         (a, b), (count, 2), as numbered before the call, and Ward's costs, (count,).
         """
@@ -401,7 +399,9 @@ cdef class MergeSweep(DPSweep):
         self.renumber_points()
         state.centers.n = self.clusters.k = self.n_before = kept
         self.farthest_point = -1  # update_tables takes no center for a new one
-        state.bounds.opened = False  # last_new_center_distances have the old numbers; the last sweep has used them
+        if state.bounds.opened:  # lower bounds may not have taken in what the last sweep opened
+            state.bounds.valid = False
+        state.bounds.opened = False  # last_new_center_distances have the old numbers
         state.bounds.shifts_taken = False  # center_shift is shared_drift, which the next sweep is to take off
         self.pack(0)  # centers have moved,
         self.update_tables()  # and so have distances between them
