@@ -216,6 +216,7 @@ cdef void two_least(
     while begin < last:
         end = min(last, begin // PANEL * PANEL + step)
         m = 0
+        # from the second piece on, the kernels go on from the two least ones found so far
         while m < size:
             if real_a is float:
                 tile_top2_f(tiles + m * d, d, <const float*> packed.values, <const float*> packed.norms, begin, end,
@@ -239,6 +240,7 @@ cdef void two_nearest_of_tiles(
     cdef Py_ssize_t m
     load_tiles(state, batch, tiles, squares)
     two_least(state, batch.size, tiles, packed, first, last, least, second, batch.nearest)
+    # one error bound for the batch, that of its longest point
     for m in range(batch.size):
         largest = max(largest, squares[m])
     error = error_bound(state, largest)
@@ -290,6 +292,7 @@ cdef void nearest_of_tile(
                              <const double*> state.centers.packed.norms, piece, piece + count, brackets)
         for k in range(max(<Py_ssize_t> 0, first - piece), count):
             for m in range(size):
+                # ||x||^2 + (||c||^2 - 2 x c): only what is not above the cutoff can be the nearest
                 if not squares[m] + <double> brackets[k * lanes + m] > cutoffs[begin + m]:
                     t = exact_distance(state, points[m], piece + k, 0)
                     if t < least[m]:

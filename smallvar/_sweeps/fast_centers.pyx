@@ -45,6 +45,7 @@ cdef void clear_fast_centers(State* state) noexcept nogil:
     for m in range(state.fast.n):
         state.fast.is_fast[state.fast.indices[m]] = False
     state.fast.n = 0
+    # the smaller of both holds for all centers
     for i in range(state.points.n):
         lower_bounds[i] = lower_bounds[i] if lower_bounds[i] < lower_bounds_fast[i] else lower_bounds_fast[i]
     for i in range(state.points.n):
@@ -107,6 +108,7 @@ cdef void count_failures(const State* state, float largest, Thresholds* threshol
             if not upper < min(slow, fast):
                 thresholds.present_failed += 1.0
                 thresholds.present_all += not upper < slow
+            # a new choice begins with one bound for all centers, see clear_fast_centers
             lower = min(state.bounds.lower_bounds[i], state.bounds.lower_bounds_fast[i])
             if not upper < lower - largest:
                 thresholds.n_failed += 1.0
@@ -156,6 +158,7 @@ cdef void reconsider(State* state) noexcept nogil:
     for k in range(state.centers.n):
         if shift[k] > thresholds.max_slow[best]:
             add_fast_center(state, k)
+    # what holds for all centers holds for those of each group
     for i in range(state.points.n):
         state.bounds.lower_bounds_fast[i] = state.bounds.lower_bounds[i]
 

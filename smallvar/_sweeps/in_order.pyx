@@ -58,7 +58,9 @@ cdef void propose_chunk(
             offset = clusters.offset + points.group[i] * clusters.capacity
             last = end_of_group(points, i, last)
         size = last - i
+        # one point at a time: with factors, or where few are left and a block would be mostly padding
         if factor != NULL or (POINTS - size) * points.d * clusters.k > POINT_OVERHEAD * size:
+            # of a weighted point all clusters have the same factor
             if points.rows.weight != NULL:
                 for k in range(clusters.k):
                     weights[k] = points.rows.weight[i]

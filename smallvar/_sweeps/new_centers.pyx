@@ -63,9 +63,11 @@ cdef void compare_batch(
         upper = <double> state.bounds.upper_bounds[i] * state.bounds.upper_bounds[i]
         if batch.assigned[m] >= 0.0:
             upper = batch.assigned[m] * square * (1.0 + DISTANCE_MARGIN)
+        # the label stays where the nearest new center is surely farther than the assigned one
         if batch.least[m] - batch.error[m] > upper:
             reduce_lower_bounds(state, i, lower_bound(batch.least[m] - batch.error[m]))
             continue
+        # else the nearest new center, exactly, and then whether it is nearer than the assigned one, exactly
         label = batch.nearest[m]
         if not batch.second[m] - batch.least[m] > 2.0 * batch.error[m]:
             label = nearest_of_new(state, i, batch.least[m] + 2.0 * batch.error[m], first_new, last_new, thread)
@@ -101,6 +103,7 @@ cdef void compare_chunk(
             continue  # none was opened before it, or it has opened or joined one of the batch itself
         distance = -1.0
         if by_center_distances:
+            # 2 u < t, first with the bound at hand, then with that of the exact distance
             if 2.0 * upper_bounds[i] < batch_distances[z]:
                 continue
             distance = state.backend.exact_distance(state, i, z, thread)

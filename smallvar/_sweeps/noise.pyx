@@ -35,6 +35,7 @@ cdef void mark_chunk(
     cdef ChunkResults* results = &state.results
     cdef Py_ssize_t start = chunk * CHUNK, size = min(state.points.n - start, <Py_ssize_t> CHUNK), i, m = 0, q = 0
     cdef double weight
+    # the sweep gives every row a label; those beyond the price of that center are noise
     for i in range(size):
         now[i] = state.points.labels[start + i]
     for i in range(results.n_exceeding[chunk]):
@@ -48,6 +49,7 @@ cdef void mark_chunk(
             left[m] = shown[start + i]
             joined[m] = now[i]
             weights[m] = weight
+            # rows that become noise, or no longer are, change the total of squares; a move between clusters does not
             if left[m] < 0 or now[i] < 0:
                 square[q] = weight * squared_distance(point(x, rows, start + i), rows.col, sums.origin, rows.d)
                 if now[i] < 0:
@@ -55,6 +57,7 @@ cdef void mark_chunk(
                 q += 1
             m += 1
         shown[start + i] = now[i]
+    # in place of the moves between nearest centers, which the sums do not follow
     results.n_moved[chunk] = <int> m
     move_rows(rows, m, at, left, joined, weights, sums)
     accumulator_add(digits, square, q)
@@ -148,6 +151,7 @@ cdef class NoiseSweep(DPSweep):
                 self.check_signals((last - first) * CHUNK)
                 first = last
             self.end_sums(sums, threads)
+        # integers: the order does not matter
         for t in range(threads):
             accumulator_merge(&total[0], &digits[t, 0])
 
@@ -168,6 +172,7 @@ cdef class NoiseSweep(DPSweep):
         with nogil:
             error = self.shift_centers()
         self.n_before = self.state.centers.n
+        # these moves are in the sums already
         memset(self.state.results.n_moved, 0, self.n_chunks * sizeof(int))
         if self.state.centers.n < before:
             used = self.shown_array >= 0

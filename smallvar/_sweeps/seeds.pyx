@@ -48,6 +48,7 @@ cdef Farthest compare_points(
     for i in range(chunk * CHUNK, min(rows.n, (chunk + 1) * CHUNK)):
         if weight != NULL and weight[i] == 0.0:
             continue
+        # exact distances, so that ties are the same for any layout of the rows
         t = squared_distance(point(x, rows, i), col, seed, d)
         if t < distance[i]:
             distance[i] = t
@@ -113,6 +114,7 @@ cdef double merged_distance(const Rows* rows, Py_ssize_t i, const SparseSeed* se
     """
     cdef Py_ssize_t stop, m = entries_of(rows, i, &stop), q = 0
     cdef double t, total = 0.0
+    # both lists are ascending: the lesser column comes next
     while m < stop or q < seed.size:
         if q == seed.size or (m < stop and rows.column[m] < seed.column[q]):
             t = entry(rows, m)

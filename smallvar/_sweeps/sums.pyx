@@ -95,6 +95,7 @@ cdef void count_small_of_chunk(
     """Add how many small values each column of a chunk has, see count_small.  INOUT count: threads x d."""
     cdef Py_ssize_t start = chunk * rows_of_chunk(r.d), size = min(rows_of_chunk(r.d), r.n - start)
     cdef const double* w = NULL if r.weight == NULL else r.weight + start
+    # numbers below 2^53 are added, so it does not matter which thread counts which rows
     count = count + thread * r.d
     if r.single:
         sums_small_f(<const float*> r.x + start * r.row, r.row, r.col, size, r.d, w, origin, limit, count)
@@ -118,12 +119,14 @@ cdef void move_points(
     cdef Py_ssize_t[BLOCK] at
     cdef Py_ssize_t done = 0, m, size
     if is_sparse(r):
+        # entry by entry: an origin of 0 leaves nothing to add for those that are not stored
         for m in range(stop - start):
             if left == NULL or left[m] != joined[m]:
                 if left != NULL:
                     move_entries(r, start + m, left[m], -1.0, sums)
                 move_entries(r, start + m, joined[m], 1.0, sums)
         return
+    # where rows are visited in another order, start_of says where each lies
     while done < stop - start:
         size = min(<Py_ssize_t> BLOCK, stop - start - done)
         for m in range(size):
@@ -190,6 +193,7 @@ cdef range_of_entries(X, const double[::1] weight):
                 high[j] = max(high[j], x)
                 count[j] += 1
                 m += 1
+        # a column in which some row has no entry has zeros
         for j in range(r.d):
             if count[j] < used:
                 low[j] = min(low[j], 0.0)
@@ -440,6 +444,7 @@ cdef class Sums:
         cdef sums_t[MAX_SUM_THREADS] of_thread
         cdef ParallelLoop loop
         self._check(X.shape[1], rows.n, label, weight)
+        # sums of each thread take as much time to unite as clusters times threads
         if 8 * rows.n * self.table.d > PAYS and rows.n > 8 * self.capacity:
             threads = min(n_threads, <int> MAX_SUM_THREADS)
         others = [Sums(self.layout, self.capacity) for _ in range(1, threads)]
@@ -589,6 +594,7 @@ class Stream:
             if size:
                 lowest, last = min(lowest, first), max(last, first + size - 1)
             first, size = lowest, last - lowest + 1
+        # the old digits keep their powers of two: those of this stream may begin lower
         digits = np.zeros((k, self.digits.shape[1], size), dtype=np.int64)
         kept = self.digits[:k]
         if kept.size:
