@@ -559,7 +559,7 @@ def path_problem(family, seed, n_max=400):
 def _table(rng, family, seed, X, z):
     """Columns as tables have them, most beside columns of numbers, and weights for some.
 
-    Values in steps differ by a trifle, as else a tie of distances would be up to rounding.
+    Values in steps differ a little, or else a tie of distances would be up to rounding.
     """
     n, columns = len(X), [X / X.std()]
     if family in ("flags", "table"):

@@ -210,7 +210,7 @@ static void check_lanes(ptrdiff_t d, ptrdiff_t k)
     static double zz[K * 8], work[K * 8], quadratic[CODES];
     static int flips[CODES];
     static float singles[17 * D];
-    double rr[8], swing[8], best[8], fall[8], f[D], y[D], refund[K];
+    double rr[8], swing[8], best[8], fall[8], f[D], y[D], removal_gain[K];
     ptrdiff_t i, j, l, m, moved;
     int changed, expected = 0;
     for (i = 0; i < 8 * D; i++) rows[i] = draw();
@@ -225,7 +225,7 @@ static void check_lanes(ptrdiff_t d, ptrdiff_t k)
     for (i = 0; i < d * 8; i++) x[i] = draw();
     for (i = 0; i < k * 8; i++) z[i] = draw() > 0.0;
     for (i = 0; i < d * ROOM; i++) at[i] = draw();
-    for (i = 0; i < k; i++) refund[i] = 0.25 * (draw() + 1.0);
+    for (i = 0; i < k; i++) removal_gain[i] = 0.25 * (draw() + 1.0);
     sf_residual(d, k, ROOM, x, z, at, r, rr);
     for (l = 0; l < 8; l++) {
         double s = 0.0;
@@ -295,7 +295,7 @@ static void check_lanes(ptrdiff_t d, ptrdiff_t k)
         }
     }
     for (i = 0; i < k * 8; i++) zz[i] = z[i];
-    changed = sf_flip(k, ROOM, gram, removed, refund, 0xb7, z, g, rr, swing);
+    changed = sf_flip(k, ROOM, gram, removed, removal_gain, 0xb7, z, g, rr, swing);
     for (l = 0; l < 8; l++) {
         double gl[K], e = 0.0, turned = 0.0;
         for (j = 0; j < d; j++) {
@@ -312,7 +312,7 @@ static void check_lanes(ptrdiff_t d, ptrdiff_t k)
                 gl[i] += t * at[j * ROOM + i];
             }
             gain = gram[i * ROOM + i] - 2.0 * sign * gl[i];
-            if ((0xb7 >> l & 1) && gain - zz[i * 8 + l] * refund[i] < 0.0) {
+            if ((0xb7 >> l & 1) && gain - zz[i * 8 + l] * removal_gain[i] < 0.0) {
                 zz[i * 8 + l] += sign;
                 e += gain;
                 turned += gram[i * ROOM + i];

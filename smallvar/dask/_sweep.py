@@ -98,7 +98,7 @@ class TeamSweep:
         self.centers, self.turn, self.before, self.remap = np.array(centers), 0, None, None
         self.none = Opened(np.empty((0, self.centers.shape[1])), np.empty(0, dtype=np.intp))
         self.reach, self.seek = np.inf, False
-        self.adrift = self.changed = 0
+        self.n_unassigned = self.changed = 0
         self.opened = self.none
 
     @property
@@ -235,11 +235,11 @@ class TeamSweep:
 
     def moved(self):
         """Rows with another label than before the sweep."""
-        return self.changed + self.adrift
+        return self.changed + self.n_unassigned
 
     def move_centers(self):
         """Means of the members, empty clusters dropped; returns the error, by sums."""
-        centers, remap, error, self.adrift = next_centers(
+        centers, remap, error, self.n_unassigned = next_centers(
             self.sums, self._all_centers(), self.total, self.spherical
         )
         self._move(centers, remap)
