@@ -32,7 +32,7 @@ from smallvar._core import config
 
 needs_openmp = pytest.mark.skipif(not config.openmp_enabled(), reason="one thread without OpenMP")
 
-THREADS = (1, 2, 3, 8)
+THREADS = (1, 2, 3, 5, 8)
 LEARNED = ("labels_", "cluster_centers_", "objective_path_")
 
 
