@@ -172,6 +172,7 @@ MODULES = (
     "stopping",
     "rows",
     "sums",
+    "exact",
     "dense",
     "sparse",
     "fast_centers",

@@ -10,7 +10,7 @@ from scipy.spatial.distance import pdist
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._core.estimator import keywords_only, unchanged_on_error
 from smallvar._core.fit_loop import NO_CAP
-from smallvar._core.frame import RowsFrame, nearest_sweep
+from smallvar._core.frame import RowsFrame, nearest, nearest_sweep
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     Data,
@@ -36,7 +36,7 @@ from smallvar._sweeps.sums import Stream
 
 def _threshold(X, weight, centers, n_threads):
     """A squared distance beyond all that lie within these clusters."""
-    sweep = nearest_sweep(X, weight, centers, n_threads)
+    sweep = nearest(X, weight, centers, n_threads)
     distance = sweep.assigned_distances()
     within = float((distance if weight is None else weight * distance).max())
     if len(centers) == 1:
@@ -108,7 +108,7 @@ class BatchEstimator(CenterEstimator):
             if stream is None or not all(map(np.array_equal, made, (centers, given))):
                 stream = Stream.of(centers, given)
         zero = np.zeros(X.shape[1])  # one origin for all batches, wherever they lie
-        sweep = nearest_sweep(X, weight, centers, n_threads, zero)
+        sweep = nearest(X, weight, centers, n_threads, zero)
         distance = sweep.assigned_distances()
         opened = []
         weighted = distance if weight is None else weight * distance
@@ -119,7 +119,7 @@ class BatchEstimator(CenterEstimator):
             farthest, largest = nearest_seed(X, weight, opened[-1], distance, n_threads)
         if opened:
             centers = np.vstack([centers, *opened])
-            sweep = nearest_sweep(X, weight, centers, n_threads, zero)
+            sweep = nearest(X, weight, centers, n_threads, zero)
         error = sweep.squared_error()
         sums = sweep.cluster_sums()
         stream = stream.with_batch(sums, sweep.k)
@@ -186,7 +186,7 @@ class BatchEstimator(CenterEstimator):
                 check_stays(self, self._used)
                 self.cluster_centers_ = centers
             self._step(X, weight, n_threads)
-            self._finish(nearest_sweep(X, weight, self.cluster_centers_, n_threads))
+            self._finish(nearest(X, weight, self.cluster_centers_, n_threads))
             if first:
                 warn_if_unclear(self)
         return self

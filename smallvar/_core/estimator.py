@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from smallvar._core.config import resolve_threads
 from smallvar._core.fit_loop import LoopSettings
@@ -30,6 +30,7 @@ from smallvar._core.validation import (
     check_sparse,
     check_verbose,
     explained,
+    is_plain,
     realigned,
     relative_weights,
     sparse_rows,
@@ -137,6 +138,12 @@ def callback_of(estimator):
     return estimator._callback()
 
 
+def check_fitted(estimator):
+    """``check_is_fitted`` of scikit-learn, which first looks for tags, only where it may raise."""
+    if "n_features_in_" not in vars(estimator):
+        check_is_fitted(estimator)
+
+
 def learned_attributes(estimator):
     """What ``fit`` has set on an estimator: all but its parameters and callbacks."""
     parameters, callbacks = estimator.get_params(deep=False), ("_skl_", "_callback_", "_parent_")
@@ -177,6 +184,8 @@ class Estimator(CallbackMixin, BaseEstimator):
         vars(self).update(realigned(vars(self)))
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+        if is_plain(X, self._dtypes, least) and self._takes_columns(X.shape[1], reset):
+            return X
         X = opened(X)
         check_sparse(X, type(self).__name__, self._takes_sparse)
         with explained(X):
@@ -191,6 +200,15 @@ class Estimator(CallbackMixin, BaseEstimator):
                 ensure_min_samples=least,
             )
         return sparse_rows(X) if issparse(X) else aligned(X)
+
+    def _takes_columns(self, count, reset):
+        """Note so many columns without names; or whether they are those of the fit."""
+        facts = vars(self)
+        if not reset:
+            return facts.get("n_features_in_") == count and "feature_names_in_" not in facts
+        facts.pop("feature_names_in_", None)
+        self.n_features_in_ = count
+        return True
 
     def _threads(self):
         check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)

@@ -8,10 +8,13 @@ from scipy.sparse import issparse
 
 from smallvar._core.validation import LARGEST_REACH, SMALLEST_REACH, check_spread
 from smallvar._sweeps.dpmeans import DPSweep
-from smallvar._sweeps.sums import Layout, column_range, round_origin
+from smallvar._sweeps.exact import nearest_of_few
+from smallvar._sweeps.sums import Layout, Sums, column_range, exact_total, round_origin
 
 # of the largest value of a column that varies: how far a mean may be off, some 1e-15 of that value
 COLUMN_ROUNDING = 2.0**-49
+# rows times centers times columns up to which all distances take less time than to make a sweep
+FEW = 1 << 18
 
 
 def column_rounding(low, high):
@@ -110,3 +113,40 @@ def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
     sweep.set_centers(centers)
     sweep.assign()
     return sweep
+
+
+class FewRows:
+    """What a sweep says of rows at their nearest centers, where these are known already."""
+
+    def __init__(self, X, weight, centers, labels, distances, sums_from):
+        self._data, self._sums_from = (X, weight), sums_from
+        self.k, self.labels, self._distances = len(centers), labels, distances
+
+    def assigned_distances(self):
+        """Exact squared distance of each row to its center."""
+        return self._distances
+
+    def squared_error(self):
+        """Weighted sum of these, rounded once."""
+        weight = self._data[1]
+        return exact_total(self._distances if weight is None else weight * self._distances)
+
+    def cluster_sums(self):
+        """The sums of the clusters."""
+        X, weight = self._data
+        sums = Sums(Layout(X, weight, 1, origin=self._sums_from), self.k)
+        sums.add(X, self.labels, weight)
+        return sums
+
+
+def nearest(X, weight, centers, n_threads, sums_from=None):
+    """The nearest of these centers to each row: a sweep, or what stands for it where rows are few.
+
+    Both have ``k``, ``labels``, ``assigned_distances``, ``squared_error`` and ``cluster_sums``, with
+    the same bits.
+    """
+    if X.shape[0] * centers.size <= FEW and not issparse(X):
+        found = nearest_of_few(X, centers)
+        if found is not None:
+            return FewRows(X, weight, centers, *found, sums_from)
+    return nearest_sweep(X, weight, centers, n_threads, sums_from)

@@ -145,6 +145,29 @@ def explained(X):
         raise ValueError(f"X must be within the range of float64: {error}") from None
 
 
+def is_plain(X, dtypes=DTYPES, least=1):
+    """Whether all checks of data would return X as it is: an array of finite numbers, two-dimensional.
+
+    To see this takes a tenth of the time of scikit-learn's checks, which say what is wrong if not.
+    """
+    return (
+        type(X) is np.ndarray
+        and X.dtype.type in dtypes
+        and X.ndim == 2
+        and X.shape[0] >= least
+        and X.shape[1] > 0
+        and X.flags.aligned
+        and X.dtype.isnative
+        and has_finite_sum(X)
+    )
+
+
+def has_finite_sum(array):
+    """Whether the sum of an array is finite; then so is each number."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.isfinite(np.add.reduce(array, axis=None))
+
+
 def aligned(X):
     """The array itself, or a copy where its elements are not aligned or of the other byte order."""
     if X.flags.aligned and X.dtype.isnative:
@@ -179,6 +202,8 @@ def realigned(value):
 
 def check_data(X: Data, *, sparse: bool = False) -> NDArray[np.floating]:
     """A matrix of finite float32 or float64 numbers, for functions; estimators have _validate."""
+    if is_plain(X):
+        return X
     X = opened(X)
     check_sparse(X, "this function", sparse)
     with explained(X):
@@ -443,7 +468,6 @@ def learned(estimator, name, *shape):
     In ``shape``, None stands for any number but 0.
     """
     value = getattr(estimator, name)
-    wanted = ", ".join("any" if size is None else str(size) for size in shape)
     try:
         array = np.require(value, dtype=np.float64, requirements=["C", "A"])
     except (TypeError, ValueError) as error:
@@ -453,10 +477,11 @@ def learned(estimator, name, *shape):
         for size, least in zip(array.shape, shape, strict=True)
     )
     if not fits:
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(
             f"{name} must have shape ({wanted}), as learned, got {np.shape(value)}: "
             "was it replaced? fit again"
         )
-    if not np.isfinite(array).all():
+    if not (has_finite_sum(array) or np.isfinite(array).all()):
         raise ValueError(f"{name} must be finite, as learned, got NaN or infinity; fit again")
     return array

@@ -17,6 +17,8 @@
 #include "_each.h"
 
 SV_CHOOSE(sc_squares)
+SV_CHOOSE(sc_roots_f)
+SV_CHOOSE(sc_roots_d)
 SV_CHOOSE(sc_least)
 SV_CHOOSE(sc_least_block)
 SV_CHOOSE(sc_cheapest)
@@ -69,6 +71,37 @@ static void SV_(sc_squares)(const double *SV_RESTRICT x, ptrdiff_t d, const doub
         cost[i] = sum;
     }
 }
+
+/* Distances from squared ones; returns the largest, as a double.  IN squares: n.  OUT out: n. */
+#define ROOTS(GIVE, TO)                                          \
+    V most = V_SPREAD(0.0);                                      \
+    double part[V_LANES], largest = 0.0;                         \
+    ptrdiff_t i = 0, l;                                          \
+    for (; i + V_LANES <= n; i += V_LANES) {                     \
+        const V root = V_ROOT(V_LOAD(squares + i));              \
+        most = V_MOST(most, root);                               \
+        GIVE(out + i, root);                                     \
+    }                                                            \
+    V_STORE(part, most);                                         \
+    for (l = 0; l < V_LANES; l++) largest = part[l] > largest ? part[l] : largest; \
+    for (; i < n; i++) {                                         \
+        const double root = sqrt(squares[i]);                    \
+        largest = root > largest ? root : largest;               \
+        out[i] = (TO)root;                                       \
+    }                                                            \
+    return largest;
+
+static double SV_(sc_roots_f)(ptrdiff_t n, const double *SV_RESTRICT squares, float *SV_RESTRICT out)
+{
+    ROOTS(V_STORE_SINGLE, float)
+}
+
+static double SV_(sc_roots_d)(ptrdiff_t n, const double *SV_RESTRICT squares, double *SV_RESTRICT out)
+{
+    ROOTS(V_STORE, double)
+}
+
+#undef ROOTS
 
 /* The least of k costs, HUGE_VAL if there are none. */
 SV_INLINE double SV_(sc_min)(const double *cost, ptrdiff_t k)

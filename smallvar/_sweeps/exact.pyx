@@ -1,0 +1,154 @@
+"""Exact squared distances of dense rows to all centers: for transform, and for the labels of few rows.
+
+Each is a chain of additions in the order of the columns, as everywhere (see _exact.h); those of many centers go side by
+side. All distances of few rows take less time than the tables of a sweep, which does without most of them.
+"""
+
+from cython.parallel cimport prange
+from libc.math cimport HUGE_VAL
+
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
+from smallvar._sweeps.rows cimport Rows, poll_signals, real_x, row_at, rows_of
+
+import numpy as np
+
+cdef extern from "_exact.h" nogil:
+    void sc_squares(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
+    double sc_roots_f(Py_ssize_t, const double*, float*)
+    double sc_roots_d(Py_ssize_t, const double*, double*)
+
+cdef enum:
+    PANEL = 32              # centers whose values of a column lie side by side: four vectors at most, as sc_squares takes
+    LANES = 8               # distances are computed of a multiple of so many centers, the last ones of which may be none
+    CHUNK = 32              # rows that are compared with a panel while it stays in the cache
+    WORK = 1 << 28          # multiply-adds between two checks for signals
+    SPACED = 8              # numbers from what one thread writes to what the next one does: a cache line
+
+cdef extern from *:
+    """
+    #define SMALLVAR_LEAST_SQUARE 1e-270
+    #define SMALLVAR_LARGEST_SQUARE 1e120
+    """
+    # of the largest squared distance: within, no frame of these rows and centers would refuse them (RowsFrame)
+    const double LEAST_SQUARE "SMALLVAR_LEAST_SQUARE"
+    const double LARGEST_SQUARE "SMALLVAR_LARGEST_SQUARE"
+
+
+cdef panels_of(const double[:, ::1] centers):
+    """The centers in panels: value j of center k at [k // PANEL, j, k % PANEL]; the last panel is filled up with 0."""
+    cdef Py_ssize_t k, j, n = centers.shape[0], d = centers.shape[1]
+    cdef double[:, :, ::1] panels = np.zeros(((n + PANEL - 1) // PANEL, d, PANEL))
+    for k in range(n):
+        for j in range(d):
+            panels[k // PANEL, j, k % PANEL] = centers[k, j]
+    return panels
+
+
+cdef inline Py_ssize_t squares_of_panel(
+    const double* x, Py_ssize_t d, const double* panels, Py_ssize_t first, Py_ssize_t k, double* out
+) noexcept nogil:
+    """Squared distances of a row to the centers from ``first`` on that are in one panel; returns how many these are."""
+    cdef Py_ssize_t size = min(<Py_ssize_t> PANEL, k - first)
+    sc_squares(x, d, panels + first * d, PANEL, (size + LANES - 1) // LANES * LANES, out)
+    return size
+
+
+# ---- labels of few rows ----------------------------------------------------------------------------------------------
+
+
+def nearest_of_few(X, const double[:, ::1] centers):
+    """The nearest center of each row, the first one at a tie, and the squared distance to it: two arrays (n,).
+
+    None where squared distances may be beyond the range in which a sweep computes: that says what is wrong.
+
+    X : IN array (n, d);  centers : IN array (k, d)
+    """
+    cdef Rows rows = rows_of(X, None, None)
+    cdef Py_ssize_t k = centers.shape[0], d = rows.d, i, m, first, size
+    if k == 0 or centers.shape[1] != d:
+        raise ValueError(f"centers must be some, of {d} columns, got {k} of {centers.shape[1]}")
+    cdef double[:, :, ::1] panels = panels_of(centers)
+    cdef double[::1] buffer = np.empty(d), distances = np.empty(rows.n)
+    cdef int[::1] labels = np.empty(rows.n, dtype=np.int32)
+    cdef double[PANEL] squares
+    cdef double least, largest = 0.0
+    cdef const double* x
+    cdef int nearest
+    with nogil:
+        for i in range(rows.n):
+            x = row_at(&rows, i, &buffer[0])
+            least, nearest, first = HUGE_VAL, 0, 0
+            while first < k:
+                size = squares_of_panel(x, d, &panels[0, 0, 0], first, k, squares)
+                for m in range(size):
+                    largest = max(largest, squares[m])
+                    if squares[m] < least:
+                        least, nearest = squares[m], <int> (first + m)
+                first += PANEL
+            labels[i], distances[i] = nearest, least
+    if not LEAST_SQUARE < largest < LARGEST_SQUARE:
+        return None
+    return np.asarray(labels), np.asarray(distances)
+
+
+# ---- all distances ---------------------------------------------------------------------------------------------------
+
+
+cdef void distances_of_chunk(
+    const Rows* rows, const double* panels, Py_ssize_t k, Py_ssize_t chunk, int thread, double* buffer, real_x* out,
+    double* largest
+) noexcept nogil:
+    """Distances (not squared) of a chunk's rows to all centers.
+
+    buffer : CHUNK d numbers for each thread
+    INOUT largest : of each thread, SPACED apart, the largest distance so far
+    """
+    cdef const double* x[CHUNK]
+    cdef double[PANEL] squares
+    cdef Py_ssize_t start = chunk * CHUNK, size = min(<Py_ssize_t> CHUNK, rows.n - chunk * CHUNK)
+    cdef Py_ssize_t d = rows.d, first = 0, count, m
+    cdef double found
+    buffer, largest, out = buffer + thread * CHUNK * d, largest + thread * SPACED, out + start * k
+    for m in range(size):
+        x[m] = row_at(rows, start + m, buffer + m * d)
+    while first < k:
+        for m in range(size):
+            count = squares_of_panel(x[m], d, panels, first, k, squares)
+            if real_x is float:
+                found = sc_roots_f(count, squares, out + m * k + first)
+            else:
+                found = sc_roots_d(count, squares, out + m * k + first)
+            largest[0] = max(largest[0], found)
+        first += PANEL
+
+
+def distances_to_centers(X, const double[:, ::1] centers, real_x[:, ::1] out, int n_threads):
+    """Write the distances (not squared) of all rows to all centers; returns the largest one before it is rounded.
+
+    X : IN array (n, d);  centers : IN array (k, d);  out : OUT array (n, k)
+    """
+    cdef Rows rows = rows_of(X, None, None)
+    cdef Py_ssize_t k = centers.shape[0], n_chunks = (rows.n + CHUNK - 1) // CHUNK, first = 0, last, chunk, work = 0
+    if centers.shape[1] != rows.d or out.shape[0] != rows.n or out.shape[1] != k:
+        raise ValueError("X, centers and out must match")
+    cdef double[:, :, ::1] panels = panels_of(centers)
+    cdef int threads = n_threads if rows.n * k * rows.d > PAYS else 1
+    cdef double[::1] buffer = np.empty(threads * CHUNK * rows.d), largest = np.zeros(threads * SPACED)
+    cdef Py_ssize_t step = max(<Py_ssize_t> 2 * threads, WORK // (CHUNK * k * rows.d))
+    cdef ParallelLoop loop
+    with nogil:
+        while first < n_chunks:
+            last = min(n_chunks, first + step)
+            loop = begin_loop(last - first, threads)
+            if loop.threads == 1:
+                for chunk in range(first, last):
+                    distances_of_chunk(&rows, &panels[0, 0, 0], k, chunk, 0, &buffer[0], &out[0, 0], &largest[0])
+            else:
+                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    distances_of_chunk(
+                        &rows, &panels[0, 0, 0], k, chunk, begin_chunk(&loop), &buffer[0], &out[0, 0], &largest[0]
+                    )
+            end_loop(&loop)
+            poll_signals(&work, 1, 0)
+            first = last
+    return float(np.max(largest))
