@@ -10,7 +10,7 @@ from scipy.spatial.distance import pdist
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._core.estimator import keywords_only, unchanged_on_error
 from smallvar._core.fit_loop import NO_CAP
-from smallvar._core.frame import RowsFrame, nearest, nearest_sweep
+from smallvar._core.frame import RowsFrame, added_to, nearest, nearest_sweep
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     Data,
@@ -20,6 +20,7 @@ from smallvar._core.validation import (
     check_stays,
     check_verbose,
     check_weights,
+    is_same,
     learned,
     mean_weight,
     one_row,
@@ -105,7 +106,7 @@ class BatchEstimator(CenterEstimator):
             stream = Stream.of(centers, np.zeros(1))
         else:
             stream, *made = self._stream or [None]
-            if stream is None or not all(map(np.array_equal, made, (centers, given))):
+            if stream is None or not (is_same(made[0], centers) and is_same(made[1], given)):
                 stream = Stream.of(centers, given)
         zero = np.zeros(X.shape[1])  # one origin for all batches, wherever they lie
         sweep = nearest(X, weight, centers, n_threads, zero)
@@ -121,14 +122,13 @@ class BatchEstimator(CenterEstimator):
             centers = np.vstack([centers, *opened])
             sweep = nearest(X, weight, centers, n_threads, zero)
         error = sweep.squared_error()
-        sums = sweep.cluster_sums()
-        stream = stream.with_batch(sums, sweep.k)
-        touched = np.flatnonzero(sums.counts[: sweep.k])
+        stream, counts = added_to(stream, sweep)
+        touched = np.flatnonzero(counts)
         centers, mass = centers.copy(), np.zeros(sweep.k)
         if given is not None:
             mass[: len(given)] = given
         centers[touched], mass[touched] = self._moved(centers[touched], *stream.read(touched))
-        if self.cluster_centers_ is None and sums.counts[0] == 0:
+        if self.cluster_centers_ is None and counts[0] == 0:
             # the place to start from is nearest to no row
             stream, centers, mass = stream.only(slice(1, None)), centers[1:], mass[1:]
         self._take(stream, centers, mass)
@@ -173,12 +173,12 @@ class BatchEstimator(CenterEstimator):
         """
         with unchanged_on_error(self):
             self._check_parameters()
-            rng, n_threads = self._rng(), self._threads()
+            n_threads = self._threads()
             first = not hasattr(self, "cluster_centers_")
             X = self._validate(X, reset=first)
             weight = check_weights(sample_weight, X.shape[0])
             if first:
-                self._begin(X, weight, rng, n_threads)
+                self._begin(X, weight, self._rng(), n_threads)
                 self.n_iter_ = 1
             else:
                 centers = learned(self, "cluster_centers_", None, X.shape[1])

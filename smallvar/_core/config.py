@@ -88,7 +88,7 @@ def resolve_threads(n_threads):
         return 1
     limit = max_threads()
     if n_threads is not None:
-        available = min(n_threads, max(_cores(), limit))
+        available = n_threads if n_threads <= limit else min(n_threads, max(_cores(), limit))
     elif "OMP_NUM_THREADS" in os.environ:
         available = limit
     else:

@@ -15,6 +15,7 @@ from smallvar._sweeps.sums import Layout, Sums, column_range, exact_total, round
 COLUMN_ROUNDING = 2.0**-49
 # rows times centers times columns up to which all distances take less time than to make a sweep
 FEW = 1 << 18
+FEW_SUMMED = 128  # rows up to which sums take less time without bins
 
 
 def column_rounding(low, high):
@@ -119,8 +120,8 @@ class FewRows:
     """What a sweep says of rows at their nearest centers, where these are known already."""
 
     def __init__(self, X, weight, centers, labels, distances, sums_from):
-        self._data, self._sums_from = (X, weight), sums_from
-        self.k, self.labels, self._distances = len(centers), labels, distances
+        self.X, self.weight, self.k = X, weight, len(centers)
+        self.labels, self._distances, self._sums_from = labels, distances, sums_from
 
     def assigned_distances(self):
         """Exact squared distance of each row to its center."""
@@ -128,14 +129,13 @@ class FewRows:
 
     def squared_error(self):
         """Weighted sum of these, rounded once."""
-        weight = self._data[1]
-        return exact_total(self._distances if weight is None else weight * self._distances)
+        weighted = self._distances if self.weight is None else self.weight * self._distances
+        return exact_total(weighted)
 
     def cluster_sums(self):
         """The sums of the clusters."""
-        X, weight = self._data
-        sums = Sums(Layout(X, weight, 1, origin=self._sums_from), self.k)
-        sums.add(X, self.labels, weight)
+        sums = Sums(Layout(self.X, self.weight, 1, origin=self._sums_from), self.k)
+        sums.add(self.X, self.labels, self.weight)
         return sums
 
 
@@ -150,3 +150,13 @@ def nearest(X, weight, centers, n_threads, sums_from=None):
         if found is not None:
             return FewRows(X, weight, centers, *found, sums_from)
     return nearest_sweep(X, weight, centers, n_threads, sums_from)
+
+
+def added_to(stream, found):
+    """The stream with the rows of ``nearest``, and how many of positive weight each cluster has."""
+    if isinstance(found, FewRows) and len(found.labels) <= FEW_SUMMED:
+        added = stream.with_rows(found.X, found.weight, found.labels, found.k)
+        if added is not None:
+            return added
+    sums = found.cluster_sums()
+    return stream.with_batch(sums, found.k), sums.counts[: found.k]

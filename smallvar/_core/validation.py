@@ -123,6 +123,8 @@ def check_stays(estimator, values):
 def as_floats(value: ArrayLike) -> NDArray[np.float64]:
     """An aligned float64 array in C order; ValueError or TypeError where there is none."""
     array = np.asarray(value)
+    if array.dtype == np.float64 and array.flags.c_contiguous and array.flags.aligned:
+        return array
     if array.dtype.kind in "cmM":
         raise ValueError(f"{array.dtype} is no type of real numbers")
     try:
@@ -166,6 +168,11 @@ def has_finite_sum(array):
     """Whether the sum of an array is finite; then so is each number."""
     with np.errstate(over="ignore", invalid="ignore"):
         return math.isfinite(np.add.reduce(array, axis=None))
+
+
+def is_same(array, other):
+    """Whether two arrays have one shape and the same numbers."""
+    return array.shape == other.shape and bool((array == other).all())
 
 
 def aligned(X):
@@ -469,7 +476,7 @@ def learned(estimator, name, *shape):
     """
     value = getattr(estimator, name)
     try:
-        array = np.require(value, dtype=np.float64, requirements=["C", "A"])
+        array = as_floats(value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be numbers: {error}") from None
     fits = array.ndim == len(shape) and all(

@@ -13,7 +13,7 @@ whose bins differ, and ``exact_total`` adds any numbers. The equations are in _s
 """
 
 from cython.parallel cimport prange
-from libc.math cimport copysign, fabs, frexp, ldexp, rint
+from libc.math cimport HUGE_VAL, copysign, fabs, frexp, ldexp, rint
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -27,6 +27,7 @@ from smallvar._sweeps.rows cimport (
     real_x,
     rows_of,
     start_of,
+    value_of,
     weight_of,
 )
 
@@ -50,6 +51,7 @@ cdef enum:
     RARE_ONE_IN = 128           # except in one row of so many, where the caller gives no other share
     MAX_WIDTH = 40              # most bits of a bin
     MAX_BINS = 64
+    ROWS_BITS = 64              # a stream may have up to 2^64 rows
 
 cdef extern from *:
     """
@@ -584,24 +586,47 @@ class Stream:
 
     def with_batch(self, Sums sums, Py_ssize_t k):
         """A new stream: the first k clusters, some of them new, with the members that the sums of a batch add."""
-        cdef Py_ssize_t first = self.first, size = self.digits.shape[2], lowest, last
-        if sums is not None:
-            # digits from that of the finest grain to that of the largest sum
-            unit = sums.layout.unit[sums.layout.unit > 0.0]
-            finest = int(np.log2(unit.min())) - sums.layout.width * sums.layout.bins
-            last = (int(np.log2(unit.max())) + 64 + 1075) // 32 + 1  # for up to 2^64 rows
-            lowest = max(0, finest + 1075) // 32
-            if size:
-                lowest, last = min(lowest, first), max(last, first + size - 1)
-            first, size = lowest, last - lowest + 1
+        if sums is None:
+            return self._with_digits(0, -1, k)
+        # digits from that of the finest grain to that of the largest sum
+        unit = sums.layout.unit[sums.layout.unit > 0.0]
+        finest = int(np.log2(unit.min())) - sums.layout.width * sums.layout.bins
+        last = (int(np.log2(unit.max())) + ROWS_BITS + 1075) // 32 + 1
+        stream = self._with_digits(max(0, finest + 1075) // 32, last, k)
+        absorb(stream.digits, stream.first, sums)
+        return stream
+
+    def _with_digits(self, Py_ssize_t lowest, Py_ssize_t last, Py_ssize_t k):
+        """A copy with the first k clusters, some of them new, that has digits lowest..last too."""
+        cdef Py_ssize_t first = self.first, size = self.digits.shape[2]
+        if size and lowest <= last:
+            lowest, last = min(lowest, first), max(last, first + size - 1)
+        elif size:
+            lowest, last = first, first + size - 1
         # the old digits keep their powers of two: those of this stream may begin lower
-        digits = np.zeros((k, self.digits.shape[1], size), dtype=np.int64)
+        digits = np.zeros((k, self.digits.shape[1], last - lowest + 1), dtype=np.int64)
         kept = self.digits[:k]
         if kept.size:
-            digits[: len(kept), :, self.first - first : self.first - first + kept.shape[2]] = kept
-        if sums is not None:
-            absorb(digits, first, sums)
-        return Stream(digits, first)
+            digits[: len(kept), :, first - lowest : first - lowest + size] = kept
+        return Stream(digits, lowest)
+
+    def with_rows(self, X, const double[::1] weight, const int[::1] label, Py_ssize_t k):
+        """with_batch for the dense rows of a small batch, without bins, and how many rows of weight each cluster has.
+
+        Every bit of w x is kept. None where that, or a sum, might leave float64: a Layout says so.
+
+        label : IN array (n,), each >= 0 and < k
+        """
+        cdef Rows rows = rows_of(X, weight, None)
+        cdef int lowest, highest
+        if label.shape[0] != rows.n or rows.d + 1 != self.digits.shape[1]:
+            raise ValueError("X and label must match the stream")
+        if rows.n and not 0 <= np.min(label) <= np.max(label) < k:
+            raise ValueError(f"label must be >= 0 and < {k}")
+        if not exponents_of(&rows, &lowest, &highest):
+            return None
+        stream = self._with_digits(lowest >> 5, (highest + 52 + ROWS_BITS) // 32 + 1, k)
+        return stream, absorb_rows(stream.digits, stream.first, &rows, label)
 
     def only(self, kept):
         """A new stream with the clusters that ``kept`` selects: a mask, a slice or numbers."""
@@ -629,6 +654,45 @@ cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
                 accumulator_add_one(&digits[k, j, 0], first, cell[0])
             if j == sums.table.d and not sums.table.weighted:
                 accumulator_add_one(&digits[k, j, 0], first, sums.table.count[k])
+
+
+cdef bint exponents_of(const Rows* r, int* lowest, int* highest) noexcept nogil:
+    """The least and the largest exponent, as float64 stores it, of w x that is not 0, and of w; False: one is too large.
+    """
+    cdef Py_ssize_t i, j
+    cdef double w, t, most = 0.0, least = HUGE_VAL
+    for i in range(r.n):
+        w = weight_of(r, i)
+        if w == 0.0:
+            continue
+        most, least = max(most, w), min(least, w)
+        for j in range(r.d):
+            t = fabs(w * value_of(r, i, j))
+            most = max(most, t)
+            if t > 0.0:
+                least = min(least, t)
+    if not most < 0.5 * LARGEST_TERM:
+        return False
+    frexp(min(least, most), lowest)
+    frexp(most, highest)
+    lowest[0], highest[0] = max(1, lowest[0] + 1022), max(1, highest[0] + 1022)
+    return True
+
+
+cdef absorb_rows(int64_t[:, :, ::1] digits, Py_ssize_t first, const Rows* r, const int[::1] label):
+    """Add rows, and count those of each cluster, (k,); carries are left to read_digits."""
+    cdef Py_ssize_t i, j
+    cdef double w
+    cdef Py_ssize_t[::1] count = np.zeros(digits.shape[0], dtype=np.intp)
+    for i in range(r.n):
+        w = weight_of(r, i)
+        if w == 0.0:
+            continue
+        count[label[i]] += 1
+        for j in range(r.d):
+            accumulator_add_one(&digits[label[i], j, 0], first, w * value_of(r, i, j))
+        accumulator_add_one(&digits[label[i], r.d, 0], first, w)
+    return np.asarray(count)
 
 
 cdef read_digits(int64_t[:, :, ::1] digits, Py_ssize_t first, const Py_ssize_t[::1] clusters):
