@@ -10,7 +10,7 @@ from scipy.spatial.distance import pdist
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._core.estimator import keywords_only, unchanged_on_error
 from smallvar._core.fit_loop import NO_CAP
-from smallvar._core.frame import RowsFrame, added_to, nearest, nearest_sweep
+from smallvar._core.frame import RowsFrame, added_to, nearest, nearest_again, nearest_sweep
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     Data,
@@ -96,7 +96,7 @@ class BatchEstimator(CenterEstimator):
         return total / weights[:, None], weights
 
     def _step(self, X, weight, n_threads):
-        """One batch: open clusters, move the centers; returns the squared error before the move."""
+        """One batch: open clusters, move the centers; returns what was ``nearest`` before the move."""
         caps = (self.n_clusters, self.max_clusters, NO_CAP)
         cap = next(cap for cap in caps if cap is not None)
         centers = self.cluster_centers_
@@ -121,8 +121,7 @@ class BatchEstimator(CenterEstimator):
         if opened:
             centers = np.vstack([centers, *opened])
             sweep = nearest(X, weight, centers, n_threads, zero)
-        error = sweep.squared_error()
-        stream, counts = added_to(stream, sweep)
+        stream, counts = added_to(stream, X, weight, sweep)
         touched = np.flatnonzero(counts)
         centers, mass = centers.copy(), np.zeros(sweep.k)
         if given is not None:
@@ -133,7 +132,7 @@ class BatchEstimator(CenterEstimator):
             stream, centers, mass = stream.only(slice(1, None)), centers[1:], mass[1:]
         self._take(stream, centers, mass)
         self.n_steps_ += 1
-        return error
+        return sweep
 
     def _take(self, stream, centers, given):
         """Have these sums, and what was made of them."""
@@ -185,8 +184,8 @@ class BatchEstimator(CenterEstimator):
                 setattr(self, self._given, learned(self, self._given, len(centers)))
                 check_stays(self, self._used)
                 self.cluster_centers_ = centers
-            self._step(X, weight, n_threads)
-            self._finish(nearest(X, weight, self.cluster_centers_, n_threads))
+            before = self._step(X, weight, n_threads)
+            self._finish(nearest_again(before, X, weight, self.cluster_centers_, n_threads))
             if first:
                 warn_if_unclear(self)
         return self
@@ -433,5 +432,5 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             batch_weight = None if weight is None else weight[rows]
             if batch_weight is not None and not batch_weight.any():
                 continue
-            cost += self._step(some_rows(X, rows), batch_weight, n_threads)
+            cost += self._step(some_rows(X, rows), batch_weight, n_threads).squared_error()
         return cost + self.lam_ * len(self.cluster_centers_)

@@ -13,8 +13,9 @@ from smallvar._sweeps.sums import Layout, Sums, column_range, exact_total, round
 
 # of the largest value of a column that varies: how far a mean may be off, some 1e-15 of that value
 COLUMN_ROUNDING = 2.0**-49
-# rows times centers times columns up to which all distances take less time than to make a sweep
-FEW = 1 << 18
+# rows times centers times columns and some for each center, up to which all distances take less time
+# than to make a sweep
+FEW, PER_CENTER = 1 << 19, 8
 FEW_SUMMED = 128  # rows up to which sums take less time without bins
 
 
@@ -145,17 +146,27 @@ def nearest(X, weight, centers, n_threads, sums_from=None):
     Both have ``k``, ``labels``, ``assigned_distances``, ``squared_error`` and ``cluster_sums``, with
     the same bits.
     """
-    if X.shape[0] * centers.size <= FEW and not issparse(X):
+    work = X.shape[0] * len(centers) * (X.shape[1] + PER_CENTER)
+    if work <= FEW and not issparse(X):
         found = nearest_of_few(X, centers)
         if found is not None:
             return FewRows(X, weight, centers, *found, sums_from)
     return nearest_sweep(X, weight, centers, n_threads, sums_from)
 
 
-def added_to(stream, found):
-    """The stream with the rows of ``nearest``, and how many of positive weight each cluster has."""
-    if isinstance(found, FewRows) and len(found.labels) <= FEW_SUMMED:
-        added = stream.with_rows(found.X, found.weight, found.labels, found.k)
+def nearest_again(found, X, weight, centers, n_threads):
+    """``nearest`` of the same rows after the centers have moved among them."""
+    if isinstance(found, FewRows):
+        return nearest(X, weight, centers, n_threads)
+    found.set_centers(centers)
+    found.assign()
+    return found
+
+
+def added_to(stream, X, weight, found):
+    """The stream with rows of ``nearest``, and how many of positive weight each cluster has."""
+    if X.shape[0] <= FEW_SUMMED and not issparse(X):
+        added = stream.with_rows(X, weight, found.labels, found.k)
         if added is not None:
             return added
     sums = found.cluster_sums()

@@ -603,6 +603,8 @@ class Stream:
             lowest, last = min(lowest, first), max(last, first + size - 1)
         elif size:
             lowest, last = first, first + size - 1
+        if last - lowest + 1 == size and k == len(self.digits):
+            return Stream(self.digits.copy(), first)
         # the old digits keep their powers of two: those of this stream may begin lower
         digits = np.zeros((k, self.digits.shape[1], last - lowest + 1), dtype=np.int64)
         kept = self.digits[:k]
