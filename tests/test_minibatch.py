@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 from sklearn.metrics import adjusted_rand_score
 
 from smallvar import DPMeans, MiniBatchDPMeans
+from smallvar._core import frame
 
 
 def stream(batches, lam, weights=None, max_clusters=None):
@@ -300,3 +301,45 @@ def test_what_is_honored_in_mid_stream():
     model.set_params(max_clusters=5, guess=9, n_threads=1, batch_size=2, max_iter=1)
     assert model.partial_fit(X).n_clusters_ == 5
     assert model.set_params(max_clusters=2).partial_fit(X).n_clusters_ == 5  # none opens
+
+
+@seeds(24)
+def test_small_batches_are_as_by_sweeps(monkeypatch, seed):
+    """Of any size, layout and weights, clusters opening or not: the same bits either way."""
+    rng = np.random.default_rng(seed)
+    d, k = 1 + seed % 5, 1 + seed % 9
+    start = blobs(rng, 60, d, k)
+    batches = [start, *(blobs(rng, 1 + 40 * (i % 5), d, k) + 0.05 * i for i in range(9))]
+    if seed % 2:
+        batches = [np.asfortranarray(X.astype(np.float32)) for X in batches]
+    weights = [rng.gamma(1.0, size=len(X)) * (rng.random(len(X)) < 0.8) for X in batches]
+    for w in weights:
+        w[0] = 1.5
+    sparse = [csr_matrix(X) for X in batches] if seed % 6 == 2 else batches
+
+    def states():
+        model = MiniBatchDPMeans(lam=0.1, n_threads=1)
+        for X, w in zip(sparse, weights, strict=True):
+            model.partial_fit(X, sample_weight=w if seed % 3 else None)
+            yield model.cluster_centers_.tobytes(), model.cluster_weights_.tobytes()
+            yield (
+                model.labels_.tobytes(),
+                model.inertia_,
+                model.score(X),
+                model.predict(X).tobytes(),
+            )
+
+    few = list(states())
+    monkeypatch.setattr(frame, "FEW", -1)
+    assert list(states()) == few
+    monkeypatch.setattr(frame, "FEW_SUMMED", -1)
+    assert list(states()) == few
+
+
+def test_small_batches_keep_every_bit():
+    """A bin of the sums would cut off those of a number that is small among its column."""
+    X = np.array([[0.0, 7.0], [100.0, 2.0**-22 / 3]])
+    model = MiniBatchDPMeans(lam=4.0).partial_fit(X)
+    assert np.array_equal(model.cluster_centers_, X)
+    tiny = np.array([[0.0, 5e-324], [100.0, 1e-310]])
+    assert np.array_equal(MiniBatchDPMeans(lam=4.0).partial_fit(tiny).cluster_centers_, tiny)

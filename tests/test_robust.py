@@ -584,6 +584,11 @@ LONG = {
     "DPMeans-auto": (DPMeans(n_init=N), "fit", lambda: rows(3 * 10**5, 8)),
     "DPMeans-merge": (DPMeans(lam=5e-4, algorithm="merge"), "fit", lambda: rows(2 * 10**5, 2)),
     "DPMeans-predict": (DPMeans(lam=1e-3), "predict", lambda: np.tile(rows(10**5), (300, 1))),
+    "DPMeans-transform": (
+        DPMeans(lam=1e-3),
+        "transform",
+        lambda: np.broadcast_to(rows(1, 4000), (2 * 10**5, 4000)),
+    ),
     "DynamicMeans": (
         smallvar.DynamicMeans(lam=0.01, t_q=6.8, k_tau=1.01, n_init=N),
         "fit",

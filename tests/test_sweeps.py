@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import twins.exact
+from helpers import seeds
 from scipy.sparse import csr_array
 from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.exact import distances_to_centers, nearest_of_few
 from smallvar._sweeps.merge import MergeSweep
 
-from smallvar._core.frame import RowsFrame
+from smallvar._core.frame import RowsFrame, nearest_sweep
 
 
 def sweep_over(X, kind=MergeSweep, bounds=True):
@@ -122,3 +125,62 @@ def test_images_are_those_of_dense_rows():
     with pytest.raises(ValueError, match="dense"):
         sweep.residuals(W)
     assert sweep.residuals()[0].shape == (6,)
+
+
+def layouts(X):
+    """The same rows as they may lie in memory, and as float32."""
+    wide = np.zeros((len(X), 3 * X.shape[1]))
+    wide[:, ::3] = X
+    frozen = X.copy()
+    frozen.setflags(write=False)
+    return [X, np.asfortranarray(X), wide[:, ::3], X[::-1][::-1], frozen, X.astype(np.float32)]
+
+
+@seeds(24)
+def test_all_distances_equal_twin(seed):
+    """To the bit, in full panels and others, for rows of any layout, by any number of threads."""
+    rng = np.random.default_rng(seed)
+    n, k, d = (int(rng.integers(1, most)) for most in (150, 90, 40))
+    X, centers = rng.normal(size=(n, d)) + 10.0 * (seed % 3), rng.normal(size=(k, d))
+    X[:: 1 + seed % 7] = centers[rng.integers(k, size=len(X[:: 1 + seed % 7]))]
+    for Y in layouts(X):
+        squares = twins.exact.squared_distances(Y.astype(float), centers)
+        for dtype in (np.float64, np.float32):
+            out = np.empty((n, k), dtype=dtype)
+            largest = distances_to_centers(Y, centers, out, 1 + seed % 3)
+            assert np.array_equal(out, np.sqrt(squares).astype(dtype))
+            assert largest == np.sqrt(squares.max())
+        labels, distances = nearest_of_few(Y, centers)
+        assert labels.dtype == np.int32
+        assert np.array_equal(labels, squares.argmin(axis=1))
+        assert np.array_equal(distances, squares.min(axis=1))
+
+
+@seeds(12)
+def test_labels_of_few_rows_are_those_of_a_sweep(seed):
+    """At ties, too: rows and centers on a grid."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, size=(200, 1 + seed % 5)) * 0.5
+    centers = X[rng.choice(200, 1 + 5 * seed)] + rng.integers(0, 2)
+    sweep = nearest_sweep(X, None, centers, 1)
+    labels, distances = nearest_of_few(X, centers)
+    assert np.array_equal(labels, sweep.labels)
+    assert np.array_equal(distances, sweep.assigned_distances())
+
+
+def test_few_rows_beyond_the_range_are_left_to_a_sweep():
+    for scale in (1e-150, 1e70, 1e200):
+        assert nearest_of_few(scale * np.eye(3), np.zeros((1, 3))) is None
+    assert nearest_of_few(np.ones((2, 3)), np.ones((1, 3))) is None  # whether they differ by 1e-170
+    assert nearest_of_few(np.eye(3), np.zeros((1, 3))) is not None
+
+
+def test_all_distances_of_what_does_not_match():
+    X = np.zeros((3, 2))
+    with pytest.raises(ValueError, match="centers must be some, of 2 columns, got 0 of 2"):
+        nearest_of_few(X, np.zeros((0, 2)))
+    with pytest.raises(ValueError, match="centers must be some, of 2 columns, got 1 of 3"):
+        nearest_of_few(X, np.zeros((1, 3)))
+    for shape in ((3, 2), (2, 1)):
+        with pytest.raises(ValueError, match="X, centers and out must match"):
+            distances_to_centers(X, np.zeros((1, 2)), np.zeros(shape), 1)

@@ -1,12 +1,15 @@
 """Words of messages, guesses that nobody made, and the one check of symmetry."""
 
+import warnings
+
 import numpy as np
 import pytest
 from helpers import moved
 from scipy.sparse import csr_array
+from sklearn.utils.validation import validate_data
 
 import smallvar
-from smallvar._core.validation import _csr, check_symmetric, realigned
+from smallvar._core.validation import _csr, check_symmetric, is_plain, realigned
 
 X = np.random.default_rng(0).normal(size=(30, 2))
 
@@ -112,3 +115,101 @@ def test_unaligned_rows():
     assert np.array_equal(other.cluster_centers_, model.cluster_centers_)
     other.cluster_centers_ = moved(model.cluster_centers_)
     assert np.array_equal(other.predict(moved(X)), model.labels_)
+
+
+def misaligned(array):
+    return (
+        np.frombuffer(b"x" + array.tobytes(), dtype=np.uint8)[1:]
+        .view(array.dtype)
+        .reshape(array.shape)
+    )
+
+
+def with_entry(value, dtype=np.float64):
+    Y = X.astype(dtype)
+    Y[3, 1] = value
+    return Y
+
+
+class Subclass(np.ndarray):
+    """Another array."""
+
+
+ARRAYS = {
+    "float64": (X, True),
+    "float32": (X.astype(np.float32), True),
+    "Fortran order": (np.asfortranarray(X), True),
+    "strided": (np.repeat(X, 2, axis=1)[::-2, ::2], True),
+    "read-only": (np.broadcast_to(X[:1], (30, 2)), True),
+    "large": (with_entry(1e308), True),
+    "of infinite sum": (np.full((30, 2), 1e308), False),
+    "of infinite sum in float32": (np.full((30, 2), 1e38, dtype=np.float32), False),
+    "no rows": (X[:0], False),
+    "no columns": (X[:, :0], False),
+    "one number": (X[0, 0], False),
+    "one row": (X[0], False),
+    "three dimensions": (X[None], False),
+    "NaN": (with_entry(np.nan), False),
+    "infinity": (with_entry(np.inf), False),
+    "both infinities": (np.array([[np.inf, -np.inf]], dtype=np.float32), False),
+    "list": (X.tolist(), False),
+    "integers": (np.arange(60).reshape(30, 2), False),
+    "bool": (X > 0, False),
+    "float16": (X.astype(np.float16), False),
+    "long double": (X.astype(np.longdouble), False),
+    "complex": (X + 0j, False),
+    "object": (X.astype(object), False),
+    "text": (X.astype(str), False),
+    "byte order": (X.astype(">f8"), False),
+    "misaligned": (misaligned(X), False),
+    "subclass": (X.view(Subclass), False),
+    "masked": (np.ma.array(X, mask=X > 0), False),
+    "one column": (X[:, :1].copy(), True),
+}
+
+
+@pytest.mark.parametrize("reset", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("name", ARRAYS)
+def test_plain_arrays_are_what_scikit_learn_lets_pass(name, named, reset):
+    """Both ways give the same array, the same attributes, or the same error and warnings."""
+    array, plain = ARRAYS[name]
+    assert is_plain(array) == plain
+
+    def outcome(validate):
+        model = smallvar.DPMeans()
+        model.n_features_in_ = 2
+        if named:
+            model.feature_names_in_ = np.array(["a", "b"], dtype=object)
+        with warnings.catch_warnings(record=True) as told, np.errstate(invalid="ignore"):
+            warnings.simplefilter("always")
+            try:
+                found = validate(model)
+            except (TypeError, ValueError) as error:
+                return str(error), [str(one.message) for one in told]
+        facts = {key: np.array(value).tolist() for key, value in vars(model).items()}
+        aside = facts.pop("_dtype", None)
+        assert aside is None or aside == found.dtype
+        same = found is array
+        return (
+            same or not plain,
+            found.dtype,
+            found.tobytes(),
+            facts,
+            [str(m.message) for m in told],
+        )
+
+    ours = outcome(lambda model: model._validate(array, reset=reset))
+    theirs = outcome(
+        lambda model: validate_data(
+            model, array, reset=reset, dtype=[np.float64, np.float32], order=None
+        )
+    )
+    if name != "byte order":
+        assert ours == theirs
+
+
+def test_as_few_rows_as_there_must_be():
+    assert is_plain(X[:2], least=2)
+    assert not is_plain(X[:2], least=3)
+    assert is_plain(X.astype(np.float16), dtypes=(np.float64, np.float16))

@@ -20,7 +20,7 @@ class PartialFit:
     """One batch into a model that has seen others."""
 
     param_names = ["n_rows", "n_clusters"]
-    params = [[1, 4_096], [10, 500]]
+    params = [[1, 100, 4_096], [10, 500]]
 
     def setup(self, n_rows, n_clusters):
         """Let the model meet every cluster."""

@@ -178,10 +178,10 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Returns
         -------
         distances : ndarray of shape (n_samples, n_clusters)
-            In data units, float32 for float32 data. Roots of the squared distances by which
-            ``predict`` decides, so that no center is nearer than that of the label: sums over the
-            columns in float64, good to (n_features + 4) 1e-16 of themselves, however near a row is
-            to a center. Those of sparse data are good to some 1e-8 of the lengths of row and center.
+            In data units, float32 for float32 data. They are roots of the squared distances by
+            which ``predict`` decides, computed in float64: good to (n_features + 4) 1e-16 of
+            themselves, however near a row is to a center, and none is less than that of the label.
+            For sparse data, good to some 1e-8 of the lengths of row and center.
         """
         check_fitted(self)
         X = self._validate(X, reset=False)

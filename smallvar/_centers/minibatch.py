@@ -96,7 +96,7 @@ class BatchEstimator(CenterEstimator):
         return total / weights[:, None], weights
 
     def _step(self, X, weight, n_threads):
-        """One batch: open clusters, move the centers; returns what was ``nearest`` before the move."""
+        """One batch: open clusters, move the centers; returns ``nearest`` as before the move."""
         caps = (self.n_clusters, self.max_clusters, NO_CAP)
         cap = next(cap for cap in caps if cap is not None)
         centers = self.cluster_centers_

@@ -13,10 +13,9 @@ from smallvar._sweeps.sums import Layout, Sums, column_range, exact_total, round
 
 # of the largest value of a column that varies: how far a mean may be off, some 1e-15 of that value
 COLUMN_ROUNDING = 2.0**-49
-# rows times centers times columns and some for each center, up to which all distances take less time
-# than to make a sweep
-FEW, PER_CENTER = 1 << 19, 8
-FEW_SUMMED = 128  # rows up to which sums take less time without bins
+# multiply-adds, with some for each distance, up to which all distances take less time than a sweep
+FEW, PER_DISTANCE = 1 << 19, 8
+FEW_SUMMED = 127  # rows up to which sums keep every bit without bins; of more these drop some
 
 
 def column_rounding(low, high):
@@ -143,10 +142,10 @@ class FewRows:
 def nearest(X, weight, centers, n_threads, sums_from=None):
     """The nearest of these centers to each row: a sweep, or what stands for it where rows are few.
 
-    Both have ``k``, ``labels``, ``assigned_distances``, ``squared_error`` and ``cluster_sums``, with
-    the same bits.
+    Both have ``k``, ``labels``, ``assigned_distances``, ``squared_error`` and ``cluster_sums``,
+    with the same bits.
     """
-    work = X.shape[0] * len(centers) * (X.shape[1] + PER_CENTER)
+    work = X.shape[0] * len(centers) * (X.shape[1] + PER_DISTANCE)
     if work <= FEW and not issparse(X):
         found = nearest_of_few(X, centers)
         if found is not None:

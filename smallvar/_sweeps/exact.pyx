@@ -18,8 +18,8 @@ cdef extern from "_exact.h" nogil:
     double sc_roots_d(Py_ssize_t, const double*, double*)
 
 cdef enum:
-    PANEL = 32              # centers whose values of a column lie side by side: four vectors at most, as sc_squares takes
-    LANES = 8               # distances are computed of a multiple of so many centers, the last ones of which may be none
+    PANEL = 32              # centers whose values of a column lie side by side: four vectors, as sc_squares takes them
+    LANES = 8               # distances are computed to a multiple of so many centers, of which the last may be none
     CHUNK = 32              # rows that are compared with a panel while it stays in the cache
     WORK = 1 << 28          # multiply-adds between two checks for signals
     SPACED = 8              # numbers from what one thread writes to what the next one does: a cache line
