@@ -3,7 +3,7 @@
 from itertools import cycle
 
 import numpy as np
-from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.cluster import MiniBatchKMeans
 
 from smallvar import DPMeans, MiniBatchDPMeans
 
