@@ -621,10 +621,12 @@ class Stream:
         """
         cdef Rows rows = rows_of(X, weight, None)
         cdef int lowest, highest
+        cdef Py_ssize_t i
         if label.shape[0] != rows.n or rows.d + 1 != self.digits.shape[1]:
             raise ValueError("X and label must match the stream")
-        if rows.n and not 0 <= np.min(label) <= np.max(label) < k:
-            raise ValueError(f"label must be >= 0 and < {k}")
+        for i in range(rows.n):
+            if not 0 <= label[i] < k:
+                raise ValueError(f"label must be >= 0 and < {k}")
         if not exponents_of(&rows, &lowest, &highest):
             return None
         stream = self._with_digits(lowest >> 5, (highest + 52 + ROWS_BITS) // 32 + 1, k)
