@@ -95,3 +95,21 @@ class Predict:
     def time_predict(self, n_rows, n_clusters):
         """Seconds."""
         self.model.predict(self.X)
+
+
+class Transform:
+    """Distances of points to all centers."""
+
+    param_names = ["n_rows", "n_columns", "n_clusters"]
+    params = [[1, 20_000], [2, 128], [200]]
+
+    def setup(self, n_rows, n_columns, n_clusters):
+        """Fit to the centers, so that there is nothing to sweep."""
+        self.X, _ = blobs(max(n_rows, n_clusters), n_columns, n_clusters)
+        start = self.X[:n_clusters]
+        self.model = DPMeans(lam=1e30, init=start).fit(start)
+        self.X = self.X[:n_rows]
+
+    def time_transform(self, n_rows, n_columns, n_clusters):
+        """Seconds."""
+        self.model.transform(self.X)
