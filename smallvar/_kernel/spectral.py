@@ -329,7 +329,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             return rows, BlockProblem(gram, weight, self.max_memory)
         if not given:
             X = self._kernel_of_fit().between(X, X)
-            self._check_callable(X)
+            if callable(self.kernel):
+                self._check_callable(X)
         return rows, GramProblem(X.astype(np.float64, copy=False), weight, self.max_memory)
 
     def _check_callable(self, K):
@@ -396,8 +397,13 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             self.embedding_ = np.zeros((X.shape[0], Y.shape[1]))
             self.embedding_[rows] = Y
 
+            errors = {}  # most starts end in the same labels
+
             def priced(labels, n_iter):
-                one = Rounding(float(problem.error(labels)), labels, n_iter)
+                key = labels.tobytes()
+                if key not in errors:
+                    errors[key] = float(problem.error(labels))
+                one = Rounding(errors[key], labels, n_iter)
                 return one._replace(objective=float(one.objective + lam * one.k))
 
             best = best_of(
