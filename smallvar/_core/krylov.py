@@ -9,7 +9,8 @@ BLOCK = 24  # columns of a product: fewer take as long, since the matrix has to 
 SHARE = 4  # a basis of more than n / SHARE columns takes as long as a dense solver
 RESIDUAL = 1e-13  # of the largest eigenvalue: the length of G y - value y where y is found
 RESIDUAL_OF_VALUE = 1e-9  # the same where only the value is wanted
-CANCELLED = 1e-10  # of a product: if the basis leaves less of it, its direction is rounding
+CANCELLED = 1e-10  # of a product: if the basis leaves less of it, its direction is rounding,
+# and one that is orthogonal to the basis takes two more projections
 ROUNDING = 1e-12  # of the sum of squares of G: differences of such sums are larger by this
 
 
@@ -35,6 +36,7 @@ class KrylovSpace:
         self.limit = n // SHARE // BLOCK * BLOCK  # columns that Q may have
         self.Q, self.H, self.C, self.CC = np.empty((n, 0)), np.empty((0, 0)), None, None
         self.trace, self.square = float(np.trace(G)), float(np.linalg.norm(G)) ** 2
+        self.size = 0.0  # of the largest product
         self.rest = np.inf  # no eigenvalue of D exceeds it, nor will one when Q has grown
 
     def largest(self, threshold, least=0, *, without_first=False):
@@ -45,7 +47,8 @@ class KrylovSpace:
         are above it, or one has too many copies.
         """
         kept, size_before, m_before, excess_before = slice(int(without_first), None), 0, 0, np.inf
-        enough = 2 * self.next.shape[1]
+        b = self.next.shape[1]
+        enough = b + max(b, least)
         while threshold > 0:
             size = len(self.H)
             if size >= enough:
@@ -81,7 +84,7 @@ class KrylovSpace:
             allowed[0] *= RESIDUAL_OF_VALUE / RESIDUAL
             t = values[-m] + allowed[0]
         last = V[-len(self.CC) :]  # G y - value y = C last for y = Q v
-        residual = np.sqrt((last * (self.CC @ last)).sum(axis=0))
+        residual = np.sqrt(np.maximum((last * (self.CC @ last)).sum(axis=0), 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             return values, V, t, np.log((residual / allowed).max(initial=0.0))
 
@@ -123,13 +126,12 @@ class KrylovSpace:
     def _extend(self):
         """Take the next block into the basis."""
         C = self.G @ self.next
-        size = np.linalg.norm(C)
+        self.size = max(self.size, np.linalg.norm(C))
         self.Q = Q = np.hstack([self.Q, self.next])
         p, b = Q.shape[1], C.shape[1]
         recent = Q[:, -2 * b :]  # of earlier blocks C has rounding alone
         inner = recent.T @ C
         C -= recent @ inner
-        C -= Q @ (Q.T @ C)
         inner[-b:] = (inner[-b:] + inner[-b:].T) / 2
         H = np.zeros((p, p))
         H[: p - b, : p - b] = self.H
@@ -137,6 +139,5 @@ class KrylovSpace:
         H[p - b :, -len(inner) :] = inner.T
         self.H, self.C, self.CC = H, C, C.T @ C
         self.next, R = np.linalg.qr(C)
-        if np.abs(R.diagonal()).min() <= CANCELLED * size:
-            for _ in range(2):
-                self.next = np.linalg.qr(self.next - Q @ (Q.T @ self.next))[0]
+        for _ in range(1 if np.abs(R.diagonal()).min() > CANCELLED * self.size else 2):
+            self.next = np.linalg.qr(self.next - Q @ (Q.T @ self.next))[0]

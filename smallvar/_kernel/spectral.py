@@ -209,7 +209,9 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     there is no ``objective_path_``. An indefinite Gram matrix is accepted: its objective, no longer
     a sum of squared distances, is bounded just the same.
 
-    Dense matrices within ``max_memory`` go to LAPACK, in O(n^3) (with the linear kernel
+    Of dense matrices within ``max_memory`` the m eigenvalues above ``lam`` are found in a block
+    Krylov space, in O(n^2 m), with a proof that none is missing. Where m is large, an eigenvalue is
+    ``lam`` up to rounding, or the rows are few, LAPACK takes O(n^3) (with the linear kernel
     O(n d min(n, d))). Of sparse ones the connected components are solved one by one, the large ones
     by Lanczos runs, each in the complement of what was found before, until one from a random vector
     finds no eigenvalue above ``lam``; dense ones beyond ``max_memory`` are solved as one component.
