@@ -399,17 +399,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             self.embedding_ = np.zeros((X.shape[0], Y.shape[1]))
             self.embedding_[rows] = Y
 
-            errors = {}  # most starts end in the same labels
-
-            def priced(labels, n_iter):
-                key = labels.tobytes()
-                if key not in errors:
-                    errors[key] = float(problem.error(labels))
-                one = Rounding(errors[key], labels, n_iter)
-                return one._replace(objective=float(one.objective + lam * one.k))
-
             best = best_of(
-                (priced(*one) for one in self._round(Y, rng, weight[rows], self.n_init)),
+                self._rounded(problem, lam, Y, rng, weight[rows]),
                 total=self.n_init,
                 callback=self._callback(),
                 rounding=EQUAL * problem.scale,
@@ -497,6 +488,16 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
                 to_means = to_means.toarray()
             labels[part] = np.argmin(self._squares - 2 * to_means, axis=1)
         return labels
+
+    def _rounded(self, problem, lam, Y, rng, weight):
+        """Each start of the rounding, with the objective of its labels."""
+        errors = {}  # most starts end in the same labels
+        for labels, n_iter in self._round(Y, rng, weight, self.n_init):
+            key = labels.tobytes()
+            if key not in errors:
+                errors[key] = float(problem.error(labels))
+            one = Rounding(errors[key], labels, n_iter)
+            yield one._replace(objective=float(one.objective + lam * one.k))
 
     def _round(self, Y, rng, weight, n_init):
         """Label vectors from the eigenvectors, and the iterations each of them took."""
