@@ -48,6 +48,35 @@ def test_products(kernel, memory, dtype):
         assert array.dtype == np.float64
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shift", [0.0, 1e5])
+def test_tiles_of_the_rbf_kernel(dtype, shift):
+    """Those of scikit-learn; where squares are large for gamma, differences are squared."""
+    data = (X + shift).astype(dtype)
+    tolerance = 1e-12 if dtype == np.float64 else 1e-6
+    for side in (1000, 300, 7):
+        rows = data[: 100 * side]
+        K = Kernel("rbf", {"gamma": 0.3}).matrix(rows, side)
+        apart = np.square(rows[:, None].astype(np.float64) - rows[:100]).sum(axis=2)
+        assert K.dtype == dtype and np.array_equal(K, K.T)
+        np.testing.assert_allclose(K[:, :100], np.exp(-0.3 * apart), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("k", [1, 5, 32, 33])
+def test_sums_of_most_rows(k, dtype):
+    """Over few clusters by products with the whole matrix, over more by their rows."""
+    gram = Gram(Kernel("rbf"), X.astype(dtype), 1e9)
+    rng = np.random.default_rng(k)
+    for index in (np.arange(900), rng.permutation(900)[:500], rng.integers(900, size=700)):
+        label, coefficient = rng.integers(k, size=len(index)), rng.normal(size=len(index))
+        out = rng.random((k, 900))
+        expected = out.copy()
+        np.add.at(expected, label, coefficient[:, None] * gram.K[index].astype(np.float64))
+        gram.add(out, index, label, coefficient)
+        np.testing.assert_allclose(out, expected, rtol=0, atol=1e-11)
+
+
 def test_the_budget_is_kept():
     assert Gram(Kernel("rbf"), X, 900 * 900 * 8).K is None  # no room for temporary arrays
     assert Gram(Kernel("rbf"), X, 900 * 900 * 8 + 20e6).K is not None

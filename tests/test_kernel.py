@@ -1,9 +1,11 @@
 """KernelDPMeans and KernelHDPMeans: equal to the plain forms and to their twins, bad input."""
 
+import gc
 import pickle
 import subprocess
 import sys
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -955,3 +957,25 @@ def test_rows_without_weight_where_sweeps_end_early(seed):
     assert np.array_equal(model.predict(X), model.labels_)
     np.testing.assert_allclose(model.objective_path_, plain.objective_path_, rtol=1e-9)
     assert (model.center_labels_[weights == 0] == -1).all()
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "collapsed"])
+def test_the_matrix_is_free_after_a_fit(algorithm, monkeypatch):
+    """At once: not when cycles of references are looked for."""
+    alive = []
+    made = Gram.__init__
+
+    def remembered(self, *arguments):
+        made(self, *arguments)
+        alive.append(weakref.ref(self))
+
+    monkeypatch.setattr(Gram, "__init__", remembered)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    gc.disable()
+    try:
+        KernelDPMeans(algorithm=algorithm, n_init=2).fit(X)
+        KernelHDPMeans().fit(X, groups=np.arange(60) // 20)
+        SpectralDPMeans(lam=2.0, max_memory=1e4).fit(X)
+        assert len(alive) >= 2 and all(one() is None for one in alive)
+    finally:
+        gc.enable()

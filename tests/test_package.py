@@ -89,7 +89,7 @@ def test_sweeps_cimport_neither_numpy_nor_scikit_learn():
 LAYERS = {
     "_core": (
         *("config", "progress", "tables", "validation", "fit_loop", "estimator", "groups"),
-        *("lapack", "eigen", "frame"),
+        *("lapack", "krylov", "eigen", "frame"),
     ),
     "_selection": (
         *("penalty", "columns", "confidence", "criterion", "envelope", "descent", "sample"),

@@ -41,3 +41,15 @@ class KernelHDP(Fit):
         X, group, truth = shared(sets, 20)
         model = KernelHDPMeans(lam_local=0.5, lam_global=1.0, kernel="rbf", gamma=0.5)
         return X, truth, Bound(model, group)
+
+
+class KernelByNumber(Fit):
+    """A penalty from the number of clusters, and few sweeps: most of the time is the matrix."""
+
+    param_names = ["rows"]
+    params = [[1_000, 3_000]]
+
+    def make(self, rows):
+        """Ten blobs in four dimensions."""
+        X, truth = blobs(rows, 4, 10)
+        return X, truth, KernelDPMeans(guess=10)

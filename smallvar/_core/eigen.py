@@ -11,6 +11,7 @@ from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator
 from sklearn.utils import check_random_state
 
 from smallvar._core.groups import first_appearance
+from smallvar._core.krylov import LEAST_ROWS, KrylovSpace
 from smallvar._core.lapack import eigh, stoppable
 
 DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
@@ -36,14 +37,18 @@ class Rounding(namedtuple("Rounding", "objective labels more")):
 def eigen_above(K, threshold, random_state, *, least=0, max_memory=np.inf):
     """All eigenpairs of a symmetric K whose eigenvalue exceeds ``threshold``, copies included.
 
-    ``K`` is a dense array, a sparse one, or has ``shape`` and ``product(B)`` or ``K @ B``. At least
-    the ``least`` largest are returned, even when below. Values fall, vectors (n, m) are orthonormal
-    and have their largest entry positive. What is not dense is made so only within ``max_memory``
-    bytes.
+    ``K`` is a dense array or a ``KrylovSpace`` of one, a sparse one, or has ``shape`` and
+    ``product(B)`` or ``K @ B``. At least the ``least`` largest are returned, even when below.
+    Values fall, vectors (n, m) are orthonormal and have their largest entry positive. What is not
+    dense is made so only within ``max_memory`` bytes.
     """
     n, rng = K.shape[0], check_random_state(random_state)
     least = min(least, n)
-    if isinstance(K, np.ndarray):
+    if isinstance(K, np.ndarray) and n > LEAST_ROWS:
+        K = KrylovSpace(K)
+    if isinstance(K, KrylovSpace):
+        values, vectors = K.largest(threshold, least) or _dense(K.G, threshold, least)
+    elif isinstance(K, np.ndarray):
         values, vectors = _dense(K, threshold, least)
     elif issparse(K):
         values, vectors = _by_component(csr_array(K), threshold, rng, least, max_memory)

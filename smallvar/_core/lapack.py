@@ -22,6 +22,7 @@ def _routine(name):
 
 
 _dsyevr = _routine("dsyevr")
+_dpotrf = _routine("dpotrf")
 
 
 def stoppable(function, *args, **options):
@@ -50,18 +51,24 @@ def stoppable(function, *args, **options):
     return result
 
 
-def svd(A, **options):
-    """That of numpy, stoppable."""
-    return (stoppable if max(A.shape) > QUICK else _at_once)(np.linalg.svd, A, **options)
-
-
-def eigh(K, above=None, largest=None):
-    """Eigenpairs of a symmetric matrix: all, those above a value, or so many of the largest."""
-    return (stoppable if len(K) > QUICK else _at_once)(_eigh, K, above, largest)
+def stoppable_if_large(function, A, *args, **options):
+    """The result of such a function of a matrix, stoppable where that takes long."""
+    run = stoppable if max(A.shape) > QUICK else _at_once
+    return run(function, A, *args, **options)
 
 
 def _at_once(function, *args, **options):
     return function(*args, **options)
+
+
+def svd(A, **options):
+    """That of numpy, stoppable."""
+    return stoppable_if_large(np.linalg.svd, A, **options)
+
+
+def eigh(K, above=None, largest=None):
+    """Eigenpairs of a symmetric matrix: all, those above a value, or so many of the largest."""
+    return stoppable_if_large(_eigh, K, above, largest)
 
 
 def _eigh(K, above, largest):
@@ -107,3 +114,16 @@ def _eigh(K, above, largest):
     work, iwork = np.empty(int(work[0])), np.empty(int(iwork[0]), dtype=np.int32)
     call(len(work), len(iwork))
     return values[: m.value].copy(), np.ascontiguousarray(vectors[:, : m.value])
+
+
+def is_positive_definite(A):
+    """Whether a symmetric matrix is, by its Cholesky factor; a float64 array, overwritten."""
+    n, info = ctypes.c_int(len(A)), ctypes.c_int()
+    _dpotrf(
+        ctypes.c_char_p(b"L"),
+        ctypes.byref(n),
+        ctypes.c_void_p(A.ctypes.data),
+        ctypes.byref(n),
+        ctypes.byref(info),
+    )
+    return info.value == 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigvalsh, eigvalsh_tridiagonal
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from scipy.spatial.distance import cdist, pdist, squareform
 from sklearn.metrics.pairwise import (
     KERNEL_PARAMS,
@@ -33,6 +33,8 @@ DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
 # squared spread, or LARGE / gamma: the rounding of so large squares shows in K
 REMOTE = 1e6
 LARGE = 300.0
+FEW_LABELS = 32  # a product of them all takes less than copies of the rows by their label
+TILE = 256  # rows and columns of a tile of the "rbf" kernel, which then stays in the cache
 LOST = 1e10  # the same ratio, beyond which at most 6 digits of a distance are left
 # of the largest eigenvalue: Lanczos ends at so small a residual; a kernel, centered, is indefinite
 # with one below -100 times this (or the epsilon of the type)
@@ -134,6 +136,24 @@ def block_size(max_memory):
     return int(min(BLOCK, max(1, max_memory / TEMPORARY)))
 
 
+def rbf_tiles(X, gamma):
+    """A function of two slices: what scikit-learn's ``rbf_kernel`` returns for these rows of X."""
+    points = X.astype(np.float64, copy=False)
+    squares = np.einsum("ij,ij->i", points, points)
+
+    def tile(rows, columns):
+        K = points[rows] @ points[columns].T
+        K *= -2.0
+        K += squares[rows, None]
+        K += squares[columns]
+        np.maximum(K, 0.0, out=K)
+        K = K.astype(X.dtype, copy=False)
+        K *= -gamma
+        return np.exp(K, out=K)
+
+    return tile
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel and its arguments. Where there is an ``origin``, it is subtracted from all rows."""
@@ -168,6 +188,27 @@ class Kernel:
                 f"kernel must return finite numbers, got others from {self.function!r}"
             )
         return K if K.dtype in DTYPES else K.astype(np.float64)
+
+    def matrix(self, X, side):
+        """The kernel of each two rows of X, exactly symmetric, from tiles of at most ``side`` rows.
+
+        Those below the diagonal are copies. "rbf" goes without scikit-learn's checks of each tile.
+        """
+        n, tile = X.shape[0], lambda rows, columns: self.between(X[rows], X[columns])
+        if isinstance(self.function, str) and self.function == "rbf":
+            gamma = self.arguments.get("gamma", 1.0 / X.shape[1])
+            if not issparse(X) and not is_remote(X, X, gamma):
+                tile, side = rbf_tiles(X, gamma), min(side, TILE)
+        K = np.empty((n, n), dtype=X.dtype)
+        for rows in batches(n, side):
+            for columns in batches(n, side):
+                if columns.start >= rows.start:
+                    part = tile(rows, columns)
+                    if columns == rows:
+                        part = np.tril(part) + np.tril(part, -1).T
+                    K[rows, columns] = part
+                    K[columns, rows] = part.T
+        return K
 
     def diagonal(self, X):
         """The kernel of each row with itself, float64."""
@@ -340,7 +381,7 @@ class Gram:
         elif fits and callable(kernel.function):
             self.K = self.kernel.between(X, X)  # a kernel may depend on the whole set
         elif fits:
-            self.K = self._filled(max(1, math.isqrt(size)))
+            self.K = self.kernel.matrix(X, max(1, math.isqrt(size)))
         else:
             self.K = None
         self.room = max_memory - size * TEMPORARY
@@ -350,19 +391,6 @@ class Gram:
             self.diagonal = self.K.diagonal().astype(np.float64)
         else:
             self.diagonal = kernel.diagonal(X)
-
-    def _filled(self, side):
-        """K from square tiles on and above the diagonal, so that it is exactly symmetric."""
-        K = np.empty(self.shape, dtype=self.X.dtype)
-        for rows in batches(self.shape[0], side):
-            for columns in batches(self.shape[0], side):
-                if columns.start >= rows.start:
-                    tile = self.kernel.between(self.X[rows], self.X[columns])
-                    if columns == rows:
-                        tile = np.tril(tile) + np.tril(tile, -1).T
-                    K[rows, columns] = tile
-                    K[columns, rows] = tile.T
-        return K
 
     def _blocks(self):
         return batches(self.shape[0], self.step)
@@ -382,7 +410,13 @@ class Gram:
 
     def add(self, out, index, label, coefficient):
         """out[label] += coefficient * K[index], for all entries of these three arrays."""
-        add_rows(out, index, label, coefficient, self.rows, self.step)
+        n = self.shape[0]
+        if self.K is None or len(out) > FEW_LABELS or 2 * len(index) < n:
+            add_rows(out, index, label, coefficient, self.rows, self.step)
+            return
+        Z = csr_array((coefficient, (label, index)), (len(out), n)).toarray()
+        for few in self._blocks():
+            out += Z[:, few] @ self.rows(few)
 
     def product(self, B):
         """K @ B for B of shape (n, m) or (n,), float64."""

@@ -46,7 +46,7 @@ class _Start(PartitionStart):
         order = clusters.active if order is None else order[clusters.weight[order] > 0]
         super().__init__(clusters, order, rounding)
         self.lam, self.cap = lam, NO_CAP if max_clusters is None else max_clusters
-        self.step = self.collapse if algorithm == "collapsed" else self.create
+        self.collapsed = algorithm == "collapsed"
 
     def run(self, loop):
         """Sweep to the end, then find the labels to return."""
@@ -61,7 +61,8 @@ class _Start(PartitionStart):
 
     def sweep(self):
         """One sweep; returns labels, the number of clusters, and whether points moved."""
-        label, self.n_moved, self.n_opened = self.step()
+        step = self.collapse if self.collapsed else self.create
+        label, self.n_moved, self.n_opened = step()
         return label, self.clusters.k + self.n_opened, self.n_moved > 0
 
     def measured(self):
@@ -86,7 +87,7 @@ class _Start(PartitionStart):
         )
         self.center_label[idle] = -1
         self.label, self.inertia = clusters.label, clusters.error
-        unfinished = not self.progress.converged and self.step != self.collapse
+        unfinished = not self.progress.converged and not self.collapsed
         if not (unfinished or len(idle)):
             return
         nearest, least, _ = clusters.nearest()

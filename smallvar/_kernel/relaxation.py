@@ -12,7 +12,8 @@ from scipy.sparse import csr_array, issparse
 
 from smallvar._core.config import resolve_threads
 from smallvar._core.eigen import DENSE, eigen_above, lanczos
-from smallvar._core.lapack import svd
+from smallvar._core.krylov import LEAST_ROWS, KrylovSpace
+from smallvar._core.lapack import stoppable_if_large, svd
 from smallvar._selection.penalty import among, farthest_by, farthest_first
 
 DENSE_SOLVER = 48  # bytes that a dense solver takes for each entry of the matrix
@@ -30,24 +31,26 @@ def weighted_means(labels, weight):
 class GramProblem:
     """W^1/2 K W^1/2 for a dense or sparse K; P K P with P = I - u u' centers it.
 
-    u is W^1/2 1 at length 1: W^1/2 (I - 1 w'/s) W^-1/2 = P.
+    u is W^1/2 1 at length 1: W^1/2 (I - 1 w'/s) W^-1/2 = P. Centered, a matrix G is G - u h' - h u'
+    with h = G u - (u' G u / 2) u.
     """
 
     def __init__(self, K, weight, max_memory):
         self.n, self.weight, self.K, self.max_memory = K.shape[0], weight, K, max_memory
         root = np.sqrt(weight)
         self.u = root / np.linalg.norm(root)
-        self.weighted = (K * root).T * root
+        self.weighted = K if (weight == 1.0).all() else (K * root).T * root
         if issparse(K):
             self.weighted = csr_array(self.weighted)
-            self.origin = self.weighted  # sums are taken from here
-        else:
-            Ku = self.weighted @ self.u
-            self.origin = self.weighted - np.outer(self.u, Ku)
-            self.origin -= np.outer(self.origin @ self.u, self.u)
-        self.trace = self.weighted.diagonal().sum()
-        self.centered_trace = self.trace - self.u @ (self.weighted @ self.u)
-        self.scale = abs(self.weighted.diagonal()).sum()
+        self.form = self.weighted  # what is solved
+        if not issparse(K) and self.n > LEAST_ROWS:
+            self.form = KrylovSpace(self.weighted, self.u)
+        Gu = self.weighted @ self.u
+        self.h = Gu - self.u * (self.u @ Gu / 2)
+        diagonal = self.weighted.diagonal()
+        self.trace = diagonal.sum()
+        self.centered_trace = (diagonal - 2 * self.u * self.h).sum()
+        self.scale = abs(diagonal).sum()
 
     def farthest_first(self, guess):
         K, diagonal, n = self.K, self.K.diagonal(), self.n
@@ -60,12 +63,18 @@ class GramProblem:
         )
 
     def eigen(self, lam, rng, least=0):
-        return eigen_above(self.weighted, lam, rng, least=least, max_memory=self.max_memory)
+        return eigen_above(self.form, lam, rng, least=least, max_memory=self.max_memory)
 
     def centered_values(self, lam, rng, values, Y):
-        if not issparse(self.K):
-            return eigen_above(self.origin, lam, rng)[0]
         K, u = self.weighted, self.u
+        if isinstance(self.form, KrylovSpace):
+            found = self.form.largest(lam, without_first=True)
+            if found is not None:
+                return found[0]
+        if not issparse(K):
+            uh = np.outer(u, self.h)
+            values = stoppable_if_large(np.linalg.eigvalsh, K - uh - uh.T)
+            return values[values > lam]
 
         def product(B):
             B = K @ (B - np.multiply.outer(u, u @ B))
@@ -88,11 +97,13 @@ class GramProblem:
         """tr K - tr V' K V for the normalized indicator V of the labels."""
         v = np.sqrt(self.weight / np.bincount(labels, self.weight)[labels])
         if issparse(self.K):
-            K = self.origin.tocoo()
+            K = self.weighted.tocoo()
             same = labels[K.row] == labels[K.col]
             return self.trace - (K.data * v[K.row] * v[K.col])[same].sum()
-        V = csr_array((v, labels, np.arange(self.n + 1)))
-        return self.origin.diagonal().sum() - (V.T @ self.origin)[labels, np.arange(self.n)] @ v
+        Vt = csr_array((v, labels, np.arange(self.n + 1))).T
+        own = (Vt @ self.weighted)[labels, np.arange(self.n)]
+        own -= (Vt @ self.u)[labels] * self.h + (Vt @ self.h)[labels] * self.u
+        return self.centered_trace - own @ v
 
     def means(self, M):
         """The squared norms of means, columns of M."""

@@ -209,7 +209,9 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     there is no ``objective_path_``. An indefinite Gram matrix is accepted: its objective, no longer
     a sum of squared distances, is bounded just the same.
 
-    Dense matrices within ``max_memory`` go to LAPACK, in O(n^3) (with the linear kernel
+    Of dense matrices within ``max_memory`` the m eigenvalues above ``lam`` are found in a block
+    Krylov space, in O(n^2 m), with a proof that none is missing. Where m is large, an eigenvalue is
+    ``lam`` up to rounding, or the rows are few, LAPACK takes O(n^3) (with the linear kernel
     O(n d min(n, d))). Of sparse ones the connected components are solved one by one, the large ones
     by Lanczos runs, each in the complement of what was found before, until one from a random vector
     finds no eigenvalue above ``lam``; dense ones beyond ``max_memory`` are solved as one component.
@@ -329,7 +331,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             return rows, BlockProblem(gram, weight, self.max_memory)
         if not given:
             X = self._kernel_of_fit().between(X, X)
-            self._check_callable(X)
+            if callable(self.kernel):
+                self._check_callable(X)
         return rows, GramProblem(X.astype(np.float64, copy=False), weight, self.max_memory)
 
     def _check_callable(self, K):
@@ -396,12 +399,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             self.embedding_ = np.zeros((X.shape[0], Y.shape[1]))
             self.embedding_[rows] = Y
 
-            def priced(labels, n_iter):
-                one = Rounding(float(problem.error(labels)), labels, n_iter)
-                return one._replace(objective=float(one.objective + lam * one.k))
-
             best = best_of(
-                (priced(*one) for one in self._round(Y, rng, weight[rows], self.n_init)),
+                self._rounded(problem, lam, Y, rng, weight[rows]),
                 total=self.n_init,
                 callback=self._callback(),
                 rounding=EQUAL * problem.scale,
@@ -489,6 +488,16 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
                 to_means = to_means.toarray()
             labels[part] = np.argmin(self._squares - 2 * to_means, axis=1)
         return labels
+
+    def _rounded(self, problem, lam, Y, rng, weight):
+        """Each start of the rounding, with the objective of its labels."""
+        errors = {}  # most starts end in the same labels
+        for labels, n_iter in self._round(Y, rng, weight, self.n_init):
+            key = labels.tobytes()
+            if key not in errors:
+                errors[key] = float(problem.error(labels))
+            one = Rounding(errors[key], labels, n_iter)
+            yield one._replace(objective=float(one.objective + lam * one.k))
 
     def _round(self, Y, rng, weight, n_init):
         """Label vectors from the eigenvectors, and the iterations each of them took."""
