@@ -185,6 +185,7 @@ MODULES = (
     "residual_density",
     "in_order",
     "dynamic",
+    "exchange",
     "hdp",
     "segments",
     "graph",
