@@ -411,16 +411,17 @@ cdef class DynamicStep(InOrderSweep):
 
         The clusters are the old ones and then the new ones that have points. Later runs leave the arrays as they are.
         """
-        cdef Py_ssize_t k
-        labels = np.asarray(self.label)
-        weights = np.array([sums_weight(&self.sums.table, k) for k in range(self.clusters.k)])
-        theta = np.array(self.theta[: self.clusters.k])
-        kept = np.asarray(self.count)[: self.clusters.k] > 0
-        kept[: self.state.n_old] = True
-        if not kept.all():
-            labels, weights, theta = (np.cumsum(kept) - 1)[labels], weights[kept], theta[kept]
-        if self.order is not None:
-            by_row = np.empty_like(labels)
-            by_row[self.order] = labels
-            labels = by_row
-        return labels, theta, weights, np.array(self.values)
+        cdef Py_ssize_t i, k, m = 0, n = self.points.n
+        cdef Py_ssize_t[::1] number = np.empty(self.clusters.k, dtype=np.intp), labels = np.empty(n, dtype=np.intp)
+        for k in range(self.clusters.k):
+            number[k] = m
+            m += k < self.state.n_old or self.count[k] > 0
+        cdef double[::1] weights = np.empty(m)
+        cdef double[:, ::1] theta = np.empty((m, self.points.d))
+        for k in range(self.clusters.k):
+            if k < self.state.n_old or self.count[k] > 0:
+                weights[number[k]] = sums_weight(&self.sums.table, k)
+                memcpy(&theta[number[k], 0], &self.theta[k, 0], self.points.d * sizeof(double))
+        for i in range(n):
+            labels[i if self.points.rows.order == NULL else self.points.rows.order[i]] = number[self.label[i]]
+        return np.asarray(labels), np.asarray(theta), np.asarray(weights), np.array(self.values)

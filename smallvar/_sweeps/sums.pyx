@@ -252,12 +252,13 @@ def count_small(X, weight, origin, limit, int n_threads):
     if issparse(X):
         return small_of_entries(X, weight, origin, limit)
     wide, times = widened(X, weight)
+    if times == 1:
+        return small_of_rows(X, weight, origin, limit, n_threads)
     small = small_of_rows(wide, weight, np.concatenate((origin,) * times), np.concatenate((limit,) * times), n_threads)
-    if times > 1:
-        small = small.reshape(times, -1).sum(axis=0)
-        if X.shape[0] % times:
-            rest = np.abs(X[X.shape[0] - X.shape[0] % times :] - origin)
-            small += ((rest < limit) & (rest > 0.0)).sum(axis=0)
+    small = small.reshape(times, -1).sum(axis=0)
+    if X.shape[0] % times:
+        rest = np.abs(X[X.shape[0] - X.shape[0] % times :] - origin)
+        small += ((rest < limit) & (rest > 0.0)).sum(axis=0)
     return small
 
 
