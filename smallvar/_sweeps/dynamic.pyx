@@ -222,9 +222,10 @@ cdef class DynamicStep(InOrderSweep):
         # sums from 0: theta is a mean of points and phi
         self.sums = Sums(Layout(X, weight, n_threads, origin=np.zeros(self.points.d)), n_old + 8)
         self.reserve_all(n_old + 8)
-        self.proposed = np.empty(self.points.n, dtype=np.int32)
+        self.label, self.proposed = np.empty(self.points.n, dtype=np.int32), np.empty(self.points.n, dtype=np.int32)
         self.assigned_distance, self.lower = np.empty(self.points.n), np.empty(self.points.n)
-        self.state.proposed, self.state.assigned_distance = &self.proposed[0], &self.assigned_distance[0]
+        self.state.label, self.state.proposed = &self.label[0], &self.proposed[0]
+        self.state.assigned_distance = &self.assigned_distance[0]
         self.state.bounds.lower = &self.lower[0]
 
     def run(self, order, int max_iter):
@@ -260,7 +261,7 @@ cdef class DynamicStep(InOrderSweep):
 
     cdef void begin(self, order):
         """Set up the first sweep: no points in any cluster, and only the old ones there."""
-        cdef Py_ssize_t k, n = self.points.n
+        cdef Py_ssize_t i, k, n = self.points.n
         cdef const Py_ssize_t[::1] indices
         self.order, self.weight = order, self.row_weight
         self.points.rows.order = NULL
@@ -271,11 +272,12 @@ cdef class DynamicStep(InOrderSweep):
                 self.weight = self.row_weight[order]
         if self.weight is not None:
             self.points.rows.weight = &self.weight[0]
-        self.label = np.full(n, -1, dtype=np.int32)
-        self.state.label = &self.label[0]
+        for i in range(n):
+            self.label[i] = -1
         self.state.bounds.first_valid = 0
         sums_clear(&self.sums.table, 0, self.sums.capacity)
-        self.count[:], self.other_shift[:] = 0, 0.0
+        for k in range(self.clusters.capacity):
+            self.count[k], self.other_shift[k] = 0, 0.0
         self.clusters.k = self.state.n_old
         for k in range(self.state.n_old):
             self.retire(k)

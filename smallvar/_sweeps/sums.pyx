@@ -27,6 +27,7 @@ from smallvar._sweeps.rows cimport (
     real_x,
     rows_of,
     start_of,
+    value_of,
     weight_of,
 )
 
@@ -160,6 +161,9 @@ def column_range(X, weight, int n_threads):
     cdef Rows rows
     if issparse(X):
         low, high = range_of_entries(X, weight)
+    elif X.size <= FEW_ELEMENTS:
+        rows = rows_of(X, weight, None)
+        return range_of_few(&rows)
     else:
         wide, times = widened(X, weight)
         rows = rows_of(wide, weight, None)
@@ -173,6 +177,20 @@ def column_range(X, weight, int n_threads):
                 rest = X[X.shape[0] - X.shape[0] % times :]
                 low, high = np.minimum(low, rest.min(axis=0)), np.maximum(high, rest.max(axis=0))
     return low + 0.0, high + 0.0  # -0 becomes 0, whichever came first
+
+
+cdef tuple range_of_few(const Rows* r):
+    """column_range of few dense rows."""
+    cdef Py_ssize_t i, j
+    cdef double[::1] low = np.full(r.d, np.inf), high = np.full(r.d, -np.inf)
+    cdef double x
+    for i in range(r.n):
+        if weight_of(r, i) == 0.0:
+            continue
+        for j in range(r.d):
+            x = value_of(r, i, j) + 0.0
+            low[j], high[j] = min(low[j], x), max(high[j], x)
+    return np.asarray(low), np.asarray(high)
 
 
 cdef range_of_entries(X, const double[::1] weight):
