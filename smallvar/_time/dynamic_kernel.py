@@ -301,8 +301,10 @@ class KernelDynamicMeans(_KernelMovingClusters):
     After a step, the center of a cluster is gamma / (gamma + n) of the old one plus 1 / (gamma +
     n) of each of its n points. If these are more than ``budget`` kept points, some are chosen by
     forward selection: always the one whose addition lowers the squared distance of center and
-    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows and
-    all kept points with each other, in float64.
+    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows
+    with each other and all kept points, and the estimator for that of the kept points of each
+    cluster, in float64; a callable is evaluated, in each step, for all these points with each
+    other.
 
     A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
     ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. The state of
@@ -516,8 +518,10 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     After a step, the center of a cluster is gamma / (gamma + n) of the old one plus 1 / (gamma +
     n) of each of its n points. If these are more than ``budget`` kept points, some are chosen by
     forward selection: always the one whose addition lowers the squared distance of center and
-    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows and
-    all kept points with each other, in float64.
+    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows
+    with each other and all kept points, and the estimator for that of the kept points of each
+    cluster, in float64; a callable is evaluated, in each step, for all these points with each
+    other.
 
     A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
     ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. The state of
