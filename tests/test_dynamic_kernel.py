@@ -138,6 +138,19 @@ def test_numbers_whose_squares_overflow():
     np.testing.assert_allclose(c, b, rtol=1e-4)
 
 
+@seeds(5)
+def test_of_equal_gains_the_first_is_taken(seed):
+    """Copies, and corners of a square: the rounding of the kernel does not matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.permutation(np.repeat([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], 4, axis=0))
+    K, a = np.exp(-cdist(X, X, "sqeuclidean")), np.full(16, 1 / 16)
+    noise = 4e-16 * rng.standard_normal(K.shape)
+    first = np.sort(np.unique(X, axis=0, return_index=True)[1]).tolist()
+    for kernel in (K, K * (1 + noise + noise.T)):
+        assert thin(kernel, a, 1)[0].tolist() == [0]
+        assert thin(kernel, a, 4)[0].tolist() == first
+
+
 @pytest.mark.parametrize("least", [0.0, -1e-14, -1e-9, -0.5])
 def test_change_along_eigenvectors(least):
     """A ridge along each, nothing where the eigenvalue is negative by more than rounding."""

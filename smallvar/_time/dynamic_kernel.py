@@ -86,7 +86,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         """The kernel of the rows of X and the kept points: ``K`` and ``kept`` of a Batch."""
         kernel, points = self._kernel_of_fit(), self.kept_points_
         if not callable(self.kernel):  # it does not depend on what else is in the set
-            X = X.copy()  # which may be read-only: some compiled kernels refuse that
+            X = np.array(X)  # it may be read-only, which some compiled kernels refuse
             K = [_symmetric(kernel.between(X, X))]
             if points:
                 K.append(kernel.between(X, np.concatenate(points)))

@@ -16,6 +16,7 @@ from smallvar._sweeps.exchange import ExchangeSweep, sums_by_label
 # tie; times the rows, costs of a step and its starts
 TIE = 1e-12
 LINK = 1e-9  # of the largest gain by a link: gains and losses that are smaller tie
+EQUAL_GAIN = 1e-9  # of the largest gain of greedy selection: of those that are closer, the first
 EXPLAINED = 1e-9  # of ||phi||^2 or of the largest K_ii: greedy selection ends here
 RIDGE = 1e-3  # of the largest K_ii, on changes of the coefficients
 DEFINITE = 1e-12  # of the largest K_ii: negative eigenvalues of K that are smaller are rounding
@@ -96,10 +97,11 @@ def thin(K, coefficients, budget):
     """At most ``budget`` points and coefficients a' with sum a'_m phi(x_m) near phi.
 
     phi = sum_m a_m phi(x_m), ``coefficients`` a. Forward selection: the point whose addition
-    lowers ||phi - sum a' phi(x)||^2 most, all a' refit. Once nothing of phi is left, which happens
-    where many points are nearly the same for the kernel, the rest of the budget goes to points
-    spread evenly over |a|: for a kernel that depends on all points of a step they may differ in
-    the next. A small ridge in the last fit keeps coefficients near to what they were.
+    lowers ||phi - sum a' phi(x)||^2 most, at a tie the first one, all a' refit. Once nothing of
+    phi is left, which happens where many points are nearly the same for the kernel, the rest of
+    the budget goes to points spread evenly over |a|: for a kernel that depends on all points of a
+    step they may differ in the next. A small ridge in the last fit keeps coefficients near to what
+    they were.
     """
     m = len(coefficients)
     if m <= budget:
@@ -112,7 +114,7 @@ def thin(K, coefficients, budget):
     for t in range(budget):
         pivot[pivot <= EXPLAINED * top] = np.inf  # no longer a candidate, with a gain of 0
         gain = left * (left / pivot)  # a square may overflow
-        j = int(gain.argmax())
+        j = int((gain >= (1 - EQUAL_GAIN) * gain.max()).argmax())
         if not gain[j] > EXPLAINED * abs(norm):
             break
         root = np.sqrt(pivot[j])
