@@ -186,6 +186,7 @@ MODULES = (
     "residual_density",
     "in_order",
     "dynamic",
+    "exchange",
     "hdp",
     "segments",
     "graph",

@@ -375,6 +375,24 @@ def test_objective_never_rises_within_a_step(seed):
         np.testing.assert_allclose(path, twin.path, rtol=1e-9)
 
 
+@seeds(12)
+def test_a_start_is_not_changed_by_those_before(seed):
+    """Each run of a step is as if it was the first one, and leaves earlier results as they are."""
+    rng = np.random.default_rng(seed)
+    Y, phi = rng.random((90, 2)), rng.random((seed % 5, 2))
+    mass = rng.integers(1, 4, 90).astype(float) if seed % 2 else None
+    lam = 0.001 if seed % 3 else 0.1  # many clusters: more than there is room for at first
+    arguments = Y, mass, phi, rng.random(len(phi)) + 1, 0.3 * lam * np.ones(len(phi)), lam, 1
+    step, found = dynamic.DynamicStep(*arguments), []
+    for order in (rng.permutation(90), None, rng.permutation(90), None):
+        alone = dynamic.DynamicStep(*arguments).run(order, 300)
+        step.run(order, 300)
+        assert (step.objective, step.n_iter) == (alone.objective, alone.n_iter)
+        found.append((step.result(), alone.result()))
+    for one, other in found:
+        assert all(map(np.array_equal, one, other))
+
+
 def test_order_of_memory_and_type_do_not_matter():
     batches, _ = moving(np.random.default_rng(0), 3, 6, 10, most=40)
     batches = [np.round(256 * Y) / 256 for Y in batches]  # exact in float32

@@ -13,7 +13,8 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import normalized_mutual_info_score as nmi
-from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel, rbf_kernel
+from smallvar._sweeps.exchange import ExchangeSweep, sums_by_label
 
 from smallvar import (
     DynamicMeans,
@@ -21,8 +22,8 @@ from smallvar import (
     SpectralDynamicMeans,
     match_clusters,
 )
-from smallvar._time import dynamic_kernel
-from smallvar._time.exchange import Batch, Exchange, thin
+from smallvar._time import dynamic_kernel, exchange
+from smallvar._time.exchange import Batch, Exchange, _change, match, thin
 
 BOTH = pytest.mark.parametrize("estimator", [KernelDynamicMeans, SpectralDynamicMeans])
 STATE = ("cluster_ids_", "weights_", "ages_", "labels_", "objective_", "lam_", "q_", "tau_")
@@ -69,6 +70,18 @@ def test_matching_is_the_best(kind):
                 for row, column in zip(*linear_sum_assignment(square), strict=True)
             )
             assert len(used) == most
+
+
+@seeds(40)
+def test_matching_solves_the_linear_program(seed):
+    """Where each cluster may have the old one that suits it best, and where several want one."""
+    rng = np.random.default_rng(seed)
+    new, old = 1 + rng.random(6), rng.random((6, 7)) + 5 * (seed % 2)
+    if seed % 2:  # one old cluster each, and up to three have the same
+        old[np.arange(6), np.arange(6) // (1 + seed % 3)] = 0.5 * rng.random(6)
+    link = match_clusters(new, old)
+    assert np.array_equal(link, twins.kernel.matching_program(new, old))
+    assert np.array_equal(match(new, old), link)
 
 
 def test_matching_by_hand():
@@ -123,6 +136,32 @@ def test_numbers_whose_squares_overflow():
     far, c = thin(1e180 * (x @ x.T), a, 2)
     assert far.tolist() == chosen.tolist()
     np.testing.assert_allclose(c, b, rtol=1e-4)
+
+
+@seeds(5)
+def test_of_equal_gains_the_first_is_taken(seed):
+    """Copies, and corners of a square: the rounding of the kernel does not matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.permutation(np.repeat([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], 4, axis=0))
+    K, a = np.exp(-cdist(X, X, "sqeuclidean")), np.full(16, 1 / 16)
+    noise = 4e-16 * rng.standard_normal(K.shape)
+    first = np.sort(np.unique(X, axis=0, return_index=True)[1]).tolist()
+    for kernel in (K, K * (1 + noise + noise.T)):
+        assert thin(kernel, a, 1)[0].tolist() == [0]
+        assert thin(kernel, a, 4)[0].tolist() == first
+
+
+@pytest.mark.parametrize("least", [0.0, -1e-14, -1e-9, -0.5])
+def test_change_along_eigenvectors(least):
+    """A ridge along each, nothing where the eigenvalue is negative by more than rounding."""
+    V = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))[0]
+    values = np.array([2.0, 1.0, 0.5, 1e-3, 1e-5, least])
+    K = V * values @ V.T
+    K, missing = (K + K.T) / 2, V @ np.array([1.0, 1.0, 1.0, 1.0, 1.0, min(-least, 1e-3)])
+    along = (V.T @ missing) / (np.abs(values) + 1e-3)
+    if least < -1e-12:
+        along[5] = 0.0
+    np.testing.assert_allclose(_change(K, missing, 1.0), V @ along, rtol=1e-9, atol=1e-9)
 
 
 def test_within_the_budget_nothing_changes():
@@ -196,6 +235,69 @@ def test_step_equals_twin(seed):
     assert np.allclose(run.path, path, rtol=1e-10, atol=1e-12)
     assert run.n_iter == len(path)
     assert never_rises(np.array(run.path))
+
+
+@seeds(24)
+def test_exchange_equals_twin(seed, monkeypatch):
+    """Bit for bit, on ties too, from any order, with more clusters than there was room for."""
+    rng = np.random.default_rng(seed)
+    kind, n = seed % 4, int(rng.integers(1, 60))
+    K, coefficients, gamma, penalty, lam = random_batch(seed, n=n, n_old=seed % 5)
+    if kind == 1:  # points on a grid, many of them copies
+        X = rng.integers(0, 3, (len(K), 2)).astype(float)
+        K = X @ X.T
+    elif kind == 2:  # nearly every point alone
+        lam = 0.02
+    elif kind == 3:  # indefinite
+        K = K - 0.3 * rng.random() * np.ones_like(K)
+    batch = Batch(K, coefficients, gamma, penalty, lam)
+    order = rng.permutation(n) if seed % 3 else None
+    run = Exchange(batch, order, 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(exchange, "ExchangeSweep", twins.kernel.ExchangeSweep)
+        twin = Exchange(batch, order, 20)
+    assert np.array_equal(run.labels, twin.labels)
+    assert run.path == twin.path and run.converged == twin.converged
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_ties_of_the_exchange(own):
+    """A point between two clusters stays in its own, and takes the first one if it has none."""
+    K = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
+    sweep = ExchangeSweep(K, np.zeros((3, 0)), *np.zeros((3, 0)), 0.6, 1e-12)
+    labels = np.array([-1, -1, -1])
+    assert sweep.run(np.array([0, 1, 2]), labels) == 3  # 1 - 1.5 to join one, .6 for another
+    assert labels.tolist() == [0, 1, 0]
+    if own:
+        labels = np.array([0, 1, 1])
+        rows = np.array([K[0], K[1] + K[2]])
+        sums = np.array([1, 2]), rows, np.array([1.0, 3.0]), np.zeros((2, 0))
+        sweep.set_clusters(np.array([0, 1]), *sums)
+    before = labels.tolist()
+    assert sweep.run(np.array([2, 1, 0]), labels) == 0
+    assert labels.tolist() == before
+
+
+@pytest.mark.parametrize(
+    ("labels", "order"), [([0, 0, 2], [0, 1, 2]), ([-2, 0, 0], [0, 1, 2]), ([0, 0], [0, 1])]
+)
+def test_exchange_refuses_labels_that_do_not_fit(labels, order):
+    sweep = ExchangeSweep(np.eye(3), np.zeros((3, 2)), *np.ones((3, 2)), 0.9, 1e-12)
+    with pytest.raises(ValueError, match="labels must"):
+        sweep.run(np.array(order), np.array(labels))
+
+
+def test_sums_by_label():
+    A = np.random.default_rng(0).standard_normal((50, 3))
+    labels = np.arange(50) * 7 % 4
+    sums = sums_by_label(A, labels, 5)
+    for k in range(5):
+        total = np.zeros(3)
+        for row in A[labels == k]:
+            total += row
+        assert np.array_equal(sums[k], total)
+    with pytest.raises(ValueError, match="labels must be >= 0 and < 3"):
+        sums_by_label(A, labels, 3)
 
 
 def test_steps_show_everything():
@@ -317,6 +419,38 @@ def test_objective_of_a_stream(seed):
         gamma = 1 / (1 / model.weights_ + model.tau_ * model.ages_)
         penalty = np.minimum(model.q_ * model.ages_, model.lam_)
         state = (model.kept_points_, model.kept_coefficients_, gamma, penalty)
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["rbf", "linear", "laplacian"])
+def test_named_kernels_are_functions_of_pairs(estimator, name):
+    """A kernel by its name is not evaluated for pairs that do not matter: results are the same."""
+    options = {"lam": 0.7, "t_q": 2.5, "k_tau": 1.05, "budget": 6, "random_state": 0}
+    function = {"rbf": rbf_kernel, "linear": linear_kernel, "laplacian": laplacian_kernel}[name]
+    arguments = {} if name == "linear" else {"gamma": 0.3}
+    named = estimator(kernel=name, **options, **arguments)
+    given = estimator(kernel=function, **options, **arguments)
+    for Y in stream(1, sd=0.4):
+        assert np.array_equal(named.partial_fit(Y).labels_, given.partial_fit(Y).labels_)
+        assert named.objective_ == pytest.approx(given.objective_, rel=1e-9, abs=1e-9)
+        for one, two in zip(named.kept_points_, given.kept_points_, strict=True):
+            assert np.array_equal(one, two)
+        if len(Y):
+            for dormant in (False, True):
+                new = Y + 0.1
+                found = named.predict(new, dormant=dormant)
+                assert np.array_equal(found, given.predict(new, dormant=dormant))
+
+
+@BOTH
+@pytest.mark.parametrize("kernel", ["chi2", "rbf", "laplacian", "cosine", "poly"])
+def test_rows_that_are_read_only(estimator, kernel):
+    X = 1 + np.random.default_rng(0).random((30, 3))
+    there = estimator(kernel=kernel, random_state=0).partial_fit(X).partial_fit(X)
+    X.setflags(write=False)
+    model = estimator(kernel=kernel, random_state=0).partial_fit(X).partial_fit(X)
+    assert bits(model) == bits(there)
+    assert np.array_equal(model.predict(X), there.predict(X))
 
 
 # Rings -------------------------------------------------------------------------------------

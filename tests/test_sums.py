@@ -83,6 +83,18 @@ def test_equals_twin(kind, d):
     assert np.array_equal(sums.means, means)
 
 
+@pytest.mark.parametrize("n", [1365, 1366, 6001])  # the first are read one by one, then joined
+@pytest.mark.parametrize("kind", KINDS)
+def test_layout_of_many_rows_equals_twin(kind, n):
+    X, weights, _ = rows(kind, n=n, d=4)
+    X = X[:, :3].copy(order="K")
+    layout = Layout(X, weights, 1)
+    twin = twins.exact.layout(X.astype(float), np.ones(n) if weights is None else weights)
+    assert np.array_equal(layout.origin, twin.origin)
+    assert np.array_equal(layout.unit, twin.unit)
+    assert (layout.width, layout.bins) == (twin.width, twin.bins)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_off_by_what_is_cut_off(kind):
     """From the true sum by 2^-47 units a row at most, but for the rounding of the sum itself."""

@@ -1,8 +1,8 @@
-"""DynamicMeans and SpectralDynamicMeans."""
+"""DynamicMeans and its kernel forms."""
 
 import numpy as np
 
-from smallvar import DynamicMeans, SpectralDynamicMeans
+from smallvar import DynamicMeans, KernelDynamicMeans, SpectralDynamicMeans
 
 from .common import Timed, blobs
 
@@ -40,7 +40,7 @@ class DynamicPartialFit:
     """One step of a running stream, small and large."""
 
     param_names = ["n_rows", "clusters"]
-    params = [[75, 100_000], [5, 50]]
+    params = [[75, 200, 100_000], [5, 50]]
 
     def setup(self, n_rows, clusters):
         """Let the model meet every cluster."""
@@ -51,6 +51,21 @@ class DynamicPartialFit:
         self.model = DynamicMeans(lam=2.0, t_q=6.8, k_tau=1.01, n_init=1).partial_fit(self.batch)
 
     def time_partial_fit(self, n_rows, clusters):
+        """Seconds."""
+        self.model.partial_fit(self.batch)
+
+
+class KernelStep:
+    """One step of kernel D-Means."""
+
+    def setup(self):
+        """Fill the budget of every cluster."""
+        self.batch, _ = blobs(200, 2, 10)
+        self.model = KernelDynamicMeans(lam=1.0, gamma=0.1, random_state=0)
+        for _ in range(6):
+            self.model.partial_fit(self.batch)
+
+    def time_partial_fit(self):
         """Seconds."""
         self.model.partial_fit(self.batch)
 

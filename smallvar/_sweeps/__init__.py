@@ -15,6 +15,7 @@ exact                                all distances to all centers, for transform
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
 in_order, dynamic, hdp, segments     sweeps in which a point sees what points before have changed
+exchange                             the same for points that are known by a kernel alone
 features                             sweeps over the rows of Z: several features a point
 graph, stopping                      sweeps over the nodes of a graph; when sweeps end
 ===================================  ==============================================================

@@ -25,7 +25,8 @@ from smallvar._sweeps.in_order cimport (
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport row_at, weight_of
 from smallvar._sweeps.sums cimport (
-    ACCUMULATOR_DIGITS, Sums, Accumulator, move_points, sums_total, sums_weight, accumulator_add, accumulator_round,
+    ACCUMULATOR_DIGITS, Sums, Accumulator, move_points, sums_clear, sums_total, sums_weight, accumulator_add,
+    accumulator_round,
 )
 from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN
 
@@ -173,6 +174,8 @@ cdef double total(const double* values, const double* weight, Py_ssize_t n) noex
 cdef class DynamicStep(InOrderSweep):
     """One batch of D-Means: old clusters revived, new ones opened, means moved, until the objective stops falling.
 
+    Each ``run`` is a start of its own, in the memory of those before it.
+
     X : IN array (n, d), float32 or float64, any strides
     weight : IN array (n,), positive, or None: 1 each
     centers : IN array (k, d), the old clusters' centers phi
@@ -218,6 +221,12 @@ cdef class DynamicStep(InOrderSweep):
         self.state.gamma = &gamma[0] if n_old else NULL
         # sums from 0: theta is a mean of points and phi
         self.sums = Sums(Layout(X, weight, n_threads, origin=np.zeros(self.points.d)), n_old + 8)
+        self.reserve_all(n_old + 8)
+        self.label, self.proposed = np.empty(self.points.n, dtype=np.int32), np.empty(self.points.n, dtype=np.int32)
+        self.assigned_distance, self.lower = np.empty(self.points.n), np.empty(self.points.n)
+        self.state.label, self.state.proposed = &self.label[0], &self.proposed[0]
+        self.state.assigned_distance = &self.assigned_distance[0]
+        self.state.bounds.lower = &self.lower[0]
 
     def run(self, order, int max_iter):
         """Sweep over the points in this order (IN, or None for the order given) until the objective stops falling."""
@@ -252,9 +261,10 @@ cdef class DynamicStep(InOrderSweep):
 
     cdef void begin(self, order):
         """Set up the first sweep: no points in any cluster, and only the old ones there."""
-        cdef Py_ssize_t k, n = self.points.n
+        cdef Py_ssize_t i, k, n = self.points.n
         cdef const Py_ssize_t[::1] indices
         self.order, self.weight = order, self.row_weight
+        self.points.rows.order = NULL
         if order is not None:
             indices = order
             self.points.rows.order = &indices[0]
@@ -262,15 +272,13 @@ cdef class DynamicStep(InOrderSweep):
                 self.weight = self.row_weight[order]
         if self.weight is not None:
             self.points.rows.weight = &self.weight[0]
-        self.clusters.k = 0
-        self.reserve_all(self.state.n_old + 8)
-        self.clusters.k = self.state.n_old
-        self.label = np.full(n, -1, dtype=np.int32)
-        self.proposed = np.empty(n, dtype=np.int32)
-        self.assigned_distance, self.lower = np.empty(n), np.empty(n)
-        self.state.label, self.state.proposed = &self.label[0], &self.proposed[0]
-        self.state.assigned_distance, self.state.bounds.lower = &self.assigned_distance[0], &self.lower[0]
+        for i in range(n):
+            self.label[i] = -1
         self.state.bounds.first_valid = 0
+        sums_clear(&self.sums.table, 0, self.sums.capacity)
+        for k in range(self.clusters.capacity):
+            self.count[k], self.other_shift[k] = 0, 0.0
+        self.clusters.k = self.state.n_old
         for k in range(self.state.n_old):
             self.retire(k)
         self.values, self.n_iter, self.converged, self.round_length = [], 0, False, 1
@@ -403,18 +411,19 @@ cdef class DynamicStep(InOrderSweep):
     def result(self):
         """Labels in the order of the rows, centers and weights of clusters, and the objective after every sweep.
 
-        The clusters are the old ones and then the new ones that have points.
+        The clusters are the old ones and then the new ones that have points. Later runs leave the arrays as they are.
         """
-        cdef Py_ssize_t k
-        labels = np.asarray(self.label)
-        weights = np.array([sums_weight(&self.sums.table, k) for k in range(self.clusters.k)])
-        theta = np.asarray(self.theta)[: self.clusters.k]
-        kept = np.asarray(self.count)[: self.clusters.k] > 0
-        kept[: self.state.n_old] = True
-        if not kept.all():
-            labels, weights, theta = (np.cumsum(kept) - 1)[labels], weights[kept], theta[kept]
-        if self.order is not None:
-            by_row = np.empty_like(labels)
-            by_row[self.order] = labels
-            labels = by_row
-        return labels, theta, weights, np.array(self.values)
+        cdef Py_ssize_t i, k, m = 0, n = self.points.n
+        cdef Py_ssize_t[::1] number = np.empty(self.clusters.k, dtype=np.intp), labels = np.empty(n, dtype=np.intp)
+        for k in range(self.clusters.k):
+            number[k] = m
+            m += k < self.state.n_old or self.count[k] > 0
+        cdef double[::1] weights = np.empty(m)
+        cdef double[:, ::1] theta = np.empty((m, self.points.d))
+        for k in range(self.clusters.k):
+            if k < self.state.n_old or self.count[k] > 0:
+                weights[number[k]] = sums_weight(&self.sums.table, k)
+                memcpy(&theta[number[k], 0], &self.theta[k, 0], self.points.d * sizeof(double))
+        for i in range(n):
+            labels[i if self.points.rows.order == NULL else self.points.rows.order[i]] = number[self.label[i]]
+        return np.asarray(labels), np.asarray(theta), np.asarray(weights), np.array(self.values)

@@ -46,6 +46,7 @@ cdef extern from "_sums.h" nogil:
 cdef enum:
     CHUNK_ELEMENTS = 1 << 16    # elements read at a time by one thread
     CHUNKS_AT_ONCE = 256        # chunks between two checks for signals
+    FEW_ELEMENTS = 1 << 12      # elements up to which loops take less time than to make wider rows
     BLOCK = 256                 # rows handed to the sums at a time
     KEPT_BITS = 50              # bits that are kept of a number,
     RARE_ONE_IN = 128           # except in one row of so many, where the caller gives no other share
@@ -148,7 +149,7 @@ def widened(X, weight):
     """
     n, d = X.shape
     times = 32 // d
-    if times < 2 or n < times or weight is not None or not X.flags.c_contiguous:
+    if times < 2 or n * d <= FEW_ELEMENTS or weight is not None or not X.flags.c_contiguous:
         return X, 1
     return X[: n - n % times].reshape(-1, times * d), times
 
@@ -161,6 +162,9 @@ def column_range(X, weight, int n_threads):
     cdef Rows rows
     if issparse(X):
         low, high = range_of_entries(X, weight)
+    elif X.size <= FEW_ELEMENTS:
+        rows = rows_of(X, weight, None)
+        return range_of_few(&rows)
     else:
         wide, times = widened(X, weight)
         rows = rows_of(wide, weight, None)
@@ -174,6 +178,20 @@ def column_range(X, weight, int n_threads):
                 rest = X[X.shape[0] - X.shape[0] % times :]
                 low, high = np.minimum(low, rest.min(axis=0)), np.maximum(high, rest.max(axis=0))
     return low + 0.0, high + 0.0  # -0 becomes 0, whichever came first
+
+
+cdef tuple range_of_few(const Rows* r):
+    """column_range of few dense rows."""
+    cdef Py_ssize_t i, j
+    cdef double[::1] low = np.full(r.d, np.inf), high = np.full(r.d, -np.inf)
+    cdef double x
+    for i in range(r.n):
+        if weight_of(r, i) == 0.0:
+            continue
+        for j in range(r.d):
+            x = value_of(r, i, j) + 0.0
+            low[j], high[j] = min(low[j], x), max(high[j], x)
+    return np.asarray(low), np.asarray(high)
 
 
 cdef range_of_entries(X, const double[::1] weight):
@@ -253,12 +271,13 @@ def count_small(X, weight, origin, limit, int n_threads):
     if issparse(X):
         return small_of_entries(X, weight, origin, limit)
     wide, times = widened(X, weight)
+    if times == 1:
+        return small_of_rows(X, weight, origin, limit, n_threads)
     small = small_of_rows(wide, weight, np.concatenate((origin,) * times), np.concatenate((limit,) * times), n_threads)
-    if times > 1:
-        small = small.reshape(times, -1).sum(axis=0)
-        if X.shape[0] % times:
-            rest = np.abs(X[X.shape[0] - X.shape[0] % times :] - origin)
-            small += ((rest < limit) & (rest > 0.0)).sum(axis=0)
+    small = small.reshape(times, -1).sum(axis=0)
+    if X.shape[0] % times:
+        rest = np.abs(X[X.shape[0] - X.shape[0] % times :] - origin)
+        small += ((rest < limit) & (rest > 0.0)).sum(axis=0)
     return small
 
 
@@ -307,10 +326,11 @@ cdef small_of_rows(X, const double[::1] weight, const double[::1] origin, const 
 # ---- bins, and sums in them ------------------------------------------------------------------------------------------
 
 
-def power_above(values):
-    """The least power of two that is not below each value (IN array, >= 0); 0 for 0."""
-    fraction, exponent = np.frexp(values)
-    return np.where(fraction > 0.0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)
+cdef double power_above(double value) noexcept nogil:
+    """The least power of two that is not below a value >= 0; 0 for 0."""
+    cdef int exponent = 0
+    cdef double fraction = frexp(value, &exponent)
+    return ldexp(1.0, exponent - (fraction == 0.5)) if fraction > 0.0 else 0.0
 
 
 def round_origin(const double[::1] low, const double[::1] high):
@@ -375,28 +395,42 @@ class Layout:
 
     def _choose(self, low, high, origin, n, extremes, rare, count):
         """Set origin, unit, width, bins and magic, see of_statistics."""
+        cdef Py_ssize_t j, b, d = len(low)
         self.low, self.high = low, high
         self.origin = round_origin(low, high) if origin is None else np.ascontiguousarray(origin, dtype=np.float64)
+        self.unit = np.empty(d + 1)
+        cdef const double[::1] least = low, most = high, middle = self.origin
+        cdef double[::1] unit = self.unit, reach = np.empty(d), limit = np.empty(d)
+        cdef double[:, ::1] magic
         self.weighted = extremes is not None
-        reach = power_above(np.maximum(np.abs(high - self.origin), np.abs(low - self.origin)))
-        top, bits = 1.0, KEPT_BITS
+        cdef double top = 1.0
+        cdef int width, bits = KEPT_BITS
         if self.weighted:  # the lightest row keeps as many bits as the heaviest
-            top = float(power_above(extremes[1]))
+            top = power_above(extremes[1])
             bits += int(np.ceil(np.log2(top) - np.log2(extremes[0])))
-        with np.errstate(over="ignore"):
-            self.unit = np.append(reach * top, top)
-        if not self.unit.max() < LARGEST_TERM:
-            raise ValueError("X must stay below 1e300 in size, times sample_weight, got rows whose sums leave float64")
+        unit[d] = top
+        for j in range(d):
+            reach[j] = power_above(max(fabs(most[j] - middle[j]), fabs(least[j] - middle[j])))
+            unit[j] = reach[j] * top
+        for j in range(d + 1):
+            if not unit[j] < LARGEST_TERM:
+                raise ValueError(
+                    "X must stay below 1e300 in size, times sample_weight, got rows whose sums leave float64"
+                )
         # n pieces, each at most 2^width grains in size, stay below 2^53 of them
-        self.width = max(1, min(MAX_WIDTH, 52 - (n - 1).bit_length()))
-        self.bins = max(2, (bits + self.width - 1) // self.width)
+        self.width = width = max(1, min(MAX_WIDTH, 52 - (n - 1).bit_length()))
+        self.bins = max(2, (bits + width - 1) // width)
         while self.bins < MAX_BINS:  # a number below the limit loses some of its 50 bits
-            limit = np.ldexp(reach, bits - self.bins * self.width)
-            if count(self.origin, limit).max() <= rare * n:
+            for j in range(d):
+                limit[j] = ldexp(reach[j], bits - <int> self.bins * width)
+            if count(self.origin, np.asarray(limit)).max() <= rare * n:
                 break
             self.bins += 1
-        grain = np.ldexp(self.unit, -self.width * np.arange(1, self.bins + 1)[:, None])
-        self.magic = np.ldexp(1.5 * grain, 52)
+        self.magic = np.empty((self.bins, d + 1))
+        magic = self.magic
+        for b in range(magic.shape[0]):
+            for j in range(d + 1):
+                magic[b, j] = ldexp(1.5 * ldexp(unit[j], <int> (-width * (b + 1))), 52)
 
     def center(self, X, weight, n_threads):
         """Mean of these rows, and their weight."""

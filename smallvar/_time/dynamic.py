@@ -1,7 +1,7 @@
 """D-Means: clusters that move, die and come back from one time step to the next."""
 
 import math
-from typing import Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,15 @@ from smallvar._selection.penalty import LAMS, farthest_first, resolve_lam
 from smallvar._sweeps.dynamic import DynamicStep
 from smallvar._sweeps.in_order import assign
 from smallvar._time.moving import ClusteredStep, MovingClusters
+
+
+class _Start(NamedTuple):
+    """The end of a start of a step."""
+
+    objective: float
+    n_iter: int
+    converged: bool
+    result: tuple[NDArray[Any], ...]  # see DynamicStep.result
 
 
 class DynamicMeans(MovingClusters):
@@ -226,14 +235,15 @@ class DynamicMeans(MovingClusters):
 
     def _cluster(self, X, weight, gamma, penalty, n_threads):
         phi = learned(self, "cluster_centers_", len(gamma), X.shape[1])
+        step = DynamicStep(X, weight, phi, gamma, penalty, self.lam_, n_threads)
 
         def start(number):
             order = self._generator.permutation(X.shape[0]) if number else None
-            step = DynamicStep(X, weight, phi, gamma, penalty, self.lam_, n_threads)
-            return step.run(order, min(self.max_iter, NO_CAP))
+            step.run(order, min(self.max_iter, NO_CAP))
+            return _Start(step.objective, step.n_iter, step.converged, step.result())
 
         best = best_of(map(start, range(self.n_init)))
-        labels, centers, mass, _ = best.result()
+        labels, centers, mass, _ = best.result
         self.objective_, self.n_iter_ = best.objective, best.n_iter
         return ClusteredStep(labels, mass, centers, best.converged)
 

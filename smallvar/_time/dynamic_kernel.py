@@ -1,9 +1,10 @@
 """D-Means on points that are known by a kernel: by exchange, and by a spectral relaxation."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
+from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -20,12 +21,36 @@ from smallvar._time.exchange import TIE, Batch, Exchange, link_costs, match_clus
 from smallvar._time.moving import ClusteredStep, MovingClusters
 
 
+@dataclass
+class Center:
+    """The center of a cluster: a sum of coefficient times point, in feature space."""
+
+    points: NDArray[np.float64]
+    coefficients: NDArray[np.float64]
+    # of the points with each other; None for one that may depend on what else is in a set
+    kernel: NDArray[np.float64] | None
+
+
 class _KernelMovingClusters(MovingClusters, KernelEstimator):
     """Base of the kernel forms: kept points, the kernel of a step, prediction."""
 
-    kept_points_: list[NDArray[np.float64]]
-    kept_coefficients_: list[NDArray[np.float64]]
     gamma_: float | None
+    _kept: list[Center]
+
+    @property
+    def kept_points_(self) -> list[NDArray[np.float64]]:  # numpydoc ignore=RT01
+        """List the kept points of each cluster."""
+        return [center.points for center in self._centers()]
+
+    @property
+    def kept_coefficients_(self) -> list[NDArray[np.float64]]:  # numpydoc ignore=RT01
+        """List the coefficients of the kept points of each cluster."""
+        return [center.coefficients for center in self._centers()]
+
+    def _centers(self):
+        if "_kept" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has no kept points: it is not fitted")
+        return self._kept
 
     def _check_parameters(self):
         super()._check_parameters()
@@ -39,7 +64,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
 
     def _begin(self, d, recording):
         super()._begin(d, recording)
-        self.kept_points_, self.kept_coefficients_ = [], []
+        self._kept = []
         for name in ("gamma_", "_learned_by"):
             vars(self).pop(name, None)
 
@@ -57,20 +82,26 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
             warn_remote(self, X)
         return X
 
-    def _joint_kernel(self, X):
-        """Kernel of the rows of X and the kept points after them."""
-        points = np.concatenate([X, *self.kept_points_])
-        kernel = self._kernel_of_fit()
-        if callable(self.kernel) and _takes(self.kernel, "n_batch"):
+    def _kernel_of_step(self, X):
+        """The kernel of the rows of X and the kept points: ``K`` and ``kept`` of a Batch."""
+        kernel, points = self._kernel_of_fit(), self.kept_points_
+        if not callable(self.kernel):  # it does not depend on what else is in the set
+            X = np.array(X)  # it may be read-only, which some compiled kernels refuse
+            K = [_symmetric(kernel.between(X, X))]
+            if points:
+                K.append(kernel.between(X, np.concatenate(points)))
+            return np.hstack(K), [center.kernel for center in self._kept]
+        if _takes(self.kernel, "n_batch"):
             kernel = replace(kernel, function=partial(self.kernel, n_batch=X.shape[0]))
+        points = np.concatenate([X, *points])
         K = kernel.between(points, points)
         check_symmetric(K, "kernel must return a symmetric matrix for a set of points and itself")
-        K = K.astype(np.float64, copy=False)
-        return (K + K.T) / 2
+        return _symmetric(K.astype(np.float64, copy=False)), None
 
     def _penalty(self, X, weight, n_threads):
         """The rule of farthest_first_lambda in feature space."""
-        K = self._first_kernel = self._joint_kernel(X)
+        self._first_kernel = self._kernel_of_step(X)
+        K = self._first_kernel[0]  # there are no kept points
         add_seed = among(
             K.diagonal() - 2 * K.mean(axis=0) + K.mean(),
             lambda i: K.diagonal() - 2 * K[i] + K[i, i],
@@ -78,54 +109,56 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         return farthest_by(add_seed, min(GUESS, len(X)), TIE * np.abs(K).max()) or 1.0
 
     def _cluster(self, X, weight, gamma, penalty, n_threads):
-        K = vars(self).pop("_first_kernel", None)  # of this step, if it gave the penalty
-        K = self._joint_kernel(X) if K is None else K
-        batch = Batch(K, self.kept_coefficients_, gamma, penalty, self.lam_)
+        found = vars(self).pop("_first_kernel", None)  # of this step, if it gave the penalty
+        K, kept = self._kernel_of_step(X) if found is None else found
+        batch = Batch(K, self.kept_coefficients_, gamma, penalty, self.lam_, kept)
         labels, converged = self._partition(batch)
         # new clusters are numbered by first appearance
-        n_old, n = len(gamma), len(labels)
+        n_old = len(gamma)
         fresh = labels >= n_old
         labels = labels.astype(np.int64)
         labels[fresh] = n_old + first_appearance(labels[fresh])
         counts = np.bincount(labels, minlength=n_old)
-        points, coefficients = list(self.kept_points_), list(self.kept_coefficients_)
-        first = n + np.append(0, np.cumsum([len(a) for a in coefficients], dtype=int))
+        kept = list(self._kept)
         for k in np.flatnonzero(counts):
             rows, total = np.flatnonzero(labels == k), float(counts[k])
-            a, kept, which = np.empty(0), X[:0], np.empty(0, dtype=int)
             if k < n_old:  # phi <- (gamma phi + sum of phi(y)) / (gamma + n)
                 total += gamma[k]
-                kept, which = points[k], np.arange(first[k], first[k + 1])
-                a = coefficients[k] * (gamma[k] / total)
-            which = np.append(rows, which)
+                K, points = batch.kernel_of(rows, k), np.concatenate([X[rows], kept[k].points])
+                a = kept[k].coefficients * (gamma[k] / total)
+            else:
+                K, points, a = batch.kernel_of(rows), X[rows], np.empty(0)
             a = np.append(np.full(len(rows), 1.0 / total), a)
-            chosen, a = thin(K[np.ix_(which, which)], a, self.budget)
-            points[k : k + 1] = [np.concatenate([X[rows], kept])[chosen]]
-            coefficients[k : k + 1] = [a]
-        return ClusteredStep(labels, counts, (points, coefficients), converged)
+            chosen, a = thin(K, a, self.budget)
+            K = None if callable(self.kernel) else K[np.ix_(chosen, chosen)]
+            kept[k : k + 1] = [Center(points[chosen], a, K)]
+        return ClusteredStep(labels, counts, kept, converged)
 
     def _no_cluster(self):
         self.objective_ = 0.0
-        return self.kept_points_, self.kept_coefficients_
+        return self._kept
 
     def _mark(self, clusters, seen, counts):
         return counts[seen, None].astype(np.float64)
 
     def _keep(self, clusters, alive):
-        points, coefficients = clusters
-        which = range(len(points)) if alive is None else np.flatnonzero(alive)
-        self.kept_points_ = [points[k] for k in which]
-        self.kept_coefficients_ = [coefficients[k] for k in which]
+        self._kept = clusters if alive is None else list(compress(clusters, alive))
 
     def _cheapest(self, X, among, offset, factor, n_threads):
+        K, kept = self._kernel_of_step(X)
         zero = np.zeros(len(among))
         lam = 0.0 if factor is None else self.lam_
-        batch = Batch(self._joint_kernel(X), self.kept_coefficients_, zero, zero, lam)
+        batch = Batch(K, self.kept_coefficients_, zero, zero, lam, kept)
         cost = (batch.norm - 2 * batch.cross)[:, among]  # and K_ii, which all have in common
         if factor is not None:
             cost = offset + factor * (batch.diagonal[:, None] + cost)
         least = cost.min(axis=1, keepdims=True) + batch.tie
         return (cost <= least).argmax(axis=1)
+
+
+def _symmetric(K):
+    """A symmetric matrix from one that is so up to rounding."""
+    return (K + K.T) / 2
 
 
 def _takes(function, name):
@@ -268,8 +301,10 @@ class KernelDynamicMeans(_KernelMovingClusters):
     After a step, the center of a cluster is gamma / (gamma + n) of the old one plus 1 / (gamma +
     n) of each of its n points. If these are more than ``budget`` kept points, some are chosen by
     forward selection: always the one whose addition lowers the squared distance of center and
-    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows and
-    all kept points with each other, in float64.
+    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows
+    with each other and all kept points, and the estimator for that of the kept points of each
+    cluster, in float64; a callable is evaluated, in each step, for all these points with each
+    other.
 
     A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
     ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. The state of
@@ -483,8 +518,10 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     After a step, the center of a cluster is gamma / (gamma + n) of the old one plus 1 / (gamma +
     n) of each of its n points. If these are more than ``budget`` kept points, some are chosen by
     forward selection: always the one whose addition lowers the squared distance of center and
-    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows and
-    all kept points with each other, in float64.
+    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows
+    with each other and all kept points, and the estimator for that of the kept points of each
+    cluster, in float64; a callable is evaluated, in each step, for all these points with each
+    other.
 
     A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
     ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. The state of

@@ -1,23 +1,25 @@
 """One time step of kernel D-Means (CKH, section 5): costs, links to old clusters, exchange."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
-from scipy.sparse import csr_array
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.optimize import linear_sum_assignment
 from sklearn.utils.validation import check_array
 
 from smallvar._core.lapack import eigh
+from smallvar._sweeps.exchange import ExchangeSweep, sums_by_label
 
 # of the largest of lam, K_ii and the squared norms of old centers: costs of a row that are closer
 # tie; times the rows, costs of a step and its starts
 TIE = 1e-12
-LINK = 1e-9  # of the largest gain by a link: gains that HiGHS cannot tell apart tie
-DUAL_TOLERANCE = 1e-10  # of the same: the dual feasibility that HiGHS is asked for
+LINK = 1e-9  # of the largest gain by a link: gains and losses that are smaller tie
+EQUAL_GAIN = 1e-9  # of the largest gain of greedy selection: of those that are closer, the first
 EXPLAINED = 1e-9  # of ||phi||^2 or of the largest K_ii: greedy selection ends here
 RIDGE = 1e-3  # of the largest K_ii, on changes of the coefficients
-WINDOW = 4096  # most points whose costs are computed together, as if none moved
+DEFINITE = 1e-12  # of the largest K_ii: negative eigenvalues of K that are smaller are rounding
 
 
 def match_clusters(new_costs: ArrayLike, old_costs: ArrayLike) -> NDArray[np.int64]:
@@ -28,8 +30,8 @@ def match_clusters(new_costs: ArrayLike, old_costs: ArrayLike) -> NDArray[np.int
 
         sum_k new_costs_k (1 - sum_l xi_kl) + sum_kl old_costs_kl xi_kl,
 
-    a linear program whose solutions are integers: each cluster is new or continues one old cluster,
-    and no two continue the same.
+    a linear program whose solutions are integers, found as an assignment: each cluster is new or
+    continues one old cluster, and no two continue the same.
 
     Parameters
     ----------
@@ -75,27 +77,19 @@ def match_clusters(new_costs: ArrayLike, old_costs: ArrayLike) -> NDArray[np.int
             "old_costs must have one row for each entry of new_costs, a vector, got shapes "
             f"{if_old.shape} and {if_new.shape}"
         )
+    return match(if_new, if_old)
+
+
+def match(if_new, if_old):
+    """Link clusters as ``match_clusters`` does, at costs that were checked."""
     link = np.full(len(if_new), -1)
     gain = if_new[:, None] - if_old
     scale = float(np.abs(gain).max(initial=0)) or 1.0
-    k, old = np.nonzero(gain >= -LINK * scale)  # no other link can pay
-    if len(k):
-        pairs = np.arange(len(k))
-        at_most_one = csr_array(
-            (np.ones(2 * len(k)), (np.append(k, len(if_new) + old), np.append(pairs, pairs))),
-            shape=(sum(gain.shape), len(k)),
-        )
-        found = linprog(
-            -(gain[k, old] / scale + 2 * LINK),
-            A_ub=at_most_one,
-            b_ub=np.ones(sum(gain.shape)),
-            method="highs-ds",  # a simplex ends at a vertex
-            options={"dual_feasibility_tolerance": DUAL_TOLERANCE},
-        )
-        if found.status != 0:
-            raise RuntimeError(f"HiGHS found no matching: {found.message}")
-        chosen = found.x > 0.5
-        link[k[chosen]] = old[chosen]
+    pays = gain >= -LINK * scale  # no other link can pay
+    # an integer solution of the linear program: pairs that do not pay are the same as none
+    k, old = linear_sum_assignment(np.where(pays, gain / scale + 2 * LINK, 0.0), maximize=True)
+    linked = pays[k, old]
+    link[k[linked]] = old[linked]
     return link
 
 
@@ -103,10 +97,11 @@ def thin(K, coefficients, budget):
     """At most ``budget`` points and coefficients a' with sum a'_m phi(x_m) near phi.
 
     phi = sum_m a_m phi(x_m), ``coefficients`` a. Forward selection: the point whose addition
-    lowers ||phi - sum a' phi(x)||^2 most, all a' refit. Once nothing of phi is left, which happens
-    where many points are nearly the same for the kernel, the rest of the budget goes to points
-    spread evenly over |a|: for a kernel that depends on all points of a step they may differ in
-    the next. A small ridge in the last fit keeps coefficients near to what they were.
+    lowers ||phi - sum a' phi(x)||^2 most, at a tie the first one, all a' refit. Once nothing of
+    phi is left, which happens where many points are nearly the same for the kernel, the rest of
+    the budget goes to points spread evenly over |a|: for a kernel that depends on all points of a
+    step they may differ in the next. A small ridge in the last fit keeps coefficients near to what
+    they were.
     """
     m = len(coefficients)
     if m <= budget:
@@ -115,34 +110,45 @@ def thin(K, coefficients, budget):
     left, pivot = wanted.copy(), K.diagonal().copy()
     norm, top = float(coefficients @ wanted), float(max(pivot.max(), 0.0))
     L = np.zeros((budget, m))  # rows of the Cholesky factor
-    free = np.ones(m, dtype=bool)
     chosen = []
     for t in range(budget):
-        gain = np.full(m, -1.0)
-        usable = free & (pivot > EXPLAINED * top)
-        gain[usable] = left[usable] * (left[usable] / pivot[usable])  # a square may overflow
-        j = int(gain.argmax())
-        if not usable[j] or not gain[j] > EXPLAINED * abs(norm):
+        pivot[pivot <= EXPLAINED * top] = np.inf  # no longer a candidate, with a gain of 0
+        gain = left * (left / pivot)  # a square may overflow
+        j = int((gain >= (1 - EQUAL_GAIN) * gain.max()).argmax())
+        if not gain[j] > EXPLAINED * abs(norm):
             break
-        L[t] = (K[j] - L[:t, j] @ L[:t]) / np.sqrt(pivot[j])
-        left -= L[t] * (left[j] / np.sqrt(pivot[j]))
+        root = np.sqrt(pivot[j])
+        L[t] = (K[j] - L[:t, j] @ L[:t]) / root
+        left -= L[t] * (left[j] / root)
         pivot -= L[t] ** 2
-        free[j] = False
+        pivot[j] = np.inf
         chosen.append(j)
     more = budget - len(chosen)
     if more:
-        rest = np.flatnonzero(free)
+        rest = np.delete(np.arange(m), chosen)
         mass = np.cumsum(np.abs(coefficients[rest]))
         place = np.searchsorted(mass, mass[-1] * (np.arange(more) + 0.5) / more)
         chosen = np.append(chosen, rest[np.unique(np.minimum(place, len(rest) - 1))]).astype(int)
     chosen = np.sort(chosen)
     own, start = K[np.ix_(chosen, chosen)], coefficients[chosen]
-    values, vectors = eigh(own)
-    change = vectors.T @ (wanted[chosen] - own @ start)
-    ridge = RIDGE * top or 1.0
-    # along an eigenvector of an indefinite K there is no least distance
-    change[values < 0] = 0.0
-    return chosen, start + vectors @ (change / (np.abs(values) + ridge))
+    return chosen, start + _change(own, wanted[chosen] - own @ start, top)
+
+
+def _change(K, missing, top):
+    """The coefficients that add ``missing`` to the kernel with each point, with a small ridge.
+
+    Along an eigenvector of an indefinite K there is no least distance: they are 0 there.
+    """
+    ridge, m = RIDGE * top or 1.0, len(K)
+    try:
+        cho_factor(K + DEFINITE * top * np.eye(m), overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        values, vectors = eigh(K)
+        change = vectors.T @ missing
+        change[values < 0] = 0.0
+        return vectors @ (change / (np.abs(values) + ridge))
+    definite = cho_factor(K + ridge * np.eye(m), overwrite_a=True, check_finite=False)
+    return cho_solve(definite, missing, check_finite=False)
 
 
 @dataclass
@@ -156,43 +162,69 @@ class ClusterSums:
     diagonal: NDArray[np.float64]  # sum of K_ii over its points
 
 
+def to_centers(K, kept, coefficients):
+    """K_i,phi of each row of K with each center, and K_phi,phi.
+
+    Center l is sum_m a_m phi(x_m), ``coefficients`` a, over its kept points: the columns of K are
+    those of all centers one after the other, ``kept`` the kernel of those of each center.
+    """
+    if not coefficients:
+        return np.zeros((len(K), 0)), np.zeros(0)
+    first = np.append(0, np.cumsum([len(a) for a in coefficients[:-1]], dtype=int))
+    cross = np.add.reduceat(K * np.concatenate(coefficients), first, axis=1)
+    return cross, np.array([a @ W @ a for W, a in zip(kept, coefficients, strict=True)])
+
+
+def cost_tie(lam, diagonal, norm):
+    """Difference of costs up to which they tie, for rows of this diagonal of K."""
+    largest = (float(np.abs(values).max(initial=0)) for values in (diagonal, norm))
+    return TIE * max(lam, *largest)
+
+
 class Batch:
     """What costs follow from: kernel sums of a batch with itself and with the old centers.
 
-    Old center l is sum_m a_m phi(x_m) over its kept points, those of all centers one after the
-    other; gamma, penalty = Q D and lam as in the objective.
+    gamma, penalty = Q D and lam are as in the objective, ``coefficients`` as in ``to_centers``.
+    ``K`` is the kernel of the batch with itself and then with the kept points, ``kept`` that of
+    those of each center with each other; if it is None, ``K`` has rows for the kept points, too.
     """
 
-    def __init__(self, K, coefficients, gamma, penalty, lam):
-        sizes = np.array([len(a) for a in coefficients], dtype=int)
-        n = K.shape[0] - sizes.sum()
-        self.K, self.gamma, self.penalty, self.lam = K[:n, :n], gamma, penalty, lam
-        self.diagonal = K.diagonal()[:n].copy()
-        self.cross, self.norm = np.zeros((n, 0)), np.zeros(0)  # K_i,phi and K_phi,phi
-        if len(sizes):
-            first = np.append(0, np.cumsum(sizes)[:-1])
-            weighted = K[:, n:] * np.concatenate(coefficients)
-            cross = np.add.reduceat(weighted, first, axis=1)
-            owner = np.repeat(np.arange(len(sizes)), sizes)
-            own = cross[n:][np.arange(len(owner)), owner] * np.concatenate(coefficients)
-            self.cross, self.norm = cross[:n], np.add.reduceat(own, first)
-        largest = np.abs(self.diagonal).max(initial=0)
-        self.tie = TIE * max(lam, float(largest), float(np.abs(self.norm).max(initial=0)))
+    def __init__(self, K, coefficients, gamma, penalty, lam, kept=None):
+        sizes = [len(a) for a in coefficients]
+        n = K.shape[1] - sum(sizes)
+        self.first = n + np.append(0, np.cumsum(sizes, dtype=int))  # kept points of each center
+        self.kept = [K[a:b, a:b] for a, b in pairwise(self.first)] if kept is None else kept
+        self.rows, self.K = K[:n], np.ascontiguousarray(K[:n, :n])
+        self.gamma, self.penalty, self.lam = gamma, penalty, lam
+        self.diagonal = self.K.diagonal().copy()
+        self.cross, self.norm = to_centers(K[:n, n:], self.kept, coefficients)
+        self.tie = cost_tie(lam, self.diagonal, self.norm)
+
+    def kernel_of(self, rows, center=None):
+        """The kernel of some rows of the batch and, after them, the kept points of a center."""
+        if center is None:
+            return self.K[np.ix_(rows, rows)]
+        which = np.append(rows, np.arange(self.first[center], self.first[center + 1]))
+        top = self.rows[np.ix_(rows, which)]
+        return np.vstack([top, np.hstack([top[:, len(rows) :].T, self.kept[center]])])
 
     def sums(self, labels, k):
         """The sums of k clusters with these labels."""
-        Z = csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))), (k, len(labels)))
-        S = Z @ self.K
+        labels = labels.astype(np.intp, copy=False)
+        S = sums_by_label(self.K, labels, k)
         within = np.bincount(labels, weights=S[labels, np.arange(len(labels))], minlength=k)
-        own = np.bincount(labels, weights=self.diagonal, minlength=k)
-        return ClusterSums(np.bincount(labels, minlength=k), S, within, Z @ self.cross, own)
+        cross, own = sums_by_label(self.cross, labels, k), np.bincount(labels, self.diagonal, k)
+        return ClusterSums(np.bincount(labels, minlength=k), S, within, cross, own)
 
     def costs(self, labels, k):
-        """Cost of each cluster if it is new, and if it continues each of the old ones.
+        """Cost of each cluster if it is new, and if it continues each of the old ones."""
+        return self.costs_of(self.sums(labels, k))
+
+    def costs_of(self, sums):
+        """``costs`` of clusters with these sums.
 
         New: lam + sum K_ii - sum K_ij / n. Old: Q D + the line below.
         """
-        sums = self.sums(labels, k)
         # sum K_ii + gamma n / (gamma + n) K_phiphi - (sum K_ij + 2 gamma sum K_i,phi) / (gamma + n)
         n, total = sums.sizes[:, None], self.gamma + sums.sizes[:, None]
         old = self.penalty + sums.diagonal[:, None] + self.gamma * n / total * self.norm
@@ -211,126 +243,33 @@ def link_costs(new, old, link):
 class Exchange:
     """Kernel D-Means on one batch: points move one at a time, then clusters are linked anew.
 
-    Slots are the old clusters, then new ones. Of each: points n, sum_j K_ij for every i (S), its
-    sum over the points (within), sum_i K_i,phi (cross), and what it costs apart from sum_i K_ii.
+    ``labels`` are numbers of clusters: the old ones, then those that are new.
     """
 
     def __init__(self, batch, order, max_iter):
         self.batch, self.n_old = batch, len(batch.gamma)
         n = len(batch.diagonal)
-        self.order = np.arange(n) if order is None else order
+        order = np.arange(n) if order is None else order
         self.labels = np.full(n, -1)
         self.path, self.n_iter, self.converged = [], 0, False
-        self._hold(0)
+        self.sweep = ExchangeSweep(
+            *(batch.K, batch.cross, batch.gamma, batch.norm, batch.penalty, batch.lam, batch.tie)
+        )
         while self.n_iter < max_iter and not self.converged:
-            moved = self._sweep()
+            moved = self.sweep.run(order, self.labels)
             relinked = self._relink()
             self.converged = not (moved or relinked)
             self.n_iter += 1
         self.objective = self.path[-1]
 
-    def _hold(self, n_new):
-        """Sums of the labels as they are, with room for clusters to come."""
-        b, k = self.batch, self.n_old + n_new
-        self.used, room = k, k + 8
-        fill = room - self.n_old
-        self.gamma = np.append(b.gamma, np.zeros(fill))
-        self.norm = np.append(b.norm, np.zeros(fill))
-        self.base = np.append(b.penalty, np.full(fill, b.lam))
-        self.to_old = np.vstack([b.cross.T, np.zeros((fill, len(b.diagonal)))])
-        self.n, self.S = np.zeros(room), np.zeros((room, len(b.diagonal)))
-        self.within, self.cross = np.zeros(room), np.zeros(room)
-        if self.labels.min() >= 0:
-            sums = b.sums(self.labels, k)
-            self.n[:k], self.S[:k], self.within[:k] = sums.sizes, sums.rows, sums.within
-            old = np.arange(self.n_old)
-            self.cross[old] = sums.cross[old, old]
-
-    def _grow(self):
-        """Twice the room for new clusters."""
-        for name in ("gamma", "norm", "to_old", "n", "S", "within", "cross"):
-            value = getattr(self, name)
-            setattr(self, name, np.concatenate([value, np.zeros_like(value)]))
-        self.base = np.append(self.base, np.full(len(self.base), self.batch.lam))
-
-    def _value(self, slots, n, within, cross):
-        """Costs of slots with these sums, apart from sum_i K_ii."""
-        gamma = self.gamma[slots]
-        total = gamma + n
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = self.base[slots] + gamma * n / total * self.norm[slots]
-            value = value - (within + 2.0 * gamma * cross) / total
-        return np.where(n > 0, value, 0.0)
-
-    def _moves(self, points):
-        """For each of the points, the slot that it should be in; its own if none is better."""
-        b, k = self.batch, self.used
-        slots = np.arange(k)[:, None]
-        own, columns = self.labels[points], np.arange(len(points))
-        now = self._value(slots[:, 0], self.n[:k], self.within[:k], self.cross[:k])
-        to_old, S, Kii = self.to_old[:k, points], self.S[:k, points], b.diagonal[points]
-        n, within = self.n[:k, None], self.within[:k, None]
-        cost = np.empty((k + 1, len(points)))
-        cost[:k] = self._value(slots, n + 1, within + 2 * S + Kii, self.cross[:k, None] + to_old)
-        cost[:k] -= now[:, None]
-        cost[self.n_old : k][self.n[self.n_old : k] == 0] = np.inf  # it has lost all its points
-        cost[k] = b.lam - Kii
-        has = own >= 0
-        mine, c = own[has], columns[has]
-        without = self._value(
-            mine,
-            self.n[mine] - 1,
-            self.within[mine] - 2 * S[mine, c] + Kii[has],
-            self.cross[mine] - to_old[mine, c],
-        )
-        cost[mine, c] = now[mine] - without
-        alone = (self.n[mine] == 1) & (mine >= self.n_old)
-        cost[k, c[alone]] = np.inf  # it is a new cluster already
-        least = cost.min(axis=0) + b.tie
-        best = (cost <= least).argmax(axis=0)
-        best[has] = np.where(cost[mine, c] <= least[has], mine, best[has])
-        return best
-
-    def _add(self, i, slot, sign):
-        """Put point i into a slot, or take it out."""
-        K = self.batch.K[i]
-        self.within[slot] += sign * 2 * self.S[slot, i] + K[i]
-        self.S[slot] += sign * K
-        self.cross[slot] += sign * self.to_old[slot, i]
-        self.n[slot] += sign
-        if not self.n[slot]:
-            self.within[slot] = self.cross[slot] = 0.0
-            self.S[slot] = 0.0
-
-    def _sweep(self):
-        """Visit all points: costs are computed for a window of them, which ends where one moves."""
-        position, window, moved = 0, 1, 0
-        while position < len(self.order):
-            points = self.order[position : position + window]
-            best = self._moves(points)
-            movers = np.flatnonzero(best != self.labels[points])
-            if not len(movers):
-                position, window = position + len(points), min(2 * window, WINDOW)
-                continue
-            i, slot = points[movers[0]], best[movers[0]]
-            if self.labels[i] >= 0:
-                self._add(i, self.labels[i], -1)
-            if slot == self.used:
-                self.used += 1
-                if self.used == len(self.n):
-                    self._grow()
-            self._add(i, slot, 1)
-            self.labels[i] = slot
-            position, window, moved = position + movers[0] + 1, 1, moved + 1
-        return moved
-
     def _relink(self):
         """Match clusters with old ones; returns whether that made a difference."""
         b = self.batch
-        slots, labels = np.unique(self.labels, return_inverse=True)
-        new, old = b.costs(labels, len(slots))
-        before = np.where(slots < self.n_old, slots, -1)
-        link = match_clusters(new, old)
+        found, labels = np.unique(self.labels, return_inverse=True)
+        sums = b.sums(labels, len(found))
+        new, old = b.costs_of(sums)
+        before = np.where(found < self.n_old, found, -1)
+        link = match(new, old)
         cost, other = (link_costs(new, old, one).sum() for one in (before, link))
         tie = b.tie * len(self.labels)
         better = other < cost - tie or (
@@ -340,6 +279,6 @@ class Exchange:
         fresh = link < 0
         link[fresh] = self.n_old + np.arange(fresh.sum())
         self.labels = link[labels]
-        self._hold(int(fresh.sum()))
+        self.sweep.set_clusters(link, sums.sizes, sums.rows, sums.within, sums.cross)
         self.path.append(float(other if better else cost))
         return better

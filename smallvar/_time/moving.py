@@ -200,9 +200,7 @@ class MovingClusters(ClusterMixin, Estimator):
             found = self._cluster(X, weight, gamma, penalty, n_threads)
             mass, clusters, converged = found.weights, found.clusters, found.converged
             new = len(mass) - old
-            seen = mass > 0
-            weights, ages = self.weights_, self.ages_
-            revived = ids[seen[:old] & (ages > 1)]
+            seen, weights, ages = mass > 0, self.weights_, self.ages_
             if new:
                 ids = np.append(ids, self._next_id + np.arange(new))
                 weights, gamma = np.append(weights, np.zeros(new)), np.append(gamma, np.zeros(new))
@@ -212,28 +210,37 @@ class MovingClusters(ClusterMixin, Estimator):
             self.labels_ = ids[found.labels]
         else:
             weights, ages, new = self.weights_, self.ages_ + 1, 0
-            seen, revived = np.zeros(old, dtype=bool), ids[:0]
+            seen = np.zeros(old, dtype=bool)
             self.labels_ = np.zeros(0, dtype=np.int64)
             clusters, mass = self._no_cluster(), np.zeros(old)
         dead = self._dead(ages)
-        died = np.append(died, ids[dead])
+        self._report(time, clusters, mass, ids, seen, died, dead)
+        self._go_on(ids, weights, ages, clusters, dead)
+        self._next_id += new
+        self.n_steps_ += 1
+        return converged
+
+    def _report(self, time, clusters, mass, ids, seen, died, dead):
+        """Record a step whose clusters are not the state yet, and tell who listens.
+
+        ``died`` are the numbers of those forgotten before it, ``dead`` says which die in it.
+        """
+        callback, old = self._callback(), len(self.ages_)
+        if self._recorded is None and callback is None:
+            return
+        died, revived = np.append(died, ids[dead]), ids[:old][seen[:old] & (self.ages_ > 1)]
         if self._recorded is not None:
             marks = self._mark(clusters, seen, mass)
             self._recorded.append(
                 Seen(time, self.objective_, ids[seen], marks, ids[old:], died, revived)
             )
-        callback = self._callback()
         if callback is not None:
-            number, k = self.n_steps_ + 1, int(seen.sum())
+            number, k, n = self.n_steps_ + 1, int(seen.sum()), len(self.labels_)
             message = (
-                f"step {number}: {X.shape[0]} points, {k} clusters, {new} of them new, "
+                f"step {number}: {n} points, {k} clusters, {len(ids) - old} of them new, "
                 f"{len(revived)} revived, {len(died)} forgotten, objective {self.objective_:.8g}"
             )
-            callback(ProgressEvent("time step", number, message, k, self.objective_, X.shape[0]))
-        self._go_on(ids, weights, ages, clusters, dead)
-        self._next_id += new
-        self.n_steps_ += 1
-        return converged
+            callback(ProgressEvent("time step", number, message, k, self.objective_, n))
 
     def _costs(self, weights, ages):
         """The faded weights of old clusters of these ages, and what reviving one costs: Q D."""

@@ -176,6 +176,18 @@ def padded_matching(new, old):
     return np.where(columns[np.argsort(rows)] < n_old, columns[np.argsort(rows)], -1)
 
 
+def matching_program(new, old):
+    """Link of each cluster (-1: new): the linear program as it is written, CKH equation 51."""
+    from scipy.optimize import linprog
+
+    k, n_old = old.shape
+    once = np.kron(np.eye(k), np.ones(n_old)), np.kron(np.ones(k), np.eye(n_old))
+    xi = linprog((old - np.asarray(new)[:, None]).ravel(), np.vstack(once), np.ones(k + n_old)).x
+    xi = xi.reshape(k, n_old)
+    assert np.array_equal(xi, np.round(xi))
+    return np.where(xi.any(axis=1), xi.argmax(axis=1), -1)
+
+
 def kernel_cluster_cost(K, mine, lam, cross, norm, gamma, penalty, slot):
     """Cost of the cluster with these points: it continues old cluster ``slot``, or is new."""
     if not len(mine):
@@ -252,3 +264,82 @@ def forward_selection(K, a, budget):
             errors[j] = a @ K @ a - 2 * c @ K[some] @ a + c @ K[np.ix_(some, some)] @ c
         chosen.append(min(errors, key=errors.get))
     return chosen
+
+
+class ExchangeSweep:
+    """The sweep of ``kernel_dynamic_step`` from sums that follow each move: the compiled one.
+
+    The clusters are the old ones, then the new ones, those without points too.
+    """
+
+    def __init__(self, K, to_old, gamma, norm, penalty, lam, tie):
+        self.K, self.n_old, self.lam, self.tie = K, len(gamma), lam, tie
+        new = np.zeros(
+            len(K)
+        )  # as many as there may be: with the first sweep after a matching, 2 n
+        self.gamma, self.norm = (np.append(value, [new, new]) for value in (gamma, norm))
+        self.base = np.append(penalty, np.full(2 * len(K), lam))
+        self.to_old = np.vstack([to_old.T, np.zeros((2 * len(K), len(K)))])
+        self.set_clusters(
+            np.zeros(0, int), [], np.zeros((0, len(K))), [], np.zeros((0, self.n_old))
+        )
+
+    def set_clusters(self, numbers, sizes, to_points, within, cross):
+        """Replace all clusters."""
+        room = len(self.gamma)
+        self.n, self.within, self.cross = np.zeros((3, room))
+        self.to_points = np.zeros((room, len(self.K)))
+        self.k = self.n_old + np.count_nonzero(numbers >= self.n_old)
+        self.n[numbers], self.to_points[numbers], self.within[numbers] = sizes, to_points, within
+        for row, k in enumerate(numbers):
+            self.cross[k] = cross[row, k] if k < self.n_old else 0.0
+
+    def value(self, k, n, within, cross):
+        """Costs of clusters k with these sums, apart from sum_i K_ii."""
+        gamma = self.gamma[k]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = self.base[k] + gamma * n / (gamma + n) * self.norm[k]
+            value = value - (within + 2.0 * gamma * cross) / (gamma + n)
+        return np.where(n > 0, value, 0.0)
+
+    def cheapest(self, i, own):
+        """The cluster that point i of cluster ``own`` should be in."""
+        k, Kii = np.arange(self.k), self.K[i, i]
+        n, within, cross = (sums[: self.k] for sums in (self.n, self.within, self.cross))
+        S, to_old = self.to_points[: self.k, i], self.to_old[: self.k, i]
+        now = self.value(k, n, within, cross)
+        rise = np.append(self.value(k, n + 1, within + 2 * S + Kii, cross + to_old) - now, 0.0)
+        rise[self.k] = self.lam - Kii
+        rise[: self.k][(k >= self.n_old) & (n == 0)] = np.inf
+        if own >= 0:
+            without = self.value(k, n - 1, within - 2 * S + Kii, cross - to_old)
+            rise[own] = (now - without)[own]
+            if own >= self.n_old and n[own] == 1:
+                rise[self.k] = np.inf
+        good = rise <= rise.min() + self.tie
+        return own if own >= 0 and good[own] else int(good.argmax())
+
+    def add(self, k, i, sign):
+        """Put point i into cluster k, or take it out."""
+        self.within[k] += sign * 2 * self.to_points[k, i] + self.K[i, i]
+        self.to_points[k] += sign * self.K[i]
+        self.cross[k] += sign * self.to_old[k, i]
+        self.n[k] += sign
+        if not self.n[k]:
+            self.within[k] = self.cross[k] = 0.0
+            self.to_points[k] = 0.0
+
+    def run(self, order, labels):
+        """Visit all points once; returns how many moved."""
+        moved = 0
+        for i in order:
+            k = self.cheapest(i, labels[i])
+            if k == labels[i]:
+                continue
+            if labels[i] >= 0:
+                self.add(labels[i], i, -1)
+            self.k = max(self.k, k + 1)
+            self.add(k, i, 1)
+            labels[i] = k
+            moved += 1
+        return moved
