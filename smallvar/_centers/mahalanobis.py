@@ -40,7 +40,10 @@ from smallvar._sweeps.sums import exact_total
 
 PRIOR = 0.1  # of the variance of all rows: that of the points a covariance is pulled toward
 FIRST = 30  # clusters that mergers begin with, at least
-PATH_ROWS = 10_000  # of more rows, mergers see a sample
+# of many rows, mergers see a sample: so many for each cluster that they begin with, or for each
+# column and cluster, but no more than PATH_ROWS
+ROWS_A_CLUSTER, ROWS_A_COLUMN, PATH_ROWS = 100, 4, 10_000
+AGREEMENT = 1e-5  # a row: objectives of starts that differ by less count as one
 
 
 def distant_rows(X, k, w, rng):
@@ -523,19 +526,35 @@ default="auto"
         return kind(X, w, lam or 0.0, float(self.scale), reg, known, data)
 
     def _merged(self, data, seeds, known, reg, lam, cost, total, rng):
+        """Starts from merge paths, until two have found the lowest objective."""
+        least, found, same = np.inf, 0, AGREEMENT * exact_total(data.w)
+        for start in self._down_paths(data, seeds, known, reg, lam, cost, total, rng):
+            yield start
+            found = 1 if start.objective < least - same else found + (start.objective <= least + same)
+            least = min(least, start.objective)
+            if found == 2:
+                return
+
+    def _sample(self, data, many, rng):
+        """Rows for a merge path from so many clusters; their weights add up to those of all."""
+        n, d = data.X.shape
+        size = min(PATH_ROWS, many * max(ROWS_A_CLUSTER, ROWS_A_COLUMN * d))
+        if n <= size:
+            return data
+        rows = np.sort(rng.choice(n, size, replace=False))
+        share = exact_total(data.w) / exact_total(data.w[rows])
+        return Data(data.X[rows], data.w[rows] * share, True)
+
+    def _down_paths(self, data, seeds, known, reg, lam, cost, total, rng):
         """Starts from merge paths; of samples where there are many rows."""
         n, d = data.X.shape
         rows = min(n, PATH_ROWS)
         most = max(1, rows // (d + 2)) if self._finds_number else rows
         many = min(most, FIRST if self._finds_number else max(FIRST, 2 * self.n_clusters))
         for _ in range(total):
-            part = data
-            if n > PATH_ROWS:
-                some = np.sort(rng.choice(n, PATH_ROWS, replace=False))
-                share = exact_total(data.w) / exact_total(data.w[some])
-                part = Data(data.X[some], data.w[some] * share, True)
-            path = self._gaussians(part.X, part.w, lam, reg, known, part)
             while True:
+                part = self._sample(data, many if seeds is None else max(many, len(seeds)), rng)
+                path = self._gaussians(part.X, part.w, lam, reg, known, part)
                 k, label = self._cut_path(path, seeds, many, rng)
                 if not self._finds_number or seeds is not None or k <= many // 2 or many == most:
                     break
@@ -562,7 +581,8 @@ default="auto"
         for k, label, objective in merge_path(path, *plain_clusters(path.data, seeds, metric)):
             if objective < least if self._finds_number else k == self.n_clusters:
                 best, least = (k, label), objective
-            if k == self.n_clusters:
+            # a good way beyond the best: all other clusters for nothing would not make up for it
+            if k == self.n_clusters or self._finds_number and objective - path.lam * k > least:
                 break
         return best
 
