@@ -55,7 +55,7 @@ def rough_seeds(X, weight, lam, most, rng, n_threads):
     times squared distance (Bahmani et al. 2012), until a round does not lower error + lam * seeds.
     """
     frame, labels = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
-    sweep = DPSweep(X, weight, None, labels, frame, n_threads, 8, False)
+    sweep = DPSweep(X, weight, None, labels, frame, n_threads, 8, True)
     sweep.start(frame.mean.reshape(1, -1))
     best, lowest = 0, np.inf
     while True:
@@ -271,16 +271,16 @@ def coreset(
     check_ratio(weight, WEIGHTS)
     rng, threads = check_random_state(random_state), resolve_threads(n_threads)
     unit = unit_of(weight)
-    rows = np.arange(X.shape[0])
-    if weight is not None:
-        rows, weight = np.flatnonzero(weight), weight / unit
-    if n_rows >= len(rows):
+    weight = None if weight is None else weight / unit
+    used = X.shape[0] if weight is None else np.count_nonzero(weight)
+    if n_rows >= used:
+        rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
         return rows, np.ones(len(rows)) if weight is None else unit * weight[rows]
     k, labels, distance = rough(X, weight, lam / unit, max(1, n_rows // ROWS_A_SEED), rng, threads)
-    share = sensitivities(k, labels, distance, weight, lam / unit)
     stratum = strata(k, labels, distance, weight)
+    share = sensitivities(k, labels, distance, weight, lam / unit)
     del labels, distance
-    share *= inclusion(share if weight is None else (weight * share)[rows], n_rows)
+    share *= inclusion(share if weight is None else (weight * share)[weight > 0.0], n_rows)
     chance = share if weight is None else weight * share
     index = np.flatnonzero(systematic_draw(chance, stratum, BINS * k, n_rows, rng.uniform()))
     sure = chance[index] >= SURE

@@ -4,7 +4,9 @@ import numpy as np
 
 from smallvar._centers.divergence import blocks
 from smallvar._core.config import resolve_threads
-from smallvar._core.fit_loop import LoopSettings, Progress
+from smallvar._core.fit_loop import Progress
+from smallvar._core.frame import RowsFrame
+from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.gaussians import (
     assign_gaussians,
     cluster_moments,
@@ -14,7 +16,7 @@ from smallvar._sweeps.gaussians import (
 )
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
-PATH_SWEEPS = 5  # after a merger
+PATH_SWEEPS = 3  # after a merger
 SMALLEST_VARIANCE = 1e-300  # absolute: squares of the roots of smaller ones would leave float64
 # of a variance: a covariance is singular where less of one is left, the columns before it known
 SINGULAR = 1e-14
@@ -354,14 +356,23 @@ def merge_path(state, label, k):
 
 def plain_clusters(data, seeds, covariance):
     """Labels of a short k-means in the metric of this covariance, and how many there are."""
-    state = Gaussians(data.X, data.w, 0.0, 1.0, 0.0, covariance, data)
-    covariances = np.broadcast_to(covariance, (len(seeds), *covariance.shape))
-    state.set_clusters(seeds.astype(np.float64), covariances)
-    label, least = state.assign()
-    start = GaussianStart(state, len(seeds), label)
-    start.restart(least)
-    start.run(True, LoopSettings(PLAIN_SWEEPS))
-    found, label = np.unique(start.label, return_inverse=True)
+    X, weight = data.X, data.w if data.layout.weighted else None
+    if not np.array_equal(covariance, np.eye(X.shape[1])):
+        root = roots_of(covariance[None], None)[0][0]
+        X, seeds = X @ root.T, seeds @ root.T
+    seeds = np.ascontiguousarray(seeds, dtype=np.float64)
+    threads, label = resolve_threads(None), np.zeros(len(data.w), dtype=np.int32)
+    frame = RowsFrame(X, weight, threads, seeds)
+    sweep = DPSweep(X, weight, None, label, frame, threads, len(seeds), True)
+    sweep.start(seeds)
+    for _ in range(PLAIN_SWEEPS):
+        sweep.assign()
+        if not sweep.moved():
+            break
+        if sweep.needs_float64:
+            sweep.use_float64()
+        sweep.move_centers()
+    found, label = np.unique(sweep.labels, return_inverse=True)
     return label.astype(np.int32), len(found)
 
 

@@ -40,9 +40,10 @@ from smallvar._sweeps.sums import exact_total
 
 PRIOR = 0.1  # of the variance of all rows: that of the points a covariance is pulled toward
 FIRST = 30  # clusters that mergers begin with, at least
-# of many rows, mergers see a sample: so many for each cluster that they begin with, or for each
-# column and cluster, but no more than PATH_ROWS
-ROWS_A_CLUSTER, ROWS_A_COLUMN, PATH_ROWS = 100, 4, 10_000
+PATH_ROWS = 10_000  # of more rows, mergers see a sample
+# the first mergers see fewer: so many for each cluster at first, or for each cluster and column;
+# they end at this multiple of the number of clusters that they find
+ROWS_A_CLUSTER, ROWS_A_COLUMN, COARSE = 100, 4, 1.5
 AGREEMENT = 1e-5  # a row: objectives of starts that differ by less count as one
 
 
@@ -535,10 +536,9 @@ default="auto"
             if found == 2:
                 return
 
-    def _sample(self, data, many, rng):
-        """Rows for a merge path from so many clusters; their weights add up to those of all."""
-        n, d = data.X.shape
-        size = min(PATH_ROWS, many * max(ROWS_A_CLUSTER, ROWS_A_COLUMN * d))
+    def _sample(self, data, size, rng):
+        """So many rows for a merge path; their weights add up to those of all."""
+        n = len(data.w)
         if n <= size:
             return data
         rows = np.sort(rng.choice(n, size, replace=False))
@@ -552,10 +552,10 @@ default="auto"
         most = max(1, rows // (d + 2)) if self._finds_number else rows
         many = min(most, FIRST if self._finds_number else max(FIRST, 2 * self.n_clusters))
         for _ in range(total):
+            part = self._sample(data, PATH_ROWS, rng)
+            path = self._gaussians(part.X, part.w, lam, reg, known, part)
             while True:
-                part = self._sample(data, many if seeds is None else max(many, len(seeds)), rng)
-                path = self._gaussians(part.X, part.w, lam, reg, known, part)
-                k, label = self._cut_path(path, seeds, many, rng)
+                k, label = self._cut_path(path, *self._begin_path(path, seeds, many, rng))
                 if not self._finds_number or seeds is not None or k <= many // 2 or many == most:
                     break
                 many = min(2 * many, most)  # for the starts to come, too
@@ -572,19 +572,43 @@ default="auto"
                 start.restart(least)
             yield start.run(False, self._loop())
 
-    def _cut_path(self, path, seeds, many, rng):
+    def _stops(self, path, label, k):
+        """Clusterings of a path: number, labels and objective, as far down as may be of use."""
+        least = np.inf
+        for k, label, objective in merge_path(path, label, k):
+            yield k, label, objective
+            least = min(least, objective)
+            # a good way beyond the best: all other clusters for nothing would not make up for it
+            if objective - path.lam * k > least if self._finds_number else k <= self.n_clusters:
+                return
+
+    def _cut_path(self, path, label, k):
         """Number of clusters and labels: those wanted, or the best of a path."""
-        if seeds is None:
-            seeds = distant_rows(path.X, many, path.w, rng)
-        metric = path.identity if path.known is None else path.known
         best, least = (None, None), np.inf
-        for k, label, objective in merge_path(path, *plain_clusters(path.data, seeds, metric)):
+        for k, label, objective in self._stops(path, label, k):
             if objective < least if self._finds_number else k == self.n_clusters:
                 best, least = (k, label), objective
-            # a good way beyond the best: all other clusters for nothing would not make up for it
-            if k == self.n_clusters or self._finds_number and objective - path.lam * k > least:
-                break
         return best
+
+    def _begin_path(self, path, seeds, many, rng):
+        """Labels that a path begins with, and their number: of k-means, or from a path of fewer rows."""
+        many = many if seeds is None else len(seeds)
+        size = many * max(ROWS_A_CLUSTER, ROWS_A_COLUMN * path.X.shape[1])
+        data = self._sample(path.data, size, rng)
+        if seeds is None:
+            seeds = distant_rows(data.X, many, data.w, rng)
+        begin = plain_clusters(data, seeds, path.identity if path.known is None else path.known)
+        if data is path.data:
+            return begin
+        coarse = self._gaussians(data.X, data.w, path.lam, path.reg, path.known, data)
+        stops = list(self._stops(coarse, *begin))
+        found = min(stops, key=lambda stop: stop[2])[0] if self._finds_number else self.n_clusters
+        above = [stop for stop in stops if stop[0] >= COARSE * found]
+        k, label, _ = above[-1] if above else stops[0]
+        coarse.refit(label, k)
+        path.take(coarse)
+        found, label = np.unique(path.assign()[0], return_inverse=True)
+        return label.astype(np.int32), len(found)
 
     def _begun(self, data, seeds, known, reg, lam, cost, total, rng):
         """Starts from seeds, or from one cluster of all rows."""
