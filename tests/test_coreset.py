@@ -6,10 +6,10 @@ import scipy.sparse as sp
 import twins.coreset as twin
 from helpers import seeds
 from problems import blobs
+from smallvar._sweeps.draws import systematic_draw
 
 from smallvar import DPMeans, coreset
 from smallvar._centers.coreset import inclusion, rough, sensitivities, strata
-from smallvar._sweeps.draws import systematic_draw
 
 
 def problem(seed, weighted=True):

@@ -1,11 +1,9 @@
-"""Sweeps over clusters with covariances against plain loops: what they leave out changes nothing."""
+"""Sweeps over clusters with covariances against plain loops."""
 
 import numpy as np
 import pytest
 import twins.gaussians as twin
 from helpers import seeds
-
-from smallvar._core.config import openmp_enabled
 from smallvar._sweeps.gaussians import (
     assign_gaussians,
     cluster_moments,
@@ -14,6 +12,8 @@ from smallvar._sweeps.gaussians import (
     union_log_determinants,
 )
 from smallvar._sweeps.parallel import guard_loops
+
+from smallvar._core.config import openmp_enabled
 
 
 def problem(rng, n, d, k):

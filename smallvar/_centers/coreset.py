@@ -261,7 +261,7 @@ def coreset(
     >>> few.n_clusters_, full.n_clusters_
     (10, 10)
     >>> round(-few.score(X) / full.objective_, 3)
-    1.002
+    1.003
     """
     X = check_data(X, sparse=True)
     check_number(n_rows, "n_rows", low=1, integer=True)

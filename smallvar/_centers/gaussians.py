@@ -5,8 +5,6 @@ import numpy as np
 from smallvar._centers.divergence import blocks
 from smallvar._core.config import resolve_threads
 from smallvar._core.fit_loop import Progress
-from smallvar._core.frame import RowsFrame
-from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.gaussians import (
     assign_gaussians,
     cluster_moments,
@@ -16,11 +14,9 @@ from smallvar._sweeps.gaussians import (
 )
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
-PATH_SWEEPS = 3  # after a merger
 SMALLEST_VARIANCE = 1e-300  # absolute: squares of the roots of smaller ones would leave float64
 # of a variance: a covariance is singular where less of one is left, the columns before it known
 SINGULAR = 1e-14
-PLAIN_SWEEPS = 20  # of a k-means that seeds a start
 # what there is of each cluster, see Gaussians
 OF_CLUSTERS = (
     *("centers", "scatter", "mass", "covariances", "roots", "logdet", "within", "charges"),
@@ -65,6 +61,15 @@ class Data:
         self.layout = Layout(X, w if weighted else None, 1)
         # products are added in this order, so that covariances do not depend on that of the rows
         self.order = _order_of_values(X, w)
+
+    def sample(self, size, rng):
+        """So many of the rows, if there are more; their weights add up to those of all."""
+        n = len(self.w)
+        if n <= size:
+            return self
+        rows = np.sort(rng.choice(n, size, replace=False))
+        share = exact_total(self.w) / exact_total(self.w[rows])
+        return Data(self.X[rows], self.w[rows] * share, True)
 
 
 class Gaussians:
@@ -330,50 +335,6 @@ class PointGaussians(Gaussians):
         self.merge_costs[a, b] = self._union_costs(a, b)
         self.stale[:] = False
         return divmod(int(self.merge_costs.argmin()), k)
-
-
-def merge_path(state, label, k):
-    """Clusterings into ever fewer clusters: number, labels and objective of each.
-
-    Greedy mergers, a few sweeps after each; clusters that lose all their rows are gone.
-    """
-    objective = state.refit(label, k)
-    while True:
-        for _ in range(PATH_SWEEPS):
-            before = label
-            label = state.assign()[0]
-            if np.array_equal(label, before):
-                break
-            label, k = state.leave_out_emptied(label, k)
-            objective = state.refit(label, k)
-        yield k, label, objective
-        if k == 1:
-            return
-        label = state.unite(*state.cheapest_pair())
-        k -= 1
-        objective = state.refit(label, k)
-
-
-def plain_clusters(data, seeds, covariance):
-    """Labels of a short k-means in the metric of this covariance, and how many there are."""
-    X, weight = data.X, data.w if data.layout.weighted else None
-    if not np.array_equal(covariance, np.eye(X.shape[1])):
-        root = roots_of(covariance[None], None)[0][0]
-        X, seeds = X @ root.T, seeds @ root.T
-    seeds = np.ascontiguousarray(seeds, dtype=np.float64)
-    threads, label = resolve_threads(None), np.zeros(len(data.w), dtype=np.int32)
-    frame = RowsFrame(X, weight, threads, seeds)
-    sweep = DPSweep(X, weight, None, label, frame, threads, len(seeds), True)
-    sweep.start(seeds)
-    for _ in range(PLAIN_SWEEPS):
-        sweep.assign()
-        if not sweep.moved():
-            break
-        if sweep.needs_float64:
-            sweep.use_float64()
-        sweep.move_centers()
-    found, label = np.unique(sweep.labels, return_inverse=True)
-    return label.astype(np.int32), len(found)
 
 
 class GaussianStart:

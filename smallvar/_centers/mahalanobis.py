@@ -6,19 +6,17 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import kmeans_plusplus
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._centers.divergence import blocks
+from smallvar._centers.gaussian_path import begin_path, cut_path, distant_rows, until_two_agree
 from smallvar._centers.gaussians import (
     Data,
     Gaussians,
     GaussianStart,
     PointGaussians,
-    merge_path,
     need_finite,
-    plain_clusters,
     roots_of,
 )
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
@@ -41,17 +39,6 @@ from smallvar._sweeps.sums import exact_total
 PRIOR = 0.1  # of the variance of all rows: that of the points a covariance is pulled toward
 FIRST = 30  # clusters that mergers begin with, at least
 PATH_ROWS = 10_000  # of more rows, mergers see a sample
-# the first mergers see fewer: so many for each cluster at first, or for each cluster and column;
-# they end at this multiple of the number of clusters that they find
-ROWS_A_CLUSTER, ROWS_A_COLUMN, COARSE = 100, 4, 1.5
-AGREEMENT = 1e-5  # a row: objectives of starts that differ by less count as one
-
-
-def distant_rows(X, k, w, rng):
-    """Rows drawn by k-means++: from columns that vary, as others have nothing but rounding."""
-    varying = varying_columns(X)
-    columns = X if varying is None else X[:, varying]
-    return X[kmeans_plusplus(columns, k, sample_weight=w, random_state=rng)[1]]
 
 
 class MahalanobisMeans(CenterEstimator):
@@ -113,7 +100,8 @@ default="auto"
     n_init : int, default=10
         Number of starts, each with its own seeds (with ``volume="clusters"`` and ``lam``: the first
         in the given order of the rows, the others in random orders). The one with the lowest
-        objective is kept. An array of seeds has one start, but with ``volume="clusters"`` and
+        objective is kept. Where mergers begin the starts, there are no more once two have found the
+        lowest objective. An array of seeds has one start, but with ``volume="clusters"`` and
         ``lam``.
     max_iter : int, default=300
         Largest number of sweeps after the mergers; those that open clusters do not count,
@@ -182,7 +170,8 @@ default="auto"
     -----
     Each half of a sweep, labels given the rest and the rest given labels, lowers the objective or
     leaves it. A cluster that would lose its last row keeps the one for which staying costs least.
-    Of more than 10,000 rows the mergers see a random sample.
+    Of more than 10,000 rows the mergers see a random sample; the first of them a smaller one, down
+    to 1.5 times the number of clusters that it has.
 
     With ``volume="points"`` and no known covariances, columns in which all rows of the fit are
     equal take no part: d does not count them, and ``predict``, ``transform`` and ``score`` do not
@@ -467,6 +456,8 @@ default="auto"
             total = 1 if seeds is not None and cost is None else self.n_init
             make = self._merged if self._merges(known) else self._begun
             starts = make(data, seeds, known, reg, lam, cost, total, rng)
+            if self._merges(known):
+                starts = until_two_agree(starts, data.w)
             best = best_of(starts, total=total, callback=self._callback())
             self._keep(best.state, used[0], reg)
             self.weights_ = best.state.shares if best.state.by_point else None
@@ -527,35 +518,17 @@ default="auto"
         return kind(X, w, lam or 0.0, float(self.scale), reg, known, data)
 
     def _merged(self, data, seeds, known, reg, lam, cost, total, rng):
-        """Starts from merge paths, until two have found the lowest objective."""
-        least, found, same = np.inf, 0, AGREEMENT * exact_total(data.w)
-        for start in self._down_paths(data, seeds, known, reg, lam, cost, total, rng):
-            yield start
-            found = 1 if start.objective < least - same else found + (start.objective <= least + same)
-            least = min(least, start.objective)
-            if found == 2:
-                return
-
-    def _sample(self, data, size, rng):
-        """So many rows for a merge path; their weights add up to those of all."""
-        n = len(data.w)
-        if n <= size:
-            return data
-        rows = np.sort(rng.choice(n, size, replace=False))
-        share = exact_total(data.w) / exact_total(data.w[rows])
-        return Data(data.X[rows], data.w[rows] * share, True)
-
-    def _down_paths(self, data, seeds, known, reg, lam, cost, total, rng):
         """Starts from merge paths; of samples where there are many rows."""
         n, d = data.X.shape
         rows = min(n, PATH_ROWS)
         most = max(1, rows // (d + 2)) if self._finds_number else rows
         many = min(most, FIRST if self._finds_number else max(FIRST, 2 * self.n_clusters))
+        number = None if self._finds_number else self.n_clusters
         for _ in range(total):
-            part = self._sample(data, PATH_ROWS, rng)
+            part = data.sample(PATH_ROWS, rng)
             path = self._gaussians(part.X, part.w, lam, reg, known, part)
             while True:
-                k, label = self._cut_path(path, *self._begin_path(path, seeds, many, rng))
+                k, label = cut_path(path, begin_path(path, seeds, many, number, rng), number)
                 if not self._finds_number or seeds is not None or k <= many // 2 or many == most:
                     break
                 many = min(2 * many, most)  # for the starts to come, too
@@ -571,44 +544,6 @@ default="auto"
                 start = GaussianStart(state, k, label)
                 start.restart(least)
             yield start.run(False, self._loop())
-
-    def _stops(self, path, label, k):
-        """Clusterings of a path: number, labels and objective, as far down as may be of use."""
-        least = np.inf
-        for k, label, objective in merge_path(path, label, k):
-            yield k, label, objective
-            least = min(least, objective)
-            # a good way beyond the best: all other clusters for nothing would not make up for it
-            if objective - path.lam * k > least if self._finds_number else k <= self.n_clusters:
-                return
-
-    def _cut_path(self, path, label, k):
-        """Number of clusters and labels: those wanted, or the best of a path."""
-        best, least = (None, None), np.inf
-        for k, label, objective in self._stops(path, label, k):
-            if objective < least if self._finds_number else k == self.n_clusters:
-                best, least = (k, label), objective
-        return best
-
-    def _begin_path(self, path, seeds, many, rng):
-        """Labels that a path begins with, and their number: of k-means, or from a path of fewer rows."""
-        many = many if seeds is None else len(seeds)
-        size = many * max(ROWS_A_CLUSTER, ROWS_A_COLUMN * path.X.shape[1])
-        data = self._sample(path.data, size, rng)
-        if seeds is None:
-            seeds = distant_rows(data.X, many, data.w, rng)
-        begin = plain_clusters(data, seeds, path.identity if path.known is None else path.known)
-        if data is path.data:
-            return begin
-        coarse = self._gaussians(data.X, data.w, path.lam, path.reg, path.known, data)
-        stops = list(self._stops(coarse, *begin))
-        found = min(stops, key=lambda stop: stop[2])[0] if self._finds_number else self.n_clusters
-        above = [stop for stop in stops if stop[0] >= COARSE * found]
-        k, label, _ = above[-1] if above else stops[0]
-        coarse.refit(label, k)
-        path.take(coarse)
-        found, label = np.unique(path.assign()[0], return_inverse=True)
-        return label.astype(np.int32), len(found)
 
     def _begun(self, data, seeds, known, reg, lam, cost, total, rng):
         """Starts from seeds, or from one cluster of all rows."""

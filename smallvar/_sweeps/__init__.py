@@ -13,6 +13,8 @@ dense, sparse                        distances of dense and of sparse rows, appr
 nearest, fast_centers, new_centers   the sweep over nearest centers, by bounds on distances
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
+gaussians                            sweeps over clusters with covariances, moments, mergers
+draws                                systematic draws of rows
 in_order, dynamic, hdp, segments     sweeps in which a point sees what points before have changed
 features                             sweeps over the rows of Z: several features a point
 graph, stopping                      sweeps over the nodes of a graph; when sweeps end

@@ -1,7 +1,7 @@
 """Systematic draws, by which as many are drawn of each stratum as its probabilities add up to, but for one."""
 
 from libc.math cimport ldexp, rint
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport int64_t
 
 from smallvar._sweeps.rows cimport poll_signals
 

@@ -4,9 +4,9 @@ A point x costs ||W_k (x - mu_k)||^2 + charge_k in cluster k, with W_k lower tri
 
 *What is left out.* Between two sweeps only some clusters have changed; costs in others are what they were, to the last
 bit. Kept of each point are the cost in its cluster (``least``), and a number that the costs in all others are not below
-(``second``). The point is compared with its own cluster, where that has changed, and with the changed ones. If the least
-of these costs is below ``second``, no cluster that has not changed is cheaper, nor as cheap; the new ``second`` is the
-least of the old one and the costs found for other clusters. Otherwise the point is compared with all clusters.
+(``second``). The point is compared with its own cluster, where that has changed, and with the changed ones. If the
+least of these costs is below ``second``, no cluster that has not changed is cheaper, nor as cheap; the new ``second``
+is the least of the old one and the costs found for other clusters. Otherwise the point is compared with all clusters.
 
 *Tiles.* The points of a chunk are taken by cluster, eight at a time: these need the same comparisons. A comparison ends
 once the cost is above what could change ``least`` or ``second`` (see _gaussians.h). Nothing of this changes a result,
@@ -210,7 +210,7 @@ def assign_gaussians(X, const double[:, ::1] centers, const double[:, :, ::1] ro
     centers, roots, charges : IN arrays (k, d), (k, d, d), (k,)
     changed : IN array (k,), 1 for clusters that have changed since the last sweep; all at first
     labels : INOUT array (n,), where points were
-    least, second : INOUT arrays (n,), costs in the own cluster and bounds of those in the others; set by the first sweep
+    least, second : INOUT arrays (n,), costs in the own cluster and bounds of those in the others; set at first
     """
     cdef Points points
     cdef Clusters clusters = clusters_of(centers, roots, charges)
@@ -325,7 +325,7 @@ def cluster_moments(X, const double[::1] weight, const Py_ssize_t[::1] order, co
     scatter : OUT array (k, d, d)
     """
     cdef Rows rows = rows_of(X, weight, None)
-    cdef Py_ssize_t k, j, i, m, d = rows.d, size = centers.shape[0], used = 0
+    cdef Py_ssize_t k, j, i, m, d = rows.d, size = centers.shape[0]
     cdef Py_ssize_t width = (d + SG_PAD - 1) // SG_PAD * SG_PAD
     cdef Py_ssize_t[::1] starts = np.zeros(size + 1, dtype=np.intp), members
     cdef Py_ssize_t[::1] clusters = np.flatnonzero(wanted)
