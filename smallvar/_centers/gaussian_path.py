@@ -15,6 +15,9 @@ PLAIN_SWEEPS = 20  # of a k-means that seeds a start
 # the first mergers see so many rows for each cluster at first, or for each cluster and column; they
 # end at COARSE times the number of clusters that they find
 ROWS_A_CLUSTER, ROWS_A_COLUMN, COARSE = 100, 4, 1.5
+# by weight: how far a path rises before a lower minimum, at most. Halves of a Gaussian that merge
+# lower the objective by 0.37
+WORSE = 0.5
 AGREEMENT = 1e-5  # by weight: objectives of starts that differ by less count as one
 
 
@@ -78,8 +81,8 @@ def stops(path, begin, number):
     for k, label, objective in merge_path(path, *begin):
         yield k, label, objective
         least = min(least, objective)
-        # a good way beyond the best: all other clusters for nothing would not make up for it
-        if objective - path.lam * k > least if number is None else k <= number:
+        beyond = objective - path.lam * k - WORSE * path.total  # all clusters for nothing
+        if beyond > least if number is None else k <= number:
             return
 
 

@@ -47,6 +47,8 @@ def systematic_draw(const double[::1] probability, const int[::1] stratum, Py_ss
         if probability[i] >= C_SURE:
             drawn[i] = 1
             left -= 1
+    if stratum.shape[0] != n:
+        raise ValueError("stratum must match probability")
     if left <= 0:
         return drawn_array.astype(bool)
     unit = ldexp(1.0, 61) / left

@@ -94,10 +94,13 @@ cdef inline Py_ssize_t tile_ints(Py_ssize_t k) noexcept nogil:
 
 
 cdef Clusters clusters_of(
-    const double[:, ::1] centers, const double[:, :, ::1] roots, const double[::1] charges
-) noexcept:
+    const Rows* rows, const double[:, ::1] centers, const double[:, :, ::1] roots, const double[::1] charges
+) except *:
+    cdef Py_ssize_t k = centers.shape[0], d = centers.shape[1]
+    if k < 1 or d != rows.d or (roots.shape[0], roots.shape[1], roots.shape[2]) != (k, d, d) or charges.shape[0] != k:
+        raise ValueError("X, centers, roots and charges must match each other")
     return Clusters(
-        k=centers.shape[0], d=centers.shape[1], centers=&centers[0, 0], roots=&roots[0, 0, 0], charges=&charges[0],
+        k=k, d=d, centers=&centers[0, 0], roots=&roots[0, 0, 0], charges=&charges[0],
         numbers=NULL, changed=NULL, n_changed=0
     )
 
@@ -213,16 +216,16 @@ def assign_gaussians(X, const double[:, ::1] centers, const double[:, :, ::1] ro
     least, second : INOUT arrays (n,), costs in the own cluster and bounds of those in the others; set at first
     """
     cdef Points points
-    cdef Clusters clusters = clusters_of(centers, roots, charges)
+    points.rows = rows_of(X, None, None)
+    cdef Clusters clusters = clusters_of(&points.rows, centers, roots, charges)
     flags = np.array(changed, dtype=bool)
     if 2 * flags.sum() > len(flags):  # then ``second`` is better found anew
         flags[:] = True
     cdef const int[::1] numbers = np.argsort(~flags, kind="stable").astype(np.int32)
     cdef const unsigned char[::1] used = flags.view(np.uint8)
     cdef Py_ssize_t n_chunks, first = 0, last, chunk, work = 0, per_point
-    points.rows = rows_of(X, None, None)
-    if points.rows.d != clusters.d or points.rows.n != labels.shape[0] or roots.shape[0] != clusters.k:
-        raise ValueError("X, centers, roots and labels must match each other")
+    if changed.shape[0] != clusters.k or not labels.shape[0] == least.shape[0] == second.shape[0] == points.rows.n:
+        raise ValueError("changed, labels, least and second must match X and centers")
     points.labels, points.least, points.second = &labels[0], &least[0], &second[0]
     clusters.numbers, clusters.changed, clusters.n_changed = &numbers[0], &used[0], flags.sum()
     n_chunks = (points.rows.n + CHUNK - 1) // CHUNK
@@ -252,7 +255,7 @@ def gaussian_costs(X, const double[:, ::1] centers, const double[:, :, ::1] root
     X : IN array (n, d);  centers, roots, charges : IN arrays (k, d), (k, d, d), (k,)
     """
     cdef Rows rows = rows_of(X, None, None)
-    cdef Clusters clusters = clusters_of(centers, roots, charges)
+    cdef Clusters clusters = clusters_of(&rows, centers, roots, charges)
     cdef double[::1] doubles = np.empty(tile_doubles(clusters.d))
     cdef Tile tile = tile_of(&doubles[0], NULL, &clusters, 0)
     cdef Py_ssize_t i, k, l, t
@@ -329,8 +332,8 @@ def cluster_moments(X, const double[::1] weight, const Py_ssize_t[::1] order, co
     cdef Py_ssize_t width = (d + SG_PAD - 1) // SG_PAD * SG_PAD
     cdef Py_ssize_t[::1] starts = np.zeros(size + 1, dtype=np.intp), members
     cdef Py_ssize_t[::1] clusters = np.flatnonzero(wanted)
-    if rows.n != labels.shape[0] or rows.n != order.shape[0]:
-        raise ValueError("X, order and labels must match each other")
+    if not rows.n == labels.shape[0] == order.shape[0] or not size == wanted.shape[0] == scatter.shape[0]:
+        raise ValueError("order and labels must match X, wanted and scatter must match centers")
     with nogil:
         for i in range(rows.n):
             if wanted[labels[i]]:
