@@ -1,4 +1,4 @@
-"""Sweeps over clusters with covariances against plain loops."""
+"""Sweeps over clusters with covariances against plain loops; merge paths and starts."""
 
 import numpy as np
 import pytest
@@ -161,3 +161,28 @@ def test_roots_and_determinants(d):
     expected = np.linalg.slogdet(union / (mass[a] + mass[b] + 2.0)[:, None, None])[1]
     found = union_log_determinants(mass, centers, S, 0.7, 2.0, a, b)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_starts_end_where_three_agree():
+    """Well apart, clusters are found by each; where nothing is to be found, starts differ."""
+    rng = np.random.default_rng(0)
+    apart = np.repeat(20.0 * np.eye(4), 100, axis=0) + rng.normal(size=(400, 4))
+    for X, most, expected in ((apart, 10, 3), (apart, 2, 2), (rng.uniform(size=(400, 4)), 5, 5)):
+        stages = []
+        with progress_callback(lambda event, stages=stages: stages.append(event.stage)):
+            MahalanobisMeans(4, n_init=most, random_state=0).fit(X)
+        assert stages.count("start") == expected
+
+
+def test_a_path_begins_on_few_rows(monkeypatch):
+    """What it finds there is fitted to all: in the end the same clusters."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(9.0 * np.eye(3), 300, axis=0) + rng.normal(size=(900, 3)) * [1.0, 0.3, 2.0]
+    for K in (3, "auto"):
+        full = MahalanobisMeans(K, n_init=1, random_state=0).fit(X)
+        monkeypatch.setattr("smallvar._centers.gaussian_path.ROWS_A_CLUSTER", 8)
+        few = MahalanobisMeans(K, n_init=1, random_state=0).fit(X)
+        monkeypatch.undo()
+        assert full.n_clusters_ == few.n_clusters_ == 3
+        assert few.objective_ == pytest.approx(full.objective_, rel=1e-9)
+        assert adjusted_rand_score(full.labels_, few.labels_) == 1.0

@@ -10,7 +10,7 @@ from smallvar._core.validation import varying_columns
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.sums import exact_total
 
-PATH_SWEEPS = 3  # after a merger
+PATH_SWEEPS = 4  # after a merger
 PLAIN_SWEEPS = 20  # of a k-means that seeds a start
 # the first mergers see so many rows for each cluster at first, or for each cluster and column; they
 # end at COARSE times the number of clusters that they find
@@ -18,7 +18,8 @@ ROWS_A_CLUSTER, ROWS_A_COLUMN, COARSE = 100, 4, 1.5
 # by weight: how far a path rises before a lower minimum, at most. Halves of a Gaussian that merge
 # lower the objective by 0.37
 WORSE = 0.5
-AGREEMENT = 1e-5  # by weight: objectives of starts that differ by less count as one
+# by weight: objectives of starts that differ by less count as one; and after how many there is none
+AGREEMENT, ENOUGH = 1e-5, 3
 
 
 def distant_rows(X, k, w, rng):
@@ -118,8 +119,8 @@ def begin_path(path, seeds, many, number, rng):
     return label.astype(np.int32), len(found)
 
 
-def until_two_agree(starts, w):
-    """Starts, until two have found the lowest objective."""
+def until_some_agree(starts, w):
+    """Starts, until ENOUGH of them have found the lowest objective."""
     least, found, same = np.inf, 0, AGREEMENT * exact_total(w)
     for start in starts:
         yield start
@@ -127,5 +128,5 @@ def until_two_agree(starts, w):
             found = 0
         found += start.objective <= least + same
         least = min(least, start.objective)
-        if found == 2:
+        if found == ENOUGH:
             return

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._centers.divergence import blocks
-from smallvar._centers.gaussian_path import begin_path, cut_path, distant_rows, until_two_agree
+from smallvar._centers.gaussian_path import begin_path, cut_path, distant_rows, until_some_agree
 from smallvar._centers.gaussians import (
     Data,
     Gaussians,
@@ -100,7 +100,7 @@ default="auto"
     n_init : int, default=10
         Number of starts, each with its own seeds (with ``volume="clusters"`` and ``lam``: the first
         in the given order of the rows, the others in random orders). The one with the lowest
-        objective is kept. Where mergers begin the starts, there are no more once two have found the
+        objective is kept. Of starts that mergers begin there are no more once three have found the
         lowest objective. An array of seeds has one start, but with ``volume="clusters"`` and
         ``lam``.
     max_iter : int, default=300
@@ -457,7 +457,7 @@ default="auto"
             make = self._merged if self._merges(known) else self._begun
             starts = make(data, seeds, known, reg, lam, cost, total, rng)
             if self._merges(known):
-                starts = until_two_agree(starts, data.w)
+                starts = until_some_agree(starts, data.w)
             best = best_of(starts, total=total, callback=self._callback())
             self._keep(best.state, used[0], reg)
             self.weights_ = best.state.shares if best.state.by_point else None
