@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import twins.gaussians as twin
 from helpers import seeds
+from sklearn.metrics import adjusted_rand_score
 from smallvar._sweeps.gaussians import (
     assign_gaussians,
     cluster_moments,
@@ -13,6 +14,7 @@ from smallvar._sweeps.gaussians import (
 )
 from smallvar._sweeps.parallel import guard_loops
 
+from smallvar import MahalanobisMeans, progress_callback
 from smallvar._core.config import openmp_enabled
 
 
