@@ -6,9 +6,10 @@ import scipy.sparse as sp
 import twins.coreset as twin
 from helpers import seeds
 from problems import blobs
+from smallvar._sweeps.draws import systematic_draw
 
 from smallvar import DPMeans, coreset
-from smallvar._centers.coreset import inclusion, rough, sensitivities
+from smallvar._centers.coreset import inclusion, rough, sensitivities, strata
 
 
 def problem(seed, weighted=True):
@@ -267,3 +268,43 @@ def test_refuses(change, words):
     options = {"X": [[0.0], [1.0], [5.0], [6.0]], "n_rows": 2, "lam": 1.0, **change}
     with pytest.raises((ValueError, TypeError), match=words):
         coreset(**options)
+
+
+@seeds(8)
+def test_seeds_of_a_sample_equal_twin(seed, monkeypatch):
+    """Where there are many rows, seeds are found on rows drawn by weight."""
+    monkeypatch.setattr("smallvar._centers.coreset.LEAST_SAMPLE", 25)
+    monkeypatch.setattr("smallvar._centers.coreset.SAMPLE_A_SEED", 1)
+    X, weight, _, lam = problem(seed, seed % 2 == 1)
+    n_rows = min(len(X) if weight is None else np.count_nonzero(weight), 40) - 1
+    index, new = coreset(X, n_rows, lam, sample_weight=weight, random_state=seed)
+    used = len(X) if weight is None else np.count_nonzero(weight)
+    size = max(25, used // 16)
+    expected, weights = twin.coreset(X, n_rows, lam, weight, seed, size if size < used else None)
+    np.testing.assert_array_equal(index, expected)
+    np.testing.assert_allclose(new, weights, rtol=1e-9)
+
+
+def test_systematic_draw():
+    """Each with its probability, as many of each stratum as it adds up to, but for one."""
+    rng = np.random.default_rng(0)
+    p = rng.random(300)
+    p[:5], p[5:9], stratum = 1.0, 0.0, rng.integers(7, size=300).astype(np.int32)
+    p[9:] *= 85.0 / p[9:].sum()
+    count = np.zeros(300)
+    for start in (np.arange(400) + rng.random()) / 400:
+        drawn = systematic_draw(p, stratum, 7, 90, start)
+        assert drawn.sum() == 90
+        found = np.bincount(stratum[drawn], minlength=7)
+        assert (np.abs(found - np.bincount(stratum, p, minlength=7)) < 1 + 1e-9).all()
+        count += drawn
+    assert (np.abs(count / 400 - p) <= 1 / 400 + 1e-9).all()
+    assert systematic_draw(p[:9], stratum[:9], 7, 5, 0.3).tolist() == [True] * 5 + [False] * 4
+
+
+def test_strata():
+    """Four a doubling of the squared distance by its mean, about each seed."""
+    distance = np.array([1.0, 1.0, 0.4, 1.6, 0.0, 1e-30, 1.0, 1.5, 2.5, 1e30])
+    labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2], dtype=np.int32)
+    expected = [20, 20, 14, 22, 32, 32, 52, 54, 57, 84]
+    assert strata(3, labels, distance, None).tolist() == expected

@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from smallvar import BregmanDPMeans, DPMeans, MahalanobisMeans
 from smallvar._centers import divergence as divergence_module
+from smallvar._centers import gaussian_path
 from smallvar._centers import gaussians as gaussians_module
 from smallvar._centers.divergence import DIVERGENCES, DivergenceSweep, Masses, Reference
 
@@ -972,8 +973,8 @@ def test_mergers_cost_least(known):
 
     data = gaussians_module.Data(X, w, True)
     state = gaussians_module.PointGaussians(X, w, 5.0, 2.0, reg, known, data)
-    begin, least = gaussians_module.plain_clusters(data, X[:9], np.eye(2)), np.inf
-    for k, label, value in gaussians_module.merge_path(state, *begin):
+    begin, least = gaussian_path.plain_clusters(data, X[:9], np.eye(2)), np.inf
+    for k, label, value in gaussian_path.merge_path(state, *begin):
         np.testing.assert_allclose(value, objective(label), rtol=1e-9)
         assert len(np.unique(label)) == k == label.max() + 1
         assert value <= least + 1e-9 * abs(value)

@@ -22,6 +22,16 @@ class Coreset:
         """Seconds."""
         coreset(self.X, self.n_rows, self.lam, random_state=0)
 
+    def peakmem_coreset(self, case):
+        """Peak memory of the process, data included."""
+        coreset(self.X, self.n_rows, self.lam, random_state=0)
+
+    def time_coreset_and_fit(self, case):
+        """Seconds, with those of the fit to the rows drawn."""
+        index, weight = coreset(self.X, self.n_rows, self.lam, random_state=0)
+        model = DPMeans(lam=self.lam, algorithm="merge", random_state=0)
+        model.fit(self.X[index], sample_weight=weight)
+
     def track_objective(self, case):
         """At the centers found from the rows drawn, on all rows, by that of a fit to all rows."""
         index, weight = coreset(self.X, self.n_rows, self.lam, random_state=0)

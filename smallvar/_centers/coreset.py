@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, gen_batches
 
 from smallvar._centers.dpmeans import WEIGHTS
 from smallvar._core.config import resolve_threads
@@ -21,12 +21,35 @@ from smallvar._core.validation import (
 )
 from smallvar._selection.descent import draw
 from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.draws import SURE, systematic_draw
 
 ROWS_A_SEED = 32  # rows drawn for each: with fewer a mean of theirs would be off by more than 3 %
+# rows that seeds are found on: at least so many for each seed, and one of so many rows, but between
+# these limits
+SAMPLE_A_SEED, SAMPLE_ONE_IN, LEAST_SAMPLE, LARGEST_SAMPLE = 64, 16, 1 << 12, 1 << 15
+ROWS_AT_A_TIME = 1 << 15  # of temporary arrays
+BINS, ABOVE = 32, 12  # strata of each seed, four a doubling of the distance; those above the mean
 
 
-def rough(X, weight, lam, most, rng, n_threads):
-    """Number of seeds, at most so many; the nearest one of each row, and its squared distance.
+def sample_of(X, weight, used, most, rng):
+    """Rows for the seeds and their weights, and the weight of all rows by that of these.
+
+    All rows, or rows drawn by weight, each time with weight 1.
+    """
+    n, total = used, None if weight is None else np.cumsum(weight)
+    mass = float(n if total is None else total[-1])
+    part = min(LARGEST_SAMPLE, n // SAMPLE_ONE_IN)
+    size = max(LEAST_SAMPLE, part, SAMPLE_A_SEED * most)
+    if size >= n:
+        return X, weight, 1.0
+    points = rng.uniform(size=size) * mass
+    rows = points if total is None else np.searchsorted(total, points, side="right")
+    rows, counts = np.unique(np.minimum(rows, X.shape[0] - 1).astype(np.intp), return_counts=True)
+    return some_rows(X, rows), counts.astype(np.float64), mass / size
+
+
+def rough_seeds(X, weight, lam, most, rng, n_threads):
+    """Seeds, at most so many, of which the objective is low.
 
     The first seed is the mean. Then, in rounds, as many rows as there are seeds are drawn by weight
     times squared distance (Bahmani et al. 2012), until a round does not lower error + lam * seeds.
@@ -34,7 +57,7 @@ def rough(X, weight, lam, most, rng, n_threads):
     frame, labels = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
     sweep = DPSweep(X, weight, None, labels, frame, n_threads, 8, True)
     sweep.start(frame.mean.reshape(1, -1))
-    best, lowest = None, np.inf
+    best, lowest = 0, np.inf
     while True:
         sweep.assign()
         distance = sweep.assigned_distances()
@@ -42,14 +65,32 @@ def rough(X, weight, lam, most, rng, n_threads):
             distance[distance <= frame.rounding] = 0.0
         total = np.cumsum(distance if weight is None else weight * distance)
         objective = total[-1] + lam * sweep.k
-        if best is not None and not objective < lowest:
-            return best
-        best, lowest = (sweep.k, labels.copy(), distance), objective
+        if best and not objective < lowest:
+            return sweep.centers[:best]
+        best, lowest = sweep.k, objective
         if sweep.k >= most or not total[-1] > 0.0:
-            return best
+            return sweep.centers
         seeds = some_rows(X, draw(total, min(sweep.k, most - sweep.k), rng))
         seeds = seeds.toarray() if issparse(X) else seeds
         sweep.append(np.ascontiguousarray(seeds, dtype=np.float64))
+
+
+def rough(X, weight, lam, most, rng, n_threads):
+    """Number of seeds, at most so many; the nearest one of each row, and its squared distance.
+
+    The seeds are found on a sample of the rows, where there are many.
+    """
+    used = X.shape[0] if weight is None else np.count_nonzero(weight)
+    some, of_some, share = sample_of(X, weight, used, most, rng)
+    seeds = rough_seeds(some, of_some, lam / share, most, rng, n_threads)
+    frame, labels = RowsFrame(X, weight, n_threads, seeds), np.zeros(X.shape[0], dtype=np.int32)
+    sweep = DPSweep(X, weight, None, labels, frame, n_threads, len(seeds), False)
+    sweep.set_centers(seeds)
+    sweep.assign()
+    distance = sweep.assigned_distances()
+    if len(seeds) == 1:
+        distance[distance <= frame.rounding] = 0.0
+    return len(seeds), labels, distance
 
 
 def sensitivities(k, labels, distance, weight, lam):
@@ -60,8 +101,7 @@ def sensitivities(k, labels, distance, weight, lam):
     f = (error + lam k) / W at the seeds: a d / f + 2 a e_b / f + 4 W / W_b (Bachem, Lucic & Krause
     2017, Algorithm 2, where f is the error alone).
     """
-    mass = np.bincount(labels, weight, minlength=k)
-    error = np.bincount(labels, distance if weight is None else weight * distance, minlength=k)
+    mass, error = masses(k, labels, distance, weight)
     used = np.flatnonzero(mass)
     total = float(np.cumsum(mass)[-1])
     of_seed = np.zeros(k)
@@ -71,15 +111,46 @@ def sensitivities(k, labels, distance, weight, lam):
         return of_seed[labels]
     a = 16.0 * (math.log(k) + 2.0)
     of_seed[used] += 2.0 * a * (error[used] / mass[used] / f)
-    return a * (distance / f) + of_seed[labels]
+    share = distance / f
+    for b in gen_batches(len(labels), ROWS_AT_A_TIME):
+        share[b] = a * share[b] + of_seed[labels[b]]
+    return share
+
+
+def masses(k, labels, distance, weight):
+    """Weight of the rows of each seed, and the sum of their weighted squared distances."""
+    mass = np.bincount(labels, weight, minlength=k)
+    error = np.bincount(labels, distance if weight is None else weight * distance, minlength=k)
+    return mass, error
+
+
+def strata(k, labels, distance, weight):
+    """Number of the stratum of each row: its seed, and within a factor its squared distance.
+
+    Squared distances, by their mean about the seed, are told apart by their exponent and two bits
+    of their fraction; the first and the last stratum have all that are smaller or larger.
+    """
+    mass, error = masses(k, labels, distance, weight)
+    mean = np.divide(error, mass, out=np.zeros(k), where=mass > 0)
+    out = np.empty(len(labels), dtype=np.int32)
+    for b in gen_batches(len(labels), ROWS_AT_A_TIME):
+        near = mean[labels[b]]
+        quotient = np.divide(distance[b], near, out=np.zeros(len(near)), where=near > 0)
+        fraction, exponent = np.frexp(quotient)
+        place = BINS - ABOVE + 4 * (exponent - 1) + (8.0 * fraction).astype(np.intp) - 4
+        place[quotient == 0.0] = 0
+        out[b] = BINS * labels[b] + np.clip(place, 0, BINS - 1)
+    return out
 
 
 def inclusion(size, n_rows):
     """The c for which min(1, c * size) add up to ``n_rows``, which is less than there are sizes."""
-    ordered = np.sort(size)[::-1]
+    parted = np.partition(size, len(size) - n_rows)
+    ordered = np.sort(parted[len(size) - n_rows :])[::-1]
     # if the largest j are taken for sure, c = (n_rows - j) / the sum of the others
-    others = np.cumsum(ordered[::-1])[::-1][:n_rows]
-    j = int(np.argmax((n_rows - np.arange(n_rows)) * ordered[:n_rows] <= others))
+    rest = float(parted[: len(size) - n_rows].sum())
+    others = rest + np.cumsum(ordered[::-1])[::-1]
+    j = int(np.argmax((n_rows - np.arange(n_rows)) * ordered <= others))
     return (n_rows - j) / float(others[j])
 
 
@@ -155,9 +226,13 @@ def coreset(
 
     W-ths of the objective, by unit of its weight, whatever the centers; f is the objective at the k
     seeds over W. The probability of a row is its weight times this bound times a constant, at most
-    1, such that ``n_rows`` are expected. The draw is a systematic one, along the rows of each seed
-    by distance: equal steps through the sum of the probabilities, from a random start. So exactly
-    ``n_rows`` are drawn, each row with its probability, and no seed gets too many or too few.
+    1, such that ``n_rows`` are expected. The draw is a systematic one, along the rows of each seed,
+    near ones first (in 32 classes): equal steps through the sum of the probabilities, from a random
+    start. So exactly ``n_rows`` are drawn, each row with its probability, and no seed gets too many
+    or too few.
+
+    Of many rows the seeds are found on a random sample, at least 64 rows for each seed that there
+    may be. The bound holds for any seeds.
 
     A row of weight w opens a cluster at w times its squared distance > ``lam``. With a ``lam`` that
     is meant as a distance, ``algorithm="serial"`` and "delayed" therefore open far too many on a
@@ -186,7 +261,7 @@ def coreset(
     >>> few.n_clusters_, full.n_clusters_
     (10, 10)
     >>> round(-few.score(X) / full.objective_, 3)
-    1.002
+    1.003
     """
     X = check_data(X, sparse=True)
     check_number(n_rows, "n_rows", low=1, integer=True)
@@ -196,23 +271,18 @@ def coreset(
     check_ratio(weight, WEIGHTS)
     rng, threads = check_random_state(random_state), resolve_threads(n_threads)
     unit = unit_of(weight)
-    rows = np.arange(X.shape[0])
-    if weight is not None:
-        rows, weight = np.flatnonzero(weight), weight / unit
-    if n_rows >= len(rows):
+    weight = None if weight is None else weight / unit
+    used = X.shape[0] if weight is None else np.count_nonzero(weight)
+    if n_rows >= used:
+        rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
         return rows, np.ones(len(rows)) if weight is None else unit * weight[rows]
     k, labels, distance = rough(X, weight, lam / unit, max(1, n_rows // ROWS_A_SEED), rng, threads)
+    stratum = strata(k, labels, distance, weight)
     share = sensitivities(k, labels, distance, weight, lam / unit)
-    rows = rows[np.lexsort((distance[rows], labels[rows]))]
-    share, given = share[rows], np.ones(len(rows)) if weight is None else weight[rows]
-    share *= inclusion(given * share, n_rows)
-    sure = given * share >= 1.0
-    rest = np.flatnonzero(~sure)
-    total = np.cumsum((given * share)[rest])
-    left = n_rows - np.count_nonzero(sure)
-    steps = (np.arange(left) + rng.uniform()) * (total[-1] / max(left, 1))
-    taken = sure.copy()
-    taken[rest[np.minimum(np.searchsorted(total, steps, side="right"), len(rest) - 1)]] = True
-    rows, new = rows[taken], np.where(sure, given, 1.0 / share)[taken]
-    order = np.argsort(rows)
-    return rows[order], unit * new[order]
+    del labels, distance
+    share *= inclusion(share if weight is None else (weight * share)[weight > 0.0], n_rows)
+    chance = share if weight is None else weight * share
+    index = np.flatnonzero(systematic_draw(chance, stratum, BINS * k, n_rows, rng.uniform()))
+    sure = chance[index] >= SURE
+    new = np.where(sure, 1.0 if weight is None else weight[index], 1.0 / share[index])
+    return index, unit * new

@@ -3,28 +3,33 @@
 import numpy as np
 
 from smallvar._centers.divergence import blocks
-from smallvar._core.fit_loop import LoopSettings, Progress
-from smallvar._sweeps.sums import Layout, Sums, cluster_range, exact_total
+from smallvar._core.config import resolve_threads
+from smallvar._core.fit_loop import Progress
+from smallvar._sweeps.gaussians import (
+    assign_gaussians,
+    cluster_moments,
+    gaussian_costs,
+    inverse_roots,
+    union_log_determinants,
+)
+from smallvar._sweeps.sums import Layout, Sums, exact_total
 
-PATH_SWEEPS = 5  # after a merger
 SMALLEST_VARIANCE = 1e-300  # absolute: squares of the roots of smaller ones would leave float64
 # of a variance: a covariance is singular where less of one is left, the columns before it known
 SINGULAR = 1e-14
-PLAIN_SWEEPS = 20  # of a k-means that seeds a start
+# what there is of each cluster, see Gaussians
+OF_CLUSTERS = (
+    *("centers", "scatter", "mass", "covariances", "roots", "logdet", "within", "charges"),
+    *("moved", "changed", "stale"),
+)
 
 
 def roots_of(covariances, raise_singular):
-    """W with S^-1 = W W' for each S, and log det S; ``raise_singular(k)`` where there are none."""
-    scale = np.einsum("kjj->kj", covariances)
-    try:
-        lower = np.linalg.cholesky(covariances)
-    except np.linalg.LinAlgError:
-        raise_singular(int(np.argmin(np.linalg.eigvalsh(covariances)[:, 0])))
-    pivots = np.einsum("kjj->kj", lower)
-    left = np.square(pivots) / scale  # of a variance, once the columns before it are known
+    """W with S^-1 = W'W for each S, and log det S; ``raise_singular(k)`` where there are none."""
+    roots, logdet, left = inverse_roots(np.ascontiguousarray(covariances))
     if not (left > SINGULAR).all():
-        raise_singular(int(np.argmin(left.min(axis=1))))
-    return np.linalg.inv(lower).transpose(0, 2, 1), 2.0 * np.log(pivots).sum(axis=1)
+        raise_singular(int(np.argmin(left)))
+    return roots, logdet
 
 
 def _order_of_values(X, w):
@@ -57,11 +62,27 @@ class Data:
         # products are added in this order, so that covariances do not depend on that of the rows
         self.order = _order_of_values(X, w)
 
+    def sample(self, size, rng):
+        """So many of the rows, if there are more; their weights add up to those of all."""
+        n = len(self.w)
+        if n <= size:
+            return self
+        rows = np.sort(rng.choice(n, size, replace=False))
+        share = exact_total(self.w) / exact_total(self.w[rows])
+        return Data(self.X[rows], self.w[rows] * share, True)
+
 
 class Gaussians:
     """Centers and covariances, and the objective they give.
 
     ``data`` : a Data with the rows X and weights w, for ``refit``
+
+    Of each cluster: ``centers``, ``scatter`` and ``mass`` of the members, ``covariances`` S,
+    ``roots`` W with S^-1 = W'W, ``logdet``, ``within``, the sum of its members' squared distances,
+    and ``charges``, what a point pays apart from its squared distance. What has not changed is not
+    computed again: ``moved`` are clusters that others have become members of, since their moments
+    were computed; ``changed`` and ``stale`` those with other moments than in the last ``assign``
+    and in the last ``cheapest_pair``.
     """
 
     by_point = False
@@ -69,58 +90,123 @@ class Gaussians:
     def __init__(self, X, w, lam, scale, reg, known, data=None):
         self.X, self.w, self.data = X, w, data
         self.sums = None if data is None else Sums(data.layout, 1)
-        self.summed = None
         self.lam, self.scale, self.reg, self.known = lam, scale, reg, known
-        self.identity = np.eye(X.shape[1])
+        self.identity, self.known_root = np.eye(X.shape[1]), None
+        self.threads = resolve_threads(None)
+        n = X.shape[0]
+        self.label, self.summed = np.zeros(n, dtype=np.int32), None
+        self.least, self.second = np.empty(n), np.empty(n)  # see assign_gaussians
 
     def rows(self, index):
         return self.X[index].astype(np.float64, copy=False)
 
-    def _moments(self, label, k):
-        """Mean of each cluster, and the sum of w (x - mean)(x - mean)'."""
-        d, weight = self.X.shape[1], self.w if self.sums.layout.weighted else None
+    def _reserve(self, k):
+        """Have memory for k clusters, of which nothing is known."""
+        d = self.X.shape[1]
+        self.centers, self.scatter = np.empty((k, d)), np.empty((k, d, d))
+        self.covariances, self.roots = np.empty((k, d, d)), np.empty((k, d, d))
+        self.mass, self.logdet, self.within = np.empty(k), np.empty(k), np.empty(k)
+        self.charges = np.zeros(k)
+        self.moved, self.changed, self.stale = (np.ones(k, dtype=bool) for _ in range(3))
+        self.merge_costs = None
+
+    def move(self, label, k):
+        """Have these labels, below k."""
+        weight = self.w if self.sums.layout.weighted else None
         self.sums.reserve(k)
         if self.summed is None:
-            self.sums.add(self.X, label, weight)
+            self.sums.add(self.X, label, weight, self.threads)
+            self._reserve(k)
         else:
-            self.sums.move(self.X, self.summed, label, weight)
+            rows = np.flatnonzero(self.summed != label)
+            left, joined = self.summed[rows], label[rows]
+            weight = None if weight is None else weight[rows]
+            self.sums.move(self.X[rows], left, joined, weight)
+            if k == len(self.centers):
+                self.moved[left] = self.moved[joined] = True
+            else:
+                self._reserve(k)
+        self.label[:] = label
         self.summed = label.copy()
-        low, high = cluster_range(self.X, label, k)
-        centers = np.clip(self.sums.means[:k], low, high)  # so that the mean of equal rows is exact
-        scatter = np.zeros((k, d, d))
-        order = self.data.order
-        order = order[np.argsort(label[order], kind="stable")]
-        start = np.searchsorted(label[order], np.arange(k + 1))
-        for c in np.flatnonzero(np.diff(start) > 1):
-            members = order[start[c] : start[c + 1]]
-            w = self.w[members]
-            for b in blocks(len(w), d):
-                apart = self.rows(members[b]) - centers[c]
-                scatter[c] += (w[b, None] * apart).T @ apart
-        return centers, scatter
+
+    def keep(self, kept):
+        """Forget the other clusters."""
+        for name in OF_CLUSTERS:
+            setattr(self, name, getattr(self, name)[kept])
+        if self.merge_costs is not None:
+            self.merge_costs = self.merge_costs[np.ix_(kept, kept)]
+
+    def _renumber(self, kept):
+        """Forget the other clusters, which have no members; returns the labels."""
+        number = np.full(len(self.centers), -1, dtype=np.int32)
+        number[kept] = np.arange(len(kept))
+        self.keep(kept)
+        self.sums.keep(kept)
+        self.summed = number[self.summed]
+        self.label[:] = self.summed
+        return self.summed.copy()
+
+    def leave_out_emptied(self, label, k):
+        """Labels and number of the clusters that have members."""
+        count = np.bincount(label, minlength=k)
+        if count.all():
+            return label, k
+        self.move(label, k)
+        kept = np.flatnonzero(count)
+        return self._renumber(kept), len(kept)
+
+    def unite(self, a, b):
+        """Merge cluster b into cluster a; returns the labels."""
+        self.sums.unite(a, b)
+        self.summed[self.summed == b] = a
+        self.moved[a] = True
+        return self._renumber(np.delete(np.arange(len(self.centers)), b))
+
+    def _update_moments(self):
+        """Mean, weight and sum of w (x - mean)(x - mean)' of each cluster that has moved."""
+        rows, weight = self.moved, self.w if self.sums.layout.weighted else None
+        self.mass = np.array(self.sums.totals[1][: len(rows)])
+        self.centers[rows] = self.sums.means[: len(rows)][rows]
+        cluster_moments(
+            *(self.X, weight, self.data.order, self.label, rows.view(np.uint8)),
+            *(self.centers, self.scatter, self.threads),
+        )
 
     def refit(self, label, k):
         """Means and covariances of the members; returns the objective."""
-        self.centers, scatter = self._moments(label, k)
+        self.move(label, k)
+        self._update_moments()
+        rows = np.flatnonzero(self.moved)
         if self.known is None:
-            self.set_covariances(self._learned(scatter), label)
-        elif self.known.ndim == 2:
-            self.set_covariances(np.broadcast_to(self.known, scatter.shape).copy(), label)
+            self.set_covariances(rows, self._learned(rows), label)
+        elif self.known.ndim == 3:
+            self.set_covariances(rows, self.known[rows], label)
         else:
-            self.set_covariances(self.known, label)
+            if self.known_root is None:
+                self.set_covariances(rows[:1], self.known[None], label)
+                self.known_root = self.roots[rows[0]].copy(), self.logdet[rows[0]]
+            self.covariances[rows] = self.known
+            self.roots[rows], self.logdet[rows] = self.known_root
         with np.errstate(over="ignore", invalid="ignore"):  # checked here
-            within = float(np.sum((scatter @ self.roots) * self.roots))
-        need_finite(within, self.X)
-        return within + self.prior()
+            roots = self.roots[rows]
+            self.within[rows] = ((roots @ self.scatter[rows]) * roots).sum(axis=(1, 2))
+        need_finite(self.within, self.X)
+        self.changed |= self.moved
+        self.stale |= self.moved
+        self.moved[:] = False
+        return float(self.within.sum()) + self.prior()
 
-    def _learned(self, scatter):
+    def _learned(self, rows):
         """The best covariances; MB13, appendix E: S_k = (scatter_k + reg I) / scale."""
-        return (scatter + self.reg * self.identity) / self.scale
+        return (self.scatter[rows] + self.reg * self.identity) / self.scale
 
-    def set_covariances(self, covariances, label=None):
-        """Covariances, and their roots."""
+    def set_covariances(self, rows, covariances, label=None):
+        """Covariances of these clusters, and their roots."""
+        if not len(rows):
+            return
 
         def singular(k):
+            k = rows[k]
             members = "" if label is None else f" of {np.count_nonzero(label == k)} rows"
             raise ValueError(
                 f"reg_covar must be larger: with reg_covar={self.reg:.6g} the covariance of "
@@ -133,13 +219,14 @@ class Gaussians:
                 "X, sample_weight, reg_covar and scale must make variances of at least 1e-300, got "
                 f"{least:.3g}: rescale the data or their weights"
             )
-        self.covariances = covariances
-        self.roots, self.logdet = roots_of(covariances, singular)
+        self.covariances[rows] = covariances
+        self.roots[rows], self.logdet[rows] = roots_of(covariances, singular)
 
     def set_clusters(self, centers, covariances, shares=None):
         """Have these clusters; ``shares`` of the weight where points pay for them."""
-        self.centers = centers
-        self.set_covariances(covariances)
+        self._reserve(len(centers))
+        self.centers[:] = centers
+        self.set_covariances(np.arange(len(centers)), covariances)
         if shares is not None:
             self.set_shares(shares)
 
@@ -150,32 +237,29 @@ class Gaussians:
 
     def distances(self, x):
         """Squared Mahalanobis distances, (n, k)."""
-        out = np.empty((len(x), len(self.centers)))
-        for k, (center, root) in enumerate(zip(self.centers, self.roots, strict=True)):
-            with np.errstate(over="ignore", invalid="ignore"):  # checked below
-                white = (x - center) @ root
-                out[:, k] = np.einsum("ij,ij->i", white, white)
+        out = gaussian_costs(x, self.centers, self.roots, np.zeros(len(self.centers)))
         need_finite(out, self.X)
         return out
 
-    def costs(self, x):
-        """What rows pay in each cluster, (n, k)."""
-        return self.distances(x)
+    def costs_in(self, k, rows):
+        """What rows pay in cluster k."""
+        of = slice(k, k + 1)
+        clusters = self.centers[of], self.roots[of], self.charges[of]
+        return gaussian_costs(self.rows(rows), *clusters)[:, 0]
 
     def assign(self):
         """Cheapest cluster of each row, and what the row pays there."""
-        n = self.X.shape[0]
-        label, least = np.empty(n, dtype=np.int32), np.empty(n)
-        for b in blocks(n, max(self.centers.shape)):
-            table = self.costs(self.rows(b))
-            label[b] = table.argmin(axis=1)
-            least[b] = np.take_along_axis(table, label[b, None], axis=1)[:, 0]
-        return label, least
+        assign_gaussians(
+            *(self.X, self.centers, self.roots, self.charges, self.changed.view(np.uint8)),
+            *(self.label, self.least, self.second, self.threads),
+        )
+        need_finite(self.least, self.X)
+        self.changed[:] = False
+        return self.label.copy(), self.least.copy()
 
-    def keep(self, kept):
-        """Forget the other clusters."""
-        self.centers, self.covariances = self.centers[kept], self.covariances[kept]
-        self.roots, self.logdet = self.roots[kept], self.logdet[kept]
+    def force(self, row, cost):
+        """A row is in another cluster than the cheapest one, at this cost."""
+        self.least[row], self.second[row] = cost, -np.inf
 
 
 class PointGaussians(Gaussians):
@@ -193,13 +277,9 @@ class PointGaussians(Gaussians):
         super().__init__(X, w, lam, scale, reg, known, data)
         self.total = exact_total(w)
 
-    def _moments(self, label, k):
-        centers, self.scatter = super()._moments(label, k)
-        self.mass = np.array(self.sums.totals[1][:k])
-        return centers, self.scatter
-
-    def _learned(self, scatter):
-        return (scatter + self.reg * self.identity) / (self.mass + self.scale)[:, None, None]
+    def _learned(self, rows):
+        mass = self.mass[rows, None, None]
+        return (self.scatter[rows] + self.reg * self.identity) / (mass + self.scale)
 
     def refit(self, label, k):
         """Means, covariances and shares of the members; returns the objective."""
@@ -214,16 +294,7 @@ class PointGaussians(Gaussians):
 
     def take(self, other):
         """Take the clusters of another state."""
-        self.centers = other.centers
-        self.set_covariances(other.covariances)
-        self.set_shares(other.shares)
-
-    def set_clusters(self, centers, covariances, shares=None):
-        """Have these clusters; ``shares`` of the weight where points pay for them."""
-        self.centers = centers
-        self.set_covariances(covariances)
-        if shares is not None:
-            self.set_shares(shares)
+        self.set_clusters(other.centers, other.covariances, other.shares)
 
     def prior(self):
         """What clusters cost apart from their points."""
@@ -231,79 +302,39 @@ class PointGaussians(Gaussians):
         if self.reg == 0:  # known covariances
             return price
         trace = self.reg * float(np.square(self.roots).sum())
-        return price + trace + self.scale * float((self.logdet - self._unit()).sum())
+        # less the least value of tr(reg I S^-1) / scale + log det S
+        unit = len(self.identity) * (1.0 + np.log(self.reg / self.scale))
+        return price + trace + self.scale * float((self.logdet - unit).sum())
 
-    def _unit(self):
-        """Of tr(reg I S^-1) / scale + log det S, the least value."""
-        return len(self.identity) * (1.0 + np.log(self.reg / self.scale))
+    def _union_costs(self, a, b):
+        """What mergers of clusters a and b, arrays of numbers, add to the objective without lam."""
 
-    def costs(self, x):
-        """What rows pay in each cluster, (n, k)."""
-        return self.distances(x) + self.charges
+        def entropy(mass):
+            return 2.0 * mass * np.log(mass / self.total)
 
-    def _apart(self, mass, scatter):
-        """The objective of clusters with these moments, lam left out."""
-        d = len(self.identity)
-        entropy = 2.0 * mass * np.log(mass / self.total)
+        mass = self.mass[a] + self.mass[b]
+        lost = entropy(self.mass)[a] + entropy(self.mass)[b] - entropy(mass)
         if self.known is not None:
-            white = self.roots[0]
-            return np.sum((scatter @ white) * white, axis=(1, 2)) + mass * self.logdet[0] - entropy
-        freedom = mass + self.scale
-        wide = (scatter + self.reg * self.identity) / freedom[:, None, None]
-        logdet = np.linalg.slogdet(wide)[1]
-        return freedom * (logdet + d) - self.scale * self._unit() - entropy
+            way = (self.centers[b] - self.centers[a]) @ self.roots[0].T
+            return lost + self.mass[a] * self.mass[b] / mass * np.square(way).sum(axis=1)
+        logdet = union_log_determinants(
+            *(self.mass, self.centers, self.scatter, self.reg, self.scale, a, b)
+        )
+        own = (self.mass + self.scale) * self.logdet
+        # the least value of the prior, and d for each unit of weight, cancel but for one cluster
+        unit = len(self.identity) * np.log(self.reg / self.scale)
+        return lost + (mass + self.scale) * logdet - own[a] - own[b] + self.scale * unit
 
     def cheapest_pair(self):
         """The two clusters whose merger costs least."""
-        k, least, pair = len(self.mass), np.inf, None
-        own = self._apart(self.mass, self.scatter)
-        for a in range(k - 1):
-            others = slice(a + 1, k)
-            mass = self.mass[a] + self.mass[others]
-            way = self.centers[others] - self.centers[a]
-            pull = self.mass[a] * self.mass[others] / mass
-            scatter = self.scatter[a] + self.scatter[others]
-            scatter = scatter + pull[:, None, None] * way[:, :, None] * way[:, None, :]
-            lost = self._apart(mass, scatter) - own[a] - own[others]
-            b = int(lost.argmin())
-            if pair is None or lost[b] < least:
-                least, pair = lost[b], (a, a + 1 + b)
-        return pair
-
-
-def merge_path(state, label, k):
-    """Clusterings into ever fewer clusters: number, labels and objective of each.
-
-    Greedy mergers, a few sweeps after each; clusters that lose all their rows are gone.
-    """
-    while True:
-        objective = state.refit(label, k)
-        for _ in range(PATH_SWEEPS):
-            before = label
-            found, label = np.unique(state.assign()[0], return_inverse=True)
-            label, k = label.astype(np.int32), len(found)
-            if np.array_equal(label, before):
-                break
-            objective = state.refit(label, k)
-        yield k, label, objective
-        if k == 1:
-            return
-        a, b = state.cheapest_pair()
-        label = np.where(label == b, a, label - (label > b)).astype(np.int32)
-        k -= 1
-
-
-def plain_clusters(data, seeds, covariance):
-    """Labels of a short k-means in the metric of this covariance, and how many there are."""
-    state = Gaussians(data.X, data.w, 0.0, 1.0, 0.0, covariance, data)
-    covariances = np.broadcast_to(covariance, (len(seeds), *covariance.shape))
-    state.set_clusters(seeds.astype(np.float64), covariances)
-    label, least = state.assign()
-    start = GaussianStart(state, len(seeds), label)
-    start.restart(least)
-    start.run(True, LoopSettings(PLAIN_SWEEPS))
-    found, label = np.unique(start.label, return_inverse=True)
-    return label.astype(np.int32), len(found)
+        k = len(self.stale)
+        if self.merge_costs is None:
+            self.merge_costs = np.full((k, k), np.inf)
+        pairs = np.argwhere(np.triu(self.stale[:, None] | self.stale, 1))
+        a, b = np.ascontiguousarray(pairs.T)
+        self.merge_costs[a, b] = self._union_costs(a, b)
+        self.stale[:] = False
+        return divmod(int(self.merge_costs.argmin()), k)
 
 
 class GaussianStart:
@@ -344,6 +375,8 @@ class GaussianStart:
                 self.label, self.k = label.astype(np.int32), len(kept)
             if moved or opened:
                 objective = state.refit(self.label, self.k)
+                if self.cost is not None:  # opening changes labels as it likes
+                    state.changed[:] = True
             self._record(objective, moved, opened)
         if not progress.converged:
             self.label, least = state.assign()
@@ -367,6 +400,7 @@ class GaussianStart:
             worst = np.where(count[self.label] > 1, self.state.w * least, -np.inf).argmax()
             count[self.label[worst]] -= 1
             self.label[worst], least[worst], count[k] = k, 0.0, 1
+            self.state.force(worst, 0.0)
 
     def _retain(self, before, least):
         """Emptied clusters keep the one of their rows for which staying costs least.
@@ -381,9 +415,11 @@ class GaussianStart:
                 return
             for k in emptied:
                 (rows,) = np.nonzero(before == k)
-                stay = state.costs(state.rows(rows))[:, k]
-                row = rows[(state.w[rows] * (stay - least[rows])).argmin()]
+                stay = state.costs_in(k, rows)
+                least_lost = (state.w[rows] * (stay - least[rows])).argmin()
+                row = rows[least_lost]
                 self.label[row] = k
+                state.force(row, stay[least_lost])
 
     def _open(self, least):
         """Rows in order of visit whose distance exceeds the cost open clusters."""
@@ -391,7 +427,7 @@ class GaussianStart:
         if state.known is None:
             root = np.sqrt(state.scale / state.reg) * state.identity
         else:
-            root = state.roots[0]
+            root = state.roots[0].T
         while True:
             rest = order[after:]
             far = state.w[rest] * least[rest] > self.cost

@@ -6,19 +6,17 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import kmeans_plusplus
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._centers.divergence import blocks
+from smallvar._centers.gaussian_path import begin_path, cut_path, distant_rows, until_some_agree
 from smallvar._centers.gaussians import (
     Data,
     Gaussians,
     GaussianStart,
     PointGaussians,
-    merge_path,
     need_finite,
-    plain_clusters,
     roots_of,
 )
 from smallvar._core.estimator import unchanged_on_error, warn_not_converged
@@ -41,13 +39,6 @@ from smallvar._sweeps.sums import exact_total
 PRIOR = 0.1  # of the variance of all rows: that of the points a covariance is pulled toward
 FIRST = 30  # clusters that mergers begin with, at least
 PATH_ROWS = 10_000  # of more rows, mergers see a sample
-
-
-def distant_rows(X, k, w, rng):
-    """Rows drawn by k-means++: from columns that vary, as others have nothing but rounding."""
-    varying = varying_columns(X)
-    columns = X if varying is None else X[:, varying]
-    return X[kmeans_plusplus(columns, k, sample_weight=w, random_state=rng)[1]]
 
 
 class MahalanobisMeans(CenterEstimator):
@@ -109,7 +100,8 @@ default="auto"
     n_init : int, default=10
         Number of starts, each with its own seeds (with ``volume="clusters"`` and ``lam``: the first
         in the given order of the rows, the others in random orders). The one with the lowest
-        objective is kept. An array of seeds has one start, but with ``volume="clusters"`` and
+        objective is kept. Of starts that mergers begin there are no more once three have found the
+        lowest objective. An array of seeds has one start, but with ``volume="clusters"`` and
         ``lam``.
     max_iter : int, default=300
         Largest number of sweeps after the mergers; those that open clusters do not count,
@@ -178,7 +170,8 @@ default="auto"
     -----
     Each half of a sweep, labels given the rest and the rest given labels, lowers the objective or
     leaves it. A cluster that would lose its last row keeps the one for which staying costs least.
-    Of more than 10,000 rows the mergers see a random sample.
+    Of more than 10,000 rows the mergers see a random sample; the first of them a smaller one, down
+    to 1.5 times the number of clusters that it has.
 
     With ``volume="points"`` and no known covariances, columns in which all rows of the fit are
     equal take no part: d does not count them, and ``predict``, ``transform`` and ``score`` do not
@@ -463,6 +456,8 @@ default="auto"
             total = 1 if seeds is not None and cost is None else self.n_init
             make = self._merged if self._merges(known) else self._begun
             starts = make(data, seeds, known, reg, lam, cost, total, rng)
+            if self._merges(known):
+                starts = until_some_agree(starts, data.w)
             best = best_of(starts, total=total, callback=self._callback())
             self._keep(best.state, used[0], reg)
             self.weights_ = best.state.shares if best.state.by_point else None
@@ -528,15 +523,12 @@ default="auto"
         rows = min(n, PATH_ROWS)
         most = max(1, rows // (d + 2)) if self._finds_number else rows
         many = min(most, FIRST if self._finds_number else max(FIRST, 2 * self.n_clusters))
+        number = None if self._finds_number else self.n_clusters
         for _ in range(total):
-            part = data
-            if n > PATH_ROWS:
-                some = np.sort(rng.choice(n, PATH_ROWS, replace=False))
-                share = exact_total(data.w) / exact_total(data.w[some])
-                part = Data(data.X[some], data.w[some] * share, True)
+            part = data.sample(PATH_ROWS, rng)
             path = self._gaussians(part.X, part.w, lam, reg, known, part)
             while True:
-                k, label = self._cut_path(path, seeds, many, rng)
+                k, label = cut_path(path, begin_path(path, seeds, many, number, rng), number)
                 if not self._finds_number or seeds is not None or k <= many // 2 or many == most:
                     break
                 many = min(2 * many, most)  # for the starts to come, too
@@ -552,19 +544,6 @@ default="auto"
                 start = GaussianStart(state, k, label)
                 start.restart(least)
             yield start.run(False, self._loop())
-
-    def _cut_path(self, path, seeds, many, rng):
-        """Number of clusters and labels: those wanted, or the best of a path."""
-        if seeds is None:
-            seeds = distant_rows(path.X, many, path.w, rng)
-        metric = path.identity if path.known is None else path.known
-        best, least = (None, None), np.inf
-        for k, label, objective in merge_path(path, *plain_clusters(path.data, seeds, metric)):
-            if objective < least if self._finds_number else k == self.n_clusters:
-                best, least = (k, label), objective
-            if k == self.n_clusters:
-                break
-        return best
 
     def _begun(self, data, seeds, known, reg, lam, cost, total, rng):
         """Starts from seeds, or from one cluster of all rows."""

@@ -14,6 +14,8 @@ nearest, fast_centers, new_centers   the sweep over nearest centers, by bounds o
 exact                                all distances to all centers, for transform and for few rows
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
+gaussians                            sweeps over clusters with covariances, moments, mergers
+draws                                systematic draws of rows
 in_order, dynamic, hdp, segments     sweeps in which a point sees what points before have changed
 exchange                             the same for points that are known by a kernel alone
 features                             sweeps over the rows of Z: several features a point

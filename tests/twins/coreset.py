@@ -56,26 +56,55 @@ def chances(size, n_rows):
     return np.minimum(1, high * size)
 
 
-def probabilities(X, n_rows, lam, weights, rng):
-    """The probability of each row, the nearest seed, and its squared distance."""
-    seeds, labels, distances = seeds_of(X, weights, lam, max(1, n_rows // 32), rng)
+def sample_of(X, weights, size, rng):
+    """Rows drawn by weight, and how often each was."""
+    total = np.cumsum(weights)
+    points = rng.uniform(size=size) * total[-1]
+    count = np.bincount([np.flatnonzero(total > point)[0] for point in points], minlength=len(X))
+    rows = np.flatnonzero(count)
+    return X[rows], count[rows].astype(float), total[-1] / size
+
+
+def stratum(distance, mean):
+    """Of 32: four a doubling of the squared distance, twelve from the mean on."""
+    if distance == 0:
+        return 0
+    q, place = distance / mean, 20
+    while q >= 2 or q < 1:
+        q, place = (q / 2, place + 4) if q >= 2 else (q * 2, place - 4)
+    return min(31, max(0, place + int(4 * (q - 1))))
+
+
+def probabilities(X, n_rows, lam, weights, rng, size=None):
+    """The probability of each row, the nearest seed, and the stratum of its squared distance."""
+    some, of_some, share = (X, weights, 1.0) if size is None else sample_of(X, weights, size, rng)
+    seeds = seeds_of(some, of_some, lam / share, max(1, n_rows // 32), rng)[0]
+    labels, distances = nearest(X, seeds)
+    if len(seeds) == 1:
+        distances[distances <= rounding_of(X[weights > 0])] = 0
     s = bounds(X, weights, lam, seeds, labels, distances)
-    return chances(weights * s, n_rows), labels, distances
+    mass = np.bincount(labels, weights, minlength=len(seeds))
+    error = np.bincount(labels, weights * distances, minlength=len(seeds))
+    place = [
+        stratum(distance, error[label] / mass[label]) if mass[label] > 0 else 0
+        for label, distance in zip(labels, distances, strict=True)
+    ]
+    return chances(weights * s, n_rows), labels, place
 
 
-def coreset(X, n_rows, lam, weights=None, seed=0):
-    """Rows and their weights."""
+def coreset(X, n_rows, lam, weights=None, seed=0, size=None):
+    """Rows and their weights; seeds are found on a sample of this size, None: on all rows."""
     X = np.asarray(X, dtype=float)
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
     if n_rows >= np.count_nonzero(weights):
         return np.flatnonzero(weights), weights[weights > 0]
     rng = np.random.RandomState(seed)
-    p, labels, distances = probabilities(X, n_rows, lam, weights, rng)
+    p, labels, place = probabilities(X, n_rows, lam, weights, rng, size)
     index = [i for i in range(len(X)) if p[i] >= 1 - 1e-12]
     left, position = n_rows - len(index), 0.0
     rest = [i for i in range(len(X)) if 0 < p[i] < 1 - 1e-12]
     start = rng.uniform()
-    for i in sorted(rest, key=lambda i: (labels[i], distances[i], i)):
+    for i in sorted(rest, key=lambda i: (labels[i], place[i], i)):
         # steps start, start + 1, ... through the sum of the probabilities
         before, position = position, position + p[i]
         index += [i] * int(np.ceil(position - start) - np.ceil(before - start))
