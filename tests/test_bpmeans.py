@@ -24,18 +24,20 @@ from smallvar._sweeps.features.starts import FeatureSweep
 from smallvar._sweeps.sums import Layout, Sums
 
 from smallvar import BPMeans, KFeatures, feature_path
-from smallvar._features.feature_estimator import swaps_of
+from smallvar._features.feature_estimator import new_sweep, run_starts, swaps_of
+from smallvar._features.feature_path import Steps
 
 RULES = ("sweep", "collapsed", "coordinate", "exact")
 FIXED = ("coordinate", "exact")  # K does not change
 
 
-def run_sweep(p, rule, states=None, *, n_threads=1, n_swaps=0, max_iter=300):
+def run_sweep(p, rule, states=None, *, n_threads=1, n_swaps=0, max_iter=300, **ends):
     """The best of the compiled starts from these states of the generator."""
     cap = p.n_components if rule in FIXED else p.max_features or len(p.X)
     states = [p.state] if states is None else states
     sweep = FeatureSweep(p.X, p.weights, rule, p.lam, cap, max_iter, 0.0, n_swaps, n_threads, None)
-    sweep.run(np.array(states, dtype=np.uint64), np.full(len(states), not p.mean, dtype=np.intc))
+    modes = np.full(len(states), not p.mean, dtype=np.intc)
+    sweep.run(np.array(states, dtype=np.uint64), modes, **ends)
     return sweep
 
 
@@ -1013,6 +1015,92 @@ def test_swaps_by_default():
         init = np.eye(60, 4)
         given = model.set_params(init=init).fit(X).components_
         assert np.array_equal(given, model.set_params(n_swaps=0).fit(X).components_)
+
+
+def needed(objectives, enough):
+    """How many starts there are until so many have found the lowest objective."""
+    for m in range(1, len(objectives) + 1):
+        lowest = min(objectives[:m])
+        if sum(one <= lowest * (1 + 1e-9) for one in objectives[:m]) >= enough:
+            return m
+    return len(objectives)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@seeds(20)
+def test_starts_end_once_enough_agree(rule, seed):
+    """For any number of threads, though those that run ahead may find what is lower."""
+    p = feature_problem(seed, 40)
+    states = [p.state + i for i in range(12)]
+    every = run_sweep(p, rule, states)
+    assert not every.agreed
+    for enough in (1, 2, 3):
+        m = needed(every.objectives.tolist(), enough)
+        best = run_sweep(p, rule, states[:m])
+        for n_threads in (1, 2, 3):
+            sweep = run_sweep(p, rule, states, n_threads=n_threads, enough=enough)
+            assert sweep.objectives.tolist() == every.objectives[:m].tolist()
+            assert sweep.objective == best.objective == sweep.objectives.min()
+            assert np.array_equal(sweep.assignments(), best.assignments())
+            assert np.array_equal(sweep.components(), best.components())
+            assert sweep.path().tolist() == best.path().tolist()
+            assert sweep.agreed or m == 12
+    low = run_sweep(p, rule, states, enough=2, known=[every.objectives[0]])
+    assert len(low.objectives) == needed([every.objectives[0], *every.objectives], 2) - 1 == 1
+
+
+def test_starts_that_later_ones_beat_are_run_again():
+    """Three threads have run what is lower before it turns out that the first start is enough."""
+    p = feature_problem(4, 40)
+    states = [p.state + i for i in range(30)]
+    objectives = run_sweep(p, "coordinate", states).objectives
+    worst = int(objectives.argmax())
+    states = [states[worst], *states]
+    for _ in range(20):
+        sweep = run_sweep(p, "coordinate", states, n_threads=3, enough=1)
+        assert sweep.objectives.tolist() == [objectives[worst]] == [sweep.objective]
+
+
+def test_starts_by_default():
+    """At most ten, and three that agree are enough; a number of starts is that number."""
+    easy, hard = planted_rows(0, 60, 6, 2)[0], planted_rows(3, 120, 6, 6)[0]
+    counts = []
+    for X, k in ((easy, 2), (hard, 6)):
+        sweep = new_sweep(KFeatures(k), X, None, "coordinate", 0.0, k, 20, 1)
+        run_starts(KFeatures(k, n_init=10), sweep, np.random.RandomState(0), None)
+        assert len(sweep.objectives) == 10
+        counts.append(needed(sweep.objectives.tolist(), 3))
+        auto = KFeatures(k, random_state=0).fit(X)
+        same = KFeatures(k, n_init=counts[-1], random_state=0).fit(X)
+        every = KFeatures(k, n_init=10, random_state=0).fit(X)
+        # of as many numbers drawn, the first are the same
+        assert auto.objective_ == same.objective_ >= every.objective_
+    assert counts[0] < 10
+    for model in (KFeatures(2), BPMeans(lam=9.0)):
+        with pytest.raises(ValueError, match="n_init must be one of 'auto', got 'many'"):
+            model.set_params(n_init="many").fit(easy)
+        with pytest.raises(ValueError, match="n_init must be >= 1, got 0"):
+            model.set_params(n_init=0).fit(easy)
+
+
+def test_path_completes_the_best_number():
+    """No random start is left for the number chosen and the one before it."""
+    X = planted_rows(5, 200, 10, 5)[0]
+    model = KFeatures("auto")
+    steps = Steps(model, X, None, 8, np.random.RandomState(0), 1)
+    for _ in range(8):
+        steps.go_on(few=True)
+    assert any(len(states) for states, _, _ in steps.left)
+    errors = list(steps.error)
+    steps.complete_best()
+    assert steps.best == 5
+    assert len(steps.left[4][0]) == len(steps.left[5][0]) == 0
+    assert all(after <= before for after, before in zip(steps.error, errors, strict=True))
+    full = Steps(model.set_params(n_init=10), X, None, 8, np.random.RandomState(0), 1)
+    for _ in range(5):
+        full.go_on(few=False)
+    assert all(len(states) == 0 for states, _, _ in full.left)
+    assert steps.error[5] == pytest.approx(full.error[5], rel=1e-9)
 
 
 def test_names_and_frames():

@@ -21,7 +21,7 @@ import twins.graph
 from helpers import seeds
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
-from smallvar._sweeps.graph import LinkSweep
+from smallvar._sweeps.graph import LinkSweep, links_leaving
 
 from smallvar import PenalizedCut, cut_path
 from smallvar._graph import cuts, network
@@ -593,6 +593,60 @@ def test_link_sweeps_end_where_no_move_helps(seed):
             assert twins.graph.link_value(links, degree, other, lam) > least - 1e-9
 
 
+@pytest.mark.parametrize("given", [False, True])
+@seeds(40)
+def test_link_sweeps_equal_twin(seed, given):
+    """The first sweep, then those over the nodes near others that moved."""
+    A = random_graph(seed, loops=False)
+    wave = np.sin(1 + np.arange(len(A)))
+    A = A * (1 + 0.1 * np.outer(wave, wave))  # no ties
+    graph = network.read_graph(PenalizedCut(), A, "normalized")
+    lam = np.random.default_rng([seed, 7]).choice([0.3, 1.0, 4.0]) / max(A.sum(), 1e-300)
+    labels = np.arange(len(A), dtype=np.int32)
+    if given:
+        labels = np.random.default_rng(seed).integers(2, size=len(A)).astype(np.int32)
+    expected = twins.graph.link_sweeps(A, lam, labels)
+    sweep = LinkSweep(graph.arrays, labels, lam, 1e-12)
+    for number, (after, moved) in enumerate(expected):
+        assert (sweep.sweep_again(None) if number else sweep.sweep(None)) == moved
+        assert labels.tolist() == after.tolist()
+    assert sweep.sweep_again(None) == 0
+    least = twins.graph.link_value(A, A.sum(axis=1), labels, lam)
+    assert sweep.objective() == pytest.approx(least, rel=1e-9, abs=1e-12)
+
+
+@seeds(20)
+def test_graph_of_the_clusters(seed):
+    A = random_graph(seed)
+    graph = network.read_graph(PenalizedCut(), A, "normalized")
+    labels = np.random.default_rng(seed).integers(5, size=len(A))
+    labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
+    k = labels.max() + 1
+    Z = np.eye(k)[labels]
+    links = Z.T @ (A - np.diag(np.diag(A))) @ Z
+    np.fill_diagonal(links, 0)
+    whole = graph.contracted(labels, k)
+    np.testing.assert_allclose(whole.adjacency().toarray(), links, rtol=1e-12)
+    np.testing.assert_allclose(whole.out, links.sum(axis=1), rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(whole.size, Z.T @ A.sum(axis=1), rtol=1e-12)
+    leaving = links_leaving(graph.arrays, labels, k)
+    np.testing.assert_allclose(leaving, links.sum(axis=1), rtol=1e-12, atol=1e-300)
+
+
+@CUTS
+@seeds(20)
+def test_clusterings_know_their_cut_and_length(seed, cut):
+    A = random_graph(seed)
+    graph = network.read_graph(PenalizedCut(), A, cut)
+    length = cuts.DescriptionLength(graph)
+    labels = np.random.default_rng(seed).integers(5, size=len(A))
+    labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
+    found = cuts.Clustering.of(graph, labels, length)
+    assert found.n_clusters == labels.max() + 1
+    assert found.cut == pytest.approx(twins.graph.cut_value(A, labels, cut), abs=1e-12)
+    assert found.length == length(labels)
+
+
 @seeds(30)
 def test_description_length_equals_twin(seed):
     A = random_graph(seed)
@@ -644,6 +698,27 @@ def test_auto_finds_nothing_in_random_links(seed):
     model = PenalizedCut(random_state=0).fit(A)
     assert model.n_clusters_ == parts
     assert model.cut_ == 0
+
+
+def test_more_starts_only_where_descents_disagree():
+    """Clear groups are found by the first three; in a mixture every start is made, and helps."""
+    for inside, outside, agree in ((10, 4, True), (6, 5, False)):
+        A, _ = planted_graph(1000, inside=inside, outside=outside, seed=1)
+        graph = network.read_graph(PenalizedCut(), A, "normalized")
+        length = cuts.DescriptionLength(graph)
+        counts, values = [], []
+        for n_init in (1, 6):
+            model = PenalizedCut(n_init=n_init)
+            rng = np.random.RandomState(0)
+            found = cuts.communities(model, graph, length, None, rng)
+            counts.append(len(found))
+            values.append(min(one.length for one in found))
+            again = cuts.communities(model, graph, length, None, np.random.RandomState(0))
+            for one, other in zip(found, again, strict=True):
+                assert one.length == other.length
+                assert np.array_equal(one.labels, other.labels)
+        assert (counts[0] == counts[1]) == agree
+        assert values[1] == values[0] if agree else values[1] < values[0]
 
 
 def test_auto_knows_no_unit():

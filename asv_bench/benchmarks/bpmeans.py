@@ -73,6 +73,19 @@ class LargeStart(Features):
         return X, truth, model
 
 
+class Defaults(Features):
+    """The defaults: starts that end where they agree, and for BPMeans the number of features."""
+
+    param_names = ["n_rows", "estimator"]
+    params = [[500, 5_000], ["KFeatures", "BPMeans"]]
+
+    def make(self, n_rows, estimator):
+        """Eight features; only KFeatures is told so."""
+        X, _, truth = planted(n_rows, 64, 8)
+        models = {"KFeatures": KFeatures(8), "BPMeans": BPMeans()}
+        return X, truth, models[estimator].set_params(random_state=0, n_threads=1)
+
+
 class Transform:
     """Features of new rows, one or many."""
 

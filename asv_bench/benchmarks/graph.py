@@ -44,3 +44,15 @@ class Cut(Timed):
         """The adjacency matrix."""
         A, truth = planted(edges) if graph == "planted" else (power_law(edges), None)
         return A, truth, PenalizedCut(lam=None, cut=cut, n_init=1, random_state=0)
+
+
+class Communities(Timed):
+    """The defaults: a range of resolutions, and starts."""
+
+    param_names = ["nodes", "degree"]
+    params = [[3_000, 20_000], [10, 20]]
+
+    def make(self, nodes, degree):
+        """A planted partition."""
+        A, truth = planted(nodes * degree // 2, 30 if nodes == 3_000 else 100, degree)
+        return A, truth, PenalizedCut(random_state=0)

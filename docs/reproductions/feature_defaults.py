@@ -49,7 +49,10 @@ def swaps(seeds, numbers):
     for name, (X, k, lam) in sets.items():
         if X is None:
             continue
-        for model in (KFeatures(k, n_threads=1), BPMeans(lam=lam, n_threads=1)):
+        for model in (
+            KFeatures(k, n_init=10, n_threads=1),
+            BPMeans(lam=lam, n_init=10, n_threads=1),
+        ):
             line, objectives = f"{name:24s}{type(model).__name__:12s}", []
             seconds = []
             for number in numbers:

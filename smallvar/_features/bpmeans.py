@@ -74,9 +74,11 @@ class BPMeans(FeatureEstimator):
         shrinks, as long as the objective falls. An array is a start of your own: rows of Z, used
         for a single start ("sweep" and "collapsed" only). With ``lam="auto"`` "sweep" and
         "collapsed" go on from the features of the path, unless there is such an array.
-    n_init : int, default=10
+    n_init : int or "auto", default="auto"
         Number of random starts (for each number of features in "stepwise"). The one with the
-        lowest objective is kept.
+        lowest objective is kept. "auto": at most 10, fewer where three have found the lowest
+        objective. Where the number of features is found, only few are made for each number at
+        first; see :func:`feature_path`.
     n_swaps : int or "auto", default="auto"
         After each start, so many times: take a random feature away, seed another one, sweep
         again, and keep the result if the objective is lower; or only take one away, or only seed
@@ -184,7 +186,7 @@ class BPMeans(FeatureEstimator):
         max_features: int | None = None,
         algorithm: Literal["sweep", "collapsed", "stepwise"] = "sweep",
         init: Literal["alternate", "mean", "data"] | ArrayLike = "alternate",
-        n_init: int = 10,
+        n_init: int | Literal["auto"] = "auto",
         n_swaps: int | Literal["auto"] = "auto",
         max_iter: int = 300,
         tol: float = 0.0,
@@ -320,8 +322,10 @@ class KFeatures(FeatureEstimator):
         default alternates them. Then a row is drawn with probability proportional to its squared
         residual, the residual becomes a feature, and every row takes it whose own residual
         shrinks. An array is a start of your own: rows of Z, used for a single start.
-    n_init : int, default=10
-        Number of random starts. The one with the lowest objective is kept.
+    n_init : int or "auto", default="auto"
+        Number of random starts. The one with the lowest objective is kept. "auto": at most 10,
+        fewer where three have found the lowest objective. Where the number of features is found,
+        only few are made for each number at first; see :func:`feature_path`.
     n_swaps : int or "auto", default="auto"
         After each start, so many times: take a random feature away, seed another one, sweep
         again, and keep the result if the objective is lower. Not in the paper (0); worth more
@@ -407,7 +411,7 @@ class KFeatures(FeatureEstimator):
         *,
         assign: Literal["coordinate", "exact"] = "coordinate",
         init: Literal["alternate", "mean", "data"] | ArrayLike = "alternate",
-        n_init: int = 10,
+        n_init: int | Literal["auto"] = "auto",
         n_swaps: int | Literal["auto"] = "auto",
         max_iter: int = 300,
         tol: float = 0.0,
@@ -498,7 +502,8 @@ def feature_path(
     **options
         Parameters of :class:`KFeatures` other than ``n_components``; "auto" swaps are 50 where
         ``assign`` is "coordinate". Besides the ``n_init`` random
-        starts there is one from the result for K - 1, so the error never rises with K.
+        starts there is one from the result for K - 1, which counts among the three that are to
+        agree for "auto", so the error never rises with K.
 
     Returns
     -------
@@ -539,7 +544,10 @@ def feature_path(
     ``BPMeans(lam="auto")`` and ``KFeatures(n_components="auto")`` go on until three numbers of
     features (or a third of the best one) have not lowered the criterion. Up to 8 features rows
     choose exactly there (see ``assign``), then as ``assign`` says. They look at all rows up
-    to 16,384 numbers in ``X``, else at a random sample of so many (but at least 500 rows).
+    to 16,384 numbers in ``X``, else at a random sample of so many (but at least 500 rows). With
+    ``n_init="auto"`` they begin each number of features with the start from the number before,
+    and up to 8 features with two random starts; the others are made for the best number and the
+    one before it.
 
     References
     ----------

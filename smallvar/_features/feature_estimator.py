@@ -6,7 +6,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import Estimator, callback_of, check_starts
+from smallvar._core.estimator import Estimator, callback_of
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     DTYPES,
@@ -14,6 +14,7 @@ from smallvar._core.validation import (
     check_number,
     check_option,
     check_reach,
+    check_verbose,
     check_weights,
     learned,
     shown,
@@ -30,6 +31,8 @@ SMALLEST_WEIGHTED, LARGEST_WEIGHTED = 1e-280, 1e280
 WEIGHT_BITS = 32
 # swaps where n_swaps is "auto": as many, but fewer where so many numbers in X make them slow
 SWAPS, PATH_SWAPS, FEW_SWAPS, SWAP_NUMBERS = 20, 50, 2, 1 << 24
+# starts where n_init is "auto": at most, and how many that find the lowest objective are enough
+STARTS, ENOUGH = 10, 3
 
 
 def check_named(init, where):
@@ -87,11 +90,14 @@ def check_search(model):
     """Raise unless the parameters of the starts and swaps are within their bounds."""
     if isinstance(model.init, str):
         check_option(model.init, "init", INITS)
-    if isinstance(model.n_swaps, str):
-        check_option(model.n_swaps, "n_swaps", ("auto",))
-    else:
-        check_number(model.n_swaps, "n_swaps", low=0, integer=True)
-    check_starts(model)
+    for name in ("n_swaps", "n_init"):
+        if isinstance(value := getattr(model, name), str):
+            check_option(value, name, ("auto",))
+        else:
+            check_number(value, name, low=int(name == "n_init"), integer=True)
+    check_number(model.max_iter, "max_iter", low=1, integer=True)
+    check_number(model.tol, "tol", low=0)
+    check_verbose(model.verbose)
 
 
 def swaps_of(model, X, *, given=False, path=False):
@@ -137,17 +143,27 @@ def _told(model):
     return tell
 
 
-def run_starts(model, sweep, rng, Z):
-    """Run all starts of a sweep; the best one stays in it."""
-    count = model.n_init if Z is None else 1
-    states = rng.randint(2**63 - 1, size=count, dtype=np.int64)  # of the starts' generators
-    if Z is not None:
-        sweep.run_given(Z, int(states[0]))
-        return
+def draw_starts(model, rng, count=None):
+    """States of the starts' generators, and which of them begin with the mean."""
+    if count is None:
+        count = STARTS if isinstance(model.n_init, str) else model.n_init
+    states = rng.randint(2**63 - 1, size=count, dtype=np.int64).astype(np.uint64)
     init = model.init if isinstance(model.init, str) else INITS[0]
     modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[init]  # as FeatureSweep.run has it
-    modes = np.resize(np.array(modes, dtype=np.intc), count)
-    sweep.run(states.astype(np.uint64), modes)
+    return states, np.resize(np.array(modes, dtype=np.intc), count)
+
+
+def enough_starts(model):
+    """So many starts that find the lowest objective are enough; 0: all are wanted."""
+    return ENOUGH if isinstance(model.n_init, str) else 0
+
+
+def run_starts(model, sweep, rng, Z):
+    """Run all starts of a sweep; the best one stays in it."""
+    if Z is None:
+        sweep.run(*draw_starts(model, rng), enough_starts(model))
+    else:
+        sweep.run_given(Z, int(draw_starts(model, rng, 1)[0][0]))
 
 
 def rows_of_Z(X, weight, components, n_threads):

@@ -4,7 +4,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.progress import ProgressEvent
-from smallvar._features.feature_estimator import new_sweep, rows_of_Z, run_starts, swaps_of
+from smallvar._features.feature_estimator import (
+    draw_starts,
+    enough_starts,
+    new_sweep,
+    rows_of_Z,
+    run_starts,
+    swaps_of,
+)
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import Path, envelope, penalty_within
 
@@ -12,6 +19,7 @@ PRICE = 2.0  # of a parameter, in log(distinct rows)
 EXACT_FIT = 1e-20  # of the square of the data: an error, or a column, that counts as none
 BEYOND = 3  # numbers of features tried beyond the best one,
 BEYOND_PART = 3  # or this part of the best one, if that is more
+FEW = 2  # random starts at first, where rows choose exactly; else none
 EXACT = 8  # features up to which rows choose exactly, which then costs little
 NUMBERS, ROWS = 1 << 14, 500  # numbers in the rows that "auto" looks at, but at least so many rows
 
@@ -100,25 +108,74 @@ class Steps:
         Z = np.zeros((len(X), 0), dtype=np.uint8)
         self.error, self.criterion = [energy], [self.judge(energy, energy, Z)]
         self.Z, self.components = [Z], [np.zeros((0, X.shape[1]))]
+        self.left = [
+            ((), (), [])
+        ]  # starts not yet run for each number, and objectives of the others
 
-    def go_on(self):
-        """One feature more: random starts, and one from the features there are."""
-        k, model = len(self.error), self.model
+    def go_on(self, few=False):
+        """One feature more: a start from the features there are, and random ones.
+
+        Where they are to be ``few``, most of the random ones are left to ``complete``.
+        """
+        k = len(self.error)
+        states, modes = draw_starts(self.model, self.rng)
+        self.error.append(np.inf)
+        for found in (self.criterion, self.Z, self.components):
+            found.append(None)
+        self.left.append((states, modes, []))
+        self._add_feature(k - 1)
+        self._run(k, few)
+
+    def complete(self, k):
+        """Run the starts that are left for K features; of more features begin with those found."""
+        before = self.error[k]
+        self._run(k, few=False)
+        if self.error[k] < before and k + 1 < len(self.error):
+            self._add_feature(k)
+
+    def complete_best(self):
+        """Run the starts that are left for the best number of features, and for the one before.
+
+        Where the true number is one less, its few starts may have missed what that one has found.
+        """
+        while left := [k for k in (self.best - 1, self.best) if k > 0 and len(self.left[k][0])]:
+            self.complete(left[0])
+
+    def _add_feature(self, k):
+        """A start with K + 1 features from the K there are."""
         more = np.zeros((len(self.X), 1), dtype=np.uint8)
+        sweep = self._sweep(k + 1)
+        run_starts(self.model, sweep, self.rng, np.ascontiguousarray(np.hstack([self.Z[k], more])))
+        self._keep(sweep)
+
+    def _run(self, k, few):
+        """Random starts that are left for K features, or a ``few`` of them, until enough agree."""
+        states, modes, known = self.left[k]
+        enough = enough_starts(self.model)
+        count = (FEW if k <= self.exact else 0) if few else len(states)
+        if count:
+            sweep = self._sweep(k)
+            # the start from fewer features and a random one that agree are few
+            sweep.run(states[:count], modes[:count], enough - few, known)
+            count = len(states) if sweep.agreed and not few else len(sweep.objectives)
+            self.left[k] = states[count:], modes[count:], known
+            self._keep(sweep)
+
+    def _sweep(self, k):
         rule = "exact" if k <= self.exact else "coordinate"
-        swaps = swaps_of(model, self.X, path=rule == "coordinate")
-        starts = []
-        for Z in (None, np.ascontiguousarray(np.hstack([self.Z[-1], more]))):
-            sweep = new_sweep(model, self.X, self.weight, rule, 0.0, k, swaps, self.n_threads)
-            run_starts(model, sweep, self.rng, Z)
-            self.n_iter = max(self.n_iter, sweep.n_iter)
-            self.converged &= sweep.converged
-            starts.append(sweep)
-        best = min(starts, key=lambda sweep: sweep.error)
-        self.error.append(best.error)
-        self.Z.append(best.assignments().astype(np.uint8))
-        self.components.append(best.components())
-        self.criterion.append(self.judge(best.error, self.error[0], self.Z[-1]))
+        swaps = swaps_of(self.model, self.X, path=rule == "coordinate")
+        return new_sweep(self.model, self.X, self.weight, rule, 0.0, k, swaps, self.n_threads)
+
+    def _keep(self, sweep):
+        """Take what a sweep has found, where that is the best for its number of features."""
+        k = sweep.k
+        self.left[k][2].extend(sweep.objectives)
+        self.converged &= sweep.converged
+        self.n_iter = max(self.n_iter, sweep.n_iter)
+        if sweep.error <= self.error[k]:
+            self.error[k], self.components[k] = sweep.error, sweep.components()
+            self.Z[k] = sweep.assignments().astype(np.uint8)
+            self.criterion[k] = self.judge(sweep.error, self.error[0], self.Z[k])
 
     @property
     def best(self):
@@ -155,11 +212,12 @@ def choose(model, X, weight, exact, most, rng, n_threads, callback=None):
         and steps.error[-1] > EXACT_FIT * steps.error[0]
         and len(steps.error) - 1 - steps.best < max(BEYOND, steps.best // BEYOND_PART)
     ):
-        steps.go_on()
+        steps.go_on(few=isinstance(model.n_init, str))
         if callback is not None:
             k, error = len(steps.error) - 1, steps.error[-1] * scale
             message = f"{k} features: error {error:.8g}, V {steps.criterion[k]:.8g}"
             callback(ProgressEvent("features", k, message, k, error))
+    steps.complete_best()
     Z = steps.Z[steps.best]
     if n > size:
         Z = rows_of_Z(X, None, steps.components[steps.best], n_threads)[0].astype(np.uint8)

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from smallvar._core.validation import check_number
 from smallvar._selection.envelope import Path, envelope
@@ -97,14 +96,14 @@ class Clusterings:
         self.kept = [lowest[k] for k in sorted(lowest)]
         self.lams = lams
         self.counts = np.array([one.n_clusters for one in self.kept], dtype=np.intp)
-        self.criterion = np.array([length(one.labels) for one in self.kept], dtype=np.float64)
+        lengths = [length(one.labels) if one.length is None else one.length for one in self.kept]
+        self.criterion = np.array(lengths, dtype=np.float64)
         low, high = envelope(self.counts, [one.cut for one in self.kept], least=-np.inf)
         if lams is not None:
             low, high = np.maximum(low, lams[0]), np.minimum(high, lams[-1])
         self.low, self.high = low, high
         # trivial: a cluster for each node, or no more than one for each connected part
-        parts, _ = connected_components(graph.adjacency(), directed=False)
-        useful = (low < high) & (self.counts > parts) & (self.counts < len(graph))
+        useful = (low < high) & (self.counts > graph.parts[0]) & (self.counts < len(graph))
         self.plateaus = np.flatnonzero(useful)
 
     def _path(self, best, lam, ranking):

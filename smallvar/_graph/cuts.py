@@ -14,7 +14,13 @@ from scipy.special import gammaln
 from smallvar._core.eigen import Rounding, eigen_above, yu_shi
 from smallvar._core.fit_loop import LoopSettings, Progress, best_of
 from smallvar._core.progress import callback_for
-from smallvar._sweeps.graph import BatchSweep, CutSweep, LinkSweep, number_labels
+from smallvar._sweeps.graph import (
+    BatchSweep,
+    CutSweep,
+    LinkSweep,
+    links_leaving,
+    number_labels,
+)
 
 # of abs(lam) plus the largest cut / size of a node (of modularity: of the largest sum of links):
 # costs, and objectives of starts, that are closer tie
@@ -25,6 +31,8 @@ FEW = 32  # a sweep moves few nodes if it moves no more than one in FEW
 STEPS, REACH = 22, 3.5  # penalties of a chain, and the largest log of kept over cut links in it
 FINEST, COARSER, COARSEST = 32, 1.5, 0.5  # resolutions tried: nodes / 32, / 1.5, ..., 0.5
 FIXED = 3  # steps toward the fixed point of the resolution
+AGREE = 3  # so many separate descents that end in the best clusters are enough
+SAME = 1e-9  # of a description length or a resolution: it is not known better than that
 
 
 def tie_of(graph, lam):
@@ -36,6 +44,7 @@ class Descent:
     """One start: labels, and the objective after every sweep."""
 
     sweeps = CutSweep
+    length = None  # of the description: not looked at
 
     def __init__(self, estimator, graph, lam, order):
         self.graph, self.lam, self.order = graph, lam, order
@@ -65,16 +74,20 @@ class Descent:
             start = np.arange(len(self.graph), dtype=np.int32)
         labels = getattr(self, algorithm)(start.copy())
         self.labels, self.n_clusters = number_labels(labels, None)
+        self.measure()
+        return self
+
+    def measure(self):
+        """Set the cut, and the last objective, from the labels themselves."""
         last = self.sweeps(self.graph.arrays, self.labels, self.lam, self.tie)
         self.progress.correct(last.objective())
         self.cut = last.cut
-        return self
 
     def settle(self, graph, labels, order, few=0):
         """Sweep until no more than ``few`` nodes move; changes ``labels``, returns if any did."""
         sweep = self.sweeps(graph.arrays, labels, self.lam, self.tie)
         for count in range(self.max_iter):
-            moved = sweep.sweep(order)
+            moved = sweep.sweep_again(order) if count else sweep.sweep(order)
             value = sweep.objective()
             self._record(value, sweep.k, len(graph), moved)
             if moved <= few:
@@ -97,26 +110,30 @@ class Descent:
                 self.converged = False
                 break
             rounds += 1
-            merged = False
-            levels, graph, order = [], self.graph, self.order
-            while True:
-                fine, k = number_labels(labels, order)
-                if k == len(graph):
-                    break
-                levels.append((graph, order, fine))
-                graph, order = graph.contracted(fine, k), None
-                labels = np.arange(k, dtype=np.int32)
-                if not self.settle(graph, labels, order, k // FEW):
-                    break
-                merged = True
-            for graph, order, fine in reversed(levels):
-                labels = labels[fine]
-                if merged:
-                    self.settle(graph, labels, order)
+            labels, merged = self.climb(labels)
             if not (merged or refined):
                 merged = self.settle(self.graph, labels, self.order)
             refined = True
         return labels
+
+    def climb(self, labels):
+        """Clusters as nodes, and so on, and back; also returns whether any merged."""
+        levels, graph, order, merged = [], self.graph, self.order, False
+        while True:
+            fine, k = number_labels(labels, order)
+            if k == len(graph):
+                break
+            levels.append((graph, order, fine))
+            graph, order = graph.contracted(fine, k), None
+            labels = np.arange(k, dtype=np.int32)
+            if not self.settle(graph, labels, order, k // FEW):
+                break
+            merged = True
+        for graph, order, fine in reversed(levels):
+            labels = labels[fine]
+            if merged:
+                self.settle(graph, labels, order)
+        return labels, merged
 
     def batch(self, labels):
         """Weighted kernel DP-means with the kernel of the cut (KJ12, Theorem 5.3)."""
@@ -189,18 +206,21 @@ def spectral_labels(graph, lam, rng, n_init):
 
 
 class Clustering(NamedTuple):
-    """Labels, how many clusters they are, and the cut."""
+    """Labels, how many clusters they are, the cut, and the description length where it is known."""
 
     labels: NDArray[np.int32]
     n_clusters: int
     cut: float
+    length: float | None = None
 
     @classmethod
-    def of(cls, graph, labels):
-        """With the cut of these labels, which are 0, 1 and so on."""
-        sweep = CutSweep(graph.arrays, labels, 0.0, 0.0)
-        sweep.objective()
-        return cls(labels, int(labels.max()) + 1, sweep.cut)
+    def of(cls, graph, labels, length):
+        """With the cut of these labels, which are 0, 1 and so on, and the length of `length`."""
+        k = int(labels.max()) + 1
+        out = links_leaving(graph.arrays, labels, k)
+        size = np.bincount(labels, graph.size)
+        cut = float((out[out > 0] / size[out > 0]).sum())
+        return cls(labels, k, cut, length(labels, out))
 
 
 @dataclass
@@ -230,7 +250,6 @@ class DescriptionLength:
     def __init__(self, graph):
         self.graph = graph
         self.linked = graph.linked
-        self.row = np.repeat(np.arange(len(graph), dtype=np.int32), np.diff(graph.indptr))
         total = graph.weight.sum()
         # of weights relative to the largest: squares neither overflow nor vanish
         largest = graph.weight.max(initial=0.0)
@@ -239,20 +258,21 @@ class DescriptionLength:
         self.scale = relative.sum() / square / largest if largest > 0 else 1.0
         self.ends = self.scale * total  # 2E
 
-    def _counts(self, labels):
-        """The links of these clusters."""
-        between = labels[self.row] != labels[self.graph.indices]
-        e_out = self.scale * float(self.graph.weight[between].sum())
+    def _counts(self, labels, out):
+        """The links of these clusters, of which those in ``out`` leave each, if that is known."""
+        if out is None:
+            out = links_leaving(self.graph.arrays, labels, int(labels.max()) + 1)
+        e_out = self.scale * float(out.sum())
         degree = self.scale * np.bincount(labels, self.graph.out)
         v_in = float(degree @ degree) / self.ends
         sizes = np.bincount(labels[self.linked])
         return LinkCounts(self.ends - e_out, e_out, v_in, self.ends - v_in, sizes[sizes > 0])
 
-    def __call__(self, labels):
+    def __call__(self, labels, out=None):
         """The description length of these clusters, in nats."""
         if not self.linked.any():
             return 0.0
-        links = self._counts(labels)
+        links = self._counts(labels, out)
         n, k = int(links.sizes.sum()), len(links.sizes)
         nats = -(_gain(links.e_in, links.v_in) + _gain(links.e_out, links.v_out)) / 2
         nats += gammaln(n + 1) - gammaln(links.sizes + 1).sum() + np.log(n)
@@ -261,7 +281,7 @@ class DescriptionLength:
 
     def resolution(self, labels):
         """At which modularity's gains are those of the likelihood; None where that is nowhere."""
-        links = self._counts(labels)
+        links = self._counts(labels, None)
         if len(links.sizes) == 1 or links.e_out <= 0:
             return None
         if links.e_in * links.v_out <= links.e_out * links.v_in:
@@ -284,46 +304,99 @@ class LinkDescent(Descent):
         super().__init__(estimator, graph, lam, order)
         self.tie = TIE * float(graph.out.max())
 
+    def measure(self):
+        """The objective of modularity is of no interest."""
 
-def communities(model, graph, length, start, rng):
-    """Clusterings among which the one of least description length is sought: it, and labels.
+
+class CommunitySearch:
+    """Clusterings among which the one of least description length is sought, in ``found``.
 
     At the resolution of the true clusters, high modularity is high likelihood (Newman 2016). It is
-    not known, so: resolutions from high to low, each from the clusters before; the fixed point
-    from resolution 1 on; and more starts at the best so far.
+    not known, so: resolutions from high to low, each from the clusters before (``descend``); the
+    fixed point from resolution 1 on (``approach``); and more starts at the best so far, unless
+    separate descents agree on it (``repeat``).
     """
-    parts = connected_components(graph.adjacency(), directed=False)[1].astype(np.int32)
-    for labels in (parts, start):
-        if labels is not None:
-            yield length(labels), labels
-    if not graph.linked.any():
-        return
-    network = replace(graph, size=graph.out)
-    total = float(graph.out.sum())
-    least, best = math.inf, 1.0
 
-    def run(resolution, labels, order=None):
-        nonlocal least, best
-        one = LinkDescent(model, network, resolution / total, order).run("multilevel", labels)
-        value = length(one.labels)
-        if value < least:
-            least, best = value, resolution
-        return value, one.labels
+    def __init__(self, model, graph, length):
+        self.model, self.graph, self.length = model, graph, length
+        self.network, self.total = replace(graph, size=graph.out), float(graph.out.sum())
+        self.found = []
+        self.resolutions = []  # that led to them
+        self.separate = []  # lengths that descents came to, each on its own
 
-    labels, resolution = start, max(np.count_nonzero(graph.linked) / FINEST, COARSER**3)
-    while resolution >= COARSEST:
-        value, labels = run(resolution, labels)
-        yield value, labels
-        resolution /= COARSER
-    resolution = 1.0
-    for _ in range(FIXED):
-        value, labels = run(resolution, None)
-        yield value, labels
-        resolution = length.resolution(labels)
-        if resolution is None:
-            break
-    for _ in range(model.n_init - 1):
-        yield run(best, None, rng.permutation(len(graph)))
+    def _lowered(self, algorithm, resolution, labels, order=None, network=None):
+        """Labels of a descent from these, or from single nodes."""
+        network = self.network if network is None else network
+        descent = LinkDescent(self.model, network, resolution / self.total, order)
+        return descent.run(algorithm, labels).labels
+
+    def _add(self, labels, resolution):
+        self.found.append(Clustering.of(self.graph, labels, self.length))
+        self.resolutions.append(resolution)
+        return self.found[-1]
+
+    @property
+    def best(self):
+        """The place of the shortest description."""
+        return min(range(len(self.found)), key=lambda i: self.found[i].length)
+
+    def descend(self, start):
+        """Ever lower resolutions: clusters merge, then single nodes move."""
+        resolution = max(np.count_nonzero(self.graph.linked) / FINEST, COARSER**3)
+        found = self._add(self._lowered("multilevel", resolution, start), resolution)
+        coarse = self.network.contracted(found.labels, found.n_clusters)
+        # as many clusters as connected parts stay for all resolutions that are lower
+        while resolution >= COARSEST * COARSER and found.n_clusters > self.graph.parts[0]:
+            resolution /= COARSER
+            merged = self._lowered("multilevel", resolution, None, network=coarse)
+            if merged.max() + 1 < found.n_clusters:
+                labels = self._lowered("incremental", resolution, merged[found.labels])
+                found = self._add(labels, resolution)
+                coarse = self.network.contracted(labels, found.n_clusters)
+        self.separate.append(self.found[self.best].length)
+
+    def approach(self):
+        """Resolutions at which modularity's gains are those of the likelihood, from 1 on."""
+        resolution = 1.0
+        for _ in range(FIXED):
+            found = self._add(self._lowered("multilevel", resolution, None), resolution)
+            self.separate.append(found.length)
+            before, resolution = resolution, self.length.resolution(found.labels)
+            if resolution is None or abs(resolution - before) <= SAME * before:
+                break
+
+    def repeat(self, rng):
+        """Nodes in random orders, then from the best once more, unless enough descents agree."""
+        for _ in range(self.model.n_init - 1):
+            if self._agree():
+                return
+            resolution = self.resolutions[self.best]
+            order = rng.permutation(len(self.graph))
+            labels = self._lowered("multilevel", resolution, None, order)
+            self.separate.append(self._add(labels, resolution).length)
+        if self._agree():
+            return
+        best = self.found[self.best]
+        while (resolution := self.length.resolution(best.labels)) is not None:
+            found = self._add(self._lowered("multilevel", resolution, best.labels), resolution)
+            if not found.length < best.length - SAME * abs(best.length):
+                break
+            best = found
+
+    def _agree(self):
+        least = self.found[self.best].length
+        return sum(one <= least + SAME * abs(least) for one in self.separate) >= AGREE
+
+
+def communities(model, graph, length, start, rng):
+    """Clusterings among which is the one of the shortest description that was found."""
+    search = CommunitySearch(model, graph, length)
+    if graph.linked.any():
+        search.descend(start)
+        search.approach()
+        search.repeat(rng)
+    given = [graph.parts[1]] if start is None else [graph.parts[1], start]
+    return [*(Clustering.of(graph, labels, length) for labels in given), *search.found]
 
 
 def lam_between(graph, labels, cut):

@@ -3,9 +3,11 @@
 import sys
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
 from sklearn.utils.validation import validate_data
 
 from smallvar._core.tables import opened
@@ -40,6 +42,12 @@ class Graph:
     def linked(self):
         """The nodes that have links."""
         return np.diff(self.indptr) > 0
+
+    @cached_property
+    def parts(self):
+        """How many connected parts there are, and which each node is in."""
+        count, part = connected_components(self.adjacency(), directed=False)
+        return count, part.astype(np.int32)
 
     @property
     def ratio(self):

@@ -221,6 +221,10 @@ cdef class CutSweep(GraphSweep):
                 self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
         return moved
 
+    def sweep_again(self, order):
+        """A sweep after the first one."""
+        return self.sweep(order)
+
     def objective(self):
         """Cut + lam K of the labels; sets `cut` and `k`."""
         return self.total()
@@ -234,9 +238,15 @@ cdef class LinkSweep(CutSweep):
     this sum from the node alone: lam size_i size_c - link. Arguments as in CutSweep.
     """
 
+    cdef unsigned char[::1] waiting     # nodes of which a neighbor moved since their last visit
+
+    def __init__(self, graph, labels, double lam, double tie):
+        CutSweep.__init__(self, graph, labels, lam, tie)
+        self.waiting = np.zeros(self.n, dtype=np.uint8)
+
     cdef bint visit(self, Py_ssize_t i) noexcept nogil:
         """Move node i to where it costs least, if that is less than where it is; alone it costs 0."""
-        cdef Py_ssize_t m, c, n_touched = self.touch_neighbors(i), assigned = self.label[i], target
+        cdef Py_ssize_t m, c, e, n_touched = self.touch_neighbors(i), assigned = self.label[i], target
         cdef Cluster* cluster = self.clusters + assigned
         cdef double rest_out = cluster.out + (2.0 * cluster.link - self.out[i]), rest_size = cluster.size - self.size[i]
         cdef double price = self.lam * self.size[i], stay = 0.0, best = HUGE_VAL
@@ -253,10 +263,32 @@ cdef class LinkSweep(CutSweep):
             best = 0.0
             target = self.free[self.n_free - 1]
         moves = target >= 0 and best < stay - self.tie
+        self.waiting[i] = False
         if moves:
             self.move(i, target, rest_out, rest_size)
+            for e in range(self.indptr[i], self.indptr[i + 1]):
+                if self.label[self.indices[e]] != target:
+                    self.waiting[self.indices[e]] = True
         self.end_visit(n_touched)
         return moves
+
+    def sweep_again(self, order):
+        """Visit, in this order, the nodes of which a neighbor in another cluster moved since their last visit.
+
+        Returns how many moved. Where none does, a whole sweep may still move a few: sizes have changed, too.
+        """
+        cdef const Py_ssize_t[::1] visits
+        cdef bint ordered = order is not None
+        cdef Py_ssize_t j, i, moved = 0
+        if ordered:
+            visits = order
+        with nogil:
+            for j in range(self.n):
+                i = visits[j] if ordered else j
+                if self.waiting[i]:
+                    moved += self.visit(i)
+                    self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
+        return moved
 
     def objective(self):
         """The sum to be minimized, of the labels; sets `k`."""
@@ -398,15 +430,21 @@ def contract(graph, labels, Py_ssize_t n_clusters):
     cdef const double[::1] old_size = graph[4]
     cdef const int[::1] label = labels
     cdef Py_ssize_t n = label.shape[0], c, d, i, j, e, n_links = 0, most_links = 0, work = 0
-    cdef const Py_ssize_t[::1] members = np.argsort(labels, kind="stable")
-    cdef const Py_ssize_t[::1] first = np.searchsorted(labels[members], np.arange(n_clusters + 1))
+    cdef Py_ssize_t[::1] members = np.empty(n, dtype=np.intp), first = np.zeros(n_clusters + 2, dtype=np.intp)
     cdef long long[::1] new_indptr = np.zeros(n_clusters + 1, dtype=np.int64)
     cdef int[::1] new_indices
     cdef double[::1] new_weight
     # link: from cluster c to each other one, 0 where there is none
     cdef double[::1] link = np.zeros(n_clusters), out = np.zeros(n_clusters), size = np.zeros(n_clusters)
     with nogil:
+        # members: the nodes by clusters, those of cluster c from first[c] on
         for i in range(n):
+            first[label[i] + 2] += 1
+        for c in range(1, n_clusters):
+            first[c + 2] += first[c + 1]
+        for i in range(n):
+            members[first[label[i] + 1]] = i
+            first[label[i] + 1] += 1
             for e in range(indptr[i], indptr[i + 1]):
                 most_links += label[indices[e]] != label[i]
             poll_signals(&work, indptr[i + 1] - indptr[i], WORK)
@@ -435,3 +473,22 @@ def contract(graph, labels, Py_ssize_t n_clusters):
         np.asarray(new_indptr), np.asarray(new_indices)[:n_links].copy(), np.asarray(new_weight)[:n_links].copy(),
         np.asarray(out), np.asarray(size),
     )
+
+
+def links_leaving(graph, const int[::1] labels, Py_ssize_t n_clusters):
+    """The sum of the links that leave each of the clusters 0..K-1."""
+    cdef const long long[::1] indptr = graph[0]
+    cdef const int[::1] indices = graph[1]
+    cdef const double[::1] weight = graph[2]
+    cdef double[::1] out = np.zeros(n_clusters)
+    cdef Py_ssize_t i, e, work = 0
+    cdef int c
+    cdef double leaving
+    with nogil:
+        for i in range(labels.shape[0]):
+            c, leaving = labels[i], 0.0
+            for e in range(indptr[i], indptr[i + 1]):
+                leaving += weight[e] if labels[indices[e]] != c else 0.0
+            out[c] += leaving
+            poll_signals(&work, indptr[i + 1] - indptr[i], WORK)
+    return np.asarray(out)

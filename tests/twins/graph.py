@@ -213,3 +213,46 @@ def link_value(links, size, labels, lam):
     """Links between clusters, and lam / 2 times the sum of their squared sizes."""
     same = labels[:, None] == labels
     return links[~same].sum() / 2 + lam / 2 * np.outer(size, size)[same].sum()
+
+
+def link_sweeps(A, lam, labels):
+    """Labels after each sweep that lowers link_value, the first over all nodes.
+
+    The others visit the nodes of which a neighbor in another cluster moved since their last visit.
+    """
+    links = A - np.diag(np.diag(A))
+    size, labels, after = A.sum(axis=1), labels.copy(), []
+    n = len(labels)
+    free = [c for c in reversed(range(n)) if c not in labels]
+    waiting = links.any(axis=1)
+    while waiting.any() or not after:
+        moved = 0
+        for i in range(n):
+            if not waiting[i]:
+                continue
+            waiting[i] = False
+            own, labels[i] = labels[i], -1
+            left = own in labels
+
+            def cost(c, i=i):
+                inside = labels == c
+                return lam * size[i] * size[inside].sum() - links[i, inside].sum()
+
+            stay = cost(own) if left else 0.0
+            costs = {c: cost(c) for c in sorted(set(labels[links[i] > 0]) - {own})}
+            best, target = min(costs.values(), default=np.inf), None
+            if costs:
+                target = min(c for c in costs if costs[c] <= best + 1e-12)
+            if left and best - 1e-12 > 0.0:
+                best, target = 0.0, free[-1]
+            if target is None or not best < stay - 1e-12:
+                labels[i] = own
+                continue
+            if target not in labels:
+                free.pop()
+            if not left:
+                free.append(own)
+            labels[i], moved = target, moved + 1
+            waiting[(links[i] > 0) & (labels != target)] = True
+        after.append((labels.copy(), moved))
+    return after

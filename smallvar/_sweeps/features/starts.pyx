@@ -72,16 +72,25 @@ cdef extern from *:
     """
     #define SMALLVAR_CANCELLATION 1e-3
     #define SMALLVAR_SWAP_GAIN 1e-12
+    #define SMALLVAR_SAME_OBJECTIVE 1e-9
     """
     # of the error before least squares: below, most digits of the difference are lost, and all rows are added up again
     const double CANCELLATION "SMALLVAR_CANCELLATION"
     # of the objective, plus the first of the start: what a swap of features must gain
     const double SWAP_GAIN "SMALLVAR_SWAP_GAIN"
+    # of an objective: starts that differ by no more have found the same, though features may be in another order
+    const double SAME_OBJECTIVE "SMALLVAR_SAME_OBJECTIVE"
 
 RULES = {"sweep": FREE, "collapsed": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT}
 
 cdef enum:
     STATES = 3          # of a thread: its best start, the present one, and memory for swaps
+
+
+cdef struct Agreement:          # when starts end
+    int enough                  # so many that have found the lowest objective; 0: all starts run
+    int n_found                 # of the starts before: how many found the lowest,
+    double lowest               # and what that is
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -352,17 +361,45 @@ cdef int run_in_thread(
     return 0
 
 
+cdef inline void count_start(Agreement* agreement, double objective) noexcept nogil:
+    """Count one more start."""
+    cdef double tie = SAME_OBJECTIVE * agreement.lowest
+    if agreement.n_found == 0 or objective < agreement.lowest - tie:
+        agreement.n_found, agreement.lowest = 1, objective
+    elif objective <= agreement.lowest + tie:
+        agreement.n_found += 1
+
+
+cdef Py_ssize_t count_needed(const double* objectives, Py_ssize_t n_starts, const Agreement* before) noexcept nogil:
+    """How many of the starts are needed: those up to the one with which enough have found the lowest objective.
+
+    Starts behind one that is not over (NaN) do not count: the number depends on no order in which starts end.
+    """
+    cdef Agreement agreement = before[0]
+    cdef Py_ssize_t i
+    for i in range(n_starts):
+        if not objectives[i] == objectives[i]:
+            break
+        count_start(&agreement, objectives[i])
+        if agreement.n_found == agreement.enough:
+            return i + 1
+    return n_starts
+
+
 cdef void start_chunk(
     const Problem* problem, State* states, Py_ssize_t capacity, int threads, Py_ssize_t number, uint64_t rng, int mode,
-    double* objective, PyObject** error, int thread
+    double* objectives, const Agreement* agreement, PyObject** error, int thread
 ) noexcept with gil:
-    """Run one start. The first error ends all of them and is kept; errors take a Python thread state, so the GIL."""
+    """Run one start, unless those before it are enough.
+
+    The first error ends all of them and is kept; errors take a Python thread state, so the GIL.
+    """
     cdef State* thread_states = states + STATES * thread
-    if atomic_read(thread_states.progress.stop):
+    if atomic_read(thread_states.progress.stop) or count_needed(objectives, number, agreement) < number:
         return
     try:
         with nogil:
-            run_in_thread(problem, thread_states, capacity, threads, number, rng, mode, objective)
+            run_in_thread(problem, thread_states, capacity, threads, number, rng, mode, objectives + number)
     except BaseException as raised:
         if atomic_increment(thread_states.progress.stop) == 0:
             Py_INCREF(raised)
@@ -371,9 +408,12 @@ cdef void start_chunk(
 
 cdef PyObject* run_starts(
     const Problem* problem, State* states, Py_ssize_t capacity, Py_ssize_t n_starts, const uint64_t* rngs,
-    const int* modes, double* objectives, int n_threads
+    const int* modes, double* objectives, const Agreement* agreement, int n_threads
 ) noexcept nogil:
-    """Run all starts, those of a small problem in parallel; returns the first error or NULL."""
+    """Run starts until all are over or enough agree, those of a small problem in parallel.
+
+    IN objectives: n_starts, NaN; OUT: of the starts that were run.  Returns the first error or NULL.
+    """
     cdef bint is_small = problem.points.n * problem.points.d <= SMALL
     cdef int threads = 1 if is_small else n_threads  # of each start
     cdef Py_ssize_t i
@@ -381,14 +421,26 @@ cdef PyObject* run_starts(
     cdef ParallelLoop loop = begin_loop(n_starts, n_threads if is_small else 1)
     if loop.threads == 1:
         for i in range(n_starts):
-            start_chunk(problem, states, capacity, threads, i, rngs[i], modes[i], objectives + i, &error, 0)
+            start_chunk(
+                problem, states, capacity, threads, i, rngs[i], modes[i], objectives, agreement, &error, 0
+            )
     else:
         for i in prange(n_starts, schedule="dynamic", chunksize=1, num_threads=loop.threads):
             start_chunk(
-                problem, states, capacity, threads, i, rngs[i], modes[i], objectives + i, &error, begin_chunk(&loop)
+                problem, states, capacity, threads, i, rngs[i], modes[i], objectives, agreement, &error,
+                begin_chunk(&loop),
             )
     end_loop(&loop)
     return error
+
+
+cdef Py_ssize_t best_start(const double* objectives, Py_ssize_t n_starts) noexcept nogil:
+    """The start with the lowest objective; at a tie, the first."""
+    cdef Py_ssize_t i, best = 0
+    for i in range(1, n_starts):
+        if objectives[i] < objectives[best]:
+            best = i
+    return best
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -426,11 +478,12 @@ cdef class FeatureSweep:
     """
 
     cdef Problem problem
-    cdef State best                     # of all starts so far
+    cdef State best                     # of all starts
     cdef Py_ssize_t stopped             # not 0 once all starts are to end
     cdef readonly object X, weight
     cdef readonly int n_threads
-    cdef readonly object objectives     # of all starts
+    cdef readonly object objectives     # of the starts
+    cdef readonly bint agreed           # whether enough of them have found the lowest
     cdef object layout, mean            # of the sums
     cdef object callback                # called after each sweep of each start, unless it is None
 
@@ -543,14 +596,22 @@ cdef class FeatureSweep:
             release(&before)
         self.objectives = np.array([self.best.progress.objective])
 
-    def run(self, const uint64_t[::1] states, const int[::1] modes):
-        """One start from each state of the random generator (IN), by the mean (mode 0) or the data (1)."""
-        cdef Py_ssize_t n_starts = states.shape[0], i, n_states = STATES * self.n_threads, capacity
+    def run(self, const uint64_t[::1] states, const int[::1] modes, int enough=0, known=()):
+        """One start from each state of the random generator (IN), by the mean (mode 0) or the data (1).
+
+        They end with the one by which ``enough`` of them, if that is not 0, have found the lowest objective; starts
+        before them, whose objectives are ``known``, count, too. Sets ``agreed``: whether enough have.
+        """
+        cdef Py_ssize_t n_starts = states.shape[0], i, n_states = STATES * self.n_threads, capacity, n_needed
         cdef double[::1] objectives
+        cdef Agreement agreement
         cdef PyObject* first_error
         cdef State* memory
-        self.objectives = np.empty(n_starts)
+        self.objectives = np.full(n_starts, np.nan)
         objectives = self.objectives
+        agreement.enough, agreement.n_found, agreement.lowest = enough, 0, HUGE_VAL
+        for objective in known:
+            count_start(&agreement, objective)
         self.prepare()
         self.measure()
         capacity, self.stopped = self.first_capacity(), 0
@@ -561,22 +622,47 @@ cdef class FeatureSweep:
         try:
             with nogil:
                 first_error = run_starts(
-                    &self.problem, memory, capacity, n_starts, &states[0], &modes[0], &objectives[0], self.n_threads
+                    &self.problem, memory, capacity, n_starts, &states[0], &modes[0], &objectives[0], &agreement,
+                    self.n_threads,
                 )
             if first_error != NULL:
                 error = <object> first_error
                 Py_DECREF(error)
                 raise error
-            for i in range(0, n_states, STATES):
-                if memory[i].progress.number >= 0 and is_better(&memory[i].progress, &self.best.progress):
-                    release(&self.best)
-                    self.best = memory[i]
-                    self.best.progress.stop = NULL
-                    memset(&memory[i], 0, sizeof(State))
+            n_needed = count_needed(&objectives[0], n_starts, &agreement)
+            self.objectives = self.objectives[:n_needed]
+            for objective in self.objectives:
+                count_start(&agreement, objective)
+            self.agreed = agreement.n_found >= enough > 0
+            self.keep(memory, capacity, best_start(&objectives[0], n_needed), states, modes)
         finally:
             for i in range(n_states):
                 release(&memory[i])
             sf_free(memory)
+
+    cdef int keep(
+        self, State* memory, Py_ssize_t capacity, Py_ssize_t number, const uint64_t[::1] states, const int[::1] modes
+    ) except -1:
+        """Keep a start; where a thread has lost it to one that is not needed, run it once more."""
+        cdef bint is_small = self.problem.points.n * self.problem.points.d <= SMALL
+        cdef Py_ssize_t i, n_states = STATES * self.n_threads
+        cdef double objective
+        for i in range(0, n_states, STATES):
+            if memory[i].progress.number == number:
+                break
+        else:
+            i = 0
+            memory[0].progress.number = -1
+            with nogil:
+                run_in_thread(
+                    &self.problem, memory, capacity, 1 if is_small else self.n_threads, number, states[number],
+                    modes[number], &objective,
+                )
+        release(&self.best)
+        self.best = memory[i]
+        self.best.progress.stop = NULL
+        memset(&memory[i], 0, sizeof(State))
+        return 0
 
     @property
     def k(self):
