@@ -177,6 +177,7 @@ MODULES = (
     "fast_centers",
     "nearest",
     "new_centers",
+    "affine",
     "dpmeans",
     "collapsed",
     "noise",

@@ -50,6 +50,7 @@ cdef enum:
     RARE_ONE_IN = 128           # except in one row of so many, where the caller gives no other share
     MAX_WIDTH = 40              # most bits of a bin
     MAX_BINS = 64
+    RANGE_ROWS = 1024           # rows whose range is taken before means are compared with it, at least
 
 cdef extern from *:
     """
@@ -244,6 +245,47 @@ def cluster_range(const real_x[:, :] X, const int[::1] label, Py_ssize_t k):
                 low[c, j] = min(low[c, j], x)
                 high[c, j] = max(high[c, j], x)
     return np.asarray(low) + 0.0, np.asarray(high) + 0.0  # -0 becomes 0, whichever came first
+
+
+def within_members(means, const real_x[:, :] X, const int[::1] label, double top):
+    """Means (k, d) brought into the range of the values of their members, and below ``top`` unless all of these are.
+
+    Rows are read no further than it takes to see that a mean is there already: mostly a few thousand.
+
+    means : NaN for clusters without members;  label : IN array (n,); -1: in no cluster
+    """
+    cdef Py_ssize_t i = 0, j, c, k = means.shape[0], d = X.shape[1], stop, work = 0, pending = 1
+    cdef double[:, ::1] mean = np.array(means, dtype=np.float64, order="C")
+    cdef double[:, ::1] low = np.full((k, d), np.inf), high = np.full((k, d), -np.inf)
+    cdef unsigned char[::1] is_pending = np.ones(k, dtype=np.uint8)
+    with nogil:
+        while i < X.shape[0] and pending > 0:
+            stop = min(X.shape[0], i + max(<Py_ssize_t> RANGE_ROWS, RANGE_ROWS // 64 * k))
+            while i < stop:
+                c = label[i]
+                if c >= 0 and is_pending[c]:
+                    for j in range(d):
+                        low[c, j] = min(low[c, j], <double> X[i, j])
+                        high[c, j] = max(high[c, j], <double> X[i, j])
+                i += 1
+            pending = 0
+            for c in range(k):
+                is_pending[c] = is_pending[c] and not is_within(&mean[c, 0], &low[c, 0], &high[c, 0], d, top)
+                pending += is_pending[c]
+            poll_signals(&work, RANGE_ROWS * d, 1 << 26)
+    mean = np.clip(mean, np.asarray(low), np.asarray(high)) + 0.0   # -0 becomes 0
+    out = np.asarray(mean)
+    out[(out == top) & (np.asarray(low) < top)] = np.nextafter(top, 0.0)
+    return out
+
+
+cdef bint is_within(const double* mean, const double* low, const double* high, Py_ssize_t d, double top) noexcept nogil:
+    """Whether no value of other members can change a mean, or there are no members."""
+    cdef Py_ssize_t j
+    for j in range(d):
+        if mean[j] < low[j] or mean[j] > high[j] or (mean[j] == top and low[j] == top):
+            return False
+    return True
 
 
 def count_small(X, weight, origin, limit, int n_threads):
