@@ -178,6 +178,7 @@ MODULES = (
     "nearest",
     "new_centers",
     "affine",
+    "divergences",
     "dpmeans",
     "collapsed",
     "noise",

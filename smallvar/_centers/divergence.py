@@ -5,6 +5,13 @@ import numpy as np
 from smallvar._selection.penalty import among, farthest_by
 from smallvar._sweeps.affine import UNSURE, AffineSweep
 from smallvar._sweeps.collapsed import MEAN_ROUNDING
+from smallvar._sweeps.divergences import (
+    ITAKURA_SAITO,
+    KULLBACK_LEIBLER,
+    LOGISTIC,
+    divergences,
+    summands,
+)
 from smallvar._sweeps.sums import Layout, Sums, exact_total, within_members
 
 BLOCK = 1 << 18  # numbers in a temporary table
@@ -26,13 +33,6 @@ def blocks(n, width):
     return (slice(start, min(n, start + step)) for start in range(0, n, step))
 
 
-def _log_ratio(x, mu, delta):
-    """log(x / mu) for delta = x - mu; to full precision where they are near each other."""
-    # a mean that is off by its last bit is then off by the square of that in the divergence
-    near = np.abs(delta) <= 0.5 * mu
-    return np.where(near, np.log1p(delta / mu), np.log(x) - np.log(mu))
-
-
 def _log_quotient(a, b):
     """log(a / b) of positive numbers, to full precision, even beyond float64."""
     quotient = a / b
@@ -42,18 +42,14 @@ def _log_quotient(a, b):
     return np.where(np.abs(delta) <= 0.5 * b, np.log1p(delta / b), value)
 
 
-def _relative_entropy(x, mu, delta):
-    """x log(x / mu) - x + mu, with 0 log 0 = 0."""
-    return np.where(x > 0, x * _log_ratio(x, mu, delta) - delta, -delta)
-
-
 class _Divergence:
     """D(x, mu) = F(x) - F(mu) - F'(mu).(x - mu), a sum over columns, on a domain low..high.
 
-    ``terms`` are the summands, ``slope`` is F'(mu) - F'(m0) for points inside the domain. Where a
-    component of mu is on the border, the divergence of an x that is not there is infinite: a wall,
-    which ``walls`` finds. ``size`` is what a squared length is for squared distances: means are
-    good to MEAN_ROUNDING of its root. ``has_shape``: the family has a shape, one more parameter.
+    ``kind`` is its number in divergences.pyx, ``slope`` is F'(mu) - F'(m0), for points inside the
+    domain. Where a component of mu is on the border, the divergence of an x that is not there is
+    infinite: a wall, which ``walls`` finds. ``size`` is what a squared length is for squared
+    distances: means are good to MEAN_ROUNDING of its root. ``has_shape``: the family has a shape,
+    one more parameter.
     """
 
     low, high, low_is_in, has_shape = 0.0, np.inf, True, False
@@ -77,9 +73,9 @@ class _Divergence:
             zero, one = m0 * OFF_BORDER, 1.0 - (1.0 - m0) * OFF_BORDER
             inner = np.where(walls == 1, zero, np.where(walls == 2, one, centers))
         with np.errstate(all="ignore"):  # beyond float64 where centers are far below the data
-            slope, offset = self.slope(inner, m0), self.terms(m0, inner)
+            slope, offset = self.slope(inner, m0), summands(self.kind, m0, inner)
             if walls is not None:
-                offset -= np.where(walls > 0, self.terms(centers, inner), 0.0)
+                offset -= np.where(walls > 0, summands(self.kind, centers, inner), 0.0)
         return slope, offset
 
     def size(self, X, m0):
@@ -87,9 +83,7 @@ class _Divergence:
 
     def between(self, X, centers):
         """D of rows and centers that broadcast together, added in order of the columns."""
-        with np.errstate(all="ignore"):
-            terms = np.maximum(self.terms(X, centers), 0.0)
-        return np.add.accumulate(terms, axis=-1, out=terms)[..., -1]
+        return divergences(self.kind, X, centers)
 
     def check(self, X, name, divergence):
         """Raise where values leave the domain."""
@@ -107,8 +101,7 @@ class _Divergence:
 
 
 class _KullbackLeibler(_Divergence):
-    def terms(self, x, mu):
-        return _relative_entropy(x, mu, x - mu)
+    kind = KULLBACK_LEIBLER
 
     def slope(self, mu, m0):
         # a column that is 0 in all data: any slope will do
@@ -119,24 +112,17 @@ class _KullbackLeibler(_Divergence):
 
 
 class _ItakuraSaito(_Divergence):
-    low_is_in, has_shape = False, True
-
-    def terms(self, x, mu):
-        delta = x - mu
-        return delta / mu - _log_ratio(x, mu, delta)
+    kind, low_is_in, has_shape = ITAKURA_SAITO, False, True
 
     def slope(self, mu, m0):
         return (mu - m0) / m0 / mu
 
 
 class _Logistic(_Divergence):
-    high = 1.0
+    kind, high = LOGISTIC, 1.0
 
     def inside(self, mean):
         return np.clip(mean, BORDER, 1.0 - BORDER)
-
-    def terms(self, x, mu):
-        return _relative_entropy(x, mu, x - mu) + _relative_entropy(1.0 - x, 1.0 - mu, mu - x)
 
     def slope(self, mu, m0):
         return _log_quotient(mu, m0) - _log_quotient(1.0 - mu, 1.0 - m0)
@@ -199,7 +185,7 @@ class DivergenceSweep:
             *(X, weight, rows, self.labels),
             *(about.m0, self.apart, self.length, self.size, n_threads),
         )
-        self.n_moved, self.lam, self.seek = 0, np.inf, False
+        self.n_moved, self.lam, self.limit = 0, np.inf, np.inf
 
     @property
     def k(self):
@@ -302,7 +288,7 @@ class DivergenceSweep:
     def assign(self):
         """All rows join their nearest center."""
         before, everything = self.labels.copy(), slice(0, len(self.labels))
-        self._join_nearest(everything, np.inf, not self.seek)
+        self.beyond = self._join_nearest(everything, self.limit, True)
         self.n_moved = int(np.count_nonzero(self.labels != before))
         self.bounded_by = self.scores, self.walls
 
@@ -411,19 +397,21 @@ class DivergenceSweep:
             least[changed] = self._decide(rows[changed], lam, least[changed], tolerance[changed])
 
     def seek_farthest(self, lam, seek):
-        """Take lam for ``open_farthest``; whether that will need all divergences."""
-        self.lam, self.seek = lam, seek
+        """Take lam for ``open_farthest``; whether ``assign`` lists the rows that may exceed it."""
+        self.lam, self.limit = lam, lam if seek else np.inf
 
     def open_farthest(self):
         """Delayed creation: the row with the largest w D opens a cluster, if that exceeds lam."""
-        w = np.broadcast_to(self.weights_of(slice(None)), self.labels.shape)
-        upper = w * self.affine.upper_bounds
+        rows = self.beyond
+        w = np.broadcast_to(self.weights_of(rows), rows.shape)
+        upper, error = w * self.affine.upper_bounds[rows], w * self.tolerance(rows)
+        if not len(rows):
+            return
         if np.isfinite(upper).all():
-            error = w * self.tolerance(slice(None))
-            (rows,) = np.nonzero(upper + error >= (upper - 3.0 * error).max())
+            near = upper + error >= (upper - 3.0 * error).max()
         else:
-            (rows,) = np.nonzero(np.isinf(upper))
-        value = w[rows] * self._exact(rows)
+            near = np.isinf(upper)
+        rows, value = rows[near], w[near] * self._exact(rows[near])
         best = int(value.argmax())
         if value[best] > self.lam:
             self.open_at(self.rows_of(rows[best]))
@@ -442,7 +430,11 @@ class DivergenceSweep:
             self.sums.add(self.X, label, mass.weight)
         else:
             self.sums.reserve(self.k)
-            self.sums.move(self.X, self.summed, label, mass.weight)
+            rows = np.flatnonzero(self.summed != label)
+            for part in blocks(len(rows), self.X.shape[1]):
+                at = rows[part]
+                w = None if mass.weight is None else mass.weight[at]
+                self.sums.move(self.X[at], self.summed[at], label[at], w)
         self.summed = label.copy()
         self._read()
 
