@@ -14,6 +14,7 @@ from smallvar._centers.divergence import (
     Reference,
     blocks,
     farthest_first,
+    nearest_centers,
     sweep_at,
 )
 from smallvar._centers.divergence_path import Family
@@ -306,8 +307,7 @@ default="squared_euclidean"
         if active is not None:
             # idle rows, of weight zero, are not visited: they get the label that predict gives
             idle = np.flatnonzero(weight == 0)
-            unvisited = sweep_at(rule, X[idle], None, None, best.centers, n_threads)
-            self.labels_[idle] = unvisited.labels
+            self.labels_[idle] = nearest_centers(rule, X[idle], best.centers, n_threads)
         return best
 
     def _centers(self, rule, d):
@@ -338,7 +338,7 @@ default="squared_euclidean"
         centers = self._centers(rule, X.shape[1])
         n_threads = self._threads()
         with at_most_blas_threads(n_threads):
-            return sweep_at(rule, X, None, None, centers, n_threads).labels
+            return nearest_centers(rule, X, centers, n_threads)
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Divergence of each row from each center.

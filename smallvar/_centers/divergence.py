@@ -16,6 +16,7 @@ from smallvar._sweeps.sums import Layout, Sums, exact_total, within_members
 
 BLOCK = 1 << 18  # numbers in a temporary table
 ROWS = 4096  # rows of a block at most
+FEW = 1 << 14  # numbers of which exact divergences take less time than a sweep is made in
 EPS = float(np.finfo(float).eps)
 LOGARITHMS = (
     1000  # no logarithm of a float64 is larger: in units of EPS, the rounding of their sums
@@ -203,7 +204,7 @@ class DivergenceSweep:
         self._replace(centers)
 
     def _replace(self, centers):
-        """Centers, and their scores: slope, offset, steep = ||slope||, bulk: size of the offset."""
+        """Centers, and their scores: slope, offset, steep = ||slope||, and lean, see below."""
         self.centers = centers = np.ascontiguousarray(centers)
         self.walls = self.rule.walls(centers)
         self.scores, self.packed = self._scores(centers, self.walls), False
@@ -211,10 +212,10 @@ class DivergenceSweep:
     def _scores(self, centers, walls):
         slope, offset = self.rule.scores(centers, walls, self.about.m0)
         with np.errstate(over="ignore", invalid="ignore"):
-            # |mu - m0|, of which offsets are differences, is at most D(m0, mu) + m0 |slope|
-            bulk = offset.sum(axis=1) + np.abs(slope) @ self.about.m0
             steep = np.sqrt(np.square(slope * self.about.unit).sum(axis=1))
-        return slope, offset.sum(axis=1), steep, bulk
+            # an offset is the difference of numbers like |mu - m0| <= D(m0, mu) + m0 |slope|
+            lean = np.abs(slope) @ self.about.m0
+        return slope, offset.sum(axis=1), steep, lean
 
     def open_at(self, x):
         """A new center."""
@@ -241,10 +242,10 @@ class DivergenceSweep:
 
     def tolerance(self, rows):
         """How far divergences of these rows of the visit, by scores or exact, may be off."""
-        _, _, steep, bulk = self.scores
+        _, offset, steep, lean = self.scores
         with np.errstate(over="ignore", invalid="ignore"):
-            reach = self.apart[rows] + bulk.max() + steep.max() * self.length[rows]
-            bound = self._roundoff() * (reach + np.sqrt(self.size[rows] * reach))
+            reach = self.apart[rows] + offset.max() + steep.max() * self.length[rows]
+            bound = self._roundoff() * (reach + lean.max() + np.sqrt(self.size[rows] * reach))
         return np.where(np.isnan(bound), np.inf, bound)
 
     def table(self, x, rows, first=0):
@@ -299,9 +300,9 @@ class DivergenceSweep:
         near these only for the rows returned.
         """
         if not self.packed:
-            slope, offset, steep, bulk = self.scores
+            slope, offset, steep, lean = self.scores
             self.affine.set_scores(
-                slope, offset, self.walls, bulk.max(), steep.max(), self._roundoff()
+                slope, offset, self.walls, steep.max(), lean.max(), self._roundoff()
             )
             self.packed = True
         self.affine.set_moves(self._moves() if bounded else None)
@@ -640,6 +641,14 @@ def sweep_at(rule, X, weight, rows, centers, n_threads=1):
     sweep.set_centers(centers)
     sweep.assign()
     return sweep
+
+
+def nearest_centers(rule, X, centers, n_threads=1):
+    """Labels of the nearest centers."""
+    if X.shape[0] * centers.size <= FEW:
+        x = X[:, None].astype(np.float64, copy=False)
+        return rule.between(x, centers).argmin(axis=1).astype(np.int32)
+    return sweep_at(rule, X, None, None, centers, n_threads).labels
 
 
 def _max_of_others(values):

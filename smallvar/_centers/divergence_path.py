@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
-from smallvar._centers.divergence import DivergenceSweep, Masses, Reference, sweep_at
+from smallvar._centers.divergence import DivergenceSweep, Masses, Reference, nearest_centers
 from smallvar._selection.descent import Descent
 from smallvar._sweeps.sums import SMALLEST_POSITIVE
 
@@ -120,4 +120,4 @@ class Family:
 
     def labels(self, X, centers):
         """Labels of the nearest centers."""
-        return sweep_at(self.rule, X, None, None, centers).labels
+        return nearest_centers(self.rule, X, centers)

@@ -70,8 +70,9 @@ cdef struct Affine:
     const unsigned char* walls  # k x d: 1 where only x = 0, 2 where only x = 1 is at a finite divergence; or NULL
     const unsigned char* walled     # k: whether there are any
     double roundoff
-    double bulk                 # size of the offsets, at most
+    double largest_offset
     double steep                # ||g_k||, at most
+    double lean                 # of what an offset is the difference, at most, but for the offset itself
     double largest_error        # tolerance of any point, at most
     # what has moved since the bounds were made, of each center; NULL: there are no bounds
     const double* rise          # db_k
@@ -83,8 +84,8 @@ cdef struct Affine:
 
 
 cdef inline double reach_of(const Affine* a, Py_ssize_t i) noexcept nogil:
-    """What the divergences of a point from all centers are made of: no term of any sum is larger."""
-    return a.base[i] + a.bulk + a.steep * a.length[i]
+    """A bound on the divergences of a point from all centers, and on the terms that these are sums of."""
+    return a.base[i] + a.largest_offset + a.steep * a.length[i]
 
 
 cdef inline double tolerance(const Affine* a, double reach, double size) noexcept nogil:
@@ -92,7 +93,7 @@ cdef inline double tolerance(const Affine* a, double reach, double size) noexcep
 
     A summand of a divergence is the difference of numbers whose square is no larger than size times the divergence.
     """
-    return a.roundoff * (reach + sqrt(size * reach))
+    return a.roundoff * (reach + a.lean + sqrt(size * reach))
 
 
 cdef bint is_walled_off(const Affine* a, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
@@ -252,14 +253,14 @@ cdef class AffineSweep:
         self.arrays = [points, None, None]
         self.largest = [np.max(base), np.max(length), np.max(size)]
 
-    def set_scores(self, slope, offset, walls, double bulk, double steep, double roundoff):
+    def set_scores(self, slope, offset, walls, double steep, double lean, double roundoff):
         """Scores offset_k - slope_k . (x - m).
 
         Parameters
         ----------
         slope, offset : IN arrays (k, d) and (k,)
         walls : IN array (k, d) uint8, 1 where the divergence is infinite for x > 0 and 2 where it is for x < 1, or None
-        bulk, steep : bounds on what is in an offset, and on the lengths of slopes
+        steep, lean : bounds on the lengths of slopes, and on what an offset is the difference of
         roundoff : relative to a sum
         """
         cdef Affine* a = &self.scores
@@ -277,8 +278,8 @@ cdef class AffineSweep:
         if walls is not None:
             wall, walled = walls, np.ascontiguousarray(walls.any(axis=1), dtype=np.uint8)
             a.walls, a.walled = &wall[0, 0], &walled[0]
-        a.bulk, a.steep, a.roundoff = bulk, steep, roundoff
-        reach = self.largest[0] + bulk + steep * self.largest[1]
+        a.largest_offset, a.steep, a.lean, a.roundoff = np.max(offset), steep, lean, roundoff
+        reach = self.largest[0] + a.largest_offset + steep * self.largest[1]
         a.largest_error = tolerance(a, reach, self.largest[2]) if reach < LARGEST_REACH else HUGE_VAL
         self.arrays[1] = (slopes, offsets, walls, None if walls is None else walled)
         self.set_moves(None)
