@@ -169,11 +169,14 @@ def test_means_within_members(dtype):
     X[np.flatnonzero(label == 1)[:-1], 0] = 1.0
     means = np.array([X[label == c].mean(axis=0, dtype=float) for c in range(4)])
     means = np.vstack([means, np.full(3, np.nan)])
-    means[2, 1], means[1, 0], means[0, 0] = np.nextafter(0.25, 1.0), 1.0, -0.0
     low, high = cluster_range(X, label, 5)
+    share = 1.0 / np.array([*np.bincount(label[label >= 0]), 1.0])
+    found = within_members(means, X, label, share, 1.0)  # good to a few roundings
+    assert np.array_equal(found, np.clip(means, low, high), equal_nan=True)
+    means[2, 1], means[1, 0], means[0, 0] = np.nextafter(0.25, 1.0), 1.0, -0.0
     expected = np.clip(means, low, high)
     expected[1, 0] = np.nextafter(1.0, 0.0)
-    found = within_members(means, X, label, 1.0)
+    found = within_members(means, X, label, np.zeros(5), 1.0)  # not so good
     assert np.array_equal(found, expected, equal_nan=True)
     assert found[2, 1] == 0.25 and found[3, 2] == 1.0 and not np.signbit(found[0, 0])
 

@@ -68,7 +68,7 @@ def problem(name):
         X = rng.gamma(3.0, rng.gamma(2.0, 5.0, (K, D))[truth] / 3.0) + 1e-6
         return X, truth, X[some]
     X = (rng.random((N, D)) < 0.97 * rng.beta(0.5, 0.5, (K, D))[truth]).astype(float)
-    return X, truth, 0.25 + 0.5 * X[some]
+    return X, truth, 0.5 * (X[some] + X.mean(axis=0))
 
 
 def comparison(name, bound, lam=None):

@@ -186,6 +186,7 @@ class DivergenceSweep:
             *(X, weight, rows, self.labels),
             *(about.m0, self.apart, self.length, self.size, n_threads),
         )
+        self.lightest = 1.0 if weight is None else float(weight.min())
         self.n_moved, self.lam, self.limit = 0, np.inf, np.inf
 
     @property
@@ -448,8 +449,8 @@ class DivergenceSweep:
         self.add_up()
         kept = self.count > 0
         # the mean of equal values is exact, and rounding puts none on the border
-        means = self.sums.means[: self.k]
-        self._keep(within_members(means, self.X, self.summed, self.rule.high), kept)
+        means, share = self.sums.means[: self.k], self.lightest / np.where(kept, self.mass, 1.0)
+        self._keep(within_members(means, self.X, self.summed, share, self.rule.high), kept)
         # sum_i w_i D(x_i, m0) = sum_i w_i D(x_i, mean) + sum_c s_c D(mean_c, m0)
         return self.total - exact_total(self.mass * self.rule.between(self.centers, self.about.m0))
 

@@ -56,10 +56,13 @@ cdef extern from *:
     """
     #define SMALLVAR_SMALLEST_POSITIVE 5e-324
     #define SMALLVAR_LARGEST_TERM 1e300
+    #define SMALLVAR_MEAN_ERROR 0x1p-44
     """
     # the least positive float64: a mean that is not 0 but would round to 0 becomes this
     const double C_SMALLEST_POSITIVE "SMALLVAR_SMALLEST_POSITIVE"
     const double LARGEST_TERM "SMALLVAR_LARGEST_TERM"  # of X times weights, so that sums stay within float64
+    # of the largest value: a mean of values of which KEPT_BITS each are kept is no further off
+    const double MEAN_ERROR "SMALLVAR_MEAN_ERROR"
 
 SMALLEST_POSITIVE = C_SMALLEST_POSITIVE  # the same number for Python
 
@@ -247,20 +250,24 @@ def cluster_range(const real_x[:, :] X, const int[::1] label, Py_ssize_t k):
     return np.asarray(low) + 0.0, np.asarray(high) + 0.0  # -0 becomes 0, whichever came first
 
 
-def within_members(means, const real_x[:, :] X, const int[::1] label, double top):
+def within_members(means, const real_x[:, :] X, const int[::1] label, const double[::1] share, double top):
     """Means (k, d) brought into the range of the values of their members, and below ``top`` unless all of these are.
 
-    Rows are read no further than it takes to see that a mean is there already: mostly a few thousand.
+    Rows are read no further than it takes to see that a mean is there already: mostly some thousands.
 
-    means : NaN for clusters without members;  label : IN array (n,); -1: in no cluster
+    means : NaN for clusters without members
+    label : IN array (n,); -1: in no cluster
+    share : IN array (k,), of the weight of its cluster that a row has, at least
     """
     cdef Py_ssize_t i = 0, j, c, k = means.shape[0], d = X.shape[1], stop, work = 0, pending = 1
     cdef double[:, ::1] mean = np.array(means, dtype=np.float64, order="C")
-    cdef double[:, ::1] low = np.full((k, d), np.inf), high = np.full((k, d), -np.inf)
-    cdef unsigned char[::1] is_pending = np.ones(k, dtype=np.uint8)
+    low_array, high_array = np.full((k, d), np.inf), np.full((k, d), -np.inf)
+    cdef double[:, ::1] low = low_array, high = high_array
+    cdef unsigned char[::1] is_pending = np.ones(k, dtype=np.uint8)     # whether all of its rows have to be read
     with nogil:
         while i < X.shape[0] and pending > 0:
             stop = min(X.shape[0], i + max(<Py_ssize_t> RANGE_ROWS, RANGE_ROWS // 64 * k))
+            poll_signals(&work, (stop - i) * d, 1 << 28)
             while i < stop:
                 c = label[i]
                 if c >= 0 and is_pending[c]:
@@ -270,19 +277,27 @@ def within_members(means, const real_x[:, :] X, const int[::1] label, double top
                 i += 1
             pending = 0
             for c in range(k):
-                is_pending[c] = is_pending[c] and not is_within(&mean[c, 0], &low[c, 0], &high[c, 0], d, top)
+                if is_pending[c]:
+                    is_pending[c] = not is_within(&mean[c, 0], &low[c, 0], &high[c, 0], d, share[c], top)
                 pending += is_pending[c]
-            poll_signals(&work, RANGE_ROWS * d, 1 << 26)
-    mean = np.clip(mean, np.asarray(low), np.asarray(high)) + 0.0   # -0 becomes 0
-    out = np.asarray(mean)
-    out[(out == top) & (np.asarray(low) < top)] = np.nextafter(top, 0.0)
-    return out
+    out, read = np.asarray(mean), np.asarray(is_pending, dtype=bool)
+    clipped = np.clip(out[read], low_array[read], high_array[read])
+    clipped[(clipped == top) & (low_array[read] < top)] = np.nextafter(top, 0.0)
+    out[read] = clipped
+    return out + 0.0    # -0 becomes 0
 
 
-cdef bint is_within(const double* mean, const double* low, const double* high, Py_ssize_t d, double top) noexcept nogil:
-    """Whether no value of other members can change a mean, or there are no members."""
+cdef bint is_within(
+    const double* mean, const double* low, const double* high, Py_ssize_t d, double share, double top
+) noexcept nogil:
+    """Whether no value of further members can change the mean of a cluster, or there are no members.
+
+    If one value is below the mean by t, the largest is above it by share * t at least, and the other way round.
+    """
     cdef Py_ssize_t j
     for j in range(d):
+        if share * max(mean[j] - low[j], high[j] - mean[j]) > MEAN_ERROR * max(fabs(low[j]), fabs(high[j])):
+            continue
         if mean[j] < low[j] or mean[j] > high[j] or (mean[j] == top and low[j] == top):
             return False
     return True
