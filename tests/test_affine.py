@@ -5,8 +5,8 @@ import pytest
 import twins.bregman
 from helpers import fit
 from smallvar._sweeps.affine import UNSURE, AffineSweep
-from smallvar._sweeps.divergences import divergences, summands
-from smallvar._sweeps.sums import cluster_range, within_members
+from smallvar._sweeps.divergences import divergences, summands, within_members
+from smallvar._sweeps.sums import cluster_range
 
 from smallvar import BregmanDPMeans
 from smallvar._centers.divergence import DIVERGENCES, DivergenceSweep, Masses, Reference

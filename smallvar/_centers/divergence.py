@@ -11,8 +11,9 @@ from smallvar._sweeps.divergences import (
     LOGISTIC,
     divergences,
     summands,
+    within_members,
 )
-from smallvar._sweeps.sums import Layout, Sums, exact_total, within_members
+from smallvar._sweeps.sums import Layout, Sums, exact_total
 
 BLOCK = 1 << 18  # numbers in a temporary table
 ROWS = 4096  # rows of a block at most

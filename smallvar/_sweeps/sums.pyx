@@ -50,19 +50,15 @@ cdef enum:
     RARE_ONE_IN = 128           # except in one row of so many, where the caller gives no other share
     MAX_WIDTH = 40              # most bits of a bin
     MAX_BINS = 64
-    RANGE_ROWS = 1024           # rows whose range is taken before means are compared with it, at least
 
 cdef extern from *:
     """
     #define SMALLVAR_SMALLEST_POSITIVE 5e-324
     #define SMALLVAR_LARGEST_TERM 1e300
-    #define SMALLVAR_MEAN_ERROR 0x1p-44
     """
     # the least positive float64: a mean that is not 0 but would round to 0 becomes this
     const double C_SMALLEST_POSITIVE "SMALLVAR_SMALLEST_POSITIVE"
     const double LARGEST_TERM "SMALLVAR_LARGEST_TERM"  # of X times weights, so that sums stay within float64
-    # of the largest value: a mean of values of which KEPT_BITS each are kept is no further off
-    const double MEAN_ERROR "SMALLVAR_MEAN_ERROR"
 
 SMALLEST_POSITIVE = C_SMALLEST_POSITIVE  # the same number for Python
 
@@ -248,59 +244,6 @@ def cluster_range(const real_x[:, :] X, const int[::1] label, Py_ssize_t k):
                 low[c, j] = min(low[c, j], x)
                 high[c, j] = max(high[c, j], x)
     return np.asarray(low) + 0.0, np.asarray(high) + 0.0  # -0 becomes 0, whichever came first
-
-
-def within_members(means, const real_x[:, :] X, const int[::1] label, const double[::1] share, double top):
-    """Means (k, d) brought into the range of the values of their members, and below ``top`` unless all of these are.
-
-    Rows are read no further than it takes to see that a mean is there already: mostly some thousands.
-
-    means : NaN for clusters without members
-    label : IN array (n,); -1: in no cluster
-    share : IN array (k,), of the weight of its cluster that a row has, at least
-    """
-    cdef Py_ssize_t i = 0, j, c, k = means.shape[0], d = X.shape[1], stop, work = 0, pending = 1
-    cdef double[:, ::1] mean = np.array(means, dtype=np.float64, order="C")
-    low_array, high_array = np.full((k, d), np.inf), np.full((k, d), -np.inf)
-    cdef double[:, ::1] low = low_array, high = high_array
-    cdef unsigned char[::1] is_pending = np.ones(k, dtype=np.uint8)     # whether all of its rows have to be read
-    with nogil:
-        while i < X.shape[0] and pending > 0:
-            stop = min(X.shape[0], i + max(<Py_ssize_t> RANGE_ROWS, RANGE_ROWS // 64 * k))
-            poll_signals(&work, (stop - i) * d, 1 << 28)
-            while i < stop:
-                c = label[i]
-                if c >= 0 and is_pending[c]:
-                    for j in range(d):
-                        low[c, j] = min(low[c, j], <double> X[i, j])
-                        high[c, j] = max(high[c, j], <double> X[i, j])
-                i += 1
-            pending = 0
-            for c in range(k):
-                if is_pending[c]:
-                    is_pending[c] = not is_within(&mean[c, 0], &low[c, 0], &high[c, 0], d, share[c], top)
-                pending += is_pending[c]
-    out, read = np.asarray(mean), np.asarray(is_pending, dtype=bool)
-    clipped = np.clip(out[read], low_array[read], high_array[read])
-    clipped[(clipped == top) & (low_array[read] < top)] = np.nextafter(top, 0.0)
-    out[read] = clipped
-    return out + 0.0    # -0 becomes 0
-
-
-cdef bint is_within(
-    const double* mean, const double* low, const double* high, Py_ssize_t d, double share, double top
-) noexcept nogil:
-    """Whether no value of further members can change the mean of a cluster, or there are no members.
-
-    If one value is below the mean by t, the largest is above it by share * t at least, and the other way round.
-    """
-    cdef Py_ssize_t j
-    for j in range(d):
-        if share * max(mean[j] - low[j], high[j] - mean[j]) > MEAN_ERROR * max(fabs(low[j]), fabs(high[j])):
-            continue
-        if mean[j] < low[j] or mean[j] > high[j] or (mean[j] == top and low[j] == top):
-            return False
-    return True
 
 
 def count_small(X, weight, origin, limit, int n_threads):
