@@ -11,6 +11,7 @@ state                                points, centers, and bounds on the distance
 kernels, simd.h, _tile.h             inner loops: bounds, distances of tiles of points
 dense, sparse                        distances of dense and of sparse rows, approximate and exact
 nearest, fast_centers, new_centers   the sweep over nearest centers, by bounds on distances
+divergences, affine                  Bregman divergences, and the sweep over nearest centers by them
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
 in_order, dynamic, hdp, segments     sweeps in which a point sees what points before have changed
