@@ -206,12 +206,13 @@ class DivergenceSweep:
         self._replace(centers)
 
     def _replace(self, centers):
-        """Centers, and their scores: slope, offset, steep = ||slope||, and lean, see below."""
+        """Centers, and their scores."""
         self.centers = centers = np.ascontiguousarray(centers)
         self.walls = self.rule.walls(centers)
-        self.scores, self.packed = self._scores(centers, self.walls), False
+        self.scores, self.packed = self.scores_of(centers, self.walls), False
 
-    def _scores(self, centers, walls):
+    def scores_of(self, centers, walls):
+        """Slope, offset, steep = ||slope|| and lean of the scores of centers."""
         slope, offset = self.rule.scores(centers, walls, self.about.m0)
         with np.errstate(over="ignore", invalid="ignore"):
             steep = np.sqrt(np.square(slope * self.about.unit).sum(axis=1))
@@ -223,7 +224,7 @@ class DivergenceSweep:
         """A new center."""
         center = x[None].copy()
         self.centers = np.vstack([self.centers, center])
-        added = self._scores(center, self.rule.walls(center))
+        added = self.scores_of(center, self.rule.walls(center))
         self.scores = tuple(np.concatenate(pair) for pair in zip(self.scores, added, strict=True))
         self.walls = self.rule.walls(self.centers)
         self.bounded_by, self.packed = None, False
