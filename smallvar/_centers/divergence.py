@@ -19,9 +19,9 @@ BLOCK = 1 << 18  # numbers in a temporary table
 ROWS = 4096  # rows of a block at most
 FEW = 1 << 14  # numbers of which exact divergences take less time than a sweep is made in
 EPS = float(np.finfo(float).eps)
-LOGARITHMS = (
-    1000  # no logarithm of a float64 is larger: in units of EPS, the rounding of their sums
-)
+# of a divergence, which is at least a tenth of what logarithms, of at most 745, are multiplied by
+# where there are two of them: their rounding
+LOGARITHMS = 8000 * EPS
 SMALLEST_QUOTIENT = 1e-300  # absolute: of smaller ones float64 loses digits, two logarithms do not
 # absolute: the reference of "logistic" is no nearer to 0 and 1, since logarithms of it are taken
 BORDER = 1e-6
@@ -35,23 +35,22 @@ def blocks(n, width):
     return (slice(start, min(n, start + step)) for start in range(0, n, step))
 
 
-def _log_quotient(a, b):
-    """log(a / b) of positive numbers, to full precision, even beyond float64."""
+def _log_quotient(a, b, delta):
+    """log(a / b) of positive numbers, delta = a - b, to full precision, even beyond float64."""
     quotient = a / b
     within = (quotient > SMALLEST_QUOTIENT) & (quotient < np.inf)
     value = np.where(within, np.log(quotient), np.log(a) - np.log(b))
-    delta = a - b
     return np.where(np.abs(delta) <= 0.5 * b, np.log1p(delta / b), value)
 
 
 class _Divergence:
     """D(x, mu) = F(x) - F(mu) - F'(mu).(x - mu), a sum over columns, on a domain low..high.
 
-    ``kind`` is its number in divergences.pyx, ``slope`` is F'(mu) - F'(m0), for points inside the
-    domain. Where a component of mu is on the border, the divergence of an x that is not there is
-    infinite: a wall, which ``walls`` finds. ``size`` is what a squared length is for squared
-    distances: means are good to MEAN_ROUNDING of its root. ``has_shape``: the family has a shape,
-    one more parameter.
+    ``kind`` is its number in divergences.pyx, ``tangent`` is F'(mu) - F'(m0) and D(m0, mu), for
+    points inside the domain. Where a component of mu is on the border, the divergence of an x that
+    is not there is infinite: a wall, which ``walls`` finds. ``size`` is what a squared length is
+    for squared distances: means are good to MEAN_ROUNDING of its root. ``has_shape``: the family
+    has a shape, one more parameter.
     """
 
     low, high, low_is_in, has_shape = 0.0, np.inf, True, False
@@ -75,9 +74,10 @@ class _Divergence:
             zero, one = m0 * OFF_BORDER, 1.0 - (1.0 - m0) * OFF_BORDER
             inner = np.where(walls == 1, zero, np.where(walls == 2, one, centers))
         with np.errstate(all="ignore"):  # beyond float64 where centers are far below the data
-            slope, offset = self.slope(inner, m0), summands(self.kind, m0, inner)
+            slope, offset = self.tangent(inner, m0)
             if walls is not None:
-                offset -= np.where(walls > 0, summands(self.kind, centers, inner), 0.0)
+                border = slope * (centers - m0) - summands(self.kind, centers, m0)
+                offset = np.where(walls > 0, border, offset)
         return slope, offset
 
     def size(self, X, m0):
@@ -105,9 +105,11 @@ class _Divergence:
 class _KullbackLeibler(_Divergence):
     kind = KULLBACK_LEIBLER
 
-    def slope(self, mu, m0):
+    def tangent(self, mu, m0):
         # a column that is 0 in all data: any slope will do
-        return np.where(m0 > 0, _log_quotient(mu, m0), 0.0)
+        delta = mu - m0
+        slope = np.where(m0 > 0, _log_quotient(mu, m0, delta), 0.0)
+        return slope, delta - m0 * slope
 
     def size(self, X, m0):
         return X.sum(axis=1) + m0.sum()
@@ -116,8 +118,9 @@ class _KullbackLeibler(_Divergence):
 class _ItakuraSaito(_Divergence):
     kind, low_is_in, has_shape = ITAKURA_SAITO, False, True
 
-    def slope(self, mu, m0):
-        return (mu - m0) / m0 / mu
+    def tangent(self, mu, m0):
+        delta = mu - m0
+        return delta / m0 / mu, _log_quotient(mu, m0, delta) - delta / mu
 
 
 class _Logistic(_Divergence):
@@ -126,8 +129,10 @@ class _Logistic(_Divergence):
     def inside(self, mean):
         return np.clip(mean, BORDER, 1.0 - BORDER)
 
-    def slope(self, mu, m0):
-        return _log_quotient(mu, m0) - _log_quotient(1.0 - mu, 1.0 - m0)
+    def tangent(self, mu, m0):
+        one = _log_quotient(mu, m0, mu - m0)
+        other = _log_quotient(1.0 - mu, 1.0 - m0, m0 - mu)
+        return one - other, -m0 * one - (1.0 - m0) * other
 
 
 DIVERGENCES = {
@@ -216,8 +221,9 @@ class DivergenceSweep:
         slope, offset = self.rule.scores(centers, walls, self.about.m0)
         with np.errstate(over="ignore", invalid="ignore"):
             steep = np.sqrt(np.square(slope * self.about.unit).sum(axis=1))
-            # an offset is the difference of numbers like |mu - m0| <= D(m0, mu) + m0 |slope|
-            lean = np.abs(slope) @ self.about.m0
+            # an offset is the difference of numbers of at most D(m0, mu) + m0 |slope|
+            size = self.about.m0 if walls is None else np.where(walls == 2, 1.0, self.about.m0)
+            lean = (np.abs(slope) * size).sum(axis=1)
         return slope, offset.sum(axis=1), steep, lean
 
     def open_at(self, x):
@@ -241,10 +247,13 @@ class DivergenceSweep:
     # ---- nearest centers -------------------------------------------------------------------------
 
     def _roundoff(self):
-        return (self.X.shape[1] + LOGARITHMS) * EPS
+        return (self.X.shape[1] + 16) * EPS
 
     def tolerance(self, rows):
-        """How far divergences of these rows of the visit, by scores or exact, may be off."""
+        """How far divergences of these rows of the visit, by scores or exact, may be off.
+
+        But for LOGARITHMS, a share of exact ones.
+        """
         _, offset, steep, lean = self.scores
         with np.errstate(over="ignore", invalid="ignore"):
             reach = self.apart[rows] + offset.max() + steep.max() * self.length[rows]
@@ -270,7 +279,8 @@ class DivergenceSweep:
         """Label and divergence of these rows of the visit, x: where two are near, exact."""
         table, tolerance = self.table(x, rows), self.tolerance(rows)
         least = np.fmin.reduce(table, axis=1)
-        candidate = ~(table > (least + 4.0 * tolerance)[:, None])  # NaN is one
+        most = (1.0 + 4.0 * LOGARITHMS) * least + 4.0 * tolerance
+        candidate = ~(table > most[:, None])  # NaN is one
         # of infinities that walls make all are exact
         candidate[np.isinf(least) & np.isfinite(tolerance), 1:] = False
         label = candidate.argmax(axis=1)
@@ -305,7 +315,7 @@ class DivergenceSweep:
         if not self.packed:
             slope, offset, steep, lean = self.scores
             self.affine.set_scores(
-                slope, offset, self.walls, steep.max(), lean.max(), self._roundoff()
+                *(slope, offset, self.walls, steep.max(), lean.max(), self._roundoff()), LOGARITHMS
             )
             self.packed = True
         self.affine.set_moves(self._moves() if bounded else None)
@@ -332,7 +342,7 @@ class DivergenceSweep:
         rise, outward = offset - old_offset, 1.0 + self._roundoff()
         length = outward * np.sqrt(np.square((slope - old_slope) * self.about.unit).sum(axis=1))
         moves = np.vstack([rise, length, _max_of_others(-rise), _max_of_others(length)])
-        moves[::2] += self._roundoff() * np.abs(moves[::2])
+        moves[::2] += self._roundoff() * np.abs(moves[::2])  # rounded up
         return moves if np.isfinite(moves).all() else None
 
     def moved(self):
@@ -367,7 +377,7 @@ class DivergenceSweep:
     def _decide(self, rows, lam, least, tolerance):
         w = self.weights_of(rows)
         with np.errstate(invalid="ignore"):  # of infinities
-            near = ~(np.abs(w * least - lam) > 2.0 * w * tolerance + EPS * lam)
+            near = ~(np.abs(w * least - lam) > 2.0 * w * tolerance + 4.0 * LOGARITHMS * lam)
         least[near] = self._exact(rows[near])
         return least
 
@@ -388,7 +398,7 @@ class DivergenceSweep:
                 return
             rest, new = rows[after:], self.table(x[after:], rows[after:], self.k - 1)[:, 0]
             tolerance[after:] = np.maximum(tolerance[after:], self.tolerance(rest))
-            slack = 4.0 * tolerance[after:]
+            slack = 4.0 * (tolerance[after:] + LOGARITHMS * np.fmin(new, least[after:]))
             with np.errstate(invalid="ignore"):
                 closer = new < least[after:] - slack
                 close = np.flatnonzero(~(np.abs(new - least[after:]) > slack))
@@ -408,7 +418,8 @@ class DivergenceSweep:
         """Delayed creation: the row with the largest w D opens a cluster, if that exceeds lam."""
         rows = self.beyond
         w = np.broadcast_to(self.weights_of(rows), rows.shape)
-        upper, error = w * self.affine.upper_bounds[rows], w * self.tolerance(rows)
+        upper = w * self.affine.upper_bounds[rows]
+        error = w * self.tolerance(rows) + LOGARITHMS * upper
         if not len(rows):
             return
         if np.isfinite(upper).all():

@@ -69,7 +69,8 @@ cdef struct Affine:
     const double* offsets       # b_k
     const unsigned char* walls  # k x d: 1 where only x = 0, 2 where only x = 1 is at a finite divergence; or NULL
     const unsigned char* walled     # k: whether there are any
-    double roundoff
+    double roundoff             # of sums, relative to their largest terms,
+    double logarithms           # and of exact divergences, relative to them
     double largest_offset
     double steep                # ||g_k||, at most
     double lean                 # of what an offset is the difference, at most, but for the offset itself
@@ -89,7 +90,7 @@ cdef inline double reach_of(const Affine* a, Py_ssize_t i) noexcept nogil:
 
 
 cdef inline double tolerance(const Affine* a, double reach, double size) noexcept nogil:
-    """How far base + score, and the exact divergence too, may be from the true one.
+    """How far base + score, and the exact divergence but for its logarithms, may be from the true one.
 
     A summand of a divergence is the difference of numbers whose square is no larger than size times the divergence.
     """
@@ -132,7 +133,7 @@ cdef void compare(Affine* a, const Py_ssize_t* points, Py_ssize_t size, double* 
     cdef double[LANES] least
     cdef double[LANES] second
     cdef int[16] nearest    # the kernel wants 64 bytes
-    cdef double reach, error, distance
+    cdef double reach, error, nearer, other
     cdef Py_ssize_t m, i
     load_tile(a, points, size, tile)
     tile_top2_d(tile, a.rows.d, a.slopes, a.offsets, 0, a.padded, False, least, second, nearest)
@@ -140,25 +141,28 @@ cdef void compare(Affine* a, const Py_ssize_t* points, Py_ssize_t size, double* 
         i = points[m]
         reach = reach_of(a, i)
         error = tolerance(a, reach, a.size[i])
-        # bounds are good to error, and so are exact divergences
+        nearer, other = max(a.base[i] + least[m], 0.0), a.base[i] + second[m]
         if (
-            not (reach < LARGEST_REACH and second[m] - least[m] > 4.0 * error)
+            not (reach < LARGEST_REACH and is_apart(a, nearer, other, 4.0 * error))
             or a.walled != NULL and a.walled[nearest[m]] and is_walled_off(a, i, nearest[m])
         ):
             a.flags[i] = C_UNSURE
             a.upper_bounds[i], a.lower_bounds[i] = HUGE_VAL, 0.0
             continue
-        distance = a.base[i] + least[m]
         a.labels[i] = nearest[m]
-        a.upper_bounds[i] = max(distance, 0.0) + error
-        a.lower_bounds[i] = a.base[i] + second[m] - error
+        a.upper_bounds[i], a.lower_bounds[i] = nearer + error, other - error
         if a.limit < HUGE_VAL and not is_within(a, i, a.upper_bounds[i] + error):
             a.flags[i] = C_BEYOND
 
 
+cdef inline bint is_apart(const Affine* a, double nearer, double other, double slack) noexcept nogil:
+    """Whether one divergence is below another one, by more than slack and what logarithms are off."""
+    return (1.0 + 2.0 * a.logarithms) * nearer + slack < (1.0 - 2.0 * a.logarithms) * other
+
+
 cdef inline bint is_within(const Affine* a, Py_ssize_t i, double upper) noexcept nogil:
     """Whether the penalty is above the weighted bound, by more than rounding."""
-    return (1.0 + OUTWARD) * upper * (1.0 if a.rows.weight == NULL else a.rows.weight[i]) < a.limit
+    return (1.0 + 2.0 * a.logarithms) * upper * (1.0 if a.rows.weight == NULL else a.rows.weight[i]) < a.limit
 
 
 cdef void assign_chunk(Affine* a, Py_ssize_t start, Py_ssize_t stop, int thread) noexcept nogil:
@@ -192,7 +196,7 @@ cdef void test_bounds(Affine* a, Py_ssize_t start, Py_ssize_t stop, unsigned cha
         lower = (a.lower_bounds[i] - (a.fall[z] + a.fall_length[z] * a.length[i])) * (1.0 - OUTWARD)
         upper = max(upper, 0.0)
         a.upper_bounds[i], a.lower_bounds[i] = upper, lower
-        failed[i - start] = not upper + slack < lower
+        failed[i - start] = not is_apart(a, upper, lower, slack)
     if a.limit < HUGE_VAL:
         for i in range(start, stop):
             failed[i - start] |= not is_within(a, i, a.upper_bounds[i] + slack)
@@ -201,7 +205,7 @@ cdef void test_bounds(Affine* a, Py_ssize_t start, Py_ssize_t stop, unsigned cha
 cdef bint keeps_label(const Affine* a, Py_ssize_t i) noexcept nogil:
     """Whether no other center is nearer, and the penalty is above."""
     cdef double reach = reach_of(a, i), error = tolerance(a, reach, a.size[i]), upper = a.upper_bounds[i]
-    if not (upper + 2.0 * error < a.lower_bounds[i] and reach < LARGEST_REACH):
+    if not (is_apart(a, upper, a.lower_bounds[i], 2.0 * error) and reach < LARGEST_REACH):
         return False
     return not a.limit < HUGE_VAL or is_within(a, i, upper + error)
 
@@ -253,7 +257,7 @@ cdef class AffineSweep:
         self.arrays = [points, None, None]
         self.largest = [np.max(base), np.max(length), np.max(size)]
 
-    def set_scores(self, slope, offset, walls, double steep, double lean, double roundoff):
+    def set_scores(self, slope, offset, walls, double steep, double lean, double roundoff, double logarithms):
         """Scores offset_k - slope_k . (x - m).
 
         Parameters
@@ -261,7 +265,7 @@ cdef class AffineSweep:
         slope, offset : IN arrays (k, d) and (k,)
         walls : IN array (k, d) uint8, 1 where the divergence is infinite for x > 0 and 2 where it is for x < 1, or None
         steep, lean : bounds on the lengths of slopes, and on what an offset is the difference of
-        roundoff : relative to a sum
+        roundoff, logarithms : shares of the terms of a sum, and of an exact divergence, that rounding may be
         """
         cdef Affine* a = &self.scores
         cdef Py_ssize_t k = slope.shape[0], d = slope.shape[1]
@@ -279,6 +283,7 @@ cdef class AffineSweep:
             wall, walled = walls, np.ascontiguousarray(walls.any(axis=1), dtype=np.uint8)
             a.walls, a.walled = &wall[0, 0], &walled[0]
         a.largest_offset, a.steep, a.lean, a.roundoff = np.max(offset), steep, lean, roundoff
+        a.logarithms = logarithms
         reach = self.largest[0] + a.largest_offset + steep * self.largest[1]
         a.largest_error = tolerance(a, reach, self.largest[2]) if reach < LARGEST_REACH else HUGE_VAL
         self.arrays[1] = (slopes, offsets, walls, None if walls is None else walled)
