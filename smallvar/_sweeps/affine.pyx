@@ -67,8 +67,10 @@ cdef struct Affine:
     Py_ssize_t padded           # their number, filled up to a multiple of PANEL
     const double* slopes        # -g_k in panels
     const double* offsets       # b_k
-    const unsigned char* walls  # k x d: 1 where only x = 0, 2 where only x = 1 is at a finite divergence; or NULL
-    const unsigned char* walled     # k: whether there are any
+    # walls of all centers, those of center k from walls[k] on: columns where only one x is at a finite divergence
+    const Py_ssize_t* walls     # k + 1, or NULL
+    const Py_ssize_t* wall_columns
+    const double* wall_values   # that x
     double roundoff             # of sums, relative to their largest terms,
     double logarithms           # and of exact divergences, relative to them
     double largest_offset
@@ -99,10 +101,9 @@ cdef inline double tolerance(const Affine* a, double reach, double size) noexcep
 
 cdef bint is_walled_off(const Affine* a, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
     """Whether the divergence of a point from center k is infinite."""
-    cdef const unsigned char* walls = a.walls + k * a.rows.d
-    cdef Py_ssize_t j
-    for j in range(a.rows.d):
-        if walls[j] == 1 and value_of(&a.rows, i, j) > 0.0 or walls[j] == 2 and value_of(&a.rows, i, j) < 1.0:
+    cdef Py_ssize_t m
+    for m in range(a.walls[k], a.walls[k + 1]):
+        if value_of(&a.rows, i, a.wall_columns[m]) != a.wall_values[m]:
             return True
     return False
 
@@ -144,7 +145,7 @@ cdef void compare(Affine* a, const Py_ssize_t* points, Py_ssize_t size, double* 
         nearer, other = max(a.base[i] + least[m], 0.0), a.base[i] + second[m]
         if (
             not (reach < LARGEST_REACH and is_apart(a, nearer, other, 4.0 * error))
-            or a.walled != NULL and a.walled[nearest[m]] and is_walled_off(a, i, nearest[m])
+            or a.walls != NULL and is_walled_off(a, i, nearest[m])
         ):
             a.flags[i] = C_UNSURE
             a.upper_bounds[i], a.lower_bounds[i] = HUGE_VAL, 0.0
@@ -263,7 +264,8 @@ cdef class AffineSweep:
         Parameters
         ----------
         slope, offset : IN arrays (k, d) and (k,)
-        walls : IN array (k, d) uint8, 1 where the divergence is infinite for x > 0 and 2 where it is for x < 1, or None
+        walls : IN array (k, d), 1 where the divergence is infinite for x > 0, 2 where it is for x < 1, and 0 elsewhere;
+            None: there are none
         steep, lean : bounds on the lengths of slopes, and on what an offset is the difference of
         roundoff, logarithms : shares of the terms of a sum, and of an exact divergence, that rounding may be
         """
@@ -271,22 +273,25 @@ cdef class AffineSweep:
         cdef Py_ssize_t k = slope.shape[0], d = slope.shape[1]
         cdef double[:, :, ::1] slopes
         cdef double[::1] offsets
-        cdef const unsigned char[:, ::1] wall
-        cdef const unsigned char[::1] walled
+        cdef Py_ssize_t[::1] begin, columns
+        cdef double[::1] values
         a.padded = (k + PANEL - 1) // PANEL * PANEL
         table, numbers = np.zeros((a.padded, d)), np.full(a.padded, np.inf)
         table[:k], numbers[:k] = -slope, offset
         slopes = np.ascontiguousarray(table.reshape(a.padded // PANEL, PANEL, d).transpose(0, 2, 1))
         offsets = numbers
-        a.slopes, a.offsets, a.walls, a.walled = &slopes[0, 0, 0], &offsets[0], NULL, NULL
+        a.slopes, a.offsets, a.walls = &slopes[0, 0, 0], &offsets[0], NULL
+        self.arrays[1] = [slopes, offsets]
         if walls is not None:
-            wall, walled = walls, np.ascontiguousarray(walls.any(axis=1), dtype=np.uint8)
-            a.walls, a.walled = &wall[0, 0], &walled[0]
+            center, column = np.nonzero(walls)
+            begin, columns = np.searchsorted(center, np.arange(k + 1)), np.ascontiguousarray(column)
+            values = np.where(walls[center, column] == 1, 0.0, 1.0)
+            a.walls, a.wall_columns, a.wall_values = &begin[0], &columns[0], &values[0]
+            self.arrays[1] += [begin, columns, values]
         a.largest_offset, a.steep, a.lean, a.roundoff = np.max(offset), steep, lean, roundoff
         a.logarithms = logarithms
         reach = self.largest[0] + a.largest_offset + steep * self.largest[1]
         a.largest_error = tolerance(a, reach, self.largest[2]) if reach < LARGEST_REACH else HUGE_VAL
-        self.arrays[1] = (slopes, offsets, walls, None if walls is None else walled)
         self.set_moves(None)
 
     def set_moves(self, const double[:, ::1] moves):
