@@ -178,6 +178,8 @@ MODULES = (
     "fast_centers",
     "nearest",
     "new_centers",
+    "affine",
+    "divergences",
     "dpmeans",
     "collapsed",
     "noise",

@@ -97,8 +97,8 @@ LAYERS = {
     ),
     "_centers": (
         *("center_estimator", "starts", "dpmeans", "coreset", "minibatch", "noise", "robust"),
-        *("divergence", "bregman", "spherical", "gaussians", "gaussian_path"),
-        *("mahalanobis", "hdp_choice", "hdp"),
+        *("divergence", "divergence_path", "bregman", "spherical", "gaussians"),
+        *("gaussian_path", "mahalanobis", "hdp_choice", "hdp"),
     ),
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),

@@ -590,18 +590,18 @@ def test_a_fit_under_a_limit_of_one_starts_no_thread(tmp_path):
 @pytest.mark.parametrize(("allowed", "wanted"), [(1, 2), (2, 2), (2, 1)])
 def test_blas_is_given_no_more_threads(monkeypatch, eight_cores, allowed, wanted):
     """Who limits BLAS, as joblib does within its workers, means it."""
-    X, seen, table = (
+    X, seen, scores = (
         np.abs(blobs(np.random.default_rng(0), 200, 3, 4)) + 0.1,
         set(),
-        divergence_module.DivergenceSweep.table,
+        divergence_module.DivergenceSweep.scores_of,
     )
 
     def watched(self, *args):
         libraries = threadpoolctl.threadpool_info()
         seen.update(one["num_threads"] for one in libraries if one["user_api"] == "blas")
-        return table(self, *args)
+        return scores(self, *args)
 
-    monkeypatch.setattr(divergence_module.DivergenceSweep, "table", watched)
+    monkeypatch.setattr(divergence_module.DivergenceSweep, "scores_of", watched)
     with threadpoolctl.threadpool_limits(allowed, user_api="blas"):
         model = BregmanDPMeans(lam=1.0, divergence="kl", n_threads=wanted).fit(X)
         model.predict(X)

@@ -10,13 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._centers.divergence import (
     DIVERGENCES,
     DivergenceSweep,
-    Family,
     Masses,
     Reference,
     blocks,
     farthest_first,
+    nearest_centers,
     sweep_at,
 )
+from smallvar._centers.divergence_path import Family
 from smallvar._centers.dpmeans import WEIGHTS, DPMeans
 from smallvar._centers.starts import Start, run_starts
 from smallvar._core.config import at_most_blas_threads
@@ -98,7 +99,7 @@ default="squared_euclidean"
     random_state : int, RandomState instance or None, default=None
         Generator of the random orders, and of the first clusters of a merge path.
     n_threads : int, default=None
-        Threads (of BLAS, but for "squared_euclidean"); None means all that this process may use.
+        Threads, also of BLAS but for "squared_euclidean"; None means all that this process may use.
         The labels do not depend on it.
     verbose : int, default=0
         Print a line a sweep.
@@ -292,7 +293,7 @@ default="squared_euclidean"
             if order is not None:
                 rows = order if active is None else order[weight[order] > 0]
             w = weight if weight is None or rows is None else weight[rows]
-            sweep = DivergenceSweep(rule, X, w, rows, about)
+            sweep = DivergenceSweep(rule, X, w, rows, about, n_threads)
             given = point.centers is not None
             return Start(point, sweep, point.centers if given else mass.mean[None], not given, rows)
 
@@ -306,7 +307,7 @@ default="squared_euclidean"
         if active is not None:
             # idle rows, of weight zero, are not visited: they get the label that predict gives
             idle = np.flatnonzero(weight == 0)
-            self.labels_[idle] = sweep_at(rule, X[idle], None, None, best.centers).labels
+            self.labels_[idle] = nearest_centers(rule, X[idle], best.centers, n_threads)
         return best
 
     def _centers(self, rule, d):
@@ -335,8 +336,9 @@ default="squared_euclidean"
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         centers = self._centers(rule, X.shape[1])
-        with at_most_blas_threads(self._threads()):
-            return sweep_at(rule, X, None, None, centers).labels
+        n_threads = self._threads()
+        with at_most_blas_threads(n_threads):
+            return nearest_centers(rule, X, centers, n_threads)
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Divergence of each row from each center.
@@ -404,8 +406,9 @@ default="squared_euclidean"
         centers = self._centers(rule, X.shape[1])
         rows = None if weight is None else np.flatnonzero(weight)
         w = None if weight is None else weight[rows]
-        with at_most_blas_threads(self._threads()):
-            sweep = sweep_at(rule, X, w, rows, centers)
+        n_threads = self._threads()
+        with at_most_blas_threads(n_threads):
+            sweep = sweep_at(rule, X, w, rows, centers, n_threads)
             return -(sweep.squared_error() + self.lam_ * len(centers))
 
     def __sklearn_tags__(self):

@@ -1,22 +1,32 @@
 """Bregman divergences and the sweeps of DP-means by them."""
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import digamma, gammaln
 
-from smallvar._selection.descent import Descent
 from smallvar._selection.penalty import among, farthest_by
+from smallvar._sweeps.affine import UNSURE, AffineSweep
 from smallvar._sweeps.collapsed import MEAN_ROUNDING
-from smallvar._sweeps.sums import SMALLEST_POSITIVE, Layout, Sums, cluster_range, exact_total
+from smallvar._sweeps.divergences import (
+    ITAKURA_SAITO,
+    KULLBACK_LEIBLER,
+    LOGISTIC,
+    divergences,
+    summands,
+    within_members,
+)
+from smallvar._sweeps.sums import Layout, Sums, exact_total
 
 BLOCK = 1 << 18  # numbers in a temporary table
 ROWS = 4096  # rows of a block at most
+FEW = 1 << 14  # numbers of which exact divergences take less time than a sweep is made in
 EPS = float(np.finfo(float).eps)
+# of a divergence, which is at least a tenth of what logarithms, of at most 745, are multiplied by
+# where there are two of them: their rounding
+LOGARITHMS = 8000 * EPS
 SMALLEST_QUOTIENT = 1e-300  # absolute: of smaller ones float64 loses digits, two logarithms do not
 # absolute: the reference of "logistic" is no nearer to 0 and 1, since logarithms of it are taken
 BORDER = 1e-6
-# the gamma law: mean divergences that a shape is fitted to, and the least shape; absolute
-SMALLEST_MEAN, LARGEST_MEAN, SMALLEST_SHAPE = 1e-12, 1e5, 1e-6
+# of the way from the border to the reference: where scores have a component that is on the border
+OFF_BORDER = 2.0**-20
 
 
 def blocks(n, width):
@@ -25,53 +35,57 @@ def blocks(n, width):
     return (slice(start, min(n, start + step)) for start in range(0, n, step))
 
 
-def _log_ratio(x, mu, delta):
-    """log(x / mu) for delta = x - mu; to full precision where they are near each other."""
-    # a mean that is off by its last bit is then off by the square of that in the divergence
-    near = np.abs(delta) <= 0.5 * mu
-    return np.where(near, np.log1p(delta / mu), np.log(x) - np.log(mu))
-
-
-def _log_quotient(a, b):
-    """log(a / b) of positive numbers, even where their quotient is beyond float64."""
-    with np.errstate(over="ignore", divide="ignore"):
-        quotient = a / b
-        within = (quotient > SMALLEST_QUOTIENT) & (quotient < np.inf)
-        return np.where(within, np.log(quotient), np.log(a) - np.log(b))
-
-
-def _relative_entropy(x, mu, delta):
-    """x log(x / mu) - x + mu, with 0 log 0 = 0."""
-    return np.where(x > 0, x * _log_ratio(x, mu, delta) - delta, -delta)
+def _log_quotient(a, b, delta):
+    """log(a / b) of positive numbers, delta = a - b, to full precision, even beyond float64."""
+    quotient = a / b
+    within = (quotient > SMALLEST_QUOTIENT) & (quotient < np.inf)
+    value = np.where(within, np.log(quotient), np.log(a) - np.log(b))
+    return np.where(np.abs(delta) <= 0.5 * b, np.log1p(delta / b), value)
 
 
 class _Divergence:
     """D(x, mu) = F(x) - F(mu) - F'(mu).(x - mu), a sum over columns, on a domain low..high.
 
-    ``terms`` are the summands. About a point m0 inside the domain, D(x, mu) = D(x, m0) - x.g + b
-    with (g, b) from ``tangent``. Where a component of mu is on the border of the domain that holds
-    for the x that are there too; ``walls`` finds the others, whose divergence is infinite. ``size``
-    is what a squared length is for squared distances: means are good to MEAN_ROUNDING of its root.
+    ``kind`` is its number in divergences.pyx, ``tangent`` is F'(mu) - F'(m0) and D(m0, mu), for
+    points inside the domain. Where a component of mu is on the border, the divergence of an x that
+    is not there is infinite: a wall, which ``walls`` finds. ``size`` is what a squared length is
+    for squared distances: means are good to MEAN_ROUNDING of its root. ``has_shape``: the family
+    has a shape, one more parameter.
     """
 
-    low, high, low_is_in = 0.0, np.inf, True
+    low, high, low_is_in, has_shape = 0.0, np.inf, True, False
 
     def inside(self, mean):
         """A point of the domain's inside near the mean."""
         return mean
 
     def walls(self, centers):
-        """Components at 0 and at 1, as float matrices; None where there are none."""
-        return None, None
+        """1 for components at 0 and 2 for those at 1, as uint8; None where there are none."""
+        walls = (centers == 0) + 2 * (centers == self.high).view(np.uint8)
+        return walls if self.low_is_in and walls.any() else None
+
+    def scores(self, centers, walls, m0):
+        """Slopes g, and summands of offsets b, of D(x, mu) = D(x, m0) + b - g . (x - m0).
+
+        At a wall, that is right for the x that are there; for others it is any number above.
+        """
+        inner = centers
+        if walls is not None:
+            zero, one = m0 * OFF_BORDER, 1.0 - (1.0 - m0) * OFF_BORDER
+            inner = np.where(walls == 1, zero, np.where(walls == 2, one, centers))
+        with np.errstate(all="ignore"):  # beyond float64 where centers are far below the data
+            slope, offset = self.tangent(inner, m0)
+            if walls is not None:
+                border = slope * (centers - m0) - summands(self.kind, centers, m0)
+                offset = np.where(walls > 0, border, offset)
+        return slope, offset
 
     def size(self, X, m0):
         return np.full(X.shape[0], float(X.shape[1]))
 
     def between(self, X, centers):
         """D of rows and centers that broadcast together, added in order of the columns."""
-        with np.errstate(all="ignore"):
-            terms = np.maximum(self.terms(X, centers), 0.0)
-        return np.add.accumulate(terms, axis=-1, out=terms)[..., -1]
+        return divergences(self.kind, X, centers)
 
     def check(self, X, name, divergence):
         """Raise where values leave the domain."""
@@ -89,54 +103,36 @@ class _Divergence:
 
 
 class _KullbackLeibler(_Divergence):
-    def terms(self, x, mu):
-        return _relative_entropy(x, mu, x - mu)
+    kind = KULLBACK_LEIBLER
 
     def tangent(self, mu, m0):
-        # a column that is 0 in all data: D(x, mu) = mu there
-        both = (mu > 0) & (m0 > 0)
-        return _log_quotient(np.where(both, mu, 1.0), np.where(both, m0, 1.0)), mu - m0
-
-    def walls(self, centers):
-        zero = centers == 0
-        return (zero.astype(float) if zero.any() else None), None
+        # a column that is 0 in all data: any slope will do
+        delta = mu - m0
+        slope = np.where(m0 > 0, _log_quotient(mu, m0, delta), 0.0)
+        return slope, delta - m0 * slope
 
     def size(self, X, m0):
         return X.sum(axis=1) + m0.sum()
 
 
 class _ItakuraSaito(_Divergence):
-    low_is_in = False
-
-    def terms(self, x, mu):
-        delta = x - mu
-        return delta / mu - _log_ratio(x, mu, delta)
+    kind, low_is_in, has_shape = ITAKURA_SAITO, False, True
 
     def tangent(self, mu, m0):
-        return (mu - m0) / m0 / mu, _log_quotient(mu, m0)
+        delta = mu - m0
+        return delta / m0 / mu, _log_quotient(mu, m0, delta) - delta / mu
 
 
 class _Logistic(_Divergence):
-    high = 1.0
+    kind, high = LOGISTIC, 1.0
 
     def inside(self, mean):
         return np.clip(mean, BORDER, 1.0 - BORDER)
 
-    def terms(self, x, mu):
-        return _relative_entropy(x, mu, x - mu) + _relative_entropy(1.0 - x, 1.0 - mu, mu - x)
-
     def tangent(self, mu, m0):
-        one = np.log(mu / m0, out=np.zeros_like(mu), where=mu > 0)
-        other = np.log((1.0 - mu) / (1.0 - m0), out=np.zeros_like(mu), where=mu < 1)
-        inner = (mu > 0) & (mu < 1)
-        return np.where(inner, one - other, 0.0), np.where(mu < 1, -other, np.log(m0))
-
-    def walls(self, centers):
-        zero, one = centers == 0, centers == 1
-        return (
-            zero.astype(float) if zero.any() else None,
-            one.astype(float) if one.any() else None,
-        )
+        one = _log_quotient(mu, m0, mu - m0)
+        other = _log_quotient(1.0 - mu, 1.0 - m0, m0 - mu)
+        return one - other, -m0 * one - (1.0 - m0) * other
 
 
 DIVERGENCES = {
@@ -156,21 +152,26 @@ class Reference:
         self.m0, self.mass = rule.inside(mean), mass
         n, d = X.shape
         self.apart, self.length, self.size = np.empty(n), np.empty(n), np.empty(n)
-        unit = np.where(self.m0 > 0, self.m0, 1.0)
+        squares = np.zeros(d)
         for rows in blocks(n, d):
             x = X[rows].astype(np.float64, copy=False)
             self.apart[rows] = rule.between(x, self.m0)
-            with np.errstate(over="ignore"):  # infinite: what depends on it is computed exactly
-                self.length[rows] = np.sqrt(np.square(x / unit).sum(axis=1))
             self.size[rows] = rule.size(x, self.m0)
-        self.unit = unit
+            x = x - self.m0
+            squares += np.einsum("ij,ij->j", x, x)
+        # lengths of x - m0, each column in units of its own spread
+        self.unit = np.sqrt(squares / n)
+        self.unit[self.unit == 0] = 1.0
+        for rows in blocks(n, d):
+            x = (X[rows] - self.m0) / self.unit
+            self.length[rows] = np.sqrt(np.einsum("ij,ij->i", x, x))
 
 
 class DivergenceSweep:
     """The sweeps of DP-means for a divergence: a ``Sweep`` of ``starts.py``.
 
-    All divergences of a block of rows are one matrix product, with a bound on its rounding; where
-    they differ by less, ``between`` decides, so that labels depend on no block and no BLAS.
+    Nearest centers are those of the least affine scores, about the Reference; where these differ by
+    no more than rounding, ``between`` decides, so that labels depend neither on chunks nor threads.
 
     ``rows`` are the rows visited, in that order (None: all as given), ``weight`` their weights > 0
     or None, and ``about`` a Reference of all X.
@@ -178,16 +179,21 @@ class DivergenceSweep:
 
     needs_float64 = False  # there are no scores in float32
 
-    def __init__(self, rule, X, weight, rows, about):
+    def __init__(self, rule, X, weight, rows, about, n_threads=1):
         self.rule, self.X, self.weight, self.rows = rule, X, weight, rows
         self.labels = np.zeros(len(X) if rows is None else len(rows), dtype=np.int32)
         self.about = about
         self.apart = about.apart if rows is None else about.apart[rows]
         self.length = about.length if rows is None else about.length[rows]
+        self.size = about.size if rows is None else about.size[rows]
         self.total = exact_total(self.apart if weight is None else weight * self.apart)
-        self.sums = self.summed = None
-        self.least, self.tolerance = np.empty(len(self.labels)), np.empty(len(self.labels))
-        self.n_moved = 0
+        self.sums = self.summed = self.bounded_by = None
+        self.affine = AffineSweep(
+            *(X, weight, rows, self.labels),
+            *(about.m0, self.apart, self.length, self.size, n_threads),
+        )
+        self.lightest = 1.0 if weight is None else float(weight.min())
+        self.n_moved, self.lam, self.limit = 0, np.inf, np.inf
 
     @property
     def k(self):
@@ -200,29 +206,34 @@ class DivergenceSweep:
         self.set_centers(np.array(centers, dtype=np.float64))
 
     def set_centers(self, centers):
-        """Centers, and all that products with them need."""
-        self.centers = centers
-        self.slope, self.offset, self.steep, self.bulk = self._tangents(centers)
-        self.zero, self.one = self.rule.walls(centers)
+        """Other centers: bounds no longer hold."""
+        self.bounded_by = None
+        self._replace(centers)
 
-    def _tangents(self, centers):
-        # beyond float64 where centers are far below the data: see ``table``
+    def _replace(self, centers):
+        """Centers, and their scores."""
+        self.centers = centers = np.ascontiguousarray(centers)
+        self.walls = self.rule.walls(centers)
+        self.scores, self.packed = self.scores_of(centers, self.walls), False
+
+    def scores_of(self, centers, walls):
+        """Slope, offset, steep = ||slope|| and lean of the scores of centers."""
+        slope, offset = self.rule.scores(centers, walls, self.about.m0)
         with np.errstate(over="ignore", invalid="ignore"):
-            slope, offset = self.rule.tangent(centers, self.about.m0)
             steep = np.sqrt(np.square(slope * self.about.unit).sum(axis=1))
-        return slope, offset.sum(axis=1), steep, np.abs(offset).sum(axis=1)
+            # an offset is the difference of numbers of at most D(m0, mu) + m0 |slope|
+            size = self.about.m0 if walls is None else np.where(walls == 2, 1.0, self.about.m0)
+            lean = (np.abs(slope) * size).sum(axis=1)
+        return slope, offset.sum(axis=1), steep, lean
 
     def open_at(self, x):
         """A new center."""
         center = x[None].copy()
         self.centers = np.vstack([self.centers, center])
-        added = self._tangents(center)
-        self.slope = np.vstack([self.slope, added[0]])
-        self.offset, self.steep, self.bulk = (
-            np.append(a, b)
-            for a, b in zip((self.offset, self.steep, self.bulk), added[1:], strict=True)
-        )
-        self.zero, self.one = self.rule.walls(self.centers)
+        added = self.scores_of(center, self.rule.walls(center))
+        self.scores = tuple(np.concatenate(pair) for pair in zip(self.scores, added, strict=True))
+        self.walls = self.rule.walls(self.centers)
+        self.bounded_by, self.packed = None, False
 
     def rows_of(self, block):
         """The rows of a block of the visit, as float64."""
@@ -231,43 +242,55 @@ class DivergenceSweep:
 
     def weights_of(self, block):
         """Their weights."""
-        return 1.0 if self.weight is None else self.weight[block]
+        return np.float64(1.0) if self.weight is None else self.weight[block]
 
     # ---- nearest centers -------------------------------------------------------------------------
 
-    def table(self, x, block, first=0):
-        """D of rows to the centers from ``first`` on, and a bound on its rounding.
+    def _roundoff(self):
+        return (self.X.shape[1] + 16) * EPS
 
-        Where terms leave float64, D is NaN or the bound infinite.
+    def tolerance(self, rows):
+        """How far divergences of these rows of the visit, by scores or exact, may be off.
+
+        But for LOGARITHMS, a share of exact ones.
         """
+        _, offset, steep, lean = self.scores
         with np.errstate(over="ignore", invalid="ignore"):
-            table = x @ self.slope[first:].T
-            np.subtract(self.offset[first:], table, out=table)
-            table += self.apart[block, None]
-        for wall, side in ((self.zero, x), (self.one, None)):
-            if wall is not None:
-                (at,) = np.nonzero(wall[first:].any(axis=1))
-                beyond = (1.0 - x if side is None else side) @ wall[first:][at].T > 0
-                table[:, at] = np.where(beyond, np.inf, table[:, at])
-        with np.errstate(over="ignore", invalid="ignore"):
-            bound = self.apart[block] + self.length[block] * self.steep[first:].max()
-            bound = (x.shape[1] + 16) * EPS * (bound + self.bulk[first:].max())
-        return table, np.where(np.isnan(bound), np.inf, bound)
+            reach = self.apart[rows] + offset.max() + steep.max() * self.length[rows]
+            bound = self._roundoff() * (reach + lean.max() + np.sqrt(self.size[rows] * reach))
+        return np.where(np.isnan(bound), np.inf, bound)
 
-    def nearest(self, x, block):
-        """Label, divergence and its tolerance for the rows of a block."""
-        table, tolerance = self.table(x, block)
+    def table(self, x, rows, first=0):
+        """D of these rows of the visit, x, to the centers from ``first`` on, good to ``tolerance``.
+
+        Where terms leave float64, D is NaN or the tolerance infinite.
+        """
+        slope, offset = self.scores[0][first:], self.scores[1][first:]
+        with np.errstate(over="ignore", invalid="ignore"):
+            table = offset - (x - self.about.m0) @ slope.T
+            table += self.apart[rows, None]
+        walls = None if self.walls is None else self.walls[first:]
+        if walls is not None and walls.any():
+            zero, one = ((walls == side).astype(float) for side in (1, 2))
+            table[x @ zero.T + (1.0 - x) @ one.T > 0] = np.inf
+        return table
+
+    def nearest(self, x, rows):
+        """Label and divergence of these rows of the visit, x: where two are near, exact."""
+        table, tolerance = self.table(x, rows), self.tolerance(rows)
         least = np.fmin.reduce(table, axis=1)
-        candidate = ~(table > (least + 2.0 * tolerance)[:, None])  # NaN is one
+        most = (1.0 + 4.0 * LOGARITHMS) * least + 4.0 * tolerance
+        candidate = ~(table > most[:, None])  # NaN is one
+        # of infinities that walls make all are exact
+        candidate[np.isinf(least) & np.isfinite(tolerance), 1:] = False
         label = candidate.argmax(axis=1)
-        if np.count_nonzero(candidate) > len(x) or np.isnan(least).any():
-            close = np.flatnonzero((candidate.sum(axis=1) > 1) | np.isnan(least))
-            row, center = np.nonzero(candidate[close])
-            value = self.exact_pairs(x, close[row], center)
-            order = np.lexsort((center, value, row))
-            first = order[np.searchsorted(row, np.arange(len(close)))]
-            label[close], least[close] = center[first], value[first]
-        return label, least, tolerance
+        close = np.flatnonzero((candidate.sum(axis=1) > 1) | np.isnan(least))
+        row, center = np.nonzero(candidate[close])
+        value = self.exact_pairs(x, close[row], center)
+        order = np.lexsort((center, value, row))
+        first = order[np.searchsorted(row, np.arange(len(close)))]
+        label[close], least[close] = center[first], value[first]
+        return label, least
 
     def exact_pairs(self, x, row, center):
         """D of pairs of a row and a center."""
@@ -278,15 +301,49 @@ class DivergenceSweep:
 
     def assign(self):
         """All rows join their nearest center."""
-        self.n_moved = 0
-        for block in blocks(len(self.labels), self.k):
-            label, least, tolerance = self.nearest(self.rows_of(block), block)
-            self._put(block, label)
-            self.least[block], self.tolerance[block] = least, tolerance
+        before, everything = self.labels.copy(), slice(0, len(self.labels))
+        self.beyond = self._join_nearest(everything, self.limit, True)
+        self.n_moved = int(np.count_nonzero(self.labels != before))
+        self.bounded_by = self.scores, self.walls
 
-    def _put(self, block, label):
-        self.n_moved += int(np.count_nonzero(label != self.labels[block]))
-        self.labels[block] = label
+    def _join_nearest(self, block, limit, bounded):
+        """Rows of a block join their nearest center; returns those whose w D may exceed ``limit``.
+
+        If ``bounded``, by bounds where there are any: then upper bounds of the divergences are
+        near these only for the rows returned.
+        """
+        if not self.packed:
+            slope, offset, steep, lean = self.scores
+            self.affine.set_scores(
+                *(slope, offset, self.walls, steep.max(), lean.max(), self._roundoff()), LOGARITHMS
+            )
+            self.packed = True
+        self.affine.set_moves(self._moves() if bounded else None)
+        self.affine.assign(block.start, block.stop, limit)
+        flagged = block.start + np.flatnonzero(self.affine.flags[block])
+        unsure = flagged[self.affine.flags[flagged] == UNSURE]
+        for part in blocks(len(unsure), self.k):
+            rows = unsure[part]
+            label, least = self.nearest(self.rows_of(rows), rows)
+            tolerance = self.tolerance(rows)
+            self.labels[rows] = label
+            # where the tolerance is infinite, they are exact
+            self.affine.upper_bounds[rows] = least + np.where(tolerance < np.inf, tolerance, 0.0)
+        return flagged
+
+    def _moves(self):
+        """How scores differ from those of the last sweep, for AffineSweep; None: it made no bounds.
+
+        Bounds hold for scores. Where walls changed, divergences may be infinite that were not.
+        """
+        if self.bounded_by is None or not np.array_equal(self.bounded_by[1], self.walls):
+            return None
+        (slope, offset, *_), (old_slope, old_offset, *_) = self.scores, self.bounded_by[0]
+        rise, outward = offset - old_offset, 1.0 + self._roundoff()
+        length = outward * np.sqrt(np.square((slope - old_slope) * self.about.unit).sum(axis=1))
+        moves = np.vstack([rise, length, _max_of_others(-rise), _max_of_others(length)])
+        moves[::2] += self._roundoff() * np.abs(moves[::2])  # rounded up
+        return moves if np.isfinite(moves).all() else None
 
     def moved(self):
         """Rows that got another label in this sweep."""
@@ -296,77 +353,84 @@ class DivergenceSweep:
 
     def create(self, lam, cap):
         """One sweep of Algorithm 1: nearest centers, opening clusters in the order of visit."""
-        self.n_moved = 0
-        for block in blocks(len(self.labels), self.k):
-            x = self.rows_of(block)
-            label, least, tolerance = self.nearest(x, block)
-            if self.k < cap and lam < np.inf:
-                w = np.broadcast_to(self.weights_of(block), least.shape)
-                self._decide(x, w, lam, label, least, tolerance, np.arange(len(x)))
-                self._open(x, block.start, w, lam, cap, label, least, tolerance)
-            self._put(block, label)
+        before, k, n = self.labels.copy(), self.k, len(self.labels)
+        bounded = self.bounded_by is not None
+        start, size = 0, n if bounded else ROWS
+        while start < n:
+            block, may_open = slice(start, min(n, start + size)), self.k < cap and lam < np.inf
+            rows = self._join_nearest(block, lam if may_open else np.inf, bounded)
+            start, size = block.stop, 2 * size
+            if may_open:
+                rows = rows[self.weights_of(rows) * self._decided(rows, lam) > lam]
+                if len(rows):
+                    start, size, bounded = min(n, rows[0] + ROWS), ROWS, False
+                    self._open(slice(rows[0], start), lam, cap)
+        self.n_moved = int(np.count_nonzero(self.labels != before))
+        self.bounded_by = (self.scores, self.walls) if self.k == k else None
 
-    def _decide(self, x, w, lam, label, least, tolerance, rows):
-        """Exact divergences where the table cannot tell whether w D exceeds lam."""
+    def _decided(self, rows, lam):
+        """D of rows that were just compared with all centers, exact if w D is near lam."""
+        tolerance = self.tolerance(rows)
+        least = self.affine.upper_bounds[rows] - np.where(tolerance < np.inf, tolerance, 0.0)
+        return self._decide(rows, lam, least, tolerance)
+
+    def _decide(self, rows, lam, least, tolerance):
+        w = self.weights_of(rows)
         with np.errstate(invalid="ignore"):  # of infinities
-            close = np.abs(w[rows] * least[rows] - lam) <= w[rows] * tolerance[rows] + EPS * lam
-        rows = rows[close]
-        if len(rows):
-            least[rows] = self.exact_pairs(x, rows, label[rows])
+            near = ~(np.abs(w * least - lam) > 2.0 * w * tolerance + 4.0 * LOGARITHMS * lam)
+        least[near] = self._exact(rows[near])
+        return least
 
-    def _open(self, x, start, w, lam, cap, label, least, tolerance):
+    def _open(self, block, lam, cap):
         """Clusters for the far rows of a block, one after the other."""
-        after = 0
+        self._join_nearest(block, np.inf, False)
+        rows, x, after = np.arange(block.start, block.stop), self.rows_of(block), 0
+        label, w = self.labels[block], np.broadcast_to(self.weights_of(block), len(x))
+        least, tolerance = self._decided(rows, lam), self.tolerance(rows)
         while self.k < cap:
             far = w[after:] * least[after:] > lam
-            first = int(far.argmax()) if len(far) else 0
-            if not len(far) or not far[first]:
+            first = after + int(far.argmax())
+            if not far.any():
                 return
-            i = after + first
-            label[i], least[i] = self.k, 0.0
-            self.open_at(x[i])
-            after = i + 1
+            label[first], least[first], after = self.k, 0.0, first + 1
+            self.open_at(x[first])
             if after == len(x):
                 return
-            new, slack = self.table(x[after:], slice(start + after, start + len(x)), self.k - 1)
-            new, rest = new[:, 0], least[after:]
-            slack2 = 2.0 * np.maximum(slack, tolerance[after:])
+            rest, new = rows[after:], self.table(x[after:], rows[after:], self.k - 1)[:, 0]
+            tolerance[after:] = np.maximum(tolerance[after:], self.tolerance(rest))
+            slack = 4.0 * (tolerance[after:] + LOGARITHMS * np.fmin(new, least[after:]))
             with np.errstate(invalid="ignore"):
-                closer = new < rest - slack2
-                close = np.flatnonzero(~(np.abs(new - rest) > slack2))
-            if len(close):
-                rows = after + close
-                new[close] = self.exact_pairs(x, rows, np.full(len(rows), self.k - 1))
-                rest[close] = self.exact_pairs(x, rows, label[rows])
-                closer[close] = new[close] < rest[close]
-            (rows,) = np.nonzero(closer)
-            rest[rows], tolerance[after:][rows] = new[rows], slack[rows]
-            label[after:][rows] = self.k - 1
-            self._decide(x, w, lam, label, least, tolerance, after + np.union1d(rows, close))
+                closer = new < least[after:] - slack
+                close = np.flatnonzero(~(np.abs(new - least[after:]) > slack))
+            new[close] = self.rule.between(x[after + close], self.centers[-1])
+            least[after + close] = self._exact(rest[close])
+            closer[close] = new[close] < least[after + close]
+            joined = np.flatnonzero(closer)
+            least[after + joined], label[after + joined] = new[joined], self.k - 1
+            changed = after + np.union1d(joined, close)
+            least[changed] = self._decide(rows[changed], lam, least[changed], tolerance[changed])
 
     def seek_farthest(self, lam, seek):
-        """Take lam for ``open_farthest``."""
-        self.lam = lam
+        """Take lam for ``open_farthest``; whether ``assign`` lists the rows that may exceed it."""
+        self.lam, self.limit = lam, lam if seek else np.inf
 
     def open_farthest(self):
         """Delayed creation: the row with the largest w D opens a cluster, if that exceeds lam."""
-        w = np.broadcast_to(self.weights_of(slice(None)), self.least.shape)
-        reach, slack = w * self.least, w * self.tolerance
-        if np.isfinite(reach).all():
-            (near,) = np.nonzero(reach + slack >= (reach - slack).max())
+        rows = self.beyond
+        w = np.broadcast_to(self.weights_of(rows), rows.shape)
+        upper = w * self.affine.upper_bounds[rows]
+        error = w * self.tolerance(rows) + LOGARITHMS * upper
+        if not len(rows):
+            return
+        if np.isfinite(upper).all():
+            near = upper + error >= (upper - 3.0 * error).max()
         else:
-            (near,) = np.nonzero(np.isinf(reach))
-        rows = near if self.rows is None else self.rows[near]
-        value = np.empty(len(near))
-        for part in blocks(len(near), self.X.shape[1]):
-            value[part] = self.rule.between(
-                self.X[rows[part]].astype(float), self.centers[self.labels[near[part]]]
-            )
-        value *= w[near]
+            near = np.isinf(upper)
+        rows, value = rows[near], w[near] * self._exact(rows[near])
         best = int(value.argmax())
         if value[best] > self.lam:
-            self.open_at(self.X[rows[best]].astype(float))
-            self.labels[near[best]] = self.k - 1
+            self.open_at(self.rows_of(rows[best]))
+            self.labels[rows[best]] = self.k - 1
 
     # ---- means -----------------------------------------------------------------------------------
 
@@ -381,7 +445,11 @@ class DivergenceSweep:
             self.sums.add(self.X, label, mass.weight)
         else:
             self.sums.reserve(self.k)
-            self.sums.move(self.X, self.summed, label, mass.weight)
+            rows = np.flatnonzero(self.summed != label)
+            for part in blocks(len(rows), self.X.shape[1]):
+                at = rows[part]
+                w = None if mass.weight is None else mass.weight[at]
+                self.sums.move(self.X[at], self.summed[at], label[at], w)
         self.summed = label.copy()
         self._read()
 
@@ -393,13 +461,9 @@ class DivergenceSweep:
         """Means of the members, empty clusters dropped; returns the weighted sum of divergences."""
         self.add_up()
         kept = self.count > 0
-        # so that the mean of equal values is exact
-        low, high = cluster_range(self.X, self.summed, self.k)
-        centers = np.clip(self.sums.means[: self.k], low, high)
-        # a mean that is not that of members all at the upper bound must not be rounded to it
-        top = self.rule.high
-        centers = np.where((centers == top) & (low < top), np.nextafter(top, 0.0), centers)
-        self._keep(centers, kept)
+        # the mean of equal values is exact, and rounding puts none on the border
+        means, share = self.sums.means[: self.k], self.lightest / np.where(kept, self.mass, 1.0)
+        self._keep(within_members(means, self.X, self.summed, share, self.rule.high), kept)
         # sum_i w_i D(x_i, m0) = sum_i w_i D(x_i, mean) + sum_c s_c D(mean_c, m0)
         return self.total - exact_total(self.mass * self.rule.between(self.centers, self.about.m0))
 
@@ -408,7 +472,8 @@ class DivergenceSweep:
             self._renumber(np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32))
             self.sums.keep(np.flatnonzero(kept))
             self.mass, self.count, centers = self.mass[kept], self.count[kept], centers[kept]
-        self.set_centers(centers)
+            self.bounded_by = None
+        self._replace(centers)
 
     def _renumber(self, number):
         """Each cluster gets this number; rows that are in none stay there."""
@@ -422,13 +487,17 @@ class DivergenceSweep:
         self._keep(self.centers, kept)
         return not kept.all()
 
+    def _exact(self, rows):
+        """D of these rows of the visit from their centers."""
+        out = np.empty(len(rows))
+        for part in blocks(len(rows), self.X.shape[1]):
+            own = self.centers[self.labels[rows[part]]]
+            out[part] = self.rule.between(self.rows_of(rows[part]), own)
+        return out
+
     def assigned_distances(self):
         """Divergence of each row from its own center."""
-        out = np.empty(len(self.labels))
-        for block in blocks(len(out), self.X.shape[1]):
-            own = self.centers[self.labels[block]]
-            out[block] = self.rule.between(self.rows_of(block), own)
-        return out
+        return self._exact(np.arange(len(self.labels)))
 
     def squared_error(self):
         """Weighted sum of divergences from the own centers, row by row, rounded once."""
@@ -451,7 +520,7 @@ class DivergenceSweep:
             changes = state.run(slice(start, stop))
             step = max(16, step // 2) if changes > 4 else 2 * step
             start = stop
-        self.n_moved = state.n_moved
+        self.n_moved, self.bounded_by = state.n_moved, None
         opened = len(state.mass) - self.k
         if opened:
             self.set_centers(state.mean)
@@ -550,117 +619,6 @@ class _Collapsed:
                 self.mean[c] = self._clip(mean)
 
 
-class _DivergenceMergeSweep(DivergenceSweep):
-    """The sweep of a merge path for a divergence, with the methods of ``MergeSweep``."""
-
-    remap = None
-
-    @property
-    def weights(self):
-        """Weights of the clusters."""
-        return self.mass
-
-    def seed(self, rows):
-        """Centers near these rows, moved a little toward the mean: no component is on a border."""
-        seeds = np.asarray(self.X[rows], dtype=np.float64)
-        self.set_centers(np.vstack([self.centers, seeds + 0.05 * (self.about.m0 - seeds)]))
-        self.assign()
-
-    def start(self, centers):
-        """Begin at these centers."""
-        super().start(centers + 0.05 * (self.about.m0 - centers) if len(centers) == 1 else centers)
-
-    def _keep(self, centers, kept):
-        self.remap = np.where(kept, np.cumsum(kept) - 1, -1)
-        super()._keep(centers, kept)
-
-    def merge(self, count):
-        """Merge the cheapest pair, ``count`` times over; pairs as numbered before, and costs.
-
-        A merger costs w_a D(mu_a, m) + w_b D(mu_b, m), m the joint mean: the information lost.
-        """
-        k = self.k
-        mean, mass, target = self.centers.copy(), self.mass.copy(), np.arange(k)
-        table = np.full((k, k), np.inf)
-        for a in range(k - 1):
-            table[a, a + 1 :] = self._lost(mean, mass, a, slice(a + 1, k))
-        pairs, costs = np.empty((count, 2), dtype=np.intp), np.empty(count)
-        for m in range(count):
-            a, b = np.unravel_index(table.argmin(), table.shape)
-            pairs[m], costs[m] = (a, b), table[a, b]
-            self.sums.unite(a, b)
-            mean[a], mass[a] = self.sums.center(a)
-            target[target == b] = a
-            table[b], table[:, b] = np.inf, np.inf
-            kept = np.flatnonzero(target == np.arange(k))
-            lost = self._lost(mean, mass, a, kept)
-            table[a, kept[kept > a]] = lost[kept > a]
-            table[kept[kept < a], a] = lost[kept < a]
-        kept = np.flatnonzero(target == np.arange(k))
-        number = np.cumsum(target == np.arange(k)) - 1
-        self._renumber(number[target].astype(np.int32))
-        self.sums.keep(kept)
-        self.set_centers(mean[kept])
-        self.move_centers()
-        return pairs, costs
-
-    def _lost(self, mean, mass, a, others):
-        w = mass[others, None]
-        joint = mean[a] + w / (mass[a] + w) * (mean[others] - mean[a])
-        # 0 only if both are, or the divergence would be infinite
-        joint[(joint == 0.0) & (mean[a] != mean[others])] = SMALLEST_POSITIVE
-        between = self.rule.between
-        return mass[a] * between(mean[a], joint) + mass[others] * between(mean[others], joint)
-
-
-class _FamilyCriterion:
-    """The criterion of a merge path for a divergence: the exact likelihood of its family.
-
-    V = (u / n) 2 sum_i w_i D(x_i, mu_{z_i}) - 2 u sum_k p_k log p_k + 2 log(u) (K (d + 1) - 1),
-
-    n the sum of weights, u the number of rows, terms that do not depend on the clusters left out;
-    for "itakura_saito" the shape of the gamma law is one more parameter, fitted. Equal rows count
-    each on their own, since bits and counts repeat; all weights times a constant are the same.
-    """
-
-    def __init__(self, rule, X, weight):
-        self.gamma, self.d = isinstance(rule, _ItakuraSaito), X.shape[1]
-        self.n = float(len(X) if weight is None else weight.sum())
-        self.distinct, self.cap = len(X), len(X) // 3
-        self.tie = 2.0 * np.log(self.distinct)
-
-    def __call__(self, sweep):
-        n, d, u, K = self.n, self.d, self.distinct, sweep.k
-        p = sweep.weights / n
-        error = sweep.squared_error()
-        loss = error / n
-        if self.gamma:
-            # -log f = a D + a - a log a + log Gamma(a) + log x; the mean of D is log a - psi(a)
-            mean = min(max(loss / d, SMALLEST_MEAN), LARGEST_MEAN)
-            low, high = SMALLEST_SHAPE, 1.0 / mean + 1.0
-            a = brentq(lambda a: np.log(a) - digamma(a) - mean, low, high)
-            loss = a * loss + d * (a - a * np.log(a) + gammaln(a))
-        V = u * 2.0 * (loss - float(p @ np.log(p)))
-        return V + 2.0 * np.log(u) * (K * (d + 1) - 1 + self.gamma), None, error
-
-
-class Family:
-    """What a merge path needs to know of a divergence."""
-
-    def __init__(self, rule):
-        self.rule = rule
-
-    def __call__(self, X, weight, n_threads, unit):
-        mass = Masses(X, weight, n_threads)
-        about = Reference(self.rule, X, mass.mean, mass)
-        sweep = _DivergenceMergeSweep(self.rule, X, weight, None, about)
-        return _FamilyCriterion(self.rule, X, weight), Descent(X, weight, sweep)
-
-    def labels(self, X, centers):
-        """Labels of the nearest centers."""
-        return sweep_at(self.rule, X, None, None, centers).labels
-
-
 class Masses:
     """The layout of the sums of X, to 50 bits of every value, its weights and its mean."""
 
@@ -690,10 +648,28 @@ def farthest_first(rule, X, rows, mean, n_clusters):
     return farthest_by(among(apart(mean), to_row), n_clusters, 0.0) or 1.0
 
 
-def sweep_at(rule, X, weight, rows, centers):
+def sweep_at(rule, X, weight, rows, centers, n_threads=1):
     """A sweep over these rows whose labels are the nearest of the centers."""
     about = Reference(rule, X, centers.mean(axis=0))
-    sweep = DivergenceSweep(rule, X, weight, rows, about)
+    sweep = DivergenceSweep(rule, X, weight, rows, about, n_threads)
     sweep.set_centers(centers)
     sweep.assign()
     return sweep
+
+
+def nearest_centers(rule, X, centers, n_threads=1):
+    """Labels of the nearest centers."""
+    if X.shape[0] * centers.size <= FEW:
+        x = X[:, None].astype(np.float64, copy=False)
+        return rule.between(x, centers).argmin(axis=1).astype(np.int32)
+    return sweep_at(rule, X, None, None, centers, n_threads).labels
+
+
+def _max_of_others(values):
+    """The largest of all other values, for each; 0 where there is none."""
+    if len(values) == 1:
+        return np.zeros(1)
+    first = values.argmax()
+    out = np.full(len(values), values[first])
+    out[first] = np.delete(values, first).max()
+    return out

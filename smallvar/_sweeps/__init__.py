@@ -12,6 +12,7 @@ kernels, simd.h, _tile.h             inner loops: bounds, distances of tiles of 
 dense, sparse                        distances of dense and of sparse rows, approximate and exact
 nearest, fast_centers, new_centers   the sweep over nearest centers, by bounds on distances
 exact                                all distances to all centers, for transform and for few rows
+divergences, affine                  Bregman divergences, and the sweep over nearest centers by them
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
 gaussians                            sweeps over clusters with covariances, moments, mergers
