@@ -25,3 +25,24 @@ class Merge(Fit):
     def make(self, case):
         n, d, k = CASES[case]
         return *blobs(n, d, k), DPMeans(lam=n * d / k / 10, algorithm="merge", random_state=0)
+
+
+class SmallAuto(Fit):
+    """The data choose, where there are few of them: the time is that of many short steps."""
+
+    param_names = ["case"]
+    params = [["50 x 2", "178 x 13", "1000 x 2"]]
+
+    def make(self, case):
+        n, d = map(int, case.split(" x "))
+        return *blobs(n, d, 4), DPMeans(random_state=0)
+
+
+class Lattice(Fit):
+    """Hundreds of clusters in two columns."""
+
+    params = [[400]]
+
+    def make(self, k):
+        X, truth = blobs(20_000, 2, k)
+        return X, truth, DPMeans(random_state=0)

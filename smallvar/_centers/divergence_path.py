@@ -32,6 +32,18 @@ class _DivergenceMergeSweep(DivergenceSweep):
         """Begin at these centers."""
         super().start(centers + 0.05 * (self.about.m0 - centers) if len(centers) == 1 else centers)
 
+    def settle(self, most):
+        """Sweeps until no row moves or clusters are dropped; see ``MergeSweep``."""
+        for n_sweeps in range(1, most + 1):
+            before, centers = self.k, self.centers
+            self.assign()
+            if self.moved() == 0:
+                return n_sweeps, None
+            self.move_centers()
+            if self.k < before:
+                return n_sweeps, centers
+        return most, None
+
     def _keep(self, centers, kept):
         self.remap = np.where(kept, np.cumsum(kept) - 1, -1)
         super()._keep(centers, kept)

@@ -4,12 +4,17 @@ import functools
 import os
 import sys
 import threading
+from contextlib import nullcontext
 
 import joblib
 from threadpoolctl import ThreadpoolController
 
 from smallvar._sweeps.parallel import MOST_THREADS, is_forked, max_threads, openmp_version
 from smallvar._version import __version__
+
+# OpenBLAS shares out products of two matrices of more than 2^18 multiply-adds, and of a matrix
+# and a vector of more than 9,216: half as many are left to it, and of these a 16th
+SERIAL_PRODUCT, MATRIX_TO_VECTOR = 1 << 17, 16
 
 
 def _after_fork():
@@ -65,9 +70,14 @@ class _OneThread:
 _one_thread = _OneThread()
 
 
-def one_blas_thread():
-    """Context in which BLAS uses one thread: for matrices so small that more would only wait."""
-    return _one_thread
+def one_blas_thread(n=None, d=None):
+    """Context in which BLAS uses one thread: for matrices so small that more would only wait.
+
+    n x d is the shape of the largest matrix, of which there are products d x d; None: not known.
+    Where BLAS takes one thread by itself, libraries are not looked for, which takes .1 s once.
+    """
+    small = n is not None and max(n, d) * d * max(d, MATRIX_TO_VECTOR) <= SERIAL_PRODUCT
+    return nullcontext() if small else _one_thread
 
 
 def at_most_blas_threads(n_threads):

@@ -93,8 +93,9 @@ def count_different(X):
     """
     n, d = X.shape
     some = np.asarray(X[:: -(-n // FEW_ROWS)], dtype=np.float64)
-    low, high = np.quantile(some, [0.05, 0.95], axis=0)
-    spread = np.where(high > low, high - low, some.max(axis=0) - some.min(axis=0))
+    ascending = np.sort(some, axis=0)
+    low, high = _quantile(ascending, 0.05), _quantile(ascending, 0.95)
+    spread = np.where(high > low, high - low, ascending[-1] - ascending[0])
     for j in np.flatnonzero(spread == 0.0):
         spread[j] = float(X[:, j].max()) - float(X[:, j].min()) or 1.0
     same = SAME * spread
@@ -112,6 +113,14 @@ def count_different(X):
             first, second = X[order[i]], X[order[i + step]]
             repeated[i + step] |= (np.abs(second - first) <= same).all(axis=1)
     return n - int(repeated.sum())
+
+
+def _quantile(ascending, share):
+    """The quantile of sorted columns, between two rows: that of numpy, which takes much longer."""
+    place = share * (len(ascending) - 1)
+    i = int(place)
+    between, low, high = place - i, ascending[i], ascending[min(i + 1, len(ascending) - 1)]
+    return high - (high - low) * (1.0 - between) if between >= 0.5 else low + (high - low) * between
 
 
 @dataclass
@@ -240,12 +249,15 @@ def filled_values(X, weight):
         if len(values.value) < 3:  # one filled in, and two others
             continue
         share = values.mass / values.mass.sum()
+        frequent = (share >= FILLED[0]) & (share <= FILLED[1])
+        if not frequent.any():
+            continue
         total, unit = np.cumsum(share), values.value[-1] - values.value[0]
         deviation = unit * ((rows[:, j] - values.value[0]) / unit).std()
         center = np.average(rows[:, j], weights=weight_of_rows)
         median = values.value[np.searchsorted(total, 0.5)]
         distance = np.minimum(abs(values.value - center), abs(values.value - median))
-        central = (distance <= CENTRAL * deviation) & (share >= FILLED[0]) & (share <= FILLED[1])
+        central = frequent & (distance <= CENTRAL * deviation)
         if not central.any():
             continue
         i = np.where(central, share, 0.0).argmax()

@@ -5,13 +5,18 @@ import numpy as np
 from smallvar._core.fit_loop import CANCELLATION
 from smallvar._selection.columns import count_different, recorded
 from smallvar._sweeps.merge import MergeSweep
-from smallvar._sweeps.residual_density import fit_residual_density, own_covariance_distances
+from smallvar._sweeps.residual_density import (
+    SmallCriterion,
+    fit_residual_density,
+    own_covariance_distances,
+)
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0  # of a center's coordinate, and of a cluster beside
 ZERO_VARIANCE = 1e-9  # of the largest eigenvalue, or of a determinant: less is rounding
 BLOCK = 4096
 MARGIN = 0.3  # of a transformed column, in distinct rows
+SMALL = 1 << 17  # products of a covariance of all rows: up to here numpy takes longer to be called
 
 
 class Criterion:
@@ -57,7 +62,31 @@ class Criterion:
                 self.basis = np.linalg.eigh(S)[1][:, self.d - self.rank :]
         self.price_of_cluster = np.log(self.distinct) * (PER_COLUMN * self.rank + PER_CLUSTER)
         self.relabeled, self.n_threads = Relabeled(X, weight, frame, n_threads), n_threads
-        self.constant = 0.0
+        self.constant, self.small = 0.0, self._made_small()
+
+    def _made_small(self):
+        """The same in one call, where rows and columns are few; None where they are not."""
+        if self.rank < self.d or self.X.shape[0] * self.d**2 > SMALL:
+            return None
+        volume, prices = np.inf, (PRICE, PER_COLUMN)
+        if self.varying.all():
+            volume = float(np.log(self.frame.spread + np.sqrt(12 * self.floor)).sum())
+        return SmallCriterion(
+            self.X,
+            self.weight,
+            self.floor,
+            self.n,
+            self.distinct,
+            self.price_of_cluster,
+            volume,
+            self.frame.scale,
+            prices,
+            ZERO_VARIANCE,
+        )
+
+    def _by_small(self, sweep):
+        V, error, q, e, U = self.small(sweep.labels, sweep.centers, sweep.weights)
+        return V + self.constant, U.T / np.sqrt(e) if q else None, error
 
     def _scatter(self, sweep):
         """Sum of w r r', r the residuals of the sweep, or from the origin."""
@@ -86,6 +115,8 @@ class Criterion:
 
     def __call__(self, sweep):
         """V, the matrix that makes the clusters round (None if they are), the squared error."""
+        if self.small is not None:
+            return self._by_small(sweep)
         K, n, d, u = sweep.k, self.n, self.rank, self.distinct
         mass, unit = sweep.weights, np.log(u)
         base = -2.0 * u / n * float(mass @ np.log(mass / n))

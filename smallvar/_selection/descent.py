@@ -1,5 +1,7 @@
 """The way down from many clusters to one: mergers of the cheapest pair, and sweeps between."""
 
+import math
+
 import numpy as np
 from scipy.spatial.distance import cdist
 
@@ -12,8 +14,8 @@ from smallvar._sweeps.merge import MergeSweep
 class Descent:
     """Rows, clusters on them, and the way down to a single one.
 
-    ``ids`` are the clusters as they stood at the top, ``tree`` the mergers since: rows (id, id,
-    height, clusters of the top in it), as in scipy's linkages.
+    ``mergers`` are those since the top of the tree: pairs of clusters, the second of which goes
+    into the first, in the numbers before them, and what they cost.
     """
 
     def __init__(self, X, weight, sweep, frame=None):
@@ -50,23 +52,34 @@ class Descent:
 
     def begin(self):
         """Where the clusters are now is the top of the tree."""
-        self.ids, self.tree, self.height = np.arange(self.sweep.k), [], 0.0
-        self.leaves = np.ones(self.sweep.k)
+        self.top, self.mergers = self.sweep.k, []
+
+    @property
+    def tree(self):
+        """The mergers since the top: rows (id, id, height, clusters of the top in it).
+
+        As in scipy's linkages; heights never fall.
+        """
+        ids, leaves, height, rows = list(range(self.top)), [1.0] * self.top, 0.0, []
+        for pairs, costs in self.mergers:
+            gone = set()
+            for (a, b), cost in zip(pairs.tolist(), costs.tolist(), strict=True):
+                height = max(height, math.sqrt(2.0 * cost))
+                first, second = sorted((ids[a], ids[b]))
+                leaves.append(leaves[first] + leaves[second])
+                rows.append((first, second, height, leaves[-1]))
+                ids[a] = len(leaves) - 1
+                gone.add(b)
+            ids = [i for k, i in enumerate(ids) if k not in gone]
+        return np.array(rows, dtype=np.float64).reshape(-1, 4)
 
     def settle(self, most):
         """Sweeps until no row moves, ``most`` at the most."""
-        sweep = self.sweep
-        for _ in range(most):
-            before, centers = sweep.k, sweep.centers
-            sweep.assign()
-            moved = sweep.moved()
-            if sweep.needs_float64:
-                sweep.use_float64()
-            if moved == 0:
-                break
-            sweep.move_centers()
-            if sweep.k < before:
-                self._drop(sweep.remap[:before], centers)
+        while most > 0:
+            swept, centers = self.sweep.settle(most)
+            if centers is not None:
+                self._drop(self.sweep.remap[: len(centers)], centers)
+            most = most - swept if centers is not None else 0
 
     def grow(self, centers, number):
         """Clusters of these centers and of rows far from them, ``number`` in all, at a fixed point.
@@ -91,27 +104,13 @@ class Descent:
 
     def _drop(self, remap, centers):
         """Clusters that lost their last row: in the tree they are merged with the nearest one."""
-        kept = np.flatnonzero(remap >= 0)
-        for k in np.flatnonzero(remap < 0):
-            nearest = kept[cdist(centers[k : k + 1], centers[kept])[0].argmin()]
-            self._join(nearest, k, 0.0)
-        self.ids = self.ids[kept]
-
-    def _join(self, a, b, cost):
-        """Note in the tree that b went into a; heights never fall."""
-        self.height = max(self.height, np.sqrt(2.0 * cost))
-        first, second = sorted((self.ids[a], self.ids[b]))
-        size = self.leaves[first] + self.leaves[second]
-        self.tree.append((first, second, self.height, size))
-        self.ids[a] = len(self.leaves)
-        self.leaves = np.append(self.leaves, size)
+        kept, gone = np.flatnonzero(remap >= 0), np.flatnonzero(remap < 0)
+        nearest = kept[cdist(centers[gone], centers[kept]).argmin(axis=1)]
+        self.mergers.append((np.column_stack([nearest, gone]), np.zeros(len(gone))))
 
     def merge(self, count):
         """The cheapest pair of clusters becomes one, ``count`` times over."""
-        pairs, costs = self.sweep.merge(count)
-        for (a, b), cost in zip(pairs, costs, strict=True):
-            self._join(a, b, cost)
-        self.ids = np.delete(self.ids, pairs[:, 1])
+        self.mergers.append(self.sweep.merge(count))
 
     def down(self, step, sweeps):
         """Yield at every stop on the way down: the number of clusters."""
@@ -152,7 +151,8 @@ class Metric:  # numpydoc ignore=PR01
     def __call__(self, X):
         """The rows, less the origin, times the matrix."""
         out = np.empty((X.shape[0], self.matrix.shape[1]))
-        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        largest = min(X.shape[0], BLOCK), max(self.matrix.shape)
+        with one_blas_thread(*largest), np.errstate(over="ignore", invalid="ignore"):
             for i in range(0, X.shape[0], BLOCK):
                 out[i : i + BLOCK] = (X[i : i + BLOCK] - self.origin) @ self.matrix
         if not np.isfinite(out).all():

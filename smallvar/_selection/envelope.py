@@ -10,6 +10,8 @@ from smallvar._core.validation import check_number
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+AT_ONCE = 256  # numbers of clusters that are compared with all others at a time
+
 
 def envelope(counts, errors, least=0.0):
     """Penalties from low to high for which each number of clusters is best: error + lam K is least.
@@ -19,11 +21,13 @@ def envelope(counts, errors, least=0.0):
     """
     K, errors = np.asarray(counts, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     low, high = np.full(len(K), least), np.full(len(K), np.inf)
-    for i in range(len(K)):
-        if i + 1 < len(K):
-            low[i] = max(least, ((errors[i] - errors[i + 1 :]) / (K[i + 1 :] - K[i])).max())
-        if i:
-            high[i] = ((errors[:i] - errors[i]) / (K[i] - K[:i])).min()
+    for start in range(0, len(K), AT_ONCE):
+        rows = slice(start, start + AT_ONCE)
+        gap = K - K[rows, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            saved = (errors[rows, None] - errors) / gap  # by each cluster more, or lost by one less
+        low[rows] = np.where(gap > 0.0, saved, least).max(axis=1, initial=least)
+        high[rows] = np.where(gap < 0.0, saved, np.inf).min(axis=1, initial=np.inf)
     return low, high
 
 

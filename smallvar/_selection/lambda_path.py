@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from smallvar._core.config import one_blas_thread, resolve_threads
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.validation import Data, check_data, check_number
+from smallvar._selection.columns import BLOCK
 from smallvar._selection.confidence import of_several, of_single, shares
 from smallvar._selection.descent import Metric
 from smallvar._selection.envelope import Path, envelope, penalty_within
@@ -280,7 +281,8 @@ class LambdaPath(Path):
     def _completed(self):
         """Errors, and the penalties from low to high for which each number is best."""
         if not self._complete:
-            with one_blas_thread():
+            n, d = self._problem.X.shape
+            with one_blas_thread(min(n, BLOCK), d):
                 self._settle_all(self._problem.take(self._rows))
         return self._table
 

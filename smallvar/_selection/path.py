@@ -14,7 +14,7 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
 )
-from smallvar._selection.columns import PowerTransform
+from smallvar._selection.columns import BLOCK, PowerTransform
 from smallvar._selection.descent import Metric, check_distinct
 from smallvar._selection.envelope import envelope
 from smallvar._selection.lambda_path import LambdaPath, ratios
@@ -113,7 +113,7 @@ def find_path(
         check_distinct(1, number)
         single = Clustering(1, problem.constant[None], criterion=0.0, error=0.0)
         return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
-    with one_blas_thread():
+    with one_blas_thread(min(X.shape[0], BLOCK), X.shape[1]):
         tell = _Reporter(callback)
         path, plain, sample, turned = _find_in_metrics(problem, rng, init, rough, look, tell)
         plain_rows = transforms and family is squared_euclidean and not rough
@@ -336,13 +336,15 @@ def _descend(problem, sample, start, step):
     descent, tie = sample.descent, sample.criterion.tie
     descent.start(start)
     descent.settle(FINE_SWEEPS)
-    found, lowest = [], np.inf
+    found, lowest, with_metric = [], np.inf, []
     for _ in descent.down(step, FINE_SWEEPS):
         found.append(sample.stop(True, True))
         lowest = min(lowest, found[-1].criterion)
-        for stop in found:
+        with_metric.append(found[-1])
+        for stop in with_metric:
             if lowest + tie < stop.criterion and stop.k != problem.number:
-                stop.metric = None
+                stop.metric = None  # it is not the best, and may be large
+        with_metric = [stop for stop in with_metric if stop.metric is not None]
     found = _completed(problem, sample, found)
     stops, least = [], np.inf
     for stop in reversed(found):  # from few clusters up: one more that saves nothing is left out
@@ -357,8 +359,8 @@ def _descend(problem, sample, start, step):
         taken += stop.centers.size
         kept = stop.k <= best.k + 1 or taken <= max(ROOM, problem.X.size)
         stop.centers = problem.whole(stop.centers) if kept else None
-    scale = np.sqrt(sample.share)
-    tree = [(a, b, height / scale, size) for a, b, height, size in descent.tree]
+    tree = descent.tree
+    tree[:, 2] /= np.sqrt(sample.share)
     path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0])
     path.value_per_row = path.value / sample.criterion.distinct
     path.weigh(stops, scores, ranges, sample)

@@ -99,6 +99,8 @@ class Problem:
 
     def whole(self, centers):
         """Centers with the constant columns put back."""
+        if self.varying.all():
+            return centers
         out = np.tile(self.constant, (len(centers), 1))
         out[:, self.varying] = centers
         return out
@@ -188,18 +190,22 @@ class Sample:
 
     def fixed_point(self, centers):
         """Centers at which plain sweeps from these end, as many, and the error of the nearest."""
-        sweep, opened = self.plain.sweep, True
+        sweep, left, moving = self.plain.sweep, LAST_SWEEPS, True
         sweep.start(np.ascontiguousarray(centers))
-        for _ in range(LAST_SWEEPS):
+        while moving and left > 0:
+            # centers that were given, or opened, move to their means whether rows have moved or not
             sweep.assign()
-            moved = sweep.moved()
             if sweep.needs_float64:
                 sweep.use_float64()
-            if not (moved or opened):
-                break
             sweep.move_centers()
-            opened = self._open_farthest(len(centers))
-        else:
+            left -= 1
+            if self._open_farthest(len(centers)):
+                continue
+            swept, dropped = sweep.settle(left)
+            left -= swept
+            moving = dropped is not None
+            self._open_farthest(len(centers))
+        if not left > 0:
             sweep.assign()
         if sweep.k < len(centers):  # as many rows are too near to each other to be told apart
             return centers, self.error_of(centers)

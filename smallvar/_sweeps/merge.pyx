@@ -220,14 +220,39 @@ cdef class MergeSweep(DPSweep):
     def weights(self):
         """Copy of the weights of the clusters, (k,)."""
         cdef Py_ssize_t k
+        cdef double[::1] out = np.empty(self.state.centers.n)
         if not self.have_sums:
             self.add_all()
-        return np.array([sums_weight(&self.sums.table, k) for k in range(self.state.centers.n)])
+        for k in range(self.state.centers.n):
+            out[k] = sums_weight(&self.sums.table, k)
+        return np.asarray(out)
 
     @property
     def remap(self):
         """New number of each cluster at the last renumbering, by ``move_centers`` (-1: dropped) or ``merge``."""
         return self.remap_array.copy()  # in the methods below, self.remap is the C pointer to its memory
+
+    def settle(self, Py_ssize_t most):
+        """Sweep until no point moves, ``most`` times at the most, or until clusters have lost their last point.
+
+        Returns the number of sweeps, and the centers before the last one if clusters were dropped after it (``remap``
+        says which), else None.
+        """
+        cdef Py_ssize_t k, n_sweeps = 0
+        centers = None
+        while n_sweeps < most and centers is None:
+            self.assign()
+            n_sweeps += 1
+            if self.needs_float64:
+                self.use_float64()
+            if self.count_listed() == 0:
+                break
+            self.present_sums()
+            for k in range(self.state.centers.n):
+                if centers is None and not self.sums.table.count[k] > 0.0:
+                    centers = self.centers
+            self.move_centers()
+        return n_sweeps, centers
 
     # ---- mergers ---------------------------------------------------------------------------------------------
 

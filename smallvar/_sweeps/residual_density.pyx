@@ -6,10 +6,12 @@ density that all clusters share, a Gaussian or a multivariate t, to their square
     Gaussian:  -2 log f = r2 / s2 + d log(2 pi s2)
     t, nu:     -2 log f = (nu + d) log(1 + r2 / (nu s2)) + d log(nu pi s2) - 2 log(Gamma((nu + d) / 2) / Gamma(nu / 2)).
 
-``own_covariance_distances`` measures residuals by a covariance matrix of each cluster instead.
+``own_covariance_distances`` measures residuals by a covariance matrix of each cluster instead. ``SmallCriterion`` is
+the whole criterion for few rows of few columns, where most of the time would go into calls of numpy.
 """
 
-from libc.math cimport HUGE_VAL, M_PI as pi, lgamma, log, log1p
+from libc.math cimport HUGE_VAL, M_PI as pi, fabs, frexp, hypot, ldexp, lgamma, log, sqrt
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from smallvar._sweeps.rows cimport Rows, rows_of, value_of, weight_of
@@ -18,13 +20,18 @@ import numpy as np
 
 cdef extern from *:
     """
+    #include <float.h>
     #define SMALLVAR_SMALLEST_UNIT 1e-300
     """
     # the unit that squared residuals are divided by is at least this, so that quotients are finite
     const double SMALLEST_UNIT "SMALLVAR_SMALLEST_UNIT"
+    # of the largest element: an element beside the diagonal that is smaller is rounding
+    const double EPSILON "DBL_EPSILON"
 
 cdef enum:
     N_SHAPES = 7            # t densities that are tried
+    MOST_ROTATED = 24       # columns up to which eigenvectors are computed here; for more LAPACK is faster
+    QL_STEPS = 60           # for one eigenvalue, at most: 2 are usual
     SCALE_STEPS = 2         # of the fixed-point iteration for the scale, for each t density
     OCTAVE_BITS = 5         # squared lengths are counted in bins, 2^5 of them from a power of two to the next one
 
@@ -98,18 +105,18 @@ cdef double best_t_deviance(const double* share, const double* mean, Py_ssize_t 
         for _ in range(SCALE_STEPS):
             total = 0.0
             for b in range(size):
-                total += share[b] * mean[b] / (nu + mean[b] / s2)
-            s2 = (nu + d) / d * total
+                total += share[b] * mean[b] / (nu * s2 + mean[b])
+            s2 *= (nu + d) / d * total
         total = 0.0
         for b in range(size):
-            total += share[b] * log1p(mean[b] / (nu * s2))
+            total += share[b] * log(1.0 + mean[b] / (nu * s2))
         value = (nu + d) * total - 2.0 * (lgamma((nu + d) / 2.0) - lgamma(nu / 2.0)) + d * log(nu * pi * s2)
         best = min(best, value)
     return best
 
 
-def fit_residual_density(double[::1] squares, const double[::1] weight, const int[::1] label,
-                         const double[::1] correction, double n, Py_ssize_t d):
+cpdef (double, bint) fit_residual_density(double[::1] squares, const double[::1] weight, const int[::1] label,
+                                          const double[::1] correction, double n, Py_ssize_t d) except *:
     """Fit a spherical density to squared lengths r2 of residuals of rows whose weights sum to n, in d dimensions.
 
     Each r2 is raised by mean(r2) * correction[label], in place. Tried are the Gaussian and t densities with nu = 200 to
@@ -123,8 +130,9 @@ def fit_residual_density(double[::1] squares, const double[::1] weight, const in
     """
     cdef Range r2
     cdef double unit, gaussian, t_density
+    cdef double* table
     cdef long long low
-    cdef Py_ssize_t size
+    cdef Py_ssize_t size, used
     with nogil:
         r2 = correct_squares(squares, weight, label, correction, n)
     unit = max(r2.total / n / d, SMALLEST_UNIT)  # the scale of the Gaussian
@@ -135,10 +143,13 @@ def fit_residual_density(double[::1] squares, const double[::1] weight, const in
         return gaussian + d * log(unit), False
     low = bin_of(r2.smallest / unit)
     size = bin_of(r2.largest / unit) - low + 1
-    cdef double[:, ::1] table = np.zeros((2, size))
+    table = <double*> calloc(2 * size, sizeof(double))
+    if table == NULL:
+        raise MemoryError
     with nogil:
-        size = count_squares(squares, weight, unit, n, low, size, &table[0, 0], &table[1, 0])
-        t_density = best_t_deviance(&table[0, 0], &table[1, 0], size, d)
+        used = count_squares(squares, weight, unit, n, low, size, table, table + size)
+        t_density = best_t_deviance(table, table + size, used, d)
+    free(table)
     return min(gaussian, t_density) + d * log(unit), t_density < gaussian
 
 
@@ -153,7 +164,6 @@ def own_covariance_distances(X, const double[::1] weight, const int[::1] label, 
     """
     cdef Rows rows = rows_of(X, weight, None)
     cdef Py_ssize_t i, k, n_clusters = centers.shape[0]
-    cdef double x, y, square
     square_array = np.empty(rows.n)
     determinant_array = np.empty(n_clusters)
     cdef double[::1] squares = square_array, determinants = determinant_array
@@ -161,20 +171,29 @@ def own_covariance_distances(X, const double[::1] weight, const int[::1] label, 
     cdef double[:, ::1] R = np.empty((rows.n, 2))       # residuals
     with nogil:
         for i in range(rows.n):
-            k = label[i]
-            x = (value_of(&rows, i, 0) - centers[k, 0]) * scale
-            y = (value_of(&rows, i, 1) - centers[k, 1]) * scale
-            add_product(&S[k, 0], weight_of(&rows, i), x, y)
-            R[i, 0], R[i, 1] = x, y
-        shrink_covariances(&S[0, 0], n_clusters, prior)
-        for k in range(n_clusters):
-            determinants[k] = divide_by_determinant(&S[k, 0], zero)
-        for i in range(rows.n):
-            k, x, y = label[i], R[i, 0], R[i, 1]
-            # (x y) S^-1 (x y)': the inverse has S[2], -S[1], S[0] over the determinant
-            square = S[k, 2] * x * x - 2.0 * S[k, 1] * x * y + S[k, 0] * y * y
-            squares[i] = square if square > 0.0 else 0.0  # not below 0 by rounding
+            for k in range(2):
+                R[i, k] = value_of(&rows, i, k) - centers[label[i], k]
+        distances_by_own(R, weight, label, scale, prior, zero, S, squares, determinants)
     return square_array, determinant_array
+
+
+cdef void distances_by_own(
+    const double[:, ::1] R, const double[::1] weight, const int[::1] label, double scale, double prior, double zero,
+    double[:, ::1] S, double[::1] squares, double[::1] determinants
+) noexcept nogil:
+    """own_covariance_distances of these residuals, (n, 2).  INOUT S : (k, 4), zeros"""
+    cdef double x, y, square
+    cdef Py_ssize_t i, k
+    for i in range(R.shape[0]):
+        add_product(&S[label[i], 0], 1.0 if weight is None else weight[i], R[i, 0] * scale, R[i, 1] * scale)
+    shrink_covariances(&S[0, 0], S.shape[0], prior)
+    for k in range(S.shape[0]):
+        determinants[k] = divide_by_determinant(&S[k, 0], zero)
+    for i in range(R.shape[0]):
+        k, x, y = label[i], R[i, 0] * scale, R[i, 1] * scale
+        # (x y) S^-1 (x y)': the inverse has S[2], -S[1], S[0] over the determinant
+        square = S[k, 2] * x * x - 2.0 * S[k, 1] * x * y + S[k, 0] * y * y
+        squares[i] = square if square > 0.0 else 0.0  # not below 0 by rounding
 
 
 cdef inline void add_product(double* S, double w, double x, double y) noexcept nogil:
@@ -206,3 +225,366 @@ cdef double divide_by_determinant(double* S, double zero) noexcept nogil:
     for i in range(3):
         S[i] /= determinant if determinant != 0.0 else 1.0
     return determinant if determinant > zero * trace * trace else 0.0
+
+
+# ---- eigenvectors of a small matrix ----------------------------------------------------------------------------------
+
+
+cdef void tridiagonalize(double* V, double* e, double* beside, Py_ssize_t d) noexcept nogil:
+    """Householder's reduction of a symmetric matrix V to tridiagonal form (tred2 of EISPACK).
+
+    INOUT V : d x d, then in its rows the basis.  OUT e : the diagonal;  beside : the elements beside it, from 1 on
+    """
+    cdef Py_ssize_t i, j, k
+    cdef double scale, h, f, g
+    for j in range(d):
+        e[j] = V[j * d + d - 1]
+    for i in range(d - 1, 0, -1):
+        scale = h = 0.0
+        for k in range(i):
+            scale += fabs(e[k])
+        if scale == 0.0:
+            beside[i] = e[i - 1]
+            for j in range(i):
+                e[j] = V[j * d + i - 1]
+                V[j * d + i] = V[i * d + j] = 0.0
+        else:
+            for k in range(i):
+                e[k] /= scale
+                h += e[k] * e[k]
+            f = e[i - 1]
+            g = -sqrt(h) if f > 0.0 else sqrt(h)
+            beside[i] = scale * g
+            h -= f * g
+            e[i - 1] = f - g
+            for j in range(i):
+                beside[j] = 0.0
+            for j in range(i):
+                f = e[j]
+                V[i * d + j] = f
+                g = beside[j] + V[j * d + j] * f
+                for k in range(j + 1, i):
+                    g += V[j * d + k] * e[k]
+                    beside[k] += V[j * d + k] * f
+                beside[j] = g
+            f = 0.0
+            for j in range(i):
+                beside[j] /= h
+                f += beside[j] * e[j]
+            for j in range(i):
+                beside[j] -= f / (h + h) * e[j]
+            for j in range(i):
+                f, g = e[j], beside[j]
+                for k in range(j, i):
+                    V[j * d + k] -= f * beside[k] + g * e[k]
+                e[j] = V[j * d + i - 1]
+                V[j * d + i] = 0.0
+        e[i] = h
+    accumulate(V, e, d)
+
+
+cdef void accumulate(double* V, double* e, Py_ssize_t d) noexcept nogil:
+    """The basis of tridiagonalize, from its reflections, and the diagonal."""
+    cdef Py_ssize_t i, j, k
+    cdef double h, g
+    for i in range(d - 1):
+        V[i * d + d - 1] = V[i * d + i]
+        V[i * d + i] = 1.0
+        h = e[i + 1]
+        if h != 0.0:
+            for k in range(i + 1):
+                e[k] = V[(i + 1) * d + k] / h
+            for j in range(i + 1):
+                g = 0.0
+                for k in range(i + 1):
+                    g += V[(i + 1) * d + k] * V[j * d + k]
+                for k in range(i + 1):
+                    V[j * d + k] -= g * e[k]
+        for k in range(i + 1):
+            V[(i + 1) * d + k] = 0.0
+    for j in range(d):
+        e[j] = V[j * d + d - 1]
+        V[j * d + d - 1] = 0.0
+    V[d * d - 1] = 1.0
+
+
+cdef void diagonalize(double* V, double* e, double* beside, Py_ssize_t d) noexcept nogil:
+    """Eigenvalues and vectors of a tridiagonal matrix by QL steps with implicit shifts (tql2 of EISPACK).
+
+    INOUT V : rows of the basis, then eigenvectors;  e : diagonal, then eigenvalues
+    """
+    cdef Py_ssize_t i, k, m, row, step
+    cdef double f = 0.0, largest = 0.0, g, p, r, h, c, c2, c3, s, s2, following, first
+    for i in range(1, d):
+        beside[i - 1] = beside[i]
+    beside[d - 1] = 0.0
+    for row in range(d):
+        largest = max(largest, fabs(e[row]) + fabs(beside[row]))
+        m = row
+        while fabs(beside[m]) > EPSILON * largest:  # the last one is 0
+            m += 1
+        step = 0
+        while m > row and (step == 0 or fabs(beside[row]) > EPSILON * largest):
+            step += 1
+            if step > QL_STEPS:
+                break  # what is left beside the diagonal is small
+            g = e[row]
+            p = (e[row + 1] - g) / (2.0 * beside[row])
+            r = hypot(p, 1.0) if p >= 0.0 else -hypot(p, 1.0)
+            e[row] = beside[row] / (p + r)
+            e[row + 1] = beside[row] * (p + r)
+            first = e[row + 1]
+            h = g - e[row]
+            for i in range(row + 2, d):
+                e[i] -= h
+            f += h
+            p, c, c2, c3, s, s2 = e[m], 1.0, 1.0, 1.0, 0.0, 0.0
+            following = beside[row + 1]
+            for i in range(m - 1, row - 1, -1):
+                c3, c2, s2 = c2, c, s
+                g = c * beside[i]
+                h = c * p
+                r = hypot(p, beside[i])
+                beside[i + 1] = s * r
+                s = beside[i] / r
+                c = p / r
+                p = c * e[i] - s * g
+                e[i + 1] = h + s * (c * g + s * e[i])
+                for k in range(d):
+                    h = V[(i + 1) * d + k]
+                    V[(i + 1) * d + k] = s * V[i * d + k] + c * h
+                    V[i * d + k] = c * V[i * d + k] - s * h
+            p = -s * s2 * c3 * following * beside[row] / first
+            beside[row] = s * p
+            e[row] = c * p
+        e[row] += f
+        beside[row] = 0.0
+
+
+cdef int find_eigenpairs(double[:, ::1] V, double[::1] e, double[::1] beside) except -1:
+    """Eigenvalues, >= 0 and falling, and eigenvectors of a symmetric matrix that has no negative ones but by rounding.
+
+    INOUT V : (d, d), the matrix, then in its rows the vectors.  OUT e : (d,);  beside : (d,), scratch
+    """
+    cdef Py_ssize_t d = V.shape[0], i, j, k
+    cdef double largest = 0.0, unit
+    cdef int exponent = 0
+    for i in range(d):
+        largest = max(largest, V[i, i])
+    frexp(largest, &exponent)
+    unit = ldexp(1.0, exponent)  # so that no product underflows
+    for i in range(d):
+        for j in range(d):
+            V[i, j] /= unit
+    matrix = None if d <= MOST_ROTATED else np.array(V)
+    if matrix is None:
+        tridiagonalize(&V[0, 0], &e[0], &beside[0], d)
+        diagonalize(&V[0, 0], &e[0], &beside[0], d)
+    else:
+        values, vectors = np.linalg.eigh(matrix)
+        np.asarray(e)[:], np.asarray(V)[:] = values, vectors.T
+    for i in range(d):
+        e[i] = max(0.0, e[i] * unit)
+    for i in range(d - 1):
+        k = i
+        for j in range(i + 1, d):
+            if e[j] > e[k]:
+                k = j
+        if k != i:
+            e[i], e[k] = e[k], e[i]
+            for j in range(d):
+                V[i, j], V[k, j] = V[k, j], V[i, j]
+    return 0
+
+
+def eigenpairs(S):
+    """Eigenvalues, >= 0 and falling, and eigenvectors, in rows, of a symmetric matrix without negative ones."""
+    V, e = np.array(S, dtype=np.float64), np.empty(len(S))
+    find_eigenpairs(V, e, np.empty(len(S)))
+    return e, V
+
+
+# ---- the criterion of few rows and columns ---------------------------------------------------------------------------
+
+
+cdef class SmallCriterion:
+    """V of a clustering of few rows in few columns, all of them directions in which the rows vary.
+
+    The same number as that of Criterion (smallvar/_selection/criterion.py, where it is explained), in float64.
+
+    X, weight : IN arrays (n, d) and (n,), or None
+    floor : IN array (d,), the variance within a step of each column
+    n, distinct, price_of_cluster : the sum of weights, distinct rows and the price of a cluster
+    volume : the logarithm of the volume of the box of all rows
+    scale : of the frame
+    prices : of a parameter, and of one of a cluster's own covariance
+    zero : of the largest variance: less is rounding
+    """
+
+    cdef Rows rows
+    cdef const double[::1] weight, floor
+    cdef double n, price_of_cluster, volume, scale, zero, price, own_price, floor_sum
+    cdef Py_ssize_t distinct
+    cdef double[:, ::1] R           # residuals, (n, d)
+    cdef double[::1] squares, work  # their squared lengths, (n,), and what is made of these
+    cdef double[:, ::1] U           # the pooled covariance, then its eigenvectors
+    cdef double[::1] e, beside      # eigenvalues; scratch
+    cdef object X
+
+    def __init__(self, X, weight, const double[::1] floor, double n, Py_ssize_t distinct, double price_of_cluster,
+                 double volume, double scale, prices, double zero):
+        self.X, self.weight, self.floor = X, weight, floor
+        self.rows = rows_of(X, weight, None)
+        self.n, self.distinct, self.price_of_cluster, self.volume = n, distinct, price_of_cluster, volume
+        self.scale, self.zero = scale, zero
+        self.price, self.own_price = prices
+        self.floor_sum = np.sum(floor)
+        self.R = np.empty((self.rows.n, self.rows.d))
+        self.squares, self.work = np.empty(self.rows.n), np.empty(self.rows.n)
+        self.U, self.e, self.beside = np.empty((self.rows.d, self.rows.d)), np.empty(self.rows.d), np.empty(self.rows.d)
+
+    def __call__(self, const int[::1] label, const double[:, ::1] centers, const double[::1] weights):
+        """V, the squared error, and the number, variances and directions of the long ones.
+
+        label : IN array (n,);  centers, weights : IN arrays (k, d) and (k,), of the clusters
+
+        Variances, (d,), fall, those of all directions but the long ones being their mean. They are None, as are the
+        directions, (d, d), in rows, where none is long or a box is better.
+        """
+        cdef Py_ssize_t k, n_clusters = centers.shape[0], d = self.rows.d, q = 0, most
+        cdef double entropy = 0.0, logdet, base, error, V, box, unit = log(self.distinct)
+        cdef double[::1] correction = np.zeros(n_clusters)
+        error = self.take_residuals(label, centers)
+        for k in range(n_clusters):
+            entropy -= weights[k] * log(weights[k] / self.n)
+            # squares about a mean are too small by 1 / n_k of the variance of its rows: add that
+            if self.distinct > n_clusters:
+                correction[k] = self.n / (self.distinct - n_clusters) / weights[k]
+        base = 2.0 * self.distinct / self.n * entropy + (n_clusters - 1) * self.price_of_cluster + unit * self.price * d
+        self.work[:] = self.squares
+        V = base + self.description(label, correction, self.floor_sum, 0.0, self.price)
+        most = min(d - 1, self.distinct // 3 - n_clusters)
+        if d > 1 and most > 0:
+            find_eigenpairs(self.U, self.e, self.beside)
+            q = self.count_long(most)
+        if q > 0:
+            logdet = self.measure(q)
+            V = min(V, base + self.description(label, correction, 0.0, logdet,
+                                               self.price * (d * q - q * (q - 1) / 2.0 + 1.0)))
+        if d == 2 and not self.floor_sum > 0.0:
+            logdet = self.measure_by_own(label, weights)
+            if logdet < HUGE_VAL:
+                V = min(V, base + self.description(label, correction, 0.0, logdet, self.own_price * 3 * n_clusters))
+        box = 2.0 * self.distinct * self.volume + unit * self.price * 2 * d
+        if n_clusters == 1 and box < V:
+            V, q = box, 0
+        if q == 0:
+            return V, error, 0, None, None
+        return V, error, q, np.array(self.e), np.array(self.U)
+
+    cdef double take_residuals(self, const int[::1] label, const double[:, ::1] centers) noexcept:
+        """Compute residuals, their squared lengths and pooled covariance; returns the weighted sum of the lengths."""
+        cdef double[:, ::1] R = self.R, S = self.U
+        cdef Py_ssize_t i, j, k, d = self.rows.d
+        cdef double error = 0.0, square, product, w
+        S[:, :] = 0.0
+        for i in range(self.rows.n):
+            square = 0.0
+            w = weight_of(&self.rows, i)
+            for j in range(d):
+                R[i, j] = value_of(&self.rows, i, j) - centers[label[i], j]
+                square += R[i, j] * R[i, j]
+            self.squares[i] = square
+            error += w * square
+            for j in range(d):
+                product = w * R[i, j]
+                for k in range(j + 1):
+                    S[j, k] += product * R[i, k]
+        for j in range(d):
+            for k in range(j + 1):
+                S[j, k] /= self.n
+                S[k, j] = S[j, k]
+            S[j, j] += self.floor[j]
+        return error
+
+    cdef double description(self, const int[::1] label, const double[::1] correction, double shift, double logdet,
+                            double price):
+        """The cost of the rows by a density of the squared lengths in ``work``, plus shift, and of its parameters."""
+        cdef double deviance
+        cdef bint is_t
+        cdef Py_ssize_t i
+        for i in range(self.rows.n):
+            self.work[i] += shift
+        deviance, is_t = fit_residual_density(self.work, self.weight, label, correction, self.n, self.rows.d)
+        return self.distinct * (deviance + logdet) + log(self.distinct) * (price + self.price * is_t)
+
+    cdef Py_ssize_t count_long(self, Py_ssize_t most) noexcept:
+        """How many directions are worth their price; all other eigenvalues become their mean.
+
+        q maximizes the penalized Gaussian likelihood of a covariance that is spherical but for q directions.
+        """
+        cdef double[::1] e = self.e
+        cdef Py_ssize_t d = e.shape[0], q, best = 0, j
+        cdef double rest = 0.0, head = 0.0, cost, least = HUGE_VAL, mean, mean_of_best = 0.0
+        cdef double unit = self.price * log(self.distinct)
+        if not e[0] > 0.0:
+            return 0
+        for j in range(d):
+            rest += e[j]
+        for q in range(most + 1):
+            mean = rest / (d - q)
+            if mean > self.zero * e[0]:
+                cost = self.distinct * (head + (d - q) * log(mean)) + unit * (d * q - q * (q - 1) / 2.0)
+                if cost < least:
+                    best, least, mean_of_best = q, cost, mean
+            head += log(e[q]) if e[q] > 0.0 else -HUGE_VAL
+            rest = max(0.0, rest - e[q])
+        for j in range(best, d):
+            e[j] = mean_of_best
+        return best
+
+    cdef double measure(self, Py_ssize_t q) noexcept:
+        """Squared lengths by the covariance of q long directions, into ``work``; returns log det of it.
+
+        r' S^-1 r = (r' r - sum_j p_j^2) / e_d + sum_j p_j^2 / e_j, with p = U' r and j = 1..q.
+        """
+        cdef double[:, ::1] R = self.R, U = self.U
+        cdef double[::1] e = self.e
+        cdef Py_ssize_t i, j, k, d = self.rows.d
+        cdef double logdet = 0.0, p, plain, in_units, floor_plain = self.floor_sum, floor_in_units = 0.0, square
+        for j in range(q):
+            for k in range(d):
+                floor_plain -= U[j, k] * U[j, k] * self.floor[k]
+                floor_in_units += U[j, k] * U[j, k] * self.floor[k] / e[j]
+        for i in range(self.rows.n):
+            plain = in_units = 0.0
+            for j in range(q):
+                p = 0.0
+                for k in range(d):
+                    p += U[j, k] * R[i, k]
+                plain += p * p
+                in_units += p * p / e[j]
+            square = max(0.0, self.squares[i] - plain + floor_plain)
+            self.work[i] = square / e[d - 1] + in_units + floor_in_units
+        for j in range(d):
+            logdet += log(e[j])
+        return logdet
+
+    cdef double measure_by_own(self, const int[::1] label, const double[::1] weights):
+        """Squared lengths by the covariance of each cluster, into ``work``, in two columns.
+
+        Returns the mean of their log det, infinity where one is a line next to others.
+        """
+        cdef Py_ssize_t k, n_clusters = weights.shape[0]
+        cdef double[:, ::1] S = np.zeros((n_clusters, 4))
+        cdef double logdet = 0.0, least = HUGE_VAL, most = 0.0
+        cdef double[::1] determinants = np.empty(n_clusters)
+        distances_by_own(self.R, self.weight, label, self.scale, 3.0 * self.n / self.distinct, self.zero, S,
+                         self.work, determinants)
+        for k in range(n_clusters):
+            least, most = min(least, determinants[k]), max(most, determinants[k])
+        if not least > self.zero * most:
+            return HUGE_VAL
+        for k in range(n_clusters):
+            logdet += weights[k] * log(determinants[k])
+        return logdet / self.n - 4.0 * log(self.scale)

@@ -1,0 +1,133 @@
+"""What makes merge paths of few rows fast: the same numbers as by the longer way."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import twins.exact
+from helpers import seeds
+from problems import PATH_FAMILIES, path_problem
+from smallvar._sweeps.merge import MergeSweep
+from smallvar._sweeps.residual_density import eigenpairs
+
+from smallvar import DPMeans
+from smallvar._core.frame import RowsFrame
+from smallvar._selection import columns
+from smallvar._selection import sample as sample_module
+
+# the longer way has lengths by the covariance in float32: off by 1e-7 of the longest direction's
+# variance over the shortest one's, a row
+FLOAT32_OF_V = 1e-5
+
+
+@pytest.mark.parametrize("family", [f for f in PATH_FAMILIES if f not in ("tiny", "lam")])
+@seeds(3)
+def test_criterion_in_one_call(family, seed):
+    p = path_problem(family, seed, n_max=200)
+    X, _, rows = twins.exact.prepare(p.X, p.weights, None)
+    X, weight = X[rows], None if p.weights is None else np.asarray(p.weights)[rows]
+    X = X[:, np.ptp(X, axis=0) > 0]
+    criterion, _ = sample_module.squared_euclidean(X, weight, 1, 1.0)
+    if criterion.small is None:
+        assert criterion.rank < X.shape[1]
+        return
+    for K in (1, 2, 3, 7):
+        if criterion.cap < K != 1:
+            break
+        centers = X[np.random.default_rng(seed).choice(len(X), K, replace=False)]
+        labels = twins.exact.without_gaps(twins.exact.nearest(X, centers)[0])[0]
+        check_both_ways(criterion, labels)
+
+
+def check_both_ways(criterion, labels):
+    sweep, small = criterion.relabeled(labels, labels.max() + 1), criterion.small
+    V, metric, error = criterion(sweep)
+    criterion.small = None
+    expected = criterion(sweep)
+    criterion.small = small
+    size = abs(expected[0]) + criterion.distinct
+    np.testing.assert_allclose(V, expected[0], rtol=0, atol=FLOAT32_OF_V * size)
+    np.testing.assert_allclose(error, expected[2], rtol=1e-12)
+    assert (metric is None) == (expected[1] is None)
+    if metric is not None:
+        M = expected[1] @ expected[1].T
+        np.testing.assert_allclose(metric @ metric.T, M, rtol=0, atol=1e-6 * np.abs(M).max())
+
+
+@pytest.mark.parametrize("d", [2, 3, 5, 13, 24, 30])
+@pytest.mark.parametrize("kind", ["full", "half the rank", "unit", "zero", "scaled", "tiny"])
+def test_eigenpairs(d, kind):
+    rng = np.random.default_rng(d)
+    A = rng.normal(size=(d, d if kind != "half the rank" else max(1, d // 2)))
+    if kind == "scaled":
+        A *= 10.0 ** rng.uniform(-3, 3, size=(d, 1))
+    S = A @ A.T * (1e-280 if kind == "tiny" else 1.0)
+    S = {"unit": np.eye(d), "zero": np.zeros((d, d))}.get(kind, S)
+    values, vectors = eigenpairs(S)
+    largest = max(values[0], 1e-300)
+    assert (np.diff(values) <= 0).all() and values[-1] >= 0
+    expected = np.linalg.eigvalsh(S / largest)[::-1].clip(0.0)
+    np.testing.assert_allclose(values / largest, expected, rtol=0, atol=1e-14 * d)
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(d), rtol=0, atol=1e-13)
+    np.testing.assert_allclose((vectors.T * values) @ vectors / largest, S / largest, atol=1e-13)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sweeps_until_no_row_moves(seed):
+    """The same as sweep by sweep; where clusters lose their last row it stops, and says which."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 6, size=(300, 2)) + 0.01 * rng.normal(size=(300, 2))
+    sweeps = []
+    for _ in range(2):
+        label = np.zeros(300, dtype=np.int32)
+        sweeps.append(MergeSweep(X, None, None, label, RowsFrame(X, None, 1), 1, 8, True))
+        sweeps[-1].start(X[:40] + 1.5)
+        sweeps[-1].assign()
+        sweeps[-1].move_centers()
+    at_once, by_hand = sweeps
+    for most in (1, 2, 300, 300, 300):
+        swept, before = at_once.settle(most)
+        for turn in range(1, most + 1):
+            k, centers = by_hand.k, by_hand.centers
+            by_hand.assign()
+            if by_hand.moved() == 0:
+                assert (swept, before) == (turn, None)
+                break
+            by_hand.move_centers()
+            if by_hand.k < k:
+                assert swept == turn
+                np.testing.assert_array_equal(before, centers)
+                np.testing.assert_array_equal(at_once.remap[:k], by_hand.remap[:k])
+                break
+        np.testing.assert_array_equal(at_once.labels, by_hand.labels)
+        np.testing.assert_array_equal(at_once.centers, by_hand.centers)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 19, 20, 21, 178, 1000])
+def test_quantiles_are_those_of_numpy(n):
+    X = np.random.default_rng(n).normal(size=(n, 3))
+    for share in (0.05, 0.95):
+        found = columns._quantile(np.sort(X, axis=0), share)
+        np.testing.assert_array_equal(found, np.quantile(X, share, axis=0))
+
+
+def test_small_fits_do_not_look_for_libraries():
+    code = (
+        "import numpy as np; from smallvar import DPMeans; from smallvar._core import config;"
+        "X = np.random.default_rng(0).normal(size=(300, 3));"
+        "DPMeans(random_state=0).fit(X); print(config._controller.cache_info().misses);"
+        "DPMeans(random_state=0).fit(np.tile(X, 20)); print(config._controller.cache_info().misses)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["0", "1"]
+
+
+def test_same_fit_with_the_longer_way(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5, 6))[rng.integers(5, size=150)] * 5 + rng.normal(size=(150, 6))
+    model = DPMeans(random_state=0).fit(X)
+    monkeypatch.setattr("smallvar._selection.criterion.SMALL", 0)
+    other = DPMeans(random_state=0).fit(X)
+    np.testing.assert_array_equal(model.labels_, other.labels_)
+    np.testing.assert_allclose(model.path_.criterion, other.path_.criterion, rtol=FLOAT32_OF_V)
