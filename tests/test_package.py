@@ -92,8 +92,8 @@ LAYERS = {
         *("lapack", "krylov", "eigen", "frame"),
     ),
     "_selection": (
-        *("penalty", "columns", "confidence", "criterion", "envelope", "descent", "sample"),
-        *("lambda_path", "path"),
+        *("penalty", "columns", "confidence", "directions", "coordinates", "criterion"),
+        *("envelope", "descent", "sample", "lambda_path", "path"),
     ),
     "_centers": (
         *("center_estimator", "starts", "dpmeans", "coreset", "minibatch", "noise", "robust"),

@@ -272,7 +272,9 @@ def check_value(criterion, X, w, labels, about, charge):
             bound = V_BOUND_LONG
         # the signs of directions are free, and among those of equal length all
         np.testing.assert_allclose(
-            metric @ metric.T, rounder @ rounder.T, atol=1e-6 * np.square(rounder).max()
+            metric.matrix @ metric.matrix.T,
+            rounder @ rounder.T,
+            atol=1e-6 * np.square(rounder).max(),
         )
     bound *= np.log(max(about.u, 2))
     np.testing.assert_allclose(V, expected + charge, rtol=0, atol=bound)

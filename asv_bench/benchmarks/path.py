@@ -16,6 +16,16 @@ class Auto(Fit):
         return *blobs(n, d, k), DPMeans(random_state=0)
 
 
+class AutoWide(Fit):
+    """The same in many columns: more than rows, and so many that they matter most."""
+
+    param_names = ["rows", "columns"]
+    params = [[60, 1000], [200, 1600]]
+
+    def make(self, rows, columns):
+        return *blobs(rows, columns, 3), DPMeans(random_state=0)
+
+
 class Merge(Fit):
     """The merge path for a given penalty, that of a tenth of a cluster's squared error."""
 

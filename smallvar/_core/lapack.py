@@ -7,6 +7,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cython_lapack
 
 QUICK = 500  # rows up to which it takes so little time that Ctrl-C can wait
+QUICK_FACTOR = 2000  # rows up to which a Cholesky factor does
 
 
 def _routine(name):
@@ -55,6 +56,25 @@ def stoppable_if_large(function, A, *args, **options):
     """The result of such a function of a matrix, stoppable where that takes long."""
     run = stoppable if max(A.shape) > QUICK else _at_once
     return run(function, A, *args, **options)
+
+
+def all_pairs(A):
+    """All eigenpairs of a symmetric matrix, ascending: those of numpy, stoppable."""
+    return (stoppable if len(A) > QUICK else _at_once)(np.linalg.eigh, A)
+
+
+def r_factor(A):
+    """The factor R of A = Q R."""
+    return (stoppable if A.shape[1] > QUICK else _at_once)(np.linalg.qr, A, mode="r")
+
+
+def log_determinant(A):
+    """The logarithm of the determinant of a symmetric matrix; -inf if it has no Cholesky factor."""
+    try:
+        L = (stoppable if len(A) > QUICK_FACTOR else _at_once)(np.linalg.cholesky, A)
+    except LinAlgError:
+        return -np.inf
+    return 2.0 * float(np.log(L.diagonal()).sum())
 
 
 def _at_once(function, *args, **options):
@@ -118,6 +138,10 @@ def _eigh(K, above, largest):
 
 def is_positive_definite(A):
     """Whether a symmetric matrix is, by its Cholesky factor; a float64 array, overwritten."""
+    return (stoppable if len(A) > QUICK_FACTOR else _at_once)(_has_factor, A)
+
+
+def _has_factor(A):
     n, info = ctypes.c_int(len(A)), ctypes.c_int()
     _dpotrf(
         ctypes.c_char_p(b"L"),

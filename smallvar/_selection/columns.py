@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import skew, yeojohnson, yeojohnson_normmax
 
 ROWS = 5000  # at most so many rows are looked at, evenly spaced
 SAME = 1e-5  # of the spread of a column: values that are nearer to each other are one value
@@ -14,11 +13,19 @@ RARE = 0.05  # of the rows: the rarest values, which may be off the grid of the 
 ON_GRID = 0.05  # of a step: how far from the grid a value may be
 FREQUENT = 0.2  # of the rows: a value that so many share, in a column of numbers, is a kind of row
 FILLED = (0.03, 0.2)  # of the rows: a mean or median that so many share was filled in
+OFTEN = 3.0  # times as many rows have a value that was filled in as any other one: more than
+RUN = 3  # rows
 CENTRAL = 0.1  # of the standard deviation: how far from mean or median such a value may be
 EXACT = 1e-4  # of the standard deviation: what is nearer to the mean is the mean
 SKEWED = 1.0  # skewness beyond which a column is one-sided
 FEW_ROWS, NEIGHBORS = 1000, 3  # rows for the spread of columns; rows compared with each
 BLOCK = 4096
+NUMBERS = 1 << 20  # that are sorted at once
+# of Yeo-Johnson transforms: m L that is as good as 0 (of a derivative the square is taken, and the
+# difference of two such numbers is right to the root of the precision); where the range ends
+LEAST_EXPONENT, LEAST_OF_DERIVATIVE = 1e-100, 1e-8
+SMALLEST_EXPONENT, LARGEST_EXPONENT = -336.2, 336.9
+MOST_STEPS, SAME_POWER = 60, 1e-10  # of the search for a power
 FEW_VALUES = 10  # a column with fewer distinct values has few
 
 
@@ -29,11 +36,14 @@ class Values:
     value: NDArray[np.float64]
     mass: NDArray[np.float64]
     n_rows: int
+    grid: tuple[float, float] | None = None  # see _grid, once it was asked for
 
     def without(self, drop):
         """The others, if these are left out."""
         rest = self.n_rows * (1.0 - self.mass[drop].sum() / self.mass.sum())
-        return Values(np.delete(self.value, drop), np.delete(self.mass, drop), round(rest))
+        kept = np.ones(len(self.value), dtype=bool)
+        kept[drop] = False
+        return Values(self.value[kept], self.mass[kept], round(rest))
 
     @property
     def continuous(self):
@@ -47,10 +57,10 @@ def distinct_values(column, weight):
     order = np.argsort(column, kind="stable")
     v, w = column[order], weight[order]
     spread = v[n - 1 - n // 20] - v[n // 20] or v[-1] - v[0]
-    first = np.append(0, np.flatnonzero(np.diff(v) > SAME * spread) + 1)
-    mass = np.add.reduceat(w, first)
+    bounds = np.flatnonzero(np.concatenate(([True], v[1:] - v[:-1] > SAME * spread, [True])))
+    mass = np.add.reduceat(w, bounds[:-1])
     # the middle of each run of values
-    middle = v[(first + np.append(first[1:], n) - 1) // 2]
+    middle = v[(bounds[:-1] + bounds[1:] - 1) // 2]
     return Values(middle[mass > 0.0], mass[mass > 0.0], n)
 
 
@@ -61,17 +71,31 @@ def look_at(X, weight):
     return X, np.ones(len(X)) if weight is None else weight[rows]
 
 
-def not_numbers(X):
-    """Return the columns in which some rows have equal values: all but columns of numbers."""
-    n = X.shape[0]
-    if n <= 2 * QUICK:
-        return range(X.shape[1])
-    few = np.sort(X[:: n // QUICK], axis=0)
-    n = len(few)
-    spread = few[n - 1 - n // 20] - few[n // 20]
-    spread = np.where(spread > 0.0, spread, few[-1] - few[0])
-    distinct = 1 + (np.diff(few, axis=0) > SAME * spread).sum(axis=0)
-    return np.flatnonzero(distinct < n - EQUAL)
+def not_numbers(X, weight):
+    """Return the columns in which some rows have equal values: all but columns of numbers.
+
+    In few rows, of equal weights, those are columns in which more than three rows, or many pairs of
+    rows, have equal values: fewer can neither be recorded in steps nor filled in.
+    """
+    n, d = X.shape
+    if n > 2 * QUICK:
+        X = X[:: n // QUICK]
+        n, least = len(X), len(X) - EQUAL
+    elif n * FREQUENT > RUN and (weight == weight[0]).all():
+        least = DISTINCT * n + 1
+    else:
+        return np.arange(d)
+    few, size, found = n == len(weight), max(1, NUMBERS // n), np.ones(d, dtype=bool)
+    for start in range(0, d, size):
+        v = np.sort(X[:, start : start + size], axis=0)
+        spread = v[n - 1 - n // 20] - v[n // 20]
+        spread = np.where(spread > 0.0, spread, v[-1] - v[0])
+        differ = np.diff(v, axis=0) > SAME * spread
+        equal = 1 + differ.sum(axis=0) < least
+        if few:
+            equal |= ~(differ[:-2] | differ[1:-1] | differ[2:]).all(axis=0)
+        found[start : start + size] = equal
+    return np.flatnonzero(found)
 
 
 def count_distinct(X):
@@ -162,7 +186,7 @@ def recorded(X, weight):
     X, weight = look_at(X, weight)
     n, d = X.shape
     step, count, in_steps = np.zeros(d), np.full(d, n), np.zeros(d, dtype=bool)
-    for j in not_numbers(X):
+    for j in not_numbers(X, weight):
         values = distinct_values(X[:, j], weight)
         step[j], count[j] = _step(values), len(values.value)
         in_steps[j] = not values.continuous and _on_grid_all(values)
@@ -189,6 +213,12 @@ def _step(values):
 
 def _grid(values):
     """The most frequent value, and the distance of values without the rarest."""
+    if values.grid is None:
+        values.grid = _found_grid(values)
+    return values.grid
+
+
+def _found_grid(values):
     by_mass = np.argsort(values.mass, kind="stable")
     rare = by_mass[np.cumsum(values.mass[by_mass]) <= RARE * values.mass.sum()]
     if len(rare) < len(values.value) - 1:
@@ -206,8 +236,8 @@ def _on_grid_all(values):
 
 def _median_gap(values):
     """The distance of a value from the nearest other one, at the median of the rows."""
-    gaps = np.diff(values.value)
-    nearest = np.minimum(np.append(gaps[0], gaps), np.append(gaps, gaps[-1]))
+    gaps = values.value[1:] - values.value[:-1]
+    nearest = np.minimum(np.concatenate((gaps[:1], gaps)), np.concatenate((gaps, gaps[-1:])))
     order = np.argsort(nearest, kind="stable")
     total = np.cumsum(values.mass[order])
     return nearest[order[np.searchsorted(total, 0.5 * total[-1])]]
@@ -244,7 +274,7 @@ def filled_values(X, weight):
     """
     rows, weight_of_rows = look_at(X, weight)
     found = {}
-    for j in not_numbers(rows):
+    for j in not_numbers(rows, weight_of_rows):
         values = distinct_values(rows[:, j], weight_of_rows)
         if len(values.value) < 3:  # one filled in, and two others
             continue
@@ -263,7 +293,7 @@ def filled_values(X, weight):
         i = np.where(central, share, 0.0).argmax()
         others = values.without(i)
         if others.continuous:
-            if share[i] > 3.0 * np.delete(share, i).max():
+            if share[i] > OFTEN * np.delete(share, i).max():
                 found[j] = values.value[i], SAME * deviation
         elif _on_grid_all(others) and not _on_grid(values.value[i], *_grid(others)):
             mean = np.average(np.asarray(X[:, j], dtype=np.float64), weights=weight)
@@ -289,20 +319,23 @@ class PowerTransform:
 
     def __init__(self, X, weight):
         X, weight = look_at(X, weight)
-        self.columns, self._parts = [], []
-        low, size = X.min(axis=0), np.ptp(X, axis=0)
-        scaled = (X - low) / np.where(size > 0.0, size, 1.0)
-        with np.errstate(invalid="ignore"):
-            one_sided = (size > 0.0) & (np.abs(skew(scaled, axis=0)) >= SKEWED)
-        for j in np.flatnonzero(one_sided):
-            x, unit = X[:, j], size[j] * scaled[:, j].std()
-            if len(distinct_values(x, weight).value) < FEW_VALUES:
-                continue
-            parts = [_fitted(x, origin, unit) for origin in (np.median(x), x.min())]
-            likelihood, *best = max(parts)
-            if likelihood > -np.inf:
-                self.columns.append(j)
-                self._parts.append(best)
+        self.columns, self._parts, some = [], [], max(1, NUMBERS // len(X))
+        for start in range(0, X.shape[1], some):
+            part = X[:, start : start + some]
+            low, size = part.min(axis=0), np.ptp(part, axis=0)
+            scaled = (part - low) / np.where(size > 0.0, size, 1.0)
+            few = [
+                j
+                for j in np.flatnonzero((size > 0.0) & (np.abs(_skewness(scaled)) >= SKEWED))
+                if len(distinct_values(part[:, j], weight).value) >= FEW_VALUES
+            ]
+            x, unit = part[:, few], size[few] * scaled[:, few].std(axis=0)
+            origins = np.median(x, axis=0), low[few]
+            fitted = np.array([fit_powers(x, origin, unit) for origin in origins])
+            best = np.where(fitted[0, 0] > fitted[1, 0], fitted[0], fitted[1])
+            usable = np.flatnonzero(best[0] > -np.inf)
+            self.columns += [start + few[i] for i in usable]
+            self._parts += best[1:, usable].T.tolist()
 
     def __call__(self, X):
         """Return the rows transformed, and for each the logarithm of the Jacobian."""
@@ -310,20 +343,101 @@ class PowerTransform:
         log_slope = np.zeros(len(out))
         for j, (origin, unit, power, spread) in zip(self.columns, self._parts, strict=True):
             z = (out[:, j] - origin) / unit
-            out[:, j] = unit / spread * yeojohnson(z, power)
+            out[:, j] = unit / spread * _Logarithms(z).transformed(power)
             log_slope += _log_slope(z, power) - np.log(spread)
         return out, log_slope
 
 
-def _fitted(x, origin, unit):
-    """Log-likelihood of a column as transformed from this origin, and the parameters."""
+def _skewness(X):
+    """Third moments of columns in units of the standard deviation; NaN for constant ones."""
+    X = X - X.mean(axis=0)
+    second, third = np.einsum("ij,ij->j", X, X), np.einsum("ij,ij,ij->j", X, X, X)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return third / second**1.5 * np.sqrt(len(X))
+
+
+def fit_powers(x, origin, unit):
+    """Log-likelihoods of columns as transformed from these origins, and the parameters.
+
+    Returns these, the origins, units, powers, and standard deviations of columns transformed.
+    """
     z = (x - origin) / unit
     with np.errstate(all="ignore"):
-        power = float(yeojohnson_normmax(z))
-        spread = yeojohnson(z, power).std()
-        likelihood = _log_slope(z, power).sum() - len(x) * np.log(spread)
-    usable = np.isfinite(likelihood) and spread > 0.0
-    return likelihood if usable else -np.inf, origin, unit, power, spread
+        power = _likeliest_powers(z)
+        spread = _Logarithms(z).transformed(power).std(axis=0)
+        likelihood = _log_slope(z, power).sum(axis=0) - len(x) * np.log(spread)
+    usable = np.isfinite(likelihood) & (spread > 0.0)
+    return np.where(usable, likelihood, -np.inf), origin, unit, power, spread
+
+
+class _Logarithms:
+    """Values z >= 0 as L = log(1 + z), z < 0 as L = log(1 - z), and what follows from them.
+
+    The transform is (exp(m L) - 1) / m, m the power, and -(exp(m L) - 1) / m, m = 2 - power.
+    """
+
+    def __init__(self, z):
+        self.below, self.L = z < 0.0, np.log1p(np.abs(z))
+        self.sign = np.where(self.below, -1.0, 1.0)
+        self.sum = (self.sign * self.L).sum(axis=0)
+
+    def _exponents(self, power, least):
+        x = np.where(self.below, 2.0 - power, power) * self.L
+        return np.where(np.abs(x) > least, x, least)
+
+    def transformed(self, power):
+        """The transform by these powers, one for each column."""
+        x = self._exponents(power, LEAST_EXPONENT)
+        return self.sign * self.L * np.expm1(x) / x
+
+    def derivatives(self, power):
+        """Derivatives of -log-likelihoods by the power.
+
+        With y the transform and y' its derivative, n cov(y, y') / var(y) - sum of L or -L, where y
+        is (exp(m L) - 1) / m and y' is (exp(m L) L - y) / m, or twice -1 times these.
+        """
+        x = self._exponents(power, LEAST_OF_DERIVATIVE)
+        size, over = np.expm1(x), self.L / x
+        slope = (size + 1.0) * self.L
+        size *= over
+        slope = (slope - size) * over
+        y = self.sign * size
+        y -= y.mean(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fit = np.einsum("ij,ij->j", y, slope) / np.einsum("ij,ij->j", y, y)
+        return len(y) * fit - self.sum
+
+
+def _likeliest_powers(z):
+    """The power of greatest likelihood for each column, by false position (Illinois)."""
+    logs = _Logarithms(z)
+    limit = np.log1p(20.0 * np.abs(z).max(axis=0))  # powers beyond may leave the range of float64
+    least, most = SMALLEST_EXPONENT / limit, LARGEST_EXPONENT / limit
+    least = np.where(logs.below.any(axis=0), np.maximum(2.0 - most, least), least)
+    a, at_a = _signed(logs, np.maximum(-1.0, least), least, 1.0)
+    b, at_b = _signed(logs, np.minimum(3.0, most), most, -1.0)
+    a, b = np.where(at_b < 0.0, b, a), np.where(at_a > 0.0, a, b)  # those at a limit stay there
+    for _ in range(MOST_STEPS):
+        apart = (at_a != at_b) & (a != b)
+        c = np.where(apart, b - at_b * (b - a) / np.where(apart, at_b - at_a, 1.0), b)
+        at_c, step = logs.derivatives(c), np.abs(c - b)
+        across = at_c * at_b < 0.0
+        a, at_a = np.where(across, b, a), np.where(across, at_b, 0.5 * at_a)
+        b, at_b = c, at_c
+        if (step <= SAME_POWER * (1.0 + np.abs(c))).all():
+            break
+    return b
+
+
+def _signed(logs, power, limit, sign):
+    """Powers, on the way from these to a limit, whose derivatives have the other sign than this."""
+    value = logs.derivatives(power)
+    while ((sign * value > 0.0) & (power != limit)).any():
+        farther = 1.0 + 2.0 * (power - 1.0)
+        farther = np.maximum(farther, limit) if sign > 0 else np.minimum(farther, limit)
+        power = np.where(sign * value > 0.0, farther, power)
+        value = logs.derivatives(power)
+    return power, value
 
 
 def _log_slope(z, power):

@@ -2,8 +2,14 @@
 
 import numpy as np
 
-from smallvar._core.fit_loop import CANCELLATION
 from smallvar._selection.columns import count_different, recorded
+from smallvar._selection.coordinates import Coordinates, RoundMetric, SpanCoordinates
+from smallvar._selection.directions import (
+    PRICE,
+    ZERO_VARIANCE,
+    DirectionSearch,
+    LongDirections,
+)
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.residual_density import (
     SmallCriterion,
@@ -11,10 +17,8 @@ from smallvar._sweeps.residual_density import (
     own_covariance_distances,
 )
 
-PRICE = 2.0  # of a parameter, in log(distinct rows)
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0  # of a center's coordinate, and of a cluster beside
-ZERO_VARIANCE = 1e-9  # of the largest eigenvalue, or of a determinant: less is rounding
-BLOCK = 4096
+SHORT = 1e2  # times the shortest variance is a longest one for which float32 is enough
 MARGIN = 0.3  # of a transformed column, in distinct rows
 SMALL = 1 << 17  # products of a covariance of all rows: up to here numpy takes longer to be called
 
@@ -47,26 +51,18 @@ class Criterion:
         if columns.in_steps.all():  # then equal rows are to be expected
             self.cap, self.distinct = self.distinct, X.shape[0]
         self.tie = PRICE * np.log(self.distinct)
-        self.total, self.rank = self._scatter(None) if self.d > 1 else None, self.d
-        self.basis = None  # of the directions in which rows vary, where steps vary in others too
         self.varying = frame.spread > 0.0  # not all may be so in these rows
-        # fewer rows than columns say nothing of the rank, nor do rows that are all repeated
-        if 1 < self.d < self.distinct and columns.repeated.all():
-            self.rank = max(1, int(self.varying.sum()))
-        elif 1 < self.d < self.distinct:
-            offset = frame.mean - frame.origin
-            S = self.total / self.n - np.outer(offset, offset)
-            e = np.linalg.eigvalsh(S)
-            self.rank = max(1, int((e > ZERO_VARIANCE * e[-1]).sum()))
-            if self.rank < self.d and self.floor.any():
-                self.basis = np.linalg.eigh(S)[1][:, self.d - self.rank :]
+        self.rank, self.coordinates, self.total_floor = self.d, None, float(self.floor.sum())
+        if self.d > 1:
+            self._find_coordinates(columns.repeated.all())
         self.price_of_cluster = np.log(self.distinct) * (PER_COLUMN * self.rank + PER_CLUSTER)
         self.relabeled, self.n_threads = Relabeled(X, weight, frame, n_threads), n_threads
         self.constant, self.small = 0.0, self._made_small()
 
     def _made_small(self):
         """The same in one call, where rows and columns are few; None where they are not."""
-        if self.rank < self.d or self.X.shape[0] * self.d**2 > SMALL:
+        n, d = self.X.shape
+        if self.rank < d or d > n or n * d**2 > SMALL:
             return None
         volume, prices = np.inf, (PRICE, PER_COLUMN)
         if self.varying.all():
@@ -86,25 +82,28 @@ class Criterion:
 
     def _by_small(self, sweep):
         V, error, q, e, U = self.small(sweep.labels, sweep.centers, sweep.weights)
-        return V + self.constant, U.T / np.sqrt(e) if q else None, error
+        if not q:
+            return V + self.constant, None, error
+        long = LongDirections(np.ascontiguousarray(U[:q].T), e[:q].copy(), float(e[-1]))
+        return V + self.constant, RoundMetric(self.coordinates, long), error
 
-    def _scatter(self, sweep):
-        """Sum of w r r', r the residuals of the sweep, or from the origin."""
-        out = np.zeros((self.d, self.d))
-        for start in range(0, self.X.shape[0], BLOCK):
-            rows = slice(start, start + BLOCK)
-            R = np.asarray(self.X[rows], dtype=np.float64)
-            R = R - (self.frame.origin if sweep is None else sweep.centers[sweep.labels[rows]])
-            out += (R if self.weight is None else R * self.weight[rows, None]).T @ R
-        return out
-
-    def _covariance(self, sweep):
-        """The pooled covariance within clusters."""
-        M = sweep.centers - self.frame.origin
-        within = self.total - (M * sweep.weights[:, None]).T @ M
-        if np.trace(within) < CANCELLATION * np.trace(self.total):
-            within = self._scatter(sweep)  # the difference is mostly rounding
-        return within / self.n + np.diag(self.floor)
+    def _find_coordinates(self, repeated):
+        """The directions in which the rows vary; ``repeated``: whether all values of theirs are."""
+        data = self.X, self.weight, self.frame, self.floor
+        if self.d > self.X.shape[0]:
+            coordinates = SpanCoordinates(*data, self.distinct // 3)
+        else:
+            coordinates = Coordinates(*data)
+            # fewer rows than columns say nothing of the rank, nor do rows that are all repeated
+            if self.d < self.distinct and repeated:
+                coordinates.leave_out(self.varying)
+            elif self.d < self.distinct:
+                coordinates.find_rank(self.frame.mean)
+        self.coordinates, self.rank = coordinates, coordinates.rank
+        if coordinates.basis is not None:
+            floor = coordinates.floor
+            self.total_floor = 0.0 if floor is None else float(np.trace(floor))
+        self.search = DirectionSearch(self.rank, self.distinct, coordinates.beyond)
 
     def charge(self, slope, columns):
         """Count the rows as transformed: the logarithms of the Jacobian, parameters, a margin."""
@@ -114,7 +113,7 @@ class Criterion:
         self.constant += columns * (2 * PRICE * np.log(u) + MARGIN * u)
 
     def __call__(self, sweep):
-        """V, the matrix that makes the clusters round (None if they are), the squared error."""
+        """V, the metric that makes the clusters round (None if they are), the squared error."""
         if self.small is not None:
             return self._by_small(sweep)
         K, n, d, u = sweep.k, self.n, self.rank, self.distinct
@@ -128,29 +127,15 @@ class Criterion:
             deviance, is_t = fit_residual_density(squares, self.weight, sweep.labels, back, n, d)
             return base + u * (deviance + logdet) + unit * (price * parameters + PRICE * is_t)
 
-        floor = self.floor.sum()
-        if self.basis is not None:
-            floor = float((self.basis**2).sum(axis=1) @ self.floor)
-        q, e, U = self._directions(sweep) if d > 1 else (0, None, None)
-        if not q:
-            squares, metric = sweep.residuals()[0], None
-            error = self._sum(squares)
-            squares += floor
-            V = value(squares, 0.0, 1)
-        else:
-            # r' S^-1 r from all directions; or r'r / e_d less a sum over the q long ones, if few
-            metric, few = U / np.sqrt(e), 2 * q < d and e[0] < 1e2 * e[-1]
-            W = U[:, :q] * np.sqrt(1.0 / e[-1] - 1.0 / e[:q]) if few else metric
-            long = np.sqrt(e[0])
-            W = np.ascontiguousarray(W.T * long, dtype=np.float32)
-            squares, image = sweep.residuals(W, 1.0 / long)
-            error = self._sum(squares)
-            squares += floor
-            image += np.float32((W.astype(float) ** 2 @ self.floor).sum() / long**2)
-            V = value(squares.copy(), 0.0, 1)
-            squares = np.maximum(squares / e[-1] - image, 0.0) if few else image.astype(np.float64)
-            V = min(V, value(squares, float(np.log(e).sum()), d * q - q * (q - 1) / 2 + 1))
-        if d == self.d == 2 and not floor:
+        long = self._long_directions(sweep)
+        squares, rounded = self._squares(sweep, long)
+        error, metric = self._sum(squares), None
+        V = value(squares + self.total_floor, 0.0, 1)
+        if long is not None:
+            metric, q = RoundMetric(self.coordinates, long), len(long.variances)
+            logdet = float(np.log(long.variances).sum()) + (d - q) * np.log(long.rest)
+            V = min(V, value(rounded, logdet, d * q - q * (q - 1) / 2 + 1))
+        if d == self.d == 2 and not self.total_floor:
             own = self._own(sweep)
             if own is not None:
                 V = min(V, value(*own, 3 * K, PER_COLUMN))
@@ -180,36 +165,30 @@ class Criterion:
         logdet = float(sweep.weights @ np.log(det)) / self.n
         return squares, logdet - 4.0 * np.log(self.frame.scale)
 
-    def _directions(self, sweep):
-        """How many directions q are worth their price; eigenvalues and vectors of the covariance.
+    def _long_directions(self, sweep):
+        """The long directions that are worth their price, None if there are none."""
+        most = min(self.rank - 1, self.distinct // 3 - sweep.k)
+        return self.search(self.coordinates.covariance(sweep), most) if most > 0 else None
 
-        q maximizes the penalized Gaussian likelihood of a covariance that is spherical but for q
-        directions; all other eigenvalues are their mean.
+    def _squares(self, sweep, long):
+        """Squared lengths of residuals, and by the covariance of these directions.
+
+        That is r' S^-1 r = (r' r - sum_j p_j^2) / e + sum_j p_j^2 / e_j, where p_j are the products
+        with the directions, and e is the variance in all others.
         """
-        d, u = self.rank, self.distinct
-        most = min(d - 1, u // 3 - sweep.k)
-        if most < 1:
-            return 0, None, None
-        S = self._covariance(sweep)
-        if self.basis is not None:
-            S = self.basis.T @ S @ self.basis
-        e = np.linalg.eigvalsh(S)[::-1][:d].clip(0.0)
-        if not e[0] > 0.0:
-            return 0, None, None
-        q = np.arange(most + 1)
-        tail = np.maximum(e.sum() - np.append(0.0, np.cumsum(e[:most])), 0.0) / (d - q)
-        usable = tail > ZERO_VARIANCE * e[0]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            head = np.append(0.0, np.cumsum(np.log(e[:most])))
-            cost = u * (head + (d - q) * np.log(tail))
-        cost += PRICE * np.log(u) * (d * q - q * (q - 1) / 2)
-        q = int(np.where(usable, cost, np.inf).argmin())
-        if q == 0:
-            return 0, None, None
-        e, U = np.linalg.eigh(S)
-        if self.basis is not None:
-            U = self.basis @ U
-        return q, np.append(e[::-1][:q], np.full(d - q, tail[q])), U[:, ::-1][:, :d]
+        if long is None:
+            return sweep.residuals()[0], None
+        e, rest, floor = long.variances, long.rest, self.total_floor
+        if e[0] < SHORT * rest and not isinstance(self.coordinates, SpanCoordinates):
+            # float32 is enough for the products
+            U, unit = self.coordinates.lifted(long.vectors), np.sqrt(e[0])
+            W = np.ascontiguousarray((U * np.sqrt(1.0 / rest - 1.0 / e)).T * unit, dtype=np.float32)
+            squares, image = sweep.residuals(W, 1.0 / unit)
+            image += np.float32((W.astype(float) ** 2 @ self.floor).sum() / unit**2)
+            return squares, np.maximum((squares + floor) / rest - image, 0.0)
+        squares = sweep.residuals()[0]
+        plain, in_units = self.coordinates.squares_along(sweep, long)
+        return squares, np.maximum(squares + floor - plain, 0.0) / rest + in_units
 
 
 class Relabeled:

@@ -22,7 +22,9 @@ from smallvar._selection.sample import DENSE_BYTES, Clustering, Problem, squared
 
 COARSE = 5000  # rows of the first, rough way down,
 NUMBERS = 1 << 18  # but at most so many numbers, down to half as many rows
-FINE, ROWS = 20_000, 20  # rows of the fine way down, or so many for each cluster
+# rows of the fine way down (COARSE, where there are more columns than WIDE_COLUMNS), or so many for
+# each cluster
+FINE, WIDE_COLUMNS, ROWS = 20_000, 3500, 20
 # the fine way down stops at every number of clusters below 2 STEPS, in its last part below FEW
 STEPS, FEW = 50, 32
 WIDER, GRAIN = 4, 1.5  # seeds tried for each there is room for; how much more the others must save
@@ -65,10 +67,16 @@ def _about(number):
     return step
 
 
+def _fine_rows(d):
+    """Rows of the fine way down, but for many clusters: of many columns fewer."""
+    return FINE if d <= WIDE_COLUMNS else COARSE
+
+
 def dense_bytes(X, rough=False):
-    """Memory of the rows that a path is found on, as a dense array, and of matrices d x d."""
-    d = X.shape[1]
-    return 8 * d * (min(X.shape[0], COARSE if rough else FINE) + 4 * d)
+    """Memory of the rows that a path is found on, as a dense array, and of square matrices."""
+    n, d = X.shape
+    rows = min(n, COARSE if rough else _fine_rows(d))
+    return 8 * (rows * d + 4 * min(rows, d) ** 2)
 
 
 def find_path(
@@ -186,9 +194,10 @@ def _find(problem, rng, init, rough, look, tell):
         look = max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))
     size = min(problem.n, look if problem.number is None else max(look, 4 * problem.number))
     found = _find_from(problem, rng, init, rough, size, tell)
+    fine = _fine_rows(problem.X.shape[1])
     few = found[0].best <= FEWEST and problem.number is None and FEWEST != problem.most != 1
-    if few and size < min(problem.n, FINE) and init is None and not rough and problem.lam is None:
-        other = _find_from(problem, rng, init, rough, min(problem.n, FINE), tell, FEWEST)
+    if few and size < min(problem.n, fine) and init is None and not rough and problem.lam is None:
+        other = _find_from(problem, rng, init, rough, min(problem.n, fine), tell, FEWEST)
         if other is not None and other[0].value_per_row < found[0].value_per_row:
             return other
     return found
@@ -217,7 +226,8 @@ def _find_from(problem, rng, init, rough, size, tell, above=0):
         if wider > 1 and not last:
             size, room = min(problem.n, 4 * size), wider * room
             continue
-        more = min(problem.n, max(size, FINE, ROWS * start.shape[0]))
+        more = max(size, _fine_rows(problem.X.shape[1]), ROWS * start.shape[0])
+        more = min(problem.n, more)
         if more > size and not rough:
             sample = problem.sample(more, rng)
         low, single = (0, True) if init is not None else (len(start) // 3, False)
@@ -391,7 +401,8 @@ def lambda_path(
     ----------
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Data; float32 and float64 are used as they are. Of sparse data the rows that are used become
-        dense: refused where these, and matrices of n_features x n_features, take more than 1 GiB.
+        dense: refused where these, and square matrices of as many rows as there are columns, or of
+        rows used if these are fewer, take more than 1 GiB.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights >= 0, not all zero; None means 1 each.
     max_clusters : int, default=None
@@ -460,8 +471,9 @@ def lambda_path(
     clusters as distinct rows are chosen (all, where all columns are recorded in steps). Up to 2,000
     rows are merged from single rows on, so that the number does not depend on ``random_state``.
     More rows begin at some 4 sqrt(n) of them, drawn far apart: of 5,000, and where no more than two
-    clusters are found, of 20,000. Of more than 20,000 rows (and 20 for each cluster) a random
-    sample is used; penalties and inertia are those of all rows.
+    clusters are found, of 20,000. Of more than 20,000 rows (5,000 where there are more than 3,500
+    columns; 20 for each cluster in any case) a random sample is used; penalties and inertia are
+    those of all rows.
 
     References
     ----------

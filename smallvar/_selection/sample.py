@@ -9,8 +9,9 @@ from sklearn.utils.random import sample_without_replacement
 
 from smallvar._core.validation import some_rows, unit_of
 from smallvar._selection.columns import count_distinct, filled_values, rows_filled
+from smallvar._selection.coordinates import RoundMetric
 from smallvar._selection.criterion import Criterion, Relabeled
-from smallvar._selection.descent import Metric, check_distinct, descent_by_squares
+from smallvar._selection.descent import check_distinct, descent_by_squares
 from smallvar._sweeps.sums import column_range
 
 DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
@@ -120,7 +121,7 @@ class Problem:
 class Clustering:
     """A clustering on the way down: its number of clusters, centers, criterion and error.
 
-    ``metric`` is the matrix in whose metric the clusters are round, None if they are so in that of
+    ``metric`` is the metric in which the clusters are round, None if they are so in that of
     the data; ``modeled`` are the centers of the rows that the criterion is of, and ``own_error`` is
     the error in the metric of the way down. A criterion or an error that was not computed is
     infinite or NaN.
@@ -130,7 +131,7 @@ class Clustering:
     centers: NDArray[np.float64] | None
     criterion: float = np.inf
     error: float = np.nan
-    metric: NDArray[np.float64] | None = None
+    metric: RoundMetric | None = None
     modeled: NDArray[np.float64] | None = None
     own_error: float = np.nan
 
@@ -161,11 +162,10 @@ class Sample:
 
     def turn(self, metric, centers):
         """From here on go down in this metric; returns what the centers are in it."""
-        c = self.criterion
-        self.metric = Metric(metric, c.frame.origin)
-        self.descent = descent_by_squares(self.metric(c.X), c.weight, c.n_threads)
+        c, self.metric = self.criterion, metric
+        self.descent = descent_by_squares(metric.rows(), c.weight, c.n_threads)
         self.turned = True
-        return self.metric(centers)
+        return metric(centers)
 
     def stop(self, judge, measure):
         """The clustering at which the descent is now; its criterion and its error where wanted."""

@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.optimize import linear_sum_assignment
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
 from sklearn.utils.validation import check_array
 
 from smallvar._core.lapack import eigh
@@ -15,7 +16,8 @@ from smallvar._sweeps.exchange import ExchangeSweep, sums_by_label
 # of the largest of lam, K_ii and the squared norms of old centers: costs of a row that are closer
 # tie; times the rows, costs of a step and its starts
 TIE = 1e-12
-LINK = 1e-9  # of the largest gain by a link: gains and losses that are smaller tie
+LINK = 1e-9  # of the largest gain by a link: gains that HiGHS cannot tell apart tie
+DUAL_TOLERANCE = 1e-10  # of the same: the dual feasibility that HiGHS is asked for
 EQUAL_GAIN = 1e-9  # of the largest gain of greedy selection: of those that are closer, the first
 EXPLAINED = 1e-9  # of ||phi||^2 or of the largest K_ii: greedy selection ends here
 RIDGE = 1e-3  # of the largest K_ii, on changes of the coefficients
@@ -30,8 +32,8 @@ def match_clusters(new_costs: ArrayLike, old_costs: ArrayLike) -> NDArray[np.int
 
         sum_k new_costs_k (1 - sum_l xi_kl) + sum_kl old_costs_kl xi_kl,
 
-    a linear program whose solutions are integers, found as an assignment: each cluster is new or
-    continues one old cluster, and no two continue the same.
+    a linear program whose solutions are integers: each cluster is new or continues one old cluster,
+    and no two continue the same.
 
     Parameters
     ----------
@@ -86,10 +88,28 @@ def match(if_new, if_old):
     gain = if_new[:, None] - if_old
     scale = float(np.abs(gain).max(initial=0)) or 1.0
     pays = gain >= -LINK * scale  # no other link can pay
-    # an integer solution of the linear program: pairs that do not pay are the same as none
-    k, old = linear_sum_assignment(np.where(pays, gain / scale + 2 * LINK, 0.0), maximize=True)
-    linked = pays[k, old]
-    link[k[linked]] = old[linked]
+    some = np.flatnonzero(pays.any(axis=1))
+    best = gain[some].argmax(axis=1) if len(some) else some
+    if len(np.unique(best)) == len(best):
+        link[some] = best  # no two want the same old cluster most: no constraint binds
+        return link
+    k, old = np.nonzero(pays)
+    pairs = np.arange(len(k))
+    at_most_one = csr_array(
+        (np.ones(2 * len(k)), (np.append(k, len(if_new) + old), np.append(pairs, pairs))),
+        shape=(sum(gain.shape), len(k)),
+    )
+    found = linprog(
+        -(gain[k, old] / scale + 2 * LINK),
+        A_ub=at_most_one,
+        b_ub=np.ones(sum(gain.shape)),
+        method="highs-ds",  # a simplex ends at a vertex
+        options={"dual_feasibility_tolerance": DUAL_TOLERANCE},
+    )
+    if found.status != 0:
+        raise RuntimeError(f"HiGHS found no matching: {found.message}")
+    chosen = found.x > 0.5
+    link[k[chosen]] = old[chosen]
     return link
 
 

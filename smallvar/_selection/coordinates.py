@@ -1,0 +1,263 @@
+"""Coordinates of rows in the directions in which they vary, and covariances of residuals in them.
+
+Rows are the origin plus coordinates times an orthonormal basis. Of n rows in d columns that is
+
+* the columns themselves;
+* fewer directions, where columns follow from others;
+* where d exceeds n, a basis of the space of the rows themselves: with the QR factors X' = Q R the
+  coordinates are the columns of R, which take n^2 numbers, and Q is never made.
+
+A column that was recorded in steps has at least the variance within a step, its *floor*. Where d
+exceeds n, each set of columns of the same floor has a basis of its own, so that the floor is the
+same in all of its directions; and as many directions more as may be long, in which the rows do not
+vary, but the floor is.
+"""
+
+import numpy as np
+
+from smallvar._core.fit_loop import CANCELLATION
+from smallvar._core.lapack import all_pairs, is_positive_definite, r_factor, svd
+from smallvar._selection.directions import ZERO_VARIANCE
+
+BLOCK = 4096
+PRODUCTS = 1 << 33  # multiply-adds of one product of matrices: between them Ctrl-C works
+# of columns more than rows: where floors differ in more coordinates, near ones become so many
+EXACT, FLOORS = 512, 4
+ZERO_LENGTH = 1e-8  # of the longest direction of rows: what is shorter is left out of a basis
+
+
+class Coordinates:
+    """Rows by their columns, or in fewer directions where columns follow from others.
+
+    ``rank`` is the number of directions in which rows vary or, where that cannot be known, of
+    columns; ``floor`` the covariance within steps, None where it is 0; ``beyond`` the variance in
+    directions that there are no coordinates for.
+    """
+
+    beyond = 0.0
+
+    def __init__(self, X, weight, frame, floor):
+        self.rows, self.weight, self.start = X, weight, frame.origin
+        self.origin = self.start  # in the coordinates of centers
+        self.n = float(X.shape[0] if weight is None else weight.sum())
+        self.basis, self.rank = None, X.shape[1]
+        self.total = self._scatter(self.origin)
+        self.floor = np.diag(floor) if floor.any() else None
+
+    def leave_out(self, varying):
+        """Leave columns out that do not vary in these rows."""
+        if not varying.all():
+            self._take(np.eye(len(varying))[:, varying])
+
+    def find_rank(self, mean):
+        """Leave directions out in which rows, of this mean, do not vary."""
+        offset = mean - self.origin
+        S = self.total / self.n - np.outer(offset, offset)
+        A = S.copy()
+        A.flat[:: len(S) + 1] -= ZERO_VARIANCE * np.trace(S)
+        if is_positive_definite(A):
+            return
+        e, U = all_pairs(S)
+        rank = max(1, int((e > ZERO_VARIANCE * e[-1]).sum()))
+        if rank < len(e):
+            self._take(np.ascontiguousarray(U[:, len(e) - rank :]))
+
+    def _take(self, basis):
+        self.basis, self.rank = basis, basis.shape[1]
+        self.total = basis.T @ self.total @ basis
+        self.floor = None if self.floor is None else basis.T @ self.floor @ basis
+
+    def _scatter(self, center, label=None):
+        """Sum of w r r', r the residuals of rows from this center, or from one for each label."""
+        n, d = self.rows.shape
+        out, size = np.zeros((d, d)), max(1, min(BLOCK, PRODUCTS // d**2))
+        for start in range(0, n, size):
+            rows = slice(start, start + size)
+            R = np.asarray(self.rows[rows], dtype=np.float64)
+            R = R - (center if label is None else center[label[rows]])
+            if self.weight is not None:
+                R *= np.sqrt(self.weight[rows, None])
+            out += R.T @ R  # numpy computes one half of it
+        return out
+
+    def centers(self, sweep):
+        """The centers of a sweep, as the rows are."""
+        return sweep.centers
+
+    def covariance(self, sweep):
+        """The pooled covariance within clusters, with the floor."""
+        centers = self.centers(sweep)
+        M = (centers - self.origin) * np.sqrt(sweep.weights)[:, None]
+        if self.basis is not None:
+            M = M @ self.basis
+        within = self.total - M.T @ M
+        if np.trace(within) < CANCELLATION * np.trace(self.total):
+            # the difference is mostly rounding
+            within = self._scatter(centers, sweep.labels)
+            if self.basis is not None:
+                within = self.basis.T @ within @ self.basis
+        within /= self.n
+        return within if self.floor is None else within + self.floor
+
+    def lifted(self, U):
+        """Directions, in columns, as the rows are."""
+        return U if self.basis is None else self.basis @ U
+
+    def squares_along(self, sweep, directions):
+        """Squared lengths of residuals along directions, plainly and in units of the variances."""
+        U = self.lifted(directions.vectors)
+        n, images = self.rows.shape[0], self.centers(sweep) @ U
+        both = np.column_stack([np.ones(U.shape[1]), 1.0 / directions.variances])
+        squares = np.empty((n, 2))
+        size = max(1, min(BLOCK, PRODUCTS // U.size))
+        for start in range(0, n, size):
+            rows = slice(start, start + size)
+            P = np.asarray(self.rows[rows], dtype=np.float64) @ U - images[sweep.labels[rows]]
+            squares[rows] = np.square(P, out=P) @ both
+        if self.floor is not None:
+            along = ((self.floor @ directions.vectors) * directions.vectors).sum(axis=0)
+            squares += along @ both
+        return squares.T
+
+    def of(self, X):
+        """Coordinates of rows or centers."""
+        Y = X - self.origin
+        return Y if self.basis is None else Y @ self.basis
+
+    def own(self):
+        """Coordinates of the rows."""
+        return self.of(np.asarray(self.rows, dtype=np.float64))
+
+    def matrix(self):
+        """The basis, in columns."""
+        return np.eye(self.rank) if self.basis is None else self.basis
+
+
+class SpanCoordinates(Coordinates):
+    """Rows fewer than columns, in bases of the spaces that they span.
+
+    ``most`` directions at most are asked for.
+    """
+
+    def __init__(self, X, weight, frame, floor, most):
+        self.data, self.start, self.basis, self.rank = X, frame.origin, None, X.shape[1]
+        self.weight, self.n = weight, float(X.shape[0] if weight is None else weight.sum())
+        self.groups, parts, floors = [], [], []
+        for columns, value in _by_floor(floor, len(X)):
+            Y = self._coordinates(columns)
+            more = min(len(columns) - Y.shape[1], most) if value > 0.0 else 0
+            first = sum(part.shape[1] for part in parts)
+            self.groups.append((columns, slice(first, first + Y.shape[1])))
+            parts += [Y, np.zeros((len(Y), more))]
+            floors += [value] * (Y.shape[1] + more)
+            self.beyond += (len(columns) - Y.shape[1] - more) * value
+        self.rows = np.hstack(parts)
+        self.origin = np.zeros(self.rows.shape[1])
+        self.total = self._scatter(self.origin)
+        self.floor = np.diag(floors) if floor.any() else None
+        self._inverses = None
+
+    def _differences(self, X, columns):
+        """Rows less the origin, in these columns."""
+        return np.asarray(X[:, columns], dtype=np.float64) - self.start[columns]
+
+    def _coordinates(self, columns):
+        """Coordinates of the rows in the space that they span in these columns."""
+        n = len(self.data)
+        if len(columns) <= n:
+            return self._differences(self.data, columns)
+        R = np.zeros((0, n))
+        for j in _split(columns, max(2 * n, BLOCK)):
+            R = r_factor(np.vstack([R, self._differences(self.data, j).T]))
+        return np.ascontiguousarray(R.T)
+
+    def centers(self, sweep):
+        """Means of the rows of each cluster."""
+        order = np.argsort(sweep.labels, kind="stable")
+        rows = self.rows if self.weight is None else self.rows * self.weight[:, None]
+        first = np.searchsorted(sweep.labels[order], np.arange(sweep.k))
+        return np.add.reduceat(rows[order], first, axis=0) / sweep.weights[:, None]
+
+    def _parts(self, columns, size):
+        """Columns, so many at a time that the rows times as many others take no time."""
+        return _split(columns, max(1, min(BLOCK, PRODUCTS // (len(self.data) * size))))
+
+    def _inverse(self):
+        """For each set of columns a matrix that makes coordinates of inner products with rows."""
+        if self._inverses is None:
+            self._inverses = []
+            for _, here in self.groups:
+                U, s, Vt = svd(self.rows[:, here], full_matrices=False)
+                keep = s > ZERO_LENGTH * s[0]
+                self._inverses.append((U[:, keep] / s[keep]) @ Vt[keep])
+        return self._inverses
+
+    def of(self, X):
+        """Coordinates of the projections of rows or centers to the space of the rows."""
+        out = np.zeros((len(X), self.rows.shape[1]))
+        for (columns, here), inverse in zip(self.groups, self._inverse(), strict=True):
+            products = np.zeros((len(X), len(self.data)))
+            for j in self._parts(columns, len(X)):
+                products += self._differences(X, j) @ self._differences(self.data, j).T
+            out[:, here] = products @ inverse
+        return out
+
+    def own(self):
+        """Coordinates of the rows."""
+        return self.rows
+
+    def matrix(self):
+        """The basis, in columns."""
+        out = np.zeros((self.rank, self.rows.shape[1]))
+        for (columns, here), inverse in zip(self.groups, self._inverse(), strict=True):
+            for j in self._parts(columns, inverse.shape[1]):
+                out[j, here] = self._differences(self.data, j).T @ inverse
+        return out
+
+
+def _split(columns, size):
+    return [columns[i : i + size] for i in range(0, len(columns), size)]
+
+
+def _by_floor(floor, n):
+    """Yield the columns of each floor, and it; of nearly the same, and the mean, if many differ."""
+    different, group, count = np.unique(floor, return_inverse=True, return_counts=True)
+    if len(different) > FLOORS and np.minimum(count, n).sum() > EXACT:
+        size = np.log(np.where(different > 0.0, different, different[-1]))
+        share = (size - size.min()) / (size[-1] - size.min())
+        near = np.where(different > 0.0, 1 + (FLOORS * share).astype(int).clip(0, FLOORS - 1), 0)
+        group = near[group]
+    for i in np.unique(group):
+        columns = np.flatnonzero(group == i)
+        yield columns, float(floor[columns].mean())
+
+
+class RoundMetric:
+    """The metric in which clusters are round: coordinates over the deviation in each direction.
+
+    That is the coordinates times I / s + U diag(1 / s_j - 1 / s) U', where U are the long
+    directions, s_j the deviation along each and s that in all others: the rows keep their places
+    but for what they are along U.
+    """
+
+    def __init__(self, coordinates, directions):
+        self.coordinates, self.directions = coordinates, directions
+        self.origin = coordinates.start
+
+    def _stretched(self, Y):
+        U, s = self.directions.vectors, np.sqrt(self.directions.rest)
+        more = 1.0 / np.sqrt(self.directions.variances) - 1.0 / s
+        return Y / s + ((Y @ U) * more) @ U.T
+
+    def __call__(self, X):
+        """Rows or centers in this metric."""
+        return self._stretched(self.coordinates.of(X))
+
+    def rows(self):
+        """The rows in this metric."""
+        return self._stretched(self.coordinates.own())
+
+    @property
+    def matrix(self):
+        """By which rows, less the origin, are multiplied."""
+        return self._stretched(self.coordinates.matrix())

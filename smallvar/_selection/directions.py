@@ -1,0 +1,169 @@
+"""The long directions of a covariance: how many are worth their price, and its leading eigenpairs.
+
+Of a covariance S with eigenvalues e_1 >= e_2 >= ... in d dimensions, q directions are kept, all
+other eigenvalues being replaced by their mean t_q; q is the least that minimizes
+
+    C(q) = u (sum_{j <= q} log e_j + (d - q) log t_q) + PRICE log(u) (d q - q (q - 1) / 2).
+
+*A certificate.* Where q eigenpairs are known, and of the other N = d - q eigenvalues the sum R and
+that none exceeds L, then p more directions lower the first part of C by at most
+
+    u G_p(L),  G_p(L) = -p log(L / c) - (N - p) log((R - p L) / ((N - p) c)),  c = R / N,
+
+as each step gains the more, the larger the eigenvalue and the smaller the mean of what is left.
+They also lower it by at most u (N log(c) - sum_{j > q} log e_j), which follows from the determinant
+of S. So L need not be known, but only that no eigenvalue exceeds the largest L for which no p is
+worth its price: L I - S, the q eigenpairs taken out, has a Cholesky factor. For q = 0 that is all
+there is to compute.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallvar._core.lapack import all_pairs, is_positive_definite, log_determinant
+
+PRICE = 2.0  # of a parameter, in log(distinct rows)
+ZERO_VARIANCE = 1e-9  # of the largest eigenvalue, or of a determinant: less is rounding
+CERTIFIED = 48  # columns from which a Cholesky factor takes less time than all eigenvalues
+ITERATED = 256  # columns from which an iteration for the leading eigenvectors does
+FEW = 4  # times as many columns as vectors, and more
+SPARE = 8  # vectors of the iteration beyond those that are wanted
+ITERATIONS = 12  # at most; then all eigenpairs are computed at once
+# residual of an eigenpair, of its eigenvalue; errors of eigenvalues and likelihoods are its square
+RESIDUAL = 1e-8
+SMALLEST_LENGTH = 1e-300
+ROUNDING = 1e-13  # of the largest eigenvalue: residuals of eigenpairs from LAPACK may be as large
+BISECTIONS = 40
+
+
+@dataclass
+class LongDirections:
+    """Directions in columns, the variance along each, falling, and that in all others."""
+
+    vectors: NDArray[np.float64]
+    variances: NDArray[np.float64]
+    rest: float
+
+
+class DirectionSearch:
+    """Finds the long directions of covariances in d dimensions, each rather like the one before.
+
+    ``u`` is the number of distinct rows; ``beyond`` is the variance in directions that covariances
+    have no columns for: none of them is longer than those that there are columns for.
+    """
+
+    def __init__(self, d, u, beyond=0.0):
+        self.d, self.u, self.beyond = d, u, beyond
+        self.none = True  # whether none was worth its price before
+        self.rng = np.random.default_rng(0)
+        self.vectors = None  # leading eigenvectors of the covariance before, and a few more
+
+    def __call__(self, S, most):
+        """The long directions of S, at ``most`` so many; None if there are none.
+
+        S may have fewer columns than d; the others then are as ``beyond`` says.
+        """
+        D, trace = len(S), self.beyond + float(np.trace(S))
+        if self.vectors is None and D >= ITERATED:
+            self.vectors = self._more(np.empty((D, 0)), SPARE)
+        least = CERTIFIED if self.none else ITERATED
+        if least <= D:
+            logdet = -np.inf if self.d > D else log_determinant(S)
+            if self.none and self._certified(S, np.empty(0), None, trace, logdet, most):
+                return None
+            if D >= ITERATED and FEW * self.vectors.shape[1] < D:
+                found = self._iterated(S, trace, logdet, most)
+                if found is not None:
+                    return self._kept(*found, trace, most)
+        e, U = all_pairs(S)
+        return self._kept(e[::-1].clip(0.0), U[:, ::-1], trace, most)
+
+    def _kept(self, e, U, trace, most):
+        """The directions that are worth their price, of all eigenpairs or enough leading ones."""
+        costs, rest = self._costs(e[:most], trace)
+        q = int(costs.argmin())
+        self.none = q == 0
+        if len(U) >= ITERATED:
+            U = U[:, : q + SPARE]
+            self.vectors = self._more(U, q + SPARE - U.shape[1])
+        if q == 0:
+            return None
+        return LongDirections(np.ascontiguousarray(U[:, :q]), e[:q], float(rest[q]))
+
+    def _costs(self, e, trace):
+        """What 0, 1, ... of these directions cost, and the mean of the other variances."""
+        q = np.arange(len(e) + 1)
+        rest = np.maximum(trace - np.append(0.0, np.cumsum(e)), 0.0) / (self.d - q)
+        usable = rest > ZERO_VARIANCE * e[0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kept = np.append(0.0, np.cumsum(np.log(e)))
+            costs = self.u * (kept + (self.d - q) * np.log(rest))
+        costs += PRICE * math.log(self.u) * (self.d * q - q * (q - 1) / 2)
+        costs = np.where(usable, costs, np.inf)
+        costs[0] = costs[0] if e[0] > 0.0 else -np.inf
+        return costs, rest
+
+    def _iterated(self, S, trace, logdet, most):
+        """The leading eigenpairs by LOBPCG from those before, if that can be certified."""
+        X = B = self.vectors
+        failed = 0
+        for _ in range(ITERATIONS):
+            B = np.linalg.qr(B)[0]
+            SB, m = S @ B, X.shape[1]
+            e, rotation = np.linalg.eigh(B.T @ SB)
+            e, rotation = e[: -m - 1 : -1].clip(0.0), rotation[:, : -m - 1 : -1]
+            P, X, SX = X, B @ rotation, SB @ rotation
+            q = int(self._costs(e[:most], trace)[0].argmin())
+            R = SX - X * e
+            length = np.linalg.norm(R, axis=0)
+            wrong = length > np.maximum(RESIDUAL * e, ROUNDING * e[0])
+            if not wrong[:q].any() and q < min(m - 1, most):
+                known = np.ascontiguousarray(X[:, :q])
+                if self._certified(S, e[:q], known, trace, logdet, most):
+                    return e, X
+                failed += 1  # a direction may have been missed
+            if failed == 2 or not (wrong.any() or FEW * m < len(S)):
+                return None
+            if not wrong[:q].any() and q >= m - 1:
+                X = B = self._more(X, SPARE)
+                continue
+            P = (P - X @ (X.T @ P))[:, wrong]
+            lengths = np.append(length[wrong], np.linalg.norm(P, axis=0))
+            B = np.hstack([X, np.hstack([R[:, wrong], P]) / lengths.clip(SMALLEST_LENGTH)])
+        return None
+
+    def _more(self, X, size):
+        """Vectors, and so many random ones."""
+        return np.hstack([X, self.rng.standard_normal((len(X), size))])
+
+    def _certified(self, S, e, U, trace, logdet, most):
+        """Whether no more directions than these, with variances e, are worth their price."""
+        N, q, c = self.d - len(e), len(e), (trace - e.sum()) / (self.d - len(e))
+        if not c > ZERO_VARIANCE * (e[0] if q else trace):
+            return False
+        p = np.arange(1, most - q + 1)
+        price = PRICE * math.log(self.u) / self.u * p * (N - (p - 1) / 2)
+        gain = N * math.log(c) - logdet + np.log(e).sum()
+        # G is convex in p and the price concave, both 0 for p = 0: only the largest p matters
+        p = int(np.searchsorted(price, gain, side="right"))
+        level = c * (1.0 + _level(p, N, price[p - 1])) if p else np.inf
+        if q:
+            level = min(level, e[-1])
+        A = -S if U is None else (U * e) @ U.T - S
+        A.flat[:: len(S) + 1] += level
+        return level == np.inf or is_positive_definite(A)
+
+
+def _level(p, N, most):
+    """The largest y for which G_p(c (1 + y)) is at ``most`` so much."""
+    low, high = 0.0, (N - p) / p
+    for _ in range(BISECTIONS):
+        y = 0.5 * (low + high)
+        if -p * math.log1p(y) - (N - p) * math.log1p(-p * y / (N - p)) <= most:
+            low = y
+        else:
+            high = y
+    return low

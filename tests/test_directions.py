@@ -1,0 +1,262 @@
+"""Long directions of a covariance, and coordinates of rows: equal to all eigenpairs, certified."""
+
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy
+import twins.columns
+import twins.path
+from helpers import seeds
+from problems import blobs
+from scipy.stats import yeojohnson_llf, yeojohnson_normmax
+from sklearn.metrics import adjusted_rand_score
+
+from smallvar import DPMeans, lambda_path
+from smallvar._core.frame import RowsFrame
+from smallvar._selection import directions as directions_module
+from smallvar._selection import sample as sample_module
+from smallvar._selection.columns import fit_powers, recorded
+from smallvar._selection.coordinates import Coordinates, SpanCoordinates
+from smallvar._selection.directions import PRICE, ZERO_VARIANCE, DirectionSearch
+
+WAIT = 3.0  # seconds in which Ctrl-C must work: one, and two for a machine that is busy
+
+
+def best_by_all(e, d, u, most):
+    """The number of long directions by all eigenvalues, falling, and the mean of the others."""
+    best = np.inf, 0, None
+    for q in range(most + 1):
+        rest = e[q:].sum() / (d - q)
+        if rest > ZERO_VARIANCE * e[0]:
+            cost = u * (np.log(e[:q]).sum() + (d - q) * np.log(rest))
+            cost += PRICE * np.log(u) * (d * q - q * (q - 1) / 2)
+            if cost < best[0]:
+                best = cost, q, rest
+    return best[1:]
+
+
+def check_directions(found, S, d, u, most):
+    e, U = np.linalg.eigh(S)
+    e, U = np.append(e[::-1].clip(0.0), np.zeros(max(0, d - len(S))))[:d], U[:, ::-1]
+    q, rest = best_by_all(e, d, u, most)
+    assert (found is None) == (q == 0)
+    if q == 0:
+        return
+    np.testing.assert_allclose(found.variances, e[:q], rtol=1e-11)
+    np.testing.assert_allclose(found.rest, rest, rtol=1e-11)
+    U = U[:, :q]
+    np.testing.assert_allclose(found.vectors @ found.vectors.T, U @ U.T, atol=1e-6)
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(q), atol=1e-12)
+
+
+def covariance(rng, d, kind, u):
+    """Of noise, or of values on both sides of what a direction must have to be worth its price."""
+    noise = rng.normal(size=(u, d)) if kind != "flat" else None
+    S = np.eye(d) if noise is None else noise.T @ noise / u
+    if kind == "long":
+        F = rng.normal(size=(d, int(rng.integers(1, 6)))) * rng.uniform(0.1, 3.0)
+        S += F @ F.T
+    if kind in ("flat", "near"):
+        U = np.linalg.qr(rng.normal(size=(d, 3)))[0]
+        y = np.sqrt(4.0 * d * np.log(u) / u)
+        S += (U * y * rng.uniform(0.7, 1.6, size=3)) @ U.T
+    return S if kind != "decay" else S * np.outer(*2 * (np.arange(1.0, d + 1) ** -0.5,))
+
+
+@pytest.mark.parametrize("kind", ["noise", "long", "flat", "near", "decay"])
+@seeds(12)
+def test_long_directions_are_those_of_all_eigenpairs(kind, seed):
+    rng = np.random.default_rng(seed)
+    d, u = int(rng.integers(2, 120)), int(rng.integers(200, 3000))
+    S = covariance(rng, d, kind, u)
+    for most in {1, d // 3 + 1, d - 1} - {0}:
+        check_directions(DirectionSearch(d, u)(S, min(most, d - 1)), S, d, u, min(most, d - 1))
+
+
+@seeds(6)
+def test_directions_without_variance(seed):
+    """Of a covariance in fewer columns than there are directions."""
+    rng = np.random.default_rng(seed)
+    u = int(rng.integers(150, 400))
+    S = covariance(rng, 80, ["noise", "long", "near"][seed % 3], u)
+    check_directions(DirectionSearch(500, u)(S, u // 3), S, 500, u, u // 3)
+
+
+@pytest.mark.parametrize("kind", ["long", "near"])
+@seeds(3)
+def test_directions_from_those_before(kind, seed, monkeypatch):
+    """An iteration from the covariance before, that is certified, finds the same directions."""
+    whole = []
+    pairs = directions_module.all_pairs
+    monkeypatch.setattr(directions_module, "all_pairs", lambda S: whole.append(1) or pairs(S))
+    rng = np.random.default_rng(seed)
+    d, u = 300, 4000
+    S, search = covariance(rng, d, kind, u), DirectionSearch(d, u)
+    for step in range(8):
+        check_directions(search(S, d - 1), S, d, u, d - 1)
+        more = rng.normal(size=d) * (0.0 if step == 3 else 0.5)
+        S = S + np.outer(more, more)
+    assert len(whole) <= (1 if kind == "long" else 3)
+
+
+# Rows fewer than columns ---------------------------------------------------------------------
+
+
+def wide_rows(rng, n, d, kind):
+    X = blobs(rng, n, d, 3, spread=0.2)
+    if kind == "steps":
+        X = np.round(8.0 * X)
+    elif kind == "both":
+        X[:, ::2] = np.round(8.0 * X[:, ::2])
+    elif kind == "long":
+        X += rng.normal(size=(n, 2)) @ rng.normal(size=(2, d))
+    elif kind == "flags":
+        X = np.hstack([X[:, 5:], (rng.random((n, 5)) < 0.4).astype(float)])
+    elif kind == "float32":
+        X = (X + 100.0).astype(np.float32)
+    return X
+
+
+@pytest.mark.parametrize("kind", ["numbers", "steps", "both", "long", "flags", "float32"])
+@pytest.mark.parametrize("weighted", [False, True])
+@seeds(3)
+def test_criterion_of_wide_rows_equals_twin(kind, weighted, seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(20, 70))
+    d = n + int(rng.integers(1, 200))
+    X = wide_rows(rng, n, d, kind)
+    w = rng.gamma(2.0, size=n) + 0.1 if weighted else np.ones(n)
+    criterion, _ = sample_module.squared_euclidean(X, w if weighted else None, 1, 1.0)
+    assert isinstance(criterion.coordinates, SpanCoordinates)
+    X = X.astype(float)
+    about = twins.path.described(X, w)
+    assert (criterion.distinct, criterion.rank) == (about.u, d)
+    for K in (1, 2, 3, 6):
+        labels = np.append(np.arange(K), rng.integers(K, size=n - K)).astype(np.int32)
+        sweep = criterion.relabeled(labels, K)
+        V, metric, _ = criterion(sweep)
+        expected, rounder = twins.path.path_criterion(X, w, labels, about)
+        assert (metric is None) == (rounder is None)
+        np.testing.assert_allclose(V, expected, rtol=1e-5)
+        if metric is None:
+            continue
+        # rows are as far apart as by the d x d matrix; what is added to all of them is free
+        rows = metric.rows()
+        np.testing.assert_allclose(metric(X), rows, atol=1e-6 * np.abs(rows).max())
+        np.testing.assert_allclose(
+            (X - metric.origin) @ metric.matrix, rows, atol=1e-6 * np.abs(rows).max()
+        )
+        other = X @ rounder
+        apart = np.linalg.norm(rows - rows[0], axis=1)
+        np.testing.assert_allclose(apart, np.linalg.norm(other - other[0], axis=1), rtol=1e-6)
+
+
+def test_floors_that_are_all_different():
+    """Near ones are taken together: their sum stays, and V is nearly as it was."""
+    rng = np.random.default_rng(0)
+    X = np.round(8.0 * blobs(rng, 40, 900, 3, spread=0.2)) * rng.uniform(0.8, 1.2, size=900)
+    criterion, _ = sample_module.squared_euclidean(X, None, 1, 1.0)
+    assert len(np.unique(criterion.floor)) > 800
+    assert len(criterion.coordinates.rows[0]) < 300
+    w, labels = np.ones(40), (np.arange(40) % 3).astype(np.int32)
+    about = twins.path.described(X, w)
+    value = criterion(criterion.relabeled(labels, 3))[0]
+    assert value == pytest.approx(twins.path.path_criterion(X, w, labels, about)[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("columns", [61, 400, 2000])
+def test_groups_in_wide_rows(columns):
+    rng = np.random.default_rng(columns)
+    truth = np.arange(60) % 3
+    X = 2.0 * rng.normal(size=(3, columns))[truth] + rng.normal(size=(60, columns))
+    model = DPMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == 3
+    assert adjusted_rand_score(truth, model.labels_) == 1.0
+    # in other coordinates, all of them
+    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(columns, columns)))[0]
+    turned = lambda_path(X @ rotation, random_state=0)
+    np.testing.assert_allclose(turned.criterion[:20], model.path_.criterion[:20], rtol=1e-9)
+
+
+def test_memory_and_interruption_of_wide_rows(interrupt):
+    """No matrix of columns by columns, and Ctrl-C within a second."""
+    rng = np.random.default_rng(0)
+    truth = np.arange(80) % 4
+    X = 2.0 * rng.normal(size=(4, 20_000))[truth] + rng.normal(size=(80, 20_000))
+    tracemalloc.start()
+    try:
+        model = DPMeans(random_state=0).fit(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * X.nbytes
+    assert adjusted_rand_score(truth, model.labels_) == 1.0
+    X = np.tile(X, (3, 2)) + rng.normal(size=(240, 40_000))
+    interrupt(0.5)
+    begin = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        DPMeans(random_state=0).fit(X)
+    assert time.perf_counter() - begin < 0.5 + WAIT
+
+
+def test_sparse_rows_of_many_columns():
+    """Refused by what the rows take, not by columns times columns."""
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random(60, 6000, 0.03, format="csr", rng=rng)
+    model, dense = (DPMeans(random_state=0).fit(kind) for kind in (X, X.toarray()))
+    assert np.array_equal(model.labels_, dense.labels_)
+    with pytest.raises(ValueError, match="behind 'auto' would hold 2920000000 bytes"):
+        DPMeans().fit(scipy.sparse.csr_array((5000, 53_000)))
+
+
+# Columns -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [12, 80, 3000])
+def test_powers_are_those_of_the_greatest_likelihood(n):
+    rng = np.random.default_rng(n)
+    X = np.column_stack([np.exp(rng.normal(size=n) * s) for s in (0.2, 1.0, 2.0)])
+    more = rng.exponential(size=n), -rng.gamma(0.3, size=n), rng.standard_t(2, size=n)
+    X = np.column_stack([X, *more, rng.poisson(3.0, size=n), rng.pareto(0.5, size=n)])
+    for origin in (np.median(X, axis=0), X.min(axis=0)):
+        _, _, _, power, _ = fit_powers(X, origin, X.std(axis=0))
+        z = (X - origin) / X.std(axis=0)
+        for j in range(X.shape[1]):
+            expected = yeojohnson_normmax(z[:, j])
+            least = yeojohnson_llf(expected, z[:, j])
+            assert yeojohnson_llf(power[j], z[:, j]) > least - 1e-9 * max(1.0, abs(least))
+
+
+@seeds(4)
+def test_rows_are_looked_at_by_their_values(seed):
+    """Columns that are passed over, as no two values are equal, have no steps."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 300))
+    X = rng.normal(size=(n, 12))
+    X[:, ::3] = np.round(X[:, ::3] * 4)
+    X[0, 1], X[0, 4] = X[-1, 1], X[-1, 4] * (1.0 + 1e-9)
+    for weight in (None, rng.gamma(1.0, size=n), rng.integers(3, size=n) + (np.arange(n) == 0)):
+        weight = None if weight is None else weight.astype(float)
+        one = recorded(X, weight)
+        two = twins.columns.recorded(X, np.ones(n) if weight is None else weight)
+        np.testing.assert_allclose(one.variance, two.variance, rtol=1e-9)
+        assert np.array_equal(one.in_steps, two.in_steps)
+
+
+@seeds(4)
+def test_rank(seed):
+    """Of columns that follow from others there are fewer directions."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(200, 30)) * 10.0 ** rng.uniform(-3, 3, size=30)
+    frame = RowsFrame(X, None, 1)
+    coordinates = Coordinates(X, None, frame, np.zeros(30))
+    coordinates.find_rank(frame.mean)
+    e = np.linalg.eigvalsh(np.cov(X.T))
+    assert coordinates.rank == (e > ZERO_VARIANCE * e[-1]).sum()
+    more = np.hstack([X, X @ rng.normal(size=(30, 4))])
+    frame = RowsFrame(more, None, 1)
+    coordinates = Coordinates(more, None, frame, np.zeros(34))
+    coordinates.find_rank(frame.mean)
+    assert coordinates.rank <= 30
