@@ -51,8 +51,8 @@ def check_both_ways(criterion, labels):
     np.testing.assert_allclose(error, expected[2], rtol=1e-12)
     assert (metric is None) == (expected[1] is None)
     if metric is not None:
-        M = expected[1] @ expected[1].T
-        np.testing.assert_allclose(metric @ metric.T, M, rtol=0, atol=1e-6 * np.abs(M).max())
+        M, found = (m.matrix @ m.matrix.T for m in (expected[1], metric))
+        np.testing.assert_allclose(found, M, rtol=0, atol=1e-6 * np.abs(M).max())
 
 
 @pytest.mark.parametrize("d", [2, 3, 5, 13, 24, 30])
