@@ -339,10 +339,12 @@ class DivergenceSweep:
         if self.bounded_by is None or not np.array_equal(self.bounded_by[1], self.walls):
             return None
         (slope, offset, *_), (old_slope, old_offset, *_) = self.scores, self.bounded_by[0]
-        rise, outward = offset - old_offset, 1.0 + self._roundoff()
-        length = outward * np.sqrt(np.square((slope - old_slope) * self.about.unit).sum(axis=1))
-        moves = np.vstack([rise, length, _max_of_others(-rise), _max_of_others(length)])
-        moves[::2] += self._roundoff() * np.abs(moves[::2])  # rounded up
+        outward = 1.0 + self._roundoff()
+        with np.errstate(over="ignore", invalid="ignore"):  # scores may be infinite: no bounds then
+            rise = offset - old_offset
+            length = outward * np.sqrt(np.square((slope - old_slope) * self.about.unit).sum(axis=1))
+            moves = np.vstack([rise, length, _max_of_others(-rise), _max_of_others(length)])
+            moves[::2] += self._roundoff() * np.abs(moves[::2])  # rounded up
         return moves if np.isfinite(moves).all() else None
 
     def moved(self):
