@@ -198,6 +198,7 @@ MODULES = (
     "features.solver",
     "features.sweeps",
     "features.search",
+    "features.seeding",
     "features.collapsed",
     "features.starts",
 )
