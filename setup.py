@@ -171,6 +171,7 @@ MODULES = (
     "parallel",
     "stopping",
     "rows",
+    "ranges",
     "sums",
     "exact",
     "dense",
@@ -180,6 +181,7 @@ MODULES = (
     "new_centers",
     "affine",
     "divergences",
+    "means",
     "dpmeans",
     "collapsed",
     "noise",
@@ -198,6 +200,7 @@ MODULES = (
     "features.solver",
     "features.sweeps",
     "features.search",
+    "features.seeding",
     "features.collapsed",
     "features.starts",
 )

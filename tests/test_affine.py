@@ -6,7 +6,7 @@ import twins.bregman
 from helpers import fit
 from smallvar._sweeps.affine import UNSURE, AffineSweep
 from smallvar._sweeps.divergences import divergences, summands, within_members
-from smallvar._sweeps.sums import cluster_range
+from smallvar._sweeps.ranges import cluster_range
 
 from smallvar import BregmanDPMeans
 from smallvar._centers.divergence import DIVERGENCES, DivergenceSweep, Masses, Reference

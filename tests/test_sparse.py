@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
-from smallvar._sweeps.sums import Layout, Sums, column_range
+from smallvar._sweeps.ranges import column_range
+from smallvar._sweeps.sums import Layout, Sums
 from twins import dpmeans as twin
 
 import smallvar

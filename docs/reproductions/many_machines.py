@@ -29,7 +29,8 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from distributed import Client
-from smallvar._sweeps.sums import Layout, column_range
+from smallvar._sweeps.ranges import column_range
+from smallvar._sweeps.sums import Layout
 
 from smallvar import DPMeans
 from smallvar._centers.starts import Start, StartPoint

@@ -35,7 +35,8 @@ from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, cut_guess, farthest_row
-from smallvar._sweeps.dpmeans import ZERO_RESULTANT, DPSweep
+from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.means import ZERO_RESULTANT
 from smallvar._sweeps.seeds import nearest_seed
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it

@@ -9,7 +9,8 @@ from scipy.sparse import issparse
 from smallvar._core.validation import LARGEST_REACH, SMALLEST_REACH, check_spread
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.exact import nearest_of_few
-from smallvar._sweeps.sums import Layout, Sums, column_range, exact_total, round_origin
+from smallvar._sweeps.ranges import column_range
+from smallvar._sweeps.sums import Layout, Sums, exact_total, round_origin
 
 # of the largest value of a column that varies: how far a mean may be off, some 1e-15 of that value
 COLUMN_ROUNDING = 2.0**-49

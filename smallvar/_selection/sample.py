@@ -12,7 +12,7 @@ from smallvar._selection.columns import count_distinct, filled_values, rows_fill
 from smallvar._selection.coordinates import RoundMetric
 from smallvar._selection.criterion import Criterion, Relabeled
 from smallvar._selection.descent import check_distinct, descent_by_squares
-from smallvar._sweeps.sums import column_range
+from smallvar._sweeps.ranges import column_range
 
 DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
 LAST_SWEEPS = 300  # at most, that bring a clustering of a path to a fixed point

@@ -6,13 +6,14 @@ FeatureSweep runs starts of many sweeps each.
 
 ===================================  ==============================================================
 parallel                             OpenMP loops over chunks, and how many threads they get
-rows, sums                           rows of any type and layout; sums that depend on no order
+rows, ranges, sums                   any rows; ranges of columns; sums that depend on no order
 state                                points, centers, and bounds on the distances between them
 kernels, simd.h, _tile.h             inner loops: bounds, distances of tiles of points
 dense, sparse                        distances of dense and of sparse rows, approximate and exact
 nearest, fast_centers, new_centers   the sweep over nearest centers, by bounds on distances
 exact                                all distances to all centers, for transform and for few rows
 divergences, affine                  Bregman divergences, and the sweep over nearest centers by them
+means                                sums and means of clusters, and how centers move to them
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
 gaussians                            sweeps over clusters with covariances, moments, mergers

@@ -31,8 +31,8 @@ U. So bounds stay valid if the center of U counts as moved by the least e_k in U
 above that (``extra_drift``) is added to the upper bounds of the points of k. To the next sweep ``shared_drift`` is a
 shift like any other: u grows by that of the point's center, l falls by the largest of another center.
 
-The sweeps between mergers, sums and means are in dpmeans.pyx and nearest.pyx; how many mergers follow each other, and
-which number of clusters is best, is decided in smallvar/_selection.
+The sweeps between mergers, sums and means are in nearest.pyx, dpmeans.pyx and means.pyx; how many mergers follow each
+other, and which number of clusters is best, is decided in smallvar/_selection.
 """
 
 from cython.parallel cimport prange

@@ -12,7 +12,8 @@ import numpy as np
 
 from smallvar._core.validation import one_row
 from smallvar._sweeps.dpmeans import DPSweep
-from smallvar._sweeps.sums import Sums, column_range, count_small
+from smallvar._sweeps.ranges import column_range, count_small
+from smallvar._sweeps.sums import Sums
 from smallvar.dask._team import put_state, take_state, threads_here
 
 

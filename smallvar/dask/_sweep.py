@@ -14,7 +14,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from smallvar._core.frame import Frame
-from smallvar._sweeps.dpmeans import next_centers
+from smallvar._sweeps.means import next_centers
 from smallvar._sweeps.sums import Layout, Stream, Sums
 from smallvar.dask._part import (
     Opened,

@@ -12,15 +12,8 @@ from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.features.collapsed cimport collapsed_sweep, refresh
 from smallvar._sweeps.features.search cimport search
-from smallvar._sweeps.features.solver cimport (
-    add_feature,
-    add_residual,
-    least_squares,
-    read_sums,
-    recount,
-    remove,
-    update_all_tables,
-)
+from smallvar._sweeps.features.seeding cimport draw, fill_up, join, seed, uniform
+from smallvar._sweeps.features.solver cimport add_residual, least_squares, read_sums, recount, remove, update_all_tables
 from smallvar._sweeps.features.state cimport (
     CHUNK,
     COLLAPSED,
@@ -34,11 +27,9 @@ from smallvar._sweeps.features.state cimport (
     ZERO_SQUARE,
     Problem,
     Progress,
-    Scratch,
     State,
     allocate,
     bit,
-    bits_of,
     check_interrupt,
     chunk_count,
     copy_state,
@@ -50,18 +41,14 @@ from smallvar._sweeps.features.state cimport (
     round_tiles,
     set_energy,
     sf_free,
-    sf_load_bits,
-    sf_residual,
-    sf_with,
     threads_for,
     tile_count,
-    tile_of,
     total,
     zero_if_rounding,
 )
 from smallvar._sweeps.features.sweeps cimport encode_pass, fixed_sweep, free_sweep
 from smallvar._sweeps.parallel cimport ParallelLoop, atomic_increment, atomic_read, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport rows_of, weight_of
+from smallvar._sweeps.rows cimport rows_of
 from smallvar._sweeps.stopping cimport Stopping, begin_sweeps, record_sweep, should_continue
 
 from smallvar._sweeps.sums import Layout
@@ -91,107 +78,6 @@ cdef struct Agreement:          # when starts end
     int enough                  # so many that have found the lowest objective; 0: all starts run
     int n_found                 # of the starts before: how many found the lowest,
     double lowest               # and what that is
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Seeding
-
-
-cdef inline double uniform(uint64_t* state) noexcept nogil:
-    """The next number in [0, 1) of the generator splitmix64."""
-    cdef uint64_t z
-    state[0] += <uint64_t> 0x9E3779B97F4A7C15
-    z = state[0]
-    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
-    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
-    z = z ^ (z >> 31)
-    return <double> (z >> 11) * (1.0 / 9007199254740992.0)
-
-
-cdef void join_chunk(const Problem* problem, State* state, Py_ssize_t chunk, int thread) noexcept nogil:
-    """Points of a chunk whose residual strictly shrinks take the last feature."""
-    cdef Py_ssize_t tile, lane, i, k = state.k - 1, d = problem.points.d
-    cdef const double* feature = state.features.rows + k * d
-    cdef const double* x
-    cdef Scratch* scratch = state.scratch + thread
-    cdef double squares[LANES]
-    cdef double new_squares[LANES]
-    for tile in range(chunk * CHUNK, min(problem.points.n_tiles, (chunk + 1) * CHUNK)):
-        x = tile_of(&problem.points, tile, scratch.x)
-        sf_load_bits(k, bits_of(state, tile), scratch.z)
-        sf_residual(d, k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares)
-        sf_with(d, scratch.residual, feature, new_squares)
-        for lane in range(LANES):
-            i = tile * LANES + lane
-            if i < problem.points.n and new_squares[lane] < squares[lane]:
-                bit(state, i, k)[0] = 1
-                state.assignments.squares[i] = new_squares[lane]
-
-
-cdef void join(const Problem* problem, State* state) noexcept nogil:
-    """Points whose residual strictly shrinks take the last feature (MB13, section 5)."""
-    cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
-    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            join_chunk(problem, state, chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            join_chunk(problem, state, chunk, begin_chunk(&loop))
-    end_loop(&loop)
-
-
-cdef Py_ssize_t draw(const Problem* problem, State* state, double error) noexcept nogil:
-    """A point with probability proportional to its weighted squared residual (MB13, section 5).
-
-    Those of whole chunks are passed over by their sums, so ``error`` has to come from `total`.
-    """
-    cdef double target = uniform(&state.rng) * error, cumulated = 0.0, part
-    cdef Py_ssize_t i = 0, last = 0, length = CHUNK * LANES, n = problem.points.n
-    cdef const double* chunk_sums = state.assignments.chunk_sums
-    while i + length < n and not cumulated + chunk_sums[i // length] > target:
-        cumulated += chunk_sums[i // length]
-        i += length
-    for i in range(i, n):
-        part = weight_of(&problem.points.rows, i) * state.assignments.squares[i]
-        if part > 0.0:
-            last = i
-            cumulated += part
-            if cumulated > target:
-                return i
-    return last
-
-
-cdef int fill_up(const Problem* problem, State* state) except -1 nogil:
-    """Add features without users up to K, where that is fixed and no residual is left to make one of."""
-    while problem.fixed and state.k < problem.max_features:
-        add_feature(problem, state, NULL)
-    return 0
-
-
-cdef int seed(const Problem* problem, State* state, int mode) except -1 nogil:
-    """Seed features greedily (MB13, section 5), like k-means++. Leaves A as seeded, not as least squares."""
-    cdef Py_ssize_t i
-    cdef double error, before
-    state.k = 0
-    memset(state.assignments.bits, 0, problem.points.n_tiles * state.capacity * LANES)
-    if mode == 0:
-        add_feature(problem, state, problem.mean)
-        for i in range(problem.points.n):
-            bit(state, i, 0)[0] = 1
-    error = evaluate(problem, state)
-    while state.k < problem.max_features and error > ZERO_SQUARE * problem.energy:
-        add_residual(problem, state, draw(problem, state, error))
-        join(problem, state)
-        before = error
-        error = total(problem, state)
-        check_interrupt(state, problem.points.n * problem.points.d * (state.k + 2))
-        if not problem.fixed and not error + problem.lam < before:
-            remove(problem, state, state.k - 1)
-            break
-    fill_up(problem, state)
-    state.progress.solved = False
-    return 0
 
 
 # ----------------------------------------------------------------------------------------------------------------------

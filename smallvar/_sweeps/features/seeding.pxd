@@ -1,0 +1,22 @@
+"""Seeding of features, and the random numbers of a start."""
+
+from libc.stdint cimport uint64_t
+
+from smallvar._sweeps.features.state cimport Problem, State
+
+
+cdef inline double uniform(uint64_t* state) noexcept nogil:
+    """The next number in [0, 1) of the generator splitmix64."""
+    cdef uint64_t z
+    state[0] += <uint64_t> 0x9E3779B97F4A7C15
+    z = state[0]
+    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
+    z = z ^ (z >> 31)
+    return <double> (z >> 11) * (1.0 / 9007199254740992.0)
+
+
+cdef void join(const Problem* problem, State* state) noexcept nogil
+cdef Py_ssize_t draw(const Problem* problem, State* state, double error) noexcept nogil
+cdef int fill_up(const Problem* problem, State* state) except -1 nogil
+cdef int seed(const Problem* problem, State* state, int mode) except -1 nogil
